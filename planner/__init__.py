@@ -1,0 +1,1 @@
+"""A declarative planner for training large language models."""

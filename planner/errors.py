@@ -1,0 +1,73 @@
+"""A fault has a place, a message, what is allowed and a hint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["Fault", "Place", "PlanError", "nearest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something was written; line and column count from 1, or are unknown."""
+
+    file: str
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        parts = [self.file]
+        if self.line is not None:
+            parts.append(str(self.line))
+            if self.column is not None:
+                parts.append(str(self.column))
+        return ":".join(parts)
+
+    @property
+    def order(self) -> tuple[str, int, int]:
+        """Sort key: file, then line, then column; an unknown line comes first."""
+        return self.file, self.line or 0, self.column or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong, on one line."""
+
+    message: str
+    place: Place | None = None
+    allowed: str | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        notes = [] if self.allowed is None else [self.allowed]
+        if self.hint is not None:
+            notes.append(f"did you mean '{self.hint}'?")
+        text = self.message + (f" ({'; '.join(notes)})" if notes else "")
+        text = text if self.place is None else f"{self.place}: {text}"
+        # A document may smuggle line breaks into a message; a fault stays one line.
+        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+class PlanError(Exception):
+    """One or more faults of a document, sorted by place."""
+
+    faults: tuple[Fault, ...]
+
+    def __init__(self, faults: Fault | Iterable[Fault]) -> None:
+        found = [faults] if isinstance(faults, Fault) else list(faults)
+        nowhere = ("", 0, 0)
+        found.sort(key=lambda fault: fault.place.order if fault.place else nowhere)
+        self.faults = tuple(dict.fromkeys(found))
+        super().__init__("\n".join(map(str, self.faults)))
+
+
+def nearest(word: str, pool: Iterable[str]) -> str | None:
+    """The spelling in `pool` closest to `word`, or None where none is close."""
+    if len(word) > 100:
+        return None
+    from difflib import get_close_matches  # only ever needed on the way to an error
+
+    names = {name.casefold(): name for name in pool}
+    found = get_close_matches(word.casefold(), names, n=1, cutoff=0.6)
+    return names[found[0]] if found else None
