@@ -1,0 +1,13 @@
+.PHONY: test lint ci bench
+
+test:
+	python -m pytest
+
+lint:
+	ruff check . && ruff format --check . && mypy
+
+ci:
+	.ci/run
+
+bench:
+	python -m benchmarks.startup

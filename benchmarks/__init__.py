@@ -1,0 +1,1 @@
+"""Programs that measure the planner: its speed, and its agreement with published data."""

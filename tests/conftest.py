@@ -1,0 +1,67 @@
+"""What several tests share: the command line as a process, and golden files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "tests" / "golden"
+
+RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
+Golden = Callable[[str, str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write the outputs under tests/golden instead of comparing with them",
+    )
+
+
+@pytest.fixture(scope="session")
+def run_cli() -> RunCli:
+    """Run `plan.py ARGUMENT…` in a process of its own, in the repository root unless `cwd` is
+    given. The result has `returncode`, `stdout` and `stderr`; nothing is checked."""
+
+    def run(
+        *arguments: str | Path,
+        cwd: Path = ROOT,
+        stdin: str | None = None,
+        env: dict[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, str(ROOT / "plan.py"), *map(str, arguments)],
+            cwd=cwd,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            env=os.environ | (env or {}),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """`golden(name, text)` asserts that tests/golden/NAME holds exactly `text`."""
+    update = request.config.getoption("--update-golden")
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text.encode())
+        assert path.is_file(), f"{path} does not exist; write it with --update-golden"
+        assert text == path.read_bytes().decode(), f"{name} moved; see --update-golden"
+
+    return compare
