@@ -238,7 +238,7 @@ def number(text: str) -> Exact:
 _LEADING = re.compile(r"[+-]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:[eE][+-]?\d+)?")
 
 
-def parse(value: str | int | Fraction | float, unit: str = "1") -> Exact:
+def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
     """Read a quantity of a document as an exact number of `unit`.
 
     Args:
@@ -285,6 +285,7 @@ def parse(value: str | int | Fraction | float, unit: str = "1") -> Exact:
 
 def _suffix(rest: str, amount: str, target: Dimension, unit: str) -> tuple[Exact, Dimension]:
     """Size and dimension of what follows the number: a magnitude, a unit, or both."""
+    rest = f"1{rest}" if rest.startswith("/") else rest  # 10/s
     head, _, tail = rest.partition(" ")
     # 80 B is eighty bytes where bytes are wanted, and eighty billion elsewhere.
     bytes_wanted = any(base == "byte" for base, _ in target.powers)
