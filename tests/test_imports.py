@@ -18,12 +18,12 @@ PLAN = "presets/llama70b_h100x1024.yaml"
 # A value travels down this list and never up. A new module gets its place here.
 STAGES = (
     {"errors", "units", "resources", "version"},
-    {"source", "schema"},
-    {"document"},
-    {"notation", "nodes", "quantity"},
-    {"formulas"},
+    {"nodes", "source", "schema"},
+    {"document", "model"},
+    {"notation", "quantity"},
+    {"inventory", "formulas"},
     {"graph"},
-    {"evaluate", "compile"},
+    {"evaluate", "compile", "case"},
     {"solve", "search", "sweep", "result"},
     {"render", "imports", "exports"},
     {"cli", "__init__", "__main__"},  # the faces: nothing inside imports from them
