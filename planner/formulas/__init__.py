@@ -1,0 +1,1 @@
+"""The formula book: importing this package registers every quantity."""

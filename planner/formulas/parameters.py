@@ -1,0 +1,135 @@
+"""How many parameters, and where they sit. All exact."""
+
+from planner.nodes import Total
+from planner.notation import L_k, N_given, applied, copies, n_in, n_out
+from planner.quantity import quantity
+
+SHAPES = "shapes of the weights"
+COMPONENT = {
+    "identifier": "parameters.component",
+    "symbol": "N_c",
+    "unit": "parameters",
+    "title": "parameters of one component",
+    "source": SHAPES,
+    "per": ("component",),
+}
+
+
+@quantity(**COMPONENT, when={"type": "linear", "bias": False, "shared": False})
+def component():
+    """A weight matrix of input width times output width, once for each copy."""
+    return copies * n_in * n_out
+
+
+@quantity(**COMPONENT, when={"type": "linear", "bias": True, "shared": False})
+def component_with_bias():
+    """A weight matrix and one bias for each output, once for each copy."""
+    return copies * (n_in * n_out + n_out)
+
+
+@quantity(**COMPONENT, when={"shared": True})
+def component_tied():
+    """The weight is tied to another one and counted there."""
+    return 0
+
+
+@quantity(**COMPONENT, when={"type": "table"})
+def component_table():
+    """One row of the hidden size for each entry of the table."""
+    return n_in * n_out
+
+
+@quantity(**COMPONENT, when={"type": ("norm", "vector"), "bias": False})
+def component_norm():
+    """One weight for each element."""
+    return copies * n_out
+
+
+@quantity(**COMPONENT, when={"type": ("norm", "vector"), "bias": True})
+def component_norm_with_bias():
+    """One weight and one bias for each element."""
+    return copies * 2 * n_out
+
+
+@quantity(**COMPONENT, when={"type": "core"})
+def component_core():
+    """Attention multiplies activations with each other; it has no weights."""
+    return 0
+
+
+@quantity(
+    "parameters.layer",
+    symbol=r"N_{\ell}",
+    unit="parameters",
+    title="parameters of one layer",
+    source=SHAPES,
+    per=("part",),
+)
+def layer():
+    """The sum over the components of the layer."""
+    return Total(component, "component")
+
+
+@quantity(
+    "parameters.total",
+    symbol="N",
+    unit="parameters",
+    title="parameters",
+    source=SHAPES,
+    when={"model.shape": True},
+)
+def total():
+    """Each part as often as it occurs; tied tensors are counted once."""
+    return Total(L_k * layer, "part")
+
+
+@quantity(
+    "parameters.total",
+    symbol="N",
+    unit="parameters",
+    title="parameters",
+    source="the plan (model.parameters)",
+    when={"model.shape": False},
+)
+def total_given():
+    """The size that the plan states."""
+    return N_given
+
+
+@quantity(
+    "parameters.component_active",
+    symbol=r"N_c^{\mathrm{act}}",
+    unit="parameters",
+    title="parameters of one component that a token uses",
+    source=SHAPES,
+    per=("component",),
+)
+def component_active():
+    """Of the experts, the chosen ones; everything else is used in full."""
+    return component * applied / copies
+
+
+@quantity(
+    "parameters.active",
+    symbol=r"N_{\mathrm{act}}",
+    unit="parameters",
+    title="parameters used by one token",
+    source=SHAPES,
+    when={"model.shape": True},
+)
+def active():
+    """As the total, with the chosen experts instead of all."""
+    return Total(L_k * Total(component_active, "component"), "part")
+
+
+@quantity(
+    "parameters.active",
+    symbol=r"N_{\mathrm{act}}",
+    unit="parameters",
+    title="parameters used by one token",
+    source="the plan (model.parameters)",
+    when={"model.shape": False},
+)
+def active_given():
+    """A model given by its size alone is taken as dense."""
+    return total

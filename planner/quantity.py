@@ -1,0 +1,169 @@
+"""Named quantities: the declaration of a formula, and the registry that finds it again.
+
+A formula is written once, as the body of a function under ``@quantity``. After decoration the
+function's name *is* the SymPy symbol of the quantity, so other formulas use it like ``h`` or ``s``;
+a reference to something that does not exist is a NameError that linters see.
+
+A formula can be stated once and hold many times: ``per=("part",)`` says that it has one value for
+each part of the model (each layer kind, the embedding, the head). ``Total``, ``Largest`` and
+``AtLargest`` (``nodes.py``) fold such values into one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from sympy import Expr, Symbol
+
+When = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Notation:
+    """An input symbol: what it is called in papers, and which document key gives its value.
+
+    ``key`` is the dotted key in the plan (``training.tokens``) or, for symbols with axes, the key
+    inside the entry (``heads`` of a block); None for a symbol that the engine binds itself.
+    """
+
+    symbol: Symbol
+    latex: str
+    unit: str
+    meaning: str
+    key: str | None = None
+    per: tuple[str, ...] = ()
+    rank: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Declaration:
+    """One formula of one quantity, valid where the plan's settings agree with ``when``."""
+
+    id: str
+    symbol: Symbol
+    latex: str
+    unit: str
+    title: str
+    source: str
+    exact: bool
+    when: When
+    per: tuple[str, ...]
+    coefficient: str
+    build: Callable[[], Any] = field(repr=False)
+    why: str = ""
+
+    @cached_property
+    def expression(self) -> Expr:
+        """The SymPy expression; built at first use, since a plan needs a part of the book only."""
+        from sympy import sympify  # numbers only: a body may return a plain int
+
+        return sympify(self.build())
+
+    def holds(self, settings: Callable[[str], Any]) -> bool:
+        return all(_agrees(settings(name), wanted) for name, wanted in self.when.items())
+
+
+def _agrees(actual: Any, wanted: Any) -> bool:
+    return actual in wanted if isinstance(wanted, (tuple, set, frozenset)) else actual == wanted
+
+
+class Book:
+    """All declarations and input symbols, by id and by symbol."""
+
+    def __init__(self) -> None:
+        self.declarations: dict[str, list[Declaration]] = {}
+        self.notation: dict[Symbol, Notation] = {}
+        self.symbols: dict[Symbol, str] = {}
+
+    def add(self, declaration: Declaration) -> None:
+        others = self.declarations.setdefault(declaration.id, [])
+        for other in others:
+            if (other.unit, other.per) != (declaration.unit, declaration.per):
+                raise TypeError(f"{declaration.id}: alternatives differ in unit or axes")
+        others.append(declaration)
+        self.symbols[declaration.symbol] = declaration.id
+
+    def note(self, entry: Notation) -> Symbol:
+        if entry.symbol in self.notation:
+            raise TypeError(f"symbol {entry.symbol} is declared twice")
+        self.notation[entry.symbol] = entry
+        return entry.symbol
+
+    def choose(self, identifier: str, settings: Callable[[str], Any]) -> Declaration | None:
+        """The one declaration that holds under these settings; None where none does."""
+        found = [d for d in self.declarations[identifier] if d.holds(settings)]
+        if len(found) > 1:
+            names = " and ".join(str(dict(d.when)) for d in found)
+            raise TypeError(f"{identifier}: several formulas hold at once: {names}")
+        return found[0] if found else None
+
+
+BOOK = Book()
+
+
+def quantity(
+    identifier: str,
+    *,
+    symbol: str,
+    unit: str,
+    title: str,
+    source: str,
+    exact: bool = True,
+    when: When | None = None,
+    per: tuple[str, ...] = (),
+    coefficient: str = "1",
+) -> Callable[[Callable[[], Any]], Symbol]:
+    """Declare a quantity; the decorated name becomes its symbol.
+
+    ``unit`` is the unit of the value, ``coefficient`` the unit that the plain numbers in the
+    expression carry (the 2 of ``2*m*n`` is FLOP per multiply-add), so that dimensions can be
+    checked. ``source`` names paper, table and equation. ``when`` maps settings to the value (or
+    values) under which this formula holds. The docstring explains each coefficient in a clause.
+    """
+
+    def declare(build: Callable[[], Any]) -> Symbol:
+        if not (build.__doc__ or "").strip():
+            raise TypeError(f"{identifier}: a quantity explains itself in its docstring")
+        declaration = Declaration(
+            id=identifier,
+            symbol=Symbol(identifier),
+            latex=symbol,
+            unit=unit,
+            title=title,
+            source=source,
+            exact=exact,
+            when=dict(when or {}),
+            per=per,
+            coefficient=coefficient,
+            build=build,
+            why=" ".join((build.__doc__ or "").split()),
+        )
+        BOOK.add(declaration)
+        return declaration.symbol
+
+    return declare
+
+
+def symbol(
+    name: str,
+    meaning: str,
+    *,
+    unit: str = "1",
+    latex: str | None = None,
+    key: str | None = None,
+    per: tuple[str, ...] = (),
+) -> Symbol:
+    """Declare an input symbol of the notation table."""
+    entry = Notation(
+        symbol=Symbol(name, positive=True),
+        latex=latex or name,
+        unit=unit,
+        meaning=meaning,
+        key=key,
+        per=per,
+        rank=len(BOOK.notation),
+    )
+    return BOOK.note(entry)
