@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault, PlanError
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from planner.source import Document
@@ -89,9 +88,9 @@ class Plan:
 class Draft:
     """A tree being completed: dependent defaults, and the faults found on the way."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, data: Any) -> None:
         self.document = document
-        self.data = document.data
+        self.data = data
         self.derived: dict[str, str] = {}
         self.faults: list[Fault] = []
 

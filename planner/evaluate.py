@@ -14,7 +14,7 @@ from typing import Any
 
 from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, floor
 
-from planner.nodes import AtLargest, Fold, Largest, Total, Which
+from planner.folds import AtLargest, Fold, Largest, Total, Which
 from planner.quantity import BOOK, Book, Declaration
 
 Value = int | Fraction | float | str

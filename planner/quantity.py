@@ -6,7 +6,7 @@ a reference to something that does not exist is a NameError that linters see.
 
 A formula can be stated once and hold many times: ``per=("part",)`` says that it has one value for
 each part of the model (each layer kind, the embedding, the head). ``Total``, ``Largest`` and
-``AtLargest`` (``nodes.py``) fold such values into one.
+``AtLargest`` (``folds.py``) fold such values into one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How many parameters, and where they sit. All exact."""
 
-from planner.nodes import Total
+from planner.folds import Total
 from planner.notation import L_k, N_given, applied, copies, n_in, n_out
 from planner.quantity import quantity
 

@@ -1,0 +1,185 @@
+"""From a document to a plan: schema, defaults that depend on other keys, checks across keys."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from planner import schema, source
+from planner.document import Draft, Model, Plan
+from planner.model import lower
+
+#: Sections whose scalars decide which formula holds, by dotted key.
+DECIDING = ("training", "parallelism", "time", "cluster", "model")
+
+
+def load(
+    document: str | Path | Mapping[str, Any],
+    overrides: Mapping[str, Any] | Sequence[str] = (),
+) -> Plan:
+    """The plan of a YAML file or of a mapping, with ``--set`` overrides.
+
+    Raises:
+        PlanError: every fault of the first stage (reading, schema, checks) that found one.
+    """
+    return complete(schema.validate(source.load(document, overrides), "plan"))
+
+
+def complete(document: source.Document) -> Plan:
+    """A plan from a document that agrees with the schema."""
+    draft = Draft(document, copy.deepcopy(document.data))
+    model = lower(draft)
+    draft.finish()
+    _choices(draft)
+    _sizes(draft)
+    if model is not None:
+        _divisions(draft, model)
+    draft.finish()
+    settings = dict(_scalars(draft.data, DECIDING))
+    settings["model.shape"] = model is not None
+    return Plan(draft.get("name"), document, draft.data, model, settings, draft.derived)
+
+
+def _scalars(data: Mapping[str, Any], sections: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    def walk(node: Any, dotted: str) -> Iterator[tuple[str, Any]]:
+        if isinstance(node, Mapping):
+            for key, value in node.items():
+                yield from walk(value, f"{dotted}.{key}")
+        elif not isinstance(node, list):
+            yield dotted, node
+
+    for section in sections:
+        yield from walk(data.get(section), section)
+
+
+def _choices(draft: Draft) -> None:
+    """Choices that follow from other choices."""
+    layout, training = draft.get("parallelism"), draft.get("training")
+    megatron = layout["tensor"] > 1 or layout["pipeline"] > 1
+    draft.default(
+        ("training", "implementation"),
+        "megatron" if megatron else "pytorch",
+        "megatron where tensor or pipeline is above 1, else pytorch",
+    )
+    draft.default(
+        ("training", "loss"),
+        "vocab-parallel" if layout["tensor"] > 1 else "full",
+        "vocab-parallel where tensor is above 1, else full",
+    )
+    draft.default(
+        ("training", "schedule"),
+        "interleaved" if layout["virtual_pipeline"] > 1 else "1f1b",
+        "interleaved where virtual_pipeline is above 1, else 1f1b",
+    )
+    stage = layout["zero"]
+    given = draft.default(
+        ("training", "distributed_optimizer"), stage >= 1, "true where parallelism.zero is above 0"
+    )
+    if given and not stage:
+        layout["zero"] = 1
+        draft.derived["parallelism.zero"] = "1 under training.distributed_optimizer"
+    elif stage and not given:
+        draft.fault(
+            ("training", "distributed_optimizer"),
+            f"false contradicts parallelism.zero {stage}",
+            "true, or zero: 0",
+        )
+    if layout["virtual_pipeline"] > 1 and training["schedule"] not in ("interleaved", "dualpipe"):
+        draft.fault(
+            ("training", "schedule"),
+            f"{training['schedule']} has no virtual stages",
+            "interleaved, or virtual_pipeline: 1",
+        )
+
+
+def _sizes(draft: Draft) -> None:
+    """The layout multiplies to the devices, the batch divides over it."""
+    layout, training = draft.get("parallelism"), draft.get("training")
+    devices = draft.get("cluster", "devices")
+    inner = layout["tensor"] * layout["pipeline"] * layout["context"]
+    if devices % inner:
+        draft.fault(
+            ("cluster", "devices"),
+            f"{devices} devices are no multiple of tensor × pipeline × context = "
+            f"{layout['tensor']} × {layout['pipeline']} × {layout['context']} = {inner}",
+            f"a multiple of {inner}",
+        )
+        return
+    data = draft.default(
+        ("parallelism", "data"), devices // inner, "devices / (tensor × pipeline × context)"
+    )
+    if data * inner != devices:
+        draft.fault(
+            ("parallelism", "data"),
+            f"data {data} × tensor × pipeline × context {inner} is {data * inner}, "
+            f"not the {devices} devices of the cluster",
+            f"{devices // inner}",
+        )
+        return
+    per_pass = data * training["micro_batch"]
+    steps = training.get("gradient_accumulation")
+    batch = draft.default(
+        ("training", "global_batch"),
+        per_pass * (steps or 1),
+        "data × micro_batch × gradient_accumulation",
+    )
+    if batch % per_pass:
+        draft.fault(
+            ("training", "global_batch"),
+            f"{batch} sequences do not divide over data {data} × micro_batch "
+            f"{training['micro_batch']}",
+            f"a multiple of {per_pass}",
+        )
+        return
+    steps = draft.default(
+        ("training", "gradient_accumulation"),
+        batch // per_pass,
+        "global_batch / (data × micro_batch)",
+    )
+    if steps * per_pass != batch:
+        draft.fault(
+            ("training", "gradient_accumulation"),
+            f"{steps} × data {data} × micro_batch {training['micro_batch']} is "
+            f"{steps * per_pass}, not the global batch {batch}",
+            f"{batch // per_pass}",
+        )
+
+
+def _divisions(draft: Draft, model: Model) -> None:
+    """What a layout divides must divide: heads, widths, experts, layers."""
+    layout = draft.get("parallelism")
+    tensor, expert = layout["tensor"], layout["expert"]
+    blocks = {block.kind: block for part in model.parts for block in part.blocks}
+    heads = blocks["attention"].values["heads"] if "attention" in blocks else 0
+    if heads % tensor:
+        draft.fault(
+            ("parallelism", "tensor"),
+            f"{heads} attention heads do not divide over tensor {tensor}",
+            "one of " + ", ".join(str(i) for i in range(1, heads + 1) if heads % i == 0),
+        )
+    if expert > 1 and "moe" not in blocks:
+        draft.fault(("parallelism", "expert"), "the model has no experts to divide", "1")
+    elif expert > 1 and blocks["moe"].values["experts"] % expert:
+        experts = blocks["moe"].values["experts"]
+        draft.fault(
+            ("parallelism", "expert"),
+            f"{experts} experts do not divide over expert {expert}",
+            "one of " + ", ".join(str(i) for i in range(1, experts + 1) if experts % i == 0),
+        )
+    layers = len(model.sequence)
+    chunks = layout["pipeline"] * layout["virtual_pipeline"]
+    if layers < chunks:
+        draft.fault(
+            ("parallelism", "pipeline"),
+            f"{layers} layers cannot fill {chunks} pipeline stages",
+            f"at most {layers} stages",
+        )
+    stages = layout.get("stages")
+    if stages is not None and (len(stages) != chunks or sum(stages) != layers):
+        draft.fault(
+            ("parallelism", "stages"),
+            f"{len(stages)} stages with {sum(stages)} layers in all",
+            f"{chunks} stages that sum to the model's {layers} layers",
+        )
