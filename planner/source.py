@@ -243,7 +243,8 @@ class _Resolver:
         assert isinstance(node.value, dict)
         entries = dict(node.value)
         parent = entries.pop("extends", None)
-        changed, replaced = [], []  # inner mappings that change the parent's or stand alone
+        changed: list[str] = []  # inner mappings that change the parent's,
+        replaced: list[str] = []  # and those that stand alone
         for key, inner in REFERENCES.get(kind, {}).items():
             value = entries[key].value if key in entries else None
             if isinstance(value, dict):
@@ -301,8 +302,8 @@ def _merge(parent: dict[str, Node], child: dict[str, Node]) -> dict[str, Node]:
     merged = dict(parent)
     for key, node in child.items():
         below = parent.get(key)
-        if node.value is None:
-            merged.pop(key, None)
+        if node.value is None and below:
+            del merged[key]
         elif below and isinstance(below.value, dict) and isinstance(node.value, dict):
             merged[key] = replace(node, value=_merge(below.value, node.value),
                                   reference=node.reference or below.reference)
@@ -363,8 +364,8 @@ def _set(node: Node, steps: list[str], value: Node, kind: str | None, names: _Re
         raise PlanError(Fault(f"'{step}' is set inside '{node.text}'", value.place,
                               "a key inside a mapping"))
     entries = dict(node.value or {})
-    if not rest and value.value is None:
-        entries.pop(step, None)
+    if not rest and value.value is None and step in entries:
+        del entries[step]
     elif not rest:
         old = entries.get(step)
         entries[step] = replace(value, key_place=value.key_place if old is None else value.place)

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from planner.display import exact_text, format_value, plain_text
 from planner.errors import nearest
 
 __all__ = [
-    "BASES", "Dimension", "Exact", "UnitError", "dimension", "exact", "factor", "number", "parse",
+    "BASES", "Dimension", "Exact", "UnitError", "dimension", "exact", "exact_text", "factor",
+    "format_value", "number", "parse", "plain_text", "wanted",
 ]
 
 Exact = int | Fraction
@@ -250,7 +252,7 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
     """
     size, target = _unit(unit)
     if isinstance(value, bool) or not isinstance(value, (str, int, Fraction, float)):
-        raise UnitError(f"{_kind(value)} is not a quantity", _wanted(unit))
+        raise UnitError(f"{_kind(value)} is not a quantity", wanted(unit))
     if isinstance(value, (int, Fraction)):
         if not _in_range(value):
             raise UnitError("a number out of range", f"up to 10^{LARGEST_EXPONENT}")
@@ -267,7 +269,7 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
         raise UnitError(f"'{text}' is not a quantity", "digits are not grouped", plain)
     match = _LEADING.match(text)
     if not match:
-        raise UnitError(f"'{text}' is not a quantity", _wanted(unit))
+        raise UnitError(f"'{text}' is not a quantity", wanted(unit))
     amount = number(match[0])
     rest = text[match.end():].strip()
     if not rest:
@@ -277,7 +279,7 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
         other = rest.replace("FLOPs", "FLOP").replace("FLOPS", "FLOP") + "/s"
         is_rate = "FLOP" in rest and dim / _TIME == target
         raise UnitError(
-            f"'{text}' is {_article(str(dim))}", _wanted(unit),
+            f"'{text}' is {_article(str(dim))}", wanted(unit),
             f"{match[0]} {other}" if is_rate else None,
         )
     return exact(amount * Fraction(written) / size)
@@ -296,7 +298,7 @@ def _suffix(rest: str, amount: str, target: Dimension, unit: str) -> tuple[Exact
         if not target.without_counts():
             return _MAGNITUDES[head], _ONE
         hint = f"{amount} {head}{unit}" if unit.startswith("FLOP") else None
-        raise UnitError(f"'{amount}{rest}' has no unit", _wanted(unit), hint)
+        raise UnitError(f"'{amount}{rest}' has no unit", wanted(unit), hint)
     meant = _MISSPELT.get(head)
     if meant and not target.without_counts():
         raise UnitError(
@@ -311,14 +313,14 @@ def _suffix(rest: str, amount: str, target: Dimension, unit: str) -> tuple[Exact
         if name and name[0] in _MAGNITUDES:
             better = rest.replace(name[0], name[0] + "B", 1)
             hint = f"{amount} {better}" if bytes_wanted and name[0] + "B" in _UNITS else None
-            raise UnitError(f"'{amount}{rest}' has no unit", _wanted(unit), hint) from None
+            raise UnitError(f"'{amount}{rest}' has no unit", wanted(unit), hint) from None
         hint = f"{amount} {error.hint}" if error.hint else None
-        raise UnitError(error.message, _wanted(unit), hint) from None
+        raise UnitError(error.message, wanted(unit), hint) from None
 
 
 def _bare(amount: Exact, text: str, unit: str, target: Dimension) -> Exact:
     if amount and str(target.without_counts()) not in _PLAIN:
-        raise UnitError(f"{text} has no unit", _wanted(unit), f"{text} {unit}")
+        raise UnitError(f"{text} has no unit", wanted(unit), f"{text} {unit}")
     return amount
 
 
@@ -347,7 +349,7 @@ _EXAMPLES = {
 }
 
 
-def _wanted(unit: str) -> str:
+def wanted(unit: str) -> str:
     """What may be written for this unit, with an example."""
     dim = dimension(unit)
     if not dim:
