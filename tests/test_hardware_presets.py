@@ -1,0 +1,267 @@
+"""The shipped accelerators and clusters against their schemas, their sources and each other."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft7Validator
+
+from planner import resources, schema, source, units
+from planner.errors import PlanError
+
+ROOT = Path(__file__).parent.parent
+SCHEMAS = {
+    kind: json.loads((resources.folder("schemas") / f"{kind}.schema.json").read_text("utf-8"))
+    for kind in ("accelerator", "cluster")
+}
+ACCELERATORS = source.preset_names("accelerator")
+CLUSTERS = source.preset_names("cluster")
+PRESETS = [("accelerator", n) for n in ACCELERATORS] + [("cluster", n) for n in CLUSTERS]
+
+# Names that plans and scripts outside this repository use.
+PROMISED = [
+    "v100-sxm-16gb", "v100-sxm-32gb", "a100-sxm-40gb", "a100-sxm-80gb", "a100-pcie-80gb",
+    "h100-sxm-80gb", "h100-pcie-80gb", "h100-nvl-94gb", "h200-sxm-141gb", "h800-sxm-80gb",
+    "h100-sxm-96gb", "a800-sxm-80gb", "b200-sxm-192gb", "b300-sxm-288gb", "gb200", "gb300",
+    "a10g", "l40s", "rtx-4090", "rtx-a6000", "mi300x", "trainium1", "tpu-v4", "tpu-v5e",
+    "tpu-v5p", "tpu-v6e",
+]
+# The accelerators on which the published runs that we compare with were measured.
+MEASURED = [
+    "a100-sxm-80gb", "h100-sxm-80gb", "a100-sxm-40gb", "gb200", "gb300", "b200-sxm-192gb",
+    "v100-sxm-32gb", "b300-sxm-288gb", "a10g", "tpu-v5e", "tpu-v5p", "trainium1",
+    "a100-pcie-80gb", "a800-sxm-80gb", "tpu-v4", "tpu-v6e", "v100-sxm-16gb",
+]
+
+# What says what a document is about; it needs no source.
+UNSOURCED = {
+    "name", "vendor", "architecture", "accelerator", "devices", "devices_per_board", "sources",
+}
+
+
+def path_of(kind: str, name: str) -> Path:
+    return resources.folder("presets") / f"{kind}s" / f"{name}.yaml"
+
+
+def document(kind: str, name: str) -> dict[str, Any]:
+    """The preset as it is written, what it extends included."""
+    return source.load(path_of(kind, name), kind=kind).data
+
+
+@cache
+def facts(kind: str, name: str) -> dict[str, Any]:
+    """The preset with its quantities as exact numbers. Raises PlanError for an invalid one."""
+    return schema.validate(source.load(path_of(kind, name), kind=kind), kind).data
+
+
+def dense(peak: dict[str, Any]) -> Fraction:
+    return Fraction(peak["value"], 2 if peak["convention"] == "sparse" else 1)
+
+
+def one_way(link: dict[str, Any]) -> Fraction:
+    return Fraction(link["bandwidth"], 2 if link["convention"] == "bidirectional" else 1)
+
+
+def nodes(part_of: Any, at: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every property of a schema file with its place."""
+    for part in ("properties", "definitions"):
+        for key, inner in part_of.get(part, {}).items():
+            yield f"{at}/{part}/{key}", inner
+            yield from nodes(inner, f"{at}/{part}/{key}")
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_every_key_is_explained_to_an_editor(kind: str) -> None:
+    Draft7Validator.check_schema(SCHEMAS[kind])
+    for place, key in nodes(SCHEMAS[kind]):
+        if "$ref" in key:
+            assert list(key) == ["$ref"], f"{place}: draft 7 ignores what stands beside $ref"
+        else:
+            assert key["description"] and key["examples"], place
+        if key.get("type") == ["number", "string"]:
+            for value in [*key["examples"], *([key["default"]] if "default" in key else [])]:
+                assert units.parse(value, key["unit"]) >= key.get("minimum", 0), place
+
+
+@pytest.mark.parametrize(("kind", "name"), PRESETS)
+def test_preset_obeys_its_schema(kind: str, name: str) -> None:
+    assert facts(kind, name)["name"]
+    first = path_of(kind, name).read_text("utf-8").splitlines()[0]
+    assert first == f"# yaml-language-server: $schema=../../schemas/{kind}.schema.json"
+
+
+@pytest.mark.parametrize(("kind", "name"), PRESETS)
+def test_every_fact_has_a_source_and_every_source_a_fact(kind: str, name: str) -> None:
+    data = document(kind, name)
+    cited = [key for entry in data["sources"] for key in entry["keys"]]
+    assert len(cited) == len(set(cited)), "a key with two sources"
+    for key in cited:
+        inner: Any = data
+        for step in key.split("."):
+            assert step in inner, f"{key} is not in the document"
+            inner = inner[step]
+    for key in set(data) - UNSOURCED:
+        inside = {entry.partition(".")[2] for entry in cited if entry.startswith(f"{key}.")}
+        named = set(data[key]) - {"name"} if isinstance(data[key], dict) else {""}
+        assert key in cited or named <= inside, f"no source for {key}"
+    if "price" in data:
+        dated = [entry for entry in data["sources"] if "price" in entry["keys"]]
+        assert dated[0]["date"] and dated[0]["url"]
+
+
+def test_promised_and_measured_accelerators_ship() -> None:
+    assert set(PROMISED) | set(MEASURED) <= set(ACCELERATORS)
+
+
+# The table of collected figures -------------------------------------------------------------
+
+ROWS = {
+    "v100-sxm-16gb": "V100-16GB-SXM2", "v100-sxm-32gb": "V100-32GB-SXM2",
+    "a100-sxm-40gb": "A100-40GB-SXM", "a100-sxm-80gb": "A100-80GB-SXM",
+    "a100-pcie-40gb": "A100-40GB-PCIe", "a100-pcie-80gb": "A100-80GB-PCIe",
+    "a800-sxm-80gb": "A800-80GB-SXM", "h100-sxm-80gb": "H100-80GB-SXM",
+    "h100-sxm-96gb": "H100-96GB-HBM2e-SXM (Meta 500 W)", "h100-pcie-80gb": "H100-80GB-PCIe",
+    "h100-nvl-94gb": "H100-NVL-94GB", "h800-sxm-80gb": "H800-80GB-SXM",
+    "h200-sxm-141gb": "H200-141GB-SXM", "h20-sxm-96gb": "H20-96GB-SXM",
+    "b200-sxm-192gb": "B200-SXM", "gb200": "GB200 (per GPU, NVL72)",
+    "b300-sxm-288gb": "B300-SXM", "gb300": "GB300 (per GPU, NVL72)", "l4": "L4",
+    "l40s": "L40S", "a10g": "A10G", "rtx-a6000": "RTX A6000", "rtx-3090": "RTX 3090",
+    "rtx-4090": "RTX 4090", "rtx-5090": "RTX 5090",
+    "rtx-pro-6000": "RTX PRO 6000 Blackwell Server", "mi250x": "MI250X (both dies)",
+    "mi300x": "MI300X", "mi325x": "MI325X", "mi355x": "MI355X",
+    "tpu-v3": "TPU v3 (per chip)", "tpu-v4": "TPU v4 (per chip)",
+    "tpu-v5e": "TPU v5e (per chip)", "tpu-v5p": "TPU v5p (per chip)",
+    "tpu-v6e": "TPU v6e Trillium (per chip)", "trainium1": "Trainium1 (per chip)",
+    "trainium2": "Trainium2 (per chip)", "gaudi2": "Gaudi2", "gaudi3": "Gaudi3 (OAM)",
+}
+
+# Where the table and the source of a preset do not agree, and why the preset has it otherwise.
+DIFFERENCES = {
+    ("b200-sxm-192gb", "tf32"): "the datasheet prints 2.2 PFLOP/s, the table halves bf16",
+    ("b300-sxm-288gb", "memory"): "270 GB of the announced 288 GB are enabled",
+    ("gb300", "memory"): "279 GB of the announced 288 GB are enabled",
+    ("b300-sxm-288gb", "memory_bandwidth"): "the table takes the rate of a simulator's file",
+    ("h100-nvl-94gb", "memory_bandwidth"): "the datasheet rounds to 3.9 TB/s",
+    ("mi250x", "memory_bandwidth"): "the source lists 3.2 TB/s, the table computes from the clock",
+    ("l4", "tf32"): "the datasheet prints 120 TFLOP/s, the table halves bf16",
+    ("mi355x", "link"): "the table rounds down",
+    ("mi250x", "fp32"): "matrix instructions, where the table has vector instructions",
+    ("tpu-v4", "memory_bandwidth"): "the documentation prints 1200 GB/s",
+    ("tpu-v6e", "memory_bandwidth"): "the documentation prints 1638 GB/s",
+    ("tpu-v5e", "link"): "nominal 50 GB/s of each link, the table has the measured 45",
+    ("tpu-v5p", "link"): "nominal 100 GB/s of each link, the table has the measured 90",
+    ("tpu-v6e", "link"): "nominal 100 GB/s of each link, the table has the measured 90",
+}
+
+
+def table() -> dict[str, dict[str, str]]:
+    text = (ROOT / "tests/data/hardware.csv").read_text("utf-8").splitlines()
+    rows = csv.DictReader(line for line in text if not line.startswith("#"))
+    return {row["accelerator"]: row for row in rows}
+
+
+def compared(name: str) -> Iterator[tuple[str, Fraction, Fraction, bool]]:
+    """Quantity, figure of the preset, figure of the table, whether the source rounds it."""
+    ours, row = facts("accelerator", name), table()[ROWS[name]]
+    # A vendor's GB may be GiB, which memory_usable settles; here the printed number counts.
+    printed = document("accelerator", name)["memory"].split()[0]
+    pairs = [
+        ("memory", Fraction(printed), "memory_gb", 1),
+        ("memory_usable", ours.get("memory_usable"), "memory_bytes_usable", 1),
+        ("memory_bandwidth", ours["memory_bandwidth"], "mem_bw_GBps", 10**9),
+        ("link", one_way(ours["link"]), "intra_node_GBps_per_direction", 10**9),
+        ("network", ours.get("network", {}).get("bandwidth"),
+         "inter_node_Gbps_per_gpu_typical", 10**9 // 8),
+        ("power", ours.get("power"), "tdp_w", 1),
+    ]
+    for quantity, figure, column, unit in pairs:
+        if figure is not None and row[column]:
+            yield quantity, figure, Fraction(row[column]) * unit, False
+    for form, peak in ours["peaks"].items():
+        if row.get(f"{form}_tflops"):
+            # Rates with sparsity and rates with decimals are rounded on the datasheet.
+            rounded = peak["convention"] == "sparse" or dense(peak) % 10**12 != 0
+            yield form, dense(peak), Fraction(row[f"{form}_tflops"]) * 10**12, rounded
+
+
+def disagreements(name: str) -> dict[str, str]:
+    return {
+        quantity: f"{float(ours):.6g}, in the table {float(theirs):.6g}"
+        for quantity, ours, theirs, rounded in compared(name)
+        if abs(ours - theirs) > (theirs / 400 if rounded else 0)
+    }
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_figures_agree_with_the_table(name: str) -> None:
+    known = {quantity for preset, quantity in DIFFERENCES if preset == name}
+    found = disagreements(name)
+    assert set(found) == known, found
+
+
+# Figures against physics --------------------------------------------------------------------
+
+# Dense 16-bit operations per multiprocessor and cycle, from the vendors' descriptions of the
+# matrix units. They tie three figures together that come from different pages.
+PER_CYCLE = {
+    "volta": 1024, "ampere": 2048, "hopper": 4096, "ada": 1024, "cdna2": 1024, "cdna3": 2048,
+    "cdna4": 4096,
+}
+SMALLER = {"rtx-a6000": 1024, "rtx-4090": 512}  # chips for graphics have smaller matrix units
+CLOCKED = [n for n in ACCELERATORS if "clock" in document("accelerator", n)]
+
+
+@pytest.mark.parametrize("name", CLOCKED)
+def test_peak_is_units_times_clock(name: str) -> None:
+    data = facts("accelerator", name)
+    per_cycle = SMALLER.get(name, PER_CYCLE[data["architecture"]])
+    rate = data["multiprocessors"] * data["clock"] * per_cycle
+    printed = dense(data["peaks"]["fp16"])
+    assert abs(rate - printed) < printed * Fraction(15, 1000)
+
+
+@pytest.mark.parametrize("name", ACCELERATORS)
+def test_narrower_formats_are_not_slower(name: str) -> None:
+    peaks = facts("accelerator", name)["peaks"]
+    order = [dense(peaks[k]) for k in ("fp32", "tf32", "bf16", "fp8", "fp6", "fp4") if k in peaks]
+    assert order == sorted(order)
+    if {"bf16", "fp16"} <= set(peaks):
+        assert dense(peaks["bf16"]) == dense(peaks["fp16"])
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_nodes_fill_the_cluster(name: str) -> None:
+    data = facts("cluster", name)
+    assert data["devices"] % data["devices_per_node"] == 0
+    domain = data["accelerator"].get("link", {}).get("domain")
+    assert domain is None or data["devices_per_node"] <= domain
+    assert data["devices"] == data["devices_per_node"] or "network" in data
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "said"),
+    [
+        ("accelerator", {"memry": "80 GB"}, "memry"),
+        ("accelerator", {"memory": None}, "memory"),
+        ("accelerator", {"memory": "80 W"}, "80 W"),
+        ("accelerator", {"peaks": {"fp4": {"value": "1 TFLOP/s"}}}, "convention"),
+        ("accelerator", {"peaks": {"bf17": {"value": "1 TFLOP/s"}}}, "bf17"),
+        ("accelerator", {"link": {"convention": "both"}}, "both"),
+        ("cluster", {"devices": 0}, "devices"),
+        ("cluster", {"accelerator": {"link": []}}, "link"),
+        ("cluster", {"network": {"bandwidth": None}}, "bandwidth"),
+        ("cluster", {"pue": "0.9"}, "0.9"),
+    ],
+)
+def test_schema_refuses(kind: str, changes: dict[str, Any], said: str) -> None:
+    valid = {"accelerator": "h100-sxm-80gb", "cluster": "h100x1024"}[kind]
+    with pytest.raises(PlanError) as error:
+        schema.validate(source.load({"extends": valid, **changes}, kind=kind), kind)
+    assert said in str(error.value)
