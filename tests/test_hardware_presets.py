@@ -214,7 +214,8 @@ PER_CYCLE = {
     "volta": 1024, "ampere": 2048, "hopper": 4096, "ada": 1024, "cdna2": 1024, "cdna3": 2048,
     "cdna4": 4096,
 }
-SMALLER = {"rtx-a6000": 1024, "rtx-4090": 512}  # chips for graphics have smaller matrix units
+# Chips for graphics have smaller matrix units.
+SMALLER = {"rtx-a6000": 1024, "rtx-3090": 512, "rtx-4090": 512}
 CLOCKED = [n for n in ACCELERATORS if "clock" in document("accelerator", n)]
 
 
