@@ -183,3 +183,24 @@ def _divisions(draft: Draft, model: Model) -> None:
             f"{len(stages)} stages with {sum(stages)} layers in all",
             f"{chunks} stages that sum to the model's {layers} layers",
         )
+
+
+def variant(plan: Plan, changes: Mapping[str, Any]) -> Plan:
+    """The same plan with some dotted keys changed; None removes a key.
+
+    Values that the first plan derived (data-parallel size, accumulation) are derived again.
+
+    Raises:
+        PlanError: where the changed document is no valid plan.
+    """
+    data = copy.deepcopy(plan.document.data)
+    for dotted, value in changes.items():
+        *around, last = dotted.split(".")
+        node: Any = data
+        for step in around:
+            node = node.setdefault(step, {})
+        if value is None:
+            node.pop(last, None)
+        else:
+            node[last] = value
+    return load(data)
