@@ -1,0 +1,72 @@
+"""The Python face: load a plan, evaluate it, ask it questions. Nothing prints or exits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner import plan as _plan
+
+if TYPE_CHECKING:
+    from planner.result import Result
+
+
+class Plan:
+    """A validated plan.
+
+    >>> import planner
+    >>> plan = planner.load("presets/llama70b_h100x1024.yaml", set={"training.tokens": "2T"})
+    >>> plan.evaluate()["parameters.total"].value
+    68976648192
+    """
+
+    def __init__(self, plan: _plan.Plan) -> None:
+        self.plan = plan
+
+    @property
+    def name(self) -> str:
+        return self.plan.name
+
+    @cached_property
+    def _result(self) -> Result:
+        from planner.result import evaluate
+
+        return evaluate(self.plan)
+
+    def evaluate(self) -> Result:
+        """Every quantity of the plan; ``result["memory.total"].value`` is exact."""
+        return self._result
+
+    def solve(self, question: str | None = None, **options: Any) -> Any:
+        """An inverse question; see ``plan.py solve --help`` for the questions and options."""
+        from planner import questions
+
+        return questions.ask(self.plan, question, **options)
+
+    def __repr__(self) -> str:
+        return f"<Plan {self.name!r}>"
+
+
+def load(
+    document: str | Path | Mapping[str, Any],
+    set: Mapping[str, Any] | Sequence[str] = (),
+) -> Plan:
+    """The plan of a YAML file or of a mapping, ``set`` overriding dotted keys.
+
+    Raises:
+        PlanError: every fault that was found, with its place.
+    """
+    return Plan(_plan.load(document, set))
+
+
+def import_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A model document, as a mapping, from a Hugging Face configuration.
+
+    Raises:
+        PlanError: an unknown model type, or a key that is not modelled.
+    """
+    from planner.imports import import_config as imported
+
+    return imported(config)

@@ -1,0 +1,267 @@
+"""The command line. Each command imports what it needs, so that a short one starts quickly."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from planner.errors import Fault, PlanError, nearest
+
+OK, FAILED, BAD_INPUT = 0, 1, 2
+
+Handler = Callable[[argparse.Namespace], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status (0 done, 1 does not hold, 2 bad input)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        options = _parser().parse_args(_with_command(arguments))
+        handler: Handler = options.handler
+        return handler(options)
+    except PlanError as error:
+        for fault in error.faults:
+            print(fault, file=sys.stderr)
+        return BAD_INPUT
+    except BrokenPipeError:
+        # The reader of a pipe went away (head, a closed pager): no fault of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        return 130
+
+
+def _with_command(arguments: list[str]) -> list[str]:
+    """A plan file straight after the program's name needs no command."""
+    first = next((word for word in arguments if not word.startswith("-") or word == "-"), None)
+    if first is None or first in COMMANDS or arguments[0] in ("-h", "--help", "--version"):
+        return arguments
+    if not (first == "-" or os.path.splitext(first)[1] or os.sep in first or Path(first).exists()):
+        raise PlanError(
+            Fault(f"unknown command {first}", None, "a plan file or one of: " + ", ".join(COMMANDS),
+                  nearest(first, COMMANDS))
+        )
+    return ["report", *arguments]
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with one-line errors in the form of our other faults."""
+
+    def error(self, message: str) -> Any:
+        raise PlanError(Fault(f"{self.prog}: {message}", None, f"see {self.prog} --help"))
+
+
+def _parser() -> argparse.ArgumentParser:
+    from planner.version import __version__
+
+    parser = _Parser(
+        prog="plan.py",
+        description="Plan a training run of a large language model: parameters, FLOPs, memory, "
+        "time and cost, each with its formula.",
+        epilog="A plan file straight after the program's name needs no command: "
+        "plan.py PLAN.yaml [-o report.md] [-o report.html] [--set KEY=VALUE]",
+    )
+    parser.add_argument("--version", action="version", version=f"trainplan {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True,
+                                     parser_class=_Parser)
+    for name, (help_text, configure, handler) in COMMANDS.items():
+        sub = commands.add_parser(name, help=help_text, description=help_text)
+        configure(sub)
+        sub.set_defaults(handler=handler)
+    return parser
+
+
+# report ------------------------------------------------------------------------------------
+
+
+def _plan_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN.yaml", help="a plan document; - is standard input")
+    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[],
+                        help="override a key of the plan; repeatable")
+
+
+def _report_arguments(parser: argparse.ArgumentParser) -> None:
+    _plan_arguments(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", action="append", default=[],
+                        help="write a report; .md, .html, .json or .txt picks the format; "
+                        "repeatable")
+    parser.add_argument("--format", choices=("text", "md", "html", "json"),
+                        help="print the report in this format")
+    parser.add_argument("--print", choices=("resolved",), dest="show",
+                        help="print the plan with every name and default resolved")
+    parser.add_argument("--require-fit", action="store_true",
+                        help="exit with 1 where the plan does not fit into memory")
+
+
+def _report(options: argparse.Namespace) -> int:
+    from planner import plan as plans
+
+    plan = plans.load(options.plan, options.set)
+    if options.show:
+        from planner.render.resolved import resolved
+
+        sys.stdout.write(resolved(plan))
+        return OK
+    from planner import render
+    from planner.result import evaluate
+
+    for path in options.output:
+        render.check_output(path, options.plan)
+    result = evaluate(plan)
+    for path in options.output:
+        render.write(result, path)
+    if options.format or not options.output or "-" in options.output:
+        sys.stdout.write(render.as_text(result, options.format or "text"))
+    else:
+        sys.stdout.write(render.as_text(result, "text"))
+    if options.require_fit and result.verdict.get("fits") is not True:
+        return FAILED
+    return OK
+
+
+# validate, explain, list -------------------------------------------------------------------
+
+
+def _files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", metavar="FILE", nargs="+", help="documents of any kind")
+    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[],
+                        help="override a key of a plan; repeatable")
+
+
+def _validate(options: argparse.Namespace) -> int:
+    from planner import plan as plans
+
+    faults: list[Fault] = []
+    for file in options.files:
+        try:
+            kind = plans.check(file, options.set)
+            print(f"{file}: a valid {kind}")
+        except PlanError as error:
+            faults += error.faults
+    if faults:
+        raise PlanError(faults)
+    return OK
+
+
+def _explain_arguments(parser: argparse.ArgumentParser) -> None:
+    _plan_arguments(parser)
+    parser.add_argument("quantity", metavar="QUANTITY", help="such as memory.activations")
+    parser.add_argument("--depth", type=int, default=None, help="levels shown; all by default")
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from planner import plan as plans
+    from planner.render.explain import explain
+    from planner.result import evaluate
+
+    result = evaluate(plans.load(options.plan, options.set))
+    sys.stdout.write(explain(result, options.quantity, options.depth))
+    return OK
+
+
+LISTS = ("models", "accelerators", "clusters", "plans", "precisions", "quantities")
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", nargs="?", choices=LISTS, help="all presets by default")
+
+
+def _list(options: argparse.Namespace) -> int:
+    from planner.listing import listing
+
+    sys.stdout.write(listing(options.what))
+    return OK
+
+
+# solve -------------------------------------------------------------------------------------
+
+
+def _solve_arguments(parser: argparse.ArgumentParser) -> None:
+    _plan_arguments(parser)
+    parser.add_argument("question", nargs="?", metavar="QUESTION",
+                        help="largest-model, largest-batch, longest-context, fewest-devices or "
+                        "tokens-by-deadline; left out with --vary")
+    parser.add_argument("--vary", metavar="KEY", help="the key to vary")
+    parser.add_argument("--until", metavar="'QUANTITY<=VALUE'", action="append", default=[],
+                        help="a limit (<= or >=); repeatable")
+    parser.add_argument("--deadline", metavar="TIME", help="such as '30 days'")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def _solve(options: argparse.Namespace) -> int:
+    from planner import plan as plans
+    from planner import questions
+
+    plan = plans.load(options.plan, options.set)
+    answer = questions.ask(plan, options.question, vary=options.vary, until=options.until,
+                           deadline=options.deadline)
+    if options.format == "json":
+        sys.stdout.write(questions.to_json(answer))
+    else:
+        sys.stdout.write(questions.text(answer))
+    return OK if answer.holds else FAILED
+
+
+# check, diff, import -----------------------------------------------------------------------
+
+
+def _check_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", metavar="PATH", nargs="*",
+                        help="reports or folders; docs and examples by default")
+
+
+def _check(options: argparse.Namespace) -> int:
+    from planner import check
+
+    findings = check.check([Path(path) for path in options.paths])
+    sys.stdout.write(check.text(findings))
+    return FAILED if any(finding.drift for finding in findings) else OK
+
+
+def _diff_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("old", metavar="A", help="a plan, a result (.json) or REVISION:PATH")
+    parser.add_argument("new", metavar="B")
+    parser.add_argument("--format", choices=("text", "md"), default="text")
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from planner import diff
+
+    rows = diff.diff(options.old, options.new)
+    sys.stdout.write(diff.markdown(rows) if options.format == "md" else diff.text(rows))
+    return OK
+
+
+def _import_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG", help="config.json, or a file of arguments")
+    parser.add_argument("--from", dest="source", choices=("huggingface", "megatron"),
+                        default="huggingface")
+    parser.add_argument("-o", "--output", metavar="FILE", help="the model document to write")
+
+
+def _import(options: argparse.Namespace) -> int:
+    from planner import imports
+    from planner.files import write_text
+
+    text = imports.document(options.config, options.source)
+    if options.output in (None, "-"):
+        sys.stdout.write(text)
+    else:
+        write_text(options.output, text)
+    return OK
+
+
+COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Handler]] = {
+    "report": ("evaluate a plan, print a summary, write reports", _report_arguments, _report),
+    "validate": ("check documents against schema and cross-field rules", _files, _validate),
+    "explain": ("print the derivation of one quantity", _explain_arguments, _explain),
+    "solve": ("answer an inverse question", _solve_arguments, _solve),
+    "check": ("re-evaluate committed reports and report drift", _check_arguments, _check),
+    "diff": ("compare two plans or results", _diff_arguments, _diff),
+    "import": ("turn a published configuration into a model document", _import_arguments, _import),
+    "list": ("list what ships as presets", _list_arguments, _list),
+}
