@@ -205,8 +205,8 @@ def factor(unit: str) -> Exact:
     return _unit(unit)[0]
 
 
-_NUMBER = re.compile(r"([+-]?)(\d[\d_]*)?(?:\.(\d[\d_]*)?)?(?:[eE]([+-]?\d+))?")
-_GROUPED = re.compile(r"[+-]?\d{1,3}(?:[,' \u00a0\u2009\u202f]\d{3})+(?![\d])")
+_NUMBER = re.compile(r"([+-]?)(\d[\d_]*)?(?:\.(\d[\d_]*)?)?(?:[eE]([+-]?\d+))?", re.ASCII)
+_GROUPED = re.compile(r"[+-]?\d{1,3}(?:[,' \u00a0\u2009\u202f]\d{3})+(?!\d)", re.ASCII)
 
 
 def number(text: str) -> Exact:
@@ -227,7 +227,7 @@ def number(text: str) -> Exact:
         raise UnitError(f"'{text}' is not a number", hint=hint)
     sign, whole, decimals, power = match.groups()
     for digits in (whole or "", decimals or ""):
-        if "__" in digits or digits.endswith("_") or not digits.isascii():
+        if "__" in digits or digits.endswith("_"):
             raise UnitError(f"'{text}' is not a number", hint=text.replace("_", ""))
     whole, decimals = (whole or "").replace("_", ""), (decimals or "").replace("_", "")
     shift = int(power or 0)
@@ -237,7 +237,7 @@ def number(text: str) -> Exact:
     return exact(-value if sign == "-" else value)
 
 
-_LEADING = re.compile(r"[+-]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:[eE][+-]?\d+)?")
+_LEADING = re.compile(r"[+-]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def parse(value: str | Fraction | float, unit: str = "1") -> Exact:

@@ -1,0 +1,336 @@
+"""Documents: strict YAML with places, extends, names, overrides, origins."""
+
+from __future__ import annotations
+
+import io
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import Fault, Place, PlanError
+from planner.nodes import compose
+from planner.source import Document, load, preset_names, read
+
+F = Fraction
+
+
+def data(text: str) -> Any:
+    node = compose(text, "x.yaml")
+    assert node is not None
+    return node.plain()
+
+
+def faults(text: str) -> list[str]:
+    with pytest.raises(PlanError) as caught:
+        compose(text, "x.yaml")
+    return [str(fault) for fault in caught.value.faults]
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ("1e9", 10**9), ("1.0e9", 10**9), ("989.4e12", 989_400_000_000_000), ("0.1", F(1, 10)),
+    ("-.5", F(-1, 2)), ("5.", 5), ("+7", 7), ("0", 0), ("0.0", 0), ("-0", 0), ("0x1F", 31),
+    ("0o17", 15), ("1e-3", F(1, 1000)),
+    ("true", True), ("False", False), ("null", None), ("~", None), ("", None),
+    ("no", "no"), ("off", "off"), ("yes", "yes"), ("y", "y"), ("10:30", "10:30"),
+    ("2024-01-01", "2024-01-01"), ("1_000", "1_000"), ("80 GB", "80 GB"), ("1.2.3", "1.2.3"),
+    ("'1e9'", "1e9"), ('"017"', "017"), ("'null'", "null"), ("e5", "e5"), (".", "."), ("-", None),
+    ("nan", "nan"), ("infinity", "infinity"), ("1e", "1e"), ("12e03", 12000),
+])
+def test_scalars_follow_yaml_1_2(text: str, value: Any) -> None:
+    found = data(f"a: {text}") if text != "-" else {"a": data("a:\n  -")["a"][0]}
+    assert found == {"a": value}
+    assert type(found["a"]) is type(value)
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("a: 017", "x.yaml:1:4: the number 017 starts with a zero "
+               "(quote it if it is text; did you mean '17'?)"),
+    ("a: 01.5", "x.yaml:1:4: the number 01.5 starts with a zero "
+                "(quote it if it is text; did you mean '1.5'?)"),
+    ("a: 1e999", "x.yaml:1:4: '1e999' is out of range (up to 10^400)"),
+    ("a: .nan", "x.yaml:1:4: '.nan' is not a finite number"),
+    ("a: -.INF", "x.yaml:1:4: '-.INF' is not a finite number"),
+    ("a: " + "9" * 300, "x.yaml:1:4: a number of 300 characters (at most 200)"),
+    ("a: 1\nb:\n  c: 2\na: 3", "x.yaml:4:1: the key 'a' occurs twice (first at x.yaml:1:1)"),
+    ("1: x", "x.yaml:1:1: the key '1' is not text (quote it to make it text)"),
+    ("true: x", "x.yaml:1:1: the key 'true' is not text (quote it to make it text)"),
+    ("? [a]\n: x", "x.yaml:1:3: a key is not text (quote it to make it text)"),
+    ("a: !!python/object/apply:os.system [ls]",
+     "x.yaml:1:4: the tag !!python/object/apply:os.system is not supported "
+     "(plain YAML without tags)"),
+    ("a: !!int '5'", "x.yaml:1:4: the tag !!int is not supported (plain YAML without tags)"),
+    ("a: !extend b", "x.yaml:1:4: the tag !extend is not supported (plain YAML without tags)"),
+    ("a: &b {x: 1}\nc:\n  <<: *b",
+     "x.yaml:3:3: merge keys are not supported (extends: NAME)"),
+    ("a: &b [*b]", "x.yaml:1:8: the alias *b contains itself"),
+    ("a: *b", "x.yaml:1:4: unknown alias *b (an anchor written before it)"),
+    ("a: 1\n---\nb: 2", "x.yaml:2:1: a second document starts here (one document per file)"),
+])
+def test_strictness(text: str, expected: str) -> None:
+    assert faults(text) == [expected]
+
+
+@pytest.mark.parametrize("text", [
+    "a: [1, 2", "a: b: c", "\ta: 1", "a: 'x", "{", "a: \x00", "a: \x07", "- a\nb: c", "%x", "a: @",
+    "a: \ud800", "a: |\n x\n  \x01",
+])
+def test_broken_yaml_is_one_line_with_a_place(text: str) -> None:
+    (only,) = faults(text)
+    assert only.startswith("x.yaml:") or only.startswith("x.yaml: ")
+    assert "\n" not in only
+
+
+def test_all_faults_of_a_file_at_once_in_order() -> None:
+    found = faults("b: 017\na: 1\na: .inf\n2: x")
+    assert [line.split(": ")[0] for line in found] == ["x.yaml:1:4", "x.yaml:3:1", "x.yaml:3:4",
+                                                       "x.yaml:4:1"]
+
+
+def test_bounded() -> None:
+    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
+    assert "the document is too large" in faults(bomb)[-1]
+    assert "nested too deeply" in faults("a: " + "[" * 100_000)[-1]
+    assert "nested too deeply" in faults("{a: " * 5_000)[-1]
+    assert data("a: " + "[" * 99 + "]" * 99)["a"] is not None
+
+
+def test_anchors_may_be_shared() -> None:
+    assert data("a: &x {b: 1}\nc: *x\nd: [*x]") == {"a": {"b": 1}, "c": {"b": 1}, "d": [{"b": 1}]}
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_data_or_a_fault(text: str) -> None:
+    try:
+        compose(text, "x.yaml")
+    except PlanError as error:
+        assert error.faults
+        assert all("\n" not in str(fault) for fault in error.faults)
+
+
+# Files -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def presets(tmp_path: Path) -> Path:
+    """A small presets folder."""
+    root = tmp_path / "presets"
+    for path, text in {
+        "models/small.yaml": "name: Small\nlayers: 2\nattention: {heads: 4, window: 8}\n",
+        "models/large.yaml": "extends: small\nlayers: 20\n",
+        "accelerators/chip.yaml": "memory: 80 GB\npower: 700 W\n",
+        "clusters/eight.yaml": "accelerator: chip\ndevices: 8\n",
+        "base.yaml": "model: small\ncluster: eight\ntraining: {tokens: 1B, batch: 8}\n",
+    }.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return root
+
+
+def write(folder: Path, text: str, name: str = "plan.yaml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def fault(path: Any, *overrides: str, presets: Path | None = None) -> Fault:
+    with pytest.raises(PlanError) as caught:
+        load(path, overrides, presets=presets)
+    (only,) = caught.value.faults
+    return only
+
+
+def test_files_that_are_no_documents(tmp_path: Path) -> None:
+    assert fault(tmp_path).message == "this is a folder"
+    write(tmp_path, "a: 1")
+    missing = fault(tmp_path / "plam.yaml")
+    assert missing.message == "no such file"
+    assert missing.hint == str(tmp_path / "plan.yaml")
+    assert fault(write(tmp_path, "", "e.yaml")).message == "the document is empty"
+    assert fault(write(tmp_path, "# only\n", "c.yaml")).message == "the document is empty"
+    assert fault(write(tmp_path, "- a\n", "l.yaml")).message == "the document is a list"
+    assert fault(write(tmp_path, "80 GB", "s.yaml")).message == "the document is a single value"
+    (tmp_path / "latin.yaml").write_bytes(b"a: 1\nb: caf\xe9\n")
+    assert str(fault(tmp_path / "latin.yaml").place).endswith("latin.yaml:2:7")
+    (tmp_path / "big.yaml").write_bytes(b"#" * 5_000_001)
+    assert fault(tmp_path / "big.yaml").message == "the file is too large"
+    assert "cannot be read" in fault("a\0b").message
+
+
+def test_a_byte_order_mark_and_crlf_are_fine(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_bytes(b"\xef\xbb\xbfa: 1\r\nb: 2\r\n")
+    assert read(tmp_path / "w.yaml").plain() == {"a": 1, "b": 2}
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stdin:
+        buffer = io.BytesIO(b"name: x\ntokens: 017\n")
+
+    monkeypatch.setattr("sys.stdin", Stdin)
+    assert str(fault("-")).startswith("<stdin>:2:9: the number 017")
+
+
+def test_names_become_what_they_stand_for(tmp_path: Path, presets: Path) -> None:
+    path = write(tmp_path, "model: large\ncluster: {extends: eight, devices: 16}\n")
+    document = load(path, presets=presets)
+    assert document.data == {
+        "model": {"name": "Small", "layers": 20, "attention": {"heads": 4, "window": 8}},
+        "cluster": {"accelerator": {"memory": "80 GB", "power": "700 W"}, "devices": 16},
+    }
+    assert document.reference(("model",)) == "large"
+    assert document.reference(("cluster",)) == "eight"
+    assert document.reference(("cluster", "accelerator")) == "chip"
+    assert str(document.origin(("model", "layers"))) == "preset large"
+    assert str(document.origin(("model", "name"))) == "preset small"
+    assert str(document.origin(("cluster", "devices"))) == "plan.yaml:2"
+    assert document.origin(("cluster", "accelerator", "memory")).kind == "preset"
+    assert document.place(("cluster", "devices")) == Place(str(path), 2, 36)
+    assert document.key_place(("cluster", "devices")) == Place(str(path), 2, 27)
+    assert document.key_place(("model",)) == Place(str(path), 1, 1)
+    # An absent value is placed at what surrounds it.
+    assert document.place(("cluster", "price")) == document.place(("cluster",))
+    assert not document.has(("cluster", "price"))
+
+
+def test_paths_come_before_presets(tmp_path: Path, presets: Path) -> None:
+    write(tmp_path, "layers: 7", "small.yaml")
+    (tmp_path / "sub").mkdir()
+    write(tmp_path / "sub", "layers: 8", "m.yaml")
+    layers = [
+        load(write(tmp_path, f"model: {name}"), presets=presets).data["model"]["layers"]
+        for name in ("small", "./small.yaml", "sub/m", "large", "small.yaml")
+    ]
+    assert layers == [7, 7, 8, 20, 7]
+
+
+def test_a_file_may_extend_the_preset_of_its_own_name(tmp_path: Path, presets: Path) -> None:
+    path = write(tmp_path, "extends: small\nlayers: 3", "small.yaml")
+    assert load(path, kind="model", presets=presets).data["name"] == "Small"
+
+
+def test_extends_merges_mappings_replaces_lists_and_removes_nulls(tmp_path: Path) -> None:
+    write(tmp_path, "a: {x: 1, y: {p: 1, q: 2}}\nl: [1, 2]\ngone: 5\n", "parent.yaml")
+    path = write(tmp_path, "extends: parent\na: {y: {q: 3}, z: 4}\nl: [9]\ngone: null\n")
+    document = load(path)
+    assert document.data == {"a": {"x": 1, "y": {"p": 1, "q": 3}, "z": 4}, "l": [9]}
+    assert document.place(("a", "x")).file.endswith("parent.yaml")
+    assert document.origin(("a", "y", "q")).text == "plan.yaml:2"
+
+
+def test_a_plan_may_change_keys_of_its_parents_model(tmp_path: Path, presets: Path) -> None:
+    path = write(tmp_path, "extends: base\nmodel: {layers: 5}\ntraining: {tokens: 2B}\n")
+    found = load(path, presets=presets).data
+    assert found["model"] == {"name": "Small", "layers": 5, "attention": {"heads": 4, "window": 8}}
+    assert found["training"] == {"tokens": "2B", "batch": 8}
+    path = write(tmp_path, "extends: base\nmodel: {extends: large}\n")
+    assert load(path, presets=presets).data["model"]["layers"] == 20
+
+
+def test_extends_in_a_circle_names_the_chain(tmp_path: Path) -> None:
+    write(tmp_path, "extends: b", "a.yaml")
+    write(tmp_path, "extends: c", "b.yaml")
+    write(tmp_path, "x: 1\nextends: a", "c.yaml")
+    found = fault(tmp_path / "a.yaml")
+    assert found.message == "extends goes in a circle: a -> b -> c -> a"
+    assert str(found.place).endswith("c.yaml:2:10")
+    assert "self -> self" in fault(write(tmp_path, "extends: self", "self.yaml")).message
+
+
+@pytest.mark.parametrize(("text", "message", "hint"), [
+    ("model: smal", "unknown model 'smal'", "small"),
+    ("cluster: {accelerator: chop}", "unknown accelerator 'chop'", "chip"),
+    ("model: ./nothing.yaml", "no such file './nothing.yaml'", None),
+    ("model: ../accelerators/chip", "no such file '../accelerators/chip'", None),
+    ("model: /etc", "no such file '/etc'", None),
+    ("model: ''", "unknown model ''", None),
+    ("model: ..", "unknown model '..'", None),
+    ('model: "a\\0b"', "unknown model 'a\0b'", None),
+    ("model: {extends: [a]}", "extends takes one name", None),
+    ("model: {extends: larg}", "unknown model 'larg'", "large"),
+])
+def test_unknown_names(
+    tmp_path: Path, presets: Path, text: str, message: str, hint: str | None
+) -> None:
+    found = fault(write(tmp_path, text), presets=presets)
+    assert (found.message, found.hint) == (message, hint)
+    assert found.place and found.place.line == 1
+    assert "\0" not in str(found)
+
+
+def test_preset_names(presets: Path) -> None:
+    assert preset_names("model", presets) == ["large", "small"]
+    assert preset_names("plan", presets) == ["base"]
+
+
+# Overrides ---------------------------------------------------------------------------------
+
+
+def with_set(presets: Path, *overrides: str) -> Document:
+    return load({"extends": "base"}, overrides, presets=presets)
+
+
+def test_overrides_reach_into_what_is_named(presets: Path) -> None:
+    document = with_set(presets, "model.attention.heads=12", "cluster.accelerator.memory=94 GB",
+                        "training.tokens=2T", "new.key=[1, {a: 1e9}]")
+    assert document.data["model"]["attention"] == {"heads": 12, "window": 8}
+    assert document.data["cluster"]["accelerator"] == {"memory": "94 GB", "power": "700 W"}
+    assert document.data["new"] == {"key": [1, {"a": 10**9}]}
+    assert document.origin(("training", "tokens")).kind == "set"
+    assert str(document.place(("training", "tokens"))) == "--set training.tokens=2T"
+    assert document.origin(("training", "batch")).text == "preset base"
+
+
+def test_overrides_replace_names_and_remove_keys(presets: Path) -> None:
+    document = with_set(presets, "model=large", "model.layers=3", "training.batch=null")
+    assert document.data["model"]["layers"] == 3
+    assert document.reference(("model",)) == "large"
+    assert document.data["training"] == {"tokens": "1B"}
+    assert with_set(presets, "model={extends: large, name: X}").data["model"]["layers"] == 20
+
+
+def test_overrides_as_a_mapping_of_values(presets: Path) -> None:
+    document = load({"a": {"b": [1, 2]}, "f": 0.1}, {"a.b.1": 5, "c": "2T", "d": 0.5})
+    assert document.data == {"a": {"b": [1, 5]}, "f": F(1, 10), "c": "2T", "d": F(1, 2)}
+    assert document.origin(("f",)).kind == "argument"
+    assert str(document.place(("f",))) == "<mapping>"
+
+
+@pytest.mark.parametrize(("override", "message"), [
+    ("training.tokens", "no value"),
+    ("training.tokens=", "no value"),
+    ("training.tokens=# x", "no value"),
+    ("=5", "'' is not a key"),
+    ("a..b=5", "'a..b' is not a key"),
+    ("a b=5", "'a b' is not a key"),
+    ("training.tokens.x=5", "'x' is set inside '1B'"),
+    ("list.2=5", "'2' is not an item of this list"),
+    ("list.x=5", "'x' is not an item of this list"),
+    ("a=017", "the number 017 starts with a zero"),
+    ("model=smal", "unknown model 'smal'"),
+])
+def test_malformed_overrides(presets: Path, override: str, message: str) -> None:
+    found = fault({"extends": "base", "list": [1, 2]}, override, presets=presets)
+    assert found.message == message
+    assert str(found.place) == f"--set {override}"
+
+
+def test_the_document_itself_is_not_changed(presets: Path) -> None:
+    given_ = {"a": {"b": 1}}
+    assert load(given_, ["a.b=2"]).data == {"a": {"b": 2}}
+    assert given_ == {"a": {"b": 1}}
+
+
+@pytest.mark.parametrize("value", [float("nan"), object(), {1: 2}, 10**2000])
+def test_mappings_with_what_no_document_holds(value: Any) -> None:
+    assert fault({"a": value}).place == Place("<mapping>")
+
+
+def test_faults_are_sorted_and_told_once() -> None:
+    one, two = Fault("x", Place("a", 10, 1)), Fault("y", Place("a", 9, 5))
+    error = PlanError([one, two, one])
+    assert error.faults == (two, one)
+    assert str(error) == "a:9:5: y\na:10:1: x"
