@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -204,3 +204,36 @@ def variant(plan: Plan, changes: Mapping[str, Any]) -> Plan:
         else:
             node[last] = value
     return load(data)
+
+
+#: Keys that only documents of one kind have, in the order in which kinds are told apart.
+_MARKS = (
+    ("plan", {"training", "parallelism", "cluster", "time"}),
+    ("accelerator", {"peaks", "memory", "memory_bandwidth", "architecture"}),
+    ("cluster", {"accelerator", "devices", "devices_per_node"}),
+    ("model", {"layers", "hidden", "parameters", "vocab", "attention"}),
+)
+
+
+def kind_of(keys: Iterable[str]) -> str:
+    """The kind of a document by its keys; a plan where nothing tells."""
+    present = set(keys)
+    return next((kind for kind, marks in _MARKS if marks & present), "plan")
+
+
+def check(file: str | Path, overrides: Sequence[str] = ()) -> str:
+    """Validate a document of any kind; returns its kind.
+
+    Raises:
+        PlanError: every fault of the first stage that found one.
+    """
+    kind = kind_of(source.read(file).plain())
+    if kind == "plan":
+        load(file, overrides)
+        return kind
+    document = schema.validate(source.load(file, overrides, kind), kind)
+    if kind == "model":
+        draft = Draft(document, {"model": copy.deepcopy(document.data)})
+        lower(draft)
+        draft.finish()
+    return kind
