@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 from planner import units
@@ -74,9 +75,11 @@ def _value(error: Any, name: str, place: Place) -> Fault:
     if rule == "multipleOf":
         return Fault(shown, place, f"a multiple of {limit}")
     counted = {
-        "minItems": f"at least {limit} items", "maxItems": f"at most {limit} items",
+        "minItems": "at least one item" if limit == 1 else f"at least {limit} items",
+        "maxItems": f"at most {limit} items",
         "minLength": "at least one character" if limit == 1 else f"at least {limit} characters",
-        "maxLength": f"at most {limit} characters", "minProperties": f"at least {limit} keys",
+        "maxLength": f"at most {limit} characters",
+        "minProperties": "at least one key" if limit == 1 else f"at least {limit} keys",
         "maxProperties": f"at most {limit} keys", "uniqueItems": "no item twice",
         "contains": "an item of another form",
     }
@@ -119,11 +122,10 @@ def _allowed(error: Any) -> str:
         return _word(limit)
     kinds = [limit] if isinstance(limit, str) else list(limit)
     if "unit" in error.schema:
+        if not isinstance(error.instance, (int, Fraction)):
+            return units.wanted(error.schema["unit"])
         kinds = [kind for kind in kinds if kind != "string"] or kinds
-    words = " or ".join(_KINDS.get(kind, kind) for kind in kinds)
-    if "enum" in error.schema and "string" in kinds:
-        words = f"one of {', '.join(_word(value) for value in error.schema['enum'])}"
-    return words
+    return " or ".join(_KINDS.get(kind, kind) for kind in kinds)
 
 
 def _word(value: Any) -> str:

@@ -41,7 +41,7 @@ class Node:
     """A value with its place, the place of its key and its origin.
 
     `text` is a scalar as written, `reference` the name that a mapping was looked up by,
-    `size` the number of nodes in the tree.
+    `size` the number of nodes in the tree, `unit` that of a quantity which has been read.
     """
 
     value: Value
@@ -51,6 +51,7 @@ class Node:
     text: str | None = None
     reference: str | None = None
     size: int = 1
+    unit: str | None = None
 
     def plain(self) -> Any:
         """The value as plain dicts, lists and scalars."""

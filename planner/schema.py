@@ -159,6 +159,8 @@ class _Walk:
         return node
 
     def quantity(self, node: Node, unit: str, path: Path_) -> Node:
+        if node.unit == unit:  # checked before
+            return node
         try:
             read = units.parse(node.value, unit)  # type: ignore[arg-type]
         except units.UnitError as error:
@@ -166,7 +168,7 @@ class _Walk:
             self.faults.append(Fault(message, node.place, error.allowed, error.hint))
             self.unread.add(path)
             return node
-        return replace(node, value=read)
+        return replace(node, value=read, unit=unit)
 
     def defaults(self, node: Node, places: list[_Place], path: Path_) -> Node:
         """The tree with the defaults of absent keys."""
