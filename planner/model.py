@@ -90,8 +90,13 @@ def _listed(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value or ())
 
 
+def _norm_bias(data: Mapping[str, Any]) -> bool:
+    given = data.get("norm_bias")
+    return data["norm"] == "layernorm" if given is None else given
+
+
 def _norm(data: Mapping[str, Any], name: str) -> Block:
-    return Block("norm", name, {"type": data["norm"], "bias": data["norm_bias"]})
+    return Block("norm", name, {"type": data["norm"], "bias": _norm_bias(data)})
 
 
 def _blocks(draft: Draft, path: Path, kind: dict[str, Any]) -> tuple[Block, ...]:
