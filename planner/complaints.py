@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -24,8 +24,14 @@ _BOUNDS = {
 }
 
 
-def complaints(error: Any, document: Document) -> Iterator[Fault]:
-    """The faults that one jsonschema error of `document` stands for."""
+Elsewhere = Callable[[str], str | None]
+
+
+def complaints(error: Any, document: Document, elsewhere: Elsewhere) -> Iterator[Fault]:
+    """The faults that one jsonschema error of `document` stands for.
+
+    `elsewhere` finds the dotted path of a key that stands in the wrong mapping.
+    """
     path: Path_ = tuple(error.absolute_path)
     rule, instance, schema = error.validator, error.instance, error.schema
     name = ".".join(map(str, path)) or "the document"
@@ -34,7 +40,7 @@ def complaints(error: Any, document: Document) -> Iterator[Fault]:
         for key in instance:
             if key not in known:
                 where = f" in {name}" if path else ""
-                close = nearest(key, known)
+                close = elsewhere(key) or nearest(key, known)
                 yield Fault(f"unknown key '{key}'{where}", document.key_place((*path, key)),
                             _keys(known, 6 if close else MOST_LISTED), close)
         return
@@ -49,7 +55,7 @@ def complaints(error: Any, document: Document) -> Iterator[Fault]:
         yield Fault(f"'{instance}' is not a key of {name}", document.key_place((*path, instance)))
         return
     if rule in ("anyOf", "oneOf") and error.context:
-        yield from _alternatives(error, document, name)
+        yield from _alternatives(error, document, name, elsewhere)
         return
     yield _value(error, name, document.place(path))
 
@@ -140,7 +146,9 @@ def _range(schema: Any) -> str:
     return ", ".join(bounds) + ("" if unit == "1" else f" {unit}")
 
 
-def _alternatives(error: Any, document: Document, name: str) -> Iterator[Fault]:
+def _alternatives(
+    error: Any, document: Document, name: str, elsewhere: Elsewhere
+) -> Iterator[Fault]:
     """The faults of the alternative that comes closest to what was written."""
     branches: dict[int, list[Any]] = {}
     for inner in error.context:
@@ -167,7 +175,7 @@ def _alternatives(error: Any, document: Document, name: str) -> Iterator[Fault]:
         return not wrong_word, max(len(inner.relative_path) for inner in found), -len(found)
 
     for inner in max(close, key=closeness):
-        yield from complaints(inner, document)
+        yield from complaints(inner, document, elsewhere)
 
 
 def _words(value: Any) -> list[str]:

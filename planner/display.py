@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-__all__ = ["exact_text", "format_value", "plain_text", "rounded", "scientific"]
+__all__ = ["exact_text", "format_value", "plain_text", "rounded", "scientific", "significant"]
 
 Exact = int | Fraction
 Steps = tuple[tuple[str, Exact], ...]
@@ -55,8 +55,8 @@ def _grouped(whole: int, separator: str) -> str:
     return f"{whole:,}".replace(",", separator)
 
 
-def _significant(value: Exact, digits: int, separator: str = THIN) -> str:
-    """So many significant digits, written out; integers keep all their digits."""
+def significant(value: Exact, digits: int, separator: str = THIN) -> str:
+    """So many significant digits, written out, more where the whole part has more."""
     if value == 0:
         return "0"
     _, power = rounded(value, digits)
@@ -143,7 +143,7 @@ def _prefixed(
         part = Fraction(value) / size
         mantissa, power = rounded(part, digits)
         if mantissa and power > -digits:
-            return f"{_significant(part, digits)} {name}"
+            return f"{significant(part, digits)} {name}"
     return f"{_count(value, digits, False)} {plain}"
 
 
@@ -155,13 +155,13 @@ def _duration(seconds: Fraction, digits: int) -> str:
     if size >= 2 * 86400:
         return f"{_fixed(seconds / 86400, 1)} days"
     if size >= 120:
-        return f"{_significant(seconds / 3600, digits)} h"
+        return f"{significant(seconds / 3600, digits)} h"
     if size >= 1:
-        return f"{_significant(seconds, digits)} s"
+        return f"{significant(seconds, digits)} s"
     for name, one in _SHORT:
         if size >= one:
-            return f"{_significant(seconds / one, digits)} {name}"
-    return f"{_significant(seconds / _SHORT[-1][1], digits)} ns"
+            return f"{significant(seconds / one, digits)} {name}"
+    return f"{significant(seconds / _SHORT[-1][1], digits)} ns"
 
 
 def _count(value: Exact, digits: int, short: bool) -> str:
@@ -169,9 +169,9 @@ def _count(value: Exact, digits: int, short: bool) -> str:
     if short:
         for name, one in _COUNTS:
             if size >= one:
-                return f"{_significant(Fraction(value) / one, digits)}{name}"
+                return f"{significant(Fraction(value) / one, digits)}{name}"
     if size.denominator == 1 and size < 10**21:
         return exact_text(value)
     if size >= 10**21 or 0 < size < Fraction(1, 10**4):
         return scientific(value, digits)
-    return _significant(value, digits)
+    return significant(value, digits)

@@ -46,7 +46,7 @@ class Fault:
         text = self.message + (f" ({'; '.join(notes)})" if notes else "")
         text = text if self.place is None else f"{self.place}: {text}"
         # A document may smuggle line breaks into a message; a fault stays one line.
-        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+        return "".join(c if c.isprintable() or c == "\u202f" else repr(c)[1:-1] for c in text)
 
 
 class PlanError(Exception):

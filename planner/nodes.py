@@ -75,6 +75,7 @@ _INTEGER = re.compile(r"[-+]?[0-9]+")
 _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _DECIMAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"([-+]?)0+([0-9][0-9.eE+-]*)")
+_FORBIDDEN = re.compile("[^\\t\\n\\r -~\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
@@ -243,15 +244,15 @@ def compose(text: str, file: str, origin: Origin | None = None) -> Node | None:
         place = composer.place(mark) if mark else Place(file)
         said = ", ".join(filter(None, (error.context, error.problem))) or "unreadable"
         raise composer.stop(f"not valid YAML: {said}", place) from None
-    except yaml.reader.ReaderError as error:
-        before = text[: error.position]
-        line = before.count("\n") + 1
-        raise composer.stop(
-            "a character that YAML does not allow",
-            Place(file, line, len(before) - before.rfind("\n")),
-        ) from None
     except (yaml.YAMLError, UnicodeError):
-        raise composer.stop("not valid YAML", Place(file)) from None
+        # The parsers count in bytes or in characters, so look for it again.
+        found = _FORBIDDEN.search(text)
+        before = text[: found.start() if found else 0]
+        place = Place(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
+        raise composer.stop(
+            "a character that YAML does not allow" if found else "not valid YAML",
+            Place(file) if origin and origin.kind == "set" else place,
+        ) from None
     if composer.faults:
         raise PlanError(composer.faults)
     return root

@@ -247,10 +247,26 @@ def validate(document: Document, schema: str, folder: Path | None = None) -> Doc
     for error in _validator(file).iter_errors(read.data):
         path: Path_ = tuple(error.absolute_path)
         if not any(path[: len(bad)] == bad for bad in walk.unread):
-            faults.extend(complaints(error, read))
+            faults.extend(complaints(error, read, lambda key: _elsewhere(root, key)))
     if faults:
         raise PlanError(faults)
     return replace(read, node=walk.defaults(node, [root], ()))
+
+
+def _elsewhere(root: _Place, key: str) -> str | None:
+    """The dotted path of a key, where exactly one mapping near the top knows it."""
+    found = []
+    level: list[tuple[str, _Place]] = [("", root)]
+    for _ in range(3):
+        below = []
+        for prefix, place in level:
+            for part in _every(place):
+                for name, schema in part.schema.get("properties", {}).items():
+                    below.append((f"{prefix}{name}.", part.inner(schema)))
+                    if name == key:
+                        found.append(prefix + name)
+        level = below
+    return found[0] if len(set(found)) == 1 else None
 
 
 def _file(schema: str, folder: Path | None) -> Path:

@@ -215,7 +215,7 @@ class _Resolver:
         shipped = [path for path in (folder / f"{name}.yaml", folder / name)
                    if name and _inside(path, folder) and _is_file(path)]
         # A file that extends its own name means the preset of that name.
-        own = Path(place.file).resolve()
+        own = Path(place.file).resolve() if node.origin.kind in ("file", "preset") else None
         self_named = [path for path in found if path.resolve() == own]
         if not names_path and self_named and shipped:
             found = [path for path in found if path not in self_named]

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from planner.display import exact_text, format_value, plain_text
+from planner.display import exact_text, format_value, plain_text, significant
 from planner.errors import nearest
 
 __all__ = [
     "BASES", "Dimension", "Exact", "UnitError", "dimension", "exact", "exact_text", "factor",
-    "format_value", "number", "parse", "plain_text", "wanted",
+    "format_in", "format_value", "number", "parse", "plain_text", "wanted",
 ]
 
 Exact = int | Fraction
@@ -198,6 +198,17 @@ def _near_unit(name: str) -> str | None:
 def dimension(unit: str) -> Dimension:
     """The dimension of a unit expression. Raises UnitError for an unknown unit."""
     return _unit(unit)[1]
+
+
+def format_in(value: Exact, unit: str, shown: str, digits: int = 3) -> str:
+    """The rounded number of `shown` units, such as GiB, for a column headed by it.
+
+    Raises:
+        UnitError: `shown` measures something else than `unit`.
+    """
+    if dimension(unit) != dimension(shown):
+        raise UnitError(f"{unit} cannot be shown in {shown}")
+    return significant(Fraction(value) * factor(unit) / factor(shown), digits)
 
 
 def factor(unit: str) -> Exact:

@@ -148,6 +148,7 @@ def test_checking_twice_changes_nothing(schemas: Path) -> None:
     ("tank: {sise: 1, qqq: 2}", [
         "car:3:8: unknown key 'sise' in tank (allowed keys: size, count; did you mean 'size'?)",
         "car:3:17: unknown key 'qqq' in tank (allowed keys: size, count)"]),
+    ("size: 1", ["car:3:1: unknown key 'size' (did you mean 'tank.size'?)"]),
     ("tank: {size: 5 GHz}", ["car:3:14: tank.size: '5 GHz' is in 1/s "
                              "(bytes, such as 80 GB or 80 GiB)"]),
     ("tank: {count: 1.5}", ["car:3:15: tank.count is 1.5 (a whole number)"]),

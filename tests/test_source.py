@@ -84,6 +84,12 @@ def test_broken_yaml_is_one_line_with_a_place(text: str) -> None:
     assert "\n" not in only
 
 
+@pytest.mark.parametrize("character", ["\x07", "\x00", "\ud800"])
+def test_the_place_of_a_forbidden_character_counts_characters(character: str) -> None:
+    (only,) = faults(f"a: 1\nb: éé€{character}")
+    assert only == "x.yaml:2:7: a character that YAML does not allow"
+
+
 def test_all_faults_of_a_file_at_once_in_order() -> None:
     found = faults("b: 017\na: 1\na: .inf\n2: x")
     assert [line.split(": ")[0] for line in found] == ["x.yaml:1:4", "x.yaml:3:1", "x.yaml:3:4",
@@ -322,6 +328,14 @@ def test_the_document_itself_is_not_changed(presets: Path) -> None:
     given_ = {"a": {"b": 1}}
     assert load(given_, ["a.b=2"]).data == {"a": {"b": 2}}
     assert given_ == {"a": {"b": 1}}
+
+
+def test_a_name_from_python_may_hold_anything(presets: Path) -> None:
+    with pytest.raises(PlanError, match="unknown model"):
+        load({"model": "a\0b"}, presets=presets)
+    found = fault({}, "model=a\0b", presets=presets)
+    assert found.message == "a character that YAML does not allow"
+    assert found.place == Place("--set model=a\0b")
 
 
 @pytest.mark.parametrize("value", [float("nan"), object(), {1: 2}, 10**2000])

@@ -15,6 +15,7 @@ from planner.units import (
     UnitError,
     dimension,
     exact_text,
+    format_in,
     format_value,
     number,
     parse,
@@ -223,6 +224,14 @@ def test_prints_the_other_ways() -> None:
     assert exact_text(-1234) == f"-1{THIN}234"
     assert exact_text(F(1, 3)) == "1/3"
     assert exact_text(F(1, 80)) == "0.0125"
+
+def test_prints_in_the_unit_of_a_column() -> None:
+    assert format_in(3_556_769_792, "bytes", "GiB") == "3.31"
+    assert format_in(80 * 10**9, "bytes", "GB", digits=4) == "80.00"
+    assert format_in(3_600_000, "J", "kWh", digits=1) == "1"
+    with pytest.raises(UnitError):
+        format_in(1, "bytes", "s")
+
 
 def test_prints_numbers_of_any_size() -> None:
     assert format_value(10**5000) == exact_text(10**5000) == "1.00e5000"
