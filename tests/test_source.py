@@ -267,6 +267,13 @@ def test_unknown_names(
     assert "\0" not in str(found)
 
 
+def test_all_unknown_names_at_once(tmp_path: Path, presets: Path) -> None:
+    path = write(tmp_path, "cluster: {accelerator: chop}\nmodel: smal\n")
+    with pytest.raises(PlanError) as caught:
+        load(path, presets=presets)
+    assert [fault.hint for fault in caught.value.faults] == ["chip", "small"]
+
+
 def test_preset_names(presets: Path) -> None:
     assert preset_names("model", presets) == ["large", "small"]
     assert preset_names("plan", presets) == ["base"]
