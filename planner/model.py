@@ -22,6 +22,12 @@ def lower(draft: Draft, path: Path = ("model",)) -> Model | None:
     """The stack of a model document; None where only its size is given. Adds faults to draft."""
     data: dict[str, Any] = draft.get(*path)
     if data.get("parameters") is not None:
+        if data.get("layers") is not None:
+            draft.fault(
+                (*path, "parameters"),
+                "the model has a shape, so its parameters are counted",
+                "either parameters or layers, hidden and so on",
+            )
         return None
     kinds, sequence = _kinds(draft, path, data)
     parts = [_embedding(data)]

@@ -1,0 +1,68 @@
+"""Whole documents through the command line: valid ones pass, each invalid one gives its message.
+
+tests/documents/invalid/NAME.yaml has one fault; tests/documents/invalid.txt holds the line that it
+must give. `pytest --update-golden` writes that file anew: read the difference before committing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from planner import cli
+
+DOCUMENTS = Path(__file__).parent / "documents"
+EXPECTED = DOCUMENTS / "invalid.txt"
+INVALID = sorted((DOCUMENTS / "invalid").glob("*.yaml"))
+
+
+def complaint(path: Path) -> str:
+    """What `plan.py validate` says of a document, with the list of presets left out."""
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+        status = cli.main(["validate", str(path)])
+    assert status == cli.BAD_INPUT, f"{path.name} is accepted"
+    text = errors.getvalue().replace(f"{os.path.relpath(path.parent)}/", "")
+    text = text.replace(f"{path.parent}/", "")
+    return re.sub(r"a path or one of [^;)]*", "a path or one of …", text).rstrip("\n")
+
+
+def expected() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for block in EXPECTED.read_text("utf-8").strip().split("\n\n") if EXPECTED.exists() else ():
+        name, _, message = block.partition("\n")
+        found[name] = message
+    return found
+
+
+@pytest.fixture(scope="session")
+def messages(request: pytest.FixtureRequest) -> dict[str, str]:
+    if request.config.getoption("--update-golden"):
+        blocks = (f"{path.name}\n{complaint(path)}" for path in INVALID)
+        EXPECTED.write_text("\n\n".join(blocks) + "\n", "utf-8")
+    return expected()
+
+
+@pytest.mark.parametrize("path", INVALID, ids=lambda path: path.stem)
+def test_an_invalid_document_gives_its_message(path: Path, messages: dict[str, str]) -> None:
+    assert complaint(path) == messages[path.name]
+
+
+def test_every_message_names_a_place_and_there_are_enough(messages: dict[str, str]) -> None:
+    assert len(INVALID) >= 40
+    assert set(messages) == {path.name for path in INVALID}
+    for name, message in messages.items():
+        for line in message.splitlines():
+            assert re.match(r"[^:]+\.yaml:\d+:\d+: .", line), f"{name}: {line}"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((DOCUMENTS / "valid").glob("*.yaml")), ids=lambda path: path.stem
+)
+def test_a_valid_document_is_accepted(path: Path) -> None:
+    assert cli.main(["validate", str(path)]) == cli.OK
