@@ -12,7 +12,7 @@ from planner import nodes, resources
 from planner.errors import Fault, Place, PlanError, nearest
 from planner.nodes import Node, Origin
 
-__all__ = ["REFERENCES", "Resolver", "preset_names", "read"]
+__all__ = ["FOLDERS", "REFERENCES", "Resolver", "preset_names", "read"]
 
 # Keys whose text names another document, by the kind of the document that holds them.
 REFERENCES = {

@@ -17,9 +17,9 @@ from typing import Any
 from planner import nodes
 from planner.errors import Fault, Place, PlanError
 from planner.nodes import Node, Origin
-from planner.references import REFERENCES, Resolver, preset_names, read
+from planner.references import FOLDERS, REFERENCES, Resolver, preset_names, read
 
-__all__ = ["Document", "Origin", "Path_", "load", "preset_names", "read"]
+__all__ = ["FOLDERS", "REFERENCES", "Document", "Origin", "Path_", "load", "preset_names", "read"]
 
 Path_ = tuple[str | int, ...]
 
