@@ -27,7 +27,7 @@ def component_with_bias():
     return copies * (n_in * n_out + n_out)
 
 
-@quantity(**COMPONENT, when={"shared": True})
+@quantity(**COMPONENT, when={"type": "linear", "shared": True})
 def component_tied():
     """The weight is tied to another one and counted there."""
     return 0

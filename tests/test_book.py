@@ -1,0 +1,143 @@
+"""Every formula in the book: exact numbers only, units that agree, symbols that exist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sympy import Add, Float, Integer, Max, Min, Mul, Number, Pow, Rational, Symbol, ceiling, floor
+
+import planner.formulas  # noqa: F401  (registers the quantities)
+from planner import units
+from planner.folds import AtLargest, Fold, Which
+from planner.quantity import BOOK, Declaration
+
+DECLARATIONS = [
+    pytest.param(d, id=f"{d.id} {dict(d.when) or ''}".strip())
+    for declarations in BOOK.declarations.values()
+    for d in declarations
+]
+
+
+#: What is counted rather than measured: a formula may turn layers into bytes, but not into FLOP.
+COUNTS = {"token", "parameter", "sequence", "device"}
+
+
+class Mismatch(Exception):
+    pass
+
+
+def measured(unit: str) -> units.Dimension:
+    """The dimension of a unit, counts left out."""
+    powers = units.dimension(unit).powers
+    return units.Dimension(tuple(p for p in powers if p[0] not in COUNTS))
+
+
+def dimension_of(expression: Any) -> units.Dimension | None:
+    """The dimension of an expression without counts; None for a plain number."""
+    if isinstance(expression, Number):
+        return None
+    if isinstance(expression, Symbol):
+        return measured(unit_of(expression))
+    if isinstance(expression, Mul):
+        found = [d for d in map(dimension_of, expression.args) if d is not None]
+        product = units.dimension("1")
+        for dimension in found:
+            product = product * dimension
+        return product if found else None
+    if isinstance(expression, Pow):
+        base = dimension_of(expression.args[0])
+        exponent = expression.args[1]
+        if base is None:
+            return None
+        if not isinstance(exponent, (Integer, Rational)):
+            if base:
+                raise Mismatch(f"{expression}: a power of a value with a unit")
+            return base
+        power: Any = int(exponent) if isinstance(exponent, Integer) else None
+        if power is None:
+            from fractions import Fraction
+
+            power = Fraction(int(exponent.p), int(exponent.q))
+        return base**power
+    if isinstance(expression, Fold):
+        if isinstance(expression, AtLargest):
+            dimension_of(expression.by)
+        return None if isinstance(expression, Which) else dimension_of(expression.body)
+    if isinstance(expression, (Add, Max, Min)):
+        return same(expression)
+    if isinstance(expression, (ceiling, floor)):
+        return dimension_of(expression.args[0])
+    raise AssertionError(f"no dimension rule for {type(expression).__name__}")
+
+
+def same(expression: Any) -> units.Dimension | None:
+    """Terms that are added or compared have one dimension; plain numbers stand for any."""
+    found: units.Dimension | None = None
+    for term in expression.args:
+        dimension = dimension_of(term)
+        if dimension is None:
+            continue
+        if found is not None and dimension != found:
+            raise Mismatch(f"{expression}: {dimension or 'a number'} beside {found or 'a number'}")
+        found = dimension
+    return found
+
+
+def unit_of(symbol: Symbol) -> str:
+    identifier = BOOK.symbols.get(symbol)
+    if identifier is not None:
+        return BOOK.declarations[identifier][0].unit
+    return BOOK.notation[symbol].unit
+
+
+@pytest.mark.parametrize("declaration", DECLARATIONS)
+def test_units_agree(declaration: Declaration) -> None:
+    found = dimension_of(declaration.expression)
+    if found is None:  # a plain number has the declared unit
+        return
+    coefficient = measured(declaration.coefficient)
+    assert found * coefficient == measured(declaration.unit)
+
+
+@pytest.mark.parametrize("declaration", DECLARATIONS)
+def test_an_expression_has_exact_numbers_and_known_symbols(declaration: Declaration) -> None:
+    expression = declaration.expression
+    assert not expression.atoms(Float), "a Float is not exact: write a Rational"
+    unknown = {
+        s
+        for s in expression.free_symbols
+        if s not in BOOK.symbols and s not in BOOK.notation and not is_fold_name(expression, s)
+    }
+    assert not unknown
+
+
+def is_fold_name(expression: Any, symbol: Symbol) -> bool:
+    """Axis and filter names inside a fold are symbols too, but stand for no value."""
+    return any(
+        symbol in {fold.args[1]} or str(symbol) in {*fold.where, *fold.where.values()}
+        for fold in expression.atoms(Fold)
+    )
+
+
+def test_every_quantity_says_what_it_is() -> None:
+    for declarations in BOOK.declarations.values():
+        for d in declarations:
+            assert d.title and d.source and d.why.endswith((".", ")")), d.id
+            assert d.title[0].islower() or d.title.split()[0].isupper() or d.title[0].isupper(), d.id
+
+
+def test_alternatives_never_hold_together() -> None:
+    """Two formulas of one quantity name a common setting with no common value."""
+
+    def values(wanted: Any) -> set[Any]:
+        return set(wanted) if isinstance(wanted, (tuple, set, frozenset)) else {wanted}
+
+    for declarations in BOOK.declarations.values():
+        for i, one in enumerate(declarations):
+            for two in declarations[i + 1 :]:
+                apart = any(
+                    not (values(one.when[name]) & values(two.when[name]))
+                    for name in one.when.keys() & two.when.keys()
+                )
+                assert apart, f"{one.id}: {dict(one.when)} and {dict(two.when)} may both hold"
