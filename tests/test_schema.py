@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft7Validator
 
 from planner.errors import PlanError
 from planner.schema import describe, validate
 from planner.source import Document, load
+from planner.units import dimension, parse
 
 F = Fraction
 
@@ -235,3 +238,36 @@ def test_reading_and_checking_import_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                           cwd=Path(__file__).parent.parent, check=True)
     assert done.stdout.strip() == "[]"
+
+
+SHIPPED = sorted((Path(__file__).parent.parent / "schemas").glob("*.schema.json"))
+
+
+def keywords(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every mapping of a schema, keys and definitions alike."""
+    if isinstance(schema, dict):
+        yield schema
+        for inner in schema.values():
+            yield from keywords(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from keywords(inner)
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.name)
+def test_shipped_schemas_keep_their_own_rules(file: Path) -> None:
+    schema = json.loads(file.read_text("utf-8"))
+    Draft7Validator.check_schema(schema)
+    for part in keywords(schema):
+        unit = part.get("unit")
+        if not isinstance(unit, str):
+            continue
+        dimension(unit)
+        written = [*part.get("examples", ()), *([part["default"]] if "default" in part else [])]
+        for value in written:
+            if value in part.get("enum", ()):
+                continue
+            read = parse(value, unit)
+            assert read >= part.get("minimum", read), (unit, value)
+            assert read > part.get("exclusiveMinimum", read - 1), (unit, value)
+            assert read <= part.get("maximum", read), (unit, value)
