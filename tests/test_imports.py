@@ -24,8 +24,8 @@ STAGES = (
     {"inventory", "formulas"},
     {"graph"},
     {"evaluate", "compile", "case"},
-    {"solve", "search", "sweep", "result"},
-    {"render", "imports", "exports"},
+    {"solve", "questions", "search", "sweep", "result"},
+    {"files", "formats", "listing", "render", "imports", "exports", "check", "diff"},
     {"cli", "api", "__init__", "__main__"},  # the faces: nothing inside imports from them
 )
 STAGE_OF = {name: number for number, stage in enumerate(STAGES) for name in stage}
