@@ -10,10 +10,11 @@ from typing import Any
 
 from sympy import Symbol
 
+import planner.formulas  # noqa: F401  (registers the quantities)
 from planner import notation
 from planner.document import Model, Plan
 from planner.evaluate import Absent, Case, Entry
-from planner.inventory import BLOCKS, Component
+from planner.inventory import Component, components
 from planner.quantity import BOOK
 
 SIZE_ONLY = "the model is given by its size only (model.parameters), not by its shape"
@@ -49,7 +50,7 @@ def _model_axes(model: Model) -> dict[str, tuple[Entry, ...]]:
         if note.per == ("block",) and note.key:
             kind, _, key = note.key.partition(".")
             by_block.setdefault(kind, []).append((note.symbol, key))
-    parts, blocks, components = [], [], []
+    parts, blocks, pieces = [], [], []
     for part in model.parts:
         part_entry = Entry(
             "part",
@@ -69,8 +70,8 @@ def _model_axes(model: Model) -> dict[str, tuple[Entry, ...]]:
             settings["block"] = block.kind
             entry = Entry("block", block.name, block.name, part_entry, values, settings)
             blocks.append(entry)
-            components += [_component(c, entry) for c in BLOCKS[block.kind](block.values)]
-    return {"part": tuple(parts), "block": tuple(blocks), "component": tuple(components)}
+            pieces += [_component(c, entry) for c in components(block.kind, block.values)]
+    return {"part": tuple(parts), "block": tuple(blocks), "component": tuple(pieces)}
 
 
 def _component(component: Component, block: Entry) -> Entry:
