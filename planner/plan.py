@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from planner import schema, source
 from planner.document import Draft, Model, Plan
+from planner.errors import Fault, PlanError
 from planner.model import lower
 
 #: Sections whose scalars decide which formula holds, by dotted key.
@@ -29,7 +31,7 @@ def load(
 
 def complete(document: source.Document) -> Plan:
     """A plan from a document that agrees with the schema."""
-    draft = Draft(document, copy.deepcopy(document.data))
+    draft = Draft(document, _copied(document.data))
     model = lower(draft)
     draft.finish()
     _choices(draft)
@@ -188,22 +190,72 @@ def _divisions(draft: Draft, model: Model) -> None:
 def variant(plan: Plan, changes: Mapping[str, Any]) -> Plan:
     """The same plan with some dotted keys changed; None removes a key.
 
-    Values that the first plan derived (data-parallel size, accumulation) are derived again.
+    Values that the first plan derived (data-parallel size, accumulation) are derived again. The
+    document is neither read nor checked anew, only what changes: inverse questions ask for
+    hundreds of variants. A mapping replaces a whole section, such as the model.
 
     Raises:
         PlanError: where the changed document is no valid plan.
     """
-    data = copy.deepcopy(plan.document.data)
+    data = plan.document.data
     for dotted, value in changes.items():
-        *around, last = dotted.split(".")
-        node: Any = data
-        for step in around:
-            node = node.setdefault(step, {})
-        if value is None:
-            node.pop(last, None)
-        else:
-            node[last] = value
-    return load(data)
+        data = _changed(data, dotted.split("."), _checked(dotted, value))
+    document = replace(plan.document)
+    document.__dict__["data"] = data  # in the place of what the cached property would read
+    return complete(document)
+
+
+def _changed(node: Mapping[str, Any], steps: Sequence[str], value: Any) -> dict[str, Any]:
+    """A copy along the path to one key; everything beside the path is shared."""
+    changed = dict(node)
+    if len(steps) > 1:
+        changed[steps[0]] = _changed(changed.get(steps[0]) or {}, steps[1:], value)
+    elif value is None:
+        changed.pop(steps[0], None)
+    else:
+        changed[steps[0]] = value
+    return changed
+
+
+@cache
+def about(key: str) -> Mapping[str, Any]:
+    """What the schema of plans says about a dotted key.
+
+    Raises:
+        PlanError: there is no such key.
+    """
+    try:
+        return schema.describe("plan", key)
+    except KeyError:
+        raise PlanError(Fault(f"unknown key {key}", None, "a key of a plan")) from None
+
+
+def _checked(key: str, value: Any) -> Any:
+    """A value in the unit of its key, held against what the schema says about the key."""
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        return schema.validate(source.load(value, kind=key), key).data
+    said = about(key)
+    if schema.is_number(None, value):
+        wrong = (
+            ("integer" in said.get("type", ()) and not schema.is_integer(None, value))
+            or value < said.get("minimum", value)
+            or value > said.get("maximum", value)
+            or value <= said.get("exclusiveMinimum", value - 1)
+        )
+    else:
+        wrong = False
+    if wrong or ("enum" in said and value not in said["enum"]):
+        raise PlanError(Fault(f"{key}: {value} is not allowed", None))
+    return value
+
+
+def _copied(node: Any) -> Any:
+    """A copy of plain data; several times faster than copy.deepcopy."""
+    if isinstance(node, dict):
+        return {key: _copied(value) for key, value in node.items()}
+    return [_copied(value) for value in node] if isinstance(node, list) else node
 
 
 #: Keys that only documents of one kind have, in the order in which kinds are told apart.
@@ -233,7 +285,7 @@ def check(file: str | Path, overrides: Sequence[str] = ()) -> str:
         return kind
     document = schema.validate(source.load(file, overrides, kind), kind)
     if kind == "model":
-        draft = Draft(document, {"model": copy.deepcopy(document.data)})
+        draft = Draft(document, {"model": _copied(document.data)})
         lower(draft)
         draft.finish()
     return kind
