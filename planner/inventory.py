@@ -9,7 +9,10 @@ linear   a matmul of n_in by n_out, with a bias where ``bias`` is set
 table    n_in rows of n_out, looked up (embeddings)
 norm     n_out weights, with biases where ``bias`` is set
 vector   n_out further weights that no matmul uses
+conv     a causal depthwise convolution of width n_in over n_out channels
 core     attention's two products with itself: n_in = query/key width, n_out = value width
+index    the indexer's product of queries and keys, n_in wide
+scan     products of a linear attention or state space that use no weights
 
 ``split`` says how tensor parallelism cuts it: column (output), row (input), vocabulary, experts,
 none (every rank holds all). ``copies`` is how many of it there are, ``applied`` how many a token
@@ -19,11 +22,12 @@ uses: an expert has E copies of which k are applied.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sympy import Expr, Integer
 
+from planner import notation as n
 from planner.notation import E, V, a, a_kv, d_h, d_v, f, f_e, f_s, h, k, s_max
 
 ONE = Integer(1)
@@ -49,22 +53,79 @@ Components = Iterator[Component]
 
 
 def _linear(
-    name: str, n_in: Expr, n_out: Expr, group: str, split: str, bias: bool = False, **more: Any
+    name: str, n_in: Expr, n_out: Expr, group: str, split: str, bias: bool = False, **more: Any,
 ) -> Component:
     return Component(name, "linear", n_in, n_out, group, split, bias, **more)
 
 
+def _norm(name: str, width: Expr, bias: bool = False) -> Component:
+    return Component(name, "norm", ONE, width, "norm", bias=bias)
+
+
+def _vector(name: str, width: Expr, group: str, **more: Any) -> Component:
+    return Component(name, "vector", ONE, width, group, **more)
+
+
+def _conv(name: str, kernel: Expr, channels: Expr, group: str, bias: bool = False) -> Component:
+    return Component(name, "conv", kernel, channels, group, "column", bias)
+
+
 def attention(values: Values) -> Components:
     """Grouped-query attention (Ainslie et al. 2023, arXiv 2305.13245); a_kv = a is multi-head."""
-    bias = values["bias"]
-    yield _linear("query", h, a * d_h, "attention", "column", bias)
-    yield _linear("key", h, a_kv * d_h, "attention", "column", bias)
-    yield _linear("value", h, a_kv * d_v, "attention", "column", bias)
-    if values.get("qk_norm") == "head":
-        yield Component("query_norm", "norm", ONE, d_h, "norm")
-        yield Component("key_norm", "norm", ONE, d_h, "norm")
+    yield from _latent(values) if values.get("kv_rank") else _projections(values)
+    if values["output_gate"] == "full":
+        yield _linear("gate", h, a * d_v, "attention", "column", values["bias"])
+    if values["output_gate"] == "head":
+        yield _linear("gate", h, a, "attention", "column", values["gate_bias"])
+    if values["sinks"]:
+        yield _vector("sinks", a, "attention", split="column")
     yield Component("core", "core", a * d_h, a * d_v, "attention scores", "column")
+    if values["output_norm"]:
+        yield _norm("output_norm", a * d_v)
     yield _linear("output", a * d_v, h, "attention", "row", values["output_bias"])
+
+
+def _projections(values: Values) -> Components:
+    bias, own = values["bias"], not values["shared_kv"]
+    yield _linear("query", h, a * d_h, "attention", "column", bias)
+    if own:
+        yield _linear("key", h, a_kv * d_h, "attention", "column", values["key_bias"])
+    if own and not values["value_from_key"]:
+        yield _linear("value", h, a_kv * d_v, "attention", "column", bias)
+    if values["qk_norm"] != "none":
+        each = values["qk_norm"] == "head"
+        yield _norm("query_norm", d_h if each else a * d_h, values["qk_norm_bias"])
+        if own:
+            yield _norm("key_norm", d_h if each else a_kv * d_h, values["qk_norm_bias"])
+
+
+def _latent(values: Values) -> Components:
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): queries, and keys
+    and values together, pass through narrow projections; one rotary key serves all heads."""
+    if values.get("query_rank"):
+        yield _linear("query_down", h, n.r_q, "attention", "none", values["latent_bias"])
+        if values["latent_norm"]:
+            yield _norm("query_latent_norm", n.r_q)
+        yield _linear("query_up", n.r_q, a * d_h, "attention", "column")
+    else:
+        yield _linear("query", h, a * d_h, "attention", "column", values["bias"])
+    yield _linear("kv_down", h, n.r_kv + n.d_r, "attention", "none", values["latent_bias"])
+    if values["latent_norm"]:
+        yield _norm("kv_latent_norm", n.r_kv)
+    yield _linear("kv_up", n.r_kv, a * (n.d_n + d_v), "attention", "column")
+    if values.get("index_heads"):
+        yield from _indexer(values)
+
+
+def _indexer(values: Values) -> Components:
+    """DeepSeek sparse attention's indexer (DeepSeek-V3.2, arXiv 2512.02556): few narrow heads score
+    all keys, and the best k_i of them are attended to. It gets no gradient from the loss."""
+    frozen: dict[str, Any] = {"extra": {"frozen": True}}
+    yield _linear("index_query", n.r_q, n.a_i * n.d_i, "indexer", "none", **frozen)
+    yield _linear("index_key", h, n.d_i, "indexer", "none", **frozen)
+    yield replace(_norm("index_key_norm", n.d_i, True), group="indexer")
+    yield _linear("index_weights", h, n.a_i, "indexer", "none", **frozen)
+    yield Component("index_scores", "index", n.a_i * n.d_i, n.a_i, "indexer", "none", **frozen)
 
 
 def mlp(values: Values) -> Components:
@@ -73,45 +134,202 @@ def mlp(values: Values) -> Components:
     if values["gated"]:
         yield _linear("gate", h, f, "mlp", "column", bias)
     yield _linear("up", h, f, "mlp", "column", bias)
+    if values["activation_parameters"]:
+        yield _vector("activation", n.n_act, "mlp")
+    if values["inner_norm"]:
+        yield _norm("inner_norm", f)
     yield _linear("down", f, h, "mlp", "row", bias)
+    yield from _side_norms(values)
 
 
 def moe(values: Values) -> Components:
     """Routed experts (Shazeer et al. 2017, arXiv 1701.06538) and experts that all tokens share."""
-    bias = values["bias"]
-    yield _linear("router", h, E, "router", "none", values.get("router_bias", False))
-    routed = {"copies": E, "applied": k}
+    bias, latent = values["bias"], bool(values.get("latent"))
+    yield _linear("router", h, E + n.E_0, "router", "none", values["router_bias"])
+    if values["correction_bias"]:
+        yield _vector("router_correction", E + n.E_0, "router")
+    if values["router_scales"]:
+        yield _vector("router_scale", h, "router", copies=n.n_rs, applied=n.n_rs)
+    if values["expert_scales"]:
+        yield _vector("expert_scale", E, "router")
+    outside: dict[str, Any] = {"group": "experts", "split": "none"}
+    width = n.h_l if latent else h
+    if latent:
+        yield _linear("latent_down", h, width, **outside)
+    routed: dict[str, Any] = {"copies": E, "applied": k, "bias": bias}
+    routed |= {"group": "experts", "split": "experts"}
     if values["gated"]:
-        yield _linear("expert_gate", h, f_e, "experts", "experts", bias, **routed)
-    yield _linear("expert_up", h, f_e, "experts", "experts", bias, **routed)
-    yield _linear("expert_down", f_e, h, "experts", "experts", bias, **routed)
-    if values["shared_experts"]:
+        yield _linear("expert_gate", width, f_e, **routed)
+    yield _linear("expert_up", width, f_e, **routed)
+    yield _linear("expert_down", f_e, width, **routed)
+    if latent:
+        yield _linear("latent_up", width, h, **outside)
+    if values["shared_intermediate"]:
         if values["gated"]:
             yield _linear("shared_gate", h, f_s, "shared experts", "column", bias)
         yield _linear("shared_up", h, f_s, "shared experts", "column", bias)
         yield _linear("shared_down", f_s, h, "shared experts", "row", bias)
+        if values["shared_gate"]:
+            yield _linear("shared_expert_gate", h, ONE, "shared experts", "none")
+    yield from _side_norms(values)
+
+
+def _side_norms(values: Values) -> Components:
+    for index in range(values["side_norms"]):
+        yield _norm(f"side_norm_{index + 1}", h)
+
+
+def mamba(values: Values) -> Components:
+    """Selective state space: Mamba (arXiv 2312.00752) and Mamba-2 (arXiv 2405.21060)."""
+    second, bias, group = values["version"] == 2, values["bias"], "state space"
+    inner, state = n.m_in, n.n_st
+    shared = 2 * n.g_m * state if second else Integer(0)
+    steps = n.a_m if second else Integer(0)
+    yield _linear("input", h, 2 * inner + shared + steps, group, "column", bias)
+    yield _conv("convolution", n.k_m, inner + shared, group, values["conv_bias"])
+    if second:
+        yield _vector("decay", n.a_m, group)
+        yield _vector("skip", n.a_m, group)
+        yield _vector("step_bias", n.a_m, group)
+        yield Component("scan", "scan", inner, state, group, "column", extra={"scan": "mamba2"})
+        if values["norm"]:
+            yield _norm("norm", inner)
+    else:
+        yield _linear("selection", inner, n.r_dt + 2 * state, group, "row")
+        if values["inner_norms"]:
+            yield _norm("step_norm", n.r_dt)
+            yield _norm("input_norm", state)
+            yield _norm("output_norm", state)
+        yield _linear("step", n.r_dt, inner, group, "column", True)
+        yield _vector("decay", inner * state, group)
+        yield _vector("skip", inner, group)
+        yield Component("scan", "scan", inner, state, group, "column", extra={"scan": "mamba1"})
+    yield _linear("output", inner, h, group, "row", bias)
+
+
+def delta_net(values: Values) -> Components:
+    """Gated delta-net (Yang et al. 2024, arXiv 2412.06464) as in Qwen3-Next."""
+    group = "delta net"
+    keys, vals = n.a_dk * n.d_dk, n.a_dv * n.d_dv
+    yield _linear("query_key_value", h, 2 * keys + vals, group, "column")
+    yield _linear("output_gate", h, vals, group, "column")
+    yield _linear("step", h, n.a_dv, group, "column")
+    yield _linear("decay_gate", h, n.a_dv, group, "column")
+    yield _conv("convolution", n.k_d, 2 * keys + vals, group)
+    yield _vector("decay", n.a_dv, group)
+    yield _vector("step_bias", n.a_dv, group)
+    yield Component("scan", "scan", keys, vals, group, "column", extra={"scan": "delta"})
+    yield _norm("norm", n.d_dv)
+    yield _linear("output", vals, h, group, "row")
+
+
+def short_conv(values: Values) -> Components:
+    """Gated short convolution (LFM2, arXiv 2511.23404): two gates around a convolution."""
+    group, bias = "short convolution", values["bias"]
+    yield _linear("input", h, 3 * h, group, "column", bias)
+    yield _conv("convolution", n.k_s, h, group, bias)
+    yield _linear("output", h, h, group, "row", bias)
+
+
+def recurrence(values: Values) -> Components:
+    """Real-gated linear recurrence unit (De et al. 2024, arXiv 2402.19427, section 2.4)."""
+    group, width, gates = "recurrence", n.w_r, n.a_r
+    yield _linear("input", h, width, group, "column", True)
+    yield _linear("side", h, width, group, "column", True)
+    yield _conv("convolution", n.k_r, width, group, True)
+    for name in ("input_gate", "recurrence_gate"):
+        yield _linear(name, width / gates, width / gates, group, "column", True,
+                      copies=gates, applied=gates)
+    yield _vector("decay", width, group)
+    yield _linear("output", width, h, group, "row", True)
+
+
+def lightning(values: Values) -> Components:
+    """Lightning attention with an output gate (MiniMax-01, arXiv 2501.08313, section 2.2)."""
+    group, width = "linear attention", n.a_l * n.d_l
+    yield _linear("query_key_value", h, 3 * width, group, "column")
+    yield _norm("norm", width)
+    yield _linear("output_gate", h, width, group, "column")
+    yield Component("scan", "scan", width, width, group, "column", extra={"scan": "lightning"})
+    yield _linear("output", width, h, group, "row")
 
 
 def norm(values: Values) -> Components:
     """RMSNorm (Zhang & Sennrich 2019) has weights, LayerNorm (Ba et al. 2016) biases as well."""
-    yield Component("weight", "norm", ONE, h, "norm", bias=values["bias"])
+    if values["weight"]:
+        yield _norm("weight", n.h_e if values["narrow"] else h, values["bias"])
 
 
 def embedding(values: Values) -> Components:
-    yield Component("token", "table", V, h, "embedding", "vocabulary")
+    """The token table; a narrower one is projected (Lan et al. 2019, arXiv 1909.11942)."""
+    narrow = values.get("embedding_dim")
+    width = n.h_e if narrow else h
+    yield Component("token", "table", V, width, "embedding", "vocabulary")
+    if values["token_types"]:
+        yield Component("token_type", "table", n.n_seg, width, "embedding")
+    if narrow:
+        bias = values["embedding_projection"] == "all"
+        yield _linear("projection", width, h, "embedding projection", "none", bias)
+
+
+def positions(values: Values) -> Components:
+    """A table of learned positions (Gehring et al. 2017), or of biases by distance (T5)."""
     if values["positions"] == "learned":
-        yield Component("position", "table", s_max, h, "embedding")
+        width = n.h_e if values["narrow"] else h
+        yield Component("position", "table", s_max + n.s_off, width, "embedding")
+    if values["positions"] == "relative":
+        yield Component("distance", "table", n.n_rel, n.a_rel, "embedding")
+
+
+def per_layer_embedding(values: Values) -> Components:
+    """Per-layer embeddings: one table for all layers, mixed into the output of each."""
+    group = "per-layer embedding"
+    if values["table"]:
+        yield Component("token", "table", n.V_p, n.L * n.h_p, "embedding")
+        yield _linear("projection", h, n.L * n.h_p, group, "none")
+        yield _norm("norm", n.h_p)
+    else:
+        yield _linear("gate", h, n.h_p, group, "none")
+        yield _linear("projection", n.h_p, h, group, "none")
+        yield _norm("norm", h)
 
 
 def head(values: Values) -> Components:
-    yield _linear("output", h, V, "head", "vocabulary", values["bias"], shared=values["tied"])
+    width = n.h_e if values.get("embedding_dim") else h
+    if values.get("embedding_dim"):
+        yield _linear("projection", h, width, "embedding projection", "none")
+    if values["transform"]:
+        yield _linear("transform", h, width, "head transform", "none", values["transform_bias"])
+        yield _norm("transform_norm", width, values["norm_bias"])
+    yield _linear("output", width, V, "head", "vocabulary", values["bias"],
+                  shared=values["tied"])
+
+
+def pooler(values: Values) -> Components:
+    """A dense layer on the first token (Devlin et al. 2018, arXiv 1810.04805)."""
+    yield _linear("pooler", h, h, "pooler", "none", True)
 
 
 BLOCKS: dict[str, Callable[[Values], Components]] = {
     "attention": attention,
     "mlp": mlp,
     "moe": moe,
+    "mamba": mamba,
+    "delta_net": delta_net,
+    "short_conv": short_conv,
+    "recurrence": recurrence,
+    "lightning": lightning,
     "norm": norm,
     "embedding": embedding,
+    "positions": positions,
+    "per_layer_embedding": per_layer_embedding,
     "head": head,
+    "pooler": pooler,
 }
+
+
+def components(kind: str, values: Values) -> Components:
+    """The components of a block; where its weights are another's, they are counted there."""
+    for component in BLOCKS[kind](values):
+        reused = values.get("reused")
+        yield replace(component, shared=True, bias=False) if reused else component

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.document import Block, Draft, Model, Part, Path
+from planner.shapes import CHANNEL_MIXERS, TOKEN_MIXERS, shape
 
-#: Keys of a model document that hold the shape of a block of that kind.
-MIXERS = ("attention",)
-FEED_FORWARDS = ("mlp", "moe")
+Kind = dict[str, Any]
 
 
 def lower(draft: Draft, path: Path = ("model",)) -> Model | None:
@@ -29,29 +28,56 @@ def lower(draft: Draft, path: Path = ("model",)) -> Model | None:
                 "either parameters or layers, hidden and so on",
             )
         return None
-    kinds, sequence = _kinds(draft, path, data)
-    parts = [_embedding(data)]
+    kinds, sequence = _kinds(draft, path, data, data["layers"])
+    parts, layers = [_layers(draft, path, kinds, sequence, data)], list(sequence)
+    ends = _embedding(draft, path, data, _first(kinds, sequence))
+    if data.get("encoder"):
+        spec, encoder = data["encoder"], _encoder(data)
+        inner, order = _kinds(draft, path, encoder, spec["layers"])
+        inner = {_prefixed("encoder", name): kind for name, kind in inner.items()}
+        order = [_prefixed("encoder", name) for name in order]
+        parts.insert(0, _layers(draft, path, inner, order, data))
+        layers = order + layers
+        ends += _encoder_ends(encoder, _first(inner, order))
+    embedding = Part("embedding", "embedding", 1, tuple(ends))
+    return Model((embedding, *sum(parts, ()), _head(data)), tuple(layers))
+
+
+def _prefixed(prefix: str, name: str) -> str:
+    return prefix if name == "layer" else f"{prefix}-{name}"
+
+
+def _first(kinds: Mapping[str, Kind], sequence: list[str]) -> Kind:
+    return kinds[sequence[0]]
+
+
+def _layers(
+    draft: Draft, path: Path, kinds: Mapping[str, Kind], sequence: list[str], data: Kind
+) -> tuple[Part, ...]:
+    parts = []
     for name, kind in kinds.items():
-        title = f"{name} layers" if len(kinds) > 1 else "layers"
-        parts.append(Part(name, title, sequence.count(name), _blocks(draft, path, kind)))
-    parts.append(_head(data))
-    return Model(tuple(parts), tuple(sequence))
+        title = "layers" if name == "layer" else f"{name} layers"
+        blocks = _blocks(draft, path, kind, data)
+        parts.append(Part(name, title, sequence.count(name), blocks))
+    return tuple(parts)
 
 
-def _kinds(draft: Draft, path: Path, data: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _kinds(
+    draft: Draft, path: Path, data: Kind, layers: int
+) -> tuple[dict[str, Kind], list[str]]:
     """Layer kinds by name (each a mapping like a model's) and the kind of each layer."""
-    layers = data["layers"]
     if data.get("kinds"):
         return _spelled_out(draft, path, data, layers)
-    moe, window = data.get("moe") or {}, (data.get("attention") or {}).get("window")
+    moe, attention = data.get("moe") or {}, data.get("attention") or {}
     every, first = moe.get("every", 1), moe.get("first_dense_layers", 0)
     offset = moe.get("offset")
     offset = every - 1 if offset is None else offset
-    global_every = (data.get("attention") or {}).get("global_every")
-    sequence, kinds = [], {}
+    window, global_every = attention.get("window"), attention.get("global_every")
+    sequence: list[str] = []
+    kinds: dict[str, Kind] = {}
     for layer in range(layers):
         names, kind = [], dict(data)
-        if moe:
+        if moe and data.get("feed_forward") is None:
             routed = layer >= first and layer % every == offset % every
             names.append("moe" if routed else "dense")
             kind["feed_forward"] = "moe" if routed else "mlp"
@@ -59,7 +85,7 @@ def _kinds(draft: Draft, path: Path, data: dict[str, Any]) -> tuple[dict[str, An
             wide = layer % global_every == global_every - 1
             names.append("global" if wide else "local")
             if wide:
-                kind["attention"] = {**data["attention"], "window": None}
+                kind["attention"] = {**attention, "window": None}
         name = "-".join(names) or "layer"
         kinds.setdefault(name, kind)
         sequence.append(name)
@@ -69,122 +95,173 @@ def _kinds(draft: Draft, path: Path, data: dict[str, Any]) -> tuple[dict[str, An
 
 
 def _spelled_out(
-    draft: Draft, path: Path, data: dict[str, Any], layers: int
-) -> tuple[dict[str, Any], list[str]]:
-    kinds = {}
-    for name, changes in data["kinds"].items():
-        kind = dict(data)
-        for key, value in (changes or {}).items():
-            old = kind.get(key)
-            merge = isinstance(value, Mapping) and isinstance(old, Mapping)
-            kind[key] = {**old, **value} if merge else value
-        kinds[name] = kind
-    pattern = data.get("pattern") or list(kinds)
-    for index, name in enumerate(pattern):
+    draft: Draft, path: Path, data: Kind, layers: int
+) -> tuple[dict[str, Kind], list[str]]:
+    kinds = {name: _merged(data, changes or {}) for name, changes in data["kinds"].items()}
+    pattern: list[str] = []
+    for index, item in enumerate(data.get("pattern") or list(kinds)):
+        name, count = (item, 1) if isinstance(item, str) else (item["kind"], item.get("count", 1))
         if name not in kinds:
             draft.fault((*path, "pattern", index), f"unknown layer kind {name!r}", _names(kinds))
+        pattern += [name] * count
     draft.finish()
     sequence = [pattern[i % len(pattern)] for i in range(layers)]
     return {k: v for k, v in kinds.items() if k in sequence}, sequence
+
+
+def _merged(data: Kind, changes: Mapping[str, Any]) -> Kind:
+    """A layer kind: the model's keys with its own; blocks are merged key by key."""
+    kind = {key: value for key, value in data.items() if key not in ("kinds", "pattern")}
+    for key, value in changes.items():
+        old = kind.get(key)
+        both = isinstance(value, Mapping) and isinstance(old, Mapping)
+        kind[key] = {**(old or {}), **value} if both else value
+    return kind
 
 
 def _names(pool: Any) -> str:
     return "one of: " + ", ".join(pool)
 
 
-def _listed(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value or ())
+def _groups(value: Any) -> list[list[str]]:
+    """`a+b` stand side by side, the items of a list one after another; none is none."""
+    items = [value] if isinstance(value, str) else list(value)
+    return [item.replace(" ", "").split("+") for item in items if item != "none"]
 
 
 def _norm_bias(data: Mapping[str, Any]) -> bool:
     given = data.get("norm_bias")
-    return data["norm"] == "layernorm" if given is None else given
+    return bool(data["norm"] == "layernorm" if given is None else given)
 
 
-def _norm(data: Mapping[str, Any], name: str) -> Block:
-    return Block("norm", name, {"type": data["norm"], "bias": _norm_bias(data)})
+def _norm(data: Mapping[str, Any], name: str, narrow: bool = False) -> Block:
+    values = {
+        "type": data["norm"],
+        "weight": data.get("norm_weight", True),
+        "bias": _norm_bias(data),
+        "narrow": narrow,
+    }
+    return Block("norm", name, values)
 
 
-def _blocks(draft: Draft, path: Path, kind: dict[str, Any]) -> tuple[Block, ...]:
+def _blocks(draft: Draft, path: Path, kind: Kind, data: Kind) -> tuple[Block, ...]:
     """The blocks of one layer kind in the order of the forward pass."""
-    mixers = _listed(kind.get("mixer", "attention"))
-    feed_forwards = _listed(kind.get("feed_forward", "moe" if kind.get("moe") else "mlp"))
-    if feed_forwards == ["none"]:
-        feed_forwards = []
-    placement = kind["norm_placement"]
-    inner = [
-        [Block(name, name, _shape(draft, path, kind, name)) for name in group]
-        for group in (mixers, feed_forwards)
+    mixers = _groups(kind.get("mixer") or "attention")
+    feed_forwards = _groups(kind.get("feed_forward") or ("moe" if kind.get("moe") else "mlp"))
+    labels = _labels(mixers, "mixer") + _labels(feed_forwards, "mlp")
+    groups = [
+        [_block(draft, path, kind, name, data, known, role) for name in group]
+        for known, role, found in (
+            (TOKEN_MIXERS, "mixer", mixers),
+            (CHANNEL_MIXERS, "feed_forward", feed_forwards),
+        )
+        for group in found
     ]
-    if kind["parallel"]:
-        before = [_norm(kind, "mixer_norm")]
-        if not kind["shared_norm"]:
-            before.append(_norm(kind, "mlp_norm"))
-        return (*before, *inner[0], *inner[1])
+    reused = {"reused": True} if kind.get("reuse") else {}
     blocks: list[Block] = []
-    for label, group in zip(("mixer", "mlp"), inner, strict=True):
-        if not group:
-            continue
-        if placement in ("pre", "sandwich"):
-            blocks.append(_norm(kind, f"{label}_norm"))
-        blocks += group
-        if placement != "pre":
-            suffix = "_post_norm" if placement == "sandwich" else "_norm"
-            blocks.append(_norm(kind, f"{label}{suffix}"))
-    return tuple(blocks)
+    if kind.get("parallel"):
+        norms = labels[:1] if kind.get("shared_norm") else labels
+        blocks = [_norm(kind, f"{label}_norm") for label in norms]
+        blocks += [block for group in groups for block in group]
+    else:
+        placement = kind.get("norm_placement", "pre")
+        for label, group in zip(labels, groups, strict=True):
+            if placement in ("pre", "sandwich"):
+                blocks.append(_norm(kind, f"{label}_norm"))
+            blocks += group
+            if placement != "pre":
+                suffix = "_post_norm" if placement == "sandwich" else "_norm"
+                blocks.append(_norm(kind, f"{label}{suffix}"))
+    if kind.get("per_layer_embedding"):
+        blocks.append(_per_layer(draft, path, kind, data, table=False))
+    return tuple(Block(b.kind, b.name, {**b.values, **reused}) for b in blocks)
 
 
-def _shape(draft: Draft, path: Path, kind: dict[str, Any], block: str) -> dict[str, Any]:
-    """The values of a block with the defaults that depend on other keys."""
-    values = dict(kind.get(block) or {})
-    here = (*path, block)
-
-    def default(key: str, value: Any, why: str) -> Any:
-        if values.get(key) is None:
-            values[key] = value
-            if draft.get(*here) is not None or block == "mlp":
-                draft.default((*here, key), value, why)
-        return values[key]
-
-    hidden = kind["hidden"]
-    if block == "attention":
-        heads = values["heads"]
-        default("kv_heads", heads, "equals attention.heads")
-        if values.get("head_dim") is None and hidden % heads:
-            draft.fault((*here, "heads"), f"{heads} heads do not divide hidden {hidden}",
-                        "a divisor of hidden, or head_dim given")
-        default("head_dim", hidden // heads, "hidden / attention.heads")
-        default("value_head_dim", values["head_dim"], "equals attention.head_dim")
-        default("bias", kind["bias"], "equals model.bias")
-        default("output_bias", values["bias"], "equals attention.bias")
-        if heads % values["kv_heads"]:
-            draft.fault((*here, "kv_heads"),
-                        f"{values['kv_heads']} key/value heads do not divide {heads} heads",
-                        "a divisor of attention.heads")
-    if block in ("mlp", "moe"):
-        default("bias", kind["bias"], "equals model.bias")
-        default("gated", (kind.get("mlp") or {}).get("gated", False), "equals mlp.gated")
-    if block == "mlp":
-        expansion = values.get("expansion") or 4
-        default("intermediate", int(expansion * hidden), f"{expansion} × hidden")
-    if block == "moe":
-        default("intermediate", (kind.get("mlp") or {}).get("intermediate") or 4 * hidden,
-                "equals mlp.intermediate")
-        default("shared_intermediate", values["shared_experts"] * values["intermediate"],
-                "moe.shared_experts × moe.intermediate")
-        if values["top_k"] > values["experts"]:
-            draft.fault((*here, "top_k"),
-                        f"a token cannot use {values['top_k']} of {values['experts']} experts",
-                        f"1 to {values['experts']}")
-    return values
+def _labels(groups: list[list[str]], label: str) -> list[str]:
+    """Names of the places of a layer: mixer, mlp; the second mixer is called after its block."""
+    return [label if index == 0 else group[0] for index, group in enumerate(groups)]
 
 
-def _embedding(data: Mapping[str, Any]) -> Part:
-    values = {"positions": data["positions"]}
-    return Part("embedding", "embedding", 1, (Block("embedding", "embedding", values),))
+def _block(
+    draft: Draft, path: Path, kind: Kind, name: str, data: Kind, known: tuple[str, ...], role: str
+) -> Block:
+    if name not in known:
+        draft.fault((*path, role), f"unknown {role.replace('_', '-')} {name!r}", _names(known))
+        draft.finish()
+    block = "attention" if name == "cross_attention" else name
+    return Block(block, name, shape(draft, path, kind, name, data))
 
 
-def _head(data: Mapping[str, Any]) -> Part:
+def _embedding(draft: Draft, path: Path, data: Kind, first: Kind) -> list[Block]:
+    keys = ("embedding_dim", "embedding_projection", "token_types")
+    blocks = [Block("embedding", "embedding", {key: data.get(key) for key in keys})]
+    blocks += _positions(draft, path, first, data["positions"], "positions")
+    if data["embedding_norm"]:
+        blocks.append(_norm(data, "embedding_norm", _narrow(data)))
+    if data.get("per_layer_embedding"):
+        blocks.append(_per_layer(draft, path, data, data, table=True))
+    return blocks
+
+
+def _per_layer(draft: Draft, path: Path, kind: Kind, data: Kind, table: bool) -> Block:
+    values = shape(draft, path, kind, "per_layer_embedding", data)
+    return Block("per_layer_embedding", "per_layer_embedding", {**values, "table": table})
+
+
+def _narrow(data: Kind) -> bool:
+    """Whether positions and norm of the embedding have its own, narrower width."""
+    return bool(data.get("embedding_dim")) and data["embedding_projection"] == "all"
+
+
+def _positions(
+    draft: Draft | None, path: Path, first: Kind, positions: str, name: str
+) -> list[Block]:
+    if positions not in ("learned", "relative"):
+        return []
+    attention = first.get("attention") or {}
+    values = {
+        "positions": positions,
+        "relative_buckets": attention.get("relative_buckets"),
+        "heads": attention.get("heads"),
+        "narrow": draft is not None and _narrow(first),
+    }
+    if draft is not None:
+        key = "max_sequence" if positions == "learned" else "relative_buckets"
+        where = path if positions == "learned" else (*path, "attention")
+        if (draft.get(*where) or {}).get(key) is None:
+            draft.fault(where, f"{positions} positions need {'.'.join(map(str, where))}.{key}")
+    return [Block("positions", name, values)]
+
+
+def _encoder(data: Kind) -> Kind:
+    """The encoder's keys: the decoder's, less what only it has, with the encoder's own."""
+    own = {k: v for k, v in data["encoder"].items() if v is not None}
+    without = {k: v for k, v in data.items() if k not in ("encoder", "kinds", "pattern")}
+    without["mixer"] = "attention"
+    return _merged(without, own) | {k: own[k] for k in ("kinds", "pattern") if k in own}
+
+
+def _encoder_ends(encoder: Kind, first: Kind) -> list[Block]:
+    """What stands around the encoder's layers; it shares the token embedding."""
+    blocks = _positions(None, (), first, encoder["positions"], "encoder_positions")
+    if encoder["embedding_norm"]:
+        blocks.append(_norm(encoder, "encoder_embedding_norm"))
+    if encoder["final_norm"]:
+        blocks.append(_norm(encoder, "encoder_final_norm"))
+    return blocks
+
+
+def _head(data: Kind) -> Part:
     blocks = [_norm(data, "final_norm")] if data["final_norm"] else []
-    values = {"tied": data["tied_embeddings"], "bias": data["head_bias"]}
-    return Part("head", "head", 1, (*blocks, Block("head", "head", values)))
+    if data["pooler"]:
+        blocks.append(Block("pooler", "pooler", {}))
+    if data["head"]:
+        values = {
+            "tied": data["tied_embeddings"],
+            "bias": data["head_bias"],
+            "transform": data["head_transform"],
+            "norm_bias": _norm_bias(data),
+            "embedding_dim": data.get("embedding_dim"),
+        }
+        blocks.append(Block("head", "head", values))
+    return Part("head", "head", 1, tuple(blocks))

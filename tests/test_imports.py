@@ -19,7 +19,7 @@ PLAN = "presets/llama70b_h100x1024.yaml"
 STAGES = (
     {"errors", "display", "units", "resources", "version"},
     {"nodes", "references", "complaints", "source", "schema"},
-    {"document", "pipeline", "model", "plan"},
+    {"document", "pipeline", "shapes", "model", "plan"},
     {"folds", "quantity", "notation"},
     {"inventory", "formulas"},
     {"graph"},

@@ -27,33 +27,51 @@ def component_with_bias():
     return copies * (n_in * n_out + n_out)
 
 
-@quantity(**COMPONENT, when={"type": "linear", "shared": True})
+@quantity(**COMPONENT, when={"shared": True, "bias": False})
 def component_tied():
     """The weight is tied to another one and counted there."""
     return 0
 
 
-@quantity(**COMPONENT, when={"type": "table"})
+@quantity(**COMPONENT, when={"shared": True, "bias": True})
+def component_tied_with_bias():
+    """The weight is tied to another one and counted there; the bias is its own."""
+    return n_out
+
+
+@quantity(**COMPONENT, when={"type": "table", "shared": False})
 def component_table():
-    """One row of the hidden size for each entry of the table."""
+    """One row of the embedding's width for each entry of the table."""
     return n_in * n_out
 
 
-@quantity(**COMPONENT, when={"type": ("norm", "vector"), "bias": False})
+@quantity(**COMPONENT, when={"type": "conv", "bias": False, "shared": False})
+def component_conv():
+    """A depthwise convolution has one weight for each position of its kernel and each channel."""
+    return n_in * n_out
+
+
+@quantity(**COMPONENT, when={"type": "conv", "bias": True, "shared": False})
+def component_conv_with_bias():
+    """One weight for each position of the kernel and each channel, and a bias for each channel."""
+    return n_in * n_out + n_out
+
+
+@quantity(**COMPONENT, when={"type": ("norm", "vector"), "bias": False, "shared": False})
 def component_norm():
     """One weight for each element."""
     return copies * n_out
 
 
-@quantity(**COMPONENT, when={"type": ("norm", "vector"), "bias": True})
+@quantity(**COMPONENT, when={"type": ("norm", "vector"), "bias": True, "shared": False})
 def component_norm_with_bias():
     """One weight and one bias for each element."""
     return copies * 2 * n_out
 
 
-@quantity(**COMPONENT, when={"type": "core"})
+@quantity(**COMPONENT, when={"type": ("core", "index", "scan"), "shared": False})
 def component_core():
-    """Attention multiplies activations with each other; it has no weights."""
+    """Activations are multiplied with each other; there are no weights."""
     return 0
 
 
