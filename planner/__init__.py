@@ -5,8 +5,21 @@
 >>> result = plan.evaluate()
 """
 
-from planner.api import Plan, import_config, load
+from typing import TYPE_CHECKING, Any
+
 from planner.errors import Fault, Place, PlanError
 from planner.version import __version__
 
+if TYPE_CHECKING:
+    from planner.api import Plan, import_config, load
+
 __all__ = ["Fault", "Place", "Plan", "PlanError", "__version__", "import_config", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    # The command line imports this package too, and has no use for the Python face.
+    if name in ("Plan", "import_config", "load"):
+        from planner import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'planner' has no attribute {name!r}")
