@@ -186,7 +186,7 @@ def mamba(values: Values) -> Components:
     shared = 2 * n.g_m * state if second else Integer(0)
     steps = n.a_m if second else Integer(0)
     yield _linear("input", h, 2 * inner + shared + steps, group, "column", bias)
-    yield _conv("convolution", n.k_m, inner + shared, group, values["conv_bias"])
+    yield _conv("convolution", n.k_conv, inner + shared, group, values["conv_bias"])
     if second:
         yield _vector("decay", n.a_m, group)
         yield _vector("skip", n.a_m, group)

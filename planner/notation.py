@@ -77,7 +77,9 @@ n_st = symbol(
 )
 a_m = symbol("a_m", "Mamba heads", latex="a_m", key="mamba.heads", per=("block",))
 g_m = symbol("g_m", "Mamba groups", latex="g_m", key="mamba.groups", per=("block",))
-k_m = symbol("k_m", "its convolution", latex="k_m", key="mamba.conv_kernel", per=("block",))
+k_conv = symbol(
+    "k_conv", "kernel of its convolution", latex=r"k_{\mathrm{conv}}", key="mamba.conv_kernel", per=("block",)
+)
 r_dt = symbol(
     "r_dt", "rank of the step size", latex=r"r_{\Delta}", key="mamba.dt_rank", per=("block",)
 )
@@ -232,7 +234,9 @@ M_work = symbol(
     "M_work", "workspace of the matmul library", unit="bytes", latex=r"M_{\mathrm{work}}",
     key="memory.workspace",
 )
-u_cache = symbol(
-    "u_cache", "allocated share of the allocator's reserve", latex=r"u_{\mathrm{cache}}",
-    key="memory.allocator_use",
+f_all = symbol(
+    "f_all",
+    "allocator's cache as a share of what comes and goes",
+    latex=r"f_{\mathrm{all}}",
+    key="memory.allocator_share",
 )
