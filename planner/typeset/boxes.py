@@ -1,0 +1,265 @@
+"""Expressions as boxes: what stands beside, above and below what, before any markup.
+
+A box tree with symbols and one with numbers have the same shape, term by term, except that a fold
+is spelled out in numbers: one term for each entry.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, floor
+
+from planner.evaluate import Evaluation, Point
+from planner.folds import AtLargest, Fold, Largest, Total, Which
+from planner.typeset.names import Name, parse
+
+__all__ = ["Box", "Typesetter"]
+
+IN_FULL = 3  # entries of a fold whose bodies are spelled out; of more, their values
+PLURAL = {
+    "part": "parts", "block": "blocks", "component": "components", "stage": "stages",
+}
+
+
+class Box(NamedTuple):
+    """One piece of a formula.
+
+    ``kind``: number (of the formula), value (of a symbol), name, words, sum, negative, product,
+    fraction, power, root, ceil, floor, max, min, total, largest, which, at. ``data`` is the
+    number, the Name, the words, the signs of the terms of a sum, or the index of a fold.
+    """
+
+    kind: str
+    parts: tuple[Box, ...] = ()
+    data: Any = None
+
+
+ONE = Box("number", (), 1)
+_FUNCTIONS = {ceiling: "ceil", floor: "floor", Max: "max", Min: "min"}
+
+
+class Typesetter:
+    """Boxes of the formulas of one evaluation."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self.evaluation = evaluation
+        self.book = evaluation.book
+        self._order = {symbol: i for i, symbol in enumerate(self.book.symbols)}
+
+    def name(self, symbol: Symbol) -> Name:
+        """The name of an input or of a quantity."""
+        note = self.book.notation.get(symbol)
+        if note is not None:
+            return parse(note.latex)
+        return parse(self.book.declarations[self.book.symbols[symbol]][0].latex)
+
+    def symbolic(self, expression: Any, point: Point | None) -> Box:
+        """The formula with symbols. Widths that the inventory binds to expressions are replaced
+        by these; without a point (inside a fold) they keep their names."""
+        return self._box(expression, point, False)
+
+    def numeric(self, expression: Any, point: Point) -> Box:
+        """The formula with a number in the place of each symbol.
+
+        Raises:
+            Absent: one of them has no value.
+        """
+        return self._box(expression, point, True)
+
+    # -- the walk -----------------------------------------------------------------------------
+
+    def _box(self, expression: Any, point: Point | None, numbers: bool) -> Box:
+        kind = type(expression)
+        if kind is Symbol:
+            return self._symbol(expression, point, numbers)
+        if kind is Mul:
+            return self._product(expression, point, numbers)
+        if kind is Add:
+            return self._sum(expression, point, numbers)
+        if kind is Pow:
+            return self._power(expression, point, numbers)
+        if kind in _FUNCTIONS:
+            arguments = sorted(expression.args, key=self._rank) if kind in (Max, Min) else (
+                expression.args
+            )
+            inner = tuple(self._box(argument, point, numbers) for argument in arguments)
+            return Box(_FUNCTIONS[kind], inner)
+        if isinstance(expression, Fold):
+            return self._fold(expression, point, numbers)
+        if isinstance(expression, Integer):
+            return _number(int(expression.p))
+        if isinstance(expression, Rational):
+            return _number(Fraction(expression.p, expression.q))
+        raise TypeError(f"no print for {kind.__name__}: {expression}")
+
+    def _symbol(self, symbol: Symbol, point: Point | None, numbers: bool) -> Box:
+        if point is not None and symbol not in self.book.symbols:
+            bound = self.evaluation.bound(symbol, point)
+            if hasattr(bound, "free_symbols"):
+                return self._box(bound, point, numbers)
+        if not numbers:
+            return Box("name", (), self.name(symbol))
+        value = self.evaluation.symbol(symbol, point or {})
+        return _value(value)
+
+    def _sum(self, expression: Any, point: Point | None, numbers: bool) -> Box:
+        terms = []
+        for term in self.terms(expression):
+            minus = _is_negative(term)
+            terms.append((minus, self._box(-term if minus else term, point, numbers)))
+        return Box("sum", tuple(box for _, box in terms), tuple(minus for minus, _ in terms))
+
+    def terms(self, expression: Any) -> list[Any]:
+        """Terms as one would write them: positive ones first, products of more before those of
+        fewer, quantities in the order of the book; a constant last, but before fractions."""
+        terms = list(expression.args)
+        fractions = any(type(term) is Mul and any(_is_below(f) for f in term.args)
+                        for term in terms)
+        others_negative = all(_is_negative(term) for term in terms if not term.is_Number)
+
+        def key(term: Any) -> tuple[Any, ...]:
+            factors = term.args if type(term) is Mul else (term,)
+            ranks = sorted(self._rank(factor) for factor in factors if not factor.is_Number)
+            if term.is_Number:
+                return (0 if fractions or others_negative else 3,)
+            return (2 if _is_negative(term) else 1, -len(ranks), ranks)
+
+        return sorted(terms, key=key)
+
+    def _rank(self, factor: Any) -> tuple[int, int, str]:
+        base = factor.args[0] if type(factor) is Pow else factor
+        if type(base) is Symbol:
+            note = self.book.notation.get(base)
+            if note is not None:
+                return (1, note.rank, "")
+            return (2, self._order.get(base, 0), "")
+        if base.is_Number:
+            return (0, 0, str(base))
+        if type(base) is Add:
+            return (3, 0, str(base))
+        return (5 if isinstance(base, Fold) else 4, 0, str(base))
+
+    def _product(self, expression: Any, point: Point | None, numbers: bool) -> Box:
+        above: list[Box] = []
+        below: list[Box] = []
+        for factor in sorted(expression.args, key=self._rank):
+            if _is_below(factor):
+                base, exponent = factor.args
+                box = self._box(base if exponent == -1 else Pow(base, -exponent), point, numbers)
+                _spread(box, below, above)
+            else:
+                _spread(self._box(factor, point, numbers), above, below)
+        minus = False
+        kept: list[list[Box]] = []
+        for side in (above, below):
+            rest = []
+            for box in side:
+                if box.kind == "number" and box.data == -1:
+                    minus = not minus
+                elif box is not ONE:
+                    rest.append(box)
+            kept.append(rest)
+        top, bottom = (_row(side) for side in kept)
+        box = Box("fraction", (top, bottom)) if kept[1] else top
+        return Box("negative", (box,)) if minus else box
+
+    def _power(self, expression: Any, point: Point | None, numbers: bool) -> Box:
+        base, exponent = expression.args
+        if _is_below(expression):
+            inner = self._box(base if exponent == -1 else Pow(base, -exponent), point, numbers)
+            return Box("fraction", (ONE, inner))
+        if exponent == Rational(1, 2):
+            return Box("root", (self._box(base, point, numbers),))
+        return Box("power", (self._box(base, point, numbers),
+                             self._box(exponent, point, numbers)))
+
+    # -- folds --------------------------------------------------------------------------------
+
+    def _fold(self, fold: Fold, point: Point | None, numbers: bool) -> Box:
+        if numbers and point is not None:
+            return self._spelled_out(fold, point)
+        body = self._box(fold.body, None, False)
+        index = _index(fold)
+        if isinstance(fold, AtLargest):
+            return Box("at", (body, self._box(fold.by, None, False)), index)
+        kinds = {Total: "total", Largest: "largest", Which: "which"}
+        return Box(kinds[type(fold)], (body,), index)
+
+    def _spelled_out(self, fold: Fold, point: Point) -> Box:
+        """The fold with the numbers of each entry."""
+        evaluation = self.evaluation
+        if isinstance(fold, Which):
+            return Box("words", (), str(evaluation.compute(fold, point)))
+        points = evaluation.entries(fold.axis, point, fold.where)
+        if isinstance(fold, AtLargest):
+            best = max(points, key=lambda below: evaluation.compute(fold.by, below))
+            return self._box(fold.body, best, True)
+        if len(points) > IN_FULL:
+            values = [evaluation.compute(fold.body, below) for below in points]
+            boxes = [_value(value) for value in values if value or isinstance(fold, Largest)]
+        else:
+            boxes = [self._box(fold.body, below, True) for below in points]
+        if not boxes:
+            return _number(0)
+        if len(boxes) == 1:
+            return boxes[0]
+        if isinstance(fold, Largest):
+            return Box("max", tuple(boxes))
+        flat: list[tuple[bool, Box]] = []
+        for box in boxes:
+            inner = zip(box.data, box.parts, strict=True) if box.kind == "sum" else [(False, box)]
+            flat += inner
+        return Box("sum", tuple(box for _, box in flat), tuple(minus for minus, _ in flat))
+
+
+def _index(fold: Fold) -> str:
+    """What a fold runs over, in words: `parts`, `components: core`."""
+    words = []
+    for key, value in fold.where.items():
+        words.append({"True": key, "False": f"not {key}"}.get(value, value))
+    axis = fold.axis if isinstance(fold, Which) else PLURAL.get(fold.axis, fold.axis)
+    return axis + (": " + ", ".join(words) if words else "")
+
+
+def _number(value: Any) -> Box:
+    """A number of the formula itself."""
+    return ONE if value == 1 and isinstance(value, int) else Box("number", (), value)
+
+
+def _value(value: Any) -> Box:
+    """A number in the place of a symbol; it stays, even where it is 1."""
+    return Box("words", (), value) if isinstance(value, str) else Box("value", (), value)
+
+
+def _is_negative(term: Any) -> bool:
+    if term.is_Number:
+        return bool(term.is_negative)
+    return type(term) is Mul and bool(term.args[0].is_Number and term.args[0].is_negative)
+
+
+def _is_below(factor: Any) -> bool:
+    """Whether a factor belongs below the line of a fraction."""
+    return type(factor) is Pow and _is_negative(factor.args[1])
+
+
+def _spread(box: Box, above: list[Box], below: list[Box]) -> None:
+    """Sort a factor's own factors onto both sides of the line."""
+    if box.kind == "product":
+        for part in box.parts:
+            _spread(part, above, below)
+    elif box.kind == "fraction":
+        _spread(box.parts[0], above, below)
+        _spread(box.parts[1], below, above)
+    elif box.kind == "number" and isinstance(box.data, Fraction) and abs(box.data.numerator) < 1000:
+        above.append(_number(box.data.numerator))
+        below.append(_number(box.data.denominator))
+    else:
+        above.append(box)
+
+
+def _row(boxes: list[Box]) -> Box:
+    if not boxes:
+        return ONE
+    return boxes[0] if len(boxes) == 1 else Box("product", tuple(boxes))
