@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from planner import schema, source
+from planner import hardware, pipeline, profile, schema, source
 from planner.document import Draft, Model, Plan
 from planner.errors import Fault, PlanError
 from planner.model import lower
@@ -36,11 +36,15 @@ def complete(document: source.Document) -> Plan:
     draft.finish()
     _choices(draft)
     _sizes(draft)
+    hardware.complete(draft)
+    profile.complete(draft)
     if model is not None:
         _divisions(draft, model)
+        pipeline.check(draft, model)
     draft.finish()
     settings = dict(_scalars(draft.data, DECIDING))
     settings["model.shape"] = model is not None
+    settings.update(hardware.settings(draft))
     return Plan(draft.get("name"), document, draft.data, model, settings, draft.derived)
 
 

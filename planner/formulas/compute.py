@@ -146,3 +146,38 @@ def training_palm():
     """6 for each parameter that a token uses, and the attention scores in full: 12 L H Q s for a GPT,
     which is 3 times their forward pass."""
     return T * (6 * active + Total(3 * L_k * Total(component, "component", type="core"), "part"))
+
+
+EXECUTED = {
+    "identifier": "compute.executed_flops_per_token",
+    "symbol": r"C_{\mathrm{hw}}",
+    "unit": PER_TOKEN,
+    "title": "FLOPs of forward and backward with what is computed again, per token",
+    "source": "Korthikanti et al. 2022 (arXiv 2205.05198), section 5 and appendix A",
+}
+
+
+@quantity(**EXECUTED, when={"training.recompute": "none"})
+def executed_per_token():
+    """Nothing is computed again."""
+    return per_token
+
+
+@quantity(**EXECUTED, when={"training.recompute": "selective", "model.shape": True})
+def executed_per_token_selective():
+    """The attention core runs forward once more in every layer."""
+    return per_token + Total(L_k * Total(component, "component", type="core"), "part")
+
+
+@quantity(**EXECUTED, when={"training.recompute": "full", "model.shape": True})
+def executed_per_token_full():
+    """Every layer runs forward once more; the head does not."""
+    return per_token + Total(L_k * layer, "part", layers=True)
+
+
+@quantity(
+    **EXECUTED, exact=False, when={"training.recompute": ("selective", "full"), "model.shape": False}
+)
+def executed_per_token_of_size():
+    """Without a shape, the whole forward pass once more: an upper bound for selective."""
+    return per_token + forward

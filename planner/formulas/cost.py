@@ -1,0 +1,31 @@
+"""How much: device hours at the prices of the cluster document."""
+
+from planner.formulas.time import device_hours
+from planner.notation_hardware import price, reserved_price
+from planner.quantity import quantity
+
+PRICES = "prices of the cluster document"
+
+
+@quantity(
+    "cost.total",
+    symbol=r"\pi",
+    unit="USD",
+    title="cost of the device hours",
+    source=PRICES,
+)
+def total():
+    """Every device hour at the price of the cluster; storage, network and staff are not in it."""
+    return device_hours * price
+
+
+@quantity(
+    "cost.reserved",
+    symbol=r"\pi_{\mathrm{run,res}}",
+    unit="USD",
+    title="cost of the device hours under a long commitment",
+    source=PRICES,
+)
+def reserved():
+    """The same hours at the price of reserved devices."""
+    return device_hours * reserved_price

@@ -1,0 +1,92 @@
+"""Energy and carbon: what the devices and their site draw over the run."""
+
+from planner.formulas.time import device_hours
+from planner.notation_hardware import carbon_intensity, host_power, power, pue
+from planner.quantity import quantity
+
+PATTERSON = "Patterson et al. 2021 (arXiv 2104.10350), section 2"
+
+
+@quantity(
+    "energy.devices",
+    symbol=r"E_{\mathrm{dev}}",
+    unit="kWh",
+    title="energy of the accelerators",
+    source=PATTERSON,
+    exact=False,
+)
+def devices():
+    """Every device hour at the rated power: an upper bound; 1000 turns W into kW."""
+    return device_hours * power / 1000
+
+
+@quantity(
+    "energy.hosts",
+    symbol=r"E_{\mathrm{host}}",
+    unit="kWh",
+    title="energy of the nodes outside their accelerators",
+    source=PATTERSON,
+    exact=False,
+)
+def hosts():
+    """Processors, memory, fans and network cards, per device; 1000 turns W into kW."""
+    return device_hours * host_power / 1000
+
+
+COMPUTERS = {
+    "identifier": "energy.computers",
+    "symbol": r"E_{\mathrm{IT}}",
+    "unit": "kWh",
+    "source": PATTERSON,
+    "exact": False,
+}
+
+
+@quantity(**COMPUTERS, title="energy of the computers", when={"energy.hosts_given": True})
+def computers():
+    """Accelerators, and what surrounds them in a node."""
+    return devices + hosts
+
+
+@quantity(
+    **COMPUTERS, title="energy of the accelerators alone", when={"energy.hosts_given": False}
+)
+def computers_without_hosts():
+    """The cluster states no power for its hosts (cluster.host_power); they are not in it."""
+    return devices
+
+
+TOTAL = {
+    "identifier": "energy.total",
+    "symbol": r"E_{\mathrm{run}}",
+    "unit": "kWh",
+    "source": PATTERSON,
+    "exact": False,
+}
+
+
+@quantity(**TOTAL, title="energy that the site draws", when={"energy.pue_given": True})
+def total():
+    """What the site draws for each kWh of its computers, cooling and conversion included."""
+    return computers * pue
+
+
+@quantity(
+    **TOTAL, title="energy of the computers, cooling left out", when={"energy.pue_given": False}
+)
+def total_without_cooling():
+    """The cluster states no power usage effectiveness (cluster.pue); cooling is not in it."""
+    return computers
+
+
+@quantity(
+    "energy.carbon",
+    symbol=r"m_{\mathrm{CO_2e}}",
+    unit="kgCO2e",
+    title="emissions of the energy drawn",
+    source=PATTERSON,
+    exact=False,
+)
+def carbon():
+    """Energy times the intensity of the grid; making the hardware is not in it."""
+    return total * carbon_intensity
