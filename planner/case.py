@@ -1,18 +1,21 @@
 """From a plan to what the engine evaluates: bound symbols, settings and the entries of each axis.
 
 Axes: ``part`` (embedding, layer kinds, head), ``block`` and ``component`` inside a part, and
-``stage`` (distinct pipeline stages). The symbol ``L_ks`` has a value per stage and part.
+``stage`` (distinct pipeline stages); ``tensor`` (what the implementation keeps of a block) and
+``phase`` (moments of a step). The symbols ``L_ks`` and ``A_ks`` have a value per stage and part.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from sympy import Symbol
 
 import planner.formulas  # noqa: F401  (registers the quantities)
-from planner import notation
-from planner.document import Model, Plan
+from planner import notation, pipeline, tensors
+from planner import profile as profiles
+from planner.document import Model, Plan, Stage
 from planner.evaluate import Absent, Case, Entry
 from planner.inventory import Component, components
 from planner.quantity import BOOK
@@ -29,13 +32,68 @@ def build(plan: Plan) -> Case:
             if value is None:
                 value = Absent(_reason(plan, note.key, note.meaning))
             bindings[note.symbol] = value
-    axes: dict[str, Any] = {}
+    profile = profiles.load(plan.settings["training.implementation"])
+    settings = {**plan.settings, "gradients": profile["gradients"]}
+    axes: dict[str, Any] = {"phase": _phases()}
+    crossed: dict[tuple[Symbol, Entry, Entry], Any] = {}
     if plan.model is None:
-        for axis in ("part", "block", "component", "stage"):
+        for axis in ("part", "block", "component", "tensor", "stage"):
             axes[axis] = Absent(SIZE_ONLY)
     else:
         axes.update(_model_axes(plan.model))
-    return Case(bindings, plan.settings, axes)
+        axes["tensor"] = tuple(_tensors(plan.model, axes["block"], profile, settings))
+        axes["stage"], crossed = _stage_axis(plan, axes["part"])
+    return Case(bindings, settings, axes, crossed)
+
+
+def _phases() -> tuple[Entry, ...]:
+    """The moments of a step at which a stage can be fullest."""
+    titles = {
+        "loss": "the loss",
+        "backward": "backward pass of a layer",
+        "gradients": "end of the backward pass",
+        "step": "optimizer step",
+    }
+    return tuple(Entry("phase", k, v, settings={"phase": k}) for k, v in titles.items())
+
+
+def _tensors(
+    model: Model, blocks: tuple[Entry, ...], profile: profiles.Profile, settings: dict[str, Any]
+) -> Iterator[Entry]:
+    given = [(part, block) for part in model.parts for block in part.blocks]
+    for entry, (part, block) in zip(blocks, given, strict=True):
+        yield from tensors.entries(entry, part.name, block, profile, settings)
+
+
+def _stage_axis(
+    plan: Plan, parts: tuple[Entry, ...]
+) -> tuple[tuple[Entry, ...], dict[tuple[Symbol, Entry, Entry], Any]]:
+    """Distinct pipeline stages, with what each holds and keeps of each part."""
+    assert plan.model is not None
+    stages = pipeline.stages(
+        plan.model,
+        plan.data["parallelism"],
+        plan.settings["training.schedule"],
+        plan.get("training.gradient_accumulation") or 1,
+    )
+    entries, crossed = [], {}
+    last = plan.settings["parallelism.pipeline"] - 1
+    for stage in stages:
+        entry = Entry("stage", stage.name, _stage_title(stage, last), settings={"stage": True})
+        entries.append(entry)
+        for part in parts:
+            crossed[notation.L_ks, entry, part] = stage.holds.get(part.name, 0)
+            crossed[notation.A_ks, entry, part] = stage.alive.get(part.name, 0)
+    return tuple(entries), crossed
+
+
+def _stage_title(stage: Stage, last: int) -> str:
+    """Stages are counted from 1 in print."""
+    if last == 0:
+        return "the only stage"
+    if stage.index == stage.last:
+        return f"stage {stage.index + 1} of {last + 1}"
+    return f"stages {stage.index + 1} to {stage.last + 1} of {last + 1}"
 
 
 def _reason(plan: Plan, key: str, meaning: str) -> str:
@@ -57,7 +115,11 @@ def _model_axes(model: Model) -> dict[str, tuple[Entry, ...]]:
             part.name,
             part.title,
             bindings={notation.L_k: part.count},
-            settings={"part": part.name, "layers": part.name not in ("embedding", "head")},
+            settings={
+                "part": part.name,
+                "layers": part.name not in ("embedding", "head"),
+                "head": part.name == "head",
+            },
         )
         parts.append(part_entry)
         for block in part.blocks:
@@ -93,6 +155,8 @@ def _component(component: Component, block: Entry) -> Entry:
             "bias": component.bias,
             "shared": component.shared,
             "matmul": component.type in ("linear", "core"),
+            "matrix": component.type in ("linear", "table"),
+            "hidden matrix": component.type == "linear" and component.split != "vocabulary",
             **component.extra,
         },
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault, PlanError
@@ -55,13 +54,16 @@ class Model:
 
 @dataclass(frozen=True)
 class Stage:
-    """A pipeline stage (its first representative): what it holds, how much is in flight."""
+    """A run of equal pipeline stages, by its first: what it holds, how much is in flight."""
 
     index: int
     last: int  # the last of consecutive stages that hold the same
-    holds: Mapping[str, int]  # part name -> layers of that part
-    in_flight: int  # micro-batches whose activations are alive at the peak, at most
-    virtual: Fraction = Fraction(1)
+    holds: Mapping[str, int]  # part -> layers of that part
+    alive: Mapping[str, int]  # part -> layers times micro-batches whose activations are alive
+
+    @property
+    def name(self) -> str:
+        return str(self.index) if self.index == self.last else f"{self.index}-{self.last}"
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ PLAN = "presets/llama70b_h100x1024.yaml"
 STAGES = (
     {"errors", "display", "units", "resources", "version"},
     {"nodes", "references", "complaints", "source", "schema"},
-    {"document", "pipeline", "shapes", "model", "plan"},
+    {"document", "profile", "pipeline", "shapes", "model", "plan"},
     {"folds", "quantity", "notation"},
     {"inventory", "formulas"},
     {"graph"},
-    {"evaluate", "compile", "case"},
+    {"evaluate", "compile", "tensors", "case"},
     {"solve", "questions", "search", "sweep", "result"},
     {"files", "formats", "listing", "render", "imports", "exports", "check", "diff"},
     {"cli", "api", "__init__", "__main__"},  # the faces: nothing inside imports from them

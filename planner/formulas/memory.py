@@ -1,0 +1,333 @@
+"""What one device holds at its peak: states, activations, buffers, and whether that fits.
+
+A stage passes through phases (the loss, the backward pass of a layer, the end of the backward
+pass, the optimizer step). Its peak is the largest of them; the plan's peak is that of the fullest
+stage. Three totals: live tensors, with the allocator's cache, with context and communicators.
+"""
+
+from planner.folds import AtLargest, Largest, Total, Which, ceil, largest, smallest
+from planner.formulas.layout import data, micro_batches
+from planner.formulas.memory_activations import live_loss as activations_live
+from planner.formulas.memory_buffers import buffers_live
+from planner.formulas.memory_states import (
+    gradients_component,
+    gradients_stage,
+    optimizer_stage,
+    per_parameter_adamw,
+    weights_stage,
+)
+from planner.formulas.parameters import total_given as parameters_total
+from planner.notation import L_ks, M_com, M_ctx, M_dev, c, f_all, k_G, k_g, k_m, k_w, p, r, t
+from planner.quantity import quantity
+
+ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
+PEAK = "the fullest stage at its peak"
+
+# -- gradients by phase -------------------------------------------------------------------------
+
+GRADIENTS = {
+    "identifier": "memory.gradients.live",
+    "symbol": r"M_{g,\sigma\varphi}",
+    "unit": "bytes",
+    "title": "gradients on one device of a stage in a phase",
+    "per": ("stage", "phase"),
+}
+
+
+@quantity(
+    **GRADIENTS,
+    source="Megatron-LM (one gradient buffer for the whole run)",
+    when={"gradients": "persistent"},
+)
+def gradients_persistent():
+    """The buffer is there in every phase."""
+    return gradients_stage
+
+
+@quantity(
+    **GRADIENTS,
+    source="PyTorch (gradients are set to none after each step)",
+    when={"gradients": "fresh", "phase": "loss"},
+)
+def gradients_loss():
+    """None yet in the first micro-batch; all of them from the second one on."""
+    return smallest(1, micro_batches - 1) * gradients_stage
+
+
+@quantity(
+    **GRADIENTS,
+    source="PyTorch (gradients are set to none after each step)",
+    when={"gradients": "fresh", "phase": "backward"},
+)
+def gradients_backward():
+    """Those of the head in the first micro-batch; all of them from the second one on."""
+    return largest(
+        smallest(1, micro_batches - 1) * gradients_stage,
+        Total(L_ks * Total(gradients_component, "component"), "part", part="head"),
+    )
+
+
+@quantity(
+    **GRADIENTS,
+    source="PyTorch (gradients are set to none after each step)",
+    when={"gradients": "fresh", "phase": ("gradients", "step")},
+)
+def gradients_complete():
+    """All of them."""
+    return gradients_stage
+
+
+# -- the peak -----------------------------------------------------------------------------------
+
+
+@quantity(
+    "memory.live",
+    symbol=r"M_{\sigma\varphi}",
+    unit="bytes",
+    title="live tensors on one device of a stage in a phase",
+    source="sum of what is alive",
+    per=("stage", "phase"),
+)
+def live():
+    """States, activations and buffers."""
+    return weights_stage + optimizer_stage + gradients_persistent + activations_live + buffers_live
+
+
+@quantity(
+    "memory.peak",
+    symbol=r"M_{\sigma}",
+    unit="bytes",
+    title="live tensors on one device of a stage at its peak",
+    source="the phase with most",
+    per=("stage",),
+)
+def peak():
+    """The largest over the phases."""
+    return Largest(live, "phase")
+
+
+def _at_peak(name: str, latex: str, title: str, term):  # type: ignore[no-untyped-def]
+    def declare():  # type: ignore[no-untyped-def]
+        return AtLargest(AtLargest(term, "phase", live), "stage", peak)
+
+    declare.__doc__ = "At the peak of the fullest stage."
+    return quantity(
+        f"memory.{name}",
+        symbol=latex,
+        unit="bytes",
+        title=title,
+        source=PEAK,
+        when={"model.shape": True},
+    )(declare)
+
+
+weights = _at_peak("weights", "M_w", "weights on the fullest device", weights_stage)
+gradients = _at_peak("gradients", "M_g", "gradients on the fullest device", gradients_persistent)
+optimizer = _at_peak(
+    "optimizer",
+    "M_o",
+    "master weights and optimizer states on the fullest device",
+    optimizer_stage,
+)
+activations = _at_peak(
+    "activations", r"M_{\mathrm{act}}", "activations on the fullest device", activations_live
+)
+buffers = _at_peak("buffers", r"M_{\mathrm{buf}}", "buffers on the fullest device", buffers_live)
+
+
+@quantity(
+    "memory.total",
+    symbol="M",
+    unit="bytes",
+    title="live tensors on the fullest device at its peak (max_memory_allocated)",
+    source=PEAK,
+    exact=False,
+    when={"model.shape": True},
+)
+def total():
+    """The sum of its five parts, in whole bytes."""
+    return ceil(weights + gradients + optimizer + activations + buffers)
+
+
+@quantity(
+    "memory.stage",
+    symbol=r"\sigma^{*}",
+    unit="",
+    title="the fullest pipeline stage",
+    source=PEAK,
+    when={"model.shape": True},
+)
+def fullest_stage():
+    """The stage with the largest peak."""
+    return Which(peak, "stage")
+
+
+@quantity(
+    "memory.phase",
+    symbol=r"\varphi^{*}",
+    unit="",
+    title="the phase of the peak",
+    source=PEAK,
+    when={"model.shape": True},
+)
+def fullest_phase():
+    """The phase with the largest sum, on the fullest stage."""
+    return AtLargest(Which(live, "phase"), "stage", peak)
+
+
+# -- a model given by its size ------------------------------------------------------------------
+
+
+def _from_size(name: str, latex: str, title: str, stages, divided: bool, body):  # type: ignore[no-untyped-def]
+    """States of a model without a shape: an even share of all parameters."""
+
+    def declare():  # type: ignore[no-untyped-def]
+        share = parameters_total / (t * p)
+        return body() * (share * r / (data * c) if divided else share)
+
+    declare.__doc__ = "An even share of the parameters" + (
+        ", divided over the data-parallel devices too." if divided else "."
+    )
+    return quantity(
+        f"memory.{name}",
+        symbol=latex,
+        unit="bytes",
+        title=title,
+        source=ZERO,
+        exact=False,
+        when={"model.shape": False, "parallelism.zero": stages},
+    )(declare)
+
+
+_from_size("weights", "M_w", "weights on one device", (0, 1, 2), False, lambda: k_w)
+_from_size("weights", "M_w", "weights on one device", 3, True, lambda: k_w)
+_from_size("gradients", "M_g", "gradients on one device", (0, 1), False, lambda: k_g)
+_from_size("gradients", "M_g", "gradients on one device", (2, 3), True, lambda: k_g)
+_from_size(
+    "optimizer",
+    "M_o",
+    "master weights and optimizer states on one device",
+    0,
+    False,
+    lambda: k_m + k_G + per_parameter_adamw,
+)
+_from_size(
+    "optimizer",
+    "M_o",
+    "master weights and optimizer states on one device",
+    (1, 2, 3),
+    True,
+    lambda: k_m + k_G + per_parameter_adamw,
+)
+
+
+@quantity(
+    "memory.total",
+    symbol="M",
+    unit="bytes",
+    title="model states on one device; activations and buffers need a shape",
+    source=ZERO,
+    exact=False,
+    when={"model.shape": False},
+)
+def total_of_states():
+    """Weights, gradients and optimizer states only, in whole bytes."""
+    return ceil(weights + gradients + optimizer)
+
+
+# -- what the device shows ----------------------------------------------------------------------
+
+
+@quantity(
+    "memory.allocator",
+    symbol=r"M_{\mathrm{all}}",
+    unit="bytes",
+    title="what the allocator keeps beyond live tensors",
+    source="PyTorch's caching allocator; measured runs (docs/accuracy.md)",
+    exact=False,
+    when={"model.shape": True},
+)
+def allocator():
+    """Blocks that came and went do not fit together again without gaps; states stay in place."""
+    return ceil(f_all * (activations + buffers))
+
+
+@quantity(
+    "memory.allocator",
+    symbol=r"M_{\mathrm{all}}",
+    unit="bytes",
+    title="what the allocator keeps beyond live tensors",
+    source="PyTorch's caching allocator",
+    exact=False,
+    when={"model.shape": False},
+)
+def allocator_of_states():
+    """States stay where they are and leave no gaps."""
+    return 0
+
+
+@quantity(
+    "memory.reserved",
+    symbol=r"M_{\mathrm{res}}",
+    unit="bytes",
+    title="memory that the allocator reserves (max_memory_reserved)",
+    source="PyTorch's caching allocator",
+    exact=False,
+)
+def reserved():
+    """Live tensors and the allocator's cache."""
+    return total + allocator
+
+
+@quantity(
+    "memory.communicators",
+    symbol=r"M_{\mathrm{coll}}",
+    unit="bytes",
+    title="buffers of the collective library",
+    source="NCCL: channels and their buffers for each communicator",
+    exact=False,
+)
+def communicators():
+    """One communicator for each group that a device belongs to with others: data, tensor, pipeline,
+    context."""
+    return M_com * (
+        smallest(1, data - 1) + smallest(1, t - 1) + smallest(1, p - 1) + smallest(1, c - 1)
+    )
+
+
+@quantity(
+    "memory.process",
+    symbol=r"M_{\mathrm{proc}}",
+    unit="bytes",
+    title="memory of the process (what nvidia-smi shows)",
+    source="device context, collective library and reserved memory",
+    exact=False,
+)
+def process():
+    """Fit is decided on this number."""
+    return reserved + M_ctx + communicators
+
+
+@quantity(
+    "memory.capacity",
+    symbol=r"M_{\mathrm{cap}}",
+    unit="bytes",
+    title="memory of one device",
+    source="the accelerator's document",
+)
+def capacity():
+    """What the driver reports, where the document says it."""
+    return M_dev
+
+
+@quantity(
+    "memory.headroom",
+    symbol=r"\Delta M",
+    unit="bytes",
+    title="memory that is left on the fullest device",
+    source="capacity less process",
+    exact=False,
+)
+def headroom():
+    """Negative: the plan does not fit."""
+    return capacity - process

@@ -1,0 +1,163 @@
+"""Activations: what the implementation's profile keeps, of each layer and micro-batch."""
+
+from planner.folds import Largest, Total, smallest
+from planner.formulas.layout import sequence_ranks, tokens
+from planner.notation import A_ks, L_ks, bytes_j, h, k_a, ranks_j, rows_j, width_j
+from planner.quantity import quantity
+
+PROFILE = "the implementation's profile (presets/implementations)"
+KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198)"
+
+
+@quantity(
+    "memory.tensor",
+    symbol="M_j",
+    unit="bytes",
+    title="one tensor of a layer, of one micro-batch on one device",
+    source=PROFILE,
+    per=("tensor",),
+)
+def tensor():
+    """Rows times width times bytes of an element, shared by some devices."""
+    return rows_j * width_j * bytes_j / ranks_j
+
+
+LAYER = {
+    "identifier": "memory.activations.part",
+    "symbol": r"M_{\mathrm{act}}^{k}",
+    "unit": "bytes",
+    "title": "activations that one layer keeps of one micro-batch",
+    "per": ("part",),
+}
+
+
+@quantity(
+    **LAYER,
+    source=f"{PROFILE}; {KORTHIKANTI}, equations 1 to 4",
+    when={"training.recompute": "none"},
+)
+def layer():
+    """Everything that the profile lists; tensors that several operations read are listed once."""
+    return Total(tensor, "tensor", moment="kept")
+
+
+@quantity(
+    **LAYER,
+    source=f"{PROFILE}; {KORTHIKANTI}, section 5 and equation 6",
+    when={"training.recompute": "selective"},
+)
+def layer_selective():
+    """What the attention core needs besides its inputs is computed again."""
+    return Total(tensor, "tensor", moment="kept", recomputed="no")
+
+
+@quantity(
+    **LAYER,
+    source=f"{KORTHIKANTI}, section 5: 2sbh",
+    when={"training.recompute": "full", "layers": True},
+)
+def layer_input():
+    """The layer's input only; the rest is computed again."""
+    return k_a * tokens * h / sequence_ranks
+
+
+@quantity(
+    **LAYER,
+    source=PROFILE,
+    when={"training.recompute": "full", "layers": False},
+)
+def part_outside():
+    """Embedding and head are not recomputed."""
+    return Total(tensor, "tensor", moment="kept")
+
+
+@quantity(
+    "memory.activations.layer",
+    symbol=r"M_{\mathrm{act}}^{\ell}",
+    unit="bytes",
+    title="activations that one layer keeps of one micro-batch on one device",
+    source="the layer kind that keeps most",
+)
+def largest_layer():
+    """The largest over the layer kinds."""
+    return Largest(layer, "part", layers=True)
+
+
+AGAIN = {
+    "identifier": "memory.activations.again",
+    "symbol": r"M_{\mathrm{re}}^{k}",
+    "unit": "bytes",
+    "title": "activations of one layer while it is computed again",
+    "source": f"{KORTHIKANTI}, section 5",
+    "per": ("part",),
+}
+
+
+@quantity(**AGAIN, when={"training.recompute": "full", "layers": True})
+def again():
+    """Before its backward pass a layer's activations exist once, whatever was kept."""
+    return Total(tensor, "tensor", moment="kept")
+
+
+@quantity(**AGAIN, when={"training.recompute": "selective", "layers": True})
+def again_selective():
+    """The attention core of one layer."""
+    return Total(tensor, "tensor", moment="kept", recomputed="selective")
+
+
+@quantity(**AGAIN, when={"training.recompute": "none", "layers": True})
+def again_none():
+    """Nothing is computed again."""
+    return 0
+
+
+@quantity(**AGAIN, when={"layers": False})
+def again_outside():
+    """Embedding and head are not computed again."""
+    return 0
+
+
+@quantity(
+    "memory.activations.stage",
+    symbol=r"M_{\mathrm{act},\sigma}",
+    unit="bytes",
+    title="activations that one device of a stage keeps, of all micro-batches in flight",
+    source="Narayanan et al. 2021, section 2.2; Korthikanti et al. 2022, section 4.2.3",
+    per=("stage",),
+)
+def stage():
+    """Each part as often as the stage holds it, for each micro-batch that is alive there."""
+    return Total(A_ks * layer, "part")
+
+
+LIVE = {
+    "identifier": "memory.activations.live",
+    "symbol": r"M_{\mathrm{act},\sigma\varphi}",
+    "unit": "bytes",
+    "title": "activations on one device of a stage in a phase",
+    "per": ("stage", "phase"),
+}
+
+
+@quantity(**LIVE, source="end of the forward pass", when={"phase": "loss"})
+def live_loss():
+    """Everything that is kept, logits included."""
+    return stage
+
+
+@quantity(**LIVE, source=f"{KORTHIKANTI}, section 5", when={"phase": "backward"})
+def live_backward():
+    """The head has let go of its tensors; a layer that was not kept is computed again."""
+    return Total(A_ks * layer, "part", head=False) + Largest(smallest(1, L_ks) * again, "part")
+
+
+@quantity(**LIVE, source="end of the backward pass", when={"phase": "gradients"})
+def live_gradients():
+    """The embedding's tensors are left."""
+    return Total(A_ks * layer, "part", part="embedding")
+
+
+@quantity(**LIVE, source="optimizer step", when={"phase": "step"})
+def live_step():
+    """No activation survives the backward pass."""
+    return 0

@@ -1,0 +1,299 @@
+"""Bytes of the model states on one device: weights, gradients, optimizer states.
+
+A weight is split first by tensor and expert parallelism (``parameters.device``), then, from the
+ZeRO stage on that says so, over the devices that hold the same part (``layout.shards``).
+"""
+
+from sympy import Rational
+
+from planner.folds import Total
+from planner.formulas.layout import shards, vocabulary
+from planner.formulas.parameters import component
+from planner.notation import (
+    L_ks,
+    V,
+    copies,
+    e,
+    k_G,
+    k_g,
+    k_m,
+    k_o,
+    k_w,
+    n_in,
+    n_out,
+    t,
+    t_e,
+)
+from planner.quantity import quantity
+
+MEGATRON = "Shoeybi et al. 2019 (arXiv 1909.08053), section 3"
+ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
+
+DEVICE = {
+    "identifier": "parameters.device",
+    "symbol": r"N_{c}^{\mathrm{dev}}",
+    "unit": "parameters",
+    "title": "parameters of one component on one tensor and expert rank",
+    "per": ("component",),
+}
+
+
+@quantity(**DEVICE, source=MEGATRON, when={"split": "none"})
+def device_whole():
+    """Every rank holds all of it."""
+    return component
+
+
+@quantity(**DEVICE, source=MEGATRON, when={"split": "column"})
+def device_column():
+    """Outputs are divided over the tensor-parallel ranks, biases with them."""
+    return component / t
+
+
+@quantity(**DEVICE, source=MEGATRON, when={"split": "row", "bias": False})
+def device_row():
+    """Inputs are divided over the tensor-parallel ranks."""
+    return component / t
+
+
+@quantity(**DEVICE, source=MEGATRON, when={"split": "row", "bias": True})
+def device_row_with_bias():
+    """Inputs are divided over the tensor-parallel ranks; every rank holds the whole bias, which is
+    added after the sum."""
+    return (component - copies * n_out) / t + copies * n_out
+
+
+@quantity(
+    **DEVICE,
+    source="Megatron-LM (make-vocab-size-divisible-by)",
+    when={"split": "vocabulary"},
+)
+def device_vocabulary():
+    """Rows of the padded vocabulary are divided over the tensor-parallel ranks."""
+    return component * vocabulary / (V * t)
+
+
+@quantity(
+    **DEVICE,
+    source="Lepikhin et al. 2020 (arXiv 2006.16668); Megatron-LM (expert-tensor-parallel-size)",
+    when={"split": "experts"},
+)
+def device_experts():
+    """Experts are divided over e groups, each expert over t_e devices."""
+    return component / (e * t_e)
+
+
+# -- bytes of one component ---------------------------------------------------------------------
+
+WEIGHTS = {
+    "identifier": "memory.weights.component",
+    "symbol": r"M_{w,c}",
+    "unit": "bytes",
+    "title": "weights of one component on one device",
+    "source": ZERO,
+    "per": ("component",),
+}
+
+
+@quantity(**WEIGHTS, when={"parallelism.zero": (0, 1, 2)})
+def weights_component():
+    """k_w bytes for each parameter."""
+    return k_w * device_whole
+
+
+@quantity(**WEIGHTS, when={"parallelism.zero": 3})
+def weights_component_sharded():
+    """k_w bytes for each parameter, divided over the devices that share it."""
+    return k_w * device_whole / shards
+
+
+GRADIENTS = {
+    "identifier": "memory.gradients.component",
+    "symbol": r"M_{g,c}",
+    "unit": "bytes",
+    "title": "gradients of one component on one device",
+    "source": ZERO,
+    "per": ("component",),
+}
+
+
+@quantity(**GRADIENTS, when={"parallelism.zero": (0, 1)})
+def gradients_component():
+    """k_g bytes for each parameter."""
+    return k_g * device_whole
+
+
+@quantity(**GRADIENTS, when={"parallelism.zero": (2, 3)})
+def gradients_component_sharded():
+    """k_g bytes for each parameter, divided over the devices that share it."""
+    return k_g * device_whole / shards
+
+
+PER_PARAMETER = {
+    "identifier": "memory.optimizer.per_parameter",
+    "symbol": "K_o",
+    "unit": "bytes",
+    "title": "optimizer states of one parameter",
+}
+
+
+@quantity(
+    **PER_PARAMETER,
+    source="Loshchilov & Hutter 2019 (arXiv 1711.05101)",
+    when={"training.optimizer": "adamw"},
+)
+def per_parameter_adamw():
+    """A first and a second moment."""
+    return 2 * k_o
+
+
+@quantity(
+    **PER_PARAMETER,
+    source="Dettmers et al. 2021 (arXiv 2110.02861), section 2",
+    when={"training.optimizer": "adam-8bit"},
+    coefficient="bytes",
+)
+def per_parameter_8bit():
+    """Two moments of one byte, and for each of them one fp32 scale for a block of 256."""
+    return 2 * (1 + Rational(4, 256))
+
+
+@quantity(**PER_PARAMETER, source="stochastic gradient descent", when={"training.optimizer": "sgd"})
+def per_parameter_sgd():
+    """No state."""
+    return 0
+
+
+@quantity(
+    **PER_PARAMETER,
+    source="Sutskever et al. 2013; Chen et al. 2023 (arXiv 2302.06675)",
+    when={"training.optimizer": ("sgd-momentum", "lion")},
+)
+def per_parameter_momentum():
+    """One momentum."""
+    return k_o
+
+
+STATES = {
+    "identifier": "memory.optimizer.states",
+    "symbol": r"K_{o,c}",
+    "unit": "bytes",
+    "title": "optimizer states of one component, before they are divided",
+    "per": ("component",),
+}
+
+
+@quantity(
+    **STATES,
+    source="one state has the shape of the weight",
+    when={"training.optimizer": ("adamw", "adam-8bit", "sgd", "sgd-momentum", "lion")},
+)
+def states():
+    """The same for each parameter."""
+    return per_parameter_adamw * device_whole
+
+
+@quantity(
+    **STATES,
+    source="Shazeer & Stern 2018 (arXiv 1804.04235), section 3",
+    when={"training.optimizer": "adafactor", "matrix": True},
+)
+def states_factored():
+    """Of a matrix, the sums of its rows and of its columns, for each copy that the rank holds."""
+    return k_o * device_whole * (n_in + n_out) / (n_in * n_out)
+
+
+@quantity(
+    **STATES,
+    source="Shazeer & Stern 2018 (arXiv 1804.04235), section 3",
+    when={"training.optimizer": "adafactor", "matrix": False},
+)
+def states_unfactored():
+    """A vector keeps its second moment in full."""
+    return k_o * device_whole
+
+
+@quantity(
+    **STATES,
+    source="Jordan et al. 2024 (Muon); Liu et al. 2025 (arXiv 2502.16982)",
+    when={"training.optimizer": "muon", "hidden matrix": True},
+)
+def states_muon():
+    """A momentum for each parameter of a hidden matrix."""
+    return k_o * device_whole
+
+
+@quantity(
+    **STATES,
+    source="Jordan et al. 2024 (Muon): AdamW for embeddings, head and vectors",
+    when={"training.optimizer": "muon", "hidden matrix": False},
+)
+def states_muon_outside():
+    """Two moments, as AdamW keeps them."""
+    return 2 * k_o * device_whole
+
+
+OPTIMIZER = {
+    "identifier": "memory.optimizer.component",
+    "symbol": r"M_{o,c}",
+    "unit": "bytes",
+    "title": "master weights and optimizer states of one component on one device",
+    "source": ZERO,
+    "per": ("component",),
+}
+
+
+@quantity(**OPTIMIZER, when={"parallelism.zero": 0})
+def optimizer_component():
+    """A master weight, the gradient's copy where the recipe keeps one, the optimizer's states."""
+    return (k_m + k_G) * device_whole + states
+
+
+@quantity(**OPTIMIZER, when={"parallelism.zero": (1, 2, 3)})
+def optimizer_component_sharded():
+    """As without ZeRO, divided over the devices that share the weight."""
+    return ((k_m + k_G) * device_whole + states) / shards
+
+
+# -- sums over a stage --------------------------------------------------------------------------
+
+
+def _stage(name: str, latex: str, title: str):  # type: ignore[no-untyped-def]
+    return quantity(
+        f"memory.{name}.stage",
+        symbol=latex,
+        unit="bytes",
+        title=title,
+        source="sum over the layers of the stage",
+        per=("stage",),
+    )
+
+
+@_stage("weights", r"M_{w,\sigma}", "weights of one device of a stage")
+def weights_stage():
+    """Each part as often as the stage holds it."""
+    return Total(L_ks * Total(weights_component, "component"), "part")
+
+
+@_stage("gradients", r"M_{g,\sigma}", "gradients of one device of a stage")
+def gradients_stage():
+    """Each part as often as the stage holds it."""
+    return Total(L_ks * Total(gradients_component, "component"), "part")
+
+
+@_stage("optimizer", r"M_{o,\sigma}", "optimizer states of one device of a stage")
+def optimizer_stage():
+    """Each part as often as the stage holds it."""
+    return Total(L_ks * Total(optimizer_component, "component"), "part")
+
+
+@quantity(
+    "memory.bytes_per_parameter",
+    symbol="K",
+    unit="bytes",
+    title="bytes of weight, gradient and optimizer for one parameter, nothing divided",
+    source="the recipe of the precision (training.bytes)",
+)
+def bytes_per_parameter():
+    """Weight, gradient, master weight, the gradient's copy and the optimizer's states."""
+    return k_w + k_g + k_m + k_G + per_parameter_adamw

@@ -1,0 +1,145 @@
+"""Pipeline stages: which layers each device of a pipeline holds, and what is in flight there.
+
+Layers are cut into chunks in the order of the model: one for each stage, ``virtual`` of them under
+the interleaved schedule, two under DualPipe (one from each end). Chunk 0 also holds the embedding,
+the last one the head. How many micro-batches are alive follows from the schedule's order of
+forward and backward passes:
+
+1f1b         stage i of p keeps p - i, at most m (Narayanan et al. 2021, section 2.2)
+interleaved  2(p - i - 1) + (v - 1)p + 1 chunk passes (Narayanan et al. 2021; Megatron-LM's
+             schedule), which makes 1 + (p - 1)/(pv) of a whole model on the first stage
+             (Korthikanti et al. 2022, section 4.2.3)
+gpipe        all m (Huang et al. 2019)
+zero-bubble  p on every stage: ZB-H1 keeps the activations of a weight gradient that it puts off
+             (Qi et al. 2023, arXiv 2401.10241, table 1)
+dualpipe     p + 1, parameters of two stages (DeepSeek-V3, arXiv 2412.19437, table 2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from planner.document import Draft, Model, Stage
+
+#: Parts that stand before and after the layers.
+FIRST, LAST = "embedding", "head"
+
+
+def stages(
+    model: Model,
+    layout: Mapping[str, Any],
+    schedule: str,
+    micro_batches: int,
+    rules: str = "balanced",
+) -> tuple[Stage, ...]:
+    """The distinct stages: runs of equal neighbours, each as its first member, which keeps most."""
+    size = layout["pipeline"]
+    virtual = 2 if schedule == "dualpipe" else layout["virtual_pipeline"]
+    cuts = _cuts(len(model.sequence), layout, rules)
+    single: list[Stage] = []
+    for index in range(size):
+        held = _chunks_of(index, size, virtual, schedule)
+        alive = _alive(index, size, virtual, micro_batches, schedule)
+        holds: dict[str, int] = {}
+        living: dict[str, int] = {}
+        for place, chunk in enumerate(held):
+            content = _content(model, cuts, chunk, chunk == 0, chunk == len(cuts) - 2)
+            for part, layers in content.items():
+                holds[part] = holds.get(part, 0) + layers
+                living[part] = living.get(part, 0) + layers * alive[place]
+        single.append(Stage(index, index, holds, living))
+    return _grouped(single)
+
+
+def _cuts(layers: int, layout: Mapping[str, Any], rules: str) -> list[int]:
+    """Where chunks begin: as given, else as even as whole layers allow."""
+    given: Sequence[int] | None = layout.get("stages")
+    chunks = layout["pipeline"] * layout["virtual_pipeline"]
+    if given is None:
+        return [layers * i // chunks for i in range(chunks + 1)]
+    cuts = [0]
+    for count in given:
+        cuts.append(cuts[-1] + count)
+    return cuts
+
+
+def _chunks_of(index: int, size: int, virtual: int, schedule: str) -> list[int]:
+    if schedule == "dualpipe":
+        return [index, size - 1 - index]
+    return [index + size * round_ for round_ in range(virtual)]
+
+
+def _alive(index: int, size: int, virtual: int, micro_batches: int, schedule: str) -> list[int]:
+    """Micro-batches whose activations are alive at the peak, for each chunk of the stage."""
+    if schedule == "gpipe":
+        return [micro_batches] * virtual
+    if schedule == "zero-bubble":
+        return [min(micro_batches, size)]
+    if schedule == "dualpipe":  # size + 1 in all, more of those that entered at this end
+        total = min(2 * micro_batches, size + 1)
+        return [total - total // 2, total // 2]
+    if virtual == 1:
+        return [min(micro_batches, size - index)]
+    passes = min(micro_batches * virtual, 2 * (size - index - 1) + (virtual - 1) * size + 1)
+    alive = [0] * virtual
+    for number in range(passes):  # each chunk passes `size` micro-batches, then the next one
+        alive[number % (size * virtual) // size] += 1
+    return alive
+
+
+def _content(
+    model: Model, cuts: Sequence[int], chunk: int, first: bool, last: bool
+) -> dict[str, int]:
+    content: dict[str, int] = {}
+    if first:
+        content[FIRST] = 1
+    content.update(model.layers_between(cuts[chunk], cuts[chunk + 1]))
+    if last:
+        content[LAST] = 1
+    return content
+
+
+def _grouped(single: Sequence[Stage]) -> tuple[Stage, ...]:
+    groups: list[Stage] = []
+    for stage in single:
+        if groups and groups[-1].holds == stage.holds:
+            before = groups[-1]
+            groups[-1] = Stage(before.index, stage.index, before.holds, before.alive)
+        else:
+            groups.append(stage)
+    return tuple(groups)
+
+
+def check(draft: Draft, model: Model) -> None:
+    """Faults of a layout that its schedule cannot run."""
+    layout, training = draft.get("parallelism"), draft.get("training")
+    size, virtual = layout["pipeline"], layout["virtual_pipeline"]
+    layers, chunks = len(model.sequence), size * virtual
+    steps = training.get("gradient_accumulation")
+    if training["schedule"] == "interleaved" and virtual > 1:
+        if layers % chunks and layout.get("stages") is None:
+            draft.fault(
+                ("parallelism", "virtual_pipeline"),
+                f"{layers} layers do not divide over pipeline {size} × virtual_pipeline {virtual}",
+                f"pipeline × virtual_pipeline a divisor of {layers}, or stages spelled out",
+            )
+        if steps and steps % size:
+            draft.fault(
+                ("training", "gradient_accumulation"),
+                f"{steps} micro-batches are no multiple of pipeline {size}, which the interleaved "
+                "schedule needs",
+                f"a multiple of {size}",
+            )
+    if training["schedule"] == "dualpipe" and size % 2:
+        draft.fault(
+            ("parallelism", "pipeline"), f"dualpipe pairs the stages, {size} is odd", "an even size"
+        )
+    length, context = training.get("sequence_length"), layout["context"]
+    if context > 1 and length and length % (2 * context):
+        draft.fault(
+            ("parallelism", "context"),
+            f"{length} tokens do not divide over 2 × context {context}: each device takes one "
+            "piece from both ends",
+            "one of " + ", ".join(str(c) for c in range(1, 65) if length % (2 * c) == 0),
+        )

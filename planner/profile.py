@@ -1,0 +1,90 @@
+"""Implementation profiles: which tensors whose kernels keep, and the bytes of one parameter.
+
+A profile is a fact sheet in presets/implementations; ``training.implementation`` names it. For
+each kind of block it lists the tensors that stay until the backward pass and those that live only
+at a moment of it. Every line has a width and rows by name (``planner.tensors`` knows what they
+stand for), so that a profile is read like a table and nothing in it is executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from planner import resources
+from planner.document import Draft
+
+Profile = Mapping[str, Any]
+FOLDER = "implementations"
+
+
+def names() -> list[str]:
+    """The profiles that ship."""
+    return sorted(path.stem for path in (resources.folder("presets") / FOLDER).glob("*.yaml"))
+
+
+@lru_cache(maxsize=16)
+def load(name: str) -> Profile:
+    """The profile of that name, with what it ``extends`` filled in.
+
+    Raises:
+        FileNotFoundError: no such profile ships (the schema's list of names is wrong).
+    """
+    import yaml
+
+    path = resources.folder("presets") / FOLDER / f"{name}.yaml"
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    profile: dict[str, Any] = yaml.load(path.read_text("utf-8"), Loader=loader)
+    base = profile.get("extends")
+    return _merge(load(base), profile) if base else profile
+
+
+def _merge(base: Profile, own: Profile) -> Profile:
+    """Keys of ``own`` over those of ``base``; the lists of a block are replaced as a whole."""
+    merged = dict(base)
+    for key, value in own.items():
+        old = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(old, Mapping)
+        merged[key] = {**old, **value} if both else value  # type: ignore[dict-item]
+    return merged
+
+
+def applies(when: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+    """Whether a line's conditions hold: each fact is the wanted value or one of them."""
+    return all(
+        facts.get(key) in wanted if isinstance(wanted, list) else facts.get(key) == wanted
+        for key, wanted in when.items()
+    )
+
+
+def lines(profile: Profile, block: str, facts: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """The tensors of a block of one kind under these facts (its values, the run's settings)."""
+    for line in profile["blocks"].get(block, ()):
+        if applies(line.get("when", {}), facts):
+            yield line
+
+
+def bytes_per_parameter(profile: Profile, precision: str) -> Mapping[str, int]:
+    """The recipe of a precision: bytes of weight, gradient, master copy and optimizer state."""
+    recipes: Mapping[str, Mapping[str, int]] = profile["recipes"]
+    return recipes[precision]
+
+
+def complete(draft: Draft) -> None:
+    """Fill in what the profile decides: bytes of the recipe, padding; and the usable memory."""
+    training = draft.get("training")
+    implementation, precision = training["implementation"], training["precision"]
+    profile = load(implementation)
+    why = f"{precision} under {implementation}"
+    for key, size in bytes_per_parameter(profile, precision).items():
+        draft.default(("training", "bytes", key), size, why)
+    draft.default(
+        ("parallelism", "vocab_multiple"), profile["vocabulary_multiple"], f"under {implementation}"
+    )
+    if draft.get("cluster", "accelerator", "memory") is not None:
+        draft.default(
+            ("cluster", "accelerator", "memory_usable"),
+            draft.get("cluster", "accelerator", "memory"),
+            "equals accelerator.memory",
+        )

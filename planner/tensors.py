@@ -1,0 +1,125 @@
+"""From the lines of an implementation profile to entries of the axis ``tensor``.
+
+A profile says how wide a tensor is, how many rows it has and how it is split by name. This is the
+dictionary of those names; every entry gets the same one formula, ``memory.tensor``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from sympy import Expr, Integer, Symbol
+
+from planner import notation as n
+from planner import profile as profiles
+from planner.document import Block
+from planner.evaluate import Entry
+from planner.formulas import layout
+from planner.notation import (
+    E,
+    a,
+    a_kv,
+    bytes_j,
+    d_h,
+    d_v,
+    f,
+    f_e,
+    f_s,
+    h,
+    k,
+    k_a,
+    ranks_j,
+    rows_j,
+    s,
+    t,
+    width_j,
+)
+
+ONE = Integer(1)
+
+#: Elements of a row.
+WIDTHS: dict[str, Expr | Symbol] = {
+    "hidden": h,
+    "query": a * d_h,
+    "key": a_kv * d_h,
+    "value": a_kv * d_v,
+    "keys of all heads": a * d_h,
+    "values of all heads": a * d_v,
+    "attention output": a * d_v,
+    "heads": a,
+    "kv heads": a_kv,
+    "intermediate": f,
+    "experts": E,
+    "top k": k,
+    "expert intermediate": f_e,
+    "shared intermediate": f_s,
+    "query rank": n.r_q,
+    "kv rank": n.r_kv,
+    "rotary": n.d_r,
+    "vocabulary": layout.vocabulary,
+    "one": ONE,
+}
+#: How many rows there are on one device before the split.
+ROWS: dict[str, Expr | Symbol] = {
+    "tokens": layout.tokens,
+    "sequences": n.b,
+    "scores": layout.tokens * s,  # each token meets every key of its sequence
+    "routed": layout.routed,
+    "positions": s / n.c,
+    "once": ONE,
+}
+MOMENTS = ("kept", "loss", "backward", "forward")
+
+
+def entries(
+    entry: Entry, part: str, block: Block, profile: profiles.Profile, settings: Mapping[str, Any]
+) -> Iterator[Entry]:
+    """The tensors of one block under a profile, each bound to its size and to who shares it.
+
+    What a line can depend on: the block's values, its name, its part, and choices of the run.
+    """
+    facts = {
+        "attention": settings["training.attention"],
+        "dropout": settings["training.dropout"] > 0,
+        "loss": settings["training.loss"],
+        "precision": settings["training.precision"],
+        "sequence": settings["parallelism.sequence"],
+        "tensor": settings["parallelism.tensor"] > 1,
+        "context": settings["parallelism.context"] > 1,
+        "pipeline": settings["parallelism.pipeline"] > 1,
+        "part": part,
+        "name": block.name,
+        **block.values,
+    }
+    for line in profiles.lines(profile, block.kind, facts):
+        size = line.get("bytes", "activation")
+        yield Entry(
+            "tensor",
+            line["tensor"],
+            line["tensor"],
+            entry,
+            bindings={
+                rows_j: ROWS[line.get("rows", "tokens")],
+                width_j: line.get("times", 1) * WIDTHS[line["width"]],
+                bytes_j: k_a if size == "activation" else size,
+                ranks_j: SPLITS[line.get("split", "none")](settings),
+            },
+            settings={
+                "moment": line.get("moment", "kept"),
+                "recomputed": line.get("recomputed", "no"),
+            },
+        )
+
+
+def _sequence(settings: Mapping[str, Any]) -> Expr | Symbol:
+    return t if settings["parallelism.sequence"] else ONE
+
+
+#: How many devices share a tensor, beyond context parallelism, which divides the tokens.
+SPLITS: dict[str, Callable[[Mapping[str, Any]], Expr | Symbol]] = {
+    "none": lambda settings: ONE,
+    "tensor": lambda settings: t,
+    "sequence": _sequence,
+    "expert tensor": lambda settings: n.t_e,
+}
