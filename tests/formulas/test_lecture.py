@@ -57,7 +57,7 @@ def test_gpt2_small_component_by_component() -> None:
 
     part = {entry.path: entry for entry in evaluated.case.axes["part"]}
     assert count("embedding.embedding.token") == 38_597_376
-    assert count("embedding.embedding.position") == 786_432
+    assert count("embedding.positions.position") == 786_432
     assert evaluated.value("parameters.layer", {"part": part["layer"]}) == 7_087_872
     assert count("head.final_norm.weight") == 1_536
     total = evaluated.value("parameters.total")
