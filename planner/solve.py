@@ -1,10 +1,10 @@
-"""Inverse questions: the largest or smallest value of a key at which quantities keep their limits.
+"""Inverse questions: the last value of an unknown at which quantities keep their limits.
 
-A question varies one number (a key of the document, or the size of a family of models) over the
-values that make a valid plan, and looks for the last one at which every limit holds. The answer is
-a certificate: it holds there, it fails one valid step further, and this constraint binds. Nothing
-is assumed about the quantity but that limits, once broken along the way, stay broken; the bracket
-is probed on the way, and where that shows otherwise the probes are scanned one by one.
+A question walks a domain (``domains.py``, ``families.py``) and answers with a certificate: it holds
+there, it fails at the next value that makes a valid plan, and this limit binds. A domain of few
+values is tried in full. An endless one is bracketed and narrowed by interpolation and halving;
+values beyond the answer are probed too, and where one of them holds again the quantity is not
+monotone and the search goes on from there.
 """
 
 from __future__ import annotations
@@ -12,24 +12,28 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from planner import case, units
+from planner import case
+from planner.display import format_value
 from planner.document import Plan
+from planner.domains import Domain
 from planner.errors import Fault, PlanError, nearest
 from planner.evaluate import Absent, Evaluation, Number
 from planner.plan import variant
 from planner.quantity import BOOK
 
-#: Doublings before a question counts as unbounded.
-MOST_DOUBLINGS = 60
-#: Steps tried for the next value that makes a valid plan.
+#: Strides, each at least twice the one before, until a question counts as unbounded.
+MOST_STRIDES = 60
+#: Values passed over in search of the next one that makes a valid plan.
 MOST_SKIPS = 64
-#: Relative width to which values that are not whole are found.
-FINENESS = Fraction(1, 10**6)
+#: A domain of no more values is tried in full.
+FEW = 64
+#: How far beyond an answer it is checked that nothing holds again, as multiples of the value.
+BEYOND = (Fraction(17, 16), Fraction(5, 4), Fraction(3, 2), Fraction(2), Fraction(4))
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {"<=": operator.le, ">=": operator.ge}
 
@@ -55,39 +59,53 @@ class Limit:
         return inside
 
     def __str__(self) -> str:
-        return f"{self.quantity} {self.relation} {units.format_value(self.value, self.unit)}"
+        return f"{self.quantity} {self.relation} {shown(self.value, self.unit)}"
 
 
 @dataclass(frozen=True)
 class Probe:
     """One valid value of the unknown with what the limits' quantities are there."""
 
+    index: int
     value: Number
     plan: Plan
-    values: Mapping[str, Any]
+    values: Mapping[str, Any]  # quantity -> value
     broken: tuple[Limit, ...]
+
+    def slack(self, limit: Limit) -> Number:
+        return limit.slack(self.values[limit.quantity])
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The certificate: the last value that holds, the next one that does not, and why."""
+    """The certificate: the last value that holds, the next valid one that does not, and why."""
 
     question: str
-    unknown: str
-    unit: str
+    domain: Domain
     direction: int  # +1: the largest value that holds, -1: the smallest
     limits: tuple[Limit, ...]
     holds: Probe | None
-    fails: Probe | None
-    note: str = ""
-    closed: tuple[tuple[str, str, Number], ...] = ()  # case, formula with numbers, value
+    fails: Probe | None  # None: the domain ends with ``holds``
+    miss: Probe | None = None  # without a solution: the value that comes nearest
+    notes: tuple[str, ...] = ()
     tried: int = 0
+    best: str = ""  # the quantity that was maximised or minimised, with its direction
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def binding(self) -> Limit | None:
         """The limit that stops the value from going one step further."""
-        return self.fails.broken[0] if self.fails and self.fails.broken else None
+        probe = self.fails if self.holds else self.miss
+        if probe is None or not probe.broken:
+            return None
+        return min(probe.broken, key=lambda limit: _share(probe, limit))
+
+
+def shown(value: Any, unit: str) -> str:
+    """A value for people; estimates may be floats, which the display takes as fractions."""
+    if isinstance(value, float):
+        value = Fraction(value) if math.isfinite(value) else str(value)
+    return value if isinstance(value, str) else format_value(value, unit)
 
 
 def parse_limit(text: str) -> Limit:
@@ -96,15 +114,13 @@ def parse_limit(text: str) -> Limit:
     Raises:
         PlanError: unknown quantity or relation, or a value in the wrong unit.
     """
+    from planner import units
+
     found = re.fullmatch(r"\s*([\w.]+)\s*(<=|>=)\s*(.+?)\s*", text)
     if not found:
         raise PlanError(Fault(f"{text!r} is no limit", None, "QUANTITY<=VALUE or QUANTITY>=VALUE"))
     name, relation, value = found.groups()
-    import planner.formulas  # noqa: F401  (registers the quantities)
-
-    if name not in BOOK.declarations or BOOK.declarations[name][0].per:
-        pool = [i for i, d in BOOK.declarations.items() if not d[0].per]
-        raise PlanError(Fault(f"unknown quantity {name}", None, None, nearest(name, pool)))
+    known(name)
     try:
         number = units.parse(value, BOOK.declarations[name][0].unit)
     except units.UnitError as error:
@@ -112,203 +128,278 @@ def parse_limit(text: str) -> Limit:
     return Limit(name, relation, number)
 
 
+def known(quantity: str) -> None:
+    """Raises PlanError unless the book has a quantity of that id that holds for the whole plan."""
+    import planner.formulas  # noqa: F401  (registers the quantities)
+
+    if quantity not in BOOK.declarations or BOOK.declarations[quantity][0].per:
+        pool = [i for i, d in BOOK.declarations.items() if not d[0].per]
+        raise PlanError(Fault(f"unknown quantity {quantity}", None, None, nearest(quantity, pool)))
+
+
 class Search:
-    """The valid values of one unknown, probed on demand and remembered."""
+    """The values of one domain, probed on demand and remembered."""
 
-    def __init__(
-        self, plan: Plan, change: Callable[[Number], Mapping[str, Any]], limits: tuple[Limit, ...]
-    ) -> None:
-        self.plan, self.change, self.limits = plan, change, limits
-        self.probes: dict[Number, Probe | None] = {}
-        self.faults: dict[Number, PlanError] = {}
+    def __init__(self, plan: Plan, domain: Domain, limits: tuple[Limit, ...]) -> None:
+        self.plan, self.domain, self.limits = plan, domain, limits
+        self.probes: dict[int, Probe | None] = {}
+        self.faults: dict[int, PlanError] = {}
 
-    def probe(self, value: Number) -> Probe | None:
-        """What holds at a value; None where it makes no valid plan."""
-        if value not in self.probes:
-            self.probes[value] = self._probe(value)
-        return self.probes[value]
+    def probe(self, index: int) -> Probe | None:
+        """What holds at an index; None outside the domain and where no valid plan results."""
+        if index not in self.probes:
+            self.probes[index] = self._probe(index)
+        return self.probes[index]
 
-    def _probe(self, value: Number) -> Probe | None:
-        try:
-            changed = variant(self.plan, self.change(value))
-        except PlanError as error:
-            self.faults[value] = error
+    def inside(self, index: int) -> bool:
+        last = self.domain.last
+        return self.domain.first <= index and (last is None or index <= last)
+
+    def _probe(self, index: int) -> Probe | None:
+        if not self.inside(index):
             return None
-        evaluation = Evaluation(case.build(changed))
-        values: dict[str, Any] = {}
-        for limit in self.limits:
-            try:
-                values[limit.quantity] = evaluation.value(limit.quantity)
-            except Absent as absent:
-                raise PlanError(
-                    Fault(f"{limit.quantity} cannot be computed: {absent.reason}")
-                ) from None
+        value = self.domain.value(index)
+        try:
+            changed = variant(self.plan, self.domain.changes(value))
+        except PlanError as error:
+            self.faults[index] = error
+            return None
+        values = evaluated(changed, [limit.quantity for limit in self.limits])
         broken = tuple(li for li in self.limits if not li.holds(values[li.quantity]))
-        return Probe(value, changed, values, broken)
+        return Probe(index, value, changed, values, broken)
 
-    def valid(self, value: int, step: int, toward: int) -> Probe | None:
-        """The first valid value from ``value`` on, in steps, at most MOST_SKIPS away."""
-        for skip in range(MOST_SKIPS):
-            candidate = value + toward * skip * step
-            if candidate < 1:
-                return None
-            found = self.probe(candidate)
-            if found is not None:
+    def first_valid(self, indices: Iterable[int]) -> Probe | None:
+        for index in indices:
+            if (found := self.probe(index)) is not None:
                 return found
         return None
 
+    def beyond(self, index: int, toward: int) -> Probe | None:
+        """The first valid value from an index on, in one direction, not too far away."""
+        return self.first_valid(index + toward * skip for skip in range(MOST_SKIPS))
 
-def vary(
+    @property
+    def known(self) -> list[Probe]:
+        return sorted((p for p in self.probes.values() if p), key=lambda p: p.index)
+
+
+def evaluated(plan: Plan, quantities: Iterable[str]) -> dict[str, Any]:
+    """The values of some quantities of a plan; only what they need is evaluated.
+
+    Raises:
+        PlanError: one of them cannot be computed, with the reason.
+    """
+    evaluation, values = Evaluation(case.build(plan)), {}
+    for quantity in quantities:
+        try:
+            values[quantity] = evaluation.value(quantity)
+        except Absent as absent:
+            raise PlanError(Fault(f"{quantity} cannot be computed: {absent.reason}")) from None
+    return values
+
+
+def solve(
     plan: Plan,
-    unknown: str,
-    start: Number,
+    domain: Domain,
     limits: tuple[Limit, ...],
-    change: Callable[[Number], Mapping[str, Any]] | None = None,
     *,
     question: str = "",
-    unit: str = "1",
-    whole: bool = True,
     direction: int | None = None,
 ) -> Answer:
-    """The last value of ``unknown`` at which every limit holds.
+    """The last value of a domain at which every limit holds.
 
     ``direction`` +1 asks for the largest, -1 for the smallest; None lets the quantities decide:
     the way on which a limit comes nearer is the way on which the answer is the last one.
+
+    Raises:
+        PlanError: no value makes a valid plan, a limit's quantity is absent, or nothing limits the
+            unknown.
     """
-    search = Search(plan, change or (lambda value: {unknown: value}), limits)
-    if not whole:
-        return _continuous(search, unknown, start, limits, question, unit, direction)
-    first = search.valid(int(start), 1, +1) or search.valid(int(start), 1, -1)
-    if first is None:
-        raise next(iter(search.faults.values()))
-    step = _step(search, int(first.value))
+    search = Search(plan, domain, limits)
+    few = domain.last is not None and domain.last - domain.first < FEW
+    if few and domain.last is not None:
+        for index in range(domain.first, domain.last + 1):
+            search.probe(index)
+    start = search.first_valid(
+        domain.start + sign * skip for skip in range(MOST_SKIPS) for sign in (1, -1)
+    )
+    if start is None:
+        raise next(iter(search.faults.values()), PlanError(Fault(f"no value of {domain.key}")))
     if direction is None:
-        direction = _direction(search, int(first.value), step, limits)
-    inside, outside = _bracket(search, first, step, direction)
-    if inside is not None and outside is not None:
-        inside, outside = _bisect(search, inside, outside, step, direction)
-    note = "" if outside is not None or inside is None else "no limit was met on the way"
-    return Answer(question, unknown, unit, direction, limits, inside, outside, note,
-                  tried=len(search.probes))
+        direction = _direction(search, start)
+    inside = _inside(search, start, direction)
+    outside = None
+    notes: tuple[str, ...] = ()
+    if inside is not None:
+        inside, outside, jumps = _last(search, inside, direction)
+        if jumps or (few and not _monotone(search.known)):
+            notes = ("not monotone: the limits break and hold again on the way",)
+    miss = None
+    if inside is None:
+        miss = max(search.known, key=lambda p: min(_share(p, li) for li in p.broken))
+    return Answer(question, domain, direction, limits, inside, outside, miss, notes,
+                  len(search.known))
 
 
-def _step(search: Search, value: int) -> int:
-    """The smallest divisor of a valid value that leads to another valid value."""
-    for step in _divisors(value):
-        if search.probe(value + step) is not None:
-            return step
-    return value
+def _share(probe: Probe, limit: Limit) -> float:
+    """The slack of a limit as a share of its value or of the quantity's, whichever is larger."""
+    size = max(abs(limit.value), abs(probe.values[limit.quantity])) or 1
+    return float(probe.slack(limit) / size)
 
 
-def _divisors(value: int) -> Iterator[int]:
-    small = [i for i in range(1, math.isqrt(value) + 1) if value % i == 0]
-    yield from small
-    yield from (value // i for i in reversed(small) if i * i != value)
+def _monotone(probes: list[Probe]) -> bool:
+    """Whether what holds is one stretch of the probed values."""
+    held = [not probe.broken for probe in probes]
+    return sum(a != b for a, b in zip([False, *held], [*held, False], strict=True)) <= 2
 
 
-def _direction(search: Search, value: int, step: int, limits: tuple[Limit, ...]) -> int:
-    here, there = search.probe(value), search.probe(value + step)
-    assert here is not None and there is not None
-    for limit in limits:
-        change = limit.slack(there.values[limit.quantity]) - limit.slack(
-            here.values[limit.quantity]
-        )
-        if change:
-            return 1 if change < 0 else -1
+def _direction(search: Search, start: Probe) -> int:
+    """The way on which the first limit that changes comes nearer."""
+    for sign in (1, -1):
+        for power in range(0, MOST_STRIDES, 4):
+            other = search.beyond(start.index + sign * 2**power, sign)
+            if other is None:
+                break
+            for limit in search.limits:
+                change = other.slack(limit) - start.slack(limit)
+                if change:
+                    return sign if change < 0 else -sign
     return 1
 
 
-def _bracket(
-    search: Search, first: Probe, step: int, direction: int
-) -> tuple[Probe | None, Probe | None]:
-    """A value that holds and one that does not, further in the direction; None where none is."""
-    inside, outside = (first, None) if not first.broken else (None, first)
-    # Doubling away from the start: forward while it holds, backward while it does not.
-    toward = direction if inside else -direction
-    probe: Probe | None = first
-    for _ in range(MOST_DOUBLINGS):
-        assert probe is not None
-        reach = int(probe.value) * 2 if toward > 0 else int(probe.value) // 2 // step * step
-        probe = search.valid(reach, step, toward) if reach >= 1 else None
-        if probe is None and toward < 0:
-            smallest = search.valid(step, step, +1)
-            if smallest is None or (inside or outside or first).value <= smallest.value:
-                break
-            probe = smallest
-        if probe is None:
-            break
-        if probe.broken:
-            outside = probe
-        else:
-            inside = probe
-        if inside and outside:
-            break
-    return inside, outside
+def _strides(search: Search, start: Probe, toward: int) -> Iterator[Probe]:
+    """Valid values further and further away, to the end of the domain."""
+    here, stride = start, 1
+    for _ in range(MOST_STRIDES):
+        index = here.index + toward * stride
+        if not search.inside(index):
+            end = search.domain.first if toward < 0 else search.domain.last
+            assert end is not None
+            last = search.beyond(end, -toward)
+            if last is not None and (last.index - here.index) * toward > 0:
+                yield last
+            return
+        there = search.beyond(index, toward)
+        if there is None:
+            return
+        yield there
+        # As far as the straight line through the last two says that a limit breaks or holds, but
+        # at least twice and at most 1024 times as far as before.
+        aim = _crossing(search.limits, here, there)
+        distance = abs(there.index - here.index)
+        stride = max(2 * distance, min(1024 * distance, aim + aim // 16))
+        here = there
 
 
-def _bisect(
-    search: Search, inside: Probe, outside: Probe, step: int, direction: int
-) -> tuple[Probe, Probe]:
-    """Narrow to neighbours among the valid values."""
-    while True:
-        low, high = sorted((int(inside.value), int(outside.value)))
-        middle = low + (high - low) // 2 // step * step
-        probe = None
-        if low < middle < high:
-            probe = _between(search, middle, low, high, step)
-        elif high - low > step:
-            probe = _between(search, low + step, low, high, step)
-        if probe is None:
-            return inside, outside
-        if probe.broken:
-            outside = probe
-        else:
-            inside = probe
+def _crossing(limits: tuple[Limit, ...], here: Probe, there: Probe) -> int:
+    """How far beyond ``there`` the nearest limit crosses, by a straight line; 0 where none does."""
+    distance, nearest_one = abs(there.index - here.index), 0
+    for limit in limits:
+        a, b = here.slack(limit), there.slack(limit)
+        if (a - b) * b > 0:
+            ahead = int(b / (a - b) * distance) + 1
+            nearest_one = min(nearest_one or ahead, ahead)
+    return nearest_one
 
 
-def _between(search: Search, middle: int, low: int, high: int, step: int) -> Probe | None:
-    for candidate in (*range(middle, high, step), *range(middle - step, low, -step)):
-        probe = search.probe(candidate)
-        if probe is not None:
-            return probe
+def _inside(search: Search, start: Probe, direction: int) -> Probe | None:
+    """A value at which every limit holds, looked for on both sides; None where none is found."""
+    if not start.broken:
+        return start
+    for toward in (-direction, direction):
+        here = start
+        for there in _strides(search, start, toward):
+            if not there.broken:
+                return there
+            if not set(here.broken) & set(there.broken):
+                found = _between_limits(search, here, there)
+                if found is not None:
+                    return found
+            here = there
     return None
 
 
-def _continuous(
-    search: Search, unknown: str, start: Number, limits: tuple[Limit, ...],
-    question: str, unit: str, direction: int | None,
-) -> Answer:
-    """As for whole numbers, on a geometric scale down to FINENESS."""
-    value = Fraction(start)
-    here, there = search.probe(value), search.probe(value * (1 + FINENESS))
-    if here is None:
-        raise search.faults[value]
-    if direction is None:
-        direction = 1
-        for limit in limits:
-            other = there or here
-            change = limit.slack(other.values[limit.quantity]) - limit.slack(
-                here.values[limit.quantity]
-            )
-            if change:
-                direction = 1 if change < 0 else -1
+def _between_limits(search: Search, here: Probe, there: Probe) -> Probe | None:
+    """One limit is broken on one side, another on the other: what holds lies between them."""
+    while abs(there.index - here.index) > 1:
+        middle = _nearest_valid(search, (here.index + there.index) // 2, here.index, there.index)
+        if middle is None or not middle.broken:
+            return middle
+        if set(middle.broken) & set(here.broken):
+            if set(middle.broken) & set(there.broken):
+                return None
+            here = middle
+        else:
+            there = middle
+    return None
+
+
+def _last(
+    search: Search, inside: Probe, direction: int
+) -> tuple[Probe, Probe | None, int]:
+    """The last value that holds, the next that does not, and how often it held again beyond."""
+    jumps = 0
+    while True:
+        outside = None
+        for probe in _strides(search, inside, direction):
+            if probe.broken:
+                outside = probe
                 break
-    inside, outside = (here, None) if not here.broken else (None, here)
-    toward = direction if inside else -direction
-    for power in range(1, MOST_DOUBLINGS):
-        probe = search.probe(value * Fraction(2) ** (toward * power))
+            inside = probe
+        else:
+            if search.domain.last is None and direction > 0:
+                names = " and ".join(limit.quantity for limit in search.limits)
+                raise PlanError(Fault(
+                    f"{search.domain.key} is unbounded: {names} still within limits at "
+                    f"{shown(inside.value, search.domain.unit)}", None))
+        if outside is None:
+            return inside, None, jumps
+        inside, outside = _narrow(search, inside, outside)
+        again = _holds_again(search, outside, direction)
+        if again is None:
+            return inside, outside, jumps
+        inside, jumps = again, jumps + 1
+
+
+def _holds_again(search: Search, outside: Probe, direction: int) -> Probe | None:
+    """A value beyond a broken one at which every limit holds; None where none was found."""
+    beyond = (p for p in search.known if (p.index - outside.index) * direction > 0)
+    found = [probe for probe in beyond if not probe.broken]
+    for ratio in BEYOND:
+        index = int(outside.index * ratio) if direction > 0 else int(outside.index / ratio)
+        probe = search.beyond(index, direction) if index != outside.index else None
+        if probe is not None and not probe.broken:
+            found.append(probe)
+    return max(found, key=lambda p: p.index * direction, default=None)
+
+
+def _narrow(search: Search, inside: Probe, outside: Probe) -> tuple[Probe, Probe]:
+    """To neighbours among the valid values: by interpolation, and by halves where that is slow."""
+    turn = 0
+    while abs(outside.index - inside.index) > 1:
+        width = abs(outside.index - inside.index)
+        low, high = sorted((inside.index, outside.index))
+        aim = (low + high) // 2
+        if turn % 3 < 2:
+            steps = min(
+                int(inside.slack(li) / (inside.slack(li) - outside.slack(li)) * width)
+                for li in outside.broken
+            )
+            aim = inside.index + (steps if outside.index > inside.index else -steps)
+        aim = min(max(aim, low + 1), high - 1)
+        probe = _nearest_valid(search, aim, low, high)
         if probe is None:
             break
         inside, outside = (inside, probe) if probe.broken else (probe, outside)
-        if inside and outside:
-            break
-    while inside and outside:
-        a, b = Fraction(inside.value), Fraction(outside.value)
-        if abs(a - b) <= FINENESS * max(a, b):
-            break
-        probe = search.probe(((a + b) / 2).limit_denominator(10**12))
-        if probe is None:
-            break
-        inside, outside = (inside, probe) if probe.broken else (probe, outside)
-    return Answer(question, unknown, unit, direction, limits, inside, outside,
-                  tried=len(search.probes))
+        turn = turn + 1 if abs(outside.index - inside.index) * 2 > width else 0
+    return inside, outside
+
+
+def _nearest_valid(search: Search, aim: int, low: int, high: int) -> Probe | None:
+    """The valid value nearest to an index, strictly between two others."""
+    low, high = sorted((low, high))
+    for skip in range(high - low):
+        for index in (aim + skip, aim - skip):
+            if low < index < high and (probe := search.probe(index)) is not None:
+                return probe
+    return None

@@ -1,0 +1,140 @@
+"""The values that an inverse question tries: which values of a key can make a valid plan, in order.
+
+A domain numbers candidate values by an index. It may offer values that the plan's checks then
+refuse, but leaves none out that they would accept (coarser steps are said in ``step``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from planner.document import Plan
+from planner.errors import Fault, PlanError
+from planner.plan import about
+
+Number = int | Fraction | float
+
+#: Significant digits to which values that are not whole are found.
+DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Candidate values by index, from ``first`` to ``last`` (None: without end)."""
+
+    key: str
+    unit: str
+    value: Callable[[int], Number]
+    changes: Callable[[Number], Mapping[str, Any]]
+    start: int
+    first: int = 0
+    last: int | None = None
+    step: str = ""  # what one step is, in words
+
+
+def of_key(plan: Plan, key: str) -> Domain:
+    """The candidate values of any numeric key of a plan.
+
+    Raises:
+        PlanError: no such key, or one that holds no number.
+    """
+    said = about(key)
+    kinds = {said["type"]} if isinstance(said.get("type"), str) else set(said.get("type", ()))
+    if "unit" not in said and not kinds & {"integer", "number"}:
+        raise PlanError(Fault(f"{key} holds no number that could be varied", None))
+    current = plan.get(key)
+    if not isinstance(current, (int, Fraction)) or isinstance(current, bool):
+        raise PlanError(Fault(f"{key} has no value to start from", None,
+                              f"give one with --set {key}=…"))
+    listed = _listed(plan, key)
+    if said.get("enum"):
+        listed = tuple(v for v in said["enum"] if isinstance(v, int))
+    if listed is not None:
+        return among(key, said.get("unit", "1"), listed, current)
+    if "integer" not in kinds and key != "training.tokens":
+        return _continuous(key, said, Fraction(current))
+    return stepped(plan, key, current, said)
+
+
+def among(key: str, unit: str, values: tuple[int, ...], current: Number) -> Domain:
+    """A domain of listed values, in increasing order."""
+    nearest = min(range(len(values)), key=lambda i: abs(values[i] - current))
+    return Domain(key, unit, lambda i: values[i], lambda v: {key: v}, nearest, 0, len(values) - 1)
+
+
+def stepped(
+    plan: Plan, key: str, current: Number, said: Mapping[str, Any], step: int | None = None
+) -> Domain:
+    """Whole numbers in steps: of one, or of what the layout divides the value by."""
+    lowest, highest = said.get("minimum", 1), said.get("maximum")
+    if step is None:
+        step = _step(plan, key)
+    if key == "training.sequence_length" and plan.get("model.positions") == "learned":
+        highest = plan.get("model.max_sequence")
+    return Domain(
+        key,
+        said.get("unit", "1"),
+        lambda i: i * step,
+        lambda v: {key: v},
+        max(1, round(Fraction(current) / step)),
+        max(0, -(-lowest // step)),
+        None if highest is None else highest // step,
+        f"multiples of {step}" if step > 1 else "",
+    )
+
+
+def _continuous(key: str, said: Mapping[str, Any], current: Fraction) -> Domain:
+    """Numbers that are not whole, to so many digits of the present value."""
+    size = math.floor(math.log10(float(abs(current) or 1)))
+    quantum = Fraction(10) ** (size - DIGITS + 1)
+    lowest, highest = said.get("minimum", 0), said.get("maximum")
+    first = math.ceil(Fraction(lowest) / quantum)
+    if said.get("exclusiveMinimum") is not None:
+        first = math.floor(Fraction(said["exclusiveMinimum"]) / quantum) + 1
+    return Domain(
+        key, said.get("unit", "1"), lambda i: i * quantum, lambda v: {key: v},
+        round(current / quantum), first,
+        None if highest is None else math.floor(Fraction(highest) / quantum),
+        f"to {DIGITS} digits",
+    )
+
+
+def _step(plan: Plan, key: str) -> int:
+    """By how much a value must grow to stay valid, as far as the layout decides that."""
+    get = plan.get
+    if key == "cluster.devices":
+        return math.prod(get(f"parallelism.{k}") for k in ("tensor", "pipeline", "context"))
+    if key == "training.global_batch":
+        return int(get("parallelism.data") * get("training.micro_batch"))
+    if key == "training.tokens" and get("training.sequence_length"):
+        return int(get("training.global_batch") * get("training.sequence_length"))
+    if key == "model.hidden":
+        fixed = (plan.document.data["model"].get("attention") or {}).get("head_dim") is not None
+        return 1 if fixed else int(get("model.attention.heads") or 1)
+    return 1
+
+
+def _listed(plan: Plan, key: str) -> tuple[int, ...] | None:
+    """The values of a key that must divide something; None where nothing bounds it."""
+    given = plan.document.data["training"]
+    data, devices = plan.get("parallelism.data"), plan.get("cluster.devices")
+    batch, micro = given.get("global_batch"), plan.get("training.micro_batch")
+    if key == "cluster.devices" and batch:
+        return tuple(_step(plan, key) * d for d in divisors(batch // micro))
+    if key == "training.micro_batch" and batch:
+        return divisors(batch // data)
+    if key == "training.gradient_accumulation" and batch:
+        return divisors(batch // data)
+    if key in ("parallelism.tensor", "parallelism.pipeline", "parallelism.context"):
+        return divisors(devices)
+    return None
+
+
+def divisors(value: int) -> tuple[int, ...]:
+    """All divisors in increasing order."""
+    small = [i for i in range(1, math.isqrt(value) + 1) if value % i == 0]
+    return tuple(sorted({*small, *(value // i for i in small)}))
