@@ -151,3 +151,69 @@ def active():
 def active_given():
     """A model given by its size alone is taken as dense."""
     return total
+
+
+@quantity(
+    "parameters.embedding",
+    symbol=r"N_{\mathrm{emb}}",
+    unit="parameters",
+    title="parameters of embedding tables",
+    source=SHAPES,
+    when={"model.shape": True},
+)
+def embedding():
+    """Every table that is looked up: tokens, learned positions, segments, biases by distance."""
+    return Total(L_k * Total(component, "component", type="table"), "part")
+
+
+@quantity(
+    "parameters.head",
+    symbol=r"N_{\mathrm{head}}",
+    unit="parameters",
+    title="parameters of the output head",
+    source=SHAPES,
+    when={"model.shape": True},
+)
+def head():
+    """The matrix over the vocabulary and its bias; 0 where it is the token embedding."""
+    return Total(L_k * Total(component, "component", group="head", shared=False), "part")
+
+
+@quantity(
+    "parameters.non_embedding",
+    symbol=r"N_{\overline{\mathrm{emb}}}",
+    unit="parameters",
+    title="parameters without embeddings and output head",
+    source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1",
+    when={"model.shape": True},
+)
+def non_embedding():
+    """What scaling laws count: neither the tables nor the matrix over the vocabulary."""
+    return total - embedding - head
+
+
+@quantity(
+    "parameters.routed_experts",
+    symbol=r"N_{\mathrm{exp}}",
+    unit="parameters",
+    title="parameters of routed experts",
+    source=SHAPES,
+    when={"model.shape": True},
+)
+def routed_experts():
+    """All copies of all experts, whether a token uses them or not."""
+    return Total(L_k * Total(component, "component", split="experts"), "part")
+
+
+@quantity(
+    "parameters.per_layer",
+    symbol=r"\bar N_{\ell}",
+    unit="parameters",
+    title="parameters of one layer, on average",
+    source=SHAPES,
+    when={"model.shape": True},
+)
+def per_layer():
+    """The sum over the layers, over their number; layers of one kind are all alike."""
+    layers = Total(L_k, "part", layers=True)
+    return Total(L_k * layer, "part", layers=True) / layers
