@@ -89,7 +89,6 @@ class Answer:
     miss: Probe | None = None  # without a solution: the value that comes nearest
     notes: tuple[str, ...] = ()
     tried: int = 0
-    best: str = ""  # the quantity that was maximised or minimised, with its direction
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -205,6 +204,7 @@ def solve(
     *,
     question: str = "",
     direction: int | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> Answer:
     """The last value of a domain at which every limit holds.
 
@@ -238,7 +238,7 @@ def solve(
     if inside is None:
         miss = max(search.known, key=lambda p: min(_share(p, li) for li in p.broken))
     return Answer(question, domain, direction, limits, inside, outside, miss, notes,
-                  len(search.known))
+                  len(search.known), extra=extra or {})
 
 
 def _share(probe: Probe, limit: Limit) -> float:
@@ -269,7 +269,7 @@ def _direction(search: Search, start: Probe) -> int:
 
 def _strides(search: Search, start: Probe, toward: int) -> Iterator[Probe]:
     """Valid values further and further away, to the end of the domain."""
-    here, stride = start, 1
+    here, stride = start, max(1, abs(start.index) // 16)
     for _ in range(MOST_STRIDES):
         index = here.index + toward * stride
         if not search.inside(index):

@@ -1,0 +1,102 @@
+"""The closed form of the largest model: devices times memory over bytes per parameter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from planner.display import exact_text
+from planner.document import Plan
+from planner.errors import Fault, PlanError
+from planner.evaluate import Absent, Evaluation
+from planner.plan import variant
+
+#: What is kept for each parameter, whatever the activations.
+STATES = ("memory.weights", "memory.gradients", "memory.optimizer")
+#: The precision that the closed form shows beside the plan's own.
+OTHER = {"fp32": "bf16"}
+#: One device that holds everything: what a parameter costs before anything is divided.
+ALONE: dict[str, Any] = {
+    "cluster.devices": 1,
+    **{f"parallelism.{key}": 1 for key in (
+        "tensor", "pipeline", "virtual_pipeline", "context", "expert", "replicate")},
+    **{f"parallelism.{key}": None for key in ("data", "stages", "zero", "sequence")},
+    **{f"training.{key}": None for key in (
+        "global_batch", "gradient_accumulation", "distributed_optimizer", "schedule", "loss")},
+}
+
+
+@dataclass(frozen=True)
+class Closed:
+    """One reading of the rule, in words, as an expression, with its numbers put in."""
+
+    case: str
+    formula: str
+    substituted: str
+    value: Fraction
+
+
+def bytes_per_parameter(plan: Plan, precision: str | None = None) -> Fraction:
+    """Bytes of weights, gradients and optimizer states for one parameter, from the book.
+
+    Raises:
+        PlanError: the book has no answer for this plan's precision and optimizer.
+    """
+    from planner import case
+
+    size = 10**9
+    changes: dict[str, Any] = {**ALONE, "model": {"parameters": size}}
+    if precision is not None:
+        changes["training.precision"] = precision
+    evaluation = Evaluation(case.build(variant(plan, changes)))
+    total = Fraction(0)
+    for quantity in STATES:
+        try:
+            total += Fraction(evaluation.value(quantity))
+        except Absent as absent:
+            raise PlanError(Fault(f"{quantity} cannot be computed: {absent.reason}")) from None
+    return total / size
+
+
+def largest_model(plan: Plan) -> tuple[Closed, ...]:
+    """Parameters by bytes per parameter alone, under the readings that people mean by it."""
+    precision = plan.get("training.precision")
+    optimizer = plan.get("training.optimizer")
+    memory = plan.get("cluster.accelerator.memory")
+    usable = plan.get("cluster.accelerator.memory_usable")
+    other = OTHER.get(precision, "fp32")
+    own, others = f"{precision} {optimizer}", f"{other} {optimizer}"
+    cases: list[tuple[str, Any, str]] = [(f"capacity of the datasheet, {own}", memory, precision)]
+    if usable is not None:
+        cases.append((f"capacity that the driver reports, {own}", usable, precision))
+    cases.append((f"capacity of the datasheet, {others}", memory, other))
+    formula = _solved()
+    found = []
+    for text, capacity, recipe in cases:
+        try:
+            each = bytes_per_parameter(plan, recipe)
+        except PlanError:
+            continue  # a recipe that this optimizer has no states for
+        devices = plan.get("cluster.devices")
+        value = Fraction(formula(devices, capacity, each))
+        numbers = f"{devices} × {exact_text(capacity)} bytes / {exact_text(each)} bytes"
+        found.append(Closed(text, "N = n M / β", numbers, value))
+    return tuple(found)
+
+
+def _solved() -> Any:
+    """The parameters at which the states fill the devices: SymPy solves N β / n = M for N."""
+    from sympy import Eq, Rational, Symbol, solve
+
+    size, each, devices, memory = (Symbol(name, positive=True) for name in ("N", "beta", "n", "M"))
+    (root,) = solve(Eq(size * each / devices, memory), size)
+
+    def put_in(n: Any, m: Any, beta: Any) -> Fraction:
+        exact = root.subs({
+            symbol: Rational(Fraction(value).numerator, Fraction(value).denominator)
+            for symbol, value in ((devices, n), (memory, m), (each, beta))
+        })
+        return Fraction(int(exact.p), int(exact.q))
+
+    return put_in
