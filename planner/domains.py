@@ -112,6 +112,11 @@ def _step(plan: Plan, key: str) -> int:
         return int(get("parallelism.data") * get("training.micro_batch"))
     if key == "training.tokens" and get("training.sequence_length"):
         return int(get("training.global_batch") * get("training.sequence_length"))
+    if key == "training.sequence_length":
+        # Sequence parallelism cuts it over tensor ranks; context parallelism in two pieces a rank.
+        whole, context = get("parallelism.tensor"), get("parallelism.context")
+        whole = whole if get("parallelism.sequence") else 1
+        return math.lcm(whole, 2 * context if context > 1 else 1)
     if key == "model.hidden":
         fixed = (plan.document.data["model"].get("attention") or {}).get("head_dim") is not None
         return 1 if fixed else int(get("model.attention.heads") or 1)

@@ -192,7 +192,7 @@ def _divisions(draft: Draft, model: Model) -> None:
 
 
 def variant(plan: Plan, changes: Mapping[str, Any]) -> Plan:
-    """The same plan with some dotted keys changed; None removes a key.
+    """The same plan with some dotted keys changed; None takes a key back to its default.
 
     Values that the first plan derived (data-parallel size, accumulation) are derived again. The
     document is neither read nor checked anew, only what changes: inverse questions ask for
@@ -237,7 +237,7 @@ def about(key: str) -> Mapping[str, Any]:
 def _checked(key: str, value: Any) -> Any:
     """A value in the unit of its key, held against what the schema says about the key."""
     if value is None:
-        return None
+        return about(key).get("default")
     if isinstance(value, Mapping):
         return schema.validate(source.load(value, kind=key), key).data
     said = about(key)
