@@ -74,9 +74,11 @@ def attention(values: Values) -> Components:
     """Grouped-query attention (Ainslie et al. 2023, arXiv 2305.13245); a_kv = a is multi-head."""
     yield from _latent(values) if values.get("kv_rank") else _projections(values)
     if values["output_gate"] == "full":
-        yield _linear("gate", h, a * d_v, "attention", "column", values["bias"])
+        yield _linear("gate", h, a * d_v, "attention", "column", values["gate_bias"])
     if values["output_gate"] == "head":
         yield _linear("gate", h, a, "attention", "column", values["gate_bias"])
+    if values["differential"]:
+        yield _vector("lambda", 4 * d_h, "attention")
     if values["sinks"]:
         yield _vector("sinks", a, "attention", split="column")
     yield Component("core", "core", a * d_h, a * d_v, "attention scores", "column")
@@ -164,11 +166,12 @@ def moe(values: Values) -> Components:
     yield _linear("expert_down", f_e, width, **routed)
     if latent:
         yield _linear("latent_up", width, h, **outside)
+    shared_bias = values["shared_bias"]
     if values["shared_intermediate"]:
         if values["gated"]:
-            yield _linear("shared_gate", h, f_s, "shared experts", "column", bias)
-        yield _linear("shared_up", h, f_s, "shared experts", "column", bias)
-        yield _linear("shared_down", f_s, h, "shared experts", "row", bias)
+            yield _linear("shared_gate", h, f_s, "shared experts", "column", shared_bias)
+        yield _linear("shared_up", h, f_s, "shared experts", "column", shared_bias)
+        yield _linear("shared_down", f_s, h, "shared experts", "row", shared_bias)
         if values["shared_gate"]:
             yield _linear("shared_expert_gate", h, ONE, "shared experts", "none")
     yield from _side_norms(values)
@@ -204,7 +207,7 @@ def mamba(values: Values) -> Components:
         yield _vector("decay", inner * state, group)
         yield _vector("skip", inner, group)
         yield Component("scan", "scan", inner, state, group, "column", extra={"scan": "mamba1"})
-    yield _linear("output", inner, h, group, "row", bias)
+    yield _linear("output", inner, h, group, "row", values["output_bias"])
 
 
 def delta_net(values: Values) -> Components:
@@ -212,12 +215,19 @@ def delta_net(values: Values) -> Components:
     group = "delta net"
     keys, vals = n.a_dk * n.d_dk, n.a_dv * n.d_dv
     yield _linear("query_key_value", h, 2 * keys + vals, group, "column")
-    yield _linear("output_gate", h, vals, group, "column")
+    low_rank = values.get("gate_rank")
+    if low_rank:
+        yield _linear("output_gate_down", h, n.r_g, group, "none")
+        yield _linear("output_gate_up", n.r_g, vals, group, "column")
+        yield _linear("decay_gate_down", h, n.r_g, group, "none")
+        yield _linear("decay_gate_up", n.r_g, vals, group, "column")
+    else:
+        yield _linear("output_gate", h, vals, group, "column")
+        yield _linear("decay_gate", h, n.a_dv, group, "column")
     yield _linear("step", h, n.a_dv, group, "column")
-    yield _linear("decay_gate", h, n.a_dv, group, "column")
     yield _conv("convolution", n.k_d, 2 * keys + vals, group)
     yield _vector("decay", n.a_dv, group)
-    yield _vector("step_bias", n.a_dv, group)
+    yield _vector("step_bias", vals if low_rank else n.a_dv, group)
     yield Component("scan", "scan", keys, vals, group, "column", extra={"scan": "delta"})
     yield _norm("norm", n.d_dv)
     yield _linear("output", vals, h, group, "row")

@@ -28,12 +28,12 @@ def lower(draft: Draft, path: Path = ("model",)) -> Model | None:
                 "either parameters or layers, hidden and so on",
             )
         return None
+    encoder = _encoder(data) if data.get("encoder") else None  # before defaults are filled in
     kinds, sequence = _kinds(draft, path, data, data["layers"])
     parts, layers = [_layers(draft, path, kinds, sequence, data)], list(sequence)
     ends = _embedding(draft, path, data, _first(kinds, sequence))
-    if data.get("encoder"):
-        spec, encoder = data["encoder"], _encoder(data)
-        inner, order = _kinds(draft, path, encoder, spec["layers"])
+    if encoder is not None:
+        inner, order = _kinds(draft, path, encoder, encoder["layers"])
         inner = {_prefixed("encoder", name): kind for name, kind in inner.items()}
         order = [_prefixed("encoder", name) for name in order]
         parts.insert(0, _layers(draft, path, inner, order, data))
@@ -139,6 +139,7 @@ def _norm(data: Mapping[str, Any], name: str, narrow: bool = False) -> Block:
         "type": data["norm"],
         "weight": data.get("norm_weight", True),
         "bias": _norm_bias(data),
+        "offset": data.get("norm_offset", False),
         "narrow": narrow,
     }
     return Block("norm", name, values)

@@ -111,6 +111,7 @@ d_dv = symbol(
 k_d = symbol(
     "k_d", "its convolution", latex=r"k_\delta", key="delta_net.conv_kernel", per=("block",)
 )
+r_g = symbol("r_g", "rank of its gates", latex="r_g", key="delta_net.gate_rank", per=("block",))
 c_d = symbol("c_d", "chunk of the scan", latex=r"c_\delta", key="delta_net.chunk", per=("block",))
 k_s = symbol("k_s", "its convolution", latex="k_s", key="short_conv.kernel", per=("block",))
 w_r = symbol("w_r", "width of the recurrence", latex="w_r", key="recurrence.width", per=("block",))

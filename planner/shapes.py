@@ -87,6 +87,8 @@ def _attention(it: Shape) -> None:
     it.default("bias", kind["bias"], "equals model.bias")
     it.default("key_bias", values["bias"], "equals attention.bias")
     it.default("output_bias", values["bias"], "equals attention.bias")
+    it.default("gate_bias", values["output_gate"] == "full" and values["bias"],
+               "equals attention.bias for a full gate")
     it.divides("kv_heads", heads, "{} key/value heads do not divide {} heads",
                "a divisor of attention.heads")
     if values.get("index_heads"):
@@ -126,6 +128,7 @@ def _moe(it: Shape) -> None:
     gated = mlp.get("linears") == 3 or mlp.get("gated", False)
     it.default("gated", gated, "equals mlp.gated")
     it.default("bias", it.kind["bias"], "equals model.bias")
+    it.default("shared_bias", values["bias"], "equals moe.bias")
     it.default("activation", mlp.get("activation", "gelu"), "equals mlp.activation")
     it.default("intermediate", mlp.get("intermediate") or 4 * it.kind["hidden"],
                "equals mlp.intermediate")
@@ -140,6 +143,7 @@ def _mamba(it: Shape) -> None:
     values, hidden = it.values, it.kind["hidden"]
     it.need("state")
     it.default("bias", it.kind["bias"], "equals model.bias")
+    it.default("output_bias", values["bias"], "equals mamba.bias")
     if values["version"] == 1:
         it.default("inner", int(values["expand"] * hidden), "expand × hidden")
         it.default("dt_rank", -(-hidden // 16), "hidden / 16, rounded up")

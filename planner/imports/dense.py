@@ -67,6 +67,14 @@ def _mpt_positions(c: Config) -> str:
     return "none" if attention.flag("alibi") is False else "alibi"
 
 
+def _helium(c: Config) -> int | None:
+    """Helium: the class makes its output projection as if the heads filled the hidden width."""
+    width, heads, hidden = c.whole("head_dim"), c.need("num_attention_heads"), c.need("hidden_size")
+    if width is not None and width * heads != hidden:
+        raise c.fault(f"helium: {heads} heads of {width} are not hidden_size {hidden}")
+    return width
+
+
 def _falcon_kv(c: Config) -> int:
     if c.flag("new_decoder_architecture"):
         return c.whole("num_kv_heads") or c.need("num_attention_heads")
@@ -125,12 +133,13 @@ PLAIN = {**DECODER, **LAYERNORM, "bias": True, "mlp.gated": False}
 DENSE_FAMILIES: dict[str, Family] = {
     "llama": Family(traits=LLAMA),
     "granite": Family("llama"),
-    "helium": Family("llama", {"attention.output_bias": False}),
+    "helium": Family("llama", {"attention.output_bias": False, "attention.head_dim": _helium}),
     "cwm": Family("llama", axes=(windows(every(4, "full", "sliding", shift=0)),)),
     "hyperclovax": Family("llama", {
         "norm_placement": either("use_post_norm", "sandwich", "pre"),
     }),
     "iquestcoder": Family("llama"),
+    "diffllama": Family("llama", {"mlp.bias": False, "attention.differential": True}),
     "internlm3": Family("llama", {
         "attention.bias": flag("qkv_bias"), "attention.output_bias": flag("attention_bias"),
     }),
@@ -156,7 +165,7 @@ DENSE_FAMILIES: dict[str, Family] = {
     "hunyuan_v1_dense": Family("llama", {"mlp.bias": False, **QK_HEAD}),
     "glm": Family("llama", {"attention.output_bias": False, "mlp.bias": False}),
     "glm4": Family("glm", SANDWICH),
-    "gemma": Family("llama", {"mlp.bias": False, "mlp.activation": text("hidden_act")}),
+    "gemma": Family("llama", {"norm_offset": True, "mlp.bias": False, "mlp.activation": text("hidden_act")}),
     "gemma2": Family("gemma", {**SANDWICH, "mlp.activation": text("hidden_activation")},
                      (windows(every(2, "full", "sliding")),)),
     "vaultgemma": Family("gemma2", {"norm_placement": "pre"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from planner.imports.config import Config, first, flag, need, text, whole
 from planner.imports.dense import PLAIN
+from planner.imports.patterns import Axis, depth
 from planner.imports.rows import Family
 
 ENCODER = {
@@ -39,7 +40,7 @@ T5 = {
     "mlp.activation": _act,
     "positions": "relative",
     "mixer": ["attention", "cross_attention"],
-    "tied_embeddings": flag("tie_word_embeddings"),
+    "tied_embeddings": True,  # the class ties them whatever the configuration says
     "encoder.layers": need("num_layers"),
 }
 
@@ -64,12 +65,18 @@ BART = {
     "encoder.attention.heads": need("encoder_attention_heads"),
     "encoder.mlp.intermediate": need("encoder_ffn_dim"),
 }
-SINUSOIDAL = {"positions": "sinusoidal", "position_offset": 0, "embedding_norm": False}
+# The class holds its sinusoids as a parameter that is not trained.
+SINUSOIDAL = {"position_offset": 0, "embedding_norm": False}
 
 
 def _narrow(c: Config) -> int | None:
     width = c.whole("embedding_size")
     return None if width == c.need("hidden_size") else width
+
+
+def _albert_layers(c: Config) -> list[str]:
+    """ALBERT: one layer's weights are applied in all of them."""
+    return ["first"] + ["again"] * (depth(c) - 1)
 
 
 ENCODER_FAMILIES: dict[str, Family] = {
@@ -88,7 +95,13 @@ ENCODER_FAMILIES: dict[str, Family] = {
                                   "mlp.activation": text("activation")}),
     "t5": Family(traits=T5),
     "mt5": Family("t5"),
-    "bart": Family(traits=BART),
+    "albert": Family("bert", {
+        "embedding_dim": _narrow, "embedding_projection": "all",
+    }, (Axis(_albert_layers, {"again": {"reuse": True}}),),
+        refused={"inner_group_num": (1, None), "num_hidden_groups": (1, None)}),
+    "bart": Family(traits=BART, refused={
+        "tie_word_embeddings": (True, None), "share_encoder_decoder_embeddings": (True, None),
+    }),
     "mbart": Family("bart", {"norm_placement": "pre", "final_norm": True}),
     "pegasus": Family("mbart", SINUSOIDAL),
     "marian": Family("bart", SINUSOIDAL),

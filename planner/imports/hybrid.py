@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.imports.config import Config, either, first, flag, need, text, whole
+from planner.imports.config import Config, Rule, either, first, flag, need, text, whole
 from planner.imports.dense import LLAMA, QK_HEAD
 from planner.imports.patterns import Axis, all_are, at, depth, every, listed, period, up_to
 from planner.imports.rows import (
@@ -16,7 +16,7 @@ from planner.imports.rows import (
     experts,
     windows,
 )
-from planner.imports.sparse import LATENT, MIXTRAL, MOE
+from planner.imports.sparse import LATENT, MIXTRAL, MOE, listed_experts
 
 
 def _head_dim(key: str, heads: str, inner: object) -> object:
@@ -63,6 +63,19 @@ def _nemotron_layers(c: Config) -> Sequence[str]:
         raise c.fault(f"hybrid_override_pattern is {letters!r}",
                       "the letters M (Mamba), * (attention), - (MLP) and E (experts)")
     return [NEMOTRON[letter] for letter in letters]
+
+
+def _kimi(inner: str, outer: str) -> Rule:
+    """Kimi Linear: a key of the nested mapping of checkpoints, or of the configuration itself."""
+    return lambda c: c.inner("linear_attn_config").whole(inner) or c.need(outer)
+
+
+def _kimi_layers(c: Config) -> Sequence[str]:
+    full = c.inner("linear_attn_config").indices("full_attn_layers")
+    c.inner("linear_attn_config").indices("kda_layers")
+    if full is not None:  # counted from 1
+        return ["full" if i + 1 in full else "linear" for i in range(depth(c))]
+    return ["full" if i and i % 4 == 0 else "linear" for i in range(depth(c))]
 
 
 def _olmo_hybrid_layers(c: Config) -> Sequence[str]:
@@ -147,7 +160,7 @@ def _qwen_next_experts(c: Config) -> list[str]:
     ]
 
 
-GATED = {**QK_HEAD, "attention.output_gate": "full", "mlp.bias": False}
+GATED = {**QK_HEAD, "norm_offset": True, "attention.output_gate": "full", "mlp.bias": False}
 
 HYBRID_FAMILIES: dict[str, Family] = {
     "mamba": Family(traits=MAMBA1),
@@ -191,11 +204,12 @@ HYBRID_FAMILIES: dict[str, Family] = {
     ))),
     "falcon_h1": Family(traits={
         **LLAMA, **MAMBA2, "mixer": "attention+mamba", "mamba.inner": _falcon_inner,
+        "mamba.output_bias": flag("projectors_bias"),
         "mamba.norm": flag("mamba_rms_norm"),
         "mamba.head_dim": _head_dim("mamba_d_head", "mamba_n_heads", _falcon_inner),
     }),
     "nemotron_h": Family(traits={
-        **MOE, "mlp.gated": False, "attention.bias": flag("attention_bias"),
+        **MOE, "mlp.gated": False, "attention.bias": False, "tied_embeddings": False,
         "attention.head_dim": whole("head_dim"), "positions": "none",
         "layers": lambda c: len(_nemotron_layers(c)), "mlp.bias": flag("mlp_bias"),
         "mlp.activation": text("mlp_hidden_act"), "moe.experts": need("n_routed_experts"),
@@ -210,7 +224,7 @@ HYBRID_FAMILIES: dict[str, Family] = {
         "mamba.groups": first("mamba_n_groups", "n_groups"),
         "mamba.conv_kernel": first("mamba_d_conv", "conv_kernel"),
         "mamba.conv_bias": lambda c: c.flag("mamba_conv_bias", c.flag("use_conv_bias")),
-        "mamba.bias": flag("mamba_proj_bias"), "mamba.norm": True,
+        "mamba.bias": flag("use_bias"), "mamba.norm": True,
         "mamba.chunk": first("mamba_chunk_size", "chunk_size"),
     }, axes=(Axis(_nemotron_layers, {
         "linear": {"mixer": "mamba", "feed_forward": "none"},
@@ -240,6 +254,20 @@ HYBRID_FAMILIES: dict[str, Family] = {
              {"full": {"mixer": "attention"}, "conv": {"mixer": "short_conv"}}),
         experts(up_to("num_dense_layers", "dense", "sparse")),
     )),
+    "kimi_linear": Family(traits={
+        **MOE, **LATENT, "moe.top_k": need("num_experts_per_token"), "tied_embeddings": False,
+        "moe.shared_experts": whole("num_shared_experts", 0), "positions": "none",
+        "delta_net.key_heads": _kimi("num_heads", "linear_num_heads"),
+        "delta_net.value_heads": _kimi("num_heads", "linear_num_heads"),
+        "delta_net.key_head_dim": _kimi("head_dim", "linear_head_dim"),
+        "delta_net.value_head_dim": _kimi("head_dim", "linear_head_dim"),
+        "delta_net.gate_rank": _kimi("head_dim", "linear_head_dim"),
+        "delta_net.conv_kernel": _kimi("short_conv_kernel_size", "linear_conv_kernel_dim"),
+        "max_sequence": whole("model_max_length"),
+    }, axes=(mixers(_kimi_layers, "delta_net"), listed_experts(
+        lambda c: ["dense" if i < c.whole("first_k_dense_replace", 0, otherwise=1) else "sparse"
+                   for i in range(depth(c))]
+    ))),
     "recurrent_gemma": Family(traits={
         **LLAMA, "mlp.bias": True, "attention.output_bias": True, "attention.head_dim": None,
         "mlp.intermediate": lambda c: c.need("intermediate_size") // 2,

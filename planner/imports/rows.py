@@ -26,6 +26,15 @@ class Family:
     refused: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
 
 
+def head_dim(c: Config) -> int | None:
+    """As given; where the class's own heads do not divide its width, the class rounds down."""
+    given = c.whole("head_dim")
+    if given is not None or {"hidden_size", "num_attention_heads"} <= set(c.given):
+        return given
+    hidden, heads = c.need("hidden_size"), c.need("num_attention_heads")
+    return hidden // heads if hidden % heads else None
+
+
 DECODER: Traits = {
     "layers": need("num_hidden_layers"),
     "hidden": need("hidden_size"),
@@ -33,7 +42,7 @@ DECODER: Traits = {
     "max_sequence": first("max_position_embeddings", "max_seq_len"),
     "attention.heads": need("num_attention_heads"),
     "attention.kv_heads": whole("num_key_value_heads"),
-    "attention.head_dim": whole("head_dim"),
+    "attention.head_dim": head_dim,
     "mlp.intermediate": whole("intermediate_size"),
     "mlp.activation": text("hidden_act"),
     "tied_embeddings": flag("tie_word_embeddings"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from planner.imports.config import Config, either, first, flag, need, whole
+from planner.imports.config import Config, Rule, either, first, flag, need, whole
 from planner.imports.dense import LLAMA, QK_HEAD, QKV_BIAS, SANDWICH
 from planner.imports.patterns import Axis, all_are, at, depth, every, listed, up_to
 from planner.imports.rows import (
@@ -70,6 +71,36 @@ def _one_topk(c: Config) -> int:
             raise c.fault("moe_topk differs from layer to layer, which is not modelled")
         c.given["moe_topk"] = value[0]
     return c.need("moe_topk")
+
+
+def _gemma4_windows(c: Config) -> list[str]:
+    labels = list(every(6, "full", "sliding")(c))
+    return [*labels[:-1], "full"]
+
+
+def _gemma4_sharing(c: Config) -> list[str]:
+    """Gemma 4: the last layers reuse the keys and values of an earlier one."""
+    own = depth(c) - (c.whole("num_kv_shared_layers", 0) or 0)
+    return ["own" if i < own else "reuse" for i in range(depth(c))]
+
+
+def _gemma4_width(c: Config) -> int | None:
+    return c.whole("hidden_size_per_layer_input", 0) or None
+
+
+def _gemma4_blocks(c: Config) -> str | None:
+    return "mlp+moe" if c.flag("enable_moe_block") else "mlp"
+
+
+def _if_gemma4_moe(worth: Any) -> Rule:
+    """A whole number of that key, or a constant, where its experts are switched on."""
+
+    def rule(c: Config) -> Any:
+        if not c.flag("enable_moe_block"):
+            return None
+        return c.need(worth) if isinstance(worth, str) else worth
+
+    return rule
 
 
 MOE = {
@@ -164,6 +195,7 @@ SPARSE_FAMILIES: dict[str, Family] = {
                          axes=()),
     "hy_v3": Family(traits={
         **MOE, **QK_HEAD, "moe.shared_experts": whole("num_shared_experts", 0),
+        "mlp.bias": flag("mlp_bias"), "moe.shared_bias": flag("mlp_bias"),
     }, axes=(listed_experts(lambda c: ["dense"] + ["sparse"] * (depth(c) - 1)),)),
     "exaone_moe": Family(traits={
         **MOE, **QK_HEAD, "attention.bias": False,
@@ -173,23 +205,23 @@ SPARSE_FAMILIES: dict[str, Family] = {
         if c.whole("sliding_window") else ["full"] * depth(c)
     )), LISTED)),
     "afmoe": Family(traits={
-        **MOE, **QK_HEAD, **SANDWICH, "attention.output_gate": "full", "attention.bias": False,
+        **MOE, **QK_HEAD, **SANDWICH, "attention.output_gate": "full", "attention.gate_bias": False,
         "moe.shared_experts": whole("num_shared_experts", 0), "moe.correction_bias": True,
     }, axes=(windows(every("global_attn_every_n_layers", "full", "sliding")),
              experts(up_to("num_dense_layers", "dense", "sparse")))),
     "mimo_v2_flash": Family(traits={
-        **MOE, **SHARED, "moe.shared_experts": 0,
+        **MOE, **SHARED, "moe.shared_experts": 0, "attention.output_bias": False,
         "attention.value_head_dim": whole("v_head_dim"),
     }, axes=(
         windows(_mimo_windows, sliding={
             "attention.window": whole("sliding_window"), "attention.sinks": True,
-            "attention.kv_heads": first("swa_num_key_value_heads"),
+            "attention.kv_heads": lambda c: 2 * c.need("num_key_value_heads"),
         }),
         listed_experts(lambda c: ["dense"] + ["sparse"] * (depth(c) - 1)),
     )),
     "ernie4_5_moe": Family(traits={
         **MOE, "attention.bias": flag("use_bias"), "mlp.bias": flag("use_bias"),
-        "moe.bias": flag("use_bias"),
+        "moe.shared_bias": flag("use_bias"), "head_bias": flag("use_bias"),
         "moe.experts": need("moe_num_experts"), "moe.top_k": need("moe_k"),
         "moe.intermediate": need("moe_intermediate_size"), "moe.correction_bias": True,
         "moe.shared_experts": whole("moe_num_shared_experts", 0),
@@ -211,6 +243,34 @@ SPARSE_FAMILIES: dict[str, Family] = {
     }, axes=(windows(every("sliding_window_pattern", "full", "sliding")),
              listed_experts(all_are("sparse"))),
         refused={"num_shared_experts": (0, None), "first_k_dense_replace": (0, None)}),
+    "gemma4_text": Family("gemma3_text", {
+        "norm_offset": False, "attention.bias": flag("attention_bias"),
+        "feed_forward": _gemma4_blocks,
+        "per_layer_embedding.width": _gemma4_width,
+        "per_layer_embedding.vocab": lambda c: (
+            c.whole("vocab_size_per_layer_input") if _gemma4_width(c) else None
+        ),
+        "moe.experts": _if_gemma4_moe("num_experts"),
+        "moe.top_k": _if_gemma4_moe("top_k_experts"),
+        "moe.intermediate": _if_gemma4_moe("moe_intermediate_size"),
+        "moe.router_scales": _if_gemma4_moe(1), "moe.expert_scales": _if_gemma4_moe(True),
+        "moe.side_norms": _if_gemma4_moe(2), "mlp.side_norms": _if_gemma4_moe(1),
+    }, (
+        windows(_gemma4_windows, full={
+            "attention.window": None,
+            "attention.head_dim": lambda c: c.whole("global_head_dim", otherwise=512),
+            "attention.kv_heads": lambda c: (
+                c.whole("num_global_key_value_heads") if c.flag("attention_k_eq_v") else None
+            ),
+            "attention.value_from_key": lambda c: c.flag("attention_k_eq_v") or None,
+        }),
+        Axis(_gemma4_sharing, {"own": {}, "reuse": {
+            "attention.shared_kv": True,
+            "mlp.intermediate": lambda c: (
+                2 * c.need("intermediate_size") if c.flag("use_double_wide_mlp") else None
+            ),
+        }}),
+    ), refused={"per_layer_config": (None,)}),
     "dbrx": Family(traits={
         **LLAMA, "norm": "layernorm", "norm_bias": False, "attention.bias": False,
         "mlp.bias": False, "mlp.intermediate": None, "mlp.activation": "silu",
@@ -220,14 +280,19 @@ SPARSE_FAMILIES: dict[str, Family] = {
         "moe.top_k": lambda c: c.inner("ffn_config").need("moe_top_k"),
         "moe.intermediate": lambda c: c.inner("ffn_config").need("ffn_hidden_size"),
     }),
-    "minicpm3": Family("llama", LATENT),
-    "youtu": Family("minicpm3"),
-    "deepseek_v2": Family(traits={**MOE, **SHARED, **LATENT, "mlp.bias": flag("mlp_bias")},
-                          axes=(DENSE_FIRST,)),
-    "deepseek_v3": Family("deepseek_v2"),
-    "glm4_moe_lite": Family("deepseek_v2", axes=(
+    "youtu": Family("llama", LATENT),
+    "minicpm3": Family("youtu", {
+        "attention.value_head_dim": lambda c: (
+            c.whole("v_head_dim") or c.need("hidden_size") // c.need("num_attention_heads")
+        ),
+    }),
+    "deepseek_v3": Family(traits={**MOE, **SHARED, **LATENT}, axes=(DENSE_FIRST,)),
+    "deepseek_v2": Family("deepseek_v3", {
+        "mlp.bias": flag("mlp_bias"), "moe.shared_bias": flag("mlp_bias"),
+    }),
+    "glm4_moe_lite": Family("deepseek_v3", axes=(
         listed_experts(lambda c: ["dense"] + ["sparse"] * (depth(c) - 1)),)),
-    "deepseek_v32": Family("deepseek_v2", INDEXER, axes=(LISTED,)),
-    "glm_moe_dsa": Family("deepseek_v2", axes=(
+    "deepseek_v32": Family("deepseek_v3", INDEXER, axes=(LISTED,)),
+    "glm_moe_dsa": Family("deepseek_v3", axes=(
         LISTED, Axis(_indexers, {"full": INDEXER, "shared": {"attention.index_heads": None}}))),
 }
