@@ -1,0 +1,58 @@
+"""Launch configurations of training frameworks, from a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from planner.document import Plan
+from planner.errors import Fault, PlanError, nearest
+from planner.exports.table import Config, Unsaid, makes, one_line
+
+__all__ = ["FORMATS", "Config", "Unsaid", "config", "export"]
+
+#: The frameworks, each a module of this package with its table.
+FORMATS = ("megatron", "torchtitan", "deepspeed", "nanotron", "accelerate")
+
+
+def export(plan: Plan, to: str) -> str:
+    """The launch configuration of a framework, as the text of its file.
+
+    Raises:
+        PlanError: an unknown framework, or a plan whose layout is still to be searched.
+    """
+    return config(plan, to).text
+
+
+def config(plan: Plan, to: str) -> Config:
+    """The configuration with what it says, by their keys, and what it cannot say."""
+    if to not in FORMATS:
+        raise PlanError(Fault(f"unknown framework {to}", None, "one of: " + ", ".join(FORMATS),
+                              nearest(to, FORMATS)))
+    if not isinstance(plan.data.get("parallelism"), Mapping):
+        raise PlanError(Fault("a launch configuration needs a layout",
+                              plan.document.place(("parallelism",)),
+                              "sizes under parallelism; plan.py search ranks layouts"))
+    framework = import_module(f"planner.exports.{to}")
+    draft = makes(framework.TABLE, plan)
+    unsaid = tuple(dict.fromkeys(draft.unsaid))
+    head = _head(plan, framework.TITLE, framework.USE, unsaid, framework.BY_HAND)
+    return Config(framework.write(draft.said, head), dict(draft.said), unsaid, framework.BY_HAND)
+
+
+def _head(
+    plan: Plan, title: str, use: str, unsaid: tuple[Unsaid, ...], by_hand: tuple[str, ...]
+) -> str:
+    """The comments that open the file."""
+    devices, node = plan.get("cluster.devices"), plan.get("cluster.devices_per_node")
+    per_node = f", {node} per node" if node else ""
+    lines = [
+        f"{title} of the plan: {plan.name}",
+        f"Use: {use}",
+        f"Processes: {devices}{per_node}; data parallel {plan.get('parallelism.data')}, "
+        f"{plan.get('training.gradient_accumulation')} micro-batches per step.",
+    ]
+    if unsaid:
+        lines += ["Not said here, or not quite:", *(f"  {each}" for each in unsaid)]
+    lines.append("To be added by hand: " + "; ".join(by_hand) + ".")
+    return "".join(f"# {one_line(line)}\n" for line in lines)

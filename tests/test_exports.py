@@ -1,0 +1,214 @@
+"""Launch configurations: they say what the plan says, and name what they cannot say."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from planner import plan as plans
+from planner.document import Plan
+from planner.errors import PlanError
+from planner.exports import FORMATS, config, export
+
+ROOT = Path(__file__).resolve().parent.parent
+PLANS = sorted(
+    path for path in (ROOT / "presets").glob("*.yaml")
+    if yaml.safe_load(path.read_text(encoding="utf-8")).get("parallelism") != "auto"
+)
+LLAMA = "presets/llama70b_h100x1024.yaml"
+
+
+def arguments(text: str) -> dict[str, str | bool]:
+    """Megatron-LM's reading: options with a value or none, comments left out."""
+    kept = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    words, read = shlex.split(kept), dict[str, str | bool]()
+    for index, word in enumerate(words):
+        if word.startswith("--"):
+            following = words[index + 1] if index + 1 < len(words) else "--"
+            read[word[2:]] = True if following.startswith("--") else following
+    return read
+
+
+READERS: dict[str, Any] = {
+    "megatron": arguments, "torchtitan": tomllib.loads, "deepspeed": json.loads,
+    "nanotron": yaml.safe_load, "accelerate": yaml.safe_load,
+}
+
+
+def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{before}{key}.")
+        else:
+            found[before + key] = value
+    return found
+
+
+def load(*changes: str, plan: str = LLAMA) -> Plan:
+    return plans.load(ROOT / plan, changes)
+
+
+def read(to: str, *changes: str, plan: str = LLAMA) -> dict[str, Any]:
+    return flat(READERS[to](export(load(*changes, plan=plan), to)))
+
+
+@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+def test_a_file_reads_back_as_what_was_said(path: Path, to: str) -> None:
+    made = config(plans.load(path), to)
+    back = flat(READERS[to](made.text))
+    said = {key: str(value) if to == "megatron" and value is not True else value
+            for key, value in made.said.items()}
+    assert back == flat(said)
+
+
+# Where each framework writes the same fact.
+WHERE = {
+    "training.micro_batch": {
+        "megatron": "micro-batch-size", "deepspeed": "train_micro_batch_size_per_gpu",
+        "nanotron": "tokens.micro_batch_size"},
+    "training.global_batch": {
+        "megatron": "global-batch-size", "torchtitan": "training.global_batch_size",
+        "deepspeed": "train_batch_size"},
+    "training.gradient_accumulation": {
+        "deepspeed": "gradient_accumulation_steps",
+        "nanotron": "tokens.batch_accumulation_per_replica"},
+    "training.sequence_length": {
+        "megatron": "seq-length", "torchtitan": "training.seq_len",
+        "nanotron": "tokens.sequence_length"},
+    "parallelism.tensor": {
+        "megatron": "tensor-model-parallel-size",
+        "torchtitan": "parallelism.tensor_parallel_degree",
+        "deepspeed": "tensor_parallel.autotp_size", "nanotron": "parallelism.tp",
+        "accelerate": "parallelism_config.parallelism_config_tp_size"},
+    "parallelism.pipeline": {
+        "megatron": "pipeline-model-parallel-size",
+        "torchtitan": "parallelism.pipeline_parallel_degree", "nanotron": "parallelism.pp"},
+    "parallelism.data": {
+        "nanotron": "parallelism.dp", "torchtitan": "parallelism.data_parallel_shard_degree",
+        "accelerate": "parallelism_config.parallelism_config_dp_shard_size"},
+    "cluster.devices": {"accelerate": "num_processes"},
+    "model.layers": {
+        "megatron": "num-layers", "nanotron": "model.model_config.num_hidden_layers"},
+    "model.attention.kv_heads": {
+        "megatron": "num-query-groups", "nanotron": "model.model_config.num_key_value_heads"},
+    "model.mlp.intermediate": {
+        "megatron": "ffn-hidden-size", "nanotron": "model.model_config.intermediate_size"},
+}
+
+
+@pytest.mark.parametrize("key", WHERE)
+@pytest.mark.parametrize("sizes", [(1, 8, 4), (2, 4, 2)], ids=str)
+def test_frameworks_get_the_plans_own_quantities(key: str, sizes: tuple[int, int, int]) -> None:
+    micro, tensor, pipeline = sizes
+    changes = (f"training.micro_batch={micro}", f"parallelism.tensor={tensor}",
+               f"parallelism.pipeline={pipeline}")
+    wanted = load(*changes).get(key)
+    assert wanted is not None
+    for to, theirs in WHERE[key].items():
+        assert str(read(to, *changes)[theirs]) == str(wanted), (to, theirs)
+
+
+def test_batch_sizes_agree_as_deepspeed_demands() -> None:
+    said = read("deepspeed", "training.micro_batch=2")
+    assert said["train_batch_size"] == (
+        said["train_micro_batch_size_per_gpu"] * said["gradient_accumulation_steps"]
+        * load("training.micro_batch=2").get("parallelism.data")
+    )
+
+
+# A change of the plan, by one key at a time, on one device, so that any layout stays possible.
+CHANGES = [
+    "training.precision=fp32", "training.precision=fp16", "training.precision=fp8",
+    "training.precision=bf16-pure", "training.optimizer=sgd", "training.optimizer=lion",
+    "training.optimizer=adafactor", "training.recompute=selective", "training.recompute=full",
+    "training.attention=eager", "training.attention=efficient", "training.dropout=0.1",
+    "training.loss=fused", "training.loss=chunked", "training.sequence_length=2048",
+    "training.tokens=1B", "training.mode=inference", "parallelism.zero=1", "parallelism.zero=2",
+    "parallelism.zero=3", "parallelism.tensor=2", "parallelism.pipeline=2",
+    "parallelism.context=2", "cluster.devices=16", "training.micro_batch=2",
+    "model.layers=10", "model.hidden=1536", "model.vocab=64000", "model.tied_embeddings=false",
+    "model.norm=rmsnorm", "model.positions=rope", "model.positions=alibi", "model.parallel=true",
+    "model.attention.qk_norm=head", "model.attention.window=128", "model.mlp.activation=relu",
+    "model.attention.kv_heads=4", "model.mlp.gated=true", "model.norm_placement=post",
+    "model.bias=false",
+]
+
+
+@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_no_change_of_a_plan_is_lost_silently(change: str, to: str) -> None:
+    """What a framework has no key for is named, in the file or beside it."""
+    base = ["training.tokens=2B", "training.global_batch=512", "parallelism.zero=0",
+            "parallelism.tensor=1"]
+    plan = "presets/gpt2small_hgx-h100.yaml"
+    before, after = (config(load(*base, *more, plan=plan), to) for more in ((), (change,)))
+    if change.startswith("model.") and any(each.key == "model" for each in before.unsaid):
+        return  # the model as a whole is named as stated elsewhere
+    assert (before.text, before.unsaid) != (after.text, after.unsaid)
+
+
+def test_a_key_that_no_table_knows_is_named() -> None:
+    unsaid = {each.key for each in config(load("training.bytes.gradient=2"), "megatron").unsaid}
+    assert unsaid == {"training.bytes.gradient"}
+
+
+def test_defaults_of_megatron_that_differ_from_ours_are_written() -> None:
+    """Dropout is 0.1 and the vocabulary is padded to 128 × tensor unless it is told otherwise."""
+    said = read("megatron", "parallelism.vocab_multiple=1")
+    assert (said["attention-dropout"], said["hidden-dropout"]) == ("0", "0")
+    assert said["make-vocab-size-divisible-by"] == "1"
+
+
+def test_llama_has_the_published_options() -> None:
+    """The options of Megatron-LM's own Llama-2 70B conversion guide."""
+    said = read("megatron")
+    assert said["normalization"] == "RMSNorm"
+    assert said["position-embedding-type"] == "rope"
+    assert said["num-query-groups"] == "8"
+    assert said["ffn-hidden-size"] == "28672"
+    for flag in ("swiglu", "disable-bias-linear", "untie-embeddings-and-output-weights",
+                 "group-query-attention", "use-distributed-optimizer", "sequence-parallel"):
+        assert said[flag] is True, flag
+
+
+def test_the_layers_with_experts_are_spelled_out() -> None:
+    changes = ("model.moe.first_dense_layers=2", "model.mlp.intermediate=8192")
+    said = read("megatron", *changes, plan="presets/mixtral8x7b_h100x1024.yaml")
+    assert said["moe-layer-freq"] == "[0]*2+[1]*30"
+    assert said["ffn-hidden-size"] == "8192" and said["moe-ffn-hidden-size"] == "14336"
+
+
+def test_a_pipeline_of_torchtitan_takes_the_micro_batches_of_a_step_at_once() -> None:
+    said = read("torchtitan", "training.micro_batch=2")
+    accumulation = load("training.micro_batch=2").get("training.gradient_accumulation")
+    assert said["training.local_batch_size"] == 2 * accumulation
+    assert said["parallelism.pipeline_parallel_microbatch_size"] == 2
+
+
+def test_steps_cover_the_tokens() -> None:
+    steps = read("nanotron")["tokens.train_steps"]
+    per_step = 1024 * 4096
+    assert (steps - 1) * per_step < 15 * 10**12 <= steps * per_step
+
+
+def test_a_hostile_name_stays_in_its_comment() -> None:
+    name = "x\n--finetune\n[job]\nevil: 1\r\u2028--save /"
+    plan, clean = load(f"name={json.dumps(name)}"), load()
+    assert plan.name == name
+    for to in FORMATS:
+        back, usual = (flat(READERS[to](export(each, to))) for each in (plan, clean))
+        assert back.keys() == usual.keys(), to
+
+
+def test_an_unknown_framework_is_a_fault_with_its_nearest() -> None:
+    with pytest.raises(PlanError, match="did you mean 'megatron'"):
+        export(load(), "megatrn")
