@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from math import gcd, lcm
+from math import floor, gcd, lcm
 from typing import Any
 
 from planner.document import Plan
@@ -63,29 +63,38 @@ def _scaled(plan: Plan, model: Mapping[str, Any]) -> Domain:
     divided = tensor if shared > 1 and shared % tensor == 0 else 1
     # The fewest heads by which a model of this family can be wider.
     quantum = lcm(tensor, group * divided, heads // gcd(heads, hidden))
-    aspect = Fraction(model["layers"], hidden)
+    widths, depths = Fraction(heads, quantum), Fraction(model["layers"], chunks)
+    # Steps fine enough that width and depth do not both change in one, unless they change together.
+    fine = 4 * max(1, round(widths), round(depths))
 
-    def changes(count: Any) -> dict[str, Any]:
+    def changes(index: Any) -> dict[str, Any]:
+        scale = Fraction(index, fine)
+        count = max(1, _round(scale * widths)) * quantum
         width = Fraction(hidden * count, heads)
         changed: dict[str, Any] = {
             "model.attention.heads": count,
             "model.hidden": int(width),
-            "model.layers": max(1, round(aspect * width / chunks)) * chunks,
+            "model.layers": max(1, _round(scale * depths)) * chunks,
         }
         if model["attention"].get("kv_heads") is not None:
             changed["model.attention.kv_heads"] = count // group if shared > 1 else 1
         for key in WIDTHS:
             given = _at(model, key)
             if given:
-                changed[f"model.{key}"] = round(given * width / hidden / tensor) * tensor
+                changed[f"model.{key}"] = _round(given * width / hidden / tensor) * tensor
         return changed
 
-    depth = f"multiples of {chunks}" if chunks > 1 else "any number"
     return Domain(
-        "model", "heads", lambda i: i * quantum, changes, max(1, heads // quantum), 1, None,
-        f"heads in multiples of {quantum}, layers {depth}, layers / hidden = {aspect}, "
-        "head size, feed-forward ratio and heads per key/value head kept",
+        "model", "size", lambda i: i, changes, fine, 1, None,
+        f"heads in multiples of {quantum}, layers in multiples of {chunks}; layers to hidden as "
+        f"{model['layers']} to {hidden} within these steps; head size, feed-forward ratio, heads "
+        "per key/value head kept",
     )
+
+
+def _round(value: Fraction) -> int:
+    """To the nearest whole number, halves up, so that a larger scale is never rounded lower."""
+    return floor(value + Fraction(1, 2))
 
 
 def _at(model: Mapping[str, Any], dotted: str) -> Any:
