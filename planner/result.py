@@ -16,12 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sympy import Add, Mul, Symbol
+from sympy import Add, Mul, Symbol, ceiling, floor
 
 from planner import inputs as _inputs
 from planner.document import Plan
 from planner.errors import Fault, PlanError, nearest
-from planner.evaluate import Absent, Entry, Evaluation, Key, Point, Trace, Value
+from planner.evaluate import Absent, Entry, Evaluation, Key, Point, Trace, Value, widen
 from planner.folds import AtLargest, Fold, Largest, Total
 from planner.inputs import Input
 from planner.quantity import Declaration, Notation
@@ -365,23 +365,20 @@ class Quantity:
             note = evaluation.book.notation.get(key[0]) if not isinstance(key[0], str) else None
             if note is None:
                 continue
-            points = [self.trace.point, *self._below(key[1:])]
-            bound = next((b for b in (evaluation.bound(note.symbol, p) for p in points)
-                          if not isinstance(b, Absent)), None)
-            if bound is None or hasattr(bound, "free_symbols"):
+            bound = evaluation.bound(note.symbol, self._point(key[1:]))
+            if isinstance(bound, Absent) or hasattr(bound, "free_symbols"):
                 continue
             dotted = f"model.{note.key}" if note.per == ("block",) else note.key
             found[(note.symbol, bound)] = (note, bound, result.inputs.get(dotted or ""))
         return sorted(found.values(), key=lambda item: item[0].rank)
 
-    def _below(self, paths: Iterable[str]) -> list[Point]:
-        """The point that the entries of a fold made, from their paths."""
-        from planner.evaluate import widen
-
+    def _point(self, paths: Iterable[str]) -> Point:
+        """The point whose entries have these paths."""
         axes = self.result.evaluation.case.axes.values()
-        found = [entry for axis in axes if not isinstance(axis, Absent)
-                 for entry in axis if entry.path in paths]
-        return [widen({entry.axis: entry for entry in found})] if found else []
+        wanted = set(paths)
+        found = {entry.axis: entry for axis in axes if not isinstance(axis, Absent)
+                 for entry in axis if entry.path in wanted}
+        return widen(found) if found else {}
 
     @property
     def used_by(self) -> list[Quantity]:
@@ -395,6 +392,8 @@ class Quantity:
         if self.absent is not None or expression is None:
             return []
         evaluation, point = self.result.evaluation, self.trace.point
+        while isinstance(expression, (ceiling, floor)):
+            expression = expression.args[0]
         if isinstance(expression, Total):
             below = evaluation.entries(expression.axis, point, expression.where)
             found = [

@@ -1,105 +1,87 @@
-"""`plan.py explain`: the derivation of one quantity as an indented tree for a terminal."""
+"""The derivation of one quantity as a tree: formula, numbers put in, result, and what it rests on."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator
-from typing import Any
-
-from planner import display
-from planner.quantity import Notation
+from planner.errors import Fault, PlanError
+from planner.render.facts import brief
+from planner.render.layout import SHARES
+from planner.render.numbers import clean, exactly, shown
 from planner.result import Quantity, Result
+from planner.typeset import TEXT
+from planner.typeset.names import parse
+from planner.typeset.styles import digits
 
-WIDTH = 96
-#: A line of numbers longer than this is left to the reports: a terminal would only wrap it.
-LONGEST = 600
+__all__ = ["explain"]
 
 
 def explain(result: Result, identifier: str, depth: int | None = None) -> str:
-    """Formula, numbers put in, value, sources and inputs of a quantity, then of those it uses.
+    """How a quantity is made, down to the inputs; `depth` limits the levels, 0 is itself only.
 
-    A quantity that was explained further up is named, not repeated; the words of a formula that
-    holds many times (for each component, each part) stand where it occurs first.
+    Each quantity is explained where it first occurs and named afterwards.
 
     Raises:
-        PlanError: the book has no such quantity.
+        PlanError: an unknown quantity, or a negative depth.
     """
-    shown: set[str] = set()
-    return "\n".join(_tree(result.find(identifier), 0, depth, shown)) + "\n"
+    if depth is not None and depth < 0:
+        raise PlanError(Fault(f"a depth of {depth}", None, "0 or more"))
+    lines: list[str] = []
+    _tree(result.find(identifier), depth, "", "", set(), lines)
+    return "\n".join(lines) + "\n"
 
 
 def _tree(
-    quantity: Quantity, level: int, depth: int | None, shown: set[str]
-) -> Iterator[str]:
-    indent = "   " * level
-    mark = "└─ " if level else ""
-    lead = "   " * (level - 1) + mark if level else ""
-    inner = indent + ("   " if level else "  ")
-    if quantity.id in shown:
-        yield f"{lead}{quantity.id} = {_value(quantity)} (derived above)"
+    quantity: Quantity, depth: int | None, first: str, rest: str, seen: set[str], lines: list[str]
+) -> None:
+    if quantity.id in seen:
+        lines.append(f"{first}{quantity.id} = {brief(quantity)} (above)")
         return
-    shown.add(quantity.id)
-    yield f"{lead}{quantity.id}: {quantity.title}"
-    yield from _derivation(quantity, inner, shown)
-    if depth is not None and level >= depth:
-        return
-    for used in quantity.uses:
-        yield from _tree(used, level + 1, depth, shown)
-
-
-def _derivation(quantity: Quantity, inner: str, shown: set[str]) -> Iterator[str]:
-    symbol = quantity.symbol
+    seen.add(quantity.id)
     if quantity.absent is not None:
-        yield from _wrapped(f"absent: {quantity.absent}", inner)
+        lines.append(f"{first}{quantity.id} – {clean(quantity.title)}")
+        lines.append(f"{rest}  absent: {clean(quantity.absent)}")
+    else:
+        mark = "" if quantity.exact else " (estimate)"
+        lines.append(f"{first}{quantity.id} – {clean(quantity.title)}{mark}")
+        lines += [f"{rest}  {line}" for line in _formula(quantity)]
+    if quantity.declaration is not None:
+        lines.append(f"{rest}  {clean(quantity.why, 2000)}")
+        lines.append(f"{rest}  source: {clean(quantity.source)}")
+    for line in _inputs(quantity):
+        lines.append(f"{rest}  {line}")
+    if depth == 0:
         return
-    blank = " " * len(symbol)
-    yield from _wrapped(f"{symbol} = {quantity.formula}", inner, len(symbol) + 3)
-    numbers = quantity.substituted
-    if numbers and numbers != quantity.formula and numbers != _bare(quantity.value):
-        if len(numbers) > LONGEST:
-            numbers = f"… ({len(quantity.terms) or 'many'} terms, spelled out in the reports)"
-        yield from _wrapped(f"{blank} = {numbers}", inner, len(symbol) + 3)
-    yield f"{inner}{blank} = {_value(quantity)}{'' if quantity.exact else '   (estimate)'}"
-    words = f"{quantity.why} (source: {quantity.source})"
-    if words not in shown:
-        shown.add(words)
-        yield from _wrapped(quantity.why, inner)
-        yield from _wrapped(f"source: {quantity.source}", inner)
-    inputs = [_input(note, value, found) for note, value, found in quantity.symbols]
-    if inputs:
-        yield from _wrapped("inputs: " + "; ".join(inputs), inner)
+    used = quantity.uses
+    for i, below in enumerate(used):
+        last = i == len(used) - 1
+        _tree(below, None if depth is None else depth - 1,
+              rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "), seen, lines)
 
 
-def _bare(value: Any) -> str:
-    return display.exact_text(value, ",") if isinstance(value, int) else ""
+def _formula(quantity: Quantity) -> list[str]:
+    """`symbol = formula`, the numbers, the value in full and rounded."""
+    name = quantity.symbol
+    value = exactly(quantity.value, quantity.unit)
+    texts = [quantity.formula, quantity.substituted, value]
+    steps = [text for i, text in enumerate(texts) if i == 0 or text != texts[i - 1]]
+    lines = [f"{name} = {steps[0]}", *(f"{' ' * len(name)} = {step}" for step in steps[1:])]
+    if not isinstance(quantity.value, str):
+        rounded = shown(quantity.value, quantity.unit, quantity.base in SHARES)
+        if rounded != value:
+            lines[-1] += f" = {rounded}"
+    return lines
 
 
-def _value(quantity: Quantity) -> str:
-    value = quantity.value
-    if value is None or isinstance(value, str):
-        return str(value if value is not None else "absent")
-    short = display.format_value(value, quantity.unit)
-    if isinstance(value, int) and abs(value) >= 1000:
-        full = display.exact_text(value, ",")
-        unit = "" if quantity.unit == "1" else f" {quantity.unit}"
-        return f"{full}{unit} = {short}" if short != full else f"{full}{unit}"
-    return short
-
-
-def _input(note: Notation, value: Any, found: Any) -> str:
-    from planner.typeset import names
-
-    shown = display.exact_text(value, ",") if isinstance(value, int) else str(value)
-    origin = f", {found.origin}" if found is not None and found.origin else ""
-    return f"{names.parse(note.latex).plain()} = {shown} ({note.meaning}{origin})"
-
-
-def _wrapped(text: str, indent: str, hang: int = 0) -> list[str]:
-    return textwrap.wrap(
-        text,
-        max(WIDTH, len(indent) + 40),
-        initial_indent=indent,
-        subsequent_indent=indent + " " * hang,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def _inputs(quantity: Quantity) -> list[str]:
+    """The inputs with their values, meanings and origins; of many values, the first ones."""
+    values: dict[str, list[str]] = {}
+    words: dict[str, str] = {}
+    for note, value, given in quantity.symbols:
+        name = parse(note.latex).plain()
+        text = clean(value) if isinstance(value, str) else TEXT.number(*digits(value))
+        values.setdefault(name, []).append(text)
+        origin = f" ({clean(given.origin)})" if given is not None else ""
+        words[name] = f"{clean(note.meaning)}{origin}"
+    return [
+        f"{name} = {', '.join(texts[:6])}{', …' if len(texts) > 6 else ''}: {words[name]}"
+        for name, texts in values.items()
+    ]

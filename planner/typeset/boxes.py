@@ -20,6 +20,7 @@ __all__ = ["Box", "Typesetter"]
 IN_FULL = 3  # entries of a fold whose bodies are spelled out; of more, their values
 PLURAL = {
     "part": "parts", "block": "blocks", "component": "components", "stage": "stages",
+    "phase": "phases", "tensor": "tensors",
 }
 
 

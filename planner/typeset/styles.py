@@ -38,7 +38,8 @@ def digits(value: Any) -> tuple[str, int | None]:
             return text, None
         _, power = rounded(exact, 6)
         if -12 < power < 10:
-            return _trimmed(significant(exact, 6)), None
+            # One decimal at least, so that a rounded number does not look like an exact one.
+            return _trimmed(significant(exact, max(6, power + 7))), None
     mantissa, _, power_text = scientific(exact, 6).partition("e")
     return _trimmed(mantissa), int(power_text or 0)
 

@@ -1,0 +1,75 @@
+"""Writers of a result: terminal text, Markdown, HTML, JSON. None of them computes a quantity."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from planner.errors import Fault, Place, PlanError, nearest
+from planner.files import write_text
+from planner.result import Result
+
+__all__ = ["as_text", "check_output", "html", "json", "markdown", "text", "write"]
+
+SUFFIXES = {".md": "md", ".markdown": "md", ".html": "html", ".htm": "html", ".json": "json",
+            ".txt": "text"}
+
+
+def text(result: Result, colour: bool | None = None) -> str:
+    """The summary for a terminal; coloured where standard output is one."""
+    from planner.render.terminal import summary
+
+    return summary(result, colour)
+
+
+def markdown(result: Result) -> str:
+    """The report as GitHub renders it."""
+    from planner.render.report import markdown as render
+
+    return render(result)
+
+
+def html(result: Result) -> str:
+    """The report as one file without scripts or requests."""
+    from planner.render.report import html as render
+
+    return render(result)
+
+
+def json(result: Result) -> str:
+    """The result as schemas/result.schema.json describes it."""
+    from json import dumps
+
+    return dumps(result.to_json(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def as_text(result: Result, kind: str) -> str:
+    """The result in one of the formats text, md, html, json."""
+    return {"text": text, "md": markdown, "html": html, "json": json}[kind](result)
+
+
+def check_output(path: str | Path, plan: str | Path) -> str:
+    """The format that the ending of an output file picks; `-` is standard output, as text.
+
+    Raises:
+        PlanError: no format has that ending, or the file is the plan itself.
+    """
+    if str(path) == "-":
+        return "text"
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise PlanError(Fault(f"no report has the ending '{suffix}'", Place(str(path)),
+                              "one of .md, .html, .json, .txt", nearest(suffix, SUFFIXES)))
+    if str(plan) != "-" and Path(path).resolve() == Path(plan).resolve():
+        raise PlanError(Fault("this is the plan itself", Place(str(path)), "another file"))
+    return SUFFIXES[suffix]
+
+
+def write(result: Result, path: str | Path) -> None:
+    """Write a report atomically, in the format of its ending; `-` writes nothing.
+
+    Raises:
+        PlanError: an unknown ending, or a place that cannot be written.
+    """
+    kind = check_output(path, "-")
+    if str(path) != "-":
+        write_text(path, text(result, colour=False) if kind == "text" else as_text(result, kind))

@@ -1,0 +1,240 @@
+"""Derivations: for each quantity its formula, the numbers put in, the result, source and why."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any
+
+from planner.evaluate import Entry
+from planner.inputs import Input
+from planner.quantity import Notation
+from planner.render.layout import FEW, SHARES
+from planner.render.numbers import clean, column, exactly, shown
+from planner.result import Quantity, Result
+from planner.typeset import LATEX, MATHML, TEXT, Box, Style
+from planner.typeset.names import parse
+from planner.typeset.styles import digits
+
+__all__ = ["Derivations"]
+
+Data = SimpleNamespace
+SHORT = 50  # printed characters up to which formula and numbers share a line
+LINE = 76  # printed characters after which a long sum goes on in the next line
+
+
+class Derivations:
+    """All derivations of a result, in the order of the book, and the numbered sources."""
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
+        self._sources: dict[str, int] = {}
+        self.items = list(self._items())
+
+    def _items(self) -> Any:
+        tables: dict[Any, Data] = {}
+        for quantity in self.result.quantities.values():
+            axes = tuple(entry.axis for entry in quantity.entries)
+            if axes and axes not in FEW:
+                declaration = quantity.declaration
+                if declaration not in tables:
+                    tables[declaration] = self._table(quantity)
+                    yield tables[declaration]
+                table, row = tables[declaration], self._instance(quantity)
+                table.rows.append(row)
+                table.formulas |= row.symbolic.plain != table.generic.plain.partition(" = ")[2]
+            else:
+                yield self._one(quantity)
+
+    @cached_property
+    def sources(self) -> list[str]:
+        """Numbered sources of the formulas, in the order of their first use."""
+        return list(self._sources)
+
+    def _cited(self, source: str) -> list[tuple[int, str]]:
+        """The works of a source with their numbers; the list of references holds each once."""
+        works = [clean(work) for work in source.split(";")]
+        return [(self._sources.setdefault(work, len(self._sources) + 1), work) for work in works]
+
+    # -- one quantity -------------------------------------------------------------------------
+
+    def _head(self, quantity: Quantity) -> dict[str, Any]:
+        return {
+            "base": quantity.base,
+            "title": clean(quantity.title),
+            "exact": quantity.exact,
+            "why": clean(quantity.why, 2000),
+            "cited": self._cited(quantity.source),
+        }
+
+    def _one(self, quantity: Quantity) -> Data:
+        symbolic, numeric = quantity.boxes
+        name = quantity.symbol_name
+        formula, numbers = TEXT.write(symbolic), TEXT.write(numeric) if numeric else ""
+        unit = quantity.unit
+        steps = [formula] if numbers in (formula, "") else [formula, numbers]
+        boxes = [symbolic, numeric][: len(steps)]
+        value = self._value(quantity)
+        # The numbers are the value already where nothing is left to compute.
+        if value.plain and steps[-1] == value.plain and len(steps) > 1:
+            steps, boxes = steps[:-1], boxes[:-1]
+        short = sum(map(len, steps)) + len(name.plain()) <= SHORT
+        return Data(
+            kind="one",
+            id=quantity.id,
+            **self._head(quantity),
+            symbol=name.plain(),
+            plain=f"{name.plain()} = " + " = ".join([*steps, value.text]),
+            short=short,
+            rows=lines(name, boxes, value),
+            value=value,
+            rounded=self._rounded(quantity),
+            unit=unit,
+            terms=self._terms(quantity),
+            inputs=[self._input(*item) for item in quantity.symbols],
+            uses=[used.id for used in quantity.uses],
+            used_by=[user.id for user in quantity.used_by],
+        )
+
+    def _value(self, quantity: Quantity) -> Data:
+        """The value in full, in the three styles."""
+        value, unit = quantity.value, quantity.unit
+        upright = "" if unit in ("1", "–") else unit
+        if isinstance(value, str):
+            box = Box("words", (), clean(value))
+            return Data(box=box, unit="", plain="", text=clean(value))
+        text, power = digits(value)
+        return Data(box=Box("value", (), value), unit=upright,
+                    plain=TEXT.number(text, power) if not upright else "",
+                    text=exactly(value, unit))
+
+    def _rounded(self, quantity: Quantity) -> str:
+        """The value as summaries show it, where that says something else."""
+        if isinstance(quantity.value, str):
+            return ""
+        text = shown(quantity.value, quantity.unit, quantity.base in SHARES)
+        return "" if text == exactly(quantity.value, quantity.unit) else text
+
+    def _terms(self, quantity: Quantity) -> Data | None:
+        """The named summands, where the numbers alone would not say what they are."""
+        terms = quantity.terms
+        if len(terms) < 2:
+            return None
+        unit, texts = column([term.value for term in terms], quantity.unit)
+        rows = [Data(label=clean(term.label), text=text, id=term.id)
+                for term, text in zip(terms, texts, strict=True)]
+        return Data(unit=unit, rows=rows)
+
+    def _input(self, note: Notation, value: Any, given: Input | None) -> Data:
+        name = parse(note.latex)
+        number = clean(value) if isinstance(value, str) else TEXT.number(*digits(value))
+        return Data(latex=name.latex(), mathml=name.mathml(), plain=name.plain(),
+                    meaning=clean(note.meaning), value=number,
+                    unit="" if note.unit == "1" else note.unit,
+                    origin=clean(given.origin) if given and given.kind != "derived" else "",
+                    key=given.key if given else note.key or "")
+
+    # -- many instances -----------------------------------------------------------------------
+
+    def _table(self, quantity: Quantity) -> Data:
+        name = self.result.typesetter.name(quantity.declaration.symbol)  # type: ignore[union-attr]
+        declaration = quantity.declaration
+        assert declaration is not None
+        generic = self.result.typesetter.symbolic(declaration.expression, None)
+        where = ", ".join(_setting(key, value) for key, value in declaration.when.items())
+        head = self._head(quantity) | {"exact": declaration.exact}
+        return Data(kind="table", id=f"{quantity.base}.{_slug(where)}" if where else quantity.base,
+                    **head, where=where, unit=quantity.unit,
+                    axis=" · ".join(entry.axis for entry in quantity.entries),
+                    symbol=name.plain(), generic=written(name, generic), formulas=False, rows=[])
+
+    def _instance(self, quantity: Quantity) -> Data:
+        symbolic, numeric = quantity.boxes
+        entry = " · ".join(place(entry) for entry in quantity.entries)
+        value = quantity.value
+        text = clean(value) if isinstance(value, str) else TEXT.number(*digits(value))
+        return Data(id=quantity.id, entry=clean(entry), value=text,
+                    symbolic=styles(symbolic), numeric=styles(numeric) if numeric else None,
+                    same=numeric is not None and TEXT.write(numeric) == text)
+
+
+def place(entry: Entry) -> str:
+    """An entry as a reader calls it: its title, or where it lies in the model."""
+    return clean(entry.path if entry.parent or not entry.title else entry.title)
+
+
+def _setting(key: str, value: Any) -> str:
+    words = " or ".join(map(str, value)) if isinstance(value, (tuple, set, frozenset)) else value
+    return f"{key}: {str(words).lower() if isinstance(words, bool) else words}"
+
+
+def _slug(words: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in words).strip("-")
+
+
+def styles(box: Box) -> Data:
+    """One formula in the three styles."""
+    return Data(latex=LATEX.write(box), mathml=MATHML.write(box), plain=TEXT.write(box))
+
+
+def written(name: Any, box: Box) -> Data:
+    """`name = formula` in the three styles."""
+    return Data(
+        latex=f"{name.latex()} = {LATEX.write(box)}",
+        mathml=f"<mrow>{name.mathml()}<mo>=</mo>{MATHML.write(box)}</mrow>",
+        plain=f"{name.plain()} = {TEXT.write(box)}",
+    )
+
+
+def lines(name: Any, boxes: list[Box], value: Data) -> list[Data]:
+    """The rows of a derivation: what stands left of the sign, the sign, what stands right.
+
+    A sum longer than a line is broken before the plus that goes over it.
+    """
+    rows: list[Data] = []
+    for box in boxes:
+        for i, chunk in enumerate(broken(box)):
+            left = not rows
+            rows.append(Data(
+                left=left, latex_left=name.latex() if left else "",
+                mathml_left=name.mathml() if left else "",
+                sign="=" if i == 0 else "", latex=_chunk(LATEX, chunk, i),
+                mathml=_chunk(MATHML, chunk, i), plain=_chunk(TEXT, chunk, i),
+            ))
+    rows.append(Data(
+        left=False, latex_left="", mathml_left="", sign="=",
+        latex=LATEX.write(value.box) + (rf"\ \mathrm{{{_unit(value.unit)}}}" if value.unit else ""),
+        mathml=MATHML.write(value.box) + (
+            f'<mspace width="0.3em"/><mtext>{value.unit}</mtext>' if value.unit else ""),
+        plain=value.text,
+    ))
+    return rows
+
+
+def _unit(unit: str) -> str:
+    return unit.replace(" ", r"\ ").replace("%", r"\%")
+
+
+def _chunk(style: Style, box: Box, place: int) -> str:
+    """One line of a broken sum; all but the first begin with their sign."""
+    text = style.write(box)
+    if place and not box.data[0]:
+        return style.plus.lstrip() + text
+    return text
+
+
+def broken(box: Box) -> list[Box]:
+    """A sum as lines of at most LINE characters."""
+    if box.kind != "sum" or len(TEXT.write(box)) <= LINE:
+        return [box]
+    lines: list[tuple[list[Box], list[bool]]] = []
+    length = LINE + 1
+    for part, minus in zip(box.parts, box.data, strict=True):
+        size = len(TEXT.write(part)) + 3
+        if length + size > LINE:
+            lines.append(([], []))
+            length = 0
+        lines[-1][0].append(part)
+        lines[-1][1].append(minus)
+        length += size
+    return [Box("sum", tuple(parts), tuple(signs)) for parts, signs in lines]

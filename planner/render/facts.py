@@ -1,0 +1,94 @@
+"""The words that every format shares: verdict, key figures, warnings. No formulas, no templates."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+from planner.evaluate import Absent
+from planner.render.layout import KEY_FIGURES, SHARES, STATUS, WARNINGS
+from planner.render.numbers import clean, shown
+from planner.result import Quantity, Result
+
+__all__ = ["Figure", "Verdict", "brief", "key_figures", "verdict", "warnings"]
+
+
+class Verdict(NamedTuple):
+    """The answer: true, false or unknown as ok, bad, unknown; a word and a sentence."""
+
+    status: str
+    word: str
+    sentence: str
+
+
+class Figure(NamedTuple):
+    """One key figure. ``estimate`` marks a number that rests on an estimate."""
+
+    label: str
+    text: str
+    note: str
+    id: str
+    estimate: bool
+
+
+def brief(quantity: Quantity) -> str:
+    """The rounded value with its unit, marked where it is an estimate."""
+    text = shown(quantity.value, quantity.unit, quantity.base in SHARES)
+    return text if quantity.exact or isinstance(quantity.value, str) else f"~{text}"
+
+
+def verdict(result: Result) -> Verdict:
+    """Whether it fits, by how much, how long it takes and what it costs, in one sentence."""
+    fits = result.verdict["fits"]
+    status = {True: "ok", False: "bad", None: "unknown"}[fits]
+    parts = []
+    headroom, capacity = result.get("memory.headroom"), result.get("memory.capacity")
+    if headroom is not None and capacity is not None:
+        amount = shown(abs(headroom.number), headroom.unit)
+        mark = "" if headroom.exact else "~"
+        where = result.get("memory.stage")
+        stages = result.evaluation.case.axes.get("stage", ())
+        several = where is not None and not isinstance(stages, Absent) and len(stages) > 1
+        stage = f" ({clean(where.value)})" if several and where is not None else ""
+        words = "free of the" if fits else "more needed than the"
+        parts.append(f"{mark}{amount} {words} {brief(capacity)} of the fullest device{stage}")
+    for identifier in ("time.training_days", "cost.total"):
+        quantity = result.get(identifier)
+        if quantity is not None:
+            parts.append(brief(quantity))
+    if fits is None and not parts:
+        parts.append(f"whether it fits is unknown: {result.verdict['reason']}")
+    return Verdict(status, STATUS[fits], clean("; ".join(parts)))
+
+
+def key_figures(result: Result) -> list[Figure]:
+    """The six to nine numbers that answer most questions; absent ones are left out."""
+    figures = []
+    for row in KEY_FIGURES:
+        quantity = result.get(row.id)
+        if quantity is None:
+            continue
+        text = brief(quantity)
+        of = result.get(row.of) if row.of else None
+        if of is not None:
+            text += f" of {brief(of)}"
+        notes = []
+        for words, identifier in row.beside:
+            other = result.get(identifier)
+            if other is not None and other.value != quantity.value:
+                notes.append(f"{words} {brief(other)}".strip())
+        text = text.removesuffix(f" {row.label.lower()}")  # Parameters: 69.0B
+        figures.append(Figure(row.label, text, ", ".join(notes), row.id, not quantity.exact))
+    return figures
+
+
+def warnings(result: Result) -> list[tuple[str, str]]:
+    """Where it is tight: the first judgement of each pair that holds, with its quantity."""
+    found: dict[str, str] = {}
+    for rule in WARNINGS:
+        part, whole = result.get(rule.part), result.get(rule.whole)
+        if part is None or whole is None or rule.part in found:
+            continue
+        if part.number < whole.number * Fraction(*rule.below):
+            found[rule.part] = rule.words
+    return list(found.items())

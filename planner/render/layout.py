@@ -1,0 +1,121 @@
+"""Which quantity stands where in a report. Data only: what the book has and this does not name is
+shown all the same, in the section of its prefix."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """A key figure: its label, its quantity, and a second quantity in words around it."""
+
+    label: str
+    id: str
+    of: str | None = None  # "of …", such as the capacity
+    beside: tuple[tuple[str, str], ...] = ()  # further quantities, with the words before them
+
+
+KEY_FIGURES = (
+    Row("Parameters", "parameters.total", beside=(("active", "parameters.active"),)),
+    Row("Training compute", "compute.training_flops", beside=(
+        ("6ND", "compute.training_flops_6nd"),)),
+    Row("Memory per device", "memory.process", of="memory.capacity"),
+    Row("Time of one step", "time.step_seconds"),
+    Row("Throughput", "time.tokens_per_second", beside=(
+        ("per device", "time.tokens_per_second_per_device"),)),
+    Row("Model FLOPs utilisation", "time.mfu"),
+    Row("Training time", "time.training_days", beside=(("", "time.device_hours"),)),
+    Row("Cost", "cost.total"),
+    Row("Energy", "energy.total", beside=(("", "energy.carbon"),)),
+)
+
+#: Quantities that are shares and print as percentages.
+SHARES = frozenset({"time.mfu", "time.hfu"})
+
+
+class Section(NamedTuple):
+    """Elements 5 to 8: sums as tables with bars, conventions side by side, then all other rows."""
+
+    id: str
+    title: str
+    prefixes: tuple[str, ...]
+    sums: tuple[str, ...] = ()  # quantities shown as the table of their terms
+    side_by_side: tuple[str, ...] = ()  # ways to count the same; the first one is the measure
+    first: tuple[str, ...] = ()  # rows that lead the table
+    entries: tuple[str, ...] = ()  # quantities per stage: the columns of one table
+
+
+SECTIONS = (
+    Section(
+        "memory", "Memory", ("memory",),
+        sums=("memory.total",),
+        first=("memory.stage", "memory.phase", "memory.total", "memory.reserved",
+               "memory.process", "memory.capacity", "memory.headroom"),
+        entries=("memory.weights.stage", "memory.gradients.stage", "memory.optimizer.stage",
+                 "memory.activations.stage", "memory.peak"),
+    ),
+    Section(
+        "parameters-and-compute", "Parameters and compute", ("parameters", "compute"),
+        sums=("parameters.total", "compute.forward_flops_per_token"),
+        side_by_side=("compute.training_flops", "compute.training_flops_6nd",
+                      "compute.training_flops_megatron", "compute.training_flops_palm"),
+    ),
+    Section(
+        "time", "Time", ("time", "network"),
+        sums=("time.step_seconds",),
+        first=("time.step_seconds", "time.tokens_per_second", "time.mfu", "time.hfu",
+               "time.training_days"),
+    ),
+    Section("money-energy-storage", "Money, energy and storage",
+            ("cost", "energy", "checkpoint")),
+)
+
+#: What the prefix of an id is called, where it is not the word itself.
+PREFIXES = {"compute": "Compute", "cost": "Cost", "checkpoint": "Checkpoints"}
+
+#: Groups of the inputs: title and the keys that they start with.
+INPUT_GROUPS = (
+    ("Model", ("model",)),
+    ("Cluster", ("cluster",)),
+    ("Training", ("training",)),
+    ("Layout", ("parallelism",)),
+    ("Further", ("",)),
+)
+
+#: Axes with few entries, whose instances get a derivation each; of other axes, and of several
+#: together, the instances stand in a table.
+FEW = frozenset({("part",), ("stage",)})
+
+
+#: What a column is called, where the title of its quantity is too long.
+SHORT_TITLES = {
+    "memory.weights": "weights",
+    "memory.gradients": "gradients",
+    "memory.optimizer": "optimizer",
+    "memory.activations": "activations",
+    "memory.buffers": "buffers",
+    "memory.weights.stage": "weights",
+    "memory.gradients.stage": "gradients",
+    "memory.optimizer.stage": "optimizer",
+    "memory.activations.stage": "activations",
+    "memory.peak": "at the peak",
+}
+
+
+class Warning(NamedTuple):
+    """A judgement with its rule: the share of two quantities below which it is made."""
+
+    part: str
+    whole: str
+    below: tuple[int, int]  # numerator, denominator
+    words: str
+
+
+WARNINGS = (
+    Warning("memory.headroom", "memory.capacity", (0, 1),
+            "the plan needs more memory than a device has"),
+    Warning("memory.headroom", "memory.capacity", (1, 20),
+            "less than 5 % of the memory of a device is left"),
+)
+
+STATUS = {True: "Fits", False: "Does not fit", None: "Memory unknown"}

@@ -1,0 +1,72 @@
+"""Markdown and HTML: one view, two templates, a sandbox that escapes what it is told to."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from planner import resources
+from planner.render.view import View
+from planner.result import Result
+
+__all__ = ["html", "markdown"]
+
+
+def markdown(result: Result) -> str:
+    """The report as GitHub Markdown."""
+    return _tidy(_environment(False).get_template("report.md.jinja").render(view=View(result)))
+
+
+def html(result: Result) -> str:
+    """The report as one HTML file."""
+    page = _environment(True).get_template("report.html.jinja").render(view=View(result))
+    return re.sub(r"\n\s*\n+", "\n", page).strip() + "\n"
+
+
+def _tidy(text: str) -> str:
+    """No trailing space, at most one empty line in a row."""
+    text = re.sub(r"[ \t]+\n", "\n", text)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+@lru_cache(maxsize=2)
+def _environment(escape: bool) -> Any:
+    from jinja2 import FileSystemLoader, StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment(
+        loader=FileSystemLoader(resources.folder("templates")),
+        autoescape=escape,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(md=escaped, code=code, slug=slug)
+    return environment
+
+
+_SPECIAL = re.compile(r"([\\`*_\[\]|$~])")
+
+
+def escaped(text: object) -> str:
+    """Words in running Markdown or in a table cell, taken literally."""
+    words = _SPECIAL.sub(r"\\\1", str(text))
+    words = words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"^(\s*)(#|[-+](?= )|\d+[.)](?= ))", r"\1\\\2", words)
+
+
+def code(text: object) -> str:
+    """Inline code that holds any text, in a table cell too: a bar is written as one there."""
+    words = str(text).replace("|", "\u2223")
+    runs = [len(run) for run in re.findall(r"`+", words)]
+    fence = "`" * (max(runs, default=0) + 1)
+    space = " " if words.startswith("`") or words.endswith("`") or not words.strip() else ""
+    return f"{fence}{space}{words}{space}{fence}"
+
+
+def slug(heading: object) -> str:
+    """The anchor that GitHub gives to a heading."""
+    kept = re.sub(r"[^\w\- ]", "", str(heading).lower())
+    return kept.replace(" ", "-")

@@ -1,0 +1,69 @@
+"""The plan with every name and default resolved, as YAML with the origin of each value."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from planner.display import plain_text
+from planner.document import Plan
+from planner.inputs import LEFT_OUT, origin
+from planner.render.numbers import clean
+
+__all__ = ["resolved"]
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ./_+()-]*(?<! )")
+_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+
+
+def resolved(plan: Plan) -> str:
+    """A document that loads to the same plan; after each value, who decided it."""
+    rows: list[tuple[str, str]] = []
+    _mapping(plan, plan.data, (), rows)
+    width = min(60, max((len(text) for text, why in rows if why), default=0))
+    return "".join(f"{text.ljust(width)}  # {why}\n" if why else f"{text}\n" for text, why in rows)
+
+
+def _mapping(
+    plan: Plan, data: Mapping[str, Any], path: tuple[str, ...], rows: list[tuple[str, str]]
+) -> None:
+    indent = "  " * len(path)
+    for key, value in data.items():
+        here = (*path, str(key))
+        given = plan.document.has(here)
+        # What neither a document nor a rule for defaults put there is the engine's own.
+        known = given or any(k == ".".join(here) or k.startswith(".".join(here) + ".")
+                             for k in plan.derived)
+        if key in LEFT_OUT or value is None or not known:
+            continue
+        if isinstance(value, Mapping) and value:
+            rows.append((f"{indent}{_scalar(str(key))}:", ""))
+            _mapping(plan, value, here, rows)
+            continue
+        unit = plan.document.find(here).unit if given else None
+        rows.append((f"{indent}{_scalar(str(key))}: {_flow(value, unit)}",
+                     clean(origin(plan, ".".join(here))[1])))
+
+
+def _flow(value: Any, unit: str | None = None) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_scalar(str(k))}: {_flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, Fraction)):
+        text = plain_text(value)
+        text = text if "/" not in text else f"{float(value):.17g}"
+        return f"{text} {unit}" if unit and unit not in ("1", "tokens", "bytes") else text
+    return _scalar(str(value))
+
+
+def _scalar(text: str) -> str:
+    """Plain where YAML reads it as text, else in double quotes, which JSON and YAML share."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,105 @@
+"""The summary for a terminal: the verdict first, then the numbers that decide, one screen."""
+
+from __future__ import annotations
+
+import os
+import sys
+import unicodedata
+
+from planner.render.facts import key_figures, verdict, warnings
+from planner.render.numbers import clean
+from planner.result import Result
+
+__all__ = ["summary"]
+
+WIDTH = 100
+COLOURS = {"ok": "32", "bad": "31", "unknown": "33"}
+
+
+def summary(result: Result, colour: bool | None = None) -> str:
+    """At most one screen of text. Colour only where standard output is a terminal."""
+    paint = _wanted() if colour is None else colour
+    name = _cut(clean(result.plan.name), WIDTH)
+    answer = verdict(result)
+    lines = [_bold(name, paint)]
+    lines += _wrapped(_coloured(answer.word, COLOURS[answer.status], paint), answer.word,
+                      answer.sentence)
+    figures = key_figures(result)
+    if figures:
+        lines.append("")
+        first = max(_width(figure.label) for figure in figures)
+        values = [figure.text.replace("~", "", 1) if figure.estimate else figure.text
+                  for figure in figures]
+        second = max(map(_width, values))
+        for figure, value in zip(figures, values, strict=True):
+            mark = "~" if figure.estimate else " "
+            line = f"  {_pad(figure.label, first)}  {mark}{_pad(value, second)}  {figure.note}"
+            lines.append(_cut(line.rstrip(), WIDTH))
+    for identifier, words in warnings(result):
+        lines += ["", _cut(f"! {words} ({identifier})", WIDTH)]
+    missing = [identifier for identifier, reason in _absent_figures(result)]
+    if missing:
+        lines.append("")
+        for identifier, reason in _absent_figures(result):
+            lines.append(_cut(f"  – {identifier}: {clean(reason)}", WIDTH))
+    if any(figure.estimate for figure in figures):
+        lines += ["", "  ~ estimate; plan.py explain PLAN ID shows how any number is made"]
+    return "\n".join(lines) + "\n"
+
+
+def _absent_figures(result: Result) -> list[tuple[str, str]]:
+    from planner.render.layout import KEY_FIGURES
+
+    found = []
+    for row in KEY_FIGURES:
+        if row.id in result.evaluation.book.declarations:
+            reason = result[row.id].absent
+            if reason is not None:
+                found.append((row.id, reason))
+    return found
+
+
+def _wanted() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _coloured(text: str, code: str, paint: bool) -> str:
+    return f"\x1b[1;{code}m{text}\x1b[0m" if paint else text
+
+
+def _bold(text: str, paint: bool) -> str:
+    return f"\x1b[1m{text}\x1b[0m" if paint else text
+
+
+def _wrapped(first: str, plain: str, rest: str) -> list[str]:
+    """The verdict's word and its sentence, wrapped by words."""
+    lines, line, width = [], first, _width(plain)
+    if rest:
+        line, width = f"{first}:", width + 1
+    for word in rest.split(" "):
+        if width + 1 + _width(word) > WIDTH:
+            lines.append(line)
+            line, width = f"  {word}", 2 + _width(word)
+        elif word:
+            line, width = f"{line} {word}", width + 1 + _width(word)
+    return [*lines, line]
+
+
+def _width(text: str) -> int:
+    """Columns on a terminal: wide characters take two, combining ones none."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def _pad(text: str, width: int) -> str:
+    return text + " " * (width - _width(text))
+
+
+def _cut(text: str, width: int) -> str:
+    if _width(text) <= width:
+        return text
+    while _width(text) > width - 1:
+        text = text[:-1]
+    return text + "…"

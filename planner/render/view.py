@@ -1,0 +1,323 @@
+"""The view of a result: everything a report says, arranged as plain data for the templates.
+
+Both reports are made from this one view. Numbers are final text here; templates only place them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any
+
+from planner.display import exact_text
+from planner.evaluate import Absent
+from planner.inputs import Input
+from planner.render import facts
+from planner.render.derivations import Derivations, place
+from planner.render.layout import (
+    INPUT_GROUPS,
+    PREFIXES,
+    SECTIONS,
+    SHARES,
+    SHORT_TITLES,
+    Section,
+)
+from planner.render.numbers import bar, clean, column, exactly, shares, shown
+from planner.result import Quantity, Result, Term
+
+__all__ = ["View"]
+
+Data = SimpleNamespace
+QUIET = (False, None, 0, "none", "")
+
+
+class View:
+    """What a report says about a result, element by element."""
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
+        self.name = clean(result.plan.name)
+        self.verdict = facts.verdict(result)
+        self.figures = facts.key_figures(result)
+        self.warnings = [Data(id=i, words=words) for i, words in facts.warnings(result)]
+
+    @cached_property
+    def sensitivities(self) -> list[Data]:
+        return []
+
+    @cached_property
+    def cliffs(self) -> list[Data]:
+        return []
+
+    @cached_property
+    def contents(self) -> list[Data]:
+        """The anchors of the page."""
+        parts = [("key-figures", "Key figures"), ("what-decides", "What decides"),
+                 ("inputs", "Inputs"), *((section.id, section.title) for section in self.sections),
+                 ("derivations", "Derivations"), ("assumptions", "Assumptions and limits"),
+                 ("references", "References"), ("reproduce", "How to reproduce")]
+        if not (self.warnings or self.sensitivities or self.cliffs):
+            del parts[1]
+        return [Data(id=identifier, title=title) for identifier, title in parts]
+
+    @cached_property
+    def derivations(self) -> Derivations:
+        return Derivations(self.result)
+
+    # -- inputs -------------------------------------------------------------------------------
+
+    @cached_property
+    def inputs(self) -> list[Data]:
+        """Groups of resolved values; those that are off or none by default stand apart."""
+        groups: dict[str, Data] = {}
+        for entry in self.result.inputs.values():
+            title = next(title for title, starts in INPUT_GROUPS
+                         if any(entry.key.startswith(start) for start in starts))
+            group = groups.setdefault(title, Data(title=title, rows=[], quiet=[]))
+            quiet = entry.kind in ("default", "derived") and entry.value in QUIET
+            (group.quiet if quiet else group.rows).append(self._input(entry))
+        titles = [title for title, _ in INPUT_GROUPS]
+        return sorted(groups.values(), key=lambda group: titles.index(group.title))
+
+    def _input(self, entry: Input) -> Data:
+        return Data(key=entry.key, value=input_text(entry), origin=clean(entry.origin),
+                    kind=entry.kind)
+
+    @cached_property
+    def facts_sources(self) -> list[Data]:
+        """Where the facts of the documents come from."""
+        found: dict[tuple[Any, ...], Data] = {}
+        data = self.result.plan.data
+        cluster = data.get("cluster") or {}
+        places = (("model", data.get("model")), ("cluster", cluster),
+                  ("accelerator", cluster.get("accelerator")))
+        for what, document in places:
+            for source in (document or {}).get("sources") or ():
+                if isinstance(source, dict) and source.get("text"):
+                    url = str(source.get("url") or "")
+                    keys = ", ".join(map(str, source.get("keys") or ()))
+                    entry = Data(what=what, keys=clean(keys), text=clean(source["text"]),
+                                 url=url if url.startswith(("https://", "http://")) else "",
+                                 note=clean(source.get("note") or ""),
+                                 date=clean(source.get("date") or ""),
+                                 confirmed=source.get("confirmed") is not False)
+                    found.setdefault((what, keys, entry.text), entry)
+        return list(found.values())
+
+    # -- sections -----------------------------------------------------------------------------
+
+    @cached_property
+    def sections(self) -> list[Data]:
+        """Elements 5 to 8, those that have anything to show."""
+        named = {prefix for section in SECTIONS for prefix in section.prefixes}
+        rest = dict.fromkeys(q.id.split(".")[0] for q in self._plain if
+                             q.id.split(".")[0] not in named)
+        further = [Section("further-quantities", "Further quantities", tuple(rest))] if rest else []
+        views = [self._section(section) for section in (*SECTIONS, *further)]
+        return [view for view in views if view is not None]
+
+    @cached_property
+    def _plain(self) -> list[Quantity]:
+        return [q for q in self.result.quantities.values() if not q.entries]
+
+    def _section(self, section: Section) -> Data | None:
+        quantities = {q.id: q for q in self._plain if q.id.split(".")[0] in section.prefixes}
+        absent = [Data(id=i, reason=clean(reason)) for i, reason in self.result.absent.items()
+                  if i.split("[")[0].split(".")[0] in section.prefixes and "[" not in i]
+        sums = [self._sum(quantities[i]) for i in section.sums
+                if i in quantities and len(quantities[i].terms) > 1]
+        compared = [quantities.pop(i) for i in section.side_by_side if i in quantities]
+        first = [quantities.pop(i) for i in section.first if i in quantities]
+        rows = [self._row(q) for q in (*first, *quantities.values())]
+        if not (sums or compared or rows or absent):
+            return None
+        return Data(id=section.id, title=section.title, sums=sums, rows=rows, absent=absent,
+                    compared=self._compared(compared),
+                    tables=self._by_stage(section.entries),
+                    capacity=self._capacity() if "memory" in section.prefixes else None)
+
+    def _row(self, quantity: Quantity) -> Data:
+        text = facts.brief(quantity)
+        full = exactly(quantity.value, quantity.unit)
+        share = quantity.base in SHARES
+        return Data(id=quantity.id, title=clean(quantity.title), text=text,
+                    exact=full if not share and full != text.lstrip("~") else "",
+                    estimate=not quantity.exact)
+
+    def _sum(self, quantity: Quantity) -> Data:
+        """A quantity as the table of its terms, with their shares."""
+        terms = quantity.terms
+        values: Sequence[Any] = [term.value for term in terms]
+        unit, texts = column([*values, quantity.value], quantity.unit)
+        parts = shares(values)
+        rows = [self._term(term, text, share, i) for i, (term, text, share)
+                in enumerate(zip(terms, texts, parts, strict=False))]
+        title = clean(quantity.title)
+        if quantity.base == "memory.total":
+            figure = self._memory_bar(rows, terms, quantity)
+        else:
+            figure = bar_of(quantity.id, title, rows, values, sum(map(Fraction, values)))
+        return Data(id=quantity.id, title=title, caption=title[:1].upper() + title[1:], unit=unit,
+                    rows=rows, total=texts[-1], estimate=not quantity.exact, figure=figure)
+
+    def _term(self, term: Term, text: str, share: str, place: int) -> Data:
+        part = Fraction(share) / 100 if share != "–" else Fraction(0)
+        label = SHORT_TITLES.get(term.id or "", term.label)
+        return Data(label=clean(label), text=text, share=share, bar=bar(part), id=term.id,
+                    place=place % 6)
+
+    def _memory_bar(self, rows: list[Data], terms: list[Term], total: Quantity) -> Data | None:
+        """The parts on the fullest device against what it has: cache and context are grey."""
+        process, capacity = self.result.get("memory.process"), self.result.get("memory.capacity")
+        values: list[Any] = [term.value for term in terms]
+        title = "Memory of the fullest device"
+        if process is None or capacity is None:
+            return bar_of(total.id, title, rows, values, total.number)
+        beyond = Data(label="cache and context", share="", place=5)
+        values.append(process.number - total.number)
+        whole = max(process.number, capacity.number)
+        figure = bar_of(total.id, title, [*rows, beyond], values, whole)
+        if figure is None:
+            return None
+        if process.number <= capacity.number:
+            figure.rest_label = "free"
+        else:
+            figure.limit = round(capacity.number * 1000 / whole)
+        figure.caption = (
+            f"{facts.brief(process)} of {facts.brief(capacity)} are taken: live tensors, then "
+            "the allocator's cache, device context and communicators."
+        )
+        return figure
+
+    def _capacity(self) -> Data | None:
+        """What a device holds against what the plan needs."""
+        process, capacity = self.result.get("memory.process"), self.result.get("memory.capacity")
+        if process is None or capacity is None or not capacity.number:
+            return None
+        share = process.number / capacity.number
+        return Data(text=f"{facts.brief(process)} of {facts.brief(capacity)}", bar=bar(share),
+                    percent=shown(share, "1", True), over=share > 1)
+
+    def _by_stage(self, identifiers: Sequence[str]) -> list[Data]:
+        """Quantities per pipeline stage, where there are several kinds of stages."""
+        entries = self.result.evaluation.case.axes.get("stage", ())
+        if isinstance(entries, Absent) or len(entries) < 2:
+            return []
+        columns: list[tuple[str, str, list[str]]] = []
+        cells: list[list[Data]] = [[] for _ in entries]
+        for base in identifiers:
+            found = [self.result.quantities.get(f"{base}[{entry.path}]") for entry in entries]
+            quantities = [quantity for quantity in found if quantity is not None]
+            if len(quantities) < len(entries):
+                continue
+            unit, texts = column([q.value for q in quantities], quantities[0].unit)
+            columns.append((SHORT_TITLES.get(base, clean(quantities[0].title)), unit, texts))
+            for row, quantity, text in zip(cells, quantities, texts, strict=True):
+                row.append(Data(id=quantity.id, text=text))
+        if not columns:
+            return []
+        rows = [Data(label=place(entry), cells=row)
+                for entry, row in zip(entries, cells, strict=True)]
+        return [Data(caption="By pipeline stage", head="Stage", rows=rows,
+                     columns=[f"{title}, {unit}" for title, unit, _ in columns])]
+
+    def _compared(self, quantities: list[Quantity]) -> list[Data]:
+        """Ways to count one thing, with their ratio to the first."""
+        if len(quantities) < 2:
+            return [Data(**vars(self._row(q)), ratio="1", why=clean(q.why)) for q in quantities]
+        measure = quantities[0].number
+        return [
+            Data(**vars(self._row(q)), why=clean(q.why),
+                 ratio=f"{float(q.number / measure):.3f}" if measure else "–")
+            for q in quantities
+        ]
+
+    # -- assumptions, references ---------------------------------------------------------------
+
+    @cached_property
+    def assumptions(self) -> list[Data]:
+        """What nobody said: defaults and what followed from other choices, with their keys."""
+        sections = ("training.", "parallelism.", "time.", "cluster.")
+        return [self._input(entry) for entry in self.result.inputs.values()
+                if entry.kind in ("default", "derived") and entry.key.startswith(sections)]
+
+    @cached_property
+    def absent(self) -> list[Data]:
+        """What could not be computed, by reason."""
+        reasons: dict[str, list[str]] = {}
+        for identifier, reason in self.result.absent.items():
+            if "[" not in identifier:
+                reasons.setdefault(clean(reason), []).append(identifier)
+        return [Data(reason=reason, ids=ids) for reason, ids in reasons.items()]
+
+    @cached_property
+    def command(self) -> str:
+        """What makes this report again."""
+        plan = self.result.document or "PLAN.yaml"
+        words = ["python", "plan.py", plan]
+        for key, text in self.result.plan.document.overrides:
+            words += ["--set", f"{key}={clean(text)}"]
+        return shlex.join(words)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return self.result.fingerprint()
+
+    @cached_property
+    def version(self) -> str:
+        from planner.version import __version__
+
+        return __version__
+
+    @cached_property
+    def prefixes(self) -> list[Data]:
+        """Derivations by the prefix of their ids."""
+        groups: dict[str, Data] = {}
+        for item in self.derivations.items:
+            prefix = item.base.split(".")[0]
+            title = PREFIXES.get(prefix, prefix.capitalize())
+            groups.setdefault(prefix, Data(id=prefix, title=title, items=[])).items.append(item)
+        return list(groups.values())
+
+
+def input_text(entry: Input) -> str:
+    """An input as it was written, or in full."""
+    value = entry.value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if entry.text is not None and entry.kind not in ("derived", "default"):
+        return clean(entry.text)
+    if isinstance(value, (int, Fraction)):
+        text = exact_text(value)
+        return f"{text} {entry.unit}" if entry.unit and entry.unit != "1" else text
+    if isinstance(value, (list, tuple)):
+        return clean(", ".join(_item(item) for item in value))
+    return clean(value)
+
+
+def _item(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {_item(v)}" for k, v in value.items()) + "}"
+    return str(value)
+
+
+def bar_of(
+    identifier: str, title: str, rows: Sequence[Data], values: Sequence[Any], whole: Fraction
+) -> Data | None:
+    """A stacked bar in thousandths of its width; None where parts are negative or all nothing."""
+    if whole <= 0 or any(value < 0 for value in values):
+        return None
+    segments, before = [], Fraction(0)
+    for row, value in zip(rows, values, strict=True):
+        part = Fraction(value) * 1000 / whole
+        start, stop = round(before), round(before + part)
+        before += part
+        if stop > start:
+            segments.append(Data(x=start, width=stop - start, label=row.label, place=row.place,
+                                 named=stop - start >= 60))
+    text = ", ".join(f"{row.label} {row.share} %" if row.share else row.label for row in rows)
+    return Data(id=f"bar-{identifier}", title=title, text=text, segments=segments,
+                rest=1000 - round(before), rest_label="", limit=None, caption=f"{title}: {text}.")
