@@ -1,0 +1,141 @@
+"""Launch configurations in the hands of the frameworks themselves, where these are installed.
+
+Optional: `pip install deepspeed accelerate torchtitan==0.2.2 megatron-core`; each test skips
+itself where its framework is missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner import plan as plans
+from planner.document import Plan
+from planner.exports import config, export
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Layouts that between them use every key of the tables.
+LAYOUTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "shipped": ("llama70b_h100x1024", ()),
+    "experts": ("mixtral8x7b_h100x1024", ("model.moe.first_dense_layers=2",)),
+    "sharded": ("gpt2small_hgx-h100", ("parallelism.zero=3", "training.recompute=full")),
+    "hybrid": ("gpt2small_hgx-h100", ("parallelism.zero=3", "parallelism.replicate=2")),
+    "halves": ("gpt2small_hgx-h100", ("parallelism.zero=2", "training.precision=fp16")),
+    "pure": ("gpt2small_hgx-h100", ("parallelism.zero=1", "training.precision=bf16-pure")),
+    "plain": ("gpt2small_hgx-h100", ("parallelism.zero=0", "training.optimizer=lion")),
+    "context": ("llama70b_h100x1024", ("parallelism.context=2", "parallelism.pipeline=1")),
+    "virtual": ("llama70b_h100x1024", ("parallelism.virtual_pipeline=2",)),
+    "split": ("llama70b_h100x1024", ("parallelism.stages=[19, 21, 21, 19]",)),
+    "window": ("llama70b_h100x1024", ("model.attention.window=1024",
+                                      "model.attention.global_every=4")),
+    "eight": ("llama70b_h100x1024", ("training.precision=fp8",)),
+}
+
+
+def load(layout: str) -> Plan:
+    preset, changes = LAYOUTS[layout]
+    return plans.load(ROOT / "presets" / f"{preset}.yaml", changes)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_deepspeed_reads_its_configuration(
+    layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = pytest.importorskip("deepspeed.runtime.config")
+    plan = load(layout)
+    made = json.loads(export(plan, "deepspeed"))
+
+    class Unit:
+        """The model-parallel unit that tells DeepSpeed the data-parallel size."""
+
+        get_data_parallel_world_size = staticmethod(lambda: plan.get("parallelism.data"))
+
+    monkeypatch.setattr(runtime.dist, "get_rank", lambda: 0)
+    read = runtime.DeepSpeedConfig(made, mpu=Unit())
+    # It checks train_batch = micro-batch × accumulation × data-parallel size itself.
+    assert read.world_size == plan.get("parallelism.data")
+    assert read.gradient_accumulation_steps == plan.get("training.gradient_accumulation")
+    assert read.zero_optimization_stage == plan.get("parallelism.zero")
+    assert read.bfloat16_config.enabled == (plan.get("training.precision")[:4] in ("bf16", "fp8"))
+    # DeepSpeed ignores an unknown key at the top level, so the names are held to its source.
+    source = "".join(
+        path.read_text(encoding="utf-8")
+        for path in Path(runtime.__file__).parent.rglob("*.py")
+    )
+    for key in made:
+        assert f'"{key}"' in source or f"'{key}'" in source, key
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_accelerate_reads_its_configuration(layout: str, tmp_path: Path) -> None:
+    arguments = pytest.importorskip("accelerate.commands.config.config_args")
+    launch = pytest.importorskip("accelerate.commands.launch")
+    plan = load(layout)
+    file = tmp_path / "accelerate.yaml"
+    file.write_text(export(plan, "accelerate"), encoding="utf-8")
+    read = arguments.load_config_from_file(str(file))  # refuses unknown keys
+    assert read.num_processes == plan.get("cluster.devices")
+    known = {action.dest for action in launch.launch_command_parser()._actions}
+    for key in {**read.fsdp_config, **read.parallelism_config}:
+        assert key in known, key
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_torchtitan_has_every_key(layout: str) -> None:
+    jobs = pytest.importorskip("torchtitan.config.job_config")
+    made = tomllib.loads(export(load(layout), "torchtitan"))
+    job = jobs.JobConfig()
+    for section, keys in made.items():
+        known = {f.name: f.type for f in dataclasses.fields(getattr(job, section))}
+        for key, value in keys.items():
+            assert key in known, f"{section}.{key}"
+            choices: tuple[Any, ...] = getattr(known[key], "__args__", ())
+            if choices and all(isinstance(choice, str) for choice in choices):
+                assert value in choices, f"{section}.{key} = {value}"
+
+
+def test_torchtitan_names_of_schedules_are_those_of_pytorch() -> None:
+    schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
+    from planner.exports.torchtitan import SCHEDULES
+
+    for name in SCHEDULES.values():
+        assert schedules.get_schedule_class(name)
+
+
+# Options of Megatron-LM's trainer, which Megatron Core knows nothing of.
+OF_THE_TRAINER = {
+    "seq-length", "max-position-embeddings", "micro-batch-size", "global-batch-size",
+    "train-samples", "vocab-size", "make-vocab-size-divisible-by", "position-embedding-type",
+    "untie-embeddings-and-output-weights", "group-query-attention", "swiglu", "squared-relu",
+    "disable-bias-linear", "use-megatron-fsdp", "data-parallel-sharding-strategy",
+    "num-virtual-stages-per-pipeline-rank", "recompute-num-layers",
+}
+RENAMED = {
+    "num-experts": "num_moe_experts", "fp8-format": "fp8",
+    "decoder-first-pipeline-num-layers": "num_layers_in_first_pipeline_stage",
+    "decoder-last-pipeline-num-layers": "num_layers_in_last_pipeline_stage",
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_megatron_core_has_the_options_that_configure_it(layout: str) -> None:
+    transformer = pytest.importorskip("megatron.core.transformer.transformer_config")
+    optimizer = pytest.importorskip("megatron.core.optimizer.optimizer_config")
+    distributed = pytest.importorskip(
+        "megatron.core.distributed.distributed_data_parallel_config")
+    known = {
+        f.name
+        for kind in (transformer.MLATransformerConfig, optimizer.OptimizerConfig,
+                     distributed.DistributedDataParallelConfig)
+        for f in dataclasses.fields(kind)
+    }
+    for option in config(load(layout), "megatron").said:
+        if option not in OF_THE_TRAINER:
+            name = RENAMED.get(option, option.replace("-", "_"))
+            assert name in known, option
