@@ -139,6 +139,12 @@ DENSE_FAMILIES: dict[str, Family] = {
         "norm_placement": either("use_post_norm", "sandwich", "pre"),
     }),
     "iquestcoder": Family("llama"),
+    # Text parts of multimodal models, under their own names.
+    "qwen2_vl_text": Family("qwen2"),
+    "qwen2_5_vl_text": Family("qwen2"),
+    "qwen2_5_omni_text": Family("qwen2"),
+    "qwen3_vl_text": Family("qwen3"),
+    "glm4v_text": Family("glm4", {"attention.bias": True}),
     "diffllama": Family("llama", {"mlp.bias": False, "attention.differential": True}),
     "internlm3": Family("llama", {
         "attention.bias": flag("qkv_bias"), "attention.output_bias": flag("attention_bias"),
@@ -165,7 +171,9 @@ DENSE_FAMILIES: dict[str, Family] = {
     "hunyuan_v1_dense": Family("llama", {"mlp.bias": False, **QK_HEAD}),
     "glm": Family("llama", {"attention.output_bias": False, "mlp.bias": False}),
     "glm4": Family("glm", SANDWICH),
-    "gemma": Family("llama", {"norm_offset": True, "mlp.bias": False, "mlp.activation": text("hidden_act")}),
+    "gemma": Family("llama", {
+        "norm_offset": True, "mlp.bias": False, "mlp.activation": text("hidden_act"),
+    }),
     "gemma2": Family("gemma", {**SANDWICH, "mlp.activation": text("hidden_activation")},
                      (windows(every(2, "full", "sliding")),)),
     "vaultgemma": Family("gemma2", {"norm_placement": "pre"}),

@@ -12,6 +12,7 @@ from typing import Any
 
 from planner.errors import Fault, Place, PlanError, nearest
 from planner.imports.config import LARGEST, Config, worth
+from planner.imports.custom import CUSTOM_FAMILIES
 from planner.imports.dense import DENSE_FAMILIES
 from planner.imports.encoders import ENCODER_FAMILIES
 from planner.imports.hybrid import HYBRID_FAMILIES
@@ -21,6 +22,7 @@ from planner.imports.sparse import SPARSE_FAMILIES
 
 FAMILIES: dict[str, Family] = {
     **DENSE_FAMILIES, **SPARSE_FAMILIES, **HYBRID_FAMILIES, **ENCODER_FAMILIES,
+    **CUSTOM_FAMILIES,
 }
 DEEPEST = 40
 MOST_LAYERS = 100_000
@@ -113,6 +115,11 @@ def _text_part(config: Any, place: Place | None) -> tuple[dict[str, Any], list[s
             text.setdefault("tie_word_embeddings", given["tie_word_embeddings"])
         notes.append(f"text part of a {outer} configuration; its other parts are left out")
         given = text
+    outer = _classes()["wrappers"].get(str(given.get("model_type")))
+    if outer in FAMILIES and given["model_type"] not in FAMILIES:  # an older, flat spelling
+        notes.append(f"text part of a {given['model_type']} configuration")
+        given = {k: v for k, v in given.items() if not isinstance(v, Mapping)}
+        given["model_type"] = outer
     if given.get("model_type") is None:
         raise PlanError(Fault("the configuration has no key 'model_type'", place))
     return given, notes
@@ -202,19 +209,19 @@ def _drop_assumed_length(c: Config, document: dict[str, Any]) -> None:
     given = [(kind.get("attention") or {}).get("window") for kind in kinds]
     longest = document.get("max_sequence")
     keys = ("max_position_embeddings", "max_seq_len")
-    if longest and not any(key in c.given for key in keys) and document.get("positions") != "learned":
-        if any(window and window > longest for window in given):
-            del document["max_sequence"]
+    assumed = longest and not any(key in c.given for key in keys)
+    if assumed and document.get("positions") != "learned" and any(
+        window and window > longest for window in given
+    ):
+        del document["max_sequence"]
 
 
 def _judge_unread(c: Config, said: Mapping[str, Any]) -> None:
     """A key that nobody read is harmless, or the configuration is refused: never ignored."""
-    harmless = set(said.get("harmless", ())) | set(_classes()["harmless"])
+    harmless = {*said.get("harmless", ()), *_classes()["harmless"], *said.get("defaults", ())}
     for key, value in c.unread().items():
         empty = value is None or value is False or value in ("", 0, [], {})
         if empty or key == "model_type" or key in harmless or HARMLESS.search(key):
-            continue
-        if key in said.get("fixed", {}) and value == said["fixed"][key]:
             continue
         raise c.fault(
             f"{c.type}: the key {c.name(key)!r} is not modelled and could change the architecture",

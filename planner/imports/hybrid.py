@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from planner.imports.config import Config, Rule, either, first, flag, need, text, whole
 from planner.imports.dense import LLAMA, QK_HEAD
-from planner.imports.patterns import Axis, all_are, at, depth, every, listed, period, up_to
+from planner.imports.patterns import Axis, Labels, all_are, at, depth, every, listed, period, up_to
 from planner.imports.rows import (
     ATTENTION_WORDS,
     DECODER,
@@ -51,6 +51,13 @@ NEMOTRON_WORDS = {**ATTENTION_WORDS, "mlp": "mlp", "moe": "moe"}
 
 
 def _nemotron_layers(c: Config) -> Sequence[str]:
+    labels, layers = _nemotron_labels(c), c.whole("num_hidden_layers")
+    if layers is not None and layers != len(labels):
+        raise c.fault(f"num_hidden_layers is {layers}, but {len(labels)} layers are named")
+    return labels
+
+
+def _nemotron_labels(c: Config) -> Sequence[str]:
     letters = c.text("hybrid_override_pattern")
     if letters is None:
         given = c.words("layers_block_type") or c.words("layer_types")
@@ -83,7 +90,7 @@ def _olmo_hybrid_layers(c: Config) -> Sequence[str]:
     return labels if "full" in labels else [*labels[:-1], "full"]
 
 
-def _blocks(key: str, words: dict[str, str]) -> object:
+def _blocks(key: str, words: dict[str, str]) -> Labels:
     """A list of words that is repeated over the layers."""
 
     def labels(c: Config) -> Sequence[str]:
@@ -269,7 +276,8 @@ HYBRID_FAMILIES: dict[str, Family] = {
                    for i in range(depth(c))]
     ))),
     "recurrent_gemma": Family(traits={
-        **LLAMA, "mlp.bias": True, "attention.output_bias": True, "attention.head_dim": None,
+        **LLAMA, "norm_offset": True, "mlp.bias": True, "attention.output_bias": True,
+        "attention.head_dim": None,
         "mlp.intermediate": lambda c: c.need("intermediate_size") // 2,
         "mlp.activation": text("hidden_activation"), "recurrence.width": whole("lru_width"),
         "recurrence.heads": need("num_attention_heads"),

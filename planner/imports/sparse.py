@@ -180,6 +180,7 @@ SPARSE_FAMILIES: dict[str, Family] = {
             c.whole("sliding_window") if c.flag("use_sliding_window") else None
         ),
     }, axes=(experts(_qwen_experts),)),
+    "qwen3_vl_moe_text": Family("qwen3_moe"),
     "mellum": Family(traits={**MOE, **QK_HEAD},
                      axes=(windows(), listed_experts(all_are("sparse")))),
     "dots1": Family(traits={**MOE, **SHARED, **QK_HEAD}, axes=(
@@ -191,6 +192,7 @@ SPARSE_FAMILIES: dict[str, Family] = {
         **MOE, **SHARED, "attention.output_bias": False,
         "attention.qk_norm": either("use_qk_norm", "head", "none"),
     }, axes=(DENSE_FIRST,)),
+    "glm4v_moe_text": Family("glm4_moe"),
     "solar_open": Family("glm4_moe", {"attention.qk_norm": "none", "mlp.intermediate": None},
                          axes=()),
     "hy_v3": Family(traits={
