@@ -33,7 +33,11 @@ def build(plan: Plan) -> Case:
                 value = Absent(_reason(plan, note.key, note.meaning))
             bindings[note.symbol] = value
     profile = profiles.load(plan.settings["training.implementation"])
-    settings = {**plan.settings, "gradients": profile["gradients"]}
+    settings = {
+        **plan.settings,
+        "gradients": profile["gradients"],
+        "copies": plan.get("training.bytes.weight") > plan.get("training.bytes.compute"),
+    }
     axes: dict[str, Any] = {"phase": _phases()}
     crossed: dict[tuple[Symbol, Entry, Entry], Any] = {}
     if plan.model is None:
@@ -60,9 +64,15 @@ def _phases() -> tuple[Entry, ...]:
 def _tensors(
     model: Model, blocks: tuple[Entry, ...], profile: profiles.Profile, settings: dict[str, Any]
 ) -> Iterator[Entry]:
-    given = [(part, block) for part in model.parts for block in part.blocks]
-    for entry, (part, block) in zip(blocks, given, strict=True):
-        yield from tensors.entries(entry, part.name, block, profile, settings)
+    entries = iter(blocks)
+    for part in model.parts:
+        before = None
+        for block in part.blocks:
+            second = before == block.kind == "norm"  # two norms read one input
+            yield from tensors.entries(
+                next(entries), part.name, block, second, profile, settings
+            )
+            before = block.kind
 
 
 def _stage_axis(
@@ -136,6 +146,15 @@ def _model_axes(model: Model) -> dict[str, tuple[Entry, ...]]:
     return {"part": tuple(parts), "block": tuple(blocks), "component": tuple(pieces)}
 
 
+def _tensor_count(component: Component, block: Entry) -> int:
+    """Weight tensors of a component: the matrix and its bias; fused projections are one matrix."""
+    if component.shared or component.type in ("core", "index", "scan"):
+        return 0
+    if block.settings.get("block.fused") and component.name in ("key", "value"):
+        return 0
+    return 2 if component.bias else 1
+
+
 def _component(component: Component, block: Entry) -> Entry:
     return Entry(
         "component",
@@ -147,6 +166,7 @@ def _component(component: Component, block: Entry) -> Entry:
             notation.n_out: component.n_out,
             notation.copies: component.copies,
             notation.applied: component.applied,
+            notation.tensors_c: _tensor_count(component, block),
         },
         settings={
             "type": component.type,

@@ -212,6 +212,20 @@ k_a = symbol(
     "k_a", "bytes of an activation", unit="bytes", latex="k_a", key="training.bytes.activation"
 )
 
+k_t = symbol(
+    "k_t",
+    "bytes of an optimizer's step counter",
+    unit="bytes",
+    latex="k_t",
+    key="training.bytes.step",
+)
+tensors_c = symbol(
+    "tensors_c", "weight tensors of the component", latex=r"n_{w,c}", per=("component",)
+)
+d_rot = symbol(
+    "d_rot", "head size of the rotary tables", latex=r"d_{\mathrm{rot}}", key="model.attention.head_dim"
+)
+
 # One tensor of the implementation's profile
 rows_j = symbol("rows_j", "rows", latex="n_j", per=("tensor",))
 width_j = symbol("width_j", "elements of a row", latex="w_j", per=("tensor",))

@@ -15,6 +15,7 @@ from planner import notation as n
 from planner import profile as profiles
 from planner.document import Block
 from planner.evaluate import Entry
+from planner.folds import ceil
 from planner.formulas import layout
 from planner.notation import (
     E,
@@ -47,6 +48,7 @@ WIDTHS: dict[str, Expr | Symbol] = {
     "keys of all heads": a * d_h,
     "values of all heads": a * d_v,
     "attention output": a * d_v,
+    "projections": a * d_h + a_kv * d_h + a_kv * d_v,
     "heads": a,
     "kv heads": a_kv,
     "intermediate": f,
@@ -57,6 +59,7 @@ WIDTHS: dict[str, Expr | Symbol] = {
     "query rank": n.r_q,
     "kv rank": n.r_kv,
     "rotary": n.d_r,
+    "rotary head": n.d_rot,
     "vocabulary": layout.vocabulary,
     "one": ONE,
 }
@@ -66,30 +69,32 @@ ROWS: dict[str, Expr | Symbol] = {
     "sequences": n.b,
     "scores": layout.tokens * s,  # each token meets every key of its sequence
     "routed": layout.routed,
-    "positions": s / n.c,
+    "length": s,
+    "positions in 32s": n.b * 32 * ceil(s / (32 * n.c)),
     "once": ONE,
 }
 MOMENTS = ("kept", "loss", "backward", "forward")
 
 
 def entries(
-    entry: Entry, part: str, block: Block, profile: profiles.Profile, settings: Mapping[str, Any]
+    entry: Entry,
+    part: str,
+    block: Block,
+    second: bool,
+    profile: profiles.Profile,
+    settings: Mapping[str, Any],
 ) -> Iterator[Entry]:
     """The tensors of one block under a profile, each bound to its size and to who shares it.
 
-    What a line can depend on: the block's values, its name, its part, and choices of the run.
+    What a line can depend on: the block's values, its name and part, choices of the run, whether it
+    reads the same input as the block before it (``second``), and facts of the profile.
     """
     facts = {
-        "attention": settings["training.attention"],
-        "dropout": settings["training.dropout"] > 0,
-        "loss": settings["training.loss"],
-        "precision": settings["training.precision"],
-        "sequence": settings["parallelism.sequence"],
-        "tensor": settings["parallelism.tensor"] > 1,
-        "context": settings["parallelism.context"] > 1,
-        "pipeline": settings["parallelism.pipeline"] > 1,
+        **profile["facts"],
+        **_facts(block.values, settings),
         "part": part,
         "name": block.name,
+        "second": second,
         **block.values,
     }
     for line in profiles.lines(profile, block.kind, facts):
@@ -110,6 +115,35 @@ def entries(
                 "recomputed": line.get("recomputed", "no"),
             },
         )
+
+
+def _facts(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Choices of the run that decide what is kept, by short names."""
+    narrow = settings["training.precision"] != "fp32"
+    learned = settings["model.positions"] == "learned"
+    fused = values.get("fused", False)
+    return {
+        "attention": settings["training.attention"],
+        "dropout": settings["training.dropout"] > 0,
+        "loss": settings["training.loss"],
+        "precision": settings["training.precision"],
+        "sequence": settings["parallelism.sequence"],
+        "tensor": settings["parallelism.tensor"] > 1,
+        "context": settings["parallelism.context"] > 1,
+        "pipeline": settings["parallelism.pipeline"] > 1,
+        "shared": bool(values.get("shared_intermediate")),
+        # Rotary embeddings make new queries and keys; the values stay a view of the fused output,
+        # but for an eager product over several sequences, which needs them side by side.
+        "own_value": not fused
+        or learned
+        or (settings["training.attention"] == "eager" and settings["training.micro_batch"] > 1),
+        # GPT-2's attention takes the softmax in the compute format, later models in fp32.
+        "wide_softmax": narrow and not (fused and learned),
+        # Under autocast the residual stream is fp32 and each matmul casts its input by itself.
+        "autocast": settings["copies"] and settings["parallelism.zero"] < 3,
+        "wide": (settings["copies"] and settings["parallelism.zero"] < 3) or values.get("offset"),
+        "positions": settings["model.positions"],
+    }
 
 
 def _sequence(settings: Mapping[str, Any]) -> Expr | Symbol:

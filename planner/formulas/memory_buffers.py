@@ -2,8 +2,8 @@
 
 from planner.folds import Largest, Total, smallest
 from planner.formulas.memory_activations import PROFILE, tensor
-from planner.formulas.memory_states import device_whole
-from planner.notation import L_ks, M_work, k_c, k_red
+from planner.formulas.memory_states import device_whole, weights_component, weights_stage
+from planner.notation import L_ks, M_work, k_c, k_o, k_red, k_w
 from planner.quantity import quantity
 
 FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
@@ -58,21 +58,26 @@ def gathered_part():
 
 GATHERED = {
     "identifier": "memory.buffers.gathered",
-    "symbol": r"M_{\mathrm{gat},\sigma}",
+    "symbol": r"M_{\mathrm{gat},\sigma\varphi}",
     "unit": "bytes",
     "title": "weights in the compute format on one device of a stage",
-    "per": ("stage",),
+    "per": ("stage", "phase"),
 }
+SHARDED = {"parallelism.zero": 3, "parallelism.reshard": True}
 
 
-@quantity(
-    **GATHERED,
-    source=FSDP,
-    when={"parallelism.zero": 3},
-)
-def gathered_sharded():
-    """The root's group (embedding and head) stays gathered; of the layers, one is worked on and the
-    next one is on its way."""
+@quantity(**GATHERED, source=FSDP, when={**SHARDED, "phase": "loss"})
+def gathered():
+    """The root's group (embedding and head) and the last layer."""
+    return Total(L_ks * gathered_part, "part", layers=False) + Largest(
+        smallest(1, L_ks) * gathered_part, "part", layers=True
+    )
+
+
+@quantity(**GATHERED, source=FSDP, when={**SHARDED, "phase": "backward"})
+def gathered_backward():
+    """The root's group stays gathered; of the layers, one is worked on and the next one is on its
+    way."""
     return Total(L_ks * gathered_part, "part", layers=False) + 2 * Largest(
         smallest(1, L_ks) * gathered_part, "part", layers=True
     )
@@ -80,29 +85,96 @@ def gathered_sharded():
 
 @quantity(
     **GATHERED,
-    source="autocast keeps its copies until the end of the forward pass",
-    when={"parallelism.zero": (0, 1, 2)},
+    source=FSDP,
+    when={
+        "parallelism.zero": 3,
+        "parallelism.reshard": False,
+        "phase": ("loss", "backward"),
+    },
+)
+def gathered_kept():
+    """All of them: nothing is let go of between forward and backward."""
+    return Total(L_ks * gathered_part, "part")
+
+
+@quantity(
+    **GATHERED,
+    source=FSDP,
+    when={"parallelism.zero": 3, "phase": "gradients"},
+)
+def gathered_root():
+    """The root's group."""
+    return Total(L_ks * gathered_part, "part", layers=False)
+
+
+@quantity(
+    **GATHERED,
+    source="PyTorch autocast (copies are kept until the end of the forward pass)",
+    when={"parallelism.zero": (0, 1, 2), "copies": True, "phase": "loss"},
 )
 def gathered_copies():
-    """Where weights are kept wider than the matmuls take them, a copy of all of them."""
-    return Total(L_ks * gathered_part, "part")
+    """Weights are kept wider than the matmuls take them: a copy of every matrix."""
+    return Total(
+        L_ks * k_c * Total(device_whole, "component", type="linear"),
+        "part",
+    )
+
+
+@quantity(
+    **GATHERED,
+    source="the matmuls take the weights as they lie",
+    when={"parallelism.zero": (0, 1, 2), "copies": False, "phase": "loss"},
+)
+def gathered_nothing():
+    """No copy."""
+    return 0
+
+
+@quantity(
+    **GATHERED,
+    source="the backward pass makes no copies",
+    when={"parallelism.zero": (0, 1, 2), "phase": ("backward", "gradients")},
+)
+def gathered_nothing_in_backward():
+    """No copy."""
+    return 0
+
+
+@quantity(**GATHERED, source="the optimizer works on shards", when={"phase": "step"})
+def gathered_nothing_in_step():
+    """No copy."""
+    return 0
 
 
 REDUCED = {
     "identifier": "memory.buffers.reduced",
-    "symbol": r"M_{\mathrm{red},\sigma}",
+    "symbol": r"M_{\mathrm{red},\sigma\varphi}",
     "unit": "bytes",
-    "title": "gradients of one layer on their way to their shards",
-    "per": ("stage",),
+    "title": "whole gradients on their way to their shards",
+    "per": ("stage", "phase"),
 }
 
 
-@quantity(**REDUCED, source=FSDP, when={"parallelism.zero": 3})
-def reduced_sharded():
-    """The whole gradients of the largest layer, in the format in which they are summed."""
+@quantity(**REDUCED, source=FSDP, when={"parallelism.zero": 3, "phase": "backward"})
+def reduced():
+    """Gradients of the largest layer as they are made and as they are summed."""
     return Largest(
-        smallest(1, L_ks) * k_red * Total(device_whole, "component"), "part", layers=True
+        smallest(1, L_ks) * (k_c + k_red) * Total(device_whole, "component"), "part", layers=True
     )
+
+
+@quantity(**REDUCED, source=FSDP, when={"parallelism.zero": 3, "phase": "gradients"})
+def reduced_root():
+    """The root's group (embedding and head): gradients as they are made and as they are summed."""
+    return Total(L_ks * (k_c + k_red) * Total(device_whole, "component"), "part", layers=False)
+
+
+@quantity(
+    **REDUCED, source="nothing is reduced", when={"parallelism.zero": 3, "phase": ("loss", "step")}
+)
+def reduced_nothing():
+    """No gradient is on its way."""
+    return 0
 
 
 @quantity(
@@ -113,6 +185,45 @@ def reduced_sharded():
 def reduced_in_place():
     """No further buffer."""
     return 0
+
+
+STEP = {
+    "identifier": "memory.buffers.step",
+    "symbol": r"M_{\mathrm{step},\sigma}",
+    "unit": "bytes",
+    "title": "temporary tensors of the optimizer step",
+    "per": ("stage",),
+}
+
+
+@quantity(
+    **STEP,
+    source="PyTorch (torch.optim, foreach): the denominator of the update, for all weights at once",
+    when={"training.optimizer_kernel": "foreach"},
+)
+def step_foreach():
+    """One number in the format of a state for each weight that the device holds."""
+    return weights_stage * k_o / k_w
+
+
+@quantity(
+    **STEP,
+    source="PyTorch (torch.optim, fused): weights are updated in place",
+    when={"training.optimizer_kernel": "fused"},
+)
+def step_fused():
+    """None."""
+    return 0
+
+
+@quantity(
+    **STEP,
+    source="PyTorch (torch.optim, one tensor after the other)",
+    when={"training.optimizer_kernel": "loop"},
+)
+def step_loop():
+    """One number in the format of a state for each weight of the largest tensor."""
+    return Largest(smallest(1, L_ks) * Largest(weights_component * k_o / k_w, "component"), "part")
 
 
 # -- what lives in which phase -------------------------------------------------------------------
@@ -130,22 +241,22 @@ LIVE = {
 @quantity(**LIVE, when={"phase": "loss"})
 def buffers_live():
     """Temporary tensors of the loss, weights in the compute format, workspace."""
-    return loss + gathered_copies + M_work
+    return loss + gathered + M_work
 
 
 @quantity(**LIVE, when={"phase": "backward"})
 def buffers_live_backward():
     """Temporary tensors of a layer, weights in the compute format, gradients on their way."""
-    return layer + gathered_copies + reduced_in_place + M_work
+    return layer + gathered + reduced + M_work
 
 
 @quantity(**LIVE, when={"phase": "gradients"})
 def buffers_live_gradients():
-    """Gradients on their way."""
-    return reduced_in_place + M_work
+    """Weights in the compute format, gradients on their way, workspace."""
+    return gathered + reduced + M_work
 
 
 @quantity(**LIVE, when={"phase": "step"})
 def buffers_live_step():
-    """The workspace only."""
-    return M_work
+    """Temporary tensors of the optimizer, workspace."""
+    return step_fused + M_work

@@ -18,11 +18,13 @@ from planner.notation import (
     k_g,
     k_m,
     k_o,
+    k_t,
     k_w,
     n_in,
     n_out,
     t,
     t_e,
+    tensors_c,
 )
 from planner.quantity import quantity
 
@@ -255,6 +257,19 @@ def optimizer_component_sharded():
     return ((k_m + k_G) * device_whole + states) / shards
 
 
+@quantity(
+    "memory.optimizer.steps",
+    symbol=r"M_{t,c}",
+    unit="bytes",
+    title="step counters of one component",
+    source="PyTorch (torch.optim keeps one for each weight tensor)",
+    per=("component",),
+)
+def steps():
+    """One number for each tensor of weights, not divided."""
+    return k_t * tensors_c
+
+
 # -- sums over a stage --------------------------------------------------------------------------
 
 
@@ -283,8 +298,8 @@ def gradients_stage():
 
 @_stage("optimizer", r"M_{o,\sigma}", "optimizer states of one device of a stage")
 def optimizer_stage():
-    """Each part as often as the stage holds it."""
-    return Total(L_ks * Total(optimizer_component, "component"), "part")
+    """Each part as often as the stage holds it, with the step counters of its tensors."""
+    return Total(L_ks * Total(optimizer_component + steps, "component"), "part")
 
 
 @quantity(

@@ -1,0 +1,105 @@
+"""How well the memory model agrees with what was counted and measured.
+
+``python -m benchmarks.memory_accuracy --truth DIR --runs FILE [--json FILE]`` evaluates an ordinary
+plan document for each case and row, made from its own columns, and prints the agreement by source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from benchmarks import truth_memory
+from planner.errors import PlanError
+
+Record = dict[str, Any]
+
+def value_of(document: Mapping[str, Any], quantity: str) -> Any:
+    """One quantity of a plan document."""
+    from planner import case, plan
+    from planner.evaluate import Evaluation
+
+    evaluation = Evaluation(case.build(plan.load(document)))
+    if quantity.endswith(".stage") and quantity != "memory.stage":
+        stage = evaluation.case.axes["stage"]
+        return max(evaluation.value(quantity, {"stage": entry}) for entry in stage)
+    return evaluation.value(quantity)
+
+
+def truth(folder: Path) -> Iterator[Record]:
+    """One record for each expected quantity of each case of the files that are there."""
+    for file, cases in truth_memory.CASES.items():
+        path = folder / file
+        if not path.is_file():
+            continue
+        for name, document, expected in cases(json.loads(path.read_text("utf-8"))):
+            for quantity, want in expected.items():
+                record = {"source": f"{file} {quantity}", "id": name, "quantity": quantity}
+                yield {**record, **_compared(document, quantity, want)}
+
+
+def _compared(document: Mapping[str, Any], quantity: str, want: Any) -> Record:
+    from planner.evaluate import Absent
+
+    try:
+        got = value_of(document, quantity)
+    except (PlanError, Absent) as problem:
+        return {"left_out": str(problem)}
+    if isinstance(want, str):
+        got = truth_memory.PHASES.get(got, got)
+        return {"expected": want, "predicted": got, "error": 0 if got == want else 1}
+    error = Fraction(got) / Fraction(want) - 1
+    plain = int(got) if Fraction(got).denominator == 1 else float(got)
+    return {"expected": want, "predicted": plain, "error": float(error)}
+
+
+def table(records: list[Record]) -> str:
+    """Agreement by source: cases, exact ones, and the spread of the relative error."""
+    lines = [["source", "cases", "exact", "mean", "median", "p90", "worst", "bias", "left out"]]
+    sources: dict[str, list[Record]] = {}
+    for record in records:
+        sources.setdefault(record["source"], []).append(record)
+    for source, rows in sources.items():
+        errors = [row["error"] for row in rows if "error" in row]
+        left = str(len(rows) - len(errors))
+        if not errors:
+            lines.append([source, "0", "", "", "", "", "", "", left])
+            continue
+        size = sorted(abs(error) for error in errors)
+        count = len(size)
+        spread = [
+            sum(size) / count,
+            size[count // 2],
+            size[min(count - 1, int(0.9 * count))],
+            size[-1],
+            sum(errors) / count,
+        ]
+        cells = [f"{100 * value:.3f} %" for value in spread]
+        lines.append([source, str(count), str(size.count(0)), *cells, left])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--truth", type=Path, help="folder with activations.json and so on")
+    parser.add_argument("--runs", type=Path, help="CSV file of measured runs")
+    parser.add_argument("--json", type=Path, help="write every comparison to this file")
+    options = parser.parse_args()
+    records: list[Record] = []
+    if options.truth:
+        records += truth(options.truth)
+    print(table(records))
+    if options.json:
+        options.json.write_text(json.dumps(records, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
