@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-__all__ = ["exact_text", "format_value", "plain_text", "rounded", "scientific", "significant"]
+__all__ = [
+    "exact_text", "format_value", "one_line", "plain_text", "rounded", "scientific", "significant",
+]
 
 Exact = int | Fraction
 Steps = tuple[tuple[str, Exact], ...]
 
 THIN = "\u202f"  # narrow no-break space
 _LONGEST = 13_000  # bits; beyond, a number is shown by its power of ten
+
+
+def one_line(text: str) -> str:
+    """Text that cannot leave its line, whatever a document holds."""
+    return "".join(c if c.isprintable() or c == THIN else repr(c)[1:-1] for c in text)
 
 
 def _size(value: Exact) -> Fraction:

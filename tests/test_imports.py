@@ -25,7 +25,8 @@ STAGES = (
     {"graph"},
     {"evaluate", "compile", "tensors", "case"},
     {"solve", "questions", "search", "sweep", "result"},
-    {"files", "formats", "listing", "render", "imports", "exports", "check", "diff"},
+    {"files", "formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}
+    | {"logs", "compare"},
     {"cli", "api", "__init__", "__main__"},  # the faces: nothing inside imports from them
 )
 STAGE_OF = {name: number for number, stage in enumerate(STAGES) for name in stage}

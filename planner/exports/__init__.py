@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 
+from planner.display import one_line
 from planner.document import Plan
 from planner.errors import Fault, PlanError, nearest
-from planner.exports.table import Config, Unsaid, makes, one_line
+from planner.exports.table import Config, Unsaid, makes
 
 __all__ = ["FORMATS", "Config", "Unsaid", "config", "export"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from planner.display import one_line
 from planner.exports.table import (
     FOLLOWS,
     TRAINS,
@@ -13,7 +14,6 @@ from planner.exports.table import (
     Row,
     Rule,
     nested,
-    one_line,
     steps,
     yaml_text,
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from planner.display import one_line
 from planner.document import Plan
 
 #: Sections of a plan that a launch configuration is about; the others are facts and assumptions.
@@ -141,11 +142,6 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return one_line(str(number(value)))
-
-
-def one_line(text: str) -> str:
-    """Text that cannot leave its line."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 @dataclass(frozen=True)

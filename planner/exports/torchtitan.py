@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from planner.display import one_line
 from planner.exports.table import (
     FOLLOWS,
     TRAINS,
@@ -19,7 +20,6 @@ from planner.exports.table import (
     elsewhere,
     heard,
     nested,
-    one_line,
     steps,
 )
 

@@ -1,0 +1,164 @@
+"""A plan beside the log of a run."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from planner import compare, logs
+from planner import plan as plans
+from planner.document import Plan
+from planner.errors import PlanError
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / "tests" / "data" / "logs"
+
+
+def gpt3() -> Plan:
+    return plans.load(ROOT / "presets" / "gpt3_a100x1024.yaml")
+
+
+def gpt2(*changes: str) -> Plan:
+    return plans.load(ROOT / "presets" / "gpt2small_hgx-h100.yaml", changes)
+
+
+def rows(plan: Plan, log: Path, warm_up: int | None = None) -> dict[str, compare.Row]:
+    return {row.id: row for row in compare.compare(plan, log, warm_up)}
+
+
+@pytest.mark.parametrize(
+    ("file", "form"),
+    [("megatron.log", "Megatron-LM"), ("torchtitan.log", "torchtitan"), ("steps.csv", "CSV"),
+     ("steps.jsonl", "JSON lines")],
+)
+def test_formats_are_told_by_content(file: str, form: str, tmp_path: Path) -> None:
+    unnamed = tmp_path / "log"
+    unnamed.write_bytes((LOGS / file).read_bytes())
+    assert logs.read(unnamed).format == form
+
+
+def test_a_megatron_log_gives_the_typical_step_and_the_fullest_rank() -> None:
+    found = rows(gpt3(), LOGS / "megatron.log")
+    step = found["time.step_seconds"].measured
+    # Its steps take 31.1 s, but for a first one of 41.9 s and an interruption of 55.2 s.
+    assert abs(step - Fraction("31.1")) < Fraction("0.06")
+    # MB there are 2^20 bytes; rank 0 allocates most, and its line runs into the next rank's.
+    assert found["memory.total"].measured == Fraction("52100.25") * 2**20
+    assert found["memory.reserved"].measured == 54018 * 2**20
+    assert found["time.tflops_per_device"].measured == pytest.approx(140, rel=0.01)
+
+
+def test_throughput_follows_from_the_step_time() -> None:
+    found = rows(gpt3(), LOGS / "megatron.log")
+    rate = found["time.tokens_per_second"].measured
+    assert rate * found["time.step_seconds"].measured == 1536 * 2048
+    assert found["time.tokens_per_second_per_device"].measured * 1024 == rate
+
+
+def test_utilisation_is_that_of_the_published_run() -> None:
+    """Narayanan et al. 2021, section 5.1: 140 TFLOP/s of 312, 44 %, a forward pass done again
+    counted; without it 3 of 4 passes are left, 33 to 34 %."""
+    assert Fraction("0.33") < rows(gpt3(), LOGS / "megatron.log")["time.mfu"].measured < 0.345
+
+
+def test_a_torchtitan_log_gives_throughput_and_reserved_memory() -> None:
+    found = rows(gpt2(), LOGS / "torchtitan.log")
+    assert found["time.tokens_per_second_per_device"].measured == pytest.approx(9800, rel=0.005)
+    # Validation keeps more memory, but is no step of training.
+    assert found["memory.reserved"].measured == Fraction("41.37") * 2**30
+    assert found["time.mfu"].measured == pytest.approx(9800 * 0.0487 / 989, rel=0.01)
+
+
+@pytest.mark.parametrize("file", ["steps.csv", "steps.jsonl"])
+def test_tables_are_read_with_their_units(file: str) -> None:
+    found = rows(gpt2(), LOGS / file)
+    assert found["time.step_seconds"].measured == Fraction("0.251")
+    assert found["memory.reserved"].measured == Fraction("9.75") * 2**30
+
+
+def test_the_warm_up_may_be_told() -> None:
+    assert rows(gpt2(), LOGS / "steps.csv", 0)["time.step_seconds"].how == "median of 10"
+    assert rows(gpt2(), LOGS / "steps.csv", 9)["time.step_seconds"].measured == Fraction("0.251")
+    with pytest.raises(PlanError, match="all of them warm-up"):
+        compare.compare(gpt2(), LOGS / "steps.csv", 10)
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("step_time", ("time.step_seconds", 1)),
+        ("step time (ms)", ("time.step_seconds", Fraction(1, 1000))),
+        ("time.step_seconds", ("time.step_seconds", 1)),
+        ("memory/max_reserved(GiB)", ("memory.reserved", 2**30)),
+        ("max_memory_allocated", ("memory.total", 1)),
+        ("nvidia_smi_mib", ("memory.process", 2**20)),
+        ("mfu(%)", ("time.mfu", Fraction(1, 100))),
+        ("throughput(tps)", ("time.tokens_per_second_per_device", 1)),
+        ("step_time_gib", None),
+        ("loss", None),
+        ("memory/max_reserved(%)", None),  # of the device, not of a quantity of ours
+    ],
+)
+def test_a_column_is_known_by_name_and_unit(label: str, expected: object) -> None:
+    assert logs.column(label) == expected
+
+
+def test_another_batch_than_planned_is_said() -> None:
+    plan = plans.load(ROOT / "presets" / "gpt3_a100x1024.yaml", ["training.global_batch=768"])
+    notes = compare.compare(plan, LOGS / "megatron.log").notes
+    assert any("1536 sequences, the plan has 768" in note for note in notes)
+
+
+def test_a_ratio_is_planned_over_measured() -> None:
+    for row in compare.compare(gpt3(), LOGS / "megatron.log"):
+        if row.planned is not None:
+            assert row.ratio == Fraction(row.planned) / row.measured
+
+
+def test_tables_hold_every_row() -> None:
+    found = compare.compare(gpt3(), LOGS / "megatron.log")
+    tree = json.loads(compare.data(found))
+    assert [row["id"] for row in tree["quantities"]] == [row.id for row in found]
+    body = [line for line in compare.markdown(found).splitlines() if line.startswith("| ")][2:]
+    assert len(body) == len(found.rows)
+    for row in found:
+        assert row.title in compare.text(found)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"nothing of interest\n", "no log of a training run"),
+        (b"", "no log of a training run"),
+        (b"\x00\x01\x02", "not a text file"),
+        (b"step,step_time\n1,2\n2\n", ":3: 1 columns"),
+        (b"step,step_time\n1,fast\n", ":2: step_time is 'fast'"),
+        (b"step,step_time\n1,-2\n", ":2: step_time is -2"),
+        (b'{"step_time": 1}\n{"step_time": \n', ":2:"),
+        (b'[{"step_time": 1},', ":1:"),
+        (b'{"loss": 1}', "no log of a training run"),
+    ],
+)
+def test_what_is_no_log_is_a_fault_with_its_place(
+    content: bytes, message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.log"
+    file.write_bytes(content)
+    with pytest.raises(PlanError) as error:
+        logs.read(file)
+    assert message in str(error.value) and str(file) in str(error.value)
+
+
+def test_a_missing_log_is_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="cannot be read"):
+        logs.read(tmp_path / "nothing.log")
+
+
+def test_hostile_names_stay_in_their_cells(tmp_path: Path) -> None:
+    file = tmp_path / "a`|\u2028b.csv"
+    file.write_text("step_time\n1\n2\n")
+    for table in (compare.text, compare.markdown):
+        assert "\u2028" not in table(compare.compare(gpt2(), file))
