@@ -55,9 +55,17 @@ class _Parser(argparse.ArgumentParser):
         raise PlanError(Fault(f"{self.prog}: {message}", None, f"see {self.prog} --help"))
 
 
-def _parser() -> argparse.ArgumentParser:
-    from planner.version import __version__
+class _Version(argparse.Action):
+    """The versions are worked out only when asked for: they hash formulas and presets."""
 
+    def __call__(self, *_: Any) -> None:
+        from planner.version import full
+
+        print(full())
+        raise SystemExit(OK)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="plan.py",
         description="Plan a training run of a large language model: parameters, FLOPs, memory, "
@@ -65,7 +73,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog="A plan file straight after the program's name needs no command: "
         "plan.py PLAN.yaml [-o report.md] [-o report.html] [--set KEY=VALUE]",
     )
-    parser.add_argument("--version", action="version", version=f"trainplan {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0,
+                        help="program, formula set and preset set")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True,
                                      parser_class=_Parser)
     for name, (help_text, configure, handler) in COMMANDS.items():
@@ -245,14 +254,73 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _import(options: argparse.Namespace) -> int:
     from planner import imports
+
+    _put(imports.document(options.config, options.source), options.output)
+    return OK
+
+
+# export, compare, completion -----------------------------------------------------------------
+
+
+def _export_arguments(parser: argparse.ArgumentParser) -> None:
+    from planner.exports import FORMATS
+
+    _plan_arguments(parser)
+    parser.add_argument("--to", required=True, choices=FORMATS, help="the framework")
+    parser.add_argument("-o", "--output", metavar="FILE", help="the file to write")
+
+
+def _export(options: argparse.Namespace) -> int:
+    from planner import exports
+    from planner import plan as plans
+
+    made = exports.config(plans.load(options.plan, options.set), options.to)
+    _put(made.text, options.output)
+    for unsaid in made.unsaid:
+        print(f"{options.to}: {unsaid}", file=sys.stderr)
+    return OK
+
+
+def _compare_arguments(parser: argparse.ArgumentParser) -> None:
+    _plan_arguments(parser)
+    parser.add_argument("--log", metavar="FILE", required=True,
+                        help="a log of Megatron-LM or torchtitan, CSV or JSON")
+    parser.add_argument("--warm-up", metavar="N", type=int,
+                        help="records left out at the start; 5, or half of a shorter log")
+    parser.add_argument("--format", choices=("text", "md", "json"), default="text")
+    parser.add_argument("-o", "--output", metavar="FILE", help="the file to write")
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from planner import compare
+    from planner import plan as plans
+
+    plan = plans.load(options.plan, options.set)
+    found = compare.compare(plan, options.log, options.warm_up)
+    writer = {"text": compare.text, "md": compare.markdown, "json": compare.data}[options.format]
+    _put(writer(found), options.output)
+    return OK
+
+
+def _completion_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from planner.completion import script
+
+    sys.stdout.write(script(options.shell, _parser()))
+    return OK
+
+
+def _put(text: str, output: str | None) -> None:
+    """To a file, or to standard output."""
     from planner.files import write_text
 
-    text = imports.document(options.config, options.source)
-    if options.output in (None, "-"):
+    if output in (None, "-"):
         sys.stdout.write(text)
     else:
-        write_text(options.output, text)
-    return OK
+        write_text(output, text)
 
 
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Handler]] = {
@@ -263,5 +331,8 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Handle
     "check": ("re-evaluate committed reports and report drift", _check_arguments, _check),
     "diff": ("compare two plans or results", _diff_arguments, _diff),
     "import": ("turn a published configuration into a model document", _import_arguments, _import),
+    "export": ("write the launch configuration of a framework", _export_arguments, _export),
+    "compare": ("put a plan beside the log of a run", _compare_arguments, _compare),
     "list": ("list what ships as presets", _list_arguments, _list),
+    "completion": ("print the completion script of a shell", _completion_arguments, _completion),
 }

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib import import_module
+from typing import TYPE_CHECKING
 
-from planner.display import one_line
-from planner.document import Plan
 from planner.errors import Fault, PlanError, nearest
-from planner.exports.table import Config, Unsaid, makes
 
-__all__ = ["FORMATS", "Config", "Unsaid", "config", "export"]
+# The command line asks for the names of the frameworks at each start; the rest waits.
+if TYPE_CHECKING:
+    from planner.document import Plan
+    from planner.exports.table import Config, Unsaid
+
+__all__ = ["FORMATS", "config", "export"]
 
 #: The frameworks, each a module of this package with its table.
 FORMATS = ("megatron", "torchtitan", "deepspeed", "nanotron", "accelerate")
@@ -27,10 +28,14 @@ def export(plan: Plan, to: str) -> str:
 
 def config(plan: Plan, to: str) -> Config:
     """The configuration with what it says, by their keys, and what it cannot say."""
+    from importlib import import_module
+
+    from planner.exports.table import Config, makes
+
     if to not in FORMATS:
         raise PlanError(Fault(f"unknown framework {to}", None, "one of: " + ", ".join(FORMATS),
                               nearest(to, FORMATS)))
-    if not isinstance(plan.data.get("parallelism"), Mapping):
+    if not isinstance(plan.data.get("parallelism"), dict):
         raise PlanError(Fault("a launch configuration needs a layout",
                               plan.document.place(("parallelism",)),
                               "sizes under parallelism; plan.py search ranks layouts"))
@@ -45,6 +50,8 @@ def _head(
     plan: Plan, title: str, use: str, unsaid: tuple[Unsaid, ...], by_hand: tuple[str, ...]
 ) -> str:
     """The comments that open the file."""
+    from planner.display import one_line
+
     devices, node = plan.get("cluster.devices"), plan.get("cluster.devices_per_node")
     per_node = f", {node} per node" if node else ""
     lines = [

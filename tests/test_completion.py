@@ -1,0 +1,79 @@
+"""Completion scripts: in bash by asking a shell, in zsh and fish by what they hold."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from planner.cli import COMMANDS, _parser
+from planner.completion import SHELLS, commands, script
+from planner.source import preset_names
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = {shell: script(shell, _parser()) for shell in SHELLS}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_command_and_option_is_in_the_script(shell: str) -> None:
+    text = SCRIPTS[shell]
+    for command in commands(_parser()):
+        assert command.name in text
+        for argument in command.options:
+            for option in argument.options:
+                assert (option.lstrip("-") if shell == "fish" else option) in text, option
+    assert {command.name for command in commands(_parser())} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_presets_quantities_and_frameworks_are_completed(shell: str) -> None:
+    for word in (*preset_names("model"), *preset_names("accelerator"), "memory.activations",
+                 "largest-model", "torchtitan", "training.tokens="):
+        assert word in SCRIPTS[shell], word
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_script_is_read_by_its_shell(shell: str, tmp_path: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    file = tmp_path / "script"
+    file.write_text(SCRIPTS[shell], encoding="utf-8")
+    done = subprocess.run([shell, "-n", file], capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def bash(line: str, cwd: Path) -> set[str]:
+    """What bash offers when Tab is pressed at the end of the line."""
+    (cwd / "script").write_text(SCRIPTS["bash"], encoding="utf-8")
+    ask = "source ./script; COMP_LINE=$1 COMP_POINT=${#1}; _trainplan; printf '%s\\n' " \
+        '"${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "--norc", "-c", ask, "bash", line], cwd=cwd,
+                          capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split("\n")) - {""}
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("trainplan exp", {"explain", "export"}),
+        ("trainplan export --to d", {"deepspeed"}),
+        ("trainplan export plan.yaml --to d", {"deepspeed"}),
+        ("trainplan explain plan.yaml memory.activations.lay", {"memory.activations.layer"}),
+        ("trainplan solve plan.yaml longest", {"longest-context"}),
+        ("trainplan pl", {"plan.yaml"}),
+        ("trainplan validate pl", {"plan.yaml"}),
+        ("trainplan plan.yaml --for", {"--format"}),
+        ("trainplan plan.yaml --format h", {"html"}),
+        ("trainplan report plan.yaml --set training.tok", {"training.tokens="}),
+        ("trainplan report plan.yaml --set model=gpt2-s", {"gpt2-small"}),
+        ("trainplan completion f", {"fish"}),
+        ("trainplan list mod", {"models"}),
+    ],
+)
+def test_bash_offers(line: str, offered: set[str], tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").touch()
+    assert bash(line, tmp_path) == offered
