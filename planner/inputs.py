@@ -54,8 +54,10 @@ def origin(plan: Plan, key: str) -> tuple[str, str]:
     """Kind and words of who decided the value of a dotted key."""
     path = tuple(key.split("."))
     # A value that follows from others may replace what the document says; the last word counts.
-    if key in plan.derived:
-        return "derived", plan.derived[key]
+    for end in range(len(path), 0, -1):
+        around = ".".join(path[:end])
+        if around in plan.derived:
+            return "derived", plan.derived[around]
     found = plan.document.origin(path)
     if not plan.document.has(path):
         return "derived", "follows from the document"

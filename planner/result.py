@@ -434,7 +434,7 @@ class Quantity:
     @property
     def symbol(self) -> str:
         """Its symbol in plain text."""
-        return self.symbol_name.plain()
+        return str(self.symbol_name.plain())
 
     @cached_property
     def symbol_name(self) -> Any:

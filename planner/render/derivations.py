@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
+from planner.display import THIN
 from planner.evaluate import Entry
-from planner.inputs import Input
-from planner.quantity import Notation
+from planner.folds import Total
 from planner.render.layout import FEW, SHARES
-from planner.render.numbers import clean, column, exactly, shown
+from planner.render.numbers import clean, column, exactly, headline, shown
 from planner.result import Quantity, Result
 from planner.typeset import LATEX, MATHML, TEXT, Box, Style
 from planner.typeset.names import parse
@@ -20,6 +21,7 @@ __all__ = ["Derivations"]
 
 Data = SimpleNamespace
 SHORT = 50  # printed characters up to which formula and numbers share a line
+MANY = 6  # values of one input that are written out
 LINE = 76  # printed characters after which a long sum goes on in the next line
 
 
@@ -41,7 +43,13 @@ class Derivations:
                     tables[declaration] = self._table(quantity)
                     yield tables[declaration]
                 table, row = tables[declaration], self._instance(quantity)
-                table.rows.append(row)
+                before = table.rows[-1] if table.rows else None
+                if before and before.alike == row.alike:
+                    before.entries += row.entries
+                else:
+                    table.rows.append(row)
+                table.count += 1
+                table.numbers |= not row.same
                 table.formulas |= row.symbolic.plain != table.generic.plain.partition(" = ")[2]
             else:
                 yield self._one(quantity)
@@ -53,7 +61,7 @@ class Derivations:
 
     def _cited(self, source: str) -> list[tuple[int, str]]:
         """The works of a source with their numbers; the list of references holds each once."""
-        works = [clean(work) for work in source.split(";")]
+        works = [clean(work) for work in re.split(r";(?=\s*[A-Z])(?![^()]*\))", source)]
         return [(self._sources.setdefault(work, len(self._sources) + 1), work) for work in works]
 
     # -- one quantity -------------------------------------------------------------------------
@@ -61,7 +69,7 @@ class Derivations:
     def _head(self, quantity: Quantity) -> dict[str, Any]:
         return {
             "base": quantity.base,
-            "title": clean(quantity.title),
+            "title": headline(quantity.title),
             "exact": quantity.exact,
             "why": clean(quantity.why, 2000),
             "cited": self._cited(quantity.source),
@@ -71,12 +79,11 @@ class Derivations:
         symbolic, numeric = quantity.boxes
         name = quantity.symbol_name
         formula, numbers = TEXT.write(symbolic), TEXT.write(numeric) if numeric else ""
-        unit = quantity.unit
         steps = [formula] if numbers in (formula, "") else [formula, numbers]
-        boxes = [symbolic, numeric][: len(steps)]
+        boxes = [box for box in (symbolic, numeric) if box is not None][: len(steps)]
         value = self._value(quantity)
         # The numbers are the value already where nothing is left to compute.
-        if value.plain and steps[-1] == value.plain and len(steps) > 1:
+        if steps[-1] == value.plain and len(steps) > 1:
             steps, boxes = steps[:-1], boxes[:-1]
         short = sum(map(len, steps)) + len(name.plain()) <= SHORT
         return Data(
@@ -88,12 +95,10 @@ class Derivations:
             short=short,
             rows=lines(name, boxes, value),
             value=value,
-            rounded=self._rounded(quantity),
-            unit=unit,
             terms=self._terms(quantity),
-            inputs=[self._input(*item) for item in quantity.symbols],
-            uses=[used.id for used in quantity.uses],
-            used_by=[user.id for user in quantity.used_by],
+            inputs=self._inputs(quantity),
+            uses=grouped(quantity.uses),
+            used_by=grouped(quantity.used_by),
         )
 
     def _value(self, quantity: Quantity) -> Data:
@@ -102,11 +107,10 @@ class Derivations:
         upright = "" if unit in ("1", "–") else unit
         if isinstance(value, str):
             box = Box("words", (), clean(value))
-            return Data(box=box, unit="", plain="", text=clean(value))
+            return Data(box=box, unit="", plain=clean(value), text=clean(value), rounded="")
         text, power = digits(value)
-        return Data(box=Box("value", (), value), unit=upright,
-                    plain=TEXT.number(text, power) if not upright else "",
-                    text=exactly(value, unit))
+        return Data(box=Box("value", (), value), unit=upright, plain=TEXT.number(text, power),
+                    text=exactly(value, unit), rounded=self._rounded(quantity))
 
     def _rounded(self, quantity: Quantity) -> str:
         """The value as summaries show it, where that says something else."""
@@ -117,7 +121,8 @@ class Derivations:
 
     def _terms(self, quantity: Quantity) -> Data | None:
         """The named summands, where the numbers alone would not say what they are."""
-        terms = quantity.terms
+        declaration = quantity.declaration
+        terms = quantity.terms if declaration and isinstance(declaration.expression, Total) else []
         if len(terms) < 2:
             return None
         unit, texts = column([term.value for term in terms], quantity.unit)
@@ -125,14 +130,24 @@ class Derivations:
                 for term, text in zip(terms, texts, strict=True)]
         return Data(unit=unit, rows=rows)
 
-    def _input(self, note: Notation, value: Any, given: Input | None) -> Data:
-        name = parse(note.latex)
-        number = clean(value) if isinstance(value, str) else TEXT.number(*digits(value))
-        return Data(latex=name.latex(), mathml=name.mathml(), plain=name.plain(),
-                    meaning=clean(note.meaning), value=number,
-                    unit="" if note.unit == "1" else note.unit,
-                    origin=clean(given.origin) if given and given.kind != "derived" else "",
-                    key=given.key if given else note.key or "")
+    def _inputs(self, quantity: Quantity) -> list[Data]:
+        """The inputs in a formula, each once; inside a fold one may have several values."""
+        found: dict[str, Data] = {}
+        for note, value, given in quantity.symbols:
+            number = clean(value) if isinstance(value, str) else TEXT.number(*digits(value))
+            if note.latex in found:
+                found[note.latex].values.append(number)
+                continue
+            name = parse(note.latex)
+            found[note.latex] = Data(
+                latex=name.latex(), mathml=name.mathml(), plain=name.plain(),
+                meaning=clean(note.meaning), values=[number],
+                origin=clean(given.origin) if given and given.kind != "derived" else "",
+                key=given.key if given else "",
+            )
+        for data in found.values():
+            data.value = ", ".join(data.values[:MANY]) + (", …" if len(data.values) > MANY else "")
+        return list(found.values())
 
     # -- many instances -----------------------------------------------------------------------
 
@@ -146,16 +161,29 @@ class Derivations:
         return Data(kind="table", id=f"{quantity.base}.{_slug(where)}" if where else quantity.base,
                     **head, where=where, unit=quantity.unit,
                     axis=" · ".join(entry.axis for entry in quantity.entries),
-                    symbol=name.plain(), generic=written(name, generic), formulas=False, rows=[])
+                    symbol=name.plain(), generic=written(name, generic), formulas=False,
+                    numbers=False, rows=[], count=0)
 
     def _instance(self, quantity: Quantity) -> Data:
         symbolic, numeric = quantity.boxes
-        entry = " · ".join(place(entry) for entry in quantity.entries)
+        entry = Data(id=quantity.id, text=" · ".join(place(entry) for entry in quantity.entries))
         value = quantity.value
         text = clean(value) if isinstance(value, str) else TEXT.number(*digits(value))
-        return Data(id=quantity.id, entry=clean(entry), value=text,
-                    symbolic=styles(symbolic), numeric=styles(numeric) if numeric else None,
-                    same=numeric is not None and TEXT.write(numeric) == text)
+        formula, numbers = styles(symbolic), styles(numeric) if numeric else None
+        plain = numbers.plain if numbers else ""
+        return Data(entries=[entry], value=text, symbolic=formula, numeric=numbers,
+                    same=plain == text, alike=(formula.plain, plain, text))
+
+
+def grouped(quantities: list[Quantity]) -> list[Data]:
+    """Links to quantities; several instances of one are a single link to the first."""
+    by_base: dict[str, list[str]] = {}
+    for quantity in quantities:
+        by_base.setdefault(quantity.base, []).append(quantity.id)
+    return [
+        Data(id=ids[0], text=ids[0] if len(ids) == 1 else base, more=len(ids) - 1)
+        for base, ids in by_base.items()
+    ]
 
 
 def place(entry: Entry) -> str:
@@ -201,25 +229,29 @@ def lines(name: Any, boxes: list[Box], value: Data) -> list[Data]:
                 sign="=" if i == 0 else "", latex=_chunk(LATEX, chunk, i),
                 mathml=_chunk(MATHML, chunk, i), plain=_chunk(TEXT, chunk, i),
             ))
-    rows.append(Data(
-        left=False, latex_left="", mathml_left="", sign="=",
-        latex=LATEX.write(value.box) + (rf"\ \mathrm{{{_unit(value.unit)}}}" if value.unit else ""),
-        mathml=MATHML.write(value.box) + (
-            f'<mspace width="0.3em"/><mtext>{value.unit}</mtext>' if value.unit else ""),
-        plain=value.text,
-    ))
+    latex, mathml = LATEX.write(value.box), MATHML.write(value.box)
+    if value.unit:
+        latex += rf"\ {_upright(value.unit)}"
+        mathml += f'<mspace width=".3em"/><mtext>{value.unit}</mtext>'
+    if value.rounded:
+        latex += rf" = {_upright(value.rounded)}".replace("mathrm", "mathbf")
+        mathml += f'<mo>=</mo><mtext class="b">{value.rounded}</mtext>'
+    rows.append(Data(left=False, latex_left="", mathml_left="", sign="=", latex=latex,
+                     mathml=mathml, plain=value.text))
     return rows
 
 
-def _unit(unit: str) -> str:
-    return unit.replace(" ", r"\ ").replace("%", r"\%")
+def _upright(words: str) -> str:
+    """A unit or a rounded value in LaTeX."""
+    escaped = words.replace("%", r"\%").replace("_", r"\_").replace(THIN, r"\,")
+    return r"\mathrm{" + escaped.replace("−", "-").replace(" ", r"\ ") + "}"
 
 
 def _chunk(style: Style, box: Box, place: int) -> str:
     """One line of a broken sum; all but the first begin with their sign."""
     text = style.write(box)
     if place and not box.data[0]:
-        return style.plus.lstrip() + text
+        return style.carried + text
     return text
 
 

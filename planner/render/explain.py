@@ -1,4 +1,4 @@
-"""The derivation of one quantity as a tree: formula, numbers put in, result, and what it rests on."""
+"""The derivation of one quantity as a tree: formula, numbers, result, and what it rests on."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Section(NamedTuple):
     id: str
     title: str
     prefixes: tuple[str, ...]
-    sums: tuple[str, ...] = ()  # quantities shown as the table of their terms
+    sums: tuple[str, ...] = ()  # quantities, or all instances, as the tables of their terms
     side_by_side: tuple[str, ...] = ()  # ways to count the same; the first one is the measure
     first: tuple[str, ...] = ()  # rows that lead the table
     entries: tuple[str, ...] = ()  # quantities per stage: the columns of one table
@@ -56,7 +56,8 @@ SECTIONS = (
     ),
     Section(
         "parameters-and-compute", "Parameters and compute", ("parameters", "compute"),
-        sums=("parameters.total", "compute.forward_flops_per_token"),
+        sums=("parameters.total", "parameters.layer", "compute.forward_flops_per_token",
+              "compute.layer"),
         side_by_side=("compute.training_flops", "compute.training_flops_6nd",
                       "compute.training_flops_megatron", "compute.training_flops_palm"),
     ),
@@ -82,9 +83,12 @@ INPUT_GROUPS = (
     ("Further", ("",)),
 )
 
+#: The groups that a reader of the HTML page sees without opening them.
+OPEN_GROUPS = frozenset({"Training", "Layout"})
+
 #: Axes with few entries, whose instances get a derivation each; of other axes, and of several
 #: together, the instances stand in a table.
-FEW = frozenset({("part",), ("stage",)})
+FEW = frozenset({("part",)})
 
 
 #: What a column is called, where the title of its quantity is too long.

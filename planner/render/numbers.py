@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.display import exact_text, format_value, scientific, significant
 
-__all__ = ["bar", "clean", "column", "exactly", "percent", "shares", "shown"]
+__all__ = ["bar", "clean", "column", "exactly", "headline", "percent", "shares", "shown"]
 
 PLAIN = ("1", "–", "")
 Steps = tuple[tuple[str, int | Fraction], ...]
@@ -33,7 +33,8 @@ def shown(value: Any, unit: str, share: bool = False) -> str:
     value = Fraction(value)
     if unit == "h" and value >= 1:  # device hours stay hours
         return f"{significant(value, 3)} h"
-    return format_value(value, unit, short=unit in ("parameters", "tokens"))
+    text = format_value(value, unit, short=unit in ("parameters", "tokens"))
+    return f"−{text[1:]}" if text.startswith("-") else text
 
 
 def exactly(value: Any, unit: str) -> str:
@@ -86,10 +87,10 @@ def _few(number: Fraction) -> str:
     if number == 0:
         return "0"
     if abs(number) >= 10**6:
-        return scientific(number)
+        return scientific(number).replace("-", "−")
     if abs(number) < Fraction(1, 1000):
         return "<0.001" if number > 0 else ">−0.001"
-    return significant(number, 3)
+    return significant(number, 3).replace("-", "−")
 
 
 def bar(share: Fraction, cells: int = 20) -> str:
@@ -110,3 +111,9 @@ def clean(text: Any, most: int = 400) -> str:
     )
     words = re.sub(r" +", " ", words).strip()
     return words if len(words) <= most else words[: most - 1] + "…"
+
+
+def headline(words: str) -> str:
+    """Words with a capital at the start."""
+    words = clean(words)
+    return words[:1].upper() + words[1:]

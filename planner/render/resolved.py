@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from planner import schema
 from planner.display import plain_text
 from planner.document import Plan
 from planner.inputs import LEFT_OUT, origin
@@ -34,10 +35,7 @@ def _mapping(
     for key, value in data.items():
         here = (*path, str(key))
         given = plan.document.has(here)
-        # What neither a document nor a rule for defaults put there is the engine's own.
-        known = given or any(k == ".".join(here) or k.startswith(".".join(here) + ".")
-                             for k in plan.derived)
-        if key in LEFT_OUT or value is None or not known:
+        if key in LEFT_OUT or value is None or value == {} or not (given or _in_schema(here)):
             continue
         if isinstance(value, Mapping) and value:
             rows.append((f"{indent}{_scalar(str(key))}:", ""))
@@ -46,6 +44,15 @@ def _mapping(
         unit = plan.document.find(here).unit if given else None
         rows.append((f"{indent}{_scalar(str(key))}: {_flow(value, unit)}",
                      clean(origin(plan, ".".join(here))[1])))
+
+
+def _in_schema(path: tuple[str, ...]) -> bool:
+    """Whether a document may say it; some values only the engine puts into the tree."""
+    try:
+        schema.describe("plan", path)
+    except KeyError:
+        return False
+    return True
 
 
 def _flow(value: Any, unit: str | None = None) -> str:

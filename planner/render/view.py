@@ -19,13 +19,14 @@ from planner.render import facts
 from planner.render.derivations import Derivations, place
 from planner.render.layout import (
     INPUT_GROUPS,
+    OPEN_GROUPS,
     PREFIXES,
     SECTIONS,
     SHARES,
     SHORT_TITLES,
     Section,
 )
-from planner.render.numbers import bar, clean, column, exactly, shares, shown
+from planner.render.numbers import bar, clean, column, exactly, headline, shares, shown
 from planner.result import Quantity, Result, Term
 
 __all__ = ["View"]
@@ -42,6 +43,7 @@ class View:
         self.name = clean(result.plan.name)
         self.verdict = facts.verdict(result)
         self.figures = facts.key_figures(result)
+        self._places: dict[str, int] = {}
         self.warnings = [Data(id=i, words=words) for i, words in facts.warnings(result)]
 
     @cached_property
@@ -76,7 +78,8 @@ class View:
         for entry in self.result.inputs.values():
             title = next(title for title, starts in INPUT_GROUPS
                          if any(entry.key.startswith(start) for start in starts))
-            group = groups.setdefault(title, Data(title=title, rows=[], quiet=[]))
+            group = groups.setdefault(title, Data(title=title, rows=[], quiet=[],
+                                                  open=title in OPEN_GROUPS))
             quiet = entry.kind in ("default", "derived") and entry.value in QUIET
             (group.quiet if quiet else group.rows).append(self._input(entry))
         titles = [title for title, _ in INPUT_GROUPS]
@@ -127,8 +130,8 @@ class View:
         quantities = {q.id: q for q in self._plain if q.id.split(".")[0] in section.prefixes}
         absent = [Data(id=i, reason=clean(reason)) for i, reason in self.result.absent.items()
                   if i.split("[")[0].split(".")[0] in section.prefixes and "[" not in i]
-        sums = [self._sum(quantities[i]) for i in section.sums
-                if i in quantities and len(quantities[i].terms) > 1]
+        sums = [self._sum(q) for base in section.sums for q in self.result.quantities.values()
+                if q.base == base and len(q.terms) > 1 and not _outside_layers(q)]
         compared = [quantities.pop(i) for i in section.side_by_side if i in quantities]
         first = [quantities.pop(i) for i in section.first if i in quantities]
         rows = [self._row(q) for q in (*first, *quantities.values())]
@@ -143,7 +146,7 @@ class View:
         text = facts.brief(quantity)
         full = exactly(quantity.value, quantity.unit)
         share = quantity.base in SHARES
-        return Data(id=quantity.id, title=clean(quantity.title), text=text,
+        return Data(id=quantity.id, title=headline(quantity.title), text=text,
                     exact=full if not share and full != text.lstrip("~") else "",
                     estimate=not quantity.exact)
 
@@ -153,21 +156,26 @@ class View:
         values: Sequence[Any] = [term.value for term in terms]
         unit, texts = column([*values, quantity.value], quantity.unit)
         parts = shares(values)
-        rows = [self._term(term, text, share, i) for i, (term, text, share)
-                in enumerate(zip(terms, texts, parts, strict=False))]
-        title = clean(quantity.title)
+        rows = [self._term(term, text, share)
+                for term, text, share in zip(terms, texts, parts, strict=False)]
+        title = ": ".join([headline(quantity.title), *(place(e) for e in quantity.entries)])
         if quantity.base == "memory.total":
             figure = self._memory_bar(rows, terms, quantity)
         else:
-            figure = bar_of(quantity.id, title, rows, values, sum(map(Fraction, values)))
-        return Data(id=quantity.id, title=title, caption=title[:1].upper() + title[1:], unit=unit,
+            whole = sum(map(Fraction, values), Fraction(0))
+            figure = bar_of(quantity.id, title, rows, values, whole)
+        return Data(id=quantity.id, title=title, caption=title, unit=unit,
                     rows=rows, total=texts[-1], estimate=not quantity.exact, figure=figure)
 
-    def _term(self, term: Term, text: str, share: str, place: int) -> Data:
+    def _term(self, term: Term, text: str, share: str) -> Data:
         part = Fraction(share) / 100 if share != "–" else Fraction(0)
-        label = SHORT_TITLES.get(term.id or "", term.label)
-        return Data(label=clean(label), text=text, share=share, bar=bar(part), id=term.id,
-                    place=place % 6)
+        label = clean(SHORT_TITLES.get(term.id or "", term.label))
+        return Data(label=label, text=text, share=share, bar=bar(part), id=term.id,
+                    place=self._place(label))
+
+    def _place(self, label: str) -> int:
+        """The colour of a label; it keeps its colour throughout the report."""
+        return self._places.setdefault(label, len(self._places)) % 6
 
     def _memory_bar(self, rows: list[Data], terms: list[Term], total: Quantity) -> Data | None:
         """The parts on the fullest device against what it has: cache and context are grey."""
@@ -176,7 +184,7 @@ class View:
         title = "Memory of the fullest device"
         if process is None or capacity is None:
             return bar_of(total.id, title, rows, values, total.number)
-        beyond = Data(label="cache and context", share="", place=5)
+        beyond = Data(label="cache and context", share="", place=5)  # the grey one
         values.append(process.number - total.number)
         whole = max(process.number, capacity.number)
         figure = bar_of(total.id, title, [*rows, beyond], values, whole)
@@ -206,23 +214,18 @@ class View:
         entries = self.result.evaluation.case.axes.get("stage", ())
         if isinstance(entries, Absent) or len(entries) < 2:
             return []
-        columns: list[tuple[str, str, list[str]]] = []
-        cells: list[list[Data]] = [[] for _ in entries]
-        for base in identifiers:
-            found = [self.result.quantities.get(f"{base}[{entry.path}]") for entry in entries]
-            quantities = [quantity for quantity in found if quantity is not None]
-            if len(quantities) < len(entries):
-                continue
-            unit, texts = column([q.value for q in quantities], quantities[0].unit)
-            columns.append((SHORT_TITLES.get(base, clean(quantities[0].title)), unit, texts))
-            for row, quantity, text in zip(cells, quantities, texts, strict=True):
-                row.append(Data(id=quantity.id, text=text))
-        if not columns:
+        known = self.result.quantities
+        full = [base for base in identifiers
+                if all(f"{base}[{entry.path}]" in known for entry in entries)]
+        if not full:
             return []
-        rows = [Data(label=place(entry), cells=row)
+        cells = [[known[f"{base}[{entry.path}]"] for base in full] for entry in entries]
+        unit, texts = column([q.value for row in cells for q in row], cells[0][0].unit)
+        words = iter(texts)
+        rows = [Data(label=place(entry), cells=[Data(id=q.id, text=next(words)) for q in row])
                 for entry, row in zip(entries, cells, strict=True)]
-        return [Data(caption="By pipeline stage", head="Stage", rows=rows,
-                     columns=[f"{title}, {unit}" for title, unit, _ in columns])]
+        return [Data(caption=f"By pipeline stage, {unit}", head="Stage", rows=rows,
+                     columns=[SHORT_TITLES.get(base, base) for base in full])]
 
     def _compared(self, quantities: list[Quantity]) -> list[Data]:
         """Ways to count one thing, with their ratio to the first."""
@@ -281,6 +284,11 @@ class View:
             title = PREFIXES.get(prefix, prefix.capitalize())
             groups.setdefault(prefix, Data(id=prefix, title=title, items=[])).items.append(item)
         return list(groups.values())
+
+
+def _outside_layers(quantity: Quantity) -> bool:
+    """Whether it is of the embedding or the head, which say little beside the layers."""
+    return any(entry.settings.get("layers") is False for entry in quantity.entries)
 
 
 def input_text(entry: Input) -> str:

@@ -92,14 +92,12 @@ class Style:
             last = i == len(box.parts) - 1 and part.kind in ("total", "largest")
             text = self._at_least(part, SUM if last else PRODUCT)
             if out:
-                both = part.kind in NUMBERS or (part.kind in ("power", "fraction")
-                                                and part.parts[0].kind in NUMBERS)
-                out.append(self.times if both else self.beside)
+                before = box.parts[i - 1].kind
+                first = part.parts[0] if part.kind in ("power", "fraction") else part
+                due = first.kind in NUMBERS or before == "value"
+                out.append(self.times if due else self.beside)
             out.append(text)
         return "".join(out)
-
-    def _fraction(self, box: Box) -> str:
-        return self.fraction(self.write(box.parts[0]), self.write(box.parts[1]))
 
     def _ceil(self, box: Box) -> str:
         return self.wrapped("⌈", self.write(box.parts[0]), "⌉")
@@ -113,6 +111,7 @@ class Style:
     _min = _max
 
     plus = " + "
+    carried = "+ "  # the same at the start of a line
     minus = "-"
     minus_between = " - "
     times = " × "
@@ -122,9 +121,6 @@ class Style:
         raise NotImplementedError
 
     def parentheses(self, text: str) -> str:
-        raise NotImplementedError
-
-    def fraction(self, above: str, below: str) -> str:
         raise NotImplementedError
 
     def wrapped(self, left: str, text: str, right: str) -> str:
@@ -145,7 +141,8 @@ class _Latex(Style):
     def parentheses(self, text: str) -> str:
         return rf"\left({text}\right)"
 
-    def fraction(self, above: str, below: str) -> str:
+    def _fraction(self, box: Box) -> str:
+        above, below = (self.write(part) for part in box.parts)
         return rf"\frac{{{above}}}{{{below}}}"
 
     def wrapped(self, left: str, text: str, right: str) -> str:
@@ -192,10 +189,11 @@ class _Latex(Style):
 
 class _MathML(Style):
     plus = "<mo>+</mo>"
+    carried = '<mo form="infix">+</mo>'
     minus = '<mo form="prefix">−</mo>'
     minus_between = "<mo>−</mo>"
     times = "<mo>×</mo>"
-    beside = '<mspace width="0.17em"/>'
+    beside = '<mspace width=".2em"/>'
 
     def number(self, text: str, power: int | None) -> str:
         if text.startswith("-"):
@@ -211,8 +209,15 @@ class _MathML(Style):
     def parentheses(self, text: str) -> str:
         return f"<mrow><mo>(</mo>{text}<mo>)</mo></mrow>"
 
-    def fraction(self, above: str, below: str) -> str:
-        return f"<mfrac>{_one(above)}{_one(below)}</mfrac>"
+    def _fraction(self, box: Box) -> str:
+        above, below = box.parts
+        return f"<mfrac>{self._one(above)}{self._one(below)}</mfrac>"
+
+    def _one(self, box: Box, level: int = SUM) -> str:
+        """One element, where MathML counts its children."""
+        text = self._at_least(box, level)
+        bare = box.kind in ("sum", "product", "negative") and self.binds(box) >= level
+        return f"<mrow>{text}</mrow>" if bare else text
 
     def wrapped(self, left: str, text: str, right: str) -> str:
         return f"<mrow><mo>{left}</mo>{text}<mo>{right}</mo></mrow>"
@@ -229,7 +234,7 @@ class _MathML(Style):
 
     def _power(self, box: Box) -> str:
         base, exponent = box.parts
-        return f"<msup>{_one(self._at_least(base, ATOM))}{_one(self.write(exponent))}</msup>"
+        return f"<msup>{self._one(base, ATOM)}{self._one(exponent)}</msup>"
 
     def _root(self, box: Box) -> str:
         return f"<msqrt>{self.write(box.parts[0])}</msqrt>"
@@ -255,11 +260,6 @@ class _MathML(Style):
         return f"<msub><mrow><mo>[</mo>{body}<mo>]</mo></mrow>{below}</msub>"
 
 
-def _one(text: str) -> str:
-    """One element, where MathML counts its children."""
-    return f"<mrow>{text}</mrow>"
-
-
 class _Text(Style):
     minus = "−"
     minus_between = " − "
@@ -271,9 +271,6 @@ class _Text(Style):
 
     def parentheses(self, text: str) -> str:
         return f"({text})"
-
-    def fraction(self, above: str, below: str) -> str:
-        return f"{above} / {below}"
 
     def _fraction(self, box: Box) -> str:
         above, below = box.parts
