@@ -17,7 +17,7 @@ from planner import notation, pipeline, tensors
 from planner import profile as profiles
 from planner.document import Model, Plan, Stage
 from planner.evaluate import Absent, Case, Entry
-from planner.inventory import Component, components
+from planner.inventory import MATMULS, Component, components
 from planner.quantity import BOOK
 
 SIZE_ONLY = "the model is given by its size only (model.parameters), not by its shape"
@@ -36,6 +36,8 @@ def build(plan: Plan) -> Case:
     settings = {
         **plan.settings,
         "gradients": profile["gradients"],
+        "dummies": profile["dummies"],
+        "head_workspace": profile["head_workspace"],
         "copies": plan.get("training.bytes.weight") > plan.get("training.bytes.compute"),
     }
     axes: dict[str, Any] = {"phase": _phases()}
@@ -45,8 +47,11 @@ def build(plan: Plan) -> Case:
             axes[axis] = Absent(SIZE_ONLY)
     else:
         axes.update(_model_axes(plan.model))
+        settings["experts"] = any(part.settings["experts"] for part in axes["part"])
         axes["tensor"] = tuple(_tensors(plan.model, axes["block"], profile, settings))
         axes["stage"], crossed = _stage_axis(plan, axes["part"])
+        if profile["dummies"]:
+            crossed.update(_first_of_shape(axes["stage"], axes["component"], crossed))
     return Case(bindings, settings, axes, crossed)
 
 
@@ -85,6 +90,7 @@ def _stage_axis(
         plan.data["parallelism"],
         plan.settings["training.schedule"],
         plan.get("training.gradient_accumulation") or 1,
+        plan.get("model.vocab"),
     )
     entries, crossed = [], {}
     last = plan.settings["parallelism.pipeline"] - 1
@@ -95,6 +101,26 @@ def _stage_axis(
             crossed[notation.L_ks, entry, part] = stage.holds.get(part.name, 0)
             crossed[notation.A_ks, entry, part] = stage.alive.get(part.name, 0)
     return tuple(entries), crossed
+
+
+def _first_of_shape(
+    stages: tuple[Entry, ...],
+    components: tuple[Entry, ...],
+    crossed: dict[tuple[Symbol, Entry, Entry], Any],
+) -> dict[tuple[Symbol, Entry, Entry], Any]:
+    """Which matrices are the first of their shape on a stage: layer kinds share many."""
+    first: dict[tuple[Symbol, Entry, Entry], Any] = {}
+    for stage in stages:
+        seen = set()
+        for component in components:
+            block = component.parent
+            assert block is not None and block.parent is not None
+            shape = (block.settings["block"], component.name, *block.bindings.values())
+            held = crossed[notation.L_ks, stage, block.parent] > 0
+            first[notation.first_sc, stage, component] = int(held and shape not in seen)
+            if held:
+                seen.add(shape)
+    return first
 
 
 def _stage_title(stage: Stage, last: int) -> str:
@@ -129,6 +155,7 @@ def _model_axes(model: Model) -> dict[str, tuple[Entry, ...]]:
                 "part": part.name,
                 "layers": part.name not in ("embedding", "head"),
                 "head": part.name == "head",
+                "experts": any(block.kind == "moe" for block in part.blocks),
             },
         )
         parts.append(part_entry)
@@ -174,8 +201,12 @@ def _component(component: Component, block: Entry) -> Entry:
             "split": component.split,
             "bias": component.bias,
             "shared": component.shared,
-            "matmul": component.type in ("linear", "core"),
+            "matmul": component.type in MATMULS,
+            "frozen": component.frozen,
+            "scan": component.scan,
+            "final": component.final,
             "matrix": component.type in ("linear", "table"),
+            "routed": component.split == "experts",
             "hidden matrix": component.type == "linear" and component.split != "vocabulary",
             **component.extra,
         },

@@ -36,6 +36,7 @@ d_n = symbol(
     "d_n", "head size without positions", latex="d_n", key="attention.nope_dim", per=("block",)
 )
 d_r = symbol("d_r", "rotary head size", latex="d_r", key="attention.rope_dim", per=("block",))
+w = symbol("w", "attention window", unit="1", key="attention.window", per=("block",))
 a_i = symbol("a_i", "indexer heads", latex="a_i", key="attention.index_heads", per=("block",))
 d_i = symbol(
     "d_i", "indexer head size", latex="d_i", key="attention.index_head_dim", per=("block",)
@@ -178,6 +179,13 @@ A_ks = symbol(
     per=("stage", "part"),
 )
 
+first_sc = symbol(
+    "first_sc",
+    "whether a component is the first of its shape on a stage",
+    latex=r"\delta_{\sigma c}",
+    per=("stage", "component"),
+)
+
 # Bytes of one parameter and of one activation: the recipe of the precision
 k_w = symbol("k_w", "bytes of a weight", unit="bytes", latex="k_w", key="training.bytes.weight")
 k_g = symbol("k_g", "bytes of a gradient", unit="bytes", latex="k_g", key="training.bytes.gradient")
@@ -248,6 +256,9 @@ M_com = symbol(
 M_work = symbol(
     "M_work", "workspace of the matmul library", unit="bytes", latex=r"M_{\mathrm{work}}",
     key="memory.workspace",
+)
+n_ws = symbol(
+    "n_ws", "such workspaces", latex=r"n_{\mathrm{ws}}", key="memory.workspaces"
 )
 f_all = symbol(
     "f_all",

@@ -18,9 +18,10 @@ dualpipe     p + 1, parameters of two stages (DeepSeek-V3, arXiv 2412.19437, tab
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
-from planner.document import Draft, Model, Stage
+from planner.document import Block, Draft, Model, Stage
 
 #: Parts that stand before and after the layers.
 FIRST, LAST = "embedding", "head"
@@ -31,12 +32,12 @@ def stages(
     layout: Mapping[str, Any],
     schedule: str,
     micro_batches: int,
-    rules: str = "balanced",
+    vocab: int,
 ) -> tuple[Stage, ...]:
     """The distinct stages: runs of equal neighbours, each as its first member, which keeps most."""
     size = layout["pipeline"]
     virtual = 2 if schedule == "dualpipe" else layout["virtual_pipeline"]
-    cuts = _cuts(len(model.sequence), layout, rules)
+    cuts = _cuts(model, layout, vocab)
     single: list[Stage] = []
     for index in range(size):
         held = _chunks_of(index, size, virtual, schedule)
@@ -52,16 +53,41 @@ def stages(
     return _grouped(single)
 
 
-def _cuts(layers: int, layout: Mapping[str, Any], rules: str) -> list[int]:
-    """Where chunks begin: as given, else as even as whole layers allow."""
+def _cuts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
+    """Where chunks begin: as given, else by the rule ``parallelism.cut``."""
     given: Sequence[int] | None = layout.get("stages")
-    chunks = layout["pipeline"] * layout["virtual_pipeline"]
-    if given is None:
-        return [layers * i // chunks for i in range(chunks + 1)]
-    cuts = [0]
-    for count in given:
-        cuts.append(cuts[-1] + count)
-    return cuts
+    if given is not None:
+        return [0, *accumulate(given)]
+    layers, chunks = len(model.sequence), layout["pipeline"] * layout["virtual_pipeline"]
+    if layout["cut"] == "compute" and chunks > 1:
+        return _by_compute(model, chunks, vocab)
+    ends = 1 if layout["cut"] == "ends" and chunks > 1 else 0
+    cuts = [(layers + 2 * ends) * i // chunks - ends for i in range(chunks + 1)]
+    return [0, *cuts[1:-1], layers]
+
+
+def _by_compute(model: Model, chunks: int, vocab: int) -> list[int]:
+    """A chunk ends with the layer that passes its share of all matmul weights, the head's counted
+    too (nanotron 2024)."""
+    costs = {part.name: sum(map(_weights, part.blocks)) for part in model.parts}
+    steps = list(accumulate([costs[name] for name in model.sequence]))
+    total = steps[-1] + vocab
+    cuts, chunk = [0], 0
+    for layer, reached in enumerate(steps):
+        while chunk < chunks - 1 and reached * chunks > total * (chunk + 1):
+            cuts.append(layer + 1)
+            chunk += 1
+    return [*cuts, *[len(steps)] * (chunks + 1 - len(cuts))]
+
+
+def _weights(block: Block) -> int:
+    """Matmul weights of a block of the kinds that nanotron knows, per unit of the hidden size."""
+    values = block.values
+    if block.kind == "attention":
+        return 4 * int(values["heads"] * values["head_dim"])
+    if block.kind == "mlp":
+        return (3 if values["gated"] else 2) * int(values["intermediate"])
+    return 0
 
 
 def _chunks_of(index: int, size: int, virtual: int, schedule: str) -> list[int]:

@@ -17,6 +17,8 @@ from planner.document import Draft
 
 Profile = Mapping[str, Any]
 FOLDER = "implementations"
+#: Architectures for which PyTorch gives cuBLAS 32 MiB (at::cuda::getChosenWorkspaceSize).
+WIDE_WORKSPACE = ("hopper", "blackwell", "blackwell-ultra")
 
 
 def names() -> list[str]:
@@ -81,6 +83,14 @@ def complete(draft: Draft) -> None:
         draft.default(("training", "bytes", key), size, why)
     draft.default(
         ("parallelism", "vocab_multiple"), profile["vocabulary_multiple"], f"under {implementation}"
+    )
+    draft.default(("parallelism", "cut"), profile["cut"], f"under {implementation}")
+    draft.default(("memory", "workspaces"), profile["workspaces"], f"under {implementation}")
+    wide = draft.get("cluster", "accelerator", "architecture") in WIDE_WORKSPACE
+    draft.default(
+        ("memory", "workspace"),
+        32 * 2**20 if wide else 2 * 2**12 * 2**10 + 8 * 2**4 * 2**10,
+        "PyTorch's default: 32 MiB on Hopper and Blackwell, else 2 × 4 MiB + 8 × 16 KiB",
     )
     if draft.get("cluster", "accelerator", "memory") is not None:
         draft.default(

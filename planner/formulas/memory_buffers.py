@@ -3,7 +3,7 @@
 from planner.folds import Largest, Total, smallest
 from planner.formulas.memory_activations import PROFILE, tensor
 from planner.formulas.memory_states import device_whole, weights_component, weights_stage
-from planner.notation import L_ks, M_work, k_c, k_o, k_red, k_w
+from planner.notation import L_ks, M_work, n_ws, copies, e, first_sc, k_c, k_o, k_red, k_w
 from planner.quantity import quantity
 
 FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
@@ -226,6 +226,96 @@ def step_loop():
     return Largest(smallest(1, L_ks) * Largest(weights_component * k_o / k_w, "component"), "part")
 
 
+# -- what is there for the whole run -----------------------------------------------------------
+
+
+@quantity(
+    "memory.buffers.dummies",
+    symbol=r"M_{\mathrm{dum},\sigma}",
+    unit="bytes",
+    title="placeholder gradients of the weights",
+    source="TransformerEngine (get_dummy_wgrad), Megatron-LM (gradient-accumulation fusion)",
+    per=("stage",),
+    when={"dummies": True},
+)
+def dummies():
+    """Gradients are added to the fp32 buffer where they are made; autograd gets a placeholder in the
+    compute format, one for each distinct shape (of one expert), kept for ever."""
+    return Total(k_c * first_sc * device_whole, "component", type="linear", routed=False) + Total(
+        k_c * first_sc * device_whole * e / copies, "component", type="linear", routed=True
+    )
+
+
+@quantity(
+    "memory.buffers.dummies",
+    symbol=r"M_{\mathrm{dum},\sigma}",
+    unit="bytes",
+    title="placeholder gradients of the weights",
+    source="TransformerEngine (get_dummy_wgrad), Megatron-LM (gradient-accumulation fusion)",
+    per=("stage",),
+    when={"dummies": False},
+)
+def dummies_none():
+    """Autograd hands the gradients over."""
+    return 0
+
+
+WORKSPACE = {
+    "identifier": "memory.buffers.workspace",
+    "symbol": r"M_{\mathrm{ws},\sigma}",
+    "unit": "bytes",
+    "title": "workspaces of the matmul libraries",
+    "per": ("stage",),
+}
+
+
+@quantity(
+    **WORKSPACE,
+    source="PyTorch (CUBLAS_WORKSPACE_CONFIG: 32 MiB from Hopper on)",
+    when={"head_workspace": False},
+)
+def workspace():
+    """One for each thread that starts matmuls."""
+    return n_ws * M_work
+
+
+@quantity(
+    **WORKSPACE,
+    source="PyTorch and TransformerEngine: one workspace each",
+    when={"head_workspace": True, "experts": False},
+)
+def workspace_and_head():
+    """TransformerEngine has one for the layers, PyTorch one for the head, where the stage holds it."""
+    return M_work + Total(L_ks * M_work, "part", part="head")
+
+
+@quantity(
+    **WORKSPACE,
+    source="PyTorch and TransformerEngine (grouped matmuls run on four streams)",
+    when={"head_workspace": True, "experts": True},
+)
+def workspace_and_experts():
+    """As for a dense model; on a stage with experts, four more for the streams of grouped matmuls."""
+    return (
+        M_work
+        + Total(L_ks * M_work, "part", part="head")
+        + Largest(smallest(1, L_ks) * 4 * M_work, "part", experts=True)
+    )
+
+
+@quantity(
+    "memory.buffers.constant",
+    symbol=r"M_{\mathrm{con},\sigma}",
+    unit="bytes",
+    title="buffers that are there for the whole run",
+    source=PROFILE,
+    per=("stage",),
+)
+def constant():
+    """Placeholder gradients and workspaces."""
+    return dummies + workspace
+
+
 # -- what lives in which phase -------------------------------------------------------------------
 
 LIVE = {
@@ -241,22 +331,22 @@ LIVE = {
 @quantity(**LIVE, when={"phase": "loss"})
 def buffers_live():
     """Temporary tensors of the loss, weights in the compute format, workspace."""
-    return loss + gathered + M_work
+    return loss + gathered + constant
 
 
 @quantity(**LIVE, when={"phase": "backward"})
 def buffers_live_backward():
     """Temporary tensors of a layer, weights in the compute format, gradients on their way."""
-    return layer + gathered + reduced + M_work
+    return layer + gathered + reduced + constant
 
 
 @quantity(**LIVE, when={"phase": "gradients"})
 def buffers_live_gradients():
     """Weights in the compute format, gradients on their way, workspace."""
-    return gathered + reduced + M_work
+    return gathered + reduced + constant
 
 
 @quantity(**LIVE, when={"phase": "step"})
 def buffers_live_step():
     """Temporary tensors of the optimizer, workspace."""
-    return step_fused + M_work
+    return step_fused + constant

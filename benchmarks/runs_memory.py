@@ -1,0 +1,164 @@
+"""Plan documents for measured rows (runs.csv), made from each row's own columns.
+
+What the columns mean in our words stands here; nothing here knows a row, a model or a source. The
+framework's name says whose kernels ran.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+Row = Mapping[str, str]
+Document = dict[str, Any]
+
+#: Whose kernels ran, by a piece of the framework's name; the first that fits.
+IMPLEMENTATIONS = (
+    ("TransformerEngine", "megatron"),
+    ("Megatron-Bridge", "megatron"),
+    ("Megatron-DeepSpeed", "megatron-deepspeed"),
+    ("Megatron", "megatron-2022"),
+    ("nanotron", "nanotron"),
+    ("LitGPT", "litgpt"),
+    ("PyTorch", "pytorch"),
+)
+#: The quantity that a reading stands for, by a piece of the column ``metric``.
+READINGS = (
+    ("allocated", "memory.total"),
+    ("reserved", "memory.reserved"),
+    ("process", "memory.process"),
+)
+GIB = 2**30
+
+
+class LeftOut(Exception):
+    """A row that cannot become a plan, with the reason."""
+
+
+def implementation(row: Row) -> str:
+    for piece, name in IMPLEMENTATIONS:
+        if piece in row["framework"]:
+            return name
+    raise LeftOut(f"whose kernels ran is not known: {row['framework']}")
+
+
+def _int(row: Row, column: str, default: int | None = None) -> int:
+    text = row.get(column, "")
+    if not text:
+        if default is None:
+            raise LeftOut(f"{column} is not published")
+        return default
+    return int(float(text))
+
+
+def _true(row: Row, column: str) -> bool:
+    return row.get(column, "").lower() == "true"
+
+
+def model(row: Row) -> Document:
+    """The model document of a row."""
+    gated = _true(row, "gated_mlp")
+    heads = _int(row, "heads")
+    attention: Document = {"heads": heads, "kv_heads": _int(row, "kv_heads", heads)}
+    if row["head_dim"]:
+        attention["head_dim"] = _int(row, "head_dim")
+    document: Document = {
+        "layers": _int(row, "layers"),
+        "hidden": _int(row, "hidden"),
+        "vocab": _int(row, "vocab"),
+        "max_sequence": _int(row, "seq_len"),
+        "attention": attention,
+        "mlp": {
+            "gated": gated,
+            "intermediate": _int(row, "ffn_hidden"),
+            "activation": "silu" if gated else "gelu",
+        },
+        "norm": "rmsnorm" if gated else "layernorm",
+        "positions": "rope" if gated else "learned",
+        "bias": not gated,
+        "tied_embeddings": _true(row, "tied"),
+    }
+    if row["num_experts"]:
+        _experts(row, document)
+    return document
+
+
+def _experts(row: Row, document: Document) -> None:
+    """Experts, and what the notes say about latent attention, dense layers and shared experts."""
+    notes = row["moe_notes"]
+    document["moe"] = {
+        "experts": _int(row, "num_experts"),
+        "top_k": _int(row, "top_k"),
+        "intermediate": _int(row, "ffn_hidden"),
+    }
+    shared = re.search(r"shared expert FFN (\d+)", notes)
+    if shared:
+        document["moe"].update(shared_experts=1, shared_intermediate=int(shared[1]))
+    dense = re.search(r"layers? (\d+)(?:-(\d+))? dense with FFN (\d+)", notes)
+    if dense:
+        document["moe"]["first_dense_layers"] = int(dense[2] or dense[1]) + 1
+        document["mlp"]["intermediate"] = int(dense[3])
+    latent = re.search(r"q_lora (\d+), kv_lora (\d+), qk (\d+)\+(\d+), v (\d+)", notes)
+    if latent:
+        names = ("query_rank", "kv_rank", "nope_dim", "rope_dim", "value_head_dim")
+        document["attention"].update(zip(names, map(int, latent.groups()), strict=True))
+        document["attention"].pop("head_dim", None)
+
+
+def zero(row: Row) -> int:
+    """The ZeRO stage by the words of the column."""
+    text = row["zero_stage_or_fsdp"].lower()
+    stage = re.search(r"zero-?(\d)", text)
+    if stage:
+        return int(stage[1])
+    return 3 if "fsdp" in text else 0
+
+
+def document(row: Row, recompute: str | None = None) -> Document:
+    """The plan document of a row.
+
+    Raises:
+        LeftOut: a column that a plan needs is not published.
+    """
+    code = implementation(row)
+    tensor, pipeline = _int(row, "tp", 1), _int(row, "pp", 1)
+    training: Document = {
+        "sequence_length": _int(row, "seq_len"),
+        "micro_batch": _int(row, "micro_batch", 1),
+        "implementation": code,
+        "precision": row["precision"] or "bf16",
+        "recompute": recompute or row["recompute"] or "none",
+    }
+    if row["grad_accum"]:
+        training["gradient_accumulation"] = _int(row, "grad_accum")
+    elif row["global_batch"]:
+        training["global_batch"] = _int(row, "global_batch")
+    if row["flash_attention"] == "false" or code == "megatron-2022":
+        training["attention"] = "eager"
+    return {
+        "model": model(row),
+        "cluster": {
+            "accelerator": row["accelerator"] or "a100-sxm-80gb",
+            "devices": _int(row, "num_gpus"),
+            "devices_per_node": min(8, _int(row, "num_gpus")),
+        },
+        "training": training,
+        "parallelism": {
+            "tensor": tensor,
+            "sequence": _true(row, "sp") and tensor > 1,
+            "pipeline": pipeline,
+            "virtual_pipeline": _int(row, "virtual_pp", 1),
+            "context": _int(row, "cp", 1),
+            "expert": _int(row, "ep", 1),
+            "zero": zero(row),
+        },
+    }
+
+
+def reading(row: Row) -> str:
+    """The quantity that the row measures."""
+    for piece, quantity in READINGS:
+        if row["metric"].startswith(piece):
+            return quantity
+    raise LeftOut(f"what was read is not known: {row['metric']}")
