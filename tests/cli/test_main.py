@@ -1,0 +1,132 @@
+"""The command line as a user meets it: commands, exit codes, streams, files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunCli
+
+PLAN = "presets/llama70b_h100x1024.yaml"
+SMALL = """
+name: a small plan
+model: gpt2-small
+cluster: {accelerator: h100-sxm-80gb, devices: 8}
+training: {tokens: 1B, sequence_length: 1024, global_batch: 64}
+time: {mfu: 0.4}
+"""
+
+
+def test_the_summary_fits_a_screen_and_says_the_verdict_first(run_cli: RunCli) -> None:
+    done = run_cli(PLAN)
+    assert done.returncode == 0 and not done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "Llama-2 70B on 1,024 H100s"
+    assert lines[1].startswith("Fits")
+    assert len(lines) <= 40
+    assert "\x1b" not in done.stdout, "a pipe gets no colour"
+
+
+def test_reports_are_written_by_suffix_and_twice_the_same(run_cli: RunCli, tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    for folder in (first, second):
+        folder.mkdir()
+        outputs = [word for suffix in ("md", "html", "json")
+                   for word in ("-o", str(folder / f"r.{suffix}"))]
+        assert run_cli(PLAN, *outputs).returncode == 0
+    for suffix in ("md", "html", "json"):
+        one, two = (folder / f"r.{suffix}" for folder in (first, second))
+        assert one.read_bytes() == two.read_bytes()
+        assert one.read_bytes().endswith(b"\n")
+    assert sorted(path.name for path in first.iterdir()) == ["r.html", "r.json", "r.md"]
+
+
+def test_json_on_standard_output_has_the_promised_ids(run_cli: RunCli) -> None:
+    result = json.loads(run_cli(PLAN, "--format", "json").stdout)
+    assert result["quantities"]["parameters.total"]["value"] == 68_976_648_192
+    assert result["verdict"]["fits"] is True
+    for identifier in (
+        "parameters.active", "parameters.embedding", "parameters.non_embedding",
+        "parameters.per_layer", "compute.forward_flops_per_token", "compute.flops_per_token",
+        "compute.training_flops", "compute.training_flops_6nd", "compute.training_flops_megatron",
+        "compute.training_flops_palm", "memory.weights", "memory.gradients", "memory.optimizer",
+        "memory.activations", "memory.buffers", "memory.total", "memory.reserved",
+        "memory.process", "memory.capacity", "memory.headroom", "memory.activations.layer",
+        "memory.stage", "memory.phase", "time.step_seconds", "time.tokens_per_second",
+        "time.tokens_per_second_per_device", "time.training_days", "time.device_hours",
+        "time.mfu", "time.hfu", "time.tflops_per_device", "cost.total", "energy.total",
+        "checkpoint.bytes",
+    ):
+        assert identifier in result["quantities"], identifier
+
+
+def test_set_overrides_a_key_and_doubling_tokens_doubles_the_run(run_cli: RunCli) -> None:
+    def flops(*extra: str) -> int:
+        done = run_cli(PLAN, "--format", "json", *extra)
+        assert done.returncode == 0, done.stderr
+        value = json.loads(done.stdout)["quantities"]["compute.training_flops"]["value"]
+        assert isinstance(value, int)
+        return value
+
+    assert flops("--set", "training.tokens=30T") == 2 * flops()
+
+
+def test_a_plan_comes_from_standard_input(run_cli: RunCli) -> None:
+    done = run_cli("-", stdin=SMALL)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("a small plan\n")
+
+
+def test_require_fit_fails_where_it_does_not_fit(run_cli: RunCli) -> None:
+    assert run_cli(PLAN, "--require-fit").returncode == 0
+    tight = run_cli(PLAN, "--require-fit", "--set", "parallelism.tensor=1",
+                    "--set", "parallelism.pipeline=1", "--set", "parallelism.sequence=false")
+    assert tight.returncode == 1, tight.stderr
+    assert "Does not fit" in tight.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("presets/nothing.yaml",), "presets/nothing.yaml: no such file"),
+        (("vaildate", PLAN), "did you mean 'validate'?"),
+        ((PLAN, "--set", "training.tokens"), "--set training.tokens"),
+        ((PLAN, "--set", "training.token=1T"), "did you mean 'tokens'?"),
+        ((PLAN, "--fromat", "md"), "--fromat"),
+        (("explain", PLAN, "memory.totl"), "did you mean 'memory.total'?"),
+        (("solve", PLAN, "largest-modle"), "did you mean 'largest-model'?"),
+        ((PLAN, "-o", "report.pdf"), "report.pdf"),
+        ((PLAN, "-o", "no/such/folder/r.md"), "no/such/folder/r.md"),
+    ],
+)
+def test_a_wrong_call_gives_one_line_and_exit_2(
+    run_cli: RunCli, arguments: tuple[str, ...], complaint: str
+) -> None:
+    done = run_cli(*arguments)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not done.stdout
+
+
+def test_a_report_never_replaces_its_own_plan(run_cli: RunCli, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(SMALL)
+    done = run_cli(plan, "-o", plan)
+    assert done.returncode == 2
+    assert plan.read_text() == SMALL
+
+
+def test_resolved_prints_every_default(run_cli: RunCli) -> None:
+    done = run_cli(PLAN, "--print", "resolved")
+    assert done.returncode == 0, done.stderr
+    assert "precision: bf16" in done.stdout and "kv_heads: 8" in done.stdout
+
+
+def test_explain_shows_formula_numbers_and_source(run_cli: RunCli) -> None:
+    done = run_cli("explain", PLAN, "compute.training_flops_6nd")
+    assert done.returncode == 0, done.stderr
+    assert "6 · " in done.stdout and "68 976 648 192" in done.stdout.replace("\u202f", " ")
+    assert "source: Kaplan et al. 2020" in done.stdout
