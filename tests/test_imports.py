@@ -24,7 +24,7 @@ STAGES = (
     {"inventory", "formulas"},
     {"graph"},
     {"evaluate", "compile", "tensors", "case"},
-    {"solve", "questions", "search", "sweep", "result"},
+    {"solve", "questions", "search", "sweep", "notebook", "result"},
     {"files", "formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}
     | {"logs", "compare"},
     {"cli", "api", "__init__", "__main__"},  # the faces: nothing inside imports from them
