@@ -1,0 +1,183 @@
+"""The GitHub Action and the pre-commit hooks: their scripts run against a real repository, with
+stand-ins for the programs of the runner."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from planner.cli import COMMANDS
+
+ROOT = Path(__file__).resolve().parent.parent
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+HOOKS: list[dict[str, Any]] = yaml.safe_load(
+    (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+MARKER = "<!-- trainplan -->"
+
+needs_bash = pytest.mark.skipif(
+    shutil.which("bash") is None or shutil.which("git") is None, reason="needs bash and git")
+
+
+# Hooks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: str(hook["id"]))
+def test_a_hook_runs_a_command_that_exists(hook: dict[str, Any]) -> None:
+    program, command = hook["entry"].split()
+    assert program == "trainplan" and command in COMMANDS
+    assert hook["language"] == "python"
+
+
+@pytest.mark.parametrize(
+    ("file", "wanted"),
+    [("plans/a.yaml", True), ("infra/plans/b.yml", True), ("replans/a.yaml", False),
+     (".github/workflows/ci.yml", False)],
+)
+def test_plans_are_validated_where_they_lie(file: str, wanted: bool) -> None:
+    hook = next(hook for hook in HOOKS if hook["id"] == "plan-validate")
+    assert bool(re.search(hook["files"], file)) == wanted
+
+
+def test_pre_commit_accepts_the_hooks() -> None:
+    clientlib = pytest.importorskip("pre_commit.clientlib")
+    assert len(clientlib.load_manifest(ROOT / ".pre-commit-hooks.yaml")) == len(HOOKS)
+
+
+# Action ---------------------------------------------------------------------------------------
+
+
+def test_no_input_is_pasted_into_a_script() -> None:
+    """What a pull request controls reaches a script through the environment only."""
+    for step in ACTION["runs"]["steps"]:
+        assert "${{" not in step["run"], step["name"]
+
+
+def test_every_input_is_used_and_declared() -> None:
+    used = set(re.findall(r"inputs\.(\w+)", str(ACTION["runs"])))
+    assert used == set(ACTION["inputs"])
+
+
+class Runner:
+    """A repository with a base commit, and programs that note how they were called."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.bin = folder / "repository", folder / "bin"
+        self.calls = folder / "calls"
+        (self.folder / "plans").mkdir(parents=True)
+        self.bin.mkdir()
+        self.git("init", "--quiet")
+        self.program("trainplan", 'echo "compared $*"')
+
+    def git(self, *arguments: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        return subprocess.run(["git", *who, *arguments], cwd=self.folder, check=True,
+                              capture_output=True, encoding="utf-8").stdout.strip()
+
+    def commit(self) -> str:
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "--message", "x")
+        return self.git("rev-parse", "HEAD")
+
+    def program(self, name: str, body: str) -> None:
+        file = self.bin / name
+        note = f'printf "%s\\n" "{name} $*" >> "{self.calls}"'
+        file.write_text(f"#!/bin/sh\n{note}\n{body}\n", encoding="utf-8")
+        file.chmod(0o755)
+
+    def run(self, script: str, report: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+        path = f"{self.bin}{os.pathsep}{os.environ['PATH']}"
+        return subprocess.run(["bash", ROOT / "action" / script, report], cwd=self.folder,
+                              env={**os.environ, "PATH": path, **variables}, check=False,
+                              capture_output=True, encoding="utf-8")
+
+    def compare(self, base: str) -> str:
+        report = self.folder.parent / "report.md"
+        done = self.run("compare.sh", report, BASE=base, PLANS="plans")
+        assert done.returncode == 0, done.stderr
+        return report.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    return Runner(tmp_path)
+
+
+@needs_bash
+def test_a_changed_a_new_and_a_removed_plan_are_told(runner: Runner) -> None:
+    plans = runner.folder / "plans"
+    for name in ("old", "gone", "same"):
+        (plans / f"{name}.yaml").write_text("a: 1\n")
+    (runner.folder / "other.yaml").write_text("a: 1\n")
+    base = runner.commit()
+    (plans / "old.yaml").write_text("a: 2\n")
+    (plans / "new one.yaml").write_text("a: 3\n")
+    (plans / "gone.yaml").unlink()
+    (plans / "notes.md").write_text("x\n")
+    (runner.folder / "other.yaml").write_text("a: 2\n")
+    runner.commit()
+    report = runner.compare(base)
+    assert report.startswith(f"{MARKER}\n")
+    assert f"compared diff {base}:plans/old.yaml plans/old.yaml --format md" in report
+    assert "compared plans/new one.yaml --format text" in report
+    assert "### `plans/gone.yaml`\n\nThe plan is removed." in report
+    assert not any(name in report for name in ("same", "notes", "other"))
+
+
+@needs_bash
+def test_nothing_changed_is_told_too(runner: Runner) -> None:
+    assert "No plan in `plans` changes." in runner.compare(runner.commit())
+
+
+@needs_bash
+def test_a_plan_that_fails_is_shown_and_does_not_stop_the_others(runner: Runner) -> None:
+    base = runner.commit()
+    for name in ("a", "b"):
+        (runner.folder / "plans" / f"{name}.yaml").write_text("a: 1\n")
+    runner.commit()
+    runner.program("trainplan", 'echo "$1:1:1: no" >&2; exit 2')
+    report = runner.compare(base)
+    assert "plans/a.yaml:1:1: no" in report and "plans/b.yaml:1:1: no" in report
+
+
+@needs_bash
+def test_a_hostile_file_name_is_no_markup(runner: Runner) -> None:
+    base = runner.commit()
+    (runner.folder / "plans" / "<img src=x>`$(touch pwned)`.yaml").write_text("a: 1\n")
+    runner.program("trainplan", "true")
+    runner.commit()
+    assert "<img" not in runner.compare(base)
+    assert not (runner.folder / "pwned").exists()
+
+
+@needs_bash
+@pytest.mark.parametrize(
+    ("found", "call"),
+    [("", "--method POST repos/o/r/issues/7/comments"),
+     ("41", "--method PATCH repos/o/r/issues/comments/41")],
+)
+def test_a_comment_is_written_once_and_then_updated(
+    runner: Runner, tmp_path: Path, found: str, call: str
+) -> None:
+    report = tmp_path / "report.md"
+    report.write_text(f"{MARKER}\nfits\n")
+    runner.program("gh", f'case "$*" in *paginate*) printf %s "{found}" ;; esac')
+    done = runner.run("comment.sh", report, NUMBER="7", GITHUB_REPOSITORY="o/r")
+    assert done.returncode == 0, done.stderr
+    listing, writing = runner.calls.read_text().splitlines()
+    assert MARKER in listing and call in writing
+
+
+@needs_bash
+def test_a_token_that_may_not_write_is_no_failure(runner: Runner, tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    report.write_text(f"{MARKER}\n")
+    runner.program("gh", "exit 1")
+    done = runner.run("comment.sh", report, NUMBER="7", GITHUB_REPOSITORY="o/r")
+    assert done.returncode == 0 and "::notice::" in done.stdout
