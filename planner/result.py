@@ -83,6 +83,22 @@ class Result:
     def __repr__(self) -> str:
         return f"<Result of {self.plan.name!r}>"
 
+    def _repr_html_(self) -> str:
+        """The quantities as a table, for notebooks."""
+        from planner.notebook import html
+
+        return html(self)
+
+    def to_pandas(self) -> Any:
+        """The quantities as a data frame with their ids as index.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        from planner.notebook import frame
+
+        return frame(self)
+
     def get(self, identifier: str) -> Quantity | None:
         """The quantity, or None where it is unknown or absent."""
         if identifier not in self:
