@@ -56,10 +56,18 @@ def _true(row: Row, column: str) -> bool:
     return row.get(column, "").lower() == "true"
 
 
-def model(row: Row) -> Document:
+def open_heads(row: Row) -> list[int]:
+    """Head counts that a row allows: the published one, else those with heads of 64 to 256."""
+    if row["heads"]:
+        return [_int(row, "heads")]
+    hidden, tensor = _int(row, "hidden"), _int(row, "tp", 1)
+    sizes = [size for size in range(64, 257) if hidden % size == 0]
+    return [hidden // size for size in sizes if hidden // size % tensor == 0]
+
+
+def model(row: Row, heads: int) -> Document:
     """The model document of a row."""
     gated = _true(row, "gated_mlp")
-    heads = _int(row, "heads")
     attention: Document = {"heads": heads, "kv_heads": _int(row, "kv_heads", heads)}
     if row["head_dim"]:
         attention["head_dim"] = _int(row, "head_dim")
@@ -115,7 +123,7 @@ def zero(row: Row) -> int:
     return 3 if "fsdp" in text else 0
 
 
-def document(row: Row, recompute: str | None = None) -> Document:
+def document(row: Row, heads: int, recompute: str | None = None) -> Document:
     """The plan document of a row.
 
     Raises:
@@ -137,7 +145,7 @@ def document(row: Row, recompute: str | None = None) -> Document:
     if row["flash_attention"] == "false" or code == "megatron-2022":
         training["attention"] = "eager"
     return {
-        "model": model(row),
+        "model": model(row, heads),
         "cluster": {
             "accelerator": row["accelerator"] or "a100-sxm-80gb",
             "devices": _int(row, "num_gpus"),

@@ -11,6 +11,12 @@ from planner.quantity import symbol
 b = symbol("b", "sequences per device and forward pass (micro-batch)", key="training.micro_batch")
 B = symbol("B", "sequences per optimizer step (global batch)", key="training.global_batch")
 s = symbol("s", "sequence length in tokens", key="training.sequence_length")
+s_dec = symbol(
+    "s_dec",
+    "sequence length of the decoder",
+    latex=r"s_{\mathrm{dec}}",
+    key="training.decoder_sequence_length",
+)
 T = symbol("T", "training tokens", key="training.tokens")
 
 # Model
@@ -259,6 +265,20 @@ M_work = symbol(
 )
 n_ws = symbol(
     "n_ws", "such workspaces", latex=r"n_{\mathrm{ws}}", key="memory.workspaces"
+)
+n_pc = symbol(
+    "n_pc",
+    "communicators of a device in its pipeline",
+    latex=r"n_{\mathrm{pc}}",
+    key="memory.pipeline_communicators",
+)
+n_bk = symbol("n_bk", "buckets of gradients", latex=r"n_{\mathrm{bk}}", key="memory.buckets")
+N_bk = symbol(
+    "N_bk",
+    "parameters of a bucket",
+    unit="parameters",
+    latex=r"N_{\mathrm{bk}}",
+    key="memory.bucket_size",
 )
 f_all = symbol(
     "f_all",

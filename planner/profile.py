@@ -86,6 +86,9 @@ def complete(draft: Draft) -> None:
     )
     draft.default(("parallelism", "cut"), profile["cut"], f"under {implementation}")
     draft.default(("memory", "workspaces"), profile["workspaces"], f"under {implementation}")
+    for key in ("context", "pipeline_communicators"):
+        draft.default(("memory", key), profile[key], f"under {implementation}")
+    draft.default(("memory", "buckets"), profile["buckets"], f"under {implementation}")
     wide = draft.get("cluster", "accelerator", "architecture") in WIDE_WORKSPACE
     draft.default(
         ("memory", "workspace"),

@@ -63,6 +63,7 @@ WIDTHS: dict[str, Expr | Symbol] = {
     "rotary": n.d_r,
     "rotary head": n.d_rot,
     "vocabulary": layout.vocabulary,
+    "table": layout.vocabulary * h,
     "one": ONE,
 }
 #: How many rows there are on one device before the split.

@@ -17,7 +17,7 @@ from planner.formulas.memory_states import (
     weights_stage,
 )
 from planner.formulas.parameters import total_given as parameters_total
-from planner.notation import L_ks, M_com, M_ctx, M_dev, c, f_all, k_G, k_g, k_m, k_w, p, r, t
+from planner.notation import L_ks, M_com, M_ctx, M_dev, c, e, f_all, k_G, k_g, k_m, k_w, n, n_pc, p, r, t
 from planner.quantity import quantity
 
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
@@ -248,8 +248,9 @@ def total_of_states():
     when={"model.shape": True},
 )
 def allocator():
-    """Blocks that came and went do not fit together again without gaps; states stay in place."""
-    return ceil(f_all * (activations + buffers))
+    """Blocks that came and went do not fit together again without gaps: measured runs keep 1 to 18 %
+    of what lives, half of them less than 4 %."""
+    return ceil(f_all * total)
 
 
 @quantity(
@@ -288,10 +289,15 @@ def reserved():
     exact=False,
 )
 def communicators():
-    """One communicator for each group that a device belongs to with others: data, tensor, pipeline,
-    context."""
+    """One communicator for each group that a device belongs to with others: all devices, data, tensor,
+    context, expert; under pipeline parallelism as many as the implementation opens."""
     return M_com * (
-        smallest(1, data - 1) + smallest(1, t - 1) + smallest(1, p - 1) + smallest(1, c - 1)
+        smallest(1, n - 1)
+        + smallest(1, data - 1)
+        + smallest(1, t - 1)
+        + smallest(1, c - 1)
+        + smallest(1, e - 1)
+        + n_pc * smallest(1, p - 1)
     )
 
 

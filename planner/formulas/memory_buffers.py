@@ -3,7 +3,7 @@
 from planner.folds import Largest, Total, smallest
 from planner.formulas.memory_activations import PROFILE, tensor
 from planner.formulas.memory_states import device_whole, weights_component, weights_stage
-from planner.notation import L_ks, M_work, n_ws, copies, e, first_sc, k_c, k_o, k_red, k_w
+from planner.notation import L_ks, M_work, N_bk, n_bk, n_ws, copies, e, first_sc, k_c, k_o, k_red, k_w
 from planner.quantity import quantity
 
 FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
@@ -34,9 +34,9 @@ def loss():
     per=("stage",),
 )
 def layer():
-    """The layer kind with most."""
+    """The layer kind with most, or the embedding."""
     return Largest(
-        smallest(1, L_ks) * Total(tensor, "tensor", moment="backward"), "part", layers=True
+        smallest(1, L_ks) * Total(tensor, "tensor", moment="backward"), "part", head=False
     )
 
 
@@ -304,6 +304,18 @@ def workspace_and_experts():
 
 
 @quantity(
+    "memory.buffers.buckets",
+    symbol=r"M_{\mathrm{bk}}",
+    unit="bytes",
+    title="buckets in which gradients are reduced and weights gathered",
+    source="DeepSpeed (reduce_bucket_size, allgather_bucket_size)",
+)
+def buckets():
+    """So many buckets of so many parameters, in the format in which gradients are summed."""
+    return n_bk * N_bk * k_red
+
+
+@quantity(
     "memory.buffers.constant",
     symbol=r"M_{\mathrm{con},\sigma}",
     unit="bytes",
@@ -312,8 +324,8 @@ def workspace_and_experts():
     per=("stage",),
 )
 def constant():
-    """Placeholder gradients and workspaces."""
-    return dummies + workspace
+    """Placeholder gradients, buckets and workspaces."""
+    return dummies + buckets + workspace
 
 
 # -- what lives in which phase -------------------------------------------------------------------
