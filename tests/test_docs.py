@@ -1,0 +1,223 @@
+"""README and docs: every example runs, every link leads somewhere, the book is the book."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from planner import plan as plans
+from planner import schema, source
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+
+# What the examples use of the repository; a run must not write into the repository itself.
+NEEDED = ("plan.py", "planner", "presets", "schemas", "templates", "tests", "docs", "examples",
+          "pyproject.toml", "README.md")
+# Commands that prepare a machine, or run these very tests.
+PREPARING = ("python3 -m venv", "pip install", ".venv/bin/pip install", "python -m pytest",
+             ".venv/bin/python -m pytest", "make", ".ci/run", ". .venv/bin/activate", "mkdocs")
+# What a reader puts a name of his own in for.
+GAP = re.compile(r"\b(NAME|FILE|PLAN|ID)\b")
+# A page for contributors may show a declaration that belongs into a module of the book.
+SNIPPET = "@quantity("
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, its text and where it stands."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT).as_posix()}:{self.line}"
+
+
+def blocks(page: Path) -> list[Block]:
+    found, start, opening, lines = [], 0, "", []
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        fence = re.match(r"\s*```(.*)", line)
+        if fence and not start:
+            start, opening, lines = number, fence[1].strip(), []
+        elif fence:
+            found.append(Block(page, start, opening, textwrap.dedent("\n".join(lines)) + "\n"))
+            start = 0
+        elif start:
+            lines.append(line)
+    assert not start, f"{page.name}:{start} is never closed"
+    return found
+
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+
+
+def of(*languages: str) -> list[Block]:
+    return [block for block in BLOCKS if block.language in languages]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the repository in it, where examples may write."""
+    folder = tmp_path_factory.mktemp("desk")
+    for name in NEEDED:
+        if (ROOT / name).exists():
+            (folder / name).symlink_to(ROOT / name)
+    return folder
+
+
+def commands(text: str) -> list[str]:
+    """The commands of a block, one for each `&&`."""
+    lines = [line.split(" # ")[0].strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("#")]
+    return [part.strip() for line in lines for part in line.split("&&")]
+
+
+def run(command: str, desk: Path) -> subprocess.CompletedProcess[str] | None:
+    """Run an example of ours; None for one that prepares a machine or has a gap to fill in."""
+    if command.startswith(PREPARING) or GAP.search(command):
+        return None
+    words, target = shlex.split(command), None
+    if ">" in words:
+        words, target = words[: words.index(">")], words[words.index(">") + 1]
+    known = {("python", "plan.py"): 2, (".venv/bin/python", "plan.py"): 2, ("python", "-m"): 1}
+    assert words[0] == "trainplan" or tuple(words[:2]) in known, f"who runs {command!r}?"
+    arguments = ["plan.py", *words[1:]] if words[0] == "trainplan" else words[1:]
+    for module in ("check", "diff", "search", "sweep"):
+        if module in arguments and importlib.util.find_spec(f"planner.{module}") is None:
+            pytest.skip(f"{module} is not there yet")
+    done = subprocess.run([sys.executable, *arguments], cwd=desk, capture_output=True,
+                          encoding="utf-8", timeout=300, check=False,
+                          env={**os.environ, "NO_COLOR": "1"})
+    if target is not None:
+        (desk / target).write_text(done.stdout, encoding="utf-8")
+    return done
+
+
+@pytest.mark.parametrize("block", of("sh", "bash"), ids=str)
+def test_commands_run(block: Block, desk: Path) -> None:
+    for command in commands(block.text):
+        done = run(command, desk)
+        assert done is None or done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("block", of("console"), ids=str)
+def test_sessions_print_what_the_page_says(block: Block, desk: Path) -> None:
+    """A line `…` stands for any number of lines."""
+    for session in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
+        command, _, expected = session.partition("\n")
+        done = run(command, desk)
+        assert done is not None
+        pattern = "".join(
+            r"(?:.*\n)*?" if line == "…" else re.escape(line) + r"\n"
+            for line in expected.splitlines()
+        )
+        assert re.fullmatch(pattern, done.stdout + done.stderr), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("block", of("python"), ids=str)
+def test_python_runs(block: Block, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = compile(block.text, str(block), "exec")
+    if block.text.startswith(SNIPPET):
+        return
+    monkeypatch.chdir(desk)
+    exec(code, {"__name__": "example"})
+
+
+@pytest.mark.parametrize("block", of("yaml", "yml"), ids=str)
+def test_documents_are_valid(block: Block, tmp_path: Path) -> None:
+    data = yaml.safe_load(block.text)
+    if "repos" in data:
+        used = {hook["id"] for repo in data["repos"] for hook in repo["hooks"]}
+        assert used <= {hook["id"] for hook in HOOKS}
+        return
+    if "jobs" in data:
+        steps = [step for job in data["jobs"].values() for step in job["steps"]]
+        ours = next(step for step in steps if "trainplan" in step.get("uses", ""))
+        assert set(ours["with"]) <= set(ACTION["inputs"])
+        return
+    kind = plans.kind_of(data)
+    file = tmp_path / "document.yaml"
+    file.write_text(block.text, encoding="utf-8")
+    if kind == "plan":
+        plans.load(file)
+    else:
+        schema.validate(source.load(file, kind=kind), kind)
+
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    anchors = set(re.findall(r'<a id="([^"]+)">', text))
+    missing = []
+    for match in LINK.finditer(re.sub(r"```.*?```", "", text, flags=re.S)):
+        target = match[1] or match[2]
+        if target.startswith(("http://", "https://", "mailto:")):
+            continue
+        path, _, anchor = target.partition("#")
+        if path and not (page.parent / path).exists():
+            missing.append(target)
+        if not path and anchor not in anchors:
+            missing.append(target)
+    assert not missing
+
+
+def test_the_page_of_formulas_is_the_book() -> None:
+    from planner.render import book
+
+    kept = (ROOT / "docs" / "formulas.md").read_text(encoding="utf-8")
+    moved = list(difflib.unified_diff(kept.splitlines(), book.page().splitlines(), lineterm="",
+                                      n=0))
+    assert not moved, "python -m planner.render.book > docs/formulas.md\n" + "\n".join(moved[:20])
+
+
+def test_every_quantity_is_on_the_page_with_a_formula_in_both_scripts() -> None:
+    from planner.quantity import BOOK
+    from planner.render import book
+
+    latex, mathml = book.page(), book.page(mathml=True)
+    total = sum(map(len, BOOK.declarations.values()))
+    assert latex.count("```math") == mathml.count('<math display="block">') == total
+    for identifier in BOOK.declarations:
+        assert latex.count(f'<a id="{identifier}"></a>') == 1
+
+
+def test_no_page_speaks_of_a_command_that_does_not_exist() -> None:
+    from planner.cli import COMMANDS
+
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for command in re.findall(r"plan\.py ([a-z]+) ", text):
+            assert command in COMMANDS, f"{page.name}: plan.py {command}"
+
+
+def test_the_site_builds(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
+        cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stderr
+    pages = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    for entry in pages:
+        (name,) = entry.values()
+        assert (tmp_path / name).with_suffix(".html").is_file()
+    formulas = (tmp_path / "formulas.html").read_text(encoding="utf-8")
+    assert "<math" in formulas and "\\frac" not in formulas
