@@ -212,3 +212,20 @@ def test_a_hostile_name_stays_in_its_comment() -> None:
 def test_an_unknown_framework_is_a_fault_with_its_nearest() -> None:
     with pytest.raises(PlanError, match="did you mean 'megatron'"):
         export(load(), "megatrn")
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+def test_megatron_arguments_come_back_as_the_same_model(path: Path, tmp_path: Path) -> None:
+    from planner import imports
+    from planner.result import evaluate
+
+    if not hasattr(imports, "document"):
+        pytest.skip("there is no importer of Megatron-LM arguments yet")
+    plan = plans.load(path)
+    arguments_file = tmp_path / "run.args"
+    arguments_file.write_text(export(plan, "megatron"), encoding="utf-8")
+    model = tmp_path / "model.yaml"
+    model.write_text(imports.document(str(arguments_file), "megatron"), encoding="utf-8")
+    again = plans.load(path, [f"model={model}"])
+    for quantity in ("parameters.total", "parameters.active", "compute.flops_per_token"):
+        assert evaluate(again)[quantity].value == evaluate(plan)[quantity].value, quantity
