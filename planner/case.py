@@ -16,11 +16,9 @@ import planner.formulas  # noqa: F401  (registers the quantities)
 from planner import notation, pipeline, tensors
 from planner import profile as profiles
 from planner.document import Model, Plan, Stage
-from planner.evaluate import Absent, Case, Entry
+from planner.evaluate import SIZE_ONLY, Absent, Case, Entry
 from planner.inventory import MATMULS, Component, components
 from planner.quantity import BOOK
-
-SIZE_ONLY = "the model is given by its size only (model.parameters), not by its shape"
 
 
 def build(plan: Plan) -> Case:
@@ -37,6 +35,8 @@ def build(plan: Plan) -> Case:
         **plan.settings,
         "gradients": profile["gradients"],
         "dummies": profile["dummies"],
+        "lora": plan.get("training.lora") is not None,
+        "targets": plan.get("training.lora.targets") or (),
         "head_workspace": profile["head_workspace"],
         "copies": plan.get("training.bytes.weight") > plan.get("training.bytes.compute"),
     }
@@ -46,7 +46,7 @@ def build(plan: Plan) -> Case:
         for axis in ("part", "block", "component", "tensor", "stage"):
             axes[axis] = Absent(SIZE_ONLY)
     else:
-        axes.update(_model_axes(plan.model))
+        axes.update(_model_axes(plan.model, frozenset(plan.get("training.lora.targets") or ())))
         settings["experts"] = any(part.settings["experts"] for part in axes["part"])
         axes["tensor"] = tuple(_tensors(plan.model, axes["block"], profile, settings))
         axes["stage"], crossed = _stage_axis(plan, axes["part"])
@@ -138,7 +138,7 @@ def _reason(plan: Plan, key: str, meaning: str) -> str:
     return f"{meaning} is not given ({key})"
 
 
-def _model_axes(model: Model) -> dict[str, tuple[Entry, ...]]:
+def _model_axes(model: Model, targets: frozenset[str]) -> dict[str, tuple[Entry, ...]]:
     by_block: dict[str, list[Any]] = {}
     for note in BOOK.notation.values():
         if note.per == ("block",) and note.key:
@@ -169,7 +169,7 @@ def _model_axes(model: Model) -> dict[str, tuple[Entry, ...]]:
             settings["block"] = block.kind
             entry = Entry("block", block.name, block.name, part_entry, values, settings)
             blocks.append(entry)
-            pieces += [_component(c, entry) for c in components(block.kind, block.values)]
+            pieces += [_component(c, entry, targets) for c in components(block.kind, block.values)]
     return {"part": tuple(parts), "block": tuple(blocks), "component": tuple(pieces)}
 
 
@@ -182,7 +182,8 @@ def _tensor_count(component: Component, block: Entry) -> int:
     return 2 if component.bias else 1
 
 
-def _component(component: Component, block: Entry) -> Entry:
+def _component(component: Component, block: Entry, targets: frozenset[str]) -> Entry:
+    at_head = block.settings["block"] == "head"
     return Entry(
         "component",
         component.name,
@@ -205,7 +206,9 @@ def _component(component: Component, block: Entry) -> Entry:
             "frozen": component.frozen,
             "scan": component.scan,
             "final": component.final,
+            "side": component.side,
             "matrix": component.type in ("linear", "table"),
+            "adapted": ("head" if at_head else component.name) in targets,
             "routed": component.split == "experts",
             "hidden matrix": component.type == "linear" and component.split != "vocabulary",
             **component.extra,

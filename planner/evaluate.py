@@ -15,10 +15,13 @@ from typing import Any
 from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, floor
 
 from planner.folds import AtLargest, Fold, Largest, Total, Which
-from planner.quantity import BOOK, Book, Declaration
+from planner.quantity import BOOK, Book, Declaration, agrees
 
 Value = int | Fraction | float | str
 Number = int | Fraction | float
+
+
+SIZE_ONLY = "the model is given by its size only (model.parameters), not by its shape"
 
 
 class Absent(Exception):
@@ -118,7 +121,7 @@ class Evaluation:
         declaration = self.book.choose(identifier, lambda name: self.setting(name, point))
         trace = Trace(declaration, point, 0)
         if declaration is None:
-            trace.value = Absent("no formula in the book holds for this plan's settings")
+            trace.value = Absent(self._unanswered(identifier, point))
             return trace
         self._stack.append(trace)
         try:
@@ -128,6 +131,19 @@ class Evaluation:
         finally:
             self._stack.pop()
         return trace
+
+    def _unanswered(self, identifier: str, point: Point) -> str:
+        """Why none of the formulas of an id holds: the choices that all of them want otherwise."""
+        wrong = [
+            {key for key, wanted in declaration.when.items()
+             if not agrees(self.setting(key, point), wanted)}
+            for declaration in self.book.declarations[identifier]
+        ]
+        keys = sorted(set.intersection(*wrong))
+        if "model.shape" in keys:
+            return SIZE_ONLY
+        choices = ", ".join(f"{key} {str(self.setting(key, point)).lower()}" for key in keys)
+        return f"the book has no formula for {choices or 'this combination of choices'}"
 
     def setting(self, name: str, point: Point) -> Any:
         for entry in point.values():

@@ -63,10 +63,11 @@ class Declaration:
         return sympify(self.build())
 
     def holds(self, settings: Callable[[str], Any]) -> bool:
-        return all(_agrees(settings(name), wanted) for name, wanted in self.when.items())
+        return all(agrees(settings(name), wanted) for name, wanted in self.when.items())
 
 
-def _agrees(actual: Any, wanted: Any) -> bool:
+def agrees(actual: Any, wanted: Any) -> bool:
+    """Whether a setting is what a ``when`` asks for: the value, or one of several."""
     return actual in wanted if isinstance(wanted, (tuple, set, frozenset)) else actual == wanted
 
 

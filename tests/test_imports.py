@@ -24,6 +24,7 @@ STAGES = (
     {"inventory", "formulas"},
     {"graph"},
     {"evaluate", "compile", "tensors", "case"},
+    {"typeset", "inputs"},
     {"solve", "questions", "search", "sweep", "notebook", "result"},
     {"files", "formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}
     | {"logs", "compare"},

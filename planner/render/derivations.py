@@ -43,9 +43,9 @@ class Derivations:
                     tables[declaration] = self._table(quantity)
                     yield tables[declaration]
                 table, row = tables[declaration], self._instance(quantity)
-                before = table.rows[-1] if table.rows else None
-                if before and before.alike == row.alike:
-                    before.entries += row.entries
+                same = next((other for other in table.rows if other.alike == row.alike), None)
+                if same is not None:
+                    same.entries += row.entries
                 else:
                     table.rows.append(row)
                 table.count += 1

@@ -32,6 +32,7 @@ from planner.result import Quantity, Result, Term
 __all__ = ["View"]
 
 Data = SimpleNamespace
+COLOURS = 6
 QUIET = (False, None, 0, "none", "")
 
 
@@ -68,6 +69,19 @@ class View:
     @cached_property
     def derivations(self) -> Derivations:
         return Derivations(self.result)
+
+    @cached_property
+    def _headings(self) -> dict[str, str]:
+        """Under which derivation each quantity stands; instances share one."""
+        found = {}
+        for item in self.derivations.items:
+            for row in item.rows if item.kind == "table" else ():
+                found |= {entry.id: item.id for entry in row.entries}
+        return found
+
+    def heading(self, identifier: str) -> str:
+        """The heading that a link to a quantity leads to, where only headings are anchors."""
+        return self._headings.get(identifier, identifier)
 
     # -- inputs -------------------------------------------------------------------------------
 
@@ -171,11 +185,11 @@ class View:
         part = Fraction(share) / 100 if share != "–" else Fraction(0)
         label = clean(SHORT_TITLES.get(term.id or "", term.label))
         return Data(label=label, text=text, share=share, bar=bar(part), id=term.id,
-                    place=self._place(label))
+                    place=self._place(label), colour=self._place(label) % COLOURS)
 
     def _place(self, label: str) -> int:
-        """The colour of a label; it keeps its colour throughout the report."""
-        return self._places.setdefault(label, len(self._places)) % 6
+        """The colour and pattern of a label; it keeps them throughout the report."""
+        return self._places.setdefault(label, len(self._places)) % COLOURS**2
 
     def _memory_bar(self, rows: list[Data], terms: list[Term], total: Quantity) -> Data | None:
         """The parts on the fullest device against what it has: cache and context are grey."""
@@ -312,6 +326,11 @@ def _item(value: Any) -> str:
     return str(value)
 
 
+def hatch(place: int) -> int:
+    """The pattern of a place: labels that share a colour differ in it."""
+    return (place % COLOURS + place // COLOURS) % COLOURS
+
+
 def bar_of(
     identifier: str, title: str, rows: Sequence[Data], values: Sequence[Any], whole: Fraction
 ) -> Data | None:
@@ -324,7 +343,8 @@ def bar_of(
         start, stop = round(before), round(before + part)
         before += part
         if stop > start:
-            segments.append(Data(x=start, width=stop - start, label=row.label, place=row.place,
+            segments.append(Data(x=start, width=stop - start, label=row.label,
+                                 colour=row.place % COLOURS, hatch=hatch(row.place),
                                  named=stop - start >= 60))
     text = ", ".join(f"{row.label} {row.share} %" if row.share else row.label for row in rows)
     return Data(id=f"bar-{identifier}", title=title, text=text, segments=segments,

@@ -61,6 +61,9 @@ class Style:
         text = self.write(box)
         return self.parentheses(text) if self.binds(box) < level else text
 
+    def _factor(self, box: Box, level: int = PRODUCT) -> str:
+        return self._at_least(box, level)
+
     def binds(self, box: Box) -> int:
         if box.kind in NUMBERS:
             _, power = digits(box.data)
@@ -90,7 +93,7 @@ class Style:
         out: list[str] = []
         for i, part in enumerate(box.parts):
             last = i == len(box.parts) - 1 and part.kind in ("total", "largest")
-            text = self._at_least(part, SUM if last else PRODUCT)
+            text = self._factor(part, SUM if last else PRODUCT)
             if out:
                 before = box.parts[i - 1].kind
                 first = part.parts[0] if part.kind in ("power", "fraction") else part
@@ -274,13 +277,11 @@ class _Text(Style):
 
     def _fraction(self, box: Box) -> str:
         above, below = box.parts
-        return f"{self._at_least(above, PRODUCT)} / {self._at_least(below, SIGN)}"
+        return f"{self._factor(above)} / {self._at_least(below, SIGN)}"
 
-    def _at_least(self, box: Box, level: int) -> str:
-        # a / b inside a product or another fraction: the line of a fraction is not visible here.
-        if box.kind == "fraction" and level == PRODUCT:
-            return self.parentheses(self.write(box))
-        return super()._at_least(box, level)
+    def _factor(self, box: Box, level: int = PRODUCT) -> str:
+        # The line of a fraction is not seen here: a / b is a factor in parentheses only.
+        return super()._at_least(box, SIGN if box.kind == "fraction" else level)
 
     def wrapped(self, left: str, text: str, right: str) -> str:
         return f"{left}{text}{right}"

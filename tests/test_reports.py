@@ -1,0 +1,380 @@
+"""Reports: what a reader, a browser, GitHub and a terminal may rely on."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import subprocess
+import sys
+from fractions import Fraction
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import planner
+from planner import render
+from planner.errors import PlanError
+from planner.render.numbers import clean, column, percent, shares
+from planner.render.report import slug
+from planner.result import Result
+
+ROOT = Path(__file__).resolve().parent.parent
+LLAMA = "presets/llama70b_h100x1024.yaml"
+PLANS = (LLAMA, "presets/mixtral8x7b_h100x1024.yaml", "presets/gpt2small_hgx-h100.yaml")
+SIZE_ONLY = {
+    "name": "a size",
+    "model": {"parameters": "70B"},
+    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8, "devices_per_node": 8},
+    "training": {"tokens": "1T", "sequence_length": 4096},
+}
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</title></style></summary></details><img src=x onerror=alert(1)>",
+    "a | b | c",
+    "back`tick ``two`` ```three",
+    "cost $`x`$ and $$y$$ in USD $5 to $6",
+    "[link](javascript:alert(1)) ![image](http://x)",
+    "*bold* _under_ ~~strike~~ # heading",
+    "{{ 7 * 7 }} {% raw %} {# c #}",
+    "\x1b[31mred\x1b[0m\x07 bell",
+    "line one\nline two\r\n# three\n| a |\n|---|",
+    "\u202egnp.exe \u200b\u2066hidden\u2069",
+    "&amp; &lt;b&gt; &#60;i&#62;",
+    "\\frac{1}{2} \\input{/etc/passwd} \\\\",
+    '" onmouseover="alert(1)" x="',
+    "x" * 200,
+    "--- \n- item\n1. one\n> quote",
+    "日本語 🚀 ünïcode",
+)
+
+
+@pytest.fixture(scope="module", params=[*PLANS, "size"])
+def result(request: pytest.FixtureRequest) -> Result:
+    return planner.load(SIZE_ONLY if request.param == "size" else request.param).evaluate()
+
+
+def hostile(name: str) -> Result:
+    """A plan whose every name is `name`."""
+    text = "".join(c for c in name if c in "\n\r\t" or c.isprintable() or ord(c) > 159)
+    plan = {
+        **SIZE_ONLY,
+        "name": name,
+        "model": {"name": name, "layers": 2, "hidden": 64, "vocab": 100, "max_sequence": 64,
+                  "attention": {"heads": 4}, "norm": "rmsnorm", "positions": "rope"},
+        "cluster": {"extends": "hgx-h100", "name": text},
+    }
+    return planner.load(plan).evaluate()
+
+
+# -- HTML ---------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page; complains about what does not nest."""
+
+    VOID = frozenset({"meta", "br", "img", "link", "input", "hr", "mspace"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.stack: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.stack == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.stack and self.stack[-1] == tag, f"</{tag}> closes {self.stack[-3:]}"
+        self.stack.pop()
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.stack:
+            self.words.append(data)
+
+    def all(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+def test_html_is_one_safe_file(result: Result) -> None:
+    text = render.html(result)
+    page = Page(text)
+    names = {tag for tag, _ in page.tags}
+    assert not names & {"script", "iframe", "object", "embed", "link", "form", "img", "base"}
+    for tag, attributes in page.tags:
+        for key, value in attributes.items():
+            assert not key.startswith("on"), (tag, key)
+            if key in ("src", "href", "xlink:href", "action"):
+                assert re.match(r"#|https?://", value or ""), (tag, value)
+    policy = next(m for m in page.all("meta") if m.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in (policy["content"] or "")
+    assert "url(http" not in text and "@import" not in text
+
+
+def test_the_page_of_the_default_plan_is_light() -> None:
+    assert len(render.html(planner.load(LLAMA).evaluate()).encode()) < 300_000
+
+
+def test_every_link_of_html_has_its_target_once(result: Result) -> None:
+    from urllib.parse import unquote
+
+    page = Page(render.html(result))
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    targets = {unquote((a["href"] or "")[1:]) for a in page.all("a")
+               if (a["href"] or "").startswith("#")}
+    assert targets <= set(ids), sorted(targets - set(ids))[:5]  # type: ignore[operator]
+    assert set(result.quantities) <= set(ids)
+
+
+def test_html_has_a_skeleton_that_can_be_read_aloud(result: Result) -> None:
+    page = Page(render.html(result))
+    levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h[1-6]", tag)]
+    assert levels.count(1) == 1 and levels[0] == 1
+    assert all(b - a <= 1 for a, b in pairwise(levels))
+    assert page.all("html")[0]["lang"] == "en"
+    assert len(page.all("caption")) == len(page.all("table"))
+    assert all(cell.get("scope") in ("row", "col") for cell in page.all("th"))
+    assert all(math.get("alttext") for math in page.all("math") if math.get("display"))
+    assert {"main", "nav", "header"} <= {tag for tag, _ in page.tags}
+    figures = [svg for svg in page.all("svg") if svg.get("role") == "img"]
+    assert len(page.all("figure")) == len(figures)
+    assert all(svg.get("aria-labelledby") for svg in figures)
+
+
+# -- Markdown -----------------------------------------------------------------------------------
+
+
+def without_maths(markdown: str) -> str:
+    markdown = re.sub(r"```math\n.*?\n```", "", markdown, flags=re.S)
+    markdown = re.sub(r"```\w*\n.*?\n```", "", markdown, flags=re.S)
+    return re.sub(r"\$`[^`]*`\$", "m", markdown)
+
+
+def test_markdown_is_what_github_renders(result: Result) -> None:
+    text = render.markdown(result)
+    for word in (r"\operatorname", r"\mbox", r"\phantom"):
+        assert word not in text
+    rest = without_maths(text)
+    assert not re.search(r"(?<!\\)\$", rest), "a bare dollar"
+    tags = set(re.findall(r"(?<![\\`(])<(/?\w+)", re.sub(r"`[^`]*`", "", rest)))
+    assert tags <= {"details", "/details", "summary", "/summary", "https", "http"}
+    assert rest.count("<details>") == rest.count("</details>") == rest.count("<summary>")
+    assert all(after == "" for _, after in re.findall(r"(</summary>)\n(.*)", text))
+    assert not re.search(r"^\s*\d{4}-\d\d-\d\d", text, re.M)
+
+
+def test_markdown_tables_are_square(result: Result) -> None:
+    width = None
+    for line in without_maths(render.markdown(result)).splitlines():
+        cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else None
+        assert width is None or cells is None or cells == width, line
+        width = cells
+
+
+def test_markdown_links_lead_to_a_heading(result: Result) -> None:
+    text = render.markdown(result)
+    headings = [slug(line.lstrip("# ")) for line in text.splitlines() if line.startswith("#")]
+    assert len(headings) == len(set(headings))
+    links = re.findall(r"\]\(#([^)]*)\)", text)
+    assert links and set(links) <= set(headings)
+
+
+def test_maths_blocks_balance(result: Result) -> None:
+    for block in re.findall(r"```math\n(.*?)\n```", render.markdown(result), re.S):
+        assert block.count("{") == block.count("}")
+        assert block.count(r"\begin") == block.count(r"\end")
+        assert "\n\n" not in block
+
+
+# -- all of them --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_do_no_harm(name: str) -> None:
+    result = hostile(name)
+    page = Page(render.html(result))
+    assert not {tag for tag, _ in page.tags} & {"script", "img", "b", "i"}
+    assert not [key for _, attributes in page.tags for key in attributes if key.startswith("on")]
+    assert clean(name) in page.words
+
+    markdown = render.markdown(result)
+    test_markdown_tables_are_square(result)
+    test_markdown_links_lead_to_a_heading(result)
+    outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", without_maths(markdown))
+    assert not re.search(r"(?<!\\)<(script|img)", outside)
+    assert not re.search(r"(?<!\\)\]\(javascript", outside)
+    first = markdown.splitlines()[0]
+    assert first.startswith("# ") and len(first) < 1000
+
+    text = render.text(result, colour=False)
+    assert "\x1b" not in text and "\x07" not in text and "\u202e" not in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert len(text.splitlines()) <= 24
+
+    data = json.loads(render.json(result))
+    assert data["plan"]["name"] == result.plan.name  # JSON carries it as it is, escaped
+
+
+def test_what_html_shows_of_a_name_is_the_name() -> None:
+    page = Page(render.html(hostile("<b>1 & 2</b>")))
+    assert "<b>1 & 2</b>" in page.words
+
+
+def test_every_key_figure_is_in_the_json(result: Result) -> None:
+    from planner.render.facts import key_figures
+
+    known = json.loads(render.json(result))["quantities"]
+    figures = key_figures(result)
+    assert figures and all(figure.id in known for figure in figures)
+
+
+def test_one_changed_input_leaves_unrelated_lines_alone() -> None:
+    before = render.markdown(planner.load(LLAMA).evaluate()).splitlines()
+    after = render.markdown(planner.load(LLAMA, set={"cluster.price": "5 USD/h"}).evaluate())
+    changed = [line for line in after.splitlines() if line not in set(before)]
+    assert changed
+    related = re.compile(r"USD|cost|price|--set|\\pi|fingerprint|resolved input")
+    assert [line for line in changed if not related.search(line)] == []
+
+
+@given(st.lists(st.integers(0, 10**30), min_size=1, max_size=30))
+def test_shares_add_up_as_printed(values: list[int]) -> None:
+    printed = shares(values)
+    if sum(values):
+        assert sum(map(Fraction, printed)) == 100
+        exact = [Fraction(value) * 100 / sum(values) for value in values]
+        assert all(abs(Fraction(p) - e) < Fraction(1, 10)
+                   for p, e in zip(printed, exact, strict=True))
+    else:
+        assert set(printed) == {"–"}
+
+
+def test_a_column_has_one_unit() -> None:
+    assert column([2**30, 2**29, 0], "bytes") == ("GiB", ["1.00", "0.500", "0"])
+    assert column([12345678, 5], "parameters") == ("parameters", ["12\u202f345\u202f678", "5"])
+    assert column([Fraction(1, 20)], "s") == ("ms", ["50.0"])
+    assert percent(Fraction(1, 3)) == "33.3 %"
+
+
+# -- terminal and files -------------------------------------------------------------------------
+
+
+def test_the_summary_starts_with_the_answer(result: Result) -> None:
+    lines = render.text(result, colour=False).splitlines()
+    assert lines[0] == result.plan.name
+    assert re.match(r"(Fits|Does not fit|Memory unknown)\b", lines[1])
+    assert len(lines) <= 24 and max(map(len, lines)) <= 100
+
+
+def test_estimates_are_marked_in_the_summary(result: Result) -> None:
+    from planner.render.facts import key_figures
+
+    text = render.text(result, colour=False)
+    for figure in key_figures(result):
+        line = next(line for line in text.splitlines() if line.startswith(f"  {figure.label} "))
+        value = line[len(figure.label) + 2:].lstrip()
+        assert value.startswith("~") == figure.estimate
+
+
+def test_the_summary_pays_for_no_report() -> None:
+    code = (
+        "import sys, planner\n"
+        "from planner import render\n"
+        f"render.text(planner.load({LLAMA!r}).evaluate(), colour=False)\n"
+        "print([m for m in ('jinja2', 'planner.typeset', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True,
+                          text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_colour_only_where_it_is_wanted(run_cli) -> None:  # type: ignore[no-untyped-def]
+    assert "\x1b" not in run_cli(LLAMA).stdout
+    result = planner.load(LLAMA).evaluate()
+    plain, painted = render.text(result, colour=False), render.text(result, colour=True)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", painted) == plain != painted
+
+
+def test_no_color_wins_over_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = planner.load(LLAMA).evaluate()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b" in render.text(result)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in render.text(result)
+
+
+def test_the_ending_picks_the_format(tmp_path: Path) -> None:
+    result = planner.load(LLAMA).evaluate()
+    for name, start in (("a.md", "# "), ("a.html", "<!doctype html>"), ("a.json", "{"),
+                        ("a.txt", result.plan.name)):
+        render.write(result, tmp_path / name)
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert text.startswith(start) and text.endswith("\n") and "\r" not in text
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a.html", "a.json", "a.md", "a.txt",
+    ]
+
+
+def test_an_old_report_is_replaced_or_kept_whole(tmp_path: Path) -> None:
+    result = planner.load(LLAMA).evaluate()
+    target = tmp_path / "r.json"
+    target.write_text("old")
+    target.chmod(0o640)
+    render.write(result, target)
+    assert target.read_text().startswith("{")
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    with pytest.raises(PlanError, match=r"missing.r\.md"):
+        render.write(result, tmp_path / "missing" / "r.md")
+    with pytest.raises(PlanError, match=r"\.pdf.*\.html"):
+        render.write(result, tmp_path / "r.pdf")
+
+
+def test_the_command_line_writes_reports(run_cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    done = run_cli(LLAMA, "-o", tmp_path / "r.html", "-o", tmp_path / "r.json")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "r.html").read_text(encoding="utf-8") == render.html(
+        planner.load(LLAMA).evaluate())
+    refused = run_cli(LLAMA, "-o", tmp_path / "r.docx", "-o", tmp_path / "s.md")
+    assert refused.returncode == 2 and not (tmp_path / "s.md").exists()
+
+
+# -- explain, resolved --------------------------------------------------------------------------
+
+
+def test_explain_goes_down_to_the_inputs(run_cli) -> None:  # type: ignore[no-untyped-def]
+    done = run_cli("explain", LLAMA, "time.training_days")
+    assert done.returncode == 0, done.stderr
+    for words in ("t_days", "time.tokens_per_second", "15\u202f000\u202f000\u202f000\u202f000",
+                  "llama70b_h100x1024.yaml:6", "source:"):
+        assert words in done.stdout
+    shallow = run_cli("explain", LLAMA, "time.training_days", "--depth", "0")
+    assert "time.training_seconds –" not in shallow.stdout
+
+
+def test_explain_names_the_nearest_quantity(run_cli) -> None:  # type: ignore[no-untyped-def]
+    done = run_cli("explain", LLAMA, "memory.activation")
+    assert done.returncode == 2 and "memory.activations" in done.stderr
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_resolved_plan_is_the_same_plan(run_cli, plan: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    done = run_cli(plan, "--print", "resolved")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "resolved.yaml").write_text(done.stdout, encoding="utf-8")
+    again = planner.load(tmp_path / "resolved.yaml").evaluate().to_json()
+    first = planner.load(ROOT / plan).evaluate().to_json()
+    assert again["quantities"] == first["quantities"]

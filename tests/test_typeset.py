@@ -1,0 +1,178 @@
+"""Formulas in print: every formula of the book, in three styles, with symbols and with numbers."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+from fractions import Fraction
+
+import pytest
+from sympy import Integer, Rational, Symbol
+
+import planner
+import planner.formulas  # the whole book, for its names
+from planner.evaluate import Case, Evaluation
+from planner.folds import ceil, largest
+from planner.quantity import BOOK, Book, Notation
+from planner.result import Quantity
+from planner.typeset import LATEX, MATHML, TEXT, Typesetter, parse
+
+PLANS = (
+    "presets/llama70b_h100x1024.yaml",
+    "presets/mixtral8x7b_h100x1024.yaml",
+    "presets/gpt2small_hgx-h100.yaml",
+)
+CHILDREN = {"mfrac": 2, "msub": 2, "msup": 2, "msubsup": 3, "munder": 2, "mover": 2}
+FORBIDDEN = ("operatorname", "mbox", "phantom", "|")
+
+
+@pytest.fixture(scope="module")
+def quantities() -> list[Quantity]:
+    results = [planner.load(plan).evaluate() for plan in PLANS]
+    return [quantity for result in results for quantity in result.quantities.values()]
+
+
+def names() -> list[str]:
+    declared = [d.latex for many in BOOK.declarations.values() for d in many]
+    return sorted({*declared, *(note.latex for note in BOOK.notation.values())})
+
+
+@pytest.mark.parametrize("latex", names())
+def test_a_name_survives_the_way_through_its_tree(latex: str) -> None:
+    name = parse(latex)
+    assert parse(name.latex()) == name
+    well_formed(name.mathml())
+
+
+@pytest.mark.parametrize("latex", [r"\frac{a}{b}", "a_", "{a", r"\operatorname{x}", "a}"])
+def test_what_is_no_name_is_refused(latex: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(latex)):
+        parse(latex)
+
+
+def well_formed(mathml: str) -> None:
+    root = ElementTree.fromstring(f"<math>{mathml}</math>")
+    for element in root.iter():
+        assert len(element) == CHILDREN.get(element.tag, len(element)), mathml
+        if element.tag in ("mi", "mn", "mo", "mtext"):
+            assert (element.text or "").strip() and not len(element), mathml
+
+
+def test_every_formula_is_well_formed_in_every_style(quantities: list[Quantity]) -> None:
+    assert len(quantities) > 100
+    for quantity in quantities:
+        for numbers in (False, True):
+            well_formed(quantity.print(MATHML, numbers))
+            latex = quantity.print(LATEX, numbers)
+            assert not [word for word in FORBIDDEN if word in latex], quantity.id
+            assert latex.count("{") == latex.count("}"), quantity.id
+            assert latex.count(r"\left") == latex.count(r"\right"), quantity.id
+
+
+def arithmetic(text: str) -> float:
+    """What a printed line of numbers is worth, computed without our engine."""
+    for ours, theirs in (("\u202f", ""), ("×", "*"), ("−", "-"), ("·", "*"), ("^", "**"),
+                         ("⌈", "ceil("), ("⌉", ")"), ("⌊", "floor("), ("⌋", ")"), ("√", "sqrt")):
+        text = text.replace(ours, theirs)
+    return float(_worth(ast.parse(text, mode="eval").body))
+
+
+def _worth(node: ast.expr) -> Fraction | float:
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return Fraction(str(value))
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return -_worth(inner)
+        case ast.BinOp(left=left, op=op, right=right):
+            a, b = _worth(left), _worth(right)
+            match op:
+                case ast.Add():
+                    return a + b
+                case ast.Sub():
+                    return a - b
+                case ast.Mult():
+                    return a * b
+                case ast.Div():
+                    return a / b
+                case ast.Pow():
+                    return a**b
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            functions = {"max": max, "min": min, "ceil": math.ceil, "floor": math.floor,
+                         "sqrt": math.sqrt}
+            return Fraction(functions[name](*map(_worth, arguments)))  # type: ignore[operator]
+    raise AssertionError(ast.dump(node))
+
+
+def test_the_numbers_put_in_make_the_value(quantities: list[Quantity]) -> None:
+    """A reader with a calculator gets what the report says, to the digits that are printed."""
+    checked = 0
+    for quantity in quantities:
+        if isinstance(quantity.value, str):
+            continue
+        found = arithmetic(quantity.substituted)
+        assert found == pytest.approx(float(quantity.number), rel=2e-5), quantity.id
+        checked += 1
+    assert checked > 100
+
+
+def test_formula_and_numbers_have_the_same_terms(quantities: list[Quantity]) -> None:
+    for quantity in quantities:
+        symbolic, numeric = quantity.boxes
+        folded = re.search(r"Σ|max\[|arg max|\[", quantity.formula)
+        if not folded and numeric is not None:
+            assert shape(symbolic) == shape(numeric), quantity.id
+
+
+def shape(box: object) -> object:
+    kind, parts = box.kind, box.parts  # type: ignore[attr-defined]
+    if kind in ("name", "value", "words"):
+        return "leaf"
+    return (kind, tuple(map(shape, parts)))
+
+
+# -- small expressions, by hand -----------------------------------------------------------------
+
+
+@pytest.fixture
+def setter() -> tuple[Typesetter, dict[str, Symbol]]:
+    book = Book()
+    symbols = {}
+    for rank, (letter, value) in enumerate({"a": 3, "b": 5, "c": 1000000}.items()):
+        symbols[letter] = Symbol(letter, positive=True)
+        book.note(Notation(symbols[letter], letter, "1", letter, rank=rank))
+        symbols[letter + "_value"] = value
+    case = Case({symbols[k]: symbols[k + "_value"] for k in "abc"}, {}, {})
+    return Typesetter(Evaluation(case, book)), symbols
+
+
+@pytest.mark.parametrize(
+    ("build", "latex", "text", "numbers"),
+    [
+        (lambda a, b, c: c * b * a, r"a\,b\,c", "a · b · c", "3 × 5 × 1\u202f000\u202f000"),
+        (lambda a, b, c: a - b, "a - b", "a − b", "3 − 5"),
+        (lambda a, b, c: (a + b) * c, r"c\,\left(a + b\right)", "c · (a + b)", None),
+        (lambda a, b, c: -a * b, r"-a\,b", "−a · b", "−3 × 5"),
+        (lambda a, b, c: 1 - a / b, r"1 - \frac{a}{b}", "1 − a / b", "1 − 3 / 5"),
+        (lambda a, b, c: a - 1, "a - 1", "a − 1", "3 − 1"),
+        (lambda a, b, c: Rational(3, 2) * a, r"\frac{3\,a}{2}", "3 · a / 2", None),
+        (lambda a, b, c: (a + b) ** 2, r"\left(a + b\right)^{2}", "(a + b)^2", "(3 + 5)^2"),
+        (lambda a, b, c: a / (b * c), r"\frac{a}{b\,c}", "a / (b · c)", None),
+        (lambda a, b, c: ceil(a), r"\left\lceil a \right\rceil", "⌈a⌉", "⌈3⌉"),
+        (lambda a, b, c: largest(b, a), r"\max\left(a, b\right)", "max(a, b)", "max(3, 5)"),
+        (lambda a, b, c: Integer(7) + 0 * a, "7", "7", "7"),
+    ],
+    ids=range(12),
+)
+def test_small_expressions(
+    setter: tuple[Typesetter, dict[str, Symbol]],
+    build: object, latex: str, text: str, numbers: str | None,
+) -> None:
+    typesetter, symbols = setter
+    expression = build(symbols["a"], symbols["b"], symbols["c"])  # type: ignore[operator]
+    box = typesetter.symbolic(expression, {})
+    assert LATEX.write(box) == latex
+    assert TEXT.write(box) == text
+    if numbers is not None:
+        assert TEXT.write(typesetter.numeric(expression, {})) == numbers
