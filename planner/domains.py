@@ -18,6 +18,8 @@ from planner.plan import about
 
 Number = int | Fraction | float
 
+#: A stack is built layer by layer, so questions about it end somewhere.
+MOST_LAYERS = 10_000
 #: Significant digits to which values that are not whole are found.
 DIGITS = 6
 
@@ -34,6 +36,7 @@ class Domain:
     first: int = 0
     last: int | None = None
     step: str = ""  # what one step is, in words
+    endless: bool = False  # ``last`` is where we stop, not where valid values end
 
 
 def of_key(plan: Plan, key: str) -> Domain:
@@ -75,6 +78,9 @@ def stepped(
         step = _step(plan, key)
     if key == "training.sequence_length" and plan.get("model.positions") == "learned":
         highest = plan.get("model.max_sequence")
+    endless = highest is None
+    if key == "model.layers":
+        highest = MOST_LAYERS
     return Domain(
         key,
         said.get("unit", "1"),
@@ -84,6 +90,7 @@ def stepped(
         max(0, -(-lowest // step)),
         None if highest is None else highest // step,
         f"multiples of {step}" if step > 1 else "",
+        endless,
     )
 
 
@@ -100,6 +107,7 @@ def _continuous(key: str, said: Mapping[str, Any], current: Fraction) -> Domain:
         round(current / quantum), first,
         None if highest is None else math.floor(Fraction(highest) / quantum),
         f"to {DIGITS} digits",
+        highest is None,
     )
 
 

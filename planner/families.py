@@ -12,7 +12,7 @@ from math import floor, gcd, lcm
 from typing import Any
 
 from planner.document import Plan
-from planner.domains import Domain
+from planner.domains import MOST_LAYERS, Domain
 from planner.errors import Fault, PlanError
 
 #: Widths that grow with the hidden size, where the document gives them.
@@ -50,8 +50,8 @@ def _deeper(plan: Plan, model: Mapping[str, Any]) -> Domain:
     unit = lcm(_chunks(plan), len(pattern) if isinstance(pattern, list) else 1)
     return Domain(
         "model", "layers", lambda i: i * unit, lambda v: {"model.layers": v},
-        max(1, round(Fraction(model["layers"], unit))), 1, None,
-        f"width kept, layers in multiples of {unit}",
+        max(1, round(Fraction(model["layers"], unit))), 1, MOST_LAYERS // unit,
+        f"width kept, layers in multiples of {unit}", True,
     )
 
 
@@ -85,10 +85,10 @@ def _scaled(plan: Plan, model: Mapping[str, Any]) -> Domain:
         return changed
 
     return Domain(
-        "model", "size", lambda i: i, changes, fine, 1, None,
+        "model", "size", lambda i: i, changes, fine, 1, fine * MOST_LAYERS // model["layers"],
         f"heads in multiples of {quantum}, layers in multiples of {chunks}; layers to hidden as "
         f"{model['layers']} to {hidden} within these steps; head size, feed-forward ratio, heads "
-        "per key/value head kept",
+        "per key/value head kept", True,
     )
 
 

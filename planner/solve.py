@@ -315,6 +315,8 @@ def _inside(search: Search, start: Probe, direction: int) -> Probe | None:
                 found = _between_limits(search, here, there)
                 if found is not None:
                     return found
+            if all(there.slack(limit) <= here.slack(limit) for limit in there.broken):
+                break  # further away nothing gets better
             here = there
     return None
 
@@ -347,7 +349,7 @@ def _last(
                 break
             inside = probe
         else:
-            if search.domain.last is None and direction > 0:
+            if search.domain.endless and direction > 0:
                 names = " and ".join(limit.quantity for limit in search.limits)
                 raise PlanError(Fault(
                     f"{search.domain.key} is unbounded: {names} still within limits at "

@@ -1,0 +1,202 @@
+"""Inverse questions: certificates that hold, agreement with a scan, published answers."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from planner import plan as plans
+from planner import questions
+from planner.domains import divisors
+from planner.errors import PlanError
+from planner.plan import variant
+from planner.solve import evaluated
+
+GPT2 = "presets/gpt2small_hgx-h100.yaml"
+LLAMA = "presets/llama70b_h100x1024.yaml"
+
+
+def load(path: str, **changes: Any) -> plans.Plan:
+    return plans.load(path, {key.replace("__", "."): value for key, value in changes.items()})
+
+
+def naive(**changes: Any) -> plans.Plan:
+    """8 × H100 with AdamW in fp32: the lecture's question, whatever model it starts from."""
+    return load(GPT2, **{"training__precision": "fp32", "training__micro_batch": 1,
+                         "training__global_batch": 8, **changes})
+
+
+# the lecture (CS336, lecture 2): 8 H100s hold 40e9 parameters in AdamW at 16 bytes each
+
+
+def test_lecture() -> None:
+    rows = {row.case: row for row in questions.ask(naive(), "largest-model").extra["closed"]}
+    assert rows["capacity of the datasheet, fp32 adamw"].value == 40 * 10**9
+    driver = rows["capacity that the driver reports, fp32 adamw"].value
+    assert driver == Fraction(8 * 81559 * 2**20, 16)
+    assert "capacity of the datasheet, bf16 adamw" in rows
+
+
+def test_more_devices_hold_a_larger_model() -> None:
+    sizes = [
+        questions.ask(naive(cluster__devices=n, training__global_batch=n, parallelism__zero=3),
+                      "largest-model")
+        for n in (8, 16, 32)
+    ]
+    counts = [evaluated(a.holds.plan, ["parameters.total"])["parameters.total"] for a in sizes]
+    assert counts == sorted(set(counts))
+    assert all(a.extra["closed"][0].value > c for a, c in zip(sizes, counts, strict=True))
+
+
+def test_family_keeps_its_shape() -> None:
+    answer = questions.ask(load("presets/mixtral8x7b_h100x1024.yaml"), "largest-model")
+    assert answer.holds
+    for probe in (answer.holds, answer.fails):
+        model = probe.plan.get("model")
+        heads = model["attention"]["heads"]
+        assert model["hidden"] == 128 * heads
+        assert heads == 4 * model["attention"]["kv_heads"]
+        assert model["moe"]["intermediate"] * 4096 == 14336 * model["hidden"]
+        assert model["moe"]["experts"] == 8
+        assert model["layers"] % probe.plan.get("parallelism.pipeline") == 0
+
+
+# certificates
+
+
+@pytest.mark.parametrize("path", [GPT2, LLAMA])
+@pytest.mark.parametrize(("question", "deadline"), [
+    ("largest-model", None), ("largest-batch", None), ("longest-context", None),
+    ("fewest-devices", None), ("tokens-by-deadline", "30 days"),
+])
+def test_holds_here_and_fails_one_step_further(
+    path: str, question: str, deadline: str | None
+) -> None:
+    answer = questions.ask(load(path), question, deadline=deadline)
+    assert answer.holds is not None
+    certify(load(path), answer)
+    data = json.loads(questions.to_json(answer))
+    assert data["solved"] and questions.text(answer).startswith(question)
+
+
+def certify(plan: plans.Plan, answer: questions.Answer) -> None:
+    """Both sides evaluated anew, and no valid value between them."""
+    names = [limit.quantity for limit in answer.limits]
+    domain = answer.domain
+
+    def broken(index: int) -> list[Any]:
+        changed = variant(plan, domain.changes(domain.value(index)))
+        values = evaluated(changed, names)
+        return [li for li in answer.limits if not li.holds(values[li.quantity])]
+
+    assert answer.holds is not None
+    assert broken(answer.holds.index) == []
+    if answer.fails is not None:
+        assert answer.binding in broken(answer.fails.index)
+        low, high = sorted((answer.holds.index, answer.fails.index))
+        for index in range(low + 1, high):
+            with pytest.raises(PlanError):
+                variant(plan, domain.changes(domain.value(index)))
+
+
+def table(plan: plans.Plan, key: str, quantity: str, values: Iterable[int]) -> dict[int, Any]:
+    """The quantity at every value that makes a valid plan, by brute force."""
+    found = {}
+    for value in values:
+        try:
+            found[value] = evaluated(variant(plan, {key: value}), [quantity])[quantity]
+        except PlanError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(("key", "quantity", "values", "relation", "best"), [
+    ("model.layers", "parameters.total", range(1, 160), "<=", max),
+    ("model.hidden", "compute.training_flops", range(12, 1500, 12), "<=", max),
+    ("training.micro_batch", "memory.activations", range(1, 65), "<=", max),
+    ("model.layers", "parameters.total", range(1, 160), ">=", min),
+])
+def test_agrees_with_a_scan_on_random_questions(
+    key: str, quantity: str, values: range, relation: str, best: Any
+) -> None:
+    plan = load(GPT2)
+    known = table(plan, key, quantity, values)
+    chance = random.Random(f"{key}{relation}")
+    low, high = int(min(known.values())), int(sorted(known.values())[-2])
+    for _ in range(40):
+        bound = chance.randint(low, high)
+        held = [v for v, q in known.items() if (q <= bound if relation == "<=" else q >= bound)]
+        unit = {"memory": " bytes", "compute": " FLOP"}.get(quantity.partition(".")[0], "")
+        answer = questions.ask(plan, vary=key, until=[f"{quantity}{relation}{bound}{unit}"])
+        assert answer.holds and answer.holds.value == best(held), (bound, answer)
+
+
+def test_batch_divides_the_global_batch() -> None:
+    """A fixed global batch of 1,024 over 32 ranks leaves the divisors of 32."""
+    answer = questions.ask(load(LLAMA), "largest-batch")
+    assert answer.holds and answer.holds.value in divisors(32)
+    known = table(load(LLAMA), "training.micro_batch", "memory.headroom", range(1, 65))
+    assert list(known) == [1, 2, 4, 8, 16, 32]
+    assert answer.holds.value == max(v for v, room in known.items() if room >= 0)
+
+
+def test_smallest_where_the_limit_asks_for_at_least() -> None:
+    answer = questions.ask(load(GPT2), vary="model.layers", until=["parameters.total>=1e9"])
+    assert answer.direction == -1 and answer.holds and answer.fails
+    assert (answer.holds.value, answer.fails.value) == (136, 135)
+
+
+def test_a_later_deadline_allows_more_tokens() -> None:
+    few, many = (questions.ask(load(LLAMA), "tokens-by-deadline", deadline=d)
+                 for d in ("15 days", "30 days"))
+    assert few.holds and many.holds
+    assert abs(many.holds.value - 2 * few.holds.value) <= 2 * 1024 * 4096
+
+
+# two limits, no solution, unbounded
+
+
+def test_two_limits_leave_a_window() -> None:
+    window = ["parameters.total>=500M", "parameters.total<=1e9"]
+    answer = questions.ask(load(GPT2), vary="model.layers", until=window)
+    assert answer.holds
+    assert 5 * 10**8 <= answer.holds.values["parameters.total"] <= 10**9
+
+
+def test_contradiction_names_a_limit_and_the_nearest_miss() -> None:
+    limits = ["parameters.total<=500M", "parameters.total>=504M"]
+    answer = questions.ask(load(GPT2), vary="model.layers", until=limits)
+    assert answer.holds is None and answer.miss is not None
+    assert answer.binding is not None
+    assert answer.miss.value in (65, 66)
+    assert "cannot be met" in questions.text(answer)
+
+
+@pytest.mark.parametrize(("options", "says"), [
+    ({"question": "largest-modle"}, "did you mean 'largest-model'"),
+    ({"vary": "model.layers"}, "needs a limit"),
+    ({"vary": "model.layer", "until": ["parameters.total<=1e9"]}, "unknown key"),
+    ({"vary": "training.precision", "until": ["parameters.total<=1e9"]}, "no number"),
+    ({"vary": "model.layers", "until": ["parameters.totl<=1e9"]}, "parameters.total"),
+    ({"vary": "model.layers", "until": ["parameters.total=1e9"]}, "is no limit"),
+    ({"vary": "model.layers", "until": ["memory.total<=5 days"]}, "bytes"),
+    ({"vary": "training.tokens", "until": ["parameters.total<=1e12"]}, "unbounded"),
+    ({"question": "tokens-by-deadline"}, "needs a deadline"),
+    ({"question": "tokens-by-deadline", "deadline": "5 GiB"}, "--deadline"),
+    ({}, "ask a question"),
+])
+def test_bad_questions(options: Mapping[str, Any], says: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        questions.ask(load(GPT2), **options)
+    assert len(caught.value.faults) == 1 and says in str(caught.value)
+
+
+def test_size_alone_has_no_family() -> None:
+    sized = variant(load(GPT2), {"model": {"parameters": 10**9}})
+    with pytest.raises(PlanError, match="size only"):
+        questions.ask(sized, "largest-model")
