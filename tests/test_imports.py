@@ -19,13 +19,14 @@ PLAN = "presets/llama70b_h100x1024.yaml"
 STAGES = (
     {"errors", "display", "units", "resources", "version"},
     {"nodes", "references", "complaints", "source", "schema"},
-    {"document", "profile", "pipeline", "shapes", "model", "plan"},
-    {"folds", "quantity", "notation"},
+    {"document", "hardware", "profile", "pipeline", "shapes", "model", "plan"},
+    {"folds", "quantity", "notation", "notation_hardware"},
     {"inventory", "formulas"},
     {"graph"},
-    {"evaluate", "compile", "tensors", "case"},
+    {"evaluate", "compile", "tensors", "products", "case"},
     {"typeset", "inputs"},
-    {"solve", "questions", "search", "sweep", "notebook", "result"},
+    {"solve", "domains", "families", "closed", "questions", "search", "sweep"}
+    | {"notebook", "result"},
     {"files", "formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}
     | {"logs", "compare"},
     {"cli", "api", "__init__", "__main__"},  # the faces: nothing inside imports from them
