@@ -7,26 +7,36 @@ plan document for each case and row, made from its own columns, and prints the a
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from benchmarks import truth_memory
+from benchmarks import runs_memory, truth_memory
+from planner import case, notation, plan
 from planner.errors import PlanError
+from planner.evaluate import Absent, Evaluation, widen
+from planner.quantity import BOOK
 
 Record = dict[str, Any]
 
-def value_of(document: Mapping[str, Any], quantity: str) -> Any:
-    """One quantity of a plan document."""
-    from planner import case, plan
-    from planner.evaluate import Evaluation
 
-    evaluation = Evaluation(case.build(plan.load(document)))
-    if quantity.endswith(".stage") and quantity != "memory.stage":
-        stage = evaluation.case.axes["stage"]
-        return max(evaluation.value(quantity, {"stage": entry}) for entry in stage)
+def evaluated(document: Mapping[str, Any]) -> Evaluation:
+    """An evaluation of a plan document."""
+    return Evaluation(case.build(plan.load(document)))
+
+
+def value_of(document: Mapping[str, Any], quantity: str) -> Any:
+    """One quantity of a plan document; of a quantity per stage, that of the largest stage."""
+    return _value(evaluated(document), quantity)
+
+
+def _value(evaluation: Evaluation, quantity: str) -> Any:
+    if BOOK.declarations[quantity][0].per == ("stage",):
+        stages = evaluation.case.axes["stage"]
+        return max(evaluation.value(quantity, {"stage": entry}) for entry in stages)
     return evaluation.value(quantity)
 
 
@@ -43,8 +53,6 @@ def truth(folder: Path) -> Iterator[Record]:
 
 
 def _compared(document: Mapping[str, Any], quantity: str, want: Any) -> Record:
-    from planner.evaluate import Absent
-
     try:
         got = value_of(document, quantity)
     except (PlanError, Absent) as problem:
@@ -55,6 +63,54 @@ def _compared(document: Mapping[str, Any], quantity: str, want: Any) -> Record:
     error = Fraction(got) / Fraction(want) - 1
     plain = int(got) if Fraction(got).denominator == 1 else float(got)
     return {"expected": want, "predicted": plain, "error": float(error)}
+
+
+def runs(file: Path) -> Iterator[Record]:
+    """One record for each row that reads memory and is meant to be used."""
+    with file.open(newline="", encoding="utf-8") as rows:
+        for row in csv.DictReader(rows):
+            if row["measured_quantity"] in runs_memory.QUANTITIES and row["use"] != "no":
+                record = {"source": runs_memory.source(row), "id": row["id"]}
+                yield {**record, **_measured(row)}
+
+
+def _measured(row: Mapping[str, str]) -> Record:
+    """What a row should read: the middle of what its open choices allow, and their reach."""
+    quantity = ""
+    try:
+        quantity = runs_memory.reading(row)
+        values, moments = [], set()
+        for document in runs_memory.documents(row):
+            evaluation = evaluated(document)
+            values.append(runs_memory.read(evaluation, quantity, row))
+            moments.add(evaluation.value("memory.phase"))
+    except (PlanError, Absent, runs_memory.LeftOut) as problem:
+        return {"quantity": quantity, "left_out": str(problem)}
+    low, high, want = float(min(values)), float(max(values)), float(row["value"])
+    middle = (low + high) / 2
+    return {
+        "quantity": quantity,
+        "expected": want,
+        "predicted": middle,
+        "range": [low, high],
+        "error": middle / want - 1,
+        "moment": sorted(map(str, moments)),
+        "largest": largest_tensors(evaluation),
+    }
+
+
+def largest_tensors(evaluation: Evaluation) -> list[str]:
+    """The five largest kept or temporary tensors at the peak, of all layers and micro-batches."""
+    stages = evaluation.case.axes["stage"]
+    stage = max(stages, key=lambda entry: evaluation.value("memory.peak", {"stage": entry}))
+    sizes = []
+    for entry in evaluation.case.axes["tensor"]:
+        point = widen({"tensor": entry})
+        alive = evaluation.case.crossed[notation.A_ks, stage, point["part"]]
+        bytes_ = evaluation.value("memory.tensor", {"tensor": entry})
+        kept = entry.settings["moment"] == "kept"
+        sizes.append((float(bytes_) * (alive if kept else min(1, alive)), entry.path))
+    return [f"{name}: {size / 2**30:.3f} GiB" for size, name in sorted(sizes, reverse=True)[:5]]
 
 
 def table(records: list[Record]) -> str:
@@ -96,6 +152,8 @@ def main() -> None:
     records: list[Record] = []
     if options.truth:
         records += truth(options.truth)
+    if options.runs:
+        records += runs(options.runs)
     print(table(records))
     if options.json:
         options.json.write_text(json.dumps(records, indent=1) + "\n", "utf-8")

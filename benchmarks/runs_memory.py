@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from fractions import Fraction
+from itertools import product
 from typing import Any
+
+from planner import case, plan
+from planner.evaluate import Evaluation
+from planner.quantity import BOOK
 
 Row = Mapping[str, str]
 Document = dict[str, Any]
@@ -23,8 +29,9 @@ IMPLEMENTATIONS = (
     ("LitGPT", "litgpt"),
     ("PyTorch", "pytorch"),
 )
-#: The quantity that a reading stands for, by a piece of the column ``metric``.
+#: The quantity that a reading stands for, by what the column ``metric`` says; the first that fits.
 READINGS = (
+    ("allocated, first stage", "memory.peak"),
     ("allocated", "memory.total"),
     ("reserved", "memory.reserved"),
     ("process", "memory.process"),
@@ -123,25 +130,49 @@ def zero(row: Row) -> int:
     return 3 if "fsdp" in text else 0
 
 
-def document(row: Row, heads: int, recompute: str | None = None) -> Document:
-    """The plan document of a row.
+#: What a framework takes where a row does not say: sequences of an optimizer step.
+GLOBAL_BATCH = {"litgpt": 16}
+#: Adapters that a row leaves open: the paper's choice, and every projection.
+ADAPTERS: tuple[list[str], ...] = (
+    ["query", "value"],
+    ["query", "key", "value", "output", "gate", "up", "down", "head"],
+)
+
+
+def documents(row: Row) -> list[Document]:
+    """The plan documents of a row: one for each choice that its columns leave open.
 
     Raises:
         LeftOut: a column that a plan needs is not published.
     """
+    tuned = re.match(r"(q?)lora fine-tuning", row["notes"])
+    adapters = ADAPTERS if tuned else (None,)
+    found = []
+    for heads, targets in product(open_heads(row), adapters):
+        document = _document(row, heads)
+        if targets and tuned:
+            base = "nf4" if tuned[1] else "bf16"
+            document["training"]["lora"] = {"rank": 8, "base": base, "targets": targets}
+        found.append(document)
+    return found
+
+
+def _document(row: Row, heads: int) -> Document:
     code = implementation(row)
-    tensor, pipeline = _int(row, "tp", 1), _int(row, "pp", 1)
+    tensor, micro = _int(row, "tp", 1), _int(row, "micro_batch", 1)
     training: Document = {
         "sequence_length": _int(row, "seq_len"),
-        "micro_batch": _int(row, "micro_batch", 1),
+        "micro_batch": micro,
         "implementation": code,
-        "precision": row["precision"] or "bf16",
-        "recompute": recompute or row["recompute"] or "none",
+        "precision": "bf16-pure" if "bf16-true" in row["notes"] else row["precision"] or "bf16",
+        "recompute": row["recompute"] or "none",
     }
     if row["grad_accum"]:
         training["gradient_accumulation"] = _int(row, "grad_accum")
     elif row["global_batch"]:
         training["global_batch"] = _int(row, "global_batch")
+    elif code in GLOBAL_BATCH:
+        training["global_batch"] = GLOBAL_BATCH[code]
     if row["flash_attention"] == "false" or code == "megatron-2022":
         training["attention"] = "eager"
     return {
@@ -155,18 +186,59 @@ def document(row: Row, heads: int, recompute: str | None = None) -> Document:
         "parallelism": {
             "tensor": tensor,
             "sequence": _true(row, "sp") and tensor > 1,
-            "pipeline": pipeline,
+            "pipeline": _int(row, "pp", 1),
             "virtual_pipeline": _int(row, "virtual_pp", 1),
             "context": _int(row, "cp", 1),
             "expert": _int(row, "ep", 1),
             "zero": zero(row),
+            "cut": "ends" if "embedding and head count as" in row["notes"] else _cut(code),
         },
     }
 
 
+def _cut(code: str) -> str:
+    return "compute" if code == "nanotron" else "even"
+
+
+#: Columns ``measured_quantity`` that speak of memory.
+QUANTITIES = (
+    "peak_mem_gib",
+    "model_state_mem_gib",
+    "activation_mem_gib",
+    "activation_mem_pct_of_tp_baseline",
+)
+
+
+def source(row: Row) -> str:
+    """The heading under which a row's error counts: source, quantity read, precision of the run."""
+    name = re.split(r"[,(]| section| release| config_hub| old_bench| Figure", row["source"])[0]
+    return f"{name.strip()} {row['metric'].split(',')[0].split(' (')[0]} {row['precision']}"
+
+
 def reading(row: Row) -> str:
     """The quantity that the row measures."""
+    if row["measured_quantity"] == "model_state_mem_gib":
+        return "memory.states"
+    if row["measured_quantity"].startswith("activation"):
+        return "memory.activations.layers"
     for piece, quantity in READINGS:
         if row["metric"].startswith(piece):
             return quantity
     raise LeftOut(f"what was read is not known: {row['metric']}")
+
+
+def read(evaluation: Evaluation, quantity: str, row: Row) -> Fraction:
+    """The value in the row's unit: GiB, or per cent of the same run without sequence parallelism
+    and recomputation."""
+    if row["measured_quantity"].endswith("baseline"):
+        plain = {**row, "sp": "false", "recompute": "none"}
+        base = Evaluation(case.build(plan.load(documents(plain)[0])))
+        return (
+            100
+            * read(evaluation, quantity, {**row, "measured_quantity": ""})
+            / read(base, quantity, {**row, "measured_quantity": ""})
+        )
+    if BOOK.declarations[quantity][0].per == ("stage",):  # published readings are the first stage's
+        first = evaluation.case.axes["stage"][0]
+        return Fraction(evaluation.value(quantity, {"stage": first})) / GIB
+    return Fraction(evaluation.value(quantity)) / GIB

@@ -226,6 +226,7 @@ k_a = symbol(
     "k_a", "bytes of an activation", unit="bytes", latex="k_a", key="training.bytes.activation"
 )
 
+k_l = symbol("k_l", "rank of the adapters", latex=r"r_{\mathrm{LoRA}}", key="training.lora.rank")
 k_t = symbol(
     "k_t",
     "bytes of an optimizer's step counter",

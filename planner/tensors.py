@@ -123,6 +123,7 @@ def entries(
 def _facts(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Choices of the run that decide what is kept, by short names."""
     narrow = settings["training.precision"] != "fp32"
+    targets = set(settings["targets"])
     learned = settings["model.positions"] == "learned"
     fused = values.get("fused", False)
     return {
@@ -134,6 +135,13 @@ def _facts(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, 
         "tensor": settings["parallelism.tensor"] > 1,
         "context": settings["parallelism.context"] > 1,
         "pipeline": settings["parallelism.pipeline"] > 1,
+        "full": not settings["lora"],
+        "keeps_input": not settings["lora"] or bool(targets & {"query", "key", "value"}),
+        "keeps_output": not settings["lora"] or "output" in targets,
+        "grouped": values.get("kv_heads") != values.get("heads"),
+        "keeps_mlp_input": not settings["lora"] or bool(targets & {"gate", "up"}),
+        "keeps_mlp_output": not settings["lora"] or "down" in targets,
+        "keeps_head_input": not settings["lora"] or "head" in targets,
         "several": settings["training.micro_batch"] > 1,
         "latent": values.get("kv_rank") is not None,
         "latent_query": values.get("query_rank") is not None,

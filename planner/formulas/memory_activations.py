@@ -130,6 +130,19 @@ def stage():
     return Total(A_ks * layer, "part")
 
 
+@quantity(
+    "memory.activations.layers",
+    symbol=r"M_{\mathrm{act},\sigma}^{L}",
+    unit="bytes",
+    title="activations that the layers of a stage keep, without embedding and head",
+    source=f"{KORTHIKANTI}, equation 5",
+    per=("stage",),
+)
+def layers():
+    """What the paper's equations count."""
+    return Total(A_ks * layer, "part", layers=True)
+
+
 LIVE = {
     "identifier": "memory.activations.live",
     "symbol": r"M_{\mathrm{act},\sigma\varphi}",

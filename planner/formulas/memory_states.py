@@ -14,8 +14,10 @@ from planner.notation import (
     V,
     copies,
     e,
+    k_a,
     k_G,
     k_g,
+    k_l,
     k_m,
     k_o,
     k_t,
@@ -85,7 +87,111 @@ def device_experts():
     return component / (e * t_e)
 
 
+TRAINED = {
+    "identifier": "parameters.trained",
+    "symbol": r"N_{c}^{\mathrm{tr}}",
+    "unit": "parameters",
+    "title": "parameters of one component that get gradients, on one tensor and expert rank",
+    "per": ("component",),
+}
+LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
+
+
+@quantity(**TRAINED, source="all weights are trained", when={"lora": False})
+def trained():
+    """All of them."""
+    return device_whole
+
+
+@quantity(**TRAINED, source=LORA, when={"lora": True, "adapted": False})
+def trained_frozen():
+    """The component is frozen and has no adapter."""
+    return 0
+
+
+@quantity(
+    **TRAINED,
+    source=LORA,
+    when={"lora": True, "adapted": True, "split": ("none", "column", "vocabulary")},
+)
+def trained_adapter_column():
+    """Two matrices of rank r: the first is whole on every rank, the second divided as the outputs."""
+    return k_l * (n_in + n_out / t)
+
+
+@quantity(**TRAINED, source=LORA, when={"lora": True, "adapted": True, "split": "row"})
+def trained_adapter_row():
+    """Two matrices of rank r: the first divided as the inputs, the second whole on every rank."""
+    return k_l * (n_in / t + n_out)
+
+
 # -- bytes of one component ---------------------------------------------------------------------
+
+FROZEN_BYTES = {
+    "identifier": "memory.weights.frozen_bytes",
+    "symbol": "k_f",
+    "unit": "bytes",
+    "title": "bytes of a frozen weight of a hidden matrix",
+    "coefficient": "bytes",
+}
+QLORA = "Dettmers et al. 2023 (arXiv 2305.14314), section 3"
+
+
+@quantity(**FROZEN_BYTES, source=LORA, when={"training.lora.base": "bf16"})
+def frozen_bytes_bf16():
+    """Kept in bf16."""
+    return 2
+
+
+@quantity(
+    **FROZEN_BYTES,
+    source="Dettmers et al. 2022 (arXiv 2208.07339)",
+    when={"training.lora.base": "int8"},
+)
+def frozen_bytes_int8():
+    """One byte; the scale of a row is not counted."""
+    return 1
+
+
+@quantity(**FROZEN_BYTES, source=QLORA, when={"training.lora.base": "nf4"})
+def frozen_bytes_nf4():
+    """Four bits, and an fp32 scale for each block of 64."""
+    return Rational(1, 2) + Rational(4, 64)
+
+
+@quantity(**FROZEN_BYTES, source=QLORA, when={"training.lora.base": "nf4-double"})
+def frozen_bytes_nf4_double():
+    """Four bits, an 8-bit scale for each block of 64, and an fp32 scale for 256 of those."""
+    return Rational(1, 2) + Rational(1, 64) + Rational(4, 64 * 256)
+
+
+FROZEN = {
+    "identifier": "memory.weights.frozen",
+    "symbol": r"M_{f,c}",
+    "unit": "bytes",
+    "title": "frozen weights of one component, before they are divided",
+    "source": LORA,
+    "per": ("component",),
+}
+
+
+@quantity(**FROZEN, when={"lora": False})
+def frozen():
+    """None."""
+    return 0
+
+
+@quantity(**FROZEN, when={"lora": True, "hidden matrix": True})
+def frozen_matrix():
+    """The base in its own format."""
+    return frozen_bytes_bf16 * device_whole
+
+
+@quantity(**FROZEN, when={"lora": True, "hidden matrix": False})
+def frozen_outside():
+    """Embeddings, head and vectors are not quantised."""
+    return k_a * device_whole
+
 
 WEIGHTS = {
     "identifier": "memory.weights.component",
@@ -99,14 +205,14 @@ WEIGHTS = {
 
 @quantity(**WEIGHTS, when={"parallelism.zero": (0, 1, 2)})
 def weights_component():
-    """k_w bytes for each parameter."""
-    return k_w * device_whole
+    """k_w bytes for each trained parameter, and the frozen ones."""
+    return k_w * trained + frozen
 
 
 @quantity(**WEIGHTS, when={"parallelism.zero": 3})
 def weights_component_sharded():
-    """k_w bytes for each parameter, divided over the devices that share it."""
-    return k_w * device_whole / shards
+    """As without ZeRO, divided over the devices that share the weight."""
+    return (k_w * trained + frozen) / shards
 
 
 GRADIENTS = {
@@ -122,13 +228,13 @@ GRADIENTS = {
 @quantity(**GRADIENTS, when={"parallelism.zero": (0, 1)})
 def gradients_component():
     """k_g bytes for each parameter."""
-    return k_g * device_whole
+    return k_g * trained
 
 
 @quantity(**GRADIENTS, when={"parallelism.zero": (2, 3)})
 def gradients_component_sharded():
     """k_g bytes for each parameter, divided over the devices that share it."""
-    return k_g * device_whole / shards
+    return k_g * trained / shards
 
 
 PER_PARAMETER = {
@@ -192,7 +298,7 @@ STATES = {
 )
 def states():
     """The same for each parameter."""
-    return per_parameter_adamw * device_whole
+    return per_parameter_adamw * trained
 
 
 @quantity(
@@ -202,7 +308,7 @@ def states():
 )
 def states_factored():
     """Of a matrix, the sums of its rows and of its columns, for each copy that the rank holds."""
-    return k_o * device_whole * (n_in + n_out) / (n_in * n_out)
+    return k_o * trained * (n_in + n_out) / (n_in * n_out)
 
 
 @quantity(
@@ -212,7 +318,7 @@ def states_factored():
 )
 def states_unfactored():
     """A vector keeps its second moment in full."""
-    return k_o * device_whole
+    return k_o * trained
 
 
 @quantity(
@@ -222,7 +328,7 @@ def states_unfactored():
 )
 def states_muon():
     """A momentum for each parameter of a hidden matrix."""
-    return k_o * device_whole
+    return k_o * trained
 
 
 @quantity(
@@ -232,7 +338,7 @@ def states_muon():
 )
 def states_muon_outside():
     """Two moments, as AdamW keeps them."""
-    return 2 * k_o * device_whole
+    return 2 * k_o * trained
 
 
 OPTIMIZER = {
@@ -248,13 +354,13 @@ OPTIMIZER = {
 @quantity(**OPTIMIZER, when={"parallelism.zero": 0})
 def optimizer_component():
     """A master weight, the gradient's copy where the recipe keeps one, the optimizer's states."""
-    return (k_m + k_G) * device_whole + states
+    return (k_m + k_G) * trained + states
 
 
 @quantity(**OPTIMIZER, when={"parallelism.zero": (1, 2, 3)})
 def optimizer_component_sharded():
     """As without ZeRO, divided over the devices that share the weight."""
-    return ((k_m + k_G) * device_whole + states) / shards
+    return ((k_m + k_G) * trained + states) / shards
 
 
 @quantity(
