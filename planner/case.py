@@ -1,8 +1,8 @@
 """From a plan to what the engine evaluates: bound symbols, settings and the entries of each axis.
 
 Axes: ``part`` (embedding, layer kinds, head), ``block`` and ``component`` inside a part, and
-``stage`` (distinct pipeline stages); ``tensor`` (what the implementation keeps of a block) and
-``phase`` (moments of a step). The symbols ``L_ks`` and ``A_ks`` have a value per stage and part.
+``product`` (matrix products as kernels run them), ``stage`` (distinct pipeline stages); ``tensor``
+(what the implementation keeps of a block) and ``phase`` (moments of a step). The symbols ``L_ks`` and ``A_ks`` have a value per stage and part.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from sympy import Symbol
 
 import planner.formulas  # noqa: F401  (registers the quantities)
-from planner import notation, pipeline, tensors
+from planner import notation, pipeline, products, tensors
 from planner import profile as profiles
 from planner.document import Model, Plan, Stage
 from planner.evaluate import SIZE_ONLY, Absent, Case, Entry
@@ -43,12 +43,13 @@ def build(plan: Plan) -> Case:
     axes: dict[str, Any] = {"phase": _phases()}
     crossed: dict[tuple[Symbol, Entry, Entry], Any] = {}
     if plan.model is None:
-        for axis in ("part", "block", "component", "tensor", "stage"):
+        for axis in ("part", "block", "component", "product", "tensor", "stage"):
             axes[axis] = Absent(SIZE_ONLY)
     else:
         axes.update(_model_axes(plan.model, frozenset(plan.get("training.lora.targets") or ())))
         settings["experts"] = any(part.settings["experts"] for part in axes["part"])
         axes["tensor"] = tuple(_tensors(plan.model, axes["block"], profile, settings))
+        axes["product"] = tuple(products.axis(axes["component"]))
         axes["stage"], crossed = _stage_axis(plan, axes["part"])
         if profile["dummies"]:
             crossed.update(_first_of_shape(axes["stage"], axes["component"], crossed))

@@ -46,10 +46,17 @@ class Component:
     copies: Expr = ONE
     applied: Expr = ONE
     shared: bool = False  # the weight is another component's, counted there
+    frozen: bool = False  # the loss sends it no gradient
+    scan: str = ""  # which algorithm a scan is
+    final: bool = False  # the last of its layer, and nothing keeps its output
+    side: str = ""  # decoder: runs on the decoder's tokens; cross: those meet the encoder's
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 Components = Iterator[Component]
+
+#: Types of components that multiply matrices.
+MATMULS = ("linear", "core", "index", "scan")
 
 
 def _linear(
@@ -122,7 +129,7 @@ def _latent(values: Values) -> Components:
 def _indexer(values: Values) -> Components:
     """DeepSeek sparse attention's indexer (DeepSeek-V3.2, arXiv 2512.02556): few narrow heads score
     all keys, and the best k_i of them are attended to. It gets no gradient from the loss."""
-    frozen: dict[str, Any] = {"extra": {"frozen": True}}
+    frozen: dict[str, Any] = {"frozen": True}
     yield _linear("index_query", n.r_q, n.a_i * n.d_i, "indexer", "none", **frozen)
     yield _linear("index_key", h, n.d_i, "indexer", "none", **frozen)
     yield replace(_norm("index_key_norm", n.d_i, True), group="indexer")
@@ -194,7 +201,7 @@ def mamba(values: Values) -> Components:
         yield _vector("decay", n.a_m, group)
         yield _vector("skip", n.a_m, group)
         yield _vector("step_bias", n.a_m, group)
-        yield Component("scan", "scan", inner, state, group, "column", extra={"scan": "mamba2"})
+        yield Component("scan", "scan", inner, state, group, "column", scan="mamba2")
         if values["norm"]:
             yield _norm("norm", inner)
     else:
@@ -206,7 +213,7 @@ def mamba(values: Values) -> Components:
         yield _linear("step", n.r_dt, inner, group, "column", True)
         yield _vector("decay", inner * state, group)
         yield _vector("skip", inner, group)
-        yield Component("scan", "scan", inner, state, group, "column", extra={"scan": "mamba1"})
+        yield Component("scan", "scan", inner, state, group, "column", scan="mamba1")
     yield _linear("output", inner, h, group, "row", values["output_bias"])
 
 
@@ -228,7 +235,7 @@ def delta_net(values: Values) -> Components:
     yield _conv("convolution", n.k_d, 2 * keys + vals, group)
     yield _vector("decay", n.a_dv, group)
     yield _vector("step_bias", vals if low_rank else n.a_dv, group)
-    yield Component("scan", "scan", keys, vals, group, "column", extra={"scan": "delta"})
+    yield Component("scan", "scan", keys, vals, group, "column", scan="delta")
     yield _norm("norm", n.d_dv)
     yield _linear("output", vals, h, group, "row")
 
@@ -260,7 +267,7 @@ def lightning(values: Values) -> Components:
     yield _linear("query_key_value", h, 3 * width, group, "column")
     yield _norm("norm", width)
     yield _linear("output_gate", h, width, group, "column")
-    yield Component("scan", "scan", width, width, group, "column", extra={"scan": "lightning"})
+    yield Component("scan", "scan", width, width, group, "column", scan="lightning")
     yield _linear("output", width, h, group, "row")
 
 
@@ -340,6 +347,26 @@ BLOCKS: dict[str, Callable[[Values], Components]] = {
 
 def components(kind: str, values: Values) -> Components:
     """The components of a block; where its weights are another's, they are counted there."""
-    for component in BLOCKS[kind](values):
+    found = list(BLOCKS[kind](values))
+    if values.get("last") and found and _ends_bare(kind, values):
+        found[-1] = replace(found[-1], final=True)
+    if values.get("decoder"):
+        found = [replace(c, side=_side(c, bool(values.get("cross")))) for c in found]
+    for component in found:
         reused = values.get("reused")
         yield replace(component, shared=True, bias=False) if reused else component
+
+
+def _side(component: Component, cross: bool) -> str:
+    """Cross-attention projects keys and values of the encoder's tokens, all else the decoder's."""
+    if cross and component.name in ("key", "value"):
+        return ""
+    return "cross" if cross and component.type == "core" else "decoder"
+
+
+def _ends_bare(kind: str, values: Values) -> bool:
+    """Whether nothing keeps the output of a block's last matmul: routed experts' is weighed by the
+    router, and a gate weighs the shared experts'."""
+    if kind == "moe":
+        return bool(values["shared_intermediate"]) and not values["shared_gate"]
+    return kind != "norm"

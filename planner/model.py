@@ -33,6 +33,7 @@ def lower(draft: Draft, path: Path = ("model",)) -> Model | None:
     parts, layers = [_layers(draft, path, kinds, sequence, data)], list(sequence)
     ends = _embedding(draft, path, data, _first(kinds, sequence))
     if encoder is not None:
+        parts = [tuple(map(_decoder, parts[0]))]
         inner, order = _kinds(draft, path, encoder, encoder["layers"])
         inner = {_prefixed("encoder", name): kind for name, kind in inner.items()}
         order = [_prefixed("encoder", name) for name in order]
@@ -40,7 +41,15 @@ def lower(draft: Draft, path: Path = ("model",)) -> Model | None:
         layers = order + layers
         ends += _encoder_ends(encoder, _first(inner, order))
     embedding = Part("embedding", "embedding", 1, tuple(ends))
-    return Model((embedding, *sum(parts, ()), _head(data)), tuple(layers))
+    head = _head(data) if encoder is None else _decoder(_head(data))
+    stack = tuple(part for group in parts for part in group)
+    return Model((embedding, *stack, head), tuple(layers))
+
+
+def _decoder(part: Part) -> Part:
+    """A part that runs on the decoder's tokens."""
+    blocks = tuple(Block(b.kind, b.name, {**b.values, "decoder": True}) for b in part.blocks)
+    return Part(part.name, part.title, part.count, blocks)
 
 
 def _prefixed(prefix: str, name: str) -> str:
@@ -175,6 +184,8 @@ def _blocks(draft: Draft, path: Path, kind: Kind, data: Kind) -> tuple[Block, ..
                 blocks.append(_norm(kind, f"{label}{suffix}"))
     if kind.get("per_layer_embedding"):
         blocks.append(_per_layer(draft, path, kind, data, table=False))
+    if blocks:
+        blocks[-1] = Block(blocks[-1].kind, blocks[-1].name, {**blocks[-1].values, "last": True})
     return tuple(Block(b.kind, b.name, {**b.values, **reused}) for b in blocks)
 
 
@@ -238,7 +249,7 @@ def _encoder(data: Kind) -> Kind:
     """The encoder's keys: the decoder's, less what only it has, with the encoder's own."""
     own = {k: v for k, v in data["encoder"].items() if v is not None}
     without = {k: v for k, v in data.items() if k not in ("encoder", "kinds", "pattern")}
-    without["mixer"] = "attention"
+    without["mixer"], without["causal"] = "attention", False
     return _merged(without, own) | {k: own[k] for k in ("kinds", "pattern") if k in own}
 
 

@@ -79,6 +79,12 @@ def _choices(draft: Draft) -> None:
         "interleaved" if layout["virtual_pipeline"] > 1 else "1f1b",
         "interleaved where virtual_pipeline is above 1, else 1f1b",
     )
+    if draft.get("model", "encoder") and training.get("sequence_length"):
+        draft.default(
+            ("training", "decoder_sequence_length"),
+            training["sequence_length"],
+            "equals training.sequence_length",
+        )
     stage = layout["zero"]
     given = draft.default(
         ("training", "distributed_optimizer"), stage >= 1, "true where parallelism.zero is above 0"

@@ -93,7 +93,9 @@ def _attention(it: Shape) -> None:
                "a divisor of attention.heads")
     if values.get("index_heads"):
         it.need("index_head_dim", "query_rank", "kv_rank")
-    window, longest = values.get("window"), kind.get("max_sequence")
+    past, window = kind.get("causal") is not False, values.get("window")
+    values["sees"] = " ".join(["past"] * past + ["window"] * bool(window)) or "all"
+    longest = kind.get("max_sequence")
     if window and longest and window > longest:
         it.fault("window", f"a window of {window} tokens is longer than max_sequence {longest}",
                  f"at most {longest}")
@@ -105,7 +107,7 @@ def _cross_attention(it: Shape) -> None:
     it.values = {**_constants("attention"), **(it.kind.get("attention") or {}), "window": None}
     it.values.update({k: v for k, v in given.items() if v is not None})
     _attention(it)
-    it.values["cross"] = True
+    it.values["cross"], it.values["sees"] = True, "all"
 
 
 def _mlp(it: Shape) -> None:
@@ -152,8 +154,8 @@ def _mamba(it: Shape) -> None:
     inner = values["heads"] * values["head_dim"] if values.get("heads") else None
     it.default("inner", inner or int(values["expand"] * hidden),
                "heads × head_dim" if inner else "expand × hidden")
-    it.divides("head_dim", values["inner"], "{} channels of a head do not divide the inner width {}",
-               "a divisor of mamba.inner")
+    it.divides("head_dim", values["inner"],
+               "{} channels of a head do not divide the inner width {}", "a divisor of mamba.inner")
     it.default("heads", values["inner"] // values["head_dim"], "inner / head_dim")
     if values["heads"] * values["head_dim"] != values["inner"]:
         it.fault("inner", f"{values['inner']} is not heads × head_dim",

@@ -2,6 +2,7 @@
 
 from planner.formulas import (  # noqa: F401
     compute,
+    compute_counter,
     cost,
     energy,
     layout,

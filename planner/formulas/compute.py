@@ -1,42 +1,236 @@
 """How many FLOPs: matmuls counted exactly, and the field's other conventions beside them."""
 
+from planner.folds import Total, ceil, smallest, whole
 from planner.formulas.parameters import active
-from planner.folds import Total
-from planner.notation import L_k, T, applied, n_in, n_out, s
+from planner.notation import (
+    L_k,
+    T,
+    a_dv,
+    a_m,
+    applied,
+    c_d,
+    c_l,
+    c_m,
+    d_dk,
+    d_dv,
+    d_l,
+    n_in,
+    n_out,
+    s,
+    s_dec,
+    w,
+)
 from planner.quantity import quantity
 
 MATMUL = "one multiply-add is 2 FLOP (Goto & van de Geijn 2008; Narayanan et al. 2021, appendix)"
 PER_TOKEN = "FLOP"
 
 
+KEYS = {
+    "identifier": "compute.keys",
+    "symbol": r"s_k",
+    "unit": "1",
+    "title": "keys that a query meets, on average",
+    "source": "training.attention_count",
+    "per": ("component",),
+}
+COUNT = "training.attention_count"
+SEES = "block.sees"
+
+
+@quantity(**KEYS, when={COUNT: "full", "side": ("", "cross")})
+def keys():
+    """All of them: masked scores are computed and counted too."""
+    return s
+
+
 @quantity(
-    "compute.component",
-    symbol=r"C_c",
-    unit=PER_TOKEN,
-    title="forward FLOPs of one component, per token",
-    source=MATMUL,
-    per=("component",),
-    when={"type": "linear"},
-    coefficient="FLOP",
+    **KEYS,
+    when={COUNT: ("causal", "window", "causal-window"), SEES: "all", "side": ("", "cross")},
 )
+def keys_unmasked():
+    """All of them: nothing is masked."""
+    return s
+
+
+@quantity(**KEYS, when={COUNT: "causal", SEES: "window", "side": ("", "cross")})
+def keys_window_in_full():
+    """All of them: windows are not discounted."""
+    return s
+
+
+@quantity(**KEYS, when={COUNT: "window", SEES: "past", "side": ("", "cross")})
+def keys_past_in_full():
+    """All of them: causality is not discounted."""
+    return s
+
+
+@quantity(**KEYS, when={COUNT: ("causal", "causal-window"), SEES: "past", "side": ("", "cross")})
+def keys_past():
+    """Query i meets the i keys up to itself: 1 to s, on average half of s + 1."""
+    return (s + 1) / 2
+
+
+@quantity(**KEYS, when={COUNT: "causal", SEES: "past window", "side": ("", "cross")})
+def keys_past_without_window():
+    """Query i meets the i keys up to itself; the window is not discounted."""
+    return (s + 1) / 2
+
+
+@quantity(**KEYS, when={COUNT: ("window", "causal-window"), SEES: "window", "side": ("", "cross")})
+def keys_window():
+    """As many keys as the window holds, or the sequence where it is shorter."""
+    return smallest(s, w)
+
+
+@quantity(**KEYS, when={COUNT: "window", SEES: "past window", "side": ("", "cross")})
+def keys_window_not_past():
+    """As many keys as the window holds, or the sequence where it is shorter."""
+    return smallest(s, w)
+
+
+@quantity(**KEYS, when={COUNT: "causal-window", SEES: "past window", "side": ("", "cross")})
+def keys_past_window():
+    """A full window for every query, less what the first queries lack: the i-th meets i keys."""
+    reach = smallest(s, w)
+    return reach - reach * (reach - 1) / (2 * s)
+
+
+@quantity(**KEYS, when={COUNT: ("full", "window"), "side": "decoder"})
+def keys_decoder():
+    """All of the decoder's own."""
+    return s_dec
+
+
+@quantity(**KEYS, when={COUNT: ("causal", "causal-window"), "side": "decoder"})
+def keys_decoder_past():
+    """Query i of the decoder meets the i keys up to itself."""
+    return (s_dec + 1) / 2
+
+
+COMPONENT = {
+    "identifier": "compute.component",
+    "symbol": r"C_c",
+    "unit": PER_TOKEN,
+    "title": "forward FLOPs of one component, per token",
+    "per": ("component",),
+    "coefficient": "FLOP",
+}
+CHUNKED = "the chunked form in plain PyTorch of transformers: "
+
+
+@quantity(**COMPONENT, source=MATMUL, when={"type": "linear", "side": ""})
 def component():
-    """Each weight is multiplied and added once: 2 FLOP for each of the weights that a token uses."""
+    """Each weight is multiplied and added once: 2 FLOP for each weight that a token uses."""
     return 2 * applied * n_in * n_out
 
 
+@quantity(**COMPONENT, source=MATMUL, when={"type": "linear", "side": "decoder"})
+def component_decoder():
+    """2 FLOP for each weight that a token of the decoder uses, of which there are s_dec for s."""
+    return 2 * applied * n_in * n_out * s_dec / s
+
+
 @quantity(
-    "compute.component",
-    symbol=r"C_c",
-    unit=PER_TOKEN,
-    title="forward FLOPs of one component, per token",
+    **COMPONENT,
     source="Narayanan et al. 2021, appendix; Korthikanti et al. 2022, section 5",
-    per=("component",),
-    when={"type": "core"},
-    coefficient="FLOP",
+    when={"type": ("core", "index"), "side": ""},
 )
 def component_core():
-    """A query meets s keys, and its s scores weigh s values; not halved for causality."""
-    return 2 * s * (n_in + n_out)
+    """A query meets its keys over n_in, and the scores weigh values over n_out."""
+    return 2 * keys * (n_in + n_out)
+
+
+@quantity(
+    **COMPONENT,
+    source="Raffel et al. 2019 (arXiv 1910.10683), section 2.1",
+    when={"type": "core", "side": ("decoder", "cross")},
+)
+def component_core_decoder():
+    """As for any core, for the s_dec queries of the decoder instead of s."""
+    return 2 * keys * (n_in + n_out) * s_dec / s
+
+
+@quantity(**COMPONENT, source="Gu & Dao 2023 (arXiv 2312.00752), section 3.2",
+          when={"type": "scan", "scan": "mamba1"})
+def component_mamba1():
+    """Each state of each channel is read once; how states come to be is not a matmul."""
+    return 2 * n_in * n_out
+
+
+@quantity(**COMPONENT, source=CHUNKED + "Dao & Gu 2024 (arXiv 2405.21060), section 6",
+          when={"type": "scan", "scan": "mamba2"})
+def component_mamba2():
+    """Within a chunk C with B over the state and the result with x; into and out of the states of
+    chunks; and every chunk's state from all before it. n_in is the inner width, n_out the state."""
+    chunks = ceil(s / c_m)
+    within = a_m * c_m * n_out + c_m * n_in + 2 * n_in * n_out
+    return (2 * chunks * c_m * within + 2 * (chunks + 1) ** 2 * n_in * n_out) / s
+
+
+@quantity(**COMPONENT, source=CHUNKED + "Yang et al. 2024 (arXiv 2412.06464), section 3.3",
+          when={"type": "scan", "scan": "delta"})
+def component_delta():
+    """Within a chunk keys with keys, queries with keys, and scores with values; three products
+    with the state for each chunk."""
+    tokens = ceil(s / c_d) * c_d
+    each = 2 * c_d * d_dk + c_d * d_dv + 3 * d_dk * d_dv
+    return 2 * a_dv * tokens * each / s
+
+
+@quantity(**COMPONENT, source=CHUNKED + "MiniMax-01 (arXiv 2501.08313), section 2.2",
+          when={"type": "scan", "scan": "lightning"})
+def component_lightning():
+    """Two products within a chunk, and two with the state; the last chunk may be shorter."""
+    full = whole(s / c_l)
+    rest = s - full * c_l
+    return 4 * n_in * (full * c_l**2 + rest**2 + s * d_l) / s
+
+
+BACKWARD = {
+    "identifier": "compute.component_backward",
+    "symbol": r"C_c'",
+    "unit": PER_TOKEN,
+    "title": "backward FLOPs of one component, per token",
+    "per": ("component",),
+    "coefficient": "FLOP",
+}
+
+
+@quantity(**BACKWARD, source=MATMUL, when={"type": ("linear", "core"), "frozen": False})
+def backward_component():
+    """One product for the gradient of each factor: twice the forward pass."""
+    return 2 * component
+
+
+@quantity(**BACKWARD, source="DeepSeek-V3.2 (arXiv 2512.02556), section 2.1", when={"frozen": True})
+def backward_frozen():
+    """The loss sends no gradient here."""
+    return 0
+
+
+@quantity(**BACKWARD, source=MATMUL, when={"type": "scan", "scan": ("mamba1", "mamba2")})
+def backward_mamba():
+    """One product for the gradient of each factor: twice the forward pass."""
+    return 2 * component
+
+
+@quantity(**BACKWARD, source=CHUNKED + "the first state is zero, the last is not used",
+          when={"type": "scan", "scan": "delta"})
+def backward_delta():
+    """Twice the forward pass; the gradient of the two triangular solves besides, less the products
+    with the first and the last state, which need no gradient."""
+    chunks = ceil(s / c_d)
+    solves = chunks * c_d * (d_dk + d_dv)
+    return 2 * component + 2 * a_dv * c_d * (solves - 4 * d_dk * d_dv) / s
+
+
+@quantity(**BACKWARD, source=CHUNKED + "the first state is zero, the last is not used",
+          when={"type": "scan", "scan": "lightning"})
+def backward_lightning():
+    """Twice the forward pass, less the products with the first and the last state."""
+    first, last = smallest(s, c_l), s - (ceil(s / c_l) - 1) * c_l
+    return 2 * component - 2 * n_in * d_l * (first + 2 * last) / s
 
 
 @quantity(
@@ -80,6 +274,27 @@ def forward_from_size():
     return 2 * active
 
 
+BACKWARD_TOKEN = {
+    "identifier": "compute.backward_flops_per_token",
+    "symbol": r"C_{\mathrm{bwd}}",
+    "unit": PER_TOKEN,
+    "title": "matmul FLOPs of one backward pass, per token",
+}
+
+
+@quantity(**BACKWARD_TOKEN, source=MATMUL, when={"model.shape": True})
+def backward():
+    """Each part as often as it occurs; nothing recomputed."""
+    return Total(L_k * Total(backward_component, "component", matmul=True), "part")
+
+
+@quantity(**BACKWARD_TOKEN, source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1",
+          exact=False, when={"model.shape": False})
+def backward_from_size():
+    """Backward multiplies twice, for the input's and for the weight's gradient."""
+    return 2 * forward
+
+
 @quantity(
     "compute.flops_per_token",
     symbol=r"C_{\mathrm{tok}}",
@@ -88,8 +303,8 @@ def forward_from_size():
     source="Narayanan et al. 2021, appendix: backward is twice forward",
 )
 def per_token():
-    """Backward multiplies twice, for the input's and for the weight's gradient; nothing recomputed."""
-    return 3 * forward
+    """One forward and one backward pass; nothing recomputed."""
+    return forward + backward
 
 
 @quantity(
@@ -128,9 +343,10 @@ def training_6nd():
     when={"model.shape": True},
 )
 def training_megatron():
-    """Layers run forward twice (full recomputation counts) and backward; the head is not recomputed.
+    """Layers run forward twice (full recomputation counts) and backward, the head once.
     For a GPT this is 96 B s L h^2 (1 + s/6h + V/16Lh) for each step."""
-    return T * (Total(4 * L_k * layer, "part", layers=True) + Total(3 * layer, "part", layers=False))
+    layers = Total(4 * L_k * layer, "part", layers=True)
+    return T * (layers + Total(3 * layer, "part", layers=False))
 
 
 @quantity(
@@ -143,41 +359,61 @@ def training_megatron():
     coefficient="FLOP",
 )
 def training_palm():
-    """6 for each parameter that a token uses, and the attention scores in full: 12 L H Q s for a GPT,
-    which is 3 times their forward pass."""
+    """6 for each parameter that a token uses, and the attention scores: 12 L H Q s for a GPT, which
+    is 3 times their forward pass."""
     return T * (6 * active + Total(3 * L_k * Total(component, "component", type="core"), "part"))
 
 
-EXECUTED = {
-    "identifier": "compute.executed_flops_per_token",
-    "symbol": r"C_{\mathrm{hw}}",
+AGAIN = {
+    "identifier": "compute.recomputed_flops_per_token",
+    "symbol": r"C_{\mathrm{again}}",
     "unit": PER_TOKEN,
-    "title": "FLOPs of forward and backward with what is computed again, per token",
-    "source": "Korthikanti et al. 2022 (arXiv 2205.05198), section 5 and appendix A",
+    "title": "FLOPs that recomputation runs again, per token",
 }
 
 
-@quantity(**EXECUTED, when={"training.recompute": "none"})
-def executed_per_token():
+@quantity(**AGAIN, source="the plan (training.recompute)", when={"training.recompute": "none"})
+def again():
     """Nothing is computed again."""
-    return per_token
+    return 0
 
 
-@quantity(**EXECUTED, when={"training.recompute": "selective", "model.shape": True})
-def executed_per_token_selective():
+@quantity(**AGAIN, source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5",
+          when={"training.recompute": "selective", "model.shape": True})
+def again_selective():
     """The attention core runs forward once more in every layer."""
-    return per_token + Total(L_k * Total(component, "component", type="core"), "part")
+    return Total(L_k * Total(component, "component", type="core"), "part")
 
 
-@quantity(**EXECUTED, when={"training.recompute": "full", "model.shape": True})
-def executed_per_token_full():
+@quantity(**AGAIN, source="Chen et al. 2016 (arXiv 1604.06174)",
+          when={"training.recompute": "full", "training.early_stop": False, "model.shape": True})
+def again_full():
     """Every layer runs forward once more; the head does not."""
-    return per_token + Total(L_k * layer, "part", layers=True)
+    return Total(L_k * layer, "part", layers=True)
+
+
+@quantity(**AGAIN, source="torch.utils.checkpoint of PyTorch 2.13, early stop",
+          when={"training.recompute": "full", "training.early_stop": True, "model.shape": True})
+def again_early_stop():
+    """Every layer runs once more up to the last tensor that its backward needs: its last matmul is
+    left out where nothing keeps its output."""
+    return Total(L_k * (layer - Total(component, "component", final=True)), "part", layers=True)
+
+
+@quantity(**AGAIN, source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1", exact=False,
+          when={"training.recompute": ("selective", "full"), "model.shape": False})
+def again_of_size():
+    """Without a shape, the whole forward pass once more: an upper bound for selective."""
+    return forward
 
 
 @quantity(
-    **EXECUTED, exact=False, when={"training.recompute": ("selective", "full"), "model.shape": False}
+    "compute.executed_flops_per_token",
+    symbol=r"C_{\mathrm{hw}}",
+    unit=PER_TOKEN,
+    title="FLOPs of forward and backward with what is computed again, per token",
+    source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5 and appendix A",
 )
-def executed_per_token_of_size():
-    """Without a shape, the whole forward pass once more: an upper bound for selective."""
-    return per_token + forward
+def executed_per_token():
+    """What hardware runs: the two passes, and the forward pass of what was not kept."""
+    return per_token + again

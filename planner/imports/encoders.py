@@ -15,6 +15,7 @@ ENCODER = {
     "final_norm": False,
     "token_types": whole("type_vocab_size", 0),
     "head": False,
+    "causal": False,
     "pooler": True,
     "tied_embeddings": False,
 }
