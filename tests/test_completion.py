@@ -62,7 +62,7 @@ def bash(line: str, cwd: Path) -> set[str]:
         ("trainplan exp", {"explain", "export"}),
         ("trainplan export --to d", {"deepspeed"}),
         ("trainplan export plan.yaml --to d", {"deepspeed"}),
-        ("trainplan explain plan.yaml memory.activations.lay", {"memory.activations.layer"}),
+        ("trainplan explain plan.yaml parameters.non", {"parameters.non_embedding"}),
         ("trainplan solve plan.yaml longest", {"longest-context"}),
         ("trainplan pl", {"plan.yaml"}),
         ("trainplan validate pl", {"plan.yaml"}),

@@ -191,8 +191,9 @@ def elsewhere(section: str, why: str) -> Rule:
 
     def rule(draft: Draft) -> None:
         draft.heard.add(section)
-        name = draft.plan.get(f"{section}.name") or shown(draft.plan.get(section))
-        draft.unsaid.append(Unsaid(section, one_line(str(name)), why))
+        named = (draft.plan.get(f"{section}.{key}") for key in ("name", "parameters"))
+        shown_as = next((str(name) for name in named if name is not None), "as given")
+        draft.unsaid.append(Unsaid(section, one_line(shown_as), why))
 
     return rule
 
