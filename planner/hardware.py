@@ -1,43 +1,164 @@
 """What the hardware is worth for one training run: the figures that follow from its choices.
 
 A datasheet lists a peak for each number format; a run uses one of them. Which one follows from
-the training precision here, so that formulas see one peak and its convention.
+the training precision here, so that formulas see one peak and its convention. Shares of the
+hardware's rates that runs sustain are facts too: of the accelerator (``efficiency`` in its
+document), or of no accelerator (presets/efficiency).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cache
 from typing import Any
 
+from planner import profile, resources, units
 from planner.document import Draft
 
 #: Number format of the matmuls under each precision recipe.
-FORMATS = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "bf16-pure": "bf16"}
+FORMATS = {
+    "fp32": "fp32",
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "fp8": "fp8",
+    "nvfp4": "fp4",
+    "bf16-pure": "bf16",
+}
+#: Bytes of an element of the products' inputs, by format.
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp4": Fraction(1, 2)}
+#: Which of an accelerator's shares holds for products of a format.
+SHARES = {"fp8": "matmul_8bit", "fp4": "matmul_4bit"}
 
 
 def complete(draft: Draft) -> None:
-    """Fill ``cluster.accelerator.peak`` (the peak of the run's precision, as the datasheet prints
-    it) and ``cluster.network`` (that of the accelerator's usual systems, unless one is given)."""
+    """Fill in what follows from precision, implementation and accelerator: the peak of the run's
+    precision as the datasheet prints it, the usual network, and the shares that runs sustain."""
     accelerator = draft.get("cluster", "accelerator")
     wanted = FORMATS[draft.get("training", "precision")]
-    peak = accelerator["peaks"].get(wanted)
-    if peak is not None:
-        draft.default(
-            ("cluster", "accelerator", "peak"),
-            {"format": wanted, **peak},
-            f"peaks.{wanted}, the format of the matmuls",
-        )
+    for key, name in (("peak", wanted), ("peak_16", "bf16"), ("peak_16", "fp16")):
+        found = accelerator["peaks"].get(name)
+        if found is not None:
+            draft.default(
+                ("cluster", "accelerator", key),
+                {"format": name, **found},
+                f"peaks.{name}, the format of the {'matmuls' if key == 'peak' else 'logits'}",
+            )
     network = accelerator.get("network")
     if network is not None:
         draft.default(
             ("cluster", "network"), dict(network), "that of the accelerator's usual systems"
         )
+    if draft.get("time", "mfu") is None:
+        _efficiency(draft, accelerator, wanted)
+
+
+def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> None:
+    facts = calibration()
+    kernels = profile.load(draft.get("training", "implementation"))["time"]
+    own = measured(accelerator)
+
+    def fill(key: str, value: Any, why: str) -> None:
+        draft.default(("time", "efficiency", key), value, why)
+
+    for key in ("memory", "link", "network", "tensor_hidden", "all_to_all", "small_dimension",
+                "alignment", "launch"):
+        fill(key, _value(facts["shared"][key]), f"calibrated: {facts['shared'][key]['rows']}")
+    for key, name in (("matmul_16", "matmul"), ("matmul", SHARES.get(wanted, "matmul"))):
+        fact = own.get(name) or own.get("matmul") or facts["defaults"]["matmul"]
+        fill(key, _value(fact), f"calibrated: {fact['rows']}")
+    attention = facts["shared"]["attention_open"]
+    if _kernel(draft, own) == "vendor":
+        attention = own["attention"]
+    fill("attention", _value(attention), f"calibrated: {attention['rows']}")
+    for key in ("elementwise", "launches"):
+        fill(key, kernels[key], "of the implementation")
+    link = accelerator.get("link")
+    if link is not None:
+        draft.default(
+            ("cluster", "accelerator", "link", "latency"),
+            _value(facts["defaults"]["link_latency"]),
+            facts["defaults"]["link_latency"]["rows"].removeprefix("none; "),
+        )
+    training = draft.get("training")
+    draft.default(("time", "dropout"), int(training["dropout"] > 0), "training.dropout")
+    draft.default(("time", "element"), BYTES[wanted], f"bytes of {wanted}")
+    rotary = draft.get("model", "positions") == "rope"
+    draft.default(("time", "rope"), int(rotary), "model.positions")
+
+
+@cache
+def calibration() -> Mapping[str, Any]:
+    """The shares that belong to no accelerator, and the defaults."""
+    return _read("efficiency/training.yaml")
+
+
+@cache
+def _read(name: str) -> Any:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load((resources.folder("presets") / name).read_text("utf-8"), Loader=loader)
+
+
+def measured(accelerator: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An accelerator's own shares, or those of the preset that it is like."""
+    own: Mapping[str, Any] = accelerator.get("efficiency") or {}
+    while "like" in own:
+        own = _read(f"accelerators/{own['like']}.yaml")["efficiency"]
+    return own
+
+
+def _value(fact: Mapping[str, Any]) -> Any:
+    """The value of a fact, exact: 0.92, or `26 us`."""
+    value = fact["value"]
+    if isinstance(value, str):
+        return units.parse(value, "s")
+    return Fraction(str(value)) if isinstance(value, float) else value
+
+
+def _kernel(draft: Draft, own: Mapping[str, Any]) -> str:
+    """Whose fused attention kernel runs: the vendor's where the implementation brings it."""
+    kernels = profile.load(draft.get("training", "implementation"))["time"]
+    return "vendor" if kernels["attention"] == "vendor" and "attention" in own else "open"
 
 
 def settings(draft: Draft) -> dict[str, Any]:
     """Settings that decide between formulas of time and energy."""
     cluster = draft.get("cluster")
-    return {
-        "time.assumed": draft.get("time", "mfu") is not None,
+    assumed = draft.get("time", "mfu") is not None
+    found = {
+        "time.assumed": assumed,
         "energy.hosts_given": cluster.get("host_power") is not None,
         "energy.pue_given": cluster.get("pue") is not None,
+    }
+    return found if assumed else {**found, **_predicted(draft)}
+
+
+def _predicted(draft: Draft) -> dict[str, Any]:
+    layout, training = draft.get("parallelism"), draft.get("training")
+    accelerator = draft.get("cluster", "accelerator")
+    node = draft.get("cluster", "devices_per_node")
+    inner = layout["tensor"] * layout["context"]
+    devices = draft.get("cluster", "devices")
+    kernels = profile.load(training["implementation"])["time"]
+
+    def span(size: int, reach: int) -> str:
+        """Whether a group of some size, whose members reach over so many devices, leaves a node."""
+        return "none" if size == 1 else "node" if reach <= node else "nodes"
+
+    shards = layout["data"] * layout["context"] // layout["replicate"]
+    wide = FORMATS[training["precision"]] in SHARES
+    return {
+        "time.tensor": span(layout["tensor"], layout["tensor"]),
+        "time.expert": span(layout["expert"], layout["expert"] * layout["tensor"]),
+        "time.pipeline": span(layout["pipeline"], devices),
+        "time.shards": "node" if shards * layout["tensor"] <= node else "nodes",
+        "time.context": span(layout["context"], inner),
+        "time.replicated": layout["replicate"] > 1,
+        "time.tiles": accelerator.get("multiprocessors") is not None,
+        "time.casts": wide,
+        "time.attention": _kernel(draft, measured(accelerator)),
+        "time.accumulation": kernels["accumulation"],
+        "time.tensor_overlap": bool(layout.get("tensor_overlap")),
     }

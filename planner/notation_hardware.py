@@ -53,3 +53,154 @@ carbon_intensity = symbol(
     latex=r"\gamma",
     key="cluster.carbon_intensity",
 )
+
+# Rates of the hardware, as its documents print them
+P_16 = symbol(
+    "P_16",
+    "peak rate of 16-bit products, as the datasheet prints it",
+    unit="FLOP/s",
+    latex=r"R_{16,\mathrm{sheet}}",
+    key="cluster.accelerator.peak_16.value",
+)
+W = symbol(
+    "W",
+    "bandwidth of the device's memory",
+    unit="bytes/s",
+    latex="W",
+    key="cluster.accelerator.memory_bandwidth",
+)
+n_sm = symbol(
+    "n_sm", "multiprocessors", latex=r"n_{\mathrm{SM}}", key="cluster.accelerator.multiprocessors"
+)
+f_clk = symbol(
+    "f_clk", "clock", unit="1/s", latex=r"f_{\mathrm{clk}}", key="cluster.accelerator.clock"
+)
+B_link = symbol(
+    "B_link",
+    "bandwidth of the link inside a node, as the datasheet prints it",
+    unit="bytes/s",
+    latex=r"\beta_{\mathrm{link}}",
+    key="cluster.accelerator.link.bandwidth",
+)
+a_link = symbol(
+    "a_link",
+    "time of one hop inside a node",
+    unit="s",
+    latex=r"\alpha_{\mathrm{link}}",
+    key="cluster.accelerator.link.latency",
+)
+B_net = symbol(
+    "B_net",
+    "bandwidth of the network, per device and direction",
+    unit="bytes/s",
+    latex=r"\beta_{\mathrm{net}}",
+    key="cluster.network.bandwidth",
+)
+a_net = symbol(
+    "a_net",
+    "time of one hop between nodes",
+    unit="s",
+    latex=r"\alpha_{\mathrm{net}}",
+    key="cluster.network.latency",
+)
+o_net = symbol(
+    "o_net",
+    "oversubscription of the network",
+    latex=r"\omega",
+    key="cluster.network.oversubscription",
+)
+
+# Shares of those rates that runs sustain: calibrated facts (presets/efficiency)
+e_mm = symbol(
+    "e_mm",
+    "share of the peak that large products sustain, in the training precision",
+    latex=r"\eta",
+    key="time.efficiency.matmul",
+)
+e_16 = symbol(
+    "e_16",
+    "share of the peak that large 16-bit products sustain",
+    latex=r"\eta_{16}",
+    key="time.efficiency.matmul_16",
+)
+e_att = symbol(
+    "e_att",
+    "share of the kernel's rate that fused attention sustains",
+    latex=r"\eta_{\mathrm{att}}",
+    key="time.efficiency.attention",
+)
+e_mem = symbol(
+    "e_mem",
+    "share of the memory's bandwidth that kernels sustain",
+    latex=r"\eta_{\mathrm{mem}}",
+    key="time.efficiency.memory",
+)
+e_link = symbol(
+    "e_link",
+    "share of the link that collectives sustain",
+    latex=r"\eta_{\mathrm{link}}",
+    key="time.efficiency.link",
+)
+e_net = symbol(
+    "e_net",
+    "share of the network that collectives sustain",
+    latex=r"\eta_{\mathrm{net}}",
+    key="time.efficiency.network",
+)
+e_a2a = symbol(
+    "e_a2a",
+    "rate of an all-to-all relative to other collectives",
+    latex=r"\eta_{\mathrm{a2a}}",
+    key="time.efficiency.all_to_all",
+)
+hidden_t = symbol(
+    "hidden_t",
+    "share of tensor-parallel traffic that runs beside products",
+    latex=r"\theta_t",
+    key="time.efficiency.tensor_hidden",
+)
+d_min = symbol(
+    "d_min",
+    "width at which a product runs at half of its rate",
+    latex=r"d_{1/2}",
+    key="time.efficiency.small_dimension",
+)
+k_64 = symbol(
+    "k_64",
+    "slowdown of products whose widths are no multiple of 64",
+    latex=r"\kappa_{64}",
+    key="time.efficiency.alignment",
+)
+k_ew = symbol(
+    "k_ew",
+    "memory traffic of the implementation's elementwise kernels, relative to fused ones",
+    latex=r"\kappa_{\mathrm{ew}}",
+    key="time.efficiency.elementwise",
+)
+n_la = symbol(
+    "n_la",
+    "kernels that the host launches for one layer and pass",
+    latex=r"n_{\mathrm{la}}",
+    key="time.efficiency.launches",
+)
+t_la = symbol(
+    "t_la",
+    "host time of one launch",
+    unit="s",
+    latex=r"t_{\mathrm{la}}",
+    key="time.efficiency.launch",
+)
+p_drop = symbol(
+    "p_drop", "whether dropout runs", latex=r"\delta_{\mathrm{drop}}", key="time.dropout"
+)
+k_x = symbol(
+    "k_x", "bytes of an element of the products' inputs", unit="bytes", latex="k_x",
+    key="time.element",
+)
+p_rope = symbol(
+    "p_rope", "whether positions are rotary", latex=r"\delta_{\mathrm{rope}}", key="time.rope"
+)
+
+# One matrix product on one device
+N_x = symbol("N_x", "columns of a product on one device", latex="N_x", per=("product",))
+K_x = symbol("K_x", "depth of a product on one device", latex="K_x", per=("product",))

@@ -1,39 +1,15 @@
 """How long: step, run, device hours and utilisation, at an assumed utilisation or predicted."""
 
 from planner.formulas.compute import executed_per_token, per_token
+from planner.formulas.time_peak import peak
+from planner.formulas.time_step import step_predicted
 from planner.notation import B, T, n, s
-from planner.notation_hardware import P_listed, mfu_assumed
+from planner.notation_hardware import mfu_assumed
 from planner.quantity import quantity
 
 PALM = "Chowdhery et al. 2022 (arXiv 2204.02311), appendix B"
 ASSUMED = {"time.assumed": True}
 PREDICTED = {"time.assumed": False}
-PEAK = {
-    "identifier": "time.peak",
-    "symbol": "R",
-    "unit": "FLOP/s",
-    "title": "dense peak rate of one device in the training precision",
-}
-
-
-@quantity(
-    **PEAK,
-    source="datasheet of the accelerator; it prints the dense rate",
-    when={"cluster.accelerator.peak.convention": "dense"},
-)
-def peak():
-    """The datasheet's figure as it stands."""
-    return P_listed
-
-
-@quantity(
-    **PEAK,
-    source="datasheet of the accelerator; it prints the rate with 2:4 sparsity",
-    when={"cluster.accelerator.peak.convention": "sparse"},
-)
-def peak_of_sparse():
-    """Two of four weights are taken as zero in the printed rate, so the dense rate is half."""
-    return P_listed / 2
 
 
 @quantity(
@@ -47,6 +23,20 @@ def peak_of_sparse():
 def tokens_per_second():
     """All devices at the assumed share of their dense peak, over the model FLOPs of a token."""
     return n * peak * mfu_assumed / per_token
+
+
+@quantity(
+    "time.tokens_per_second",
+    symbol=r"r_{\mathrm{tok}}",
+    unit="tokens/s",
+    title="tokens per second, all devices",
+    source="definition",
+    exact=False,
+    when=PREDICTED,
+)
+def tokens_per_second_predicted():
+    """B sequences of s tokens in the predicted time of a step."""
+    return B * s / step_predicted
 
 
 @quantity(

@@ -1,0 +1,237 @@
+"""How fast collectives run: rates of link and network, ring and tree, hops.
+
+A group that fits into one node uses its link. One that spans nodes uses all network cards that
+its members in a node have; the link carries the rest.
+"""
+
+from planner.folds import largest, smallest
+from planner.formulas.layout import data, tokens
+from planner.notation import c, e, h, k, n_node, r, t
+from planner.notation_hardware import B_link, B_net, a_link, a_net, e_a2a, e_link, e_net, o_net
+from planner.quantity import quantity
+
+RING = "Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms; Thakur et al. 2005"
+TREE = "Sanders et al. 2009, Two-tree algorithms; NCCL 2.4"
+MEGATRON = "Narayanan et al. 2021 (arXiv 2104.04473), section 3.2"
+
+LINK = {
+    "identifier": "network.link",
+    "symbol": r"\beta_\ell",
+    "unit": "bytes/s",
+    "title": "bandwidth of collectives inside a node, per device and direction",
+    "exact": False,
+}
+
+
+@quantity(
+    **LINK,
+    source="datasheet; it adds both directions",
+    when={"cluster.accelerator.link.convention": "bidirectional"},
+)
+def link():
+    """Half of the printed figure is one direction, of which collectives sustain a share."""
+    return e_link * B_link / 2
+
+
+@quantity(
+    **LINK,
+    source="datasheet; it prints one direction",
+    when={"cluster.accelerator.link.convention": "per-direction"},
+)
+def link_of_direction():
+    """The printed figure, of which collectives sustain a share."""
+    return e_link * B_link
+
+
+@quantity(
+    "network.fabric",
+    symbol=r"\beta_f",
+    unit="bytes/s",
+    title="bandwidth of collectives between nodes, per device and direction",
+    source="cluster document",
+    exact=False,
+)
+def fabric():
+    """The network card of a device, less what the switches above cannot carry, of which collectives
+    sustain a share."""
+    return e_net * B_net / o_net
+
+
+# -- tensor parallelism ------------------------------------------------------------------------
+
+TENSOR = {
+    "identifier": "network.tensor",
+    "symbol": r"t_{\mathrm{AR}}",
+    "unit": "s",
+    "title": "one tensor-parallel exchange of the residual stream",
+    "exact": False,
+    "coefficient": "bytes",
+}
+
+
+@quantity(**TENSOR, source=MEGATRON, when={"time.tensor": "none"})
+def tensor_none():
+    """One device has nothing to exchange."""
+    return 0
+
+
+@quantity(**TENSOR, source=RING, when={"time.tensor": "node"})
+def tensor():
+    """A ring passes 2 (t-1)/t of n h values of 2 bytes through each device, in 2 (t-1) hops; an
+    all-gather and a reduce-scatter (sequence parallelism) move the same as an all-reduce."""
+    return 2 * (t - 1) / t * 2 * tokens * h / link + 2 * (t - 1) * a_link
+
+
+@quantity(
+    **TENSOR, source=TREE, when={"time.tensor": "nodes", "parallelism.sequence": False}
+)
+def tensor_tree():
+    """Across M = t/n_node nodes a tree sends 2 (M-1)/M of the values over the cards of a node,
+    while the ring inside each node passes its share over the link."""
+    return (
+        largest(
+            2 * (t - 1) / t * 2 * tokens * h / link,
+            2 * (1 - n_node / t) * 2 * tokens * h / (fabric * n_node),
+        )
+        + 2 * (t - 1) * a_link
+    )
+
+
+@quantity(
+    **TENSOR, source=RING, when={"time.tensor": "nodes", "parallelism.sequence": True}
+)
+def tensor_ring():
+    """All-gather and reduce-scatter run as rings, which cross the nodes with all that passes."""
+    return (
+        2 * (t - 1) / t * 2 * tokens * h / smallest(link, fabric * n_node)
+        + 2 * (t - 1) * a_link
+    )
+
+
+# -- data parallelism --------------------------------------------------------------------------
+
+
+@quantity(
+    "network.shards",
+    symbol=r"g",
+    unit="1",
+    title="devices that a weight's states are divided over",
+    source="Rajbhandari et al. 2020 (arXiv 1910.02054); Megatron-LM: data times context parallel",
+)
+def shards():
+    """Data- and context-parallel ranks hold the same weights; r replicas each hold all shards."""
+    return data * c / r
+
+
+GROUP = {
+    "identifier": "network.data",
+    "symbol": r"\beta_d",
+    "unit": "bytes/s",
+    "title": "bandwidth of the data-parallel group, per device and direction",
+    "exact": False,
+}
+
+
+@quantity(**GROUP, source=RING, when={"time.shards": "node"})
+def group():
+    """The group lies inside one node."""
+    return link
+
+
+@quantity(**GROUP, source=RING, when={"time.shards": "nodes"})
+def group_of_nodes():
+    """Its n_node/t members in a node use a network card each; the link bounds them."""
+    return smallest(link, fabric * largest(1, smallest(n_node / t, data * c)))
+
+
+HOPS = {
+    "identifier": "network.data_hops",
+    "symbol": r"\alpha_d",
+    "unit": "s",
+    "title": "hops of one ring over the data-parallel group",
+    "exact": False,
+}
+
+
+@quantity(**HOPS, source=RING, when={"time.shards": "node"})
+def hops():
+    """One hop to each other member."""
+    return (shards - 1) * a_link
+
+
+@quantity(**HOPS, source=RING, when={"time.shards": "nodes"})
+def hops_of_nodes():
+    """A ring leaves each of the g t/n_node nodes once and stays inside otherwise."""
+    return (shards * t / n_node - 1) * a_net + largest(0, shards - shards * t / n_node) * a_link
+
+
+# -- expert parallelism ------------------------------------------------------------------------
+
+EXPERTS = {
+    "identifier": "network.experts",
+    "symbol": r"t_{\mathrm{a2a}}",
+    "unit": "s",
+    "title": "one exchange of tokens between experts",
+    "exact": False,
+    "per": ("block",),
+    "coefficient": "bytes",
+}
+
+
+@quantity(**EXPERTS, source="Lepikhin et al. 2020 (arXiv 2006.16668)", when={"time.expert": "none"})
+def experts_none():
+    """All experts are on the device."""
+    return 0
+
+
+@quantity(**EXPERTS, source="Lepikhin et al. 2020 (arXiv 2006.16668)", when={"time.expert": "node"})
+def experts():
+    """Of k copies of each token, 2 bytes a value, all but 1/e leave the device; tensor-parallel
+    ranks share the tokens."""
+    return 2 * tokens * k * h * (e - 1) / (e * t) / (link * e_a2a)
+
+
+@quantity(
+    **EXPERTS,
+    source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.2",
+    when={"time.expert": "nodes"},
+)
+def experts_of_nodes():
+    """Between M = e t/n_node nodes a token goes once to each node that holds one of its k experts,
+    M (1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the link."""
+    nodes = e * t / n_node
+    return largest(
+        2 * tokens * k * h * (e - 1) / (e * t) / (link * e_a2a),
+        2 * tokens * h / t * (nodes - 1) * (1 - (1 - 1 / nodes) ** k) / (fabric * e_a2a),
+    )
+
+
+# -- pipeline ----------------------------------------------------------------------------------
+
+SEND = {
+    "identifier": "network.pipeline",
+    "symbol": r"t_{\mathrm{send}}",
+    "unit": "s",
+    "title": "sending the residual stream to the next stage",
+    "source": "Narayanan et al. 2021 (arXiv 2104.04473), section 4.1 (scatter, send, gather)",
+    "exact": False,
+    "coefficient": "bytes",
+}
+
+
+@quantity(**SEND, when={"time.pipeline": "none"})
+def send_none():
+    """There is one stage."""
+    return 0
+
+
+@quantity(**SEND, when={"time.pipeline": "node"})
+def send():
+    """Each tensor-parallel rank sends its part of n h values of 2 bytes over the link."""
+    return 2 * tokens * h / (t * link) + a_link
+
+
+@quantity(**SEND, when={"time.pipeline": "nodes"})
+def send_to_node():
+    """Each tensor-parallel rank sends its part of n h values of 2 bytes over its network card."""
+    return 2 * tokens * h / (t * fabric) + a_net

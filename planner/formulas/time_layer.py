@@ -1,0 +1,480 @@
+"""Predicted time of one layer (or of embedding or head) for one micro-batch on one device."""
+
+from sympy import Rational
+
+from planner.folds import Total, smallest
+from planner.formulas.layout import routed, sequence_ranks, tokens, vocabulary
+from planner.formulas.memory_states import device_whole
+from planner.formulas.network import experts as experts_exchange
+from planner.formulas.network import group, hops, shards, tensor
+from planner.formulas.time_peak import peak_16
+from planner.formulas.time_product import backward as product_backward
+from planner.formulas.time_product import casts, roofline, waves
+from planner.formulas.time_product import forward as product_forward
+from planner.notation import a, a_kv, b, c, d_h, d_v, f, f_e, f_s, h, k_c, k_red, s, t, t_e, w
+from planner.notation_hardware import (
+    W,
+    e_16,
+    e_att,
+    e_mem,
+    f_clk,
+    hidden_t,
+    k_ew,
+    n_la,
+    n_sm,
+    p_drop,
+    p_rope,
+    t_la,
+)
+from planner.quantity import quantity
+
+FLASH = "Dao et al. 2022 (arXiv 2205.14135), section 3; Dao 2023 (arXiv 2307.08691)"
+KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198), section 4"
+CALIBRATED = "calibrated on published runs (presets/efficiency)"
+
+# -- attention core ----------------------------------------------------------------------------
+
+KEYS = {
+    "identifier": "time.core.keys",
+    "symbol": r"\bar s",
+    "unit": "1",
+    "title": "keys that a fused kernel meets for a query, on average",
+    "source": FLASH,
+    "exact": False,
+    "per": ("block",),
+}
+
+
+@quantity(**KEYS, when={"block.sees": "all"})
+def keys():
+    """All of them."""
+    return s
+
+
+@quantity(**KEYS, when={"block.sees": "past"})
+def keys_past():
+    """Blocks above the diagonal are skipped, which leaves half."""
+    return s / 2
+
+
+@quantity(**KEYS, when={"block.sees": "window"})
+def keys_window():
+    """Those of the window."""
+    return smallest(s, w)
+
+
+@quantity(**KEYS, when={"block.sees": "past window"})
+def keys_past_window():
+    """Those of the window, or half of the sequence where it is shorter."""
+    return smallest(s / 2, w)
+
+
+RATE = {
+    "identifier": "time.core.rate",
+    "symbol": r"R_{\mathrm{att}}",
+    "unit": "FLOP/s",
+    "title": "rate of fused attention",
+    "exact": False,
+    "per": ("block",),
+}
+
+
+@quantity(**RATE, source=CALIBRATED, when={"time.attention": "vendor"})
+def core_rate():
+    """A share of the 16-bit peak; heads below 128 fill the products less well."""
+    return e_att * peak_16 * smallest(1, d_h / 128) ** Rational(1, 5)
+
+
+@quantity(**RATE, source=CALIBRATED, when={"time.attention": "open"}, coefficient="FLOP")
+def core_rate_open():
+    """Open kernels issue instructions of the Ampere generation: 2048 FLOP for each
+    multiprocessor and clock (312 TFLOP/s on an A100); heads below 128 fill the products less
+    well."""
+    return e_att * 2048 * n_sm * f_clk * smallest(1, d_h / 128) ** Rational(1, 5)
+
+
+FORWARD = {
+    "identifier": "time.core.forward",
+    "symbol": r"t_{\mathrm{core}}",
+    "unit": "s",
+    "title": "forward pass of an attention core",
+    "exact": False,
+    "per": ("block",),
+    "coefficient": "FLOP",
+}
+BACKWARD = {
+    "identifier": "time.core.backward",
+    "symbol": r"t_{\mathrm{core}}'",
+    "unit": "s",
+    "title": "backward pass of an attention core",
+    "exact": False,
+    "per": ("block",),
+}
+FUSED = {"training.attention": ("flash", "efficient")}
+EAGER = {"training.attention": "eager"}
+
+
+@quantity(**FORWARD, source=FLASH, when=FUSED)
+def core_forward():
+    """2 FLOP for each query, key and width of query and value, heads divided over the tensor-
+    parallel ranks; keys and values of other context-parallel ranks travel meanwhile."""
+    return 2 * tokens * keys * a * (d_h + d_v) / (t * core_rate)
+
+
+@quantity(**BACKWARD, source=FLASH, when=FUSED)
+def core_backward():
+    """Five products instead of two, at 4/5 of the forward rate."""
+    return core_forward * Rational(5, 2) / Rational(4, 5)
+
+
+def _product(m, n, k):
+    """One batched product of an unfused core, at the 16-bit rate."""
+    return roofline(m, n, k, b * a / t, waves(m, n, b * a / t), e_16 * peak_16)
+
+
+SCORES = {"unit": "s", "exact": False, "per": ("block",), "coefficient": "bytes"}
+
+
+@quantity(
+    "time.core.scores",
+    symbol=r"t_{\mathrm{sc}}",
+    title="softmax and dropout of unfused scores, forward",
+    source=KORTHIKANTI,
+    **SCORES,
+)
+def scores():
+    """Softmax reads and writes 2 bytes of each score, dropout 2 each and a mask of 1."""
+    return b * a * s * s / (c * t) * (4 + 5 * p_drop) / (W * e_mem)
+
+
+@quantity(
+    "time.core.scores_backward",
+    symbol=r"t_{\mathrm{sc}}'",
+    title="softmax and dropout of unfused scores, backward",
+    source=KORTHIKANTI,
+    **SCORES,
+)
+def scores_backward():
+    """Softmax reads its output and its gradient and writes 2 bytes, dropout 2 each and its mask."""
+    return b * a * s * s / (c * t) * (6 + 5 * p_drop) / (W * e_mem)
+
+
+@quantity(**FORWARD, source=KORTHIKANTI, when=EAGER)
+def core_forward_eager():
+    """Queries with keys and scores with values, in full, and the kernels on the scores."""
+    return _product(s / c, s, d_h) + _product(s / c, d_v, s) + scores
+
+
+@quantity(**BACKWARD, coefficient="FLOP", source=KORTHIKANTI, when=EAGER)
+def core_backward_eager():
+    """Four products of the transposed shapes, and the kernels on the scores."""
+    return (
+        _product(s / c, d_h, s)
+        + _product(s, d_h, s / c)
+        + _product(s / c, s, d_v)
+        + _product(s, d_v, s / c)
+        + scores_backward
+    )
+
+
+# -- elementwise kernels -----------------------------------------------------------------------
+
+TRAFFIC = {
+    "identifier": "time.elementwise.bytes",
+    "symbol": r"D_{\mathrm{ew}}",
+    "unit": "bytes",
+    "title": "memory traffic of fused elementwise kernels, forward",
+    "source": "bytes read and written, 2 for a value",
+    "exact": False,
+    "per": ("block",),
+    "coefficient": "bytes",
+}
+
+
+@quantity(**TRAFFIC, when={"block": "norm"})
+def traffic_norm():
+    """Reads and writes its values."""
+    return 4 * tokens * h / sequence_ranks
+
+
+def _residual():
+    return (6 + p_drop) * tokens * h / sequence_ranks
+
+
+@quantity(**TRAFFIC, when={"block": "attention"})
+def traffic_attention():
+    """The residual sum reads two values and writes one, dropout a mask; rotary positions read, turn
+    and write queries and keys (12)."""
+    return _residual() + 12 * p_rope * tokens * (a + a_kv) * d_h / t
+
+
+@quantity(**TRAFFIC, when={"block": "mlp", "block.gated": False})
+def traffic_mlp():
+    """The residual sum; the activation reads and writes f values."""
+    return _residual() + 4 * tokens * f / t
+
+
+@quantity(**TRAFFIC, when={"block": "mlp", "block.gated": True})
+def traffic_mlp_gated():
+    """The residual sum; the gated activation reads 2 f values and writes f."""
+    return _residual() + 6 * tokens * f / t
+
+
+@quantity(**TRAFFIC, when={"block": "moe"})
+def traffic_moe():
+    """The residual sum; activations of routed rows and of shared experts, as if gated; tokens are
+    permuted there and back (8)."""
+    return _residual() + routed * (6 * f_e / t_e + 8 * h) + 6 * tokens * f_s / t
+
+
+OTHERS = ("mamba", "delta_net", "short_conv", "recurrence", "lightning")
+NOTHING = ("positions", "pooler")
+
+
+@quantity(**TRAFFIC, when={"block": OTHERS})
+def traffic_other():
+    """The residual sum, and 24 for convolution, scan and gate over about twice the hidden size; no
+    published run calibrates it."""
+    return _residual() + 24 * 2 * tokens * h / t
+
+
+@quantity(**TRAFFIC, when={"block": NOTHING})
+def traffic_nothing():
+    """Too little to count."""
+    return 0
+
+
+@quantity(**TRAFFIC, when={"block": "embedding"})
+def traffic_embedding():
+    """Looks rows up and adds positions: 10 with the backward pass in view."""
+    return 10 * tokens * h
+
+
+LOSS = "training.loss"
+
+
+@quantity(**TRAFFIC, when={"block": "head", LOSS: ("fused", "chunked")})
+def traffic_head():
+    """One kernel reads the logits and writes their gradient, 4 each with the maximum and the
+    sum."""
+    return 8 * tokens * vocabulary / t
+
+
+@quantity(**TRAFFIC, when={"block": "head", LOSS: ("full", "vocab-parallel")})
+def traffic_head_unfused():
+    """Logits become 4 bytes wide; maximum, exponential and sum each pass over them."""
+    return 14 * tokens * vocabulary / t
+
+
+@quantity(
+    "time.elementwise",
+    symbol=r"t_{\mathrm{ew}}",
+    unit="s",
+    title="elementwise kernels of a block, forward",
+    source=CALIBRATED,
+    exact=False,
+    per=("block",),
+)
+def elementwise():
+    """Traffic over the bandwidth that kernels sustain, times what unfused kernels move."""
+    return k_ew * traffic_norm / (W * e_mem)
+
+
+# -- exchanges ---------------------------------------------------------------------------------
+
+EXCHANGES = {
+    "identifier": "time.exchanges",
+    "symbol": r"n_{\mathrm{ex}}",
+    "unit": "1",
+    "title": "tensor-parallel exchanges of a block in one pass",
+    "source": "Shoeybi et al. 2019 (arXiv 1909.08053), section 3",
+    "per": ("block",),
+}
+QUIET = ("norm", "embedding", "head", *NOTHING)
+
+
+@quantity(**EXCHANGES, when={"block": ("attention", "mlp", *OTHERS)})
+def exchanges():
+    """One in each direction: a column-parallel product followed by a row-parallel one."""
+    return 1
+
+
+@quantity(**EXCHANGES, when={"block": (*QUIET, "moe")})
+def exchanges_none():
+    """None."""
+    return 0
+
+
+EXCHANGE = {
+    "identifier": "time.exchange",
+    "symbol": r"t_{\mathrm{ex}}",
+    "unit": "s",
+    "title": "exchanges of a block with other devices in one pass",
+    "exact": False,
+    "per": ("block",),
+}
+
+
+@quantity(**EXCHANGE, source=CALIBRATED, when={"block": ("attention", "mlp", *QUIET, *OTHERS),
+                                               "time.tensor_overlap": False})
+def exchange():
+    """The products wait for the exchange."""
+    return exchanges * tensor
+
+
+@quantity(**EXCHANGE, source=CALIBRATED, when={"block": ("attention", "mlp", *QUIET, *OTHERS),
+                                               "time.tensor_overlap": True})
+def exchange_overlapped():
+    """A part runs beside the products (parallelism.tensor_overlap)."""
+    return exchanges * tensor * (1 - hidden_t)
+
+
+@quantity(**EXCHANGE, source="Lepikhin et al. 2020 (arXiv 2006.16668)", when={"block": "moe"})
+def exchange_experts():
+    """Tokens go to their experts and come back."""
+    return 2 * experts_exchange
+
+
+# -- a layer -----------------------------------------------------------------------------------
+
+PART = {"unit": "s", "exact": False, "per": ("part",)}
+
+
+@quantity(
+    "time.part.forward",
+    symbol=r"t_F",
+    title="forward pass of a layer on the device",
+    source="sum of its kernels",
+    **PART,
+)
+def forward():
+    """Products, attention, elementwise kernels and exchanges, one after another."""
+    return (
+        Total(product_forward, "product")
+        + Total(core_forward, "block", block="attention")
+        + Total(elementwise, "block")
+        + Total(exchange, "block")
+    )
+
+
+@quantity(
+    "time.part.backward",
+    symbol=r"t_B",
+    title="backward pass of a layer on the device",
+    source="sum of its kernels",
+    **PART,
+)
+def backward():
+    """The same backward; elementwise kernels move half as much again. Casts of both passes are
+    here."""
+    return (
+        Total(product_backward + casts, "product")
+        + Total(core_backward, "block", block="attention")
+        + Total(elementwise * 3 / 2, "block")
+        + Total(exchange, "block")
+    )
+
+
+REPEATED = {
+    "identifier": "time.part.repeated",
+    "symbol": r"t_R",
+    "title": "what the backward pass of a layer computes again",
+    **PART,
+}
+
+
+@quantity(**REPEATED, source=KORTHIKANTI, when={"training.recompute": "none"})
+def repeated_none():
+    """Nothing."""
+    return 0
+
+
+@quantity(**REPEATED, source=FLASH, when={"training.recompute": "selective", **FUSED})
+def repeated_fused():
+    """Nothing: the fused kernel computes its scores again by itself."""
+    return 0
+
+
+@quantity(**REPEATED, source=KORTHIKANTI, when={"training.recompute": "selective", **EAGER})
+def repeated_core():
+    """The attention core."""
+    return Total(core_forward, "block", block="attention")
+
+
+@quantity(**REPEATED, source=KORTHIKANTI, when={"training.recompute": "full", "layers": True})
+def repeated_layer():
+    """The whole forward pass of the layer, with its exchanges."""
+    return forward
+
+
+@quantity(**REPEATED, source=KORTHIKANTI, when={"training.recompute": "full", "layers": False})
+def repeated_ends():
+    """Embedding and head are not computed again."""
+    return 0
+
+
+HOST = {
+    "identifier": "time.part.host",
+    "symbol": r"t_H",
+    "title": "host time of a layer: launches of its kernels",
+    "source": CALIBRATED,
+    **PART,
+}
+
+
+@quantity(**HOST, when={"layers": False})
+def host_ends():
+    """60 launches forward and backward, for lookup, logits and loss."""
+    return 60 * t_la
+
+
+@quantity(**HOST, when={"layers": True, "training.recompute": ("none", "selective")})
+def host():
+    """Forward once, backward twice as many launches; 4 more for each exchange."""
+    return 3 * (n_la + 4 * Total(exchanges, "block") * smallest(1, t - 1)) * t_la
+
+
+@quantity(**HOST, when={"layers": True, "training.recompute": "full"})
+def host_repeated():
+    """Forward twice, backward twice as many launches; 4 more for each exchange."""
+    return 4 * (n_la + 4 * Total(exchanges, "block") * smallest(1, t - 1)) * t_la
+
+
+GATHERS = {
+    "identifier": "time.part.gathers",
+    "symbol": r"t_G",
+    "title": "gathering a layer's weights and scattering its gradients",
+    **PART,
+}
+
+
+@quantity(**GATHERS, source="Rajbhandari et al. 2020 (arXiv 1910.02054), section 5",
+          when={"parallelism.zero": (0, 1, 2)})
+def gathers_none():
+    """Every device holds its weights."""
+    return 0
+
+
+@quantity(**GATHERS, source="Zhao et al. 2023 (arXiv 2304.11277), section 3",
+          when={"parallelism.zero": 3})
+def gathers():
+    """Weights are gathered for the forward and for the backward pass, gradients reduced and
+    scattered: three rings over the group. Traffic that runs beside products slows them, so it
+    counts in full."""
+    return (2 * k_c + k_red) * Total(device_whole, "component") * (shards - 1) / (
+        shards * group
+    ) + 3 * hops
+
+
+@quantity(
+    "time.part",
+    symbol=r"t_\ell",
+    title="a layer, forward and backward, of one micro-batch",
+    source=CALIBRATED,
+    **PART,
+)
+def part():
+    """The device waits for the host where kernels are short: the longer of the two, rounded
+    where they are alike; and the gathers."""
+    device = forward + backward + repeated_none
+    return (device ** Rational(5, 2) + host ** Rational(5, 2)) ** Rational(2, 5) + gathers

@@ -1,0 +1,244 @@
+"""Predicted time of matrix products: a roofline with whole tiles, whole waves and small widths."""
+
+from planner.folds import ceil, largest, smallest, whole
+from planner.formulas.layout import routed, sequence_ranks, tokens
+from planner.formulas.time_peak import peak, peak_16
+from planner.notation import E, applied, e
+from planner.notation_hardware import K_x, N_x, W, d_min, e_16, e_mem, e_mm, k_64, k_x, n_sm
+from planner.quantity import quantity
+
+ROOFLINE = "Williams et al. 2009, Roofline: an insightful visual performance model"
+TILES = "NVIDIA, Matrix multiplication background user's guide (tile and wave quantization)"
+CALIBRATED = "calibrated on published runs (presets/efficiency)"
+
+
+def slowdown(rows, columns, depth):
+    """Narrow products do not reach the rate, nor do those whose widths are no multiple of 64, or
+    even of 8 (elements of 2 bytes that fill 128- and 16-byte loads)."""
+
+    def uneven(step):
+        return largest(*(ceil(x / step) - whole(x / step) for x in (columns, depth)))
+
+    return (
+        (1 + d_min / smallest(rows, columns, depth))
+        * (1 + (k_64 - 1) * uneven(64))
+        * (1 + 3 * uneven(8))
+    )
+
+
+def waves(rows, columns, count):
+    """Work of whole tiles in whole waves over the multiprocessors, relative to the product's own:
+    tiles of 128 x 256 either way, or of 128 x 128, which load more for each product (8 %)."""
+
+    def cut(high, wide):
+        tiles = ceil(rows / high) * ceil(columns / wide) * count
+        return ceil(tiles / n_sm) * n_sm * high * wide / (rows * columns * count)
+
+    return smallest(cut(128, 256), cut(256, 128), cut(128, 128) * 27 / 25)
+
+
+def roofline(rows, columns, depth, count, waste, rate):
+    """Arithmetic or memory traffic, whichever takes longer."""
+    work = 2 * rows * columns * depth * count * waste * slowdown(rows, columns, depth) / rate
+    elements = (rows * depth + depth * columns + rows * columns) * count
+    return largest(work, k_x * elements / (W * e_mem))
+
+
+# -- shapes ------------------------------------------------------------------------------------
+
+ROWS = {
+    "identifier": "time.product.rows",
+    "symbol": r"M_x",
+    "unit": "1",
+    "title": "rows of a product on one device",
+    "source": "layout",
+    "exact": False,
+    "per": ("product",),
+}
+
+
+@quantity(**ROWS, when={"split": ("column", "row", "vocabulary")})
+def rows():
+    """All tokens of the micro-batch on this device."""
+    return tokens
+
+
+@quantity(**ROWS, when={"split": "none"})
+def rows_undivided():
+    """A product that is not divided runs on this device's part of the residual stream."""
+    return tokens / sequence_ranks
+
+
+@quantity(**ROWS, when={"split": "experts"})
+def rows_of_expert():
+    """With even routing, each of the device's E/e experts gets its share of the routed rows."""
+    return routed * e / E
+
+
+COUNT = {
+    "identifier": "time.product.count",
+    "symbol": r"n_x",
+    "unit": "1",
+    "title": "such products, run as one kernel",
+    "source": "layout",
+    "per": ("product",),
+}
+
+
+@quantity(**COUNT, when={"split": ("column", "row", "vocabulary", "none")})
+def count():
+    """As many as a token uses."""
+    return applied
+
+
+@quantity(**COUNT, when={"split": "experts"})
+def count_of_experts():
+    """One for each expert on the device (a grouped product)."""
+    return E / e
+
+
+RATE = {
+    "identifier": "time.product.rate",
+    "symbol": r"R_x",
+    "unit": "FLOP/s",
+    "title": "rate that a large product sustains",
+    "source": CALIBRATED,
+    "exact": False,
+    "per": ("product",),
+}
+
+
+@quantity(**RATE, when={"wide": False})
+def rate():
+    """A share of the dense peak of the training precision: clocks fall under load."""
+    return e_mm * peak
+
+
+@quantity(**RATE, when={"wide": True})
+def rate_16():
+    """Logits and router stay in 16 bit: a share of that peak."""
+    return e_16 * peak_16
+
+
+# -- waste -------------------------------------------------------------------------------------
+
+
+def declare_waste(name, symbol, title, shape):
+    """The same rule for each of the three products of a weight."""
+    shared = {
+        "identifier": f"time.product.{name}_waste",
+        "symbol": symbol,
+        "unit": "1",
+        "title": title,
+        "exact": False,
+        "per": ("product",),
+    }
+
+    @quantity(**shared, source=TILES, when={"time.tiles": True})
+    def waste():
+        """Whole tiles of 128 x 256, 256 x 128 or 128 x 128 (which costs 27/25), in whole waves
+        over the multiprocessors, over what the product needs: the best of the three."""
+        return waves(*shape, count)
+
+    @quantity(**shared, source=TILES, when={"time.tiles": False})
+    def waste_unknown():
+        """How the device cuts products is not known: nothing is wasted."""
+        return 1
+
+    return waste
+
+
+waste_forward = declare_waste("forward", "q_x", "tiles and waves, forward", (rows, N_x))
+waste_input = declare_waste(
+    "input", "q_x'", "tiles and waves, gradient of the input", (rows, K_x)
+)
+waste_weight = declare_waste(
+    "weight", "q_x''", "tiles and waves, gradient of the weight", (K_x, N_x)
+)
+
+
+# -- time --------------------------------------------------------------------------------------
+
+
+@quantity(
+    "time.product.forward",
+    symbol=r"t_x",
+    unit="s",
+    title="forward pass of a product",
+    source=ROOFLINE,
+    exact=False,
+    per=("product",),
+    coefficient="FLOP",
+)
+def forward():
+    """2 FLOP for each of rows, columns and depth, times what tiles and waves waste, what small
+    widths cost, and what odd widths cost; or the traffic of inputs and output."""
+    return roofline(rows, N_x, K_x, count, waste_forward, rate)
+
+
+@quantity(
+    "time.product.backward",
+    symbol=r"t_x'",
+    unit="s",
+    title="backward pass of a product",
+    source=ROOFLINE,
+    exact=False,
+    per=("product",),
+    when={"frozen": False},
+    coefficient="FLOP",
+)
+def backward():
+    """Two products of their own shapes: the output's gradient with the weight, and the input
+    with the output's gradient."""
+    return roofline(rows, K_x, N_x, count, waste_input, rate) + roofline(
+        K_x, N_x, rows, count, waste_weight, rate
+    )
+
+
+@quantity(
+    "time.product.backward",
+    symbol=r"t_x'",
+    unit="s",
+    title="backward pass of a product",
+    source="DeepSeek-AI 2025 (arXiv 2512.02556)",
+    exact=False,
+    per=("product",),
+    when={"frozen": True},
+)
+def backward_frozen():
+    """The loss sends it no gradient."""
+    return 0
+
+
+CAST = {
+    "identifier": "time.product.casts",
+    "symbol": r"t_{\mathrm{cast}}",
+    "unit": "s",
+    "title": "casts of a product's inputs to its format, forward and backward",
+    "exact": False,
+    "per": ("product",),
+}
+
+
+@quantity(**CAST, source="TransformerEngine", when={"time.casts": False})
+def casts_none():
+    """Inputs are in the format of the product already."""
+    return 0
+
+
+@quantity(**CAST, source="TransformerEngine", when={"time.casts": True, "wide": True})
+def casts_wide():
+    """This product stays in 16 bit."""
+    return 0
+
+
+@quantity(
+    **CAST,
+    source="TransformerEngine: a cast and a transpose for each input",
+    when={"time.casts": True, "wide": False},
+    coefficient="bytes",
+)
+def casts():
+    """2 bytes read and two of 1 byte written (as it is and transposed), for the input forward
+    and for the output's gradient backward."""
+    return 4 * rows * count * (K_x + N_x) / (W * e_mem)

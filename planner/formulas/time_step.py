@@ -1,0 +1,231 @@
+"""Predicted time of one optimizer step: micro-batches, pipeline, data parallelism, optimizer."""
+
+from planner.folds import Largest, Total, largest
+from planner.formulas.layout import micro_batches
+from planner.formulas.memory_states import device_whole, per_parameter_adamw
+from planner.formulas.network import fabric, group, hops, send, shards
+from planner.formulas.time_layer import part
+from planner.notation import L_k, L_ks, k_c, k_g, k_m, k_red, k_w, p, r, v
+from planner.notation_hardware import W, e_mem
+from planner.quantity import quantity
+
+PIPELINE = "Narayanan et al. 2021 (arXiv 2104.04473), section 2.2"
+ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 7"
+SECONDS = {"unit": "s", "exact": False}
+
+
+@quantity(
+    "time.stage",
+    symbol=r"t_\sigma",
+    title="one micro-batch on one pipeline stage",
+    source=PIPELINE,
+    per=("stage",),
+    **SECONDS,
+)
+def stage():
+    """The layers of the stage, and the embedding or the head where it holds them."""
+    return Total(L_ks * part, "part")
+
+
+@quantity(
+    "time.model",
+    symbol=r"t_{\mathrm{model}}",
+    title="one micro-batch through the whole model",
+    source=PIPELINE,
+    **SECONDS,
+)
+def model():
+    """All layers, the embedding and the head, one after another."""
+    return Total(L_k * part, "part")
+
+
+@quantity(
+    "time.micro_batch",
+    symbol=r"t_m",
+    title="one micro-batch in the steady state of the pipeline",
+    source=PIPELINE,
+    **SECONDS,
+)
+def micro_batch():
+    """The slowest stage sets the pace; activations and gradients are sent once for each of its v
+    chunks."""
+    return Largest(stage, "stage") + 2 * v * send
+
+
+BUBBLE = {
+    "identifier": "time.bubble",
+    "symbol": r"t_{\mathrm{bub}}",
+    "title": "filling and draining the pipeline",
+    **SECONDS,
+}
+
+
+@quantity(**BUBBLE, source=PIPELINE, when={"training.schedule": ("1f1b", "gpipe", "interleaved")})
+def bubble():
+    """p - 1 passes of an average stage, which v chunks for each device shorten v-fold."""
+    return (p - 1) / v * (model / p + 2 * v * send)
+
+
+@quantity(
+    **BUBBLE,
+    source="Qi et al. 2023 (arXiv 2401.10241), table 1",
+    when={"training.schedule": "zero-bubble"},
+)
+def bubble_zero():
+    """Weight gradients, a third of the work, fill two thirds of the bubble (ZB-H1)."""
+    return (p - 1) * (model / (3 * p) + 2 * send)
+
+
+@quantity(
+    **BUBBLE,
+    source="DeepSeek-AI 2024 (arXiv 2412.19437), table 2",
+    when={"training.schedule": "dualpipe"},
+)
+def bubble_dualpipe():
+    """p/2 - 1 slots of a forward and backward pass that overlap, and of a backward pass, less three
+    weight gradients: two thirds of a stage's pass each."""
+    return (p / 2 - 1) * (2 * model / (3 * p) + 2 * send)
+
+
+@quantity(
+    "time.parameters",
+    symbol=r"N_\sigma",
+    unit="parameters",
+    title="parameters of the fullest stage on one tensor and expert rank",
+    source="layout",
+)
+def resident():
+    """What a device computes with, before any sharding over data parallelism."""
+    return Largest(Total(L_ks * Total(device_whole, "component"), "part"), "stage")
+
+
+ACCUMULATION = {
+    "identifier": "time.accumulation",
+    "symbol": r"t_{\mathrm{acc}}",
+    "title": "adding gradients up over micro-batches",
+    "source": "Megatron-LM (gradient accumulation fusion)",
+    **SECONDS,
+}
+
+
+@quantity(**ACCUMULATION, when={"time.accumulation": "fused"})
+def accumulation_fused():
+    """The product of the weight gradient adds to what is there."""
+    return 0
+
+
+@quantity(
+    **ACCUMULATION,
+    when={"time.accumulation": "separate", "parallelism.zero": (0, 1)},
+    coefficient="bytes",
+)
+def accumulation():
+    """A gradient of 2 bytes is read, and the sum read and written in 2 or more, after each
+    micro-batch."""
+    return 6 * micro_batches * resident / (W * e_mem)
+
+
+@quantity(
+    **ACCUMULATION,
+    when={"time.accumulation": "separate", "parallelism.zero": (2, 3)},
+    coefficient="bytes",
+)
+def accumulation_sharded():
+    """As without sharding, for the part that the device keeps."""
+    return 6 * micro_batches * resident / (shards * W * e_mem)
+
+
+DATA = {
+    "identifier": "time.data",
+    "symbol": r"t_d",
+    "title": "reducing gradients and gathering weights over data parallelism",
+    **SECONDS,
+}
+
+
+@quantity(
+    "time.buckets",
+    symbol=r"n_{\mathrm{rings}}",
+    unit="1",
+    title="messages that gradients are reduced in",
+    source="Megatron-LM (bucket size: 40 million parameters, or 1 million for each rank)",
+    exact=False,
+)
+def buckets():
+    """At least one; large groups take larger messages."""
+    return largest(1, resident / largest(40 * 10**6, 10**6 * shards))
+
+
+def _between_replicas():
+    """All-reduce of the shards' gradients over r replicas."""
+    return 2 * k_red * resident / shards * (1 - 1 / r) / fabric
+
+
+@quantity(**DATA, source=ZERO, when={"parallelism.zero": 0})
+def data():
+    """An all-reduce: 2 (g-1)/g of the gradients. Traffic that runs beside products slows them,
+    so it counts in full."""
+    return 2 * k_red * resident * (shards - 1) / (shards * group) + 2 * buckets * hops
+
+
+@quantity(
+    **DATA, source=ZERO, when={"parallelism.zero": (1, 2), "time.replicated": False}
+)
+def data_sharded():
+    """Gradients are reduced and scattered, weights gathered: (g-1)/g of each. Traffic that runs
+    beside products slows them, so it counts in full."""
+    return (k_red + k_c) * resident * (shards - 1) / (shards * group) + 2 * buckets * hops
+
+
+@quantity(**DATA, source=ZERO, when={"parallelism.zero": (1, 2), "time.replicated": True})
+def data_replicated():
+    """As without replicas, inside each; then the shards' gradients over the r replicas."""
+    inside = (k_red + k_c) * resident * (shards - 1) / (shards * group) + 2 * buckets * hops
+    return inside + _between_replicas()
+
+
+@quantity(**DATA, source=ZERO, when={"parallelism.zero": 3, "time.replicated": False})
+def data_none():
+    """Layers gather and scatter for themselves (time.part.gathers)."""
+    return 0
+
+
+@quantity(**DATA, source=ZERO, when={"parallelism.zero": 3, "time.replicated": True})
+def data_between():
+    """Layers gather and scatter inside a replica; the shards' gradients go over the r replicas."""
+    return _between_replicas()
+
+
+OPTIMIZER = {
+    "identifier": "time.optimizer",
+    "symbol": r"t_{\mathrm{opt}}",
+    "title": "the optimizer's update",
+    "source": "bytes read and written over the memory's bandwidth",
+    **SECONDS,
+}
+
+
+@quantity(**OPTIMIZER, when={"parallelism.zero": 0})
+def optimizer():
+    """Weights, master weights and states are read and written, gradients read."""
+    return (2 * (k_w + k_m + per_parameter_adamw) + k_g) * resident / (W * e_mem)
+
+
+@quantity(**OPTIMIZER, when={"parallelism.zero": (1, 2, 3)})
+def optimizer_sharded():
+    """As without sharding, for the part that the device keeps."""
+    return (2 * (k_w + k_m + per_parameter_adamw) + k_g) * resident / (shards * W * e_mem)
+
+
+@quantity(
+    "time.step_seconds",
+    symbol=r"t_{\mathrm{step}}",
+    title="predicted time of one optimizer step",
+    source="sum of its parts",
+    when={"time.assumed": False, "model.shape": True},
+    **SECONDS,
+)
+def step_predicted():
+    """m micro-batches at the pace of the slowest stage, the pipeline's filling and draining, then
+    gradients and weights over data parallelism, and the update."""
+    return micro_batches * micro_batch + bubble + accumulation + data + optimizer
