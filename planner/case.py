@@ -1,8 +1,9 @@
 """From a plan to what the engine evaluates: bound symbols, settings and the entries of each axis.
 
-Axes: ``part`` (embedding, layer kinds, head), ``block`` and ``component`` inside a part, and
-``product`` (matrix products as kernels run them), ``stage`` (distinct pipeline stages); ``tensor``
-(what the implementation keeps of a block) and ``phase`` (moments of a step). The symbols ``L_ks`` and ``A_ks`` have a value per stage and part.
+Axes: ``part`` (embedding, layer kinds, head), ``block`` and ``component`` inside a part, ``stage``
+(distinct pipeline stages), ``tensor`` (what the implementation keeps of a block) and ``phase``
+(moments of a step). The symbols ``L_ks`` and ``A_ks`` have a value per stage and part, ``held_sc``
+and ``first_sc`` per stage and component.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def build(plan: Plan) -> Case:
         axes["tensor"] = tuple(_tensors(plan.model, axes["block"], profile, settings))
         axes["product"] = tuple(products.axis(axes["component"]))
         axes["stage"], crossed = _stage_axis(plan, axes["part"])
+        crossed.update(_held(axes["stage"], axes["component"], crossed))
         if profile["dummies"]:
             crossed.update(_first_of_shape(axes["stage"], axes["component"], crossed))
     return Case(bindings, settings, axes, crossed)
@@ -102,6 +104,28 @@ def _stage_axis(
             crossed[notation.L_ks, entry, part] = stage.holds.get(part.name, 0)
             crossed[notation.A_ks, entry, part] = stage.alive.get(part.name, 0)
     return tuple(entries), crossed
+
+
+def _held(
+    stages: tuple[Entry, ...],
+    components: tuple[Entry, ...],
+    crossed: dict[tuple[Symbol, Entry, Entry], Any],
+) -> dict[tuple[Symbol, Entry, Entry], Any]:
+    """How often a stage holds a component: as often as its layer; a tied matrix not twice."""
+    held: dict[tuple[Symbol, Entry, Entry], Any] = {}
+    for stage in stages:
+        embedding = any(
+            count and part.name == pipeline.FIRST
+            for (symbol, where, part), count in crossed.items()
+            if symbol is notation.L_ks and where is stage
+        )
+        for component in components:
+            block = component.parent
+            assert block is not None and block.parent is not None
+            count = crossed[notation.L_ks, stage, block.parent]
+            there = component.settings["shared"] and embedding
+            held[notation.held_sc, stage, component] = 0 if there else count
+    return held
 
 
 def _first_of_shape(

@@ -185,6 +185,12 @@ A_ks = symbol(
     per=("stage", "part"),
 )
 
+held_sc = symbol(
+    "held_sc",
+    "how often a stage holds a component",
+    latex=r"L_{\sigma c}",
+    per=("stage", "component"),
+)
 first_sc = symbol(
     "first_sc",
     "whether a component is the first of its shape on a stage",

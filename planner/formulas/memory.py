@@ -17,7 +17,24 @@ from planner.formulas.memory_states import (
     weights_stage,
 )
 from planner.formulas.parameters import total_given as parameters_total
-from planner.notation import L_ks, M_com, M_ctx, M_dev, c, e, f_all, k_G, k_g, k_m, k_w, n, n_pc, p, r, t
+from planner.notation import (
+    M_com,
+    M_ctx,
+    M_dev,
+    c,
+    e,
+    f_all,
+    held_sc,
+    k_G,
+    k_g,
+    k_m,
+    k_w,
+    n,
+    n_pc,
+    p,
+    r,
+    t,
+)
 from planner.quantity import quantity
 
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
@@ -63,7 +80,7 @@ def gradients_backward():
     """Those of the head in the first micro-batch; all of them from the second one on."""
     return largest(
         smallest(1, micro_batches - 1) * gradients_stage,
-        Total(L_ks * Total(gradients_component, "component"), "part", part="head"),
+        Total(held_sc * gradients_component, "component", part="head"),
     )
 
 
@@ -248,8 +265,8 @@ def total_of_states():
     when={"model.shape": True},
 )
 def allocator():
-    """Blocks that came and went do not fit together again without gaps: measured runs keep 1 to 18 %
-    of what lives, half of them less than 4 %."""
+    """Blocks that came and went do not fit together again without gaps: measured runs keep 1 to
+    18 % of what lives, half of them less than 4 %."""
     return ceil(f_all * total)
 
 
@@ -289,8 +306,8 @@ def reserved():
     exact=False,
 )
 def communicators():
-    """One communicator for each group that a device belongs to with others: all devices, data, tensor,
-    context, expert; under pipeline parallelism as many as the implementation opens."""
+    """One communicator for each group that a device belongs to with others: all devices, data,
+    tensor, context, expert; under pipeline parallelism as many as the implementation opens."""
     return M_com * (
         smallest(1, n - 1)
         + smallest(1, data - 1)

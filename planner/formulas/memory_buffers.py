@@ -3,7 +3,20 @@
 from planner.folds import Largest, Total, smallest
 from planner.formulas.memory_activations import PROFILE, tensor
 from planner.formulas.memory_states import device_whole, weights_component, weights_stage
-from planner.notation import L_ks, M_work, N_bk, n_bk, n_ws, copies, e, first_sc, k_c, k_o, k_red, k_w
+from planner.notation import (
+    L_ks,
+    M_work,
+    N_bk,
+    copies,
+    e,
+    first_sc,
+    k_c,
+    k_o,
+    k_red,
+    k_w,
+    n_bk,
+    n_ws,
+)
 from planner.quantity import quantity
 
 FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
@@ -53,7 +66,7 @@ def layer():
 )
 def gathered_part():
     """The whole weights in the format that the matmuls take."""
-    return k_c * Total(device_whole, "component")
+    return k_c * Total(device_whole, "component", shared=False)
 
 
 GATHERED = {
@@ -159,14 +172,20 @@ REDUCED = {
 def reduced():
     """Gradients of the largest layer as they are made and as they are summed."""
     return Largest(
-        smallest(1, L_ks) * (k_c + k_red) * Total(device_whole, "component"), "part", layers=True
+        smallest(1, L_ks) * (k_c + k_red) * Total(device_whole, "component", shared=False),
+        "part",
+        layers=True,
     )
 
 
 @quantity(**REDUCED, source=FSDP, when={"parallelism.zero": 3, "phase": "gradients"})
 def reduced_root():
     """The root's group (embedding and head): gradients as they are made and as they are summed."""
-    return Total(L_ks * (k_c + k_red) * Total(device_whole, "component"), "part", layers=False)
+    return Total(
+        L_ks * (k_c + k_red) * Total(device_whole, "component", shared=False),
+        "part",
+        layers=False,
+    )
 
 
 @quantity(
@@ -239,8 +258,8 @@ def step_loop():
     when={"dummies": True},
 )
 def dummies():
-    """Gradients are added to the fp32 buffer where they are made; autograd gets a placeholder in the
-    compute format, one for each distinct shape (of one expert), kept for ever."""
+    """Gradients are added to the fp32 buffer where they are made; autograd gets a placeholder in
+    the compute format, one for each distinct shape (of one expert), kept for ever."""
     return Total(k_c * first_sc * device_whole, "component", type="linear", routed=False) + Total(
         k_c * first_sc * device_whole * e / copies, "component", type="linear", routed=True
     )
@@ -285,7 +304,7 @@ def workspace():
     when={"head_workspace": True, "experts": False},
 )
 def workspace_and_head():
-    """TransformerEngine has one for the layers, PyTorch one for the head, where the stage holds it."""
+    """TransformerEngine has one for the layers, PyTorch one for the head."""
     return M_work + Total(L_ks * M_work, "part", part="head")
 
 
@@ -295,7 +314,7 @@ def workspace_and_head():
     when={"head_workspace": True, "experts": True},
 )
 def workspace_and_experts():
-    """As for a dense model; on a stage with experts, four more for the streams of grouped matmuls."""
+    """As for a dense model; with experts, four more for the streams of grouped matmuls."""
     return (
         M_work
         + Total(L_ks * M_work, "part", part="head")

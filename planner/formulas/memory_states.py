@@ -10,10 +10,10 @@ from planner.folds import Total
 from planner.formulas.layout import shards, vocabulary
 from planner.formulas.parameters import component
 from planner.notation import (
-    L_ks,
     V,
     copies,
     e,
+    held_sc,
     k_a,
     k_G,
     k_g,
@@ -70,11 +70,21 @@ def device_row_with_bias():
 @quantity(
     **DEVICE,
     source="Megatron-LM (make-vocab-size-divisible-by)",
-    when={"split": "vocabulary"},
+    when={"split": "vocabulary", "shared": False},
 )
 def device_vocabulary():
     """Rows of the padded vocabulary are divided over the tensor-parallel ranks."""
     return component * vocabulary / (V * t)
+
+
+@quantity(
+    **DEVICE,
+    source="Narayanan et al. 2021: the first and the last stage each hold tied embeddings",
+    when={"split": "vocabulary", "shared": True},
+)
+def device_tied():
+    """The copy of a tied matrix, for stages that hold it without the original."""
+    return n_in * n_out * vocabulary / (V * t)
 
 
 @quantity(
@@ -115,7 +125,7 @@ def trained_frozen():
     when={"lora": True, "adapted": True, "split": ("none", "column", "vocabulary")},
 )
 def trained_adapter_column():
-    """Two matrices of rank r: the first is whole on every rank, the second divided as the outputs."""
+    """Two matrices of rank r: the first is whole on every rank, the second divided as outputs."""
     return k_l * (n_in + n_out / t)
 
 
@@ -392,20 +402,20 @@ def _stage(name: str, latex: str, title: str):  # type: ignore[no-untyped-def]
 
 @_stage("weights", r"M_{w,\sigma}", "weights of one device of a stage")
 def weights_stage():
-    """Each part as often as the stage holds it."""
-    return Total(L_ks * Total(weights_component, "component"), "part")
+    """Each component as often as the stage holds it, a tied matrix at most once."""
+    return Total(held_sc * weights_component, "component")
 
 
 @_stage("gradients", r"M_{g,\sigma}", "gradients of one device of a stage")
 def gradients_stage():
-    """Each part as often as the stage holds it."""
-    return Total(L_ks * Total(gradients_component, "component"), "part")
+    """Each component as often as the stage holds it, a tied matrix at most once."""
+    return Total(held_sc * gradients_component, "component")
 
 
 @_stage("optimizer", r"M_{o,\sigma}", "optimizer states of one device of a stage")
 def optimizer_stage():
-    """Each part as often as the stage holds it, with the step counters of its tensors."""
-    return Total(L_ks * Total(optimizer_component + steps, "component"), "part")
+    """Each component as often as the stage holds it, with the step counters of its tensors."""
+    return Total(held_sc * (optimizer_component + steps), "component")
 
 
 @quantity(
