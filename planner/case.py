@@ -1,8 +1,8 @@
 """From a plan to what the engine evaluates: bound symbols, settings and the entries of each axis.
 
-Axes: ``part`` (embedding, layer kinds, head), ``block`` and ``component`` inside a part, ``stage``
-(distinct pipeline stages), ``tensor`` (what the implementation keeps of a block) and ``phase``
-(moments of a step). The symbols ``L_ks`` and ``A_ks`` have a value per stage and part, ``held_sc``
+Axes: ``part`` (embedding, layer kinds, head), ``block`` and ``component`` inside a part,
+``product`` (matrix products as kernels run them), ``stage`` (distinct pipeline stages), ``tensor``
+(what the implementation keeps of a block) and ``phase`` (moments of a step). The symbols ``L_ks`` and ``A_ks`` have a value per stage and part, ``held_sc``
 and ``first_sc`` per stage and component.
 """
 

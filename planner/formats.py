@@ -38,15 +38,15 @@ class Format:
 
     @cached_property
     def bias(self) -> int:
-        return 2 ** (self.exponent - 1) - 1
+        return int(2 ** (self.exponent - 1) - 1)
 
     @cached_property
     def largest(self) -> Fraction:
         """The largest finite number: the highest exponent with the highest fraction."""
         highest = 2**self.exponent - 1 - self.bias
         if self.infinities:
-            return (2 - self.epsilon) * TWO ** (highest - 1)
-        return (2 - 2 * self.epsilon) * TWO**highest
+            return Fraction((2 - self.epsilon) * TWO ** (highest - 1))
+        return Fraction((2 - 2 * self.epsilon) * TWO**highest)
 
     @cached_property
     def smallest_normal(self) -> Fraction:

@@ -5,6 +5,8 @@ pass, the optimizer step). Its peak is the largest of them; the plan's peak is t
 stage. Three totals: live tensors, with the allocator's cache, with context and communicators.
 """
 
+from typing import Any
+
 from planner.folds import AtLargest, Largest, Total, Which, ceil, largest, smallest
 from planner.formulas.layout import data, micro_batches
 from planner.formulas.memory_activations import live_loss as activations_live
@@ -42,7 +44,7 @@ PEAK = "the fullest stage at its peak"
 
 # -- gradients by phase -------------------------------------------------------------------------
 
-GRADIENTS = {
+GRADIENTS: dict[str, Any] = {
     "identifier": "memory.gradients.live",
     "symbol": r"M_{g,\sigma\varphi}",
     "unit": "bytes",
@@ -123,8 +125,8 @@ def peak():
     return Largest(live, "phase")
 
 
-def _at_peak(name: str, latex: str, title: str, term):  # type: ignore[no-untyped-def]
-    def declare():  # type: ignore[no-untyped-def]
+def _at_peak(name: str, latex: str, title: str, term):
+    def declare():
         return AtLargest(AtLargest(term, "phase", live), "stage", peak)
 
     declare.__doc__ = "At the peak of the fullest stage."
@@ -195,10 +197,10 @@ def fullest_phase():
 # -- a model given by its size ------------------------------------------------------------------
 
 
-def _from_size(name: str, latex: str, title: str, stages, divided: bool, body):  # type: ignore[no-untyped-def]
+def _from_size(name: str, latex: str, title: str, stages, divided: bool, body):
     """States of a model without a shape: an even share of all parameters."""
 
-    def declare():  # type: ignore[no-untyped-def]
+    def declare():
         share = parameters_total / (t * p)
         return body() * (share * r / (data * c) if divided else share)
 

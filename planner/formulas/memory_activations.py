@@ -1,5 +1,7 @@
 """Activations: what the implementation's profile keeps, of each layer and micro-batch."""
 
+from typing import Any
+
 from planner.folds import Largest, Total, smallest
 from planner.formulas.layout import sequence_ranks, tokens
 from planner.notation import A_ks, L_ks, bytes_j, h, k_a, ranks_j, rows_j, width_j
@@ -22,7 +24,7 @@ def tensor():
     return rows_j * width_j * bytes_j / ranks_j
 
 
-LAYER = {
+LAYER: dict[str, Any] = {
     "identifier": "memory.activations.part",
     "symbol": r"M_{\mathrm{act}}^{k}",
     "unit": "bytes",
@@ -83,7 +85,7 @@ def largest_layer():
     return Largest(layer, "part", layers=True)
 
 
-AGAIN = {
+AGAIN: dict[str, Any] = {
     "identifier": "memory.activations.again",
     "symbol": r"M_{\mathrm{re}}^{k}",
     "unit": "bytes",
@@ -143,7 +145,7 @@ def layers():
     return Total(A_ks * layer, "part", layers=True)
 
 
-LIVE = {
+LIVE: dict[str, Any] = {
     "identifier": "memory.activations.live",
     "symbol": r"M_{\mathrm{act},\sigma\varphi}",
     "unit": "bytes",

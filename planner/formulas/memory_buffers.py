@@ -1,5 +1,7 @@
 """Buffers: what is neither state nor kept activation, each by its name."""
 
+from typing import Any
+
 from planner.folds import Largest, Total, smallest
 from planner.formulas.memory_activations import PROFILE, tensor
 from planner.formulas.memory_states import device_whole, weights_component, weights_stage
@@ -69,7 +71,7 @@ def gathered_part():
     return k_c * Total(device_whole, "component", shared=False)
 
 
-GATHERED = {
+GATHERED: dict[str, Any] = {
     "identifier": "memory.buffers.gathered",
     "symbol": r"M_{\mathrm{gat},\sigma\varphi}",
     "unit": "bytes",
@@ -159,7 +161,7 @@ def gathered_nothing_in_step():
     return 0
 
 
-REDUCED = {
+REDUCED: dict[str, Any] = {
     "identifier": "memory.buffers.reduced",
     "symbol": r"M_{\mathrm{red},\sigma\varphi}",
     "unit": "bytes",
@@ -206,7 +208,7 @@ def reduced_in_place():
     return 0
 
 
-STEP = {
+STEP: dict[str, Any] = {
     "identifier": "memory.buffers.step",
     "symbol": r"M_{\mathrm{step},\sigma}",
     "unit": "bytes",
@@ -279,7 +281,7 @@ def dummies_none():
     return 0
 
 
-WORKSPACE = {
+WORKSPACE: dict[str, Any] = {
     "identifier": "memory.buffers.workspace",
     "symbol": r"M_{\mathrm{ws},\sigma}",
     "unit": "bytes",
@@ -349,7 +351,7 @@ def constant():
 
 # -- what lives in which phase -------------------------------------------------------------------
 
-LIVE = {
+LIVE: dict[str, Any] = {
     "identifier": "memory.buffers.live",
     "symbol": r"M_{\mathrm{buf},\sigma\varphi}",
     "unit": "bytes",

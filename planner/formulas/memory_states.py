@@ -4,6 +4,8 @@ A weight is split first by tensor and expert parallelism (``parameters.device``)
 ZeRO stage on that says so, over the devices that hold the same part (``layout.shards``).
 """
 
+from typing import Any
+
 from sympy import Rational
 
 from planner.folds import Total
@@ -33,7 +35,7 @@ from planner.quantity import quantity
 MEGATRON = "Shoeybi et al. 2019 (arXiv 1909.08053), section 3"
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
 
-DEVICE = {
+DEVICE: dict[str, Any] = {
     "identifier": "parameters.device",
     "symbol": r"N_{c}^{\mathrm{dev}}",
     "unit": "parameters",
@@ -97,7 +99,7 @@ def device_experts():
     return component / (e * t_e)
 
 
-TRAINED = {
+TRAINED: dict[str, Any] = {
     "identifier": "parameters.trained",
     "symbol": r"N_{c}^{\mathrm{tr}}",
     "unit": "parameters",
@@ -137,7 +139,7 @@ def trained_adapter_row():
 
 # -- bytes of one component ---------------------------------------------------------------------
 
-FROZEN_BYTES = {
+FROZEN_BYTES: dict[str, Any] = {
     "identifier": "memory.weights.frozen_bytes",
     "symbol": "k_f",
     "unit": "bytes",
@@ -175,7 +177,7 @@ def frozen_bytes_nf4_double():
     return Rational(1, 2) + Rational(1, 64) + Rational(4, 64 * 256)
 
 
-FROZEN = {
+FROZEN: dict[str, Any] = {
     "identifier": "memory.weights.frozen",
     "symbol": r"M_{f,c}",
     "unit": "bytes",
@@ -203,7 +205,7 @@ def frozen_outside():
     return k_a * device_whole
 
 
-WEIGHTS = {
+WEIGHTS: dict[str, Any] = {
     "identifier": "memory.weights.component",
     "symbol": r"M_{w,c}",
     "unit": "bytes",
@@ -225,7 +227,7 @@ def weights_component_sharded():
     return (k_w * trained + frozen) / shards
 
 
-GRADIENTS = {
+GRADIENTS: dict[str, Any] = {
     "identifier": "memory.gradients.component",
     "symbol": r"M_{g,c}",
     "unit": "bytes",
@@ -247,7 +249,7 @@ def gradients_component_sharded():
     return k_g * trained / shards
 
 
-PER_PARAMETER = {
+PER_PARAMETER: dict[str, Any] = {
     "identifier": "memory.optimizer.per_parameter",
     "symbol": "K_o",
     "unit": "bytes",
@@ -292,7 +294,7 @@ def per_parameter_momentum():
     return k_o
 
 
-STATES = {
+STATES: dict[str, Any] = {
     "identifier": "memory.optimizer.states",
     "symbol": r"K_{o,c}",
     "unit": "bytes",
@@ -351,7 +353,7 @@ def states_muon_outside():
     return 2 * k_o * trained
 
 
-OPTIMIZER = {
+OPTIMIZER: dict[str, Any] = {
     "identifier": "memory.optimizer.component",
     "symbol": r"M_{o,c}",
     "unit": "bytes",
@@ -389,7 +391,7 @@ def steps():
 # -- sums over a stage --------------------------------------------------------------------------
 
 
-def _stage(name: str, latex: str, title: str):  # type: ignore[no-untyped-def]
+def _stage(name: str, latex: str, title: str):
     return quantity(
         f"memory.{name}.stage",
         symbol=latex,
