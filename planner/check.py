@@ -1,0 +1,241 @@
+"""Committed reports held against what their plans give today. Nothing is written.
+
+A report names its plan and its overrides: in JSON under ``plan``, in Markdown and HTML by the
+command under "How to reproduce". It is rendered again and compared: lines that agree but for their
+digits are moved numbers, all others moved wording.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from html import unescape
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from planner.errors import Fault, Place, PlanError
+
+#: Where reports are looked for when no path is given.
+FOLDERS = ("docs", "examples")
+#: How a report ends: with the fingerprint of its input.
+_MARK = re.compile(r"^(?:<p[^>]*>)?trainplan [^;\n]+;[^\n]*resolved input", re.MULTILINE)
+_COMMAND = re.compile(r"^(?:<pre[^>]*>)?(python plan\.py [^\n]*?)(?:</pre>)?$", re.MULTILINE)
+_NUMBER = re.compile(r"\d+(?:[\u202f\u2009,]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
+#: Numbers that say nothing but where a source stands in the list at the end.
+_REFERENCE = re.compile(r"#source-\d+|\\?\[\d+\\?\]|^\d+\. |<li id=\"source-\d+\">")
+_BAR = re.compile("[█░]+")
+#: Values that differ by less, as a share, are the same: the last digits of floats.
+ROUNDING = 1e-12
+#: Differences shown for each report.
+MOST = 12
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One report: ``same``, or how it drifted, with the first differences as lines."""
+
+    path: str
+    kind: str  # same | numbers | wording | lost | invalid
+    details: tuple[str, ...] = ()
+
+    @property
+    def drift(self) -> bool:
+        return self.kind != "same"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a report says of itself."""
+
+    plan: str
+    overrides: tuple[str, ...]
+
+
+def check(paths: Sequence[Path] = ()) -> list[Finding]:
+    """Every report under the paths, evaluated anew; under docs/ and examples/ without paths.
+
+    Raises:
+        PlanError: a path does not exist, or a file named outright is no report.
+    """
+    return [_compare(path, claim) for path, claim in _reports(paths)]
+
+
+def text(findings: Sequence[Finding]) -> str:
+    """One line for each report, the differences below it, the verdict last."""
+    said = {
+        "same": "unchanged",
+        "numbers": "numbers moved",
+        "wording": "wording moved, numbers agree",
+        "lost": "its plan is gone",
+        "invalid": "its plan is no longer valid",
+    }
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.path}: {said[finding.kind]}")
+        lines += [f"  {detail}" for detail in finding.details]
+    drifted = sum(finding.drift for finding in findings)
+    if not findings:
+        lines.append("no reports found")
+    else:
+        lines.append(f"{len(findings)} reports, {drifted or 'none'} drifted")
+    return "\n".join(lines) + "\n"
+
+
+# finding reports ---------------------------------------------------------------------------
+
+
+def _reports(paths: Sequence[Path]) -> Iterator[tuple[Path, Claim]]:
+    if not paths:
+        paths = [folder for name in FOLDERS if (folder := Path(name)).is_dir()]
+    for path in paths:
+        if path.is_dir():
+            for file in sorted(path.rglob("*")):
+                if file.suffix in (".md", ".html", ".json") and (claim := read(file)):
+                    yield file, claim
+        elif not path.is_file():
+            raise PlanError(Fault("no such file or folder", Place(str(path))))
+        else:
+            claim = read(path)
+            if claim is None:
+                raise PlanError(Fault("this is no report of trainplan", Place(str(path)),
+                                      "a .md, .html or .json written with -o"))
+            yield path, claim
+
+
+def read(path: Path) -> Claim | None:
+    """What a file says of the plan that made it; None where it is no report."""
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    if path.suffix == ".json":
+        try:
+            data = json.loads(content)
+            named = data["plan"]
+            if not isinstance(data["quantities"], dict) or "fingerprint" not in named:
+                return None
+            return Claim(str(named["document"]), tuple(map(str, named["set"])))
+        except (ValueError, KeyError, TypeError):
+            return None
+    commands = _COMMAND.findall(content)
+    if not commands or not _MARK.search(content):
+        return None
+    command = commands[-1] if path.suffix == ".md" else unescape(commands[-1])
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    pairs = pairwise(words[2:])
+    return Claim(words[2], tuple(value for flag, value in pairs if flag == "--set"))
+
+
+# comparing ---------------------------------------------------------------------------------
+
+
+def _compare(path: Path, claim: Claim) -> Finding:
+    file = _find(path, claim.plan)
+    if file is None:
+        return Finding(str(path), "lost", (f"{claim.plan} does not exist",))
+    try:
+        fresh = _render(file, claim, path.suffix)
+    except PlanError as error:
+        return Finding(str(path), "invalid", tuple(map(str, error.faults[:MOST])))
+    old = path.read_text(encoding="utf-8")
+    if old == fresh:
+        return Finding(str(path), "same")
+    if path.suffix == ".json":
+        return _compare_results(path, json.loads(old), json.loads(fresh))
+    return _compare_lines(path, old.splitlines(), fresh.splitlines())
+
+
+def _find(report: Path, plan: str) -> Path | None:
+    """The plan as named, from here or from any folder around the report."""
+    for base in (Path(), *report.parents):
+        if (base / plan).is_file():
+            return base / plan
+    return None
+
+
+def _render(file: Path, claim: Claim, suffix: str) -> str:
+    """The report as it would be written today, naming its plan as the old one does."""
+    from planner import case, render
+    from planner import plan as plans
+    from planner.evaluate import Evaluation
+    from planner.result import Result
+
+    class Named(Result):
+        @property
+        def document(self) -> str | None:
+            return claim.plan
+
+    plan = plans.load(file, claim.overrides)
+    return render.as_text(Named(plan, Evaluation(case.build(plan))), suffix.lstrip("."))
+
+
+def _compare_results(path: Path, old: Any, new: Any) -> Finding:
+    """Two results in JSON: quantities whose values moved, came or went, else wording."""
+    from planner.diff import compare, line
+
+    rows = compare(old, new, precision=ROUNDING)
+    if rows:
+        return Finding(str(path), "numbers", _first([line(row) for row in rows]))
+    changed = [
+        f"{key}: {part}"
+        for key in old["quantities"]
+        for part in old["quantities"][key]
+        if old["quantities"][key][part] != new["quantities"].get(key, {}).get(part)
+    ]
+    return Finding(str(path), "wording", _first(changed or ["layout or provenance only"]))
+
+
+def _compare_lines(path: Path, old: list[str], new: list[str]) -> Finding:
+    numbers: list[str] = []
+    wording: list[str] = []
+    masked = SequenceMatcher(None, [_mask(x) for x in old], [_mask(x) for x in new], False)
+    for what, a, b, c, d in masked.get_opcodes():
+        if what == "equal":
+            for index, (before, after) in enumerate(zip(old[a:b], new[c:d], strict=True)):
+                before, after = _REFERENCE.sub("", before), _REFERENCE.sub("", after)
+                if before != after and not _MARK.search(after):
+                    numbers.append(f"line {a + index + 1}: {_moved(before, after)}")
+            continue
+        wording.append(f"line {a + 1}: {_short(old[a:b])} → {_short(new[c:d])}")
+        # Numbers that go with wording: both say something new, so both are told.
+        if _figures(old[a:b]) != _figures(new[c:d]):
+            numbers.append(wording.pop())
+    if numbers:
+        return Finding(str(path), "numbers", _first([*numbers, *wording]))
+    return Finding(str(path), "wording", _first(wording or ["version or fingerprint only"]))
+
+
+def _mask(line: str) -> str:
+    return _BAR.sub("=", _NUMBER.sub("0", _REFERENCE.sub("", line)))
+
+
+def _figures(lines: list[str]) -> list[str]:
+    return [number for line in lines for number in _NUMBER.findall(_REFERENCE.sub("", line))]
+
+
+def _moved(before: str, after: str) -> str:
+    """The words before the first number that moved, and that number old and new."""
+    pairs = zip(_NUMBER.finditer(before), _NUMBER.finditer(after), strict=False)
+    for a, b in pairs:
+        if a[0] != b[0]:
+            words = re.sub(r"<[^>]*>|[*`|]", " ", before[: a.start()])
+            return f"{' '.join(words.split())[-50:]} {a[0]} → {b[0]}".strip()
+    return "a bar"
+
+
+def _short(lines: list[str]) -> str:
+    joined = " ".join(" ".join(lines).split())
+    return (joined[:57] + "…" if len(joined) > 58 else joined) or "nothing"
+
+
+def _first(lines: list[str]) -> tuple[str, ...]:
+    more = len(lines) - MOST
+    return (*lines[:MOST], *([f"and {more} more"] if more > 0 else []))

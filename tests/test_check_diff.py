@@ -1,0 +1,179 @@
+"""Committed reports and their drift; what changed between plans, results and revisions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from planner import check, diff, render
+from planner import plan as plans
+from planner.errors import PlanError
+from planner.result import evaluate
+
+PLAN = Path("presets/gpt2small_hgx-h100.yaml").resolve()
+FORMATS = ("md", "html", "json")
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a plan and its reports in docs/, one of them with an override."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "docs" / "deep").mkdir(parents=True)
+    shutil.copy(PLAN, "plans/small.yaml")
+    for ending in FORMATS:
+        write(f"docs/small.{ending}")
+        write(f"docs/deep/long.{ending}", "training.tokens=20B", "name=it's \"longer\"")
+    Path("docs/notes.md").write_text("# Notes\n\npython plan.py plans/small.yaml\n")
+    Path("docs/other.json").write_text('{"plan": 1}')
+    return tmp_path
+
+
+def write(path: str, *overrides: str) -> None:
+    render.write(evaluate(plans.load("plans/small.yaml", overrides)), path)
+
+
+def edit(path: str, old: str, new: str) -> None:
+    text = Path(path).read_text()
+    assert old in text
+    Path(path).write_text(text.replace(old, new))
+
+
+def kinds(*paths: str) -> dict[str, str]:
+    return {f.path: f.kind for f in check.check([Path(p) for p in paths])}
+
+
+def test_fresh_reports_are_unchanged(repository: Path) -> None:
+    before = {p: p.read_bytes() for p in repository.rglob("*") if p.is_file()}
+    found = kinds()
+    assert set(found) == {f"docs/{n}.{e}" for n in ("small", "deep/long") for e in FORMATS}
+    assert set(found.values()) == {"same"}
+    assert {p: p.read_bytes() for p in repository.rglob("*") if p.is_file()} == before
+
+
+def test_found_from_another_folder(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repository / "plans")
+    assert set(kinds("../docs").values()) == {"same"}
+
+
+def test_a_changed_plan_moves_numbers(repository: Path) -> None:
+    edit("plans/small.yaml", "tokens: 10B", "tokens: 11B")
+    found = {f.path: f for f in check.check()}
+    for ending in FORMATS:
+        assert found[f"docs/small.{ending}"].kind == "numbers"
+        assert found[f"docs/deep/long.{ending}"].kind == "same"  # its override hides the change
+    assert any("compute.training_flops:" in d for d in found["docs/small.json"].details)
+    assert "numbers moved" in check.text(list(found.values()))
+
+
+def test_wording_is_told_from_numbers(repository: Path) -> None:
+    edit("docs/small.md", "How to reproduce", "How to repeat")
+    edit("docs/small.html", "<h2>How to reproduce", "<h2>How to repeat")
+    data = json.loads(Path("docs/small.json").read_text())
+    data["quantities"]["parameters.total"]["title"] = "weights"
+    Path("docs/small.json").write_text(json.dumps(data))
+    found = {f.path: f for f in check.check()}
+    for ending in FORMATS:
+        assert found[f"docs/small.{ending}"].kind == "wording", ending
+    assert "parameters.total: title" in found["docs/small.json"].details
+
+
+def test_a_number_edited_by_hand_is_named(repository: Path) -> None:
+    data = json.loads(Path("docs/small.json").read_text())
+    data["quantities"]["parameters.total"]["value"] = 124438272
+    Path("docs/small.json").write_text(json.dumps(data))
+    edit("docs/small.md", "124\u202f439\u202f808", "124\u202f438\u202f272")
+    found = {f.path: f for f in check.check()}
+    assert found["docs/small.json"].kind == found["docs/small.md"].kind == "numbers"
+    assert "124\u202f438\u202f272" in " ".join(found["docs/small.json"].details)
+
+
+def test_a_plan_that_vanished_or_broke(repository: Path) -> None:
+    edit("plans/small.yaml", "micro_batch: 32", "micro_batch: 33")
+    assert set(kinds("docs/small.md").values()) == {"invalid"}
+    Path("plans/small.yaml").unlink()
+    found = check.check()
+    assert {f.kind for f in found} == {"lost"} and all(f.drift for f in found)
+
+
+def test_what_is_no_report(repository: Path) -> None:
+    with pytest.raises(PlanError, match="no report"):
+        check.check([Path("docs/notes.md")])
+    with pytest.raises(PlanError, match="no such file"):
+        check.check([Path("docs/nothing.md")])
+    assert check.text(check.check([Path("plans")])) == "no reports found\n"
+
+
+# diff
+
+
+def test_equal_sides(repository: Path) -> None:
+    found = diff.diff("plans/small.yaml", "docs/small.json")
+    assert found.rows == ()
+    assert "nothing changed" in diff.text(found)
+
+
+def test_doubling_the_tokens(repository: Path) -> None:
+    found = diff.diff("docs/small.json", "docs/deep/long.json")
+    rows = {row.id: row for row in found.rows}
+    assert diff.change(rows["time.training_days"]) == "+100 %"
+    assert diff.change(rows["training.tokens"]) == "+100 %"
+    assert "parameters.total" not in rows and "memory.total" not in rows
+    text = diff.markdown(found)
+    assert text.startswith(diff.MARKER)
+    assert text.splitlines()[1].startswith("**Days of training")
+
+
+def test_percent_against_zero_is_new() -> None:
+    def row(old: object, new: object) -> diff.Row:
+        return diff.Row("x", "quantity", "x", "bytes", old, new)
+
+    assert diff.change(row(0, 5)) == diff.change(row(None, 5)) == "new"
+    assert diff.change(row(5, None)) == "gone"
+    assert diff.change(row(100, 90)) == "−10 %"
+    assert diff.change(row("a", "b")) == ""
+
+
+def test_losing_the_fit_is_the_verdict(repository: Path) -> None:
+    text = Path("plans/small.yaml").read_text().replace("micro_batch: 32", "micro_batch: 64")
+    Path("plans/big.yaml").write_text(text.replace("sequence_length: 1024",
+                                                   "sequence_length: 1024\n  loss: full"))
+    found = diff.diff("plans/small.yaml", "plans/big.yaml")
+    assert diff.sentence(found).startswith("fits before, does not fit now")
+
+
+def test_hostile_names_stay_in_their_cell(repository: Path) -> None:
+    edit("plans/small.yaml", "name: GPT-2", "name: <script>|`x`\u202e GPT-2")
+    text = diff.markdown(diff.diff("docs/small.json", "plans/small.yaml"))
+    assert "<script>" not in text and "\u202e" not in text
+    for line in text.splitlines():
+        if line.startswith("|"):
+            assert line.replace("\\|", "").count("|") == 5
+
+
+def git(*words: str) -> None:
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True,
+                   capture_output=True)
+
+
+def test_revisions(repository: Path) -> None:
+    git("init", "-q", "-b", "main")
+    git("add", ".")
+    git("commit", "-q", "-m", "first")
+    edit("plans/small.yaml", "tokens: 10B", "tokens: 5B")
+    rows = {r.id: r for r in diff.diff("main:plans/small.yaml", "plans/small.yaml").rows}
+    assert diff.change(rows["training.tokens"]) == "−50 %"
+    assert diff.diff("main:docs/small.json", "main:plans/small.yaml").rows == ()
+    for bad in ("main:plans/none.yaml", "nowhere:plans/small.yaml", "--upload:plans/small.yaml"):
+        with pytest.raises(PlanError):
+            diff.diff(bad, "plans/small.yaml")
+
+
+def test_sides_that_are_nothing(repository: Path) -> None:
+    for side in ("docs/other.json", "docs/none.json", "docs/notes.md", "none.yaml"):
+        with pytest.raises(PlanError):
+            diff.diff(side, "plans/small.yaml")
