@@ -26,7 +26,7 @@ STAGES = (
     {"evaluate", "compile", "tensors", "products", "case"},
     {"typeset", "inputs"},
     {"solve", "domains", "families", "closed", "questions", "search", "sweep"}
-    | {"notebook", "result"},
+    | {"notebook", "result", "sensitivity"},
     {"files", "formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}
     | {"logs", "compare"},
     {"cli", "api", "__init__", "__main__"},  # the faces: nothing inside imports from them

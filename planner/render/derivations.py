@@ -10,7 +10,7 @@ from typing import Any
 from planner.display import THIN
 from planner.evaluate import Entry
 from planner.folds import Total
-from planner.render.layout import FEW, SHARES
+from planner.render.layout import FEW, SHARES, SHOWN
 from planner.render.numbers import clean, column, exactly, headline, shown
 from planner.result import Quantity, Result
 from planner.typeset import LATEX, MATHML, TEXT, Box, Style
@@ -122,8 +122,10 @@ class Derivations:
     def _terms(self, quantity: Quantity) -> Data | None:
         """The named summands, where the numbers alone would not say what they are."""
         declaration = quantity.declaration
-        terms = quantity.terms if declaration and isinstance(declaration.expression, Total) else []
-        if len(terms) < 2:
+        if declaration is None or not isinstance(declaration.expression, Total):
+            return None
+        terms = quantity.terms
+        if len(terms) < 2 or quantity.base in SHOWN:
             return None
         unit, texts = column([term.value for term in terms], quantity.unit)
         rows = [Data(label=clean(term.label), text=text, id=term.id)
@@ -172,6 +174,7 @@ class Derivations:
         formula, numbers = styles(symbolic), styles(numeric) if numeric else None
         plain = numbers.plain if numbers else ""
         return Data(entries=[entry], value=text, symbolic=formula, numeric=numbers,
+                    flat=numeric is not None and flat(numeric),
                     same=plain == text, alike=(formula.plain, plain, text))
 
 
@@ -198,6 +201,12 @@ def _setting(key: str, value: Any) -> str:
 
 def _slug(words: str) -> str:
     return "".join(c if c.isalnum() else "-" for c in words).strip("-")
+
+
+def flat(box: Box) -> bool:
+    """Whether plain text says a line of numbers as well as markup does."""
+    kinds = ("number", "value", "words", "sum", "negative", "product")
+    return box.kind in kinds and all(map(flat, box.parts))
 
 
 def styles(box: Box) -> Data:

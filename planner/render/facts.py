@@ -50,8 +50,10 @@ def verdict(result: Result) -> Verdict:
         stages = result.evaluation.case.axes.get("stage", ())
         several = where is not None and not isinstance(stages, Absent) and len(stages) > 1
         stage = f" ({clean(where.value)})" if several and where is not None else ""
-        words = "free of the" if fits else "more needed than the"
-        parts.append(f"{mark}{amount} {words} {brief(capacity)} of the fullest device{stage}")
+        if fits:
+            parts.append(f"{mark}{amount} of {brief(capacity)} free on the fullest device{stage}")
+        else:
+            parts.append(f"{mark}{amount} more than the {brief(capacity)} of a device{stage}")
     for identifier in ("time.training_days", "cost.total"):
         quantity = result.get(identifier)
         if quantity is not None:

@@ -24,7 +24,7 @@ KEY_FIGURES = (
     Row("Throughput", "time.tokens_per_second", beside=(
         ("per device", "time.tokens_per_second_per_device"),)),
     Row("Model FLOPs utilisation", "time.mfu"),
-    Row("Training time", "time.training_days", beside=(("", "time.device_hours"),)),
+    Row("Training time", "time.training_days", beside=(("on all devices", "time.device_hours"),)),
     Row("Cost", "cost.total"),
     Row("Energy", "energy.total", beside=(("", "energy.carbon"),)),
 )
@@ -71,6 +71,9 @@ SECTIONS = (
             ("cost", "energy", "checkpoint")),
 )
 
+#: Sums that a section shows term by term, so that their derivations need not.
+SHOWN = frozenset(base for section in SECTIONS for base in section.sums)
+
 #: What the prefix of an id is called, where it is not the word itself.
 PREFIXES = {"compute": "Compute", "cost": "Cost", "checkpoint": "Checkpoints"}
 
@@ -90,6 +93,17 @@ OPEN_GROUPS = frozenset({"Training", "Layout"})
 #: together, the instances stand in a table.
 FEW = frozenset({("part",)})
 
+
+#: What sensitivities are about.
+DAYS = "time.training_days"
+
+#: Columns of the table of alternatives.
+ALTERNATIVES = (
+    ("Memory per device", "memory.process"),
+    ("Left", "memory.headroom"),
+    ("Days", DAYS),
+    ("Cost", "cost.total"),
+)
 
 #: What a column is called, where the title of its quantity is too long.
 SHORT_TITLES = {

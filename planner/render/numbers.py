@@ -10,7 +10,8 @@ from typing import Any
 
 from planner.display import exact_text, format_value, scientific, significant
 
-__all__ = ["bar", "clean", "column", "exactly", "headline", "percent", "shares", "shown"]
+__all__ = ["bar", "clean", "column", "exactly", "headline", "percent", "shares", "shown",
+           "signed"]
 
 PLAIN = ("1", "–", "")
 Steps = tuple[tuple[str, int | Fraction], ...]
@@ -53,6 +54,11 @@ def percent(share: Fraction) -> str:
     tenths = round(share * 1000)
     sign = "-" if tenths < 0 else ""
     return f"{sign}{abs(tenths) // 10}.{abs(tenths) % 10} %"
+
+
+def signed(change: Fraction) -> str:
+    """A relative change: +10.0 %, −9.1 %."""
+    return f"{'+' if change > 0 else '−'}{percent(abs(change))}"
 
 
 def shares(values: Sequence[Any], decimals: int = 1) -> list[str]:

@@ -21,6 +21,8 @@ def markdown(result: Result) -> str:
 def html(result: Result) -> str:
     """The report as one HTML file."""
     page = _environment(True).get_template("report.html.jinja").render(view=View(result))
+    head, style, rest = re.split(r"(?s)(?<=<style>)(.*?)(?=</style>)", page, maxsplit=1)
+    page = head + re.sub(r"\s*([{};,])\s*|\n\s*", r"\1", style) + rest
     return re.sub(r"\n\s*\n+", "\n", page).strip() + "\n"
 
 

@@ -7,8 +7,10 @@ import sys
 import unicodedata
 
 from planner.render.facts import key_figures, verdict, warnings
-from planner.render.numbers import clean
+from planner.render.layout import DAYS
+from planner.render.numbers import clean, signed
 from planner.result import Result
+from planner.sensitivity import sensitivities
 
 __all__ = ["summary"]
 
@@ -37,6 +39,10 @@ def summary(result: Result, colour: bool | None = None) -> str:
             lines.append(_cut(line.rstrip(), WIDTH))
     for identifier, words in warnings(result):
         lines += ["", _cut(f"! {words} ({identifier})", WIDTH)]
+    moved = [f"{'.'.join(str(entry.note.key).split('.')[-2:])} {signed(entry.change)}"
+             for entry in sensitivities(result, DAYS, 3)]
+    if moved:
+        lines += ["", _cut("  days for 10 % more: " + ", ".join(moved), WIDTH)]
     missing = [identifier for identifier, reason in _absent_figures(result)]
     if missing:
         lines.append("")

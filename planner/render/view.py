@@ -18,6 +18,8 @@ from planner.inputs import Input
 from planner.render import facts
 from planner.render.derivations import Derivations, place
 from planner.render.layout import (
+    ALTERNATIVES,
+    DAYS,
     INPUT_GROUPS,
     OPEN_GROUPS,
     PREFIXES,
@@ -26,8 +28,18 @@ from planner.render.layout import (
     SHORT_TITLES,
     Section,
 )
-from planner.render.numbers import bar, clean, column, exactly, headline, shares, shown
+from planner.render.numbers import (
+    bar,
+    clean,
+    column,
+    exactly,
+    headline,
+    shares,
+    shown,
+    signed,
+)
 from planner.result import Quantity, Result, Term
+from planner.sensitivity import Neighbour, neighbours, sensitivities
 
 __all__ = ["View"]
 
@@ -47,13 +59,61 @@ class View:
         self._places: dict[str, int] = {}
         self.warnings = [Data(id=i, words=words) for i, words in facts.warnings(result)]
 
+    # -- what decides, alternatives -----------------------------------------------------------
+
     @cached_property
     def sensitivities(self) -> list[Data]:
-        return []
+        """What a tenth more of an input does to the days of training."""
+        found = sensitivities(self.result, DAYS)
+        widest = max((abs(entry.change) for entry in found), default=Fraction(1))
+        rows = []
+        for entry in found:
+            width = round(abs(entry.change) * 480 / widest)
+            rows.append(Data(key=entry.note.key, meaning=headline(entry.note.meaning),
+                             text=signed(entry.change), more=entry.change > 0,
+                             width=width, x=500 if entry.change > 0 else 500 - width))
+        return rows
+
+    @cached_property
+    def _neighbours(self) -> list[Neighbour]:
+        return neighbours(self.result)
 
     @cached_property
     def cliffs(self) -> list[Data]:
-        return []
+        """Steps that end at a limit: the plan fits, this neighbour does not."""
+        if self.result.verdict["fits"] is not True:
+            return []
+        found = []
+        for entry in self._neighbours:
+            headroom = entry.result.get("memory.headroom") if entry.result else None
+            if headroom is not None and headroom.number < 0:
+                short = shown(-headroom.number, headroom.unit)
+                found.append(Data(changes=_said(entry.changes), short=short))
+        return found
+
+    @cached_property
+    def alternatives(self) -> Data | None:
+        """This plan and the plans one step away, side by side."""
+        columns = [(label, base) for label, base in ALTERNATIVES if base in self.result]
+        tried = [entry for entry in self._neighbours if entry.result is not None]
+        if not columns or not tried:
+            return None
+        rows = [self._alternative("This plan", self.result, columns, True)]
+        rows += [self._alternative(_said(entry.changes), entry.result, columns, False)
+                 for entry in tried if entry.result is not None]
+        impossible = [Data(changes=_said(entry.changes), reason=clean(entry.reason))
+                      for entry in self._neighbours if entry.reason is not None]
+        return Data(columns=[label for label, _ in columns], rows=rows, impossible=impossible)
+
+    def _alternative(
+        self, label: str, result: Result, columns: list[tuple[str, str]], this: bool
+    ) -> Data:
+        cells = []
+        for _, base in columns:
+            quantity = result.get(base)
+            cells.append(facts.brief(quantity) if quantity is not None else "–")
+        answer = facts.verdict(result)
+        return Data(label=label, cells=cells, this=this, word=answer.word, status=answer.status)
 
     @cached_property
     def contents(self) -> list[Data]:
@@ -64,6 +124,9 @@ class View:
                  ("references", "References"), ("reproduce", "How to reproduce")]
         if not (self.warnings or self.sensitivities or self.cliffs):
             del parts[1]
+        if self.alternatives is not None:
+            at = next(i for i, part in enumerate(parts) if part[0] == "derivations")
+            parts.insert(at, ("alternatives", "Alternatives"))
         return [Data(id=identifier, title=title) for identifier, title in parts]
 
     @cached_property
@@ -73,7 +136,7 @@ class View:
     @cached_property
     def _headings(self) -> dict[str, str]:
         """Under which derivation each quantity stands; instances share one."""
-        found = {}
+        found: dict[str, str] = {}
         for item in self.derivations.items:
             for row in item.rows if item.kind == "table" else ():
                 found |= {entry.id: item.id for entry in row.entries}
@@ -298,6 +361,10 @@ class View:
             title = PREFIXES.get(prefix, prefix.capitalize())
             groups.setdefault(prefix, Data(id=prefix, title=title, items=[])).items.append(item)
         return list(groups.values())
+
+
+def _said(changes: dict[str, Any]) -> str:
+    return ", ".join(f"{key}: {str(value).lower()}" for key, value in changes.items())
 
 
 def _outside_layers(quantity: Quantity) -> bool:
