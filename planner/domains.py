@@ -149,5 +149,6 @@ def _listed(plan: Plan, key: str) -> tuple[int, ...] | None:
 
 def divisors(value: int) -> tuple[int, ...]:
     """All divisors in increasing order."""
-    small = [i for i in range(1, math.isqrt(value) + 1) if value % i == 0]
+    most = min(math.isqrt(value), 10**6)  # a bound on the time for absurd numbers
+    small = [i for i in range(1, most + 1) if value % i == 0]
     return tuple(sorted({*small, *(value // i for i in small)}))

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Fault", "Place", "PlanError", "nearest"]
+__all__ = ["MOST", "Fault", "Place", "PlanError", "divisors", "nearest"]
+
+MOST = 50  # faults told; after so many, stages may stop looking
+LONGEST = 600  # characters of one message
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +46,19 @@ class Fault:
         notes = [] if self.allowed is None else [self.allowed]
         if self.hint is not None:
             notes.append(f"did you mean '{self.hint}'?")
-        text = self.message + (f" ({'; '.join(notes)})" if notes else "")
+        text = _short(self.message) + (f" ({_short('; '.join(notes))})" if notes else "")
         text = text if self.place is None else f"{self.place}: {text}"
         # A document may smuggle line breaks into a message; a fault stays one line.
         return "".join(c if c.isprintable() or c == "\u202f" else repr(c)[1:-1] for c in text)
 
 
+def _short(text: str) -> str:
+    """What a message quotes of a document may be as long as the document."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 200]} … {text[-197:]}"
+
+
 class PlanError(Exception):
-    """One or more faults of a document, sorted by place."""
+    """One or more faults of a document, sorted by place; of many, the first and how many more."""
 
     faults: tuple[Fault, ...]
 
@@ -58,8 +66,19 @@ class PlanError(Exception):
         found = [faults] if isinstance(faults, Fault) else list(faults)
         nowhere = ("", 0, 0)
         found.sort(key=lambda fault: fault.place.order if fault.place else nowhere)
-        self.faults = tuple(dict.fromkeys(found))
+        found = list(dict.fromkeys(found))
+        if len(found) > MOST:
+            more = Fault(f"and {len(found) - MOST} more faults", found[MOST].place)
+            found[MOST:] = [more]
+        self.faults = tuple(found)
         super().__init__("\n".join(map(str, self.faults)))
+
+
+def divisors(number: int, most: int = 1024) -> str:
+    """The divisors of a number up to a bound, as what is allowed."""
+    return "one of " + ", ".join(
+        str(i) for i in range(1, min(number, most) + 1) if number % i == 0
+    )
 
 
 def nearest(word: str, pool: Iterable[str]) -> str | None:

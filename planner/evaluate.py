@@ -7,9 +7,11 @@ estimates. The expressions are SymPy's, the arithmetic is Python's: a walk over 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, floor
@@ -47,7 +49,7 @@ class Entry:
     bindings: Mapping[Symbol, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def path(self) -> str:
         return f"{self.parent.path}.{self.name}" if self.parent else self.name
 
@@ -90,6 +92,7 @@ class Evaluation:
         self.book = book
         self.traces: dict[Key, Trace] = {}
         self._stack: list[Trace] = []
+        self._index: dict[str, dict[Entry | None, list[Point]]] = {}
 
     # -- quantities ---------------------------------------------------------------------------
 
@@ -128,6 +131,8 @@ class Evaluation:
             trace.value = _tidy(self.compute(declaration.expression, point))
         except Absent as absent:
             trace.value = absent
+        except ArithmeticError as error:  # of floats, below a root
+            trace.value = Absent(f"its numbers cannot be computed with ({error})")
         finally:
             self._stack.pop()
         return trace
@@ -157,14 +162,28 @@ class Evaluation:
         if isinstance(entries, Absent):
             raise entries
         points = []
-        for entry in entries:
-            below = {e.axis: e for e in entry.lineage()}
+        for below in self._below(axis, entries, point):
             if any(point.get(a) not in (None, e) for a, e in below.items()):
                 continue
             merged = {**point, **below}
             if all(_text(self.setting(k, merged)) == v for k, v in where.items()):
                 points.append(merged)
         return points
+
+    def _below(self, axis: str, entries: tuple[Entry, ...], point: Point) -> Sequence[Point]:
+        """Candidates: the lineages of those below the narrowest entry of the point. Found by
+        index, for a model of many layer kinds has thousands of components."""
+        index = self._index.get(axis)
+        if index is None:
+            index = self._index[axis] = {None: []}
+            for entry in entries:
+                lineage = {e.axis: e for e in entry.lineage()}
+                for above in (None, *lineage.values()):
+                    index.setdefault(above, []).append(lineage)
+        every = index[None]
+        axes = every[0] if every else {}
+        lists = [index.get(entry, ()) for entry in point.values() if entry.axis in axes]
+        return min(lists, key=len, default=every)
 
     # -- symbols and expressions --------------------------------------------------------------
 
@@ -227,6 +246,8 @@ def _text(value: Any) -> str:
 def _tidy(value: Any) -> Any:
     if isinstance(value, Fraction) and value.denominator == 1:
         return value.numerator
+    if isinstance(value, float) and not math.isfinite(value):
+        raise OverflowError("beyond the range of floating-point numbers")
     return value
 
 

@@ -112,7 +112,7 @@ def _spelled_out(
         name, count = (item, 1) if isinstance(item, str) else (item["kind"], item.get("count", 1))
         if name not in kinds:
             draft.fault((*path, "pattern", index), f"unknown layer kind {name!r}", _names(kinds))
-        pattern += [name] * count
+        pattern += [name] * min(count, layers - len(pattern))  # what is beyond is never reached
     draft.finish()
     sequence = [pattern[i % len(pattern)] for i in range(layers)]
     return {k: v for k, v in kinds.items() if k in sequence}, sequence

@@ -10,7 +10,7 @@ from typing import Any
 
 from planner import hardware, pipeline, profile, schema, source
 from planner.document import Draft, Model, Plan
-from planner.errors import Fault, PlanError
+from planner.errors import Fault, PlanError, divisors
 from planner.model import lower
 
 #: Sections whose scalars decide which formula holds, by dotted key.
@@ -169,7 +169,7 @@ def _divisions(draft: Draft, model: Model) -> None:
         draft.fault(
             ("parallelism", "tensor"),
             f"{heads} attention heads do not divide over tensor {tensor}",
-            "one of " + ", ".join(str(i) for i in range(1, heads + 1) if heads % i == 0),
+            divisors(heads),
         )
     if expert > 1 and "moe" not in blocks:
         draft.fault(("parallelism", "expert"), "the model has no experts to divide", "1")
@@ -178,7 +178,7 @@ def _divisions(draft: Draft, model: Model) -> None:
         draft.fault(
             ("parallelism", "expert"),
             f"{experts} experts do not divide over expert {expert}",
-            "one of " + ", ".join(str(i) for i in range(1, experts + 1) if experts % i == 0),
+            divisors(experts),
         )
     layers = len(model.sequence)
     chunks = layout["pipeline"] * layout["virtual_pipeline"]

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from planner import resources, units
-from planner.errors import Fault, PlanError
+from planner.errors import MOST, Fault, PlanError
 from planner.nodes import Node, Origin, from_data
 from planner.source import Document, Path_
 
@@ -24,6 +25,7 @@ __all__ = ["describe", "validate"]
 
 Schema = Mapping[str, Any]
 DEFAULT = Origin("default", "default")
+ENOUGH = 2 * MOST  # faults, after which nobody needs to know the rest
 
 
 @lru_cache(maxsize=64)
@@ -155,12 +157,25 @@ class _Walk:
         for part in parts:
             unit = part.schema.get("unit")
             if unit is not None and node.value not in part.schema.get("enum", ()):
-                return self.quantity(node, unit, path)
+                return self.within(self.quantity(node, unit, path), path)
+        return self.within(node, path)
+
+    def within(self, node: Node, path: Path_) -> Node:
+        """The node; a fault where its number is none to compute with."""
+        if is_number(None, node.value) and path not in self.unread:
+            allowed = units.out_of_range(node.value)  # type: ignore[arg-type]
+            if allowed is not None:
+                self.faults.append(
+                    Fault(f"{'.'.join(map(str, path))}: a number out of range", node.place, allowed)
+                )
+                self.unread.add(path)
         return node
 
     def quantity(self, node: Node, unit: str, path: Path_) -> Node:
         if node.unit == unit:  # checked before
             return node
+        if len(self.faults) > ENOUGH:  # looking for near spellings takes its time
+            raise PlanError(self.faults)
         try:
             read = units.parse(node.value, unit)  # type: ignore[arg-type]
         except units.UnitError as error:
@@ -247,7 +262,10 @@ def validate(document: Document, schema: str, folder: Path | None = None) -> Doc
     for error in _validator(file).iter_errors(read.data):
         path: Path_ = tuple(error.absolute_path)
         if not any(path[: len(bad)] == bad for bad in walk.unread):
-            faults.extend(complaints(error, read, lambda key: _elsewhere(root, key)))
+            found = complaints(error, read, lambda key: _elsewhere(root, key))
+            faults.extend(islice(found, ENOUGH - len(faults)))
+        if len(faults) >= ENOUGH:
+            break
     if faults:
         raise PlanError(faults)
     return replace(read, node=walk.defaults(node, [root], ()))
@@ -255,18 +273,24 @@ def validate(document: Document, schema: str, folder: Path | None = None) -> Doc
 
 def _elsewhere(root: _Place, key: str) -> str | None:
     """The dotted path of a key, where exactly one mapping near the top knows it."""
-    found = []
-    level: list[tuple[str, _Place]] = [("", root)]
+    found = _paths_of_keys(root.file).get(key, set())
+    return next(iter(found)) if len(found) == 1 else None
+
+
+@lru_cache(maxsize=16)
+def _paths_of_keys(file: Path) -> dict[str, set[str]]:
+    """The dotted paths near the top at which a schema knows each key."""
+    found: dict[str, set[str]] = {}
+    level: list[tuple[str, _Place]] = [("", _Place(_load(file), file))]
     for _ in range(3):
         below = []
         for prefix, place in level:
             for part in _every(place):
                 for name, schema in part.schema.get("properties", {}).items():
                     below.append((f"{prefix}{name}.", part.inner(schema)))
-                    if name == key:
-                        found.append(prefix + name)
+                    found.setdefault(name, set()).add(prefix + name)
         level = below
-    return found[0] if len(set(found)) == 1 else None
+    return found
 
 
 def _file(schema: str, folder: Path | None) -> Path:

@@ -17,7 +17,7 @@ from planner.errors import nearest
 
 __all__ = [
     "BASES", "Dimension", "Exact", "UnitError", "dimension", "exact", "exact_text", "factor",
-    "format_in", "format_value", "number", "parse", "plain_text", "wanted",
+    "format_in", "format_value", "number", "out_of_range", "parse", "plain_text", "wanted",
 ]
 
 Exact = int | Fraction
@@ -33,6 +33,8 @@ _PLAIN = frozenset({"1", "byte", "byte/s", "s", "1/s"})
 
 LONGEST = 200  # characters of a quantity
 LARGEST_EXPONENT = 400  # powers of ten
+# Of a value that a plan computes with. Products of a dozen such stay within what floats reach.
+LARGEST = 10**30
 
 
 class UnitError(ValueError):
@@ -338,6 +340,16 @@ def _bare(amount: Exact, text: str, unit: str, target: Dimension) -> Exact:
 def _in_range(value: Exact) -> bool:
     bits = LARGEST_EXPONENT * 10 // 3
     return max(abs(value.numerator).bit_length(), value.denominator.bit_length()) <= 2 * bits
+
+
+def out_of_range(value: Exact) -> str | None:
+    """What is allowed instead, where a number is too large or too small to compute with."""
+    size = abs(value)
+    if size > LARGEST:
+        return f"at most {LARGEST:.0e}".replace("e+", "e")
+    if size and size * LARGEST < 1:
+        return f"0, or at least 1/{LARGEST:.0e}".replace("e+", "e")
+    return None
 
 
 def _kind(value: object) -> str:

@@ -1,0 +1,193 @@
+"""Many mutated documents through the command line.
+
+    python -m fuzz.campaign --documents 100000 [--seed 1] [--workers 2] [--keep FOLDER]
+    python -m fuzz.campaign --seed 1 --only 4711      # one document again, with its output
+
+Document number i of a seed is always the same. Exit status 1 where any document gave a traceback,
+took more than two seconds or 500 MB, was refused without a place, or ended with another status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections import Counter
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from fuzz import mutate, seeds, values, watch
+from fuzz.watch import Outcome
+
+ROOT = seeds.ROOT
+PLAN = str(ROOT / "presets" / "gpt2small_hgx-h100.yaml")
+KINDS = ("plan",) * 6 + ("model",) * 4 + ("cluster", "accelerator", "set") + ("config",) * 4
+FORMATS = ("json",) * 6 + ("text",) * 2 + ("md", "html")
+STUCK = 30.0  # seconds without a sign of life: a hang that no signal ends
+ADDRESS_SPACE = 3 * 10**9  # bytes; beyond, allocation fails with a MemoryError
+BATCH = 250  # documents of one worker process
+
+
+def arguments(random: Random, kind: str, file: Path) -> list[str]:
+    """The command line for a document of a kind."""
+    if kind == "config":
+        return ["import", str(file)]
+    if kind == "plan" and random.random() < 0.15:
+        return ["validate", str(file)]
+    if kind in ("model", "cluster", "accelerator") and random.random() < 0.3:
+        return ["validate", str(file)]
+    plan, extra = PLAN, []
+    if kind == "plan":
+        plan = str(file)
+    elif kind == "set":
+        for _ in range(random.choice((1, 1, 2, 3))):
+            extra += ["--set", _override(random)]
+    else:
+        key = "cluster.accelerator" if kind == "accelerator" else kind
+        extra = ["--set", f"{key}={file}"]
+    if random.random() < 0.05:
+        return ["explain", plan, "memory.total", *extra]
+    return ["report", plan, *extra, "--format", random.choice(FORMATS)]
+
+
+def _override(random: Random) -> str:
+    path, said = random.choice(seeds.keys("plan"))
+    text = seeds.sample(random, said) if random.random() < 0.7 else values.scalar(random)
+    return f"{'.'.join(path)}={text}"
+
+
+def one(seed: int, number: int, folder: Path) -> tuple[list[str], bytes, Outcome]:
+    """Make, write and run one document."""
+    random = Random(f"{seed}:{number}")
+    kind = random.choice(KINDS)
+    raw = b"" if kind == "set" else mutate.document(random, kind)
+    file = folder / ("config.json" if kind == "config" else f"{kind}.yaml")
+    file.write_bytes(raw)
+    line = arguments(random, kind, file)
+    return line, raw, watch.run(line)
+
+
+def _work(pipe: Connection, seed: int, numbers: range, folder: str) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    for number in numbers:
+        line, raw, outcome = one(seed, number, Path(folder))
+        pipe.send((number, line, raw if outcome.problem else b"", outcome))
+    pipe.close()
+
+
+class Campaign:
+    """Workers that take batches of documents, and the tally of what became of these."""
+
+    def __init__(self, seed: int, first: int, documents: int, keep: Path | None) -> None:
+        self.seed, self.keep = seed, keep
+        last = first + documents
+        self.batches = [range(i, min(i + BATCH, last)) for i in range(first, last, BATCH)][::-1]
+        self.statuses: Counter[int | None] = Counter()
+        self.problems: Counter[str] = Counter()
+        self.examples: dict[str, tuple[int, str]] = {}
+        self.slowest = self.largest = 0.0
+        self.done = 0
+
+    def record(self, number: int, line: list[str], raw: bytes, outcome: Outcome) -> None:
+        self.done += 1
+        self.statuses[outcome.status] += 1
+        self.slowest = max(self.slowest, outcome.seconds)
+        self.largest = max(self.largest, outcome.megabytes)
+        if outcome.problem is None:
+            return
+        self.problems[outcome.problem] += 1
+        if outcome.problem not in self.examples:
+            self.examples[outcome.problem] = (number, outcome.detail)
+            print(f"[{number}] {outcome.problem}\n{outcome.detail}", flush=True)
+            if self.keep is not None:
+                self.keep.mkdir(parents=True, exist_ok=True)
+                (self.keep / f"{self.seed}-{number}").write_bytes(raw)
+
+    def run(self, workers: int, until: float | None = None) -> None:
+        context = multiprocessing.get_context("fork")
+        active: dict[Any, tuple[Any, range, int, float, Any]] = {}
+        started = time.monotonic()
+        while self.batches or active:
+            while self.batches and len(active) < workers:
+                self._start(context, active, self.batches.pop())
+            for pipe in wait(list(active), timeout=1):
+                process, numbers, at, _, folder = active[pipe]
+                try:
+                    number, line, raw, outcome = pipe.recv()
+                except EOFError:
+                    process.join()
+                    del active[pipe]
+                    folder.cleanup()
+                    if at < numbers.stop:
+                        self._lost(numbers, at, f"the process died ({process.exitcode})")
+                    continue
+                active[pipe] = (process, numbers, number + 1, time.monotonic(), folder)
+                self.record(number, line, raw, outcome)
+            for pipe, (process, numbers, at, seen, folder) in list(active.items()):
+                if time.monotonic() - seen > STUCK:
+                    process.kill()
+                    process.join()
+                    del active[pipe]
+                    folder.cleanup()
+                    self._lost(numbers, at, f"no sign of life for {STUCK:g} s")
+            if until is not None and time.monotonic() - started > until:
+                self.batches.clear()
+
+    def _start(self, context: Any, active: dict[Any, Any], numbers: range) -> None:
+        ours, theirs = context.Pipe(duplex=False)
+        folder = tempfile.TemporaryDirectory(prefix="fuzz-")
+        process = context.Process(target=_work, args=(theirs, self.seed, numbers, folder.name))
+        process.start()
+        theirs.close()
+        active[ours] = (process, numbers, numbers.start, time.monotonic(), folder)
+
+    def _lost(self, numbers: range, at: int, problem: str) -> None:
+        self.record(at, [], b"", Outcome(None, problem, f"document {at}"))
+        if at + 1 < numbers.stop:
+            self.batches.append(range(at + 1, numbers.stop))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--documents", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--minutes", type=float, help="begin no batch after this time")
+    parser.add_argument("--keep", type=Path, help="folder for the first document of each problem")
+    parser.add_argument("--only", type=int, help="one document, with its output")
+    options = parser.parse_args()
+    os.chdir(ROOT)
+    if options.only is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            line, raw, outcome = one(options.seed, options.only, Path(folder))
+        sys.stdout.write(raw[:20_000].decode("utf-8", "backslashreplace"))
+        print(f"\n{' '.join(line)}\n{outcome}")
+        return int(outcome.problem is not None)
+    started = time.monotonic()
+    import planner.render
+    import planner.result  # noqa: F401
+
+    campaign = Campaign(options.seed, options.first, options.documents, options.keep)
+    campaign.run(options.workers, options.minutes and options.minutes * 60)
+    print(
+        f"{campaign.done} documents in {time.monotonic() - started:.0f} s, "
+        f"slowest {campaign.slowest:.2f} s, largest process {campaign.largest:.0f} MB"
+    )
+    print(
+        "exit status: "
+        + ", ".join(f"{s}: {n}" for s, n in sorted(campaign.statuses.items(), key=str))
+    )
+    for problem, count in campaign.problems.most_common():
+        print(f"{count:6d}  {problem}  (document {campaign.examples[problem][0]})")
+    return int(bool(campaign.problems))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""What mutation starts from: what ships, what the tests hold, and what the schemas allow."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from fuzz import values
+from fuzz.tree import Tree, from_data
+
+ROOT = Path(__file__).resolve().parent.parent
+KINDS = ("plan", "model", "cluster", "accelerator", "config")
+
+
+@cache
+def texts(kind: str) -> tuple[str, ...]:
+    """Whole documents of a kind, as written."""
+    folders = {
+        "plan": ["presets/*.yaml", "tests/documents/*/*.yaml"],
+        "model": ["presets/models/*.yaml"],
+        "cluster": ["presets/clusters/*.yaml"],
+        "accelerator": ["presets/accelerators/*.yaml"],
+        "config": [],
+    }[kind]
+    files = [file for pattern in folders for file in sorted(ROOT.glob(pattern))]
+    found = [file.read_text("utf-8") for file in files]
+    if kind == "config":
+        found = [json.dumps(config, indent=2) for config in _configs()]
+    return tuple(found)
+
+
+@cache
+def trees(kind: str) -> tuple[Tree, ...]:
+    """The same as trees, those that can be read."""
+    import yaml
+
+    found = []
+    for text in texts(kind):
+        if len(text) > 20_000 or "*" in text:  # aliases may stand for far more than they show
+            continue
+        try:
+            data = yaml.load(text, Loader=yaml.CSafeLoader)
+            json.dumps(data)
+        except (yaml.YAMLError, TypeError, ValueError):
+            continue
+        if isinstance(data, dict):
+            found.append(from_data(data))
+    return tuple(found)
+
+
+def _configs() -> list[dict[str, Any]]:
+    """One configuration per known class: what the class assumes."""
+    said = json.loads((ROOT / "planner/imports/classes.json").read_text("utf-8"))
+    found = []
+    for kind, about in said["types"].items():
+        names = about.get("names", {})
+        keys = {names.get(key, key): value for key, value in about.get("defaults", {}).items()}
+        found.append({"model_type": kind, **keys})
+    wrapped = [
+        {"model_type": outer, "text_config": {"model_type": inner}}
+        for outer, inner in list(said["wrappers"].items())[:20]
+    ]
+    return found + wrapped
+
+
+# Documents from the schemas ----------------------------------------------------------------
+
+
+@cache
+def _schema(name: str) -> Any:
+    return json.loads((ROOT / "schemas" / name).read_text("utf-8"))
+
+
+@cache
+def keys(kind: str) -> tuple[tuple[tuple[str, ...], Any], ...]:
+    """Every key that a schema knows, by path, with what the schema says about it."""
+    found: list[tuple[tuple[str, ...], Any]] = []
+
+    def visit(said: Any, file: str, path: tuple[str, ...]) -> None:
+        if not isinstance(said, dict) or len(path) > 6:
+            return
+        if "$ref" in said:
+            name, _, pointer = said["$ref"].partition("#")
+            file = name.rsplit("/", 1)[-1] or file
+            target = _schema(file)
+            for step in filter(None, pointer.split("/")):
+                target = target[step]
+            visit(target, file, path)
+            return
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            for part in said.get(keyword, ()):
+                visit(part, file, path)
+        for keyword in ("then", "else"):
+            visit(said.get(keyword), file, path)
+        for key, inner in said.get("properties", {}).items():
+            found.append(((*path, key), inner))
+            visit(inner, file, (*path, key))
+
+    visit(_schema(f"{kind}.schema.json"), f"{kind}.schema.json", ())
+    return tuple(found)
+
+
+def sample(random: Random, said: Any) -> Tree:
+    """A value that the schema of a key suggests, or nearly so."""
+    if not isinstance(said, dict):
+        return values.scalar(random)
+    roll = random.random()
+    if roll < 0.35 and said.get("examples"):
+        return from_data(random.choice(said["examples"]))
+    if roll < 0.6 and said.get("enum"):
+        return from_data(random.choice(said["enum"]))
+    if roll < 0.7 and "minimum" in said:
+        return str(said["minimum"] + random.choice((-1, 0, 0, 1)))
+    if roll < 0.8 and "maximum" in said:
+        return str(said["maximum"] + random.choice((-1, 0, 0, 1)))
+    if said.get("type") == "boolean":
+        return random.choice(("true", "false"))
+    if "number" in str(said.get("type")) or "integer" in str(said.get("type")):
+        return random.choice(
+            ("1", "2", "4", "8", "64", "1000", "1e6", "1e12", values.scalar(random))
+        )
+    return values.scalar(random)

@@ -1,0 +1,120 @@
+"""One document through the command line, in this process, under watch."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import signal
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SECONDS = 2.0  # of processor time for one document
+MEGABYTES = 500  # resident, at the peak
+PLACE = re.compile(r"[^:]+(:\d+:\d+)?: .|--set [^ ].*: .", re.DOTALL)
+EXACT_PLACE = re.compile(r"[^:]+:\d+:\d+: .|--set [^ ].*: .", re.DOTALL)
+
+
+class Hang(BaseException):
+    """The document took too long. No Exception, so that no handler of ours takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a document: the exit status, and what is wrong with how it went."""
+
+    status: int | None
+    problem: str | None  # a line by which like problems are counted together
+    detail: str = ""
+    seconds: float = 0.0
+    megabytes: int = 0
+
+
+def _alarm(signum: int, frame: Any) -> None:
+    raise Hang
+
+
+def run(arguments: list[str], limit: float = SECONDS) -> Outcome:
+    """Run the command line on a document; nothing of it is printed."""
+    from planner.cli import main
+
+    out, err = io.StringIO(), io.StringIO()
+    before = signal.signal(signal.SIGPROF, _alarm)
+    _reset_peak()
+    started = time.process_time()
+    status, problem, detail = None, None, ""
+    signal.setitimer(signal.ITIMER_PROF, limit)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = main(arguments)
+    except Hang as error:
+        problem, detail = f"over {limit:g} s in {_where(error)}", traceback.format_exc()
+    except BaseException as error:
+        problem = f"{type(error).__name__} in {_where(error)}"
+        detail = traceback.format_exc()[-3000:]
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+    seconds, megabytes = time.process_time() - started, _peak()
+    if problem is None:
+        problem, detail = _judged(arguments, status, out.getvalue(), err.getvalue())
+    if problem is None and megabytes > MEGABYTES:
+        problem = f"over {MEGABYTES} MB"
+    return Outcome(status, problem, detail, seconds, megabytes)
+
+
+def _judged(arguments: list[str], status: int | None, out: str, err: str) -> tuple[str | None, str]:
+    """Whether the program kept its word: faults on standard error with places, numbers else."""
+    if status not in (0, 1, 2):
+        return f"exit status {status}", err[:300]
+    if status != 2:
+        if err and not all("deprecated" in line for line in err.splitlines()):
+            return "words on standard error without a fault", err[:300]
+        if "json" in arguments:
+            try:
+                json.loads(out, parse_constant=_refuse)
+            except ValueError as error:
+                return "its JSON cannot be read", str(error)
+        return None, ""
+    if out and arguments[0] == "report":
+        return "output in spite of a fault", out[:300]
+    pattern = PLACE if arguments[0] == "import" else EXACT_PLACE
+    lines = err.splitlines()
+    if not lines:
+        return "refused without a word", ""
+    for line in lines:
+        if not pattern.match(line):
+            return "a fault without a place", line[:300]
+        if len(line) > 2000:
+            return "a fault of more than 2000 characters", line[:300]
+    return None, ""
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _where(error: BaseException) -> str:
+    """The innermost function of the planner that the error passed through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "/planner/" in frame.filename] or list(frames)
+    last = ours[-1]
+    return f"{'/'.join(Path(last.filename).parts[-2:])}:{last.name}"
+
+
+def _reset_peak() -> None:
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak() -> int:
+    """Peak resident megabytes since the reset; 0 where the system does not tell."""
+    with contextlib.suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        line = next(line for line in lines if line.startswith("VmHWM"))
+        return int(line.split()[1]) // 1024
+    return 0
