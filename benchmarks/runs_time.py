@@ -1,0 +1,217 @@
+"""Plan documents for rows that measure speed (runs.csv), made from each row's own columns.
+
+What the columns mean in our words stands here; nothing here knows a row, a model or a source. What
+a column leaves open is filled by the framework's default, which stands here too, with its reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from benchmarks import runs_memory
+from benchmarks.runs_memory import LeftOut
+
+Row = Mapping[str, str]
+Document = dict[str, Any]
+
+#: Whose kernels ran, by a piece of the framework's name; the first that fits.
+IMPLEMENTATIONS = (
+    ("TransformerEngine", "megatron"),
+    ("Megatron-Bridge", "megatron"),
+    ("Megatron-Core", "megatron"),
+    ("NeMo", "megatron"),
+    ("Megatron-DeepSpeed", "megatron-deepspeed"),
+    ("Megatron", "megatron-2022"),
+    ("nanotron", "nanotron"),
+)
+#: Frameworks that cut tensor-parallel exchanges up and run them beside the products by default.
+OVERLAPPING = ("NeMo", "Megatron-Bridge")
+#: What is measured, and the quantity that says it.
+QUANTITIES = {
+    "step_time_s": "time.step_seconds",
+    "tokens_per_s_per_gpu": "time.tokens_per_second_per_device",
+    "tflops_per_gpu": "time.tflops_per_device",
+    "mfu_pct": "time.mfu",
+    "hfu_pct": "time.hfu",
+    "train_days": "time.training_days",
+    "total_train_gpu_hours": "time.device_hours",
+}
+#: GPT-2's vocabulary, padded: what Megatron's scripts take where a row does not say.
+VOCABULARY = 51200
+
+
+def source(row: Row) -> str:
+    """A short name of the row's source: laboratory and accelerator or experiment, as its id has it."""
+    kind = " experts" if row["num_experts"] else ""
+    return "-".join(row["id"].split("-")[:2]) + kind
+
+
+def whole(row: Row, column: str, default: int | None = None) -> int:
+    text = row.get(column, "")
+    if text:
+        return int(float(text))
+    if default is None:
+        raise LeftOut(f"{column} is not published")
+    return default
+
+
+def implementation(row: Row) -> str:
+    """Whose kernels ran. Fused attention under Megatron came with TransformerEngine."""
+    for piece, name in IMPLEMENTATIONS:
+        if piece in row["framework"]:
+            fused = name == "megatron-2022" and row["flash_attention"] == "true"
+            return "megatron" if fused else name
+    return "pytorch"
+
+
+def precision(row: Row) -> str:
+    """The recipe; Volta has 16-bit products in fp16 only."""
+    text = row["precision"].lower()
+    for name in ("nvfp4", "fp8", "fp16", "fp32"):
+        if text.startswith(name):
+            return name
+    return "fp16" if row["accelerator"].startswith("v100") and not text else "bf16"
+
+
+def cluster(row: Row, devices: int) -> Document:
+    """Nodes and network by the words of the notes on the interconnect."""
+    notes = row["interconnect_notes"]
+    found: Document = {"accelerator": row["accelerator"], "devices": devices}
+    if not row["accelerator"]:
+        raise LeftOut("the accelerator is not published")
+    domain = re.search(r"NVL(\d+)|(\d+)-(?:chip|GPU)|DGX-(2)\b", notes)
+    if domain and domain[3]:
+        found["devices_per_node"] = 16
+    elif domain:
+        found["devices_per_node"] = int(domain[1] or domain[2])
+    node = found.get("devices_per_node", 8)
+    cards = re.search(r"(\d+)x(?: Omni-Path)? ?(\d+) Gb/s", notes)
+    total = re.search(r"(\d+) Gb/s inter-node per node", notes)
+    speed = int(cards[1]) * int(cards[2]) if cards else int(total[1]) if total else None
+    if speed:
+        found["network"] = {"bandwidth": str(Fraction(speed, node)) + " Gb/s"}
+        if Fraction(speed, node).denominator > 1:
+            found["network"] = {"bandwidth": f"{speed / node} Gb/s"}
+    return found
+
+
+def zero(row: Row) -> int:
+    """The ZeRO stage by the words of the column; Megatron's recipes shard the optimizer."""
+    text = row["zero_stage_or_fsdp"].lower()
+    if "distributed optimizer" in text:
+        return 1
+    if not text:
+        return 1 if implementation(row) == "megatron" else 0
+    return runs_memory.zero(row)
+
+
+def replicas(row: Row, group: int) -> int:
+    """Replicas of hybrid sharding: `within 8 GPUs`, `FSDP 256 within slice`."""
+    found = re.search(r"within (\d+)|FSDP (\d+) within", row["zero_stage_or_fsdp"])
+    size = int(found[1] or found[2]) if found else group
+    return group // size if size < group and group % size == 0 else 1
+
+
+def document(row: Row, recompute: str | None = None) -> Document:
+    """The plan document of a row.
+
+    Raises:
+        LeftOut: a column that a plan needs is not published.
+    """
+    code = implementation(row)
+    tensor, pipeline, context = (whole(row, key, 1) for key in ("tp", "pp", "cp"))
+    inner = tensor * pipeline * context
+    devices = whole(row, "num_gpus")
+    if row["dp"]:
+        devices = inner * whole(row, "dp")
+    data = devices // inner
+    modern = code == "megatron"
+    flash = row["flash_attention"] == "true" or (
+        row["flash_attention"] != "false" and not code.startswith("megatron-")
+    )
+    training: Document = {
+        "sequence_length": whole(row, "seq_len"),
+        "micro_batch": whole(row, "micro_batch"),
+        "global_batch": whole(row, "global_batch"),
+        "implementation": code,
+        "precision": precision(row),
+        "recompute": recompute or (row["recompute"] or "none").split()[0],
+        "attention": "flash" if flash else "eager",
+        "dropout": "0" if flash else "0.1",
+    }
+    if modern:
+        training["loss"] = "fused"
+    if "causal-halved attention;" in row["flops_convention_notes"]:
+        training["attention_count"] = "causal"
+    layout: Document = {
+        "tensor": tensor,
+        "sequence": tensor > 1 and (row["sp"] == "true" or (modern and not row["sp"])),
+        "pipeline": pipeline,
+        "virtual_pipeline": whole(row, "virtual_pp", 1),
+        "context": context,
+        "expert": whole(row, "ep", 1),
+        "zero": zero(row),
+        "tensor_overlap": any(piece in row["framework"] for piece in OVERLAPPING),
+    }
+    many = replicas(row, data)
+    if many > 1:
+        layout["replicate"] = many
+    layout |= cut(whole(row, "layers"), pipeline, layout["virtual_pipeline"])
+    return {
+        "model": model(row),
+        "cluster": cluster(row, devices),
+        "training": training,
+        "parallelism": layout,
+    }
+
+
+def cut(layers: int, pipeline: int, virtual: int) -> Document:
+    """Layers that do not divide over the stages: embedding and head take the place of one each."""
+    chunks = pipeline * virtual
+    if chunks == 1 or layers % chunks == 0:
+        return {}
+    if virtual == 1:
+        return {"cut": "ends"}
+    ends = [(layers + 2) * i // chunks for i in range(chunks + 1)]
+    sizes = [b - a for a, b in zip(ends, ends[1:], strict=False)]
+    return {"stages": [sizes[0] - 1, *sizes[1:-1], sizes[-1] - 1]}
+
+
+def model(row: Row) -> Document:
+    """The model document of a row, with what the notes say of windows."""
+    full = {**row, "vocab": row["vocab"] or str(VOCABULARY)}
+    found = runs_memory.model(full, whole(row, "heads"))
+    window = re.search(r"alternating full and (\d+)-token sliding", row["moe_notes"])
+    if window:
+        found["attention"].update(window=int(window[1]), global_every=2)
+    return found
+
+
+def open_recompute(row: Row) -> tuple[str, ...]:
+    """Recompute modes that a row leaves open: those of a mixture of experts decide its time."""
+    return ("none", "full") if row["num_experts"] and not row["recompute"] else ()
+
+
+def convention(row: Row, values: Mapping[str, Any]) -> Fraction | float:
+    """FLOPs of one token as the row's source counts them, where its own count is not ours."""
+    notes = row["flops_convention_notes"]
+    stated = re.search(r"MFU = (?:about )?([\d.]+e\+?\d+) model FLOPs per (\d+)-token", notes)
+    if stated:
+        return float(stated[1]) / int(stated[2])
+    if re.search(r"96\*B|Megatron formula|SC21", notes):
+        again = row["recompute"] == "full"
+        return values["megatron"] if again else values["token"]  # type: ignore[no-any-return]
+    if "8*N*tokens" in notes:
+        return 8 * values["parameters"]  # type: ignore[no-any-return]
+    if row["measured_quantity"] == "hfu_pct":
+        return values["executed"]  # type: ignore[no-any-return]
+    return values["token"]  # type: ignore[no-any-return]
+
+
+def peak(row: Row) -> float | None:
+    """The peak that the source divides by, in FLOP/s."""
+    found = re.search(r"peak (?:about )?(\d+)e12", row["flops_convention_notes"])
+    return float(found[1]) * 1e12 if found else None
