@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from planner.imports.hf import convert
+__all__ = ["document", "import_config", "import_megatron"]
 
-__all__ = ["import_config"]
+LARGEST_FILE = 10_000_000  # bytes; configurations have thousands
 
 
 def import_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -16,4 +17,65 @@ def import_config(config: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         PlanError: what is missing, malformed, contradictory or not modelled.
     """
+    from planner.imports.hf import convert
+
     return convert(config).document
+
+
+def import_megatron(arguments: str) -> dict[str, Any]:
+    """A model document from the arguments of Megatron-LM, as they stand in a shell script.
+
+    Raises:
+        PlanError: what is missing, malformed, contradictory or not modelled.
+    """
+    from planner.imports import megatron
+    from planner.imports.tidy import without_defaults
+
+    return without_defaults(megatron.convert(megatron.parse(arguments)), None)
+
+
+def document(path: str, source: str = "huggingface") -> str:
+    """The YAML text of the model document of a file.
+
+    Args:
+        path: a config.json, or a file of arguments.
+        source: huggingface or megatron.
+
+    Raises:
+        PlanError: the file cannot be read, or as for the functions above.
+    """
+    from planner.errors import Place
+    from planner.imports import writer
+
+    place = Place(path)
+    text = _text(path, place)
+    if source == "megatron":
+        from planner.imports import megatron
+        from planner.imports.tidy import without_defaults
+
+        made = without_defaults(megatron.convert(megatron.parse(text, place), place), place)
+        return writer.write(made, {}, "Megatron-LM argument")
+    from planner.imports import hf
+
+    config = hf.parse(text, place)
+    imported = hf.convert(config, place)
+    given = config.get("_name_or_path") or config.get("model_type")
+    head: dict[str, Any] = {"name": str(given)[:200]}
+    if imported.notes:
+        head["notes"] = "; ".join(imported.notes)
+    family = f"the {imported.family} architecture"
+    return writer.write({**head, **imported.document}, imported.came_from, family)
+
+
+def _text(path: str, place: Any) -> str:
+    from planner.errors import Fault, PlanError
+
+    try:
+        file = Path(path)
+        if file.stat().st_size > LARGEST_FILE:
+            size = f"{file.stat().st_size:,} bytes"
+            raise PlanError(Fault(f"{size} are no configuration", place, "at most 10 MB"))
+        return file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
+        raise PlanError(Fault(f"cannot be read: {reason}", place)) from None

@@ -19,6 +19,7 @@ from planner.imports.hybrid import HYBRID_FAMILIES
 from planner.imports.patterns import Axis, compressed
 from planner.imports.rows import Family
 from planner.imports.sparse import SPARSE_FAMILIES
+from planner.imports.tidy import experts_rule, windows_rule, without_defaults
 
 FAMILIES: dict[str, Family] = {
     **DENSE_FAMILIES, **SPARSE_FAMILIES, **HYBRID_FAMILIES, **ENCODER_FAMILIES,
@@ -38,6 +39,7 @@ class Imported:
     document: dict[str, Any]
     came_from: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    family: str = ""
 
 
 @cache
@@ -68,7 +70,7 @@ def convert(config: Any, place: Place | None = None) -> Imported:
         if value not in allowed:
             raise c.fault(f"{kind}: {c.name(key)} {value!r} is not modelled",
                           "one of: " + ", ".join(map(str, allowed)))
-    made = Imported({}, notes=notes)
+    made = Imported({}, notes=notes, family=kind)
     for dotted, trait in traits.items():
         with c.noting() as keys:
             _put(made.document, dotted, worth(trait, c))
@@ -79,6 +81,7 @@ def convert(config: Any, place: Place | None = None) -> Imported:
     _stack(c, axes, made)
     _drop_assumed_length(c, made.document)
     _judge_unread(c, said)
+    made.document = without_defaults(made.document, place)
     return made
 
 
@@ -122,6 +125,8 @@ def _text_part(config: Any, place: Place | None) -> tuple[dict[str, Any], list[s
         given["model_type"] = outer
     if given.get("model_type") is None:
         raise PlanError(Fault("the configuration has no key 'model_type'", place))
+    if not isinstance(given["model_type"], str):
+        raise PlanError(Fault("model_type is no text", place, "such as llama"))
     return given, notes
 
 
@@ -167,7 +172,7 @@ def _stack(c: Config, axes: tuple[Axis, ...], made: Imported) -> None:
         else:
             labels.append(found)
             meanings.append(axis.kinds)
-    if not labels:
+    if not labels or _single_keys(c, labels, meanings, sources, made):
         return
     sequence = ["-".join(names) for names in zip(*labels, strict=True)]
     kinds: dict[str, Any] = {}
@@ -185,7 +190,39 @@ def _stack(c: Config, axes: tuple[Axis, ...], made: Imported) -> None:
         kinds[name] = kind or None
     made.document["kinds"] = kinds
     made.document["pattern"] = compressed(sequence)
-    made.came_from["pattern"] = tuple(c.name(key) for key in sorted(sources))
+    made.came_from["pattern"] = _named(c, sources)
+
+
+def _named(c: Config, keys: set[str]) -> tuple[str, ...]:
+    """The keys that a pattern came from, as the file spells them; all patterns need the depth."""
+    return tuple(c.name(key) for key in sorted(keys - {"num_hidden_layers"}))
+
+
+def _single_keys(
+    c: Config,
+    labels: list[list[str]],
+    meanings: list[Mapping[str, Any]],
+    sources: set[str],
+    made: Imported,
+) -> bool:
+    """Common patterns as single keys of the document, where all of them are common."""
+    keys: dict[str, Any] = {}
+    for found, meaning in zip(labels, meanings, strict=True):
+        kinds = set(found)
+        rule = experts_rule(found) if kinds == {"dense", "sparse"} else None
+        step = windows_rule(found) if kinds == {"sliding", "full"} else None
+        plain = {key for label in kinds for key in meaning.get(label, ())} == {"attention.window"}
+        if rule is not None:
+            keys |= {f"moe.{key}": value for key, value in rule.items()}
+        elif step is not None and plain:
+            keys["attention.window"] = worth(meaning["sliding"]["attention.window"], c)
+            keys["attention.global_every"] = step
+        else:
+            return False
+    for dotted, value in keys.items():
+        _put(made.document, dotted, value)
+        made.came_from[dotted] = _named(c, sources)
+    return True
 
 
 #: Names of keys that describe training, generation, files or numerics, never the architecture.

@@ -48,7 +48,7 @@ DECODER: Traits = {
     "tied_embeddings": flag("tie_word_embeddings"),
 }
 
-LAYERNORM: Traits = {"norm": "layernorm", "norm_bias": True}
+LAYERNORM: Traits = {"norm": "layernorm"}
 
 ATTENTION_WORDS = {
     "full_attention": "full",
