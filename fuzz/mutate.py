@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from random import Random
 
 from fuzz import seeds, values
 from fuzz.tree import Path, Tree, at, block, copied, flow, from_data, paths, somewhere
 
+_NUMBER = re.compile(r"[0-9]{1,60}")
 Change = Callable[[Random, Tree, str], Tree]
 
 
@@ -239,6 +241,14 @@ def text(random: Random, raw: bytes) -> bytes:
             other = random.randrange(len(raw) + 1)
             raw = raw[:spot] + raw[other : other + length] + raw[spot:]
     return raw
+
+
+def _laughs() -> bytes:
+    """Each of thirty lines stands for nine of the line before."""
+    lines = (
+        b"a%d: &a%d [%s]\n" % (i, i, b", ".join([b"*a%d" % (i - 1)] * 9)) for i in range(1, 30)
+    )
+    return b"a0: &a0 [x]\n" + b"".join(lines)
 
 
 def giant(random: Random) -> bytes:

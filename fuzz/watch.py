@@ -16,7 +16,8 @@ from typing import Any
 SECONDS = 2.0  # of processor time for one document
 MEGABYTES = 500  # resident, at the peak
 PLACE = re.compile(r"[^:]+(:\d+:\d+)?: .|--set [^ ].*: .", re.DOTALL)
-EXACT_PLACE = re.compile(r"[^:]+:\d+:\d+: .|--set [^ ].*: .", re.DOTALL)
+# A file that is none, or is too large to be looked into, is the place.
+EXACT_PLACE = re.compile(r"[^:]+:(\d+:\d+:| the file is too large) .|--set [^ ].*: .", re.DOTALL)
 
 
 class Hang(BaseException):

@@ -272,6 +272,7 @@ def _head(data: Kind) -> Part:
             "tied": data["tied_embeddings"],
             "bias": data["head_bias"],
             "transform": data["head_transform"],
+            "transform_bias": data["bias"],
             "norm_bias": _norm_bias(data),
             "embedding_dim": data.get("embedding_dim"),
         }
