@@ -144,6 +144,11 @@ def document(row: Row, recompute: str | None = None) -> Document:
     }
     if modern:
         training["loss"] = "fused"
+    if code == "pytorch" and row["zero_stage_or_fsdp"].startswith("ZeRO"):
+        # Rajbhandari et al. 2020: 2 + 2 bytes and a master copy in the optimizer.
+        training["bytes"] = {"weight": 2, "gradient": 2, "master": 4, "reduce": 2, "compute": 2}
+    if "mixed-precision mode PURE" in row["notes"]:
+        training["bytes"] = {"reduce": 2}
     if "causal-halved attention;" in row["flops_convention_notes"]:
         training["attention_count"] = "causal"
     layout: Document = {
@@ -201,11 +206,11 @@ def convention(row: Row, values: Mapping[str, Any]) -> Fraction | float:
     stated = re.search(r"MFU = (?:about )?([\d.]+e\+?\d+) model FLOPs per (\d+)-token", notes)
     if stated:
         return float(stated[1]) / int(stated[2])
-    if re.search(r"96\*B|Megatron formula|SC21", notes):
-        again = row["recompute"] == "full"
-        return values["megatron"] if again else values["token"]  # type: ignore[no-any-return]
     if "8*N*tokens" in notes:
         return 8 * values["parameters"]  # type: ignore[no-any-return]
+    if re.search(r"96\*B|Megatron formula|recompute forward counted", notes):
+        again = row["recompute"] == "full"
+        return values["megatron"] if again else values["token"]  # type: ignore[no-any-return]
     if row["measured_quantity"] == "hfu_pct":
         return values["executed"]  # type: ignore[no-any-return]
     return values["token"]  # type: ignore[no-any-return]

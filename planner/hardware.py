@@ -120,7 +120,11 @@ def _value(fact: Mapping[str, Any]) -> Any:
 def _kernel(draft: Draft, own: Mapping[str, Any]) -> str:
     """Whose fused attention kernel runs: the vendor's where the implementation brings it."""
     kernels = profile.load(draft.get("training", "implementation"))["time"]
-    return "vendor" if kernels["attention"] == "vendor" and "attention" in own else "open"
+    if kernels["attention"] == "vendor" and "attention" in own:
+        return "vendor"
+    accelerator = draft.get("cluster", "accelerator")
+    known = accelerator.get("multiprocessors") and accelerator.get("clock")
+    return "open" if known else "unknown"
 
 
 def settings(draft: Draft) -> dict[str, Any]:
@@ -160,5 +164,6 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.casts": wide,
         "time.attention": _kernel(draft, measured(accelerator)),
         "time.accumulation": kernels["accumulation"],
+        "time.sends_overlap": training["schedule"] == "interleaved" and kernels["sends"] == "beside",
         "time.tensor_overlap": bool(layout.get("tensor_overlap")),
     }

@@ -182,7 +182,7 @@ def _divisions(draft: Draft, model: Model) -> None:
         )
     layers = len(model.sequence)
     chunks = layout["pipeline"] * layout["virtual_pipeline"]
-    if layers < chunks:
+    if layers < chunks and layout.get("stages") is None:
         draft.fault(
             ("parallelism", "pipeline"),
             f"{layers} layers cannot fill {chunks} pipeline stages",

@@ -93,6 +93,12 @@ def core_rate_open():
     return e_att * 2048 * n_sm * f_clk * smallest(1, d_h / 128) ** Rational(1, 5)
 
 
+@quantity(**RATE, source="no published calibration", when={"time.attention": "unknown"})
+def core_rate_unknown():
+    """Without multiprocessors and clock, the share of open kernels is taken of the 16-bit peak."""
+    return e_att * peak_16 * smallest(1, d_h / 128) ** Rational(1, 5)
+
+
 FORWARD = {
     "identifier": "time.core.forward",
     "symbol": r"t_{\mathrm{core}}",

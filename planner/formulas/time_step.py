@@ -39,17 +39,30 @@ def model():
     return Total(L_k * part, "part")
 
 
-@quantity(
-    "time.micro_batch",
-    symbol=r"t_m",
-    title="one micro-batch in the steady state of the pipeline",
-    source=PIPELINE,
+MICRO_BATCH = {
+    "identifier": "time.micro_batch",
+    "symbol": r"t_m",
+    "title": "one micro-batch in the steady state of the pipeline",
     **SECONDS,
-)
+}
+
+
+@quantity(**MICRO_BATCH, source=PIPELINE, when={"time.sends_overlap": False})
 def micro_batch():
-    """The slowest stage sets the pace; activations and gradients are sent once for each of its v
-    chunks."""
+    """The slowest stage sets the pace; it waits for activations and gradients, which are sent once
+    for each of its v chunks."""
     return Largest(stage, "stage") + 2 * v * send
+
+
+@quantity(
+    **MICRO_BATCH,
+    source="Megatron-LM (overlap of point-to-point communication)",
+    when={"time.sends_overlap": True},
+)
+def micro_batch_overlapped():
+    """The slowest stage sets the pace; the interleaved schedule sends while another chunk computes,
+    unless sending takes longer."""
+    return largest(Largest(stage, "stage"), 2 * v * send)
 
 
 BUBBLE = {
