@@ -24,6 +24,7 @@ KINDS = (
     ("token mixers", r"indexer"),
     ("norm", r"norm|(^|\.)ln_?(\d|f|attn|mlp)"),
     ("head", r"^(lm_head|embed_out|decoder\.bias|cls\.)"),
+    ("embedding", r"(^|\.)(shared|embed_tokens)(\.|$)"),
     ("shared experts", r"shared_(expert|mlp)"),
     ("router", r"router|\.gate(\.|$)|\.wg(\.|$)|expert_bias|correction_bias|per_expert_scale"),
     ("experts", r"experts"),
@@ -96,8 +97,11 @@ def parameters(row: Row) -> Iterator[Compared]:
         if row.get(column) is not None:
             yield identifier, row[column], found.value(identifier)
     if "tied" in row:
-        yield "tied", row["tied"], bool(found.entries("component", {}, {
-            "shared": "True", "group": "head"}))
+        yield (
+            "tied",
+            row["tied"],
+            bool(found.entries("component", {}, {"shared": "True", "group": "head"})),
+        )
     expected: dict[str, int] = {}
     tables = {name for name, *_ in row["embedding_tables"]}
     for label, _, elements in row["breakdown"]:
@@ -152,8 +156,7 @@ def by_module(modules: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     """Matmul FLOPs of each group of modules: of each module what its own modules do not have."""
     names = [name for name in modules if name != "Global"]
     total = {
-        name: sum(v for op, v in modules[name].items() if "convolution" not in op)
-        for name in names
+        name: sum(v for op, v in modules[name].items() if "convolution" not in op) for name in names
     }
     own = dict(total)
     for name in names:
@@ -177,13 +180,23 @@ def compared(truth: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         loaded = json.loads(file.read_text("utf-8"))
         compare = parameters if file.name.startswith("params") else flops
         for case in loaded["models" if compare is parameters else "cases"]:
-            identity = {key: case[key] for key in ("name", "batch", "seq", "attention",
-                        "activation_checkpointing") if case.get(key) is not None}
+            identity = {
+                key: case[key]
+                for key in ("name", "batch", "seq", "attention", "activation_checkpointing")
+                if case.get(key) is not None
+            }
             label = " ".join(map(str, identity.values()))
             try:
                 for quantity, expected, predicted in compare(case):
-                    rows.append({"id": label, "quantity": quantity, "expected": expected,
-                                 "predicted": predicted, "error": predicted - expected})
+                    rows.append(
+                        {
+                            "id": label,
+                            "quantity": quantity,
+                            "expected": expected,
+                            "predicted": predicted,
+                            "error": predicted - expected,
+                        }
+                    )
             except PlanError as error:
                 rows.append({"id": label, "reason": str(error)})
         yield file.name, rows
@@ -202,12 +215,19 @@ def main(arguments: list[str] | None = None) -> int:
         worst = max((abs(row["error"]) for row in rows if "error" in row), default=0)
         left_out = sum("reason" in row for row in rows)
         exact = exact and not wrong
-        print(f"{name:18} cases {len(cases):4}  exact {len(cases) - len(wrong):4}  "
-              f"worst difference {worst}  left out {left_out}")
+        print(
+            f"{name:18} cases {len(cases):4}  exact {len(cases) - len(wrong):4}  "
+            f"worst difference {worst}  left out {left_out}"
+        )
         for row in rows:
             if row.get("error", 1):
-                print(f"  {row['id']}: " + (row.get("reason") or f"{row['quantity']} is "
-                      f"{row['predicted']}, not {row['expected']}"))
+                print(
+                    f"  {row['id']}: "
+                    + (
+                        row.get("reason")
+                        or f"{row['quantity']} is {row['predicted']}, not {row['expected']}"
+                    )
+                )
     if options.json:
         options.json.write_text(json.dumps(everything, indent=1) + "\n", "utf-8")
     print(f"{time.perf_counter() - started:.2f} s", file=sys.stderr)

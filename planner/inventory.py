@@ -60,7 +60,13 @@ MATMULS = ("linear", "core", "index", "scan")
 
 
 def _linear(
-    name: str, n_in: Expr, n_out: Expr, group: str, split: str, bias: bool = False, **more: Any,
+    name: str,
+    n_in: Expr,
+    n_out: Expr,
+    group: str,
+    split: str,
+    bias: bool = False,
+    **more: Any,
 ) -> Component:
     return Component(name, "linear", n_in, n_out, group, split, bias, **more)
 
@@ -255,8 +261,9 @@ def recurrence(values: Values) -> Components:
     yield _linear("side", h, width, group, "column", True)
     yield _conv("convolution", n.k_r, width, group, True)
     for name in ("input_gate", "recurrence_gate"):
-        yield _linear(name, width / gates, width / gates, group, "column", True,
-                      copies=gates, applied=gates)
+        yield _linear(
+            name, width / gates, width / gates, group, "column", True, copies=gates, applied=gates
+        )
     yield _vector("decay", width, group)
     yield _linear("output", width, h, group, "row", True)
 
@@ -318,8 +325,7 @@ def head(values: Values) -> Components:
     if values["transform"]:
         yield _linear("transform", h, width, "head transform", "none", values["transform_bias"])
         yield _norm("transform_norm", width, values["norm_bias"])
-    yield _linear("output", width, V, "head", "vocabulary", values["bias"],
-                  shared=values["tied"])
+    yield _linear("output", width, V, "head", "vocabulary", values["bias"], shared=values["tied"])
 
 
 def pooler(values: Values) -> Components:

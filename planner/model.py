@@ -71,9 +71,7 @@ def _layers(
     return tuple(parts)
 
 
-def _kinds(
-    draft: Draft, path: Path, data: Kind, layers: int
-) -> tuple[dict[str, Kind], list[str]]:
+def _kinds(draft: Draft, path: Path, data: Kind, layers: int) -> tuple[dict[str, Kind], list[str]]:
     """Layer kinds by name (each a mapping like a model's) and the kind of each layer."""
     if data.get("kinds"):
         return _spelled_out(draft, path, data, layers)

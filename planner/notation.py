@@ -29,9 +29,7 @@ L_k = symbol("L_k", "layers of this kind", latex=r"L_k", per=("part",))
 
 # Attention
 a = symbol("a", "query heads", key="attention.heads", per=("block",))
-a_kv = symbol(
-    "a_kv", "key/value heads", latex=r"a_{kv}", key="attention.kv_heads", per=("block",)
-)
+a_kv = symbol("a_kv", "key/value heads", latex=r"a_{kv}", key="attention.kv_heads", per=("block",))
 d_h = symbol("d_h", "head size", latex="d_h", key="attention.head_dim", per=("block",))
 d_v = symbol("d_v", "value head size", latex="d_v", key="attention.value_head_dim", per=("block",))
 r_q = symbol("r_q", "rank of the query", latex="r_q", key="attention.query_rank", per=("block",))
@@ -63,9 +61,7 @@ f_e = symbol("f_e", "width of one expert", latex="f_e", key="moe.intermediate", 
 f_s = symbol(
     "f_s", "width of the shared experts", latex="f_s", key="moe.shared_intermediate", per=("block",)
 )
-E_0 = symbol(
-    "E_0", "experts without weights", latex="E_0", key="moe.zero_experts", per=("block",)
-)
+E_0 = symbol("E_0", "experts without weights", latex="E_0", key="moe.zero_experts", per=("block",))
 n_rs = symbol(
     "n_rs",
     "learned scales of the router",
@@ -85,7 +81,11 @@ n_st = symbol(
 a_m = symbol("a_m", "Mamba heads", latex="a_m", key="mamba.heads", per=("block",))
 g_m = symbol("g_m", "Mamba groups", latex="g_m", key="mamba.groups", per=("block",))
 k_conv = symbol(
-    "k_conv", "kernel of its convolution", latex=r"k_{\mathrm{conv}}", key="mamba.conv_kernel", per=("block",)
+    "k_conv",
+    "kernel of its convolution",
+    latex=r"k_{\mathrm{conv}}",
+    key="mamba.conv_kernel",
+    per=("block",),
 )
 r_dt = symbol(
     "r_dt", "rank of the step size", latex=r"r_{\Delta}", key="mamba.dt_rank", per=("block",)
@@ -134,9 +134,7 @@ c_l = symbol("c_l", "chunk of the scan", latex="c_l", key="lightning.chunk", per
 h_e = symbol("h_e", "embedding width", latex="h_e", key="model.embedding_dim")
 s_off = symbol("s_off", "further positions", latex=r"s_{+}", key="model.position_offset")
 n_seg = symbol("n_seg", "segments", latex=r"n_{\mathrm{seg}}", key="model.token_types")
-h_p = symbol(
-    "h_p", "per-layer width", latex="h_p", key="per_layer_embedding.width", per=("block",)
-)
+h_p = symbol("h_p", "per-layer width", latex="h_p", key="per_layer_embedding.width", per=("block",))
 V_p = symbol(
     "V_p", "per-layer vocabulary", latex="V_p", key="per_layer_embedding.vocab", per=("block",)
 )
@@ -175,9 +173,7 @@ g_V = symbol(
     latex="g_V",
     key="parallelism.vocab_multiple",
 )
-L_ks = symbol(
-    "L_ks", "layers of a part on a stage", latex=r"L_{k\sigma}", per=("stage", "part")
-)
+L_ks = symbol("L_ks", "layers of a part on a stage", latex=r"L_{k\sigma}", per=("stage", "part"))
 A_ks = symbol(
     "A_ks",
     "layers of a part on a stage times micro-batches alive",
@@ -185,6 +181,12 @@ A_ks = symbol(
     per=("stage", "part"),
 )
 
+R_ks = symbol(
+    "R_ks",
+    "of these, those that are recomputed",
+    latex=r"R_{k\sigma}",
+    per=("stage", "part"),
+)
 held_sc = symbol(
     "held_sc",
     "how often a stage holds a component",
@@ -244,7 +246,39 @@ tensors_c = symbol(
     "tensors_c", "weight tensors of the component", latex=r"n_{w,c}", per=("component",)
 )
 d_rot = symbol(
-    "d_rot", "head size of the rotary tables", latex=r"d_{\mathrm{rot}}", key="model.attention.head_dim"
+    "d_rot",
+    "head size of the rotary tables",
+    latex=r"d_{\mathrm{rot}}",
+    key="model.attention.head_dim",
+)
+
+k_kv = symbol(
+    "k_kv",
+    "bytes of an element of the cache",
+    unit="bytes",
+    latex=r"k_{kv}",
+    key="training.bytes.cache",
+)
+s_o = symbol("s_o", "tokens generated", latex="s_o", key="training.output_tokens")
+f_off = symbol(
+    "f_off",
+    "share of the activations that lies on the host",
+    latex=r"f_{\mathrm{off}}",
+    key="training.offload.activations",
+)
+gamma = symbol(
+    "gamma",
+    "rows of the fullest device over the mean",
+    latex=r"\gamma",
+    key="training.expert_imbalance",
+)
+n_lc = symbol("n_lc", "chunks of the loss", latex=r"n_{\mathrm{lc}}", key="training.loss_chunks")
+M_oth = symbol(
+    "M_oth",
+    "further memory",
+    unit="bytes",
+    latex=r"M_{\mathrm{oth}}",
+    key="memory.other",
 )
 
 # One tensor of the implementation's profile
@@ -255,24 +289,34 @@ ranks_j = symbol("ranks_j", "devices that share it", latex="r_j", per=("tensor",
 
 # What a device holds besides the model
 M_dev = symbol(
-    "M_dev", "memory of a device", unit="bytes", latex=r"M_{\mathrm{dev}}",
+    "M_dev",
+    "memory of a device",
+    unit="bytes",
+    latex=r"M_{\mathrm{dev}}",
     key="cluster.accelerator.memory_usable",
 )
 M_ctx = symbol(
-    "M_ctx", "memory of the device context", unit="bytes", latex=r"M_{\mathrm{ctx}}",
+    "M_ctx",
+    "memory of the device context",
+    unit="bytes",
+    latex=r"M_{\mathrm{ctx}}",
     key="memory.context",
 )
 M_com = symbol(
-    "M_com", "memory of one communicator", unit="bytes", latex=r"M_{\mathrm{com}}",
+    "M_com",
+    "memory of one communicator",
+    unit="bytes",
+    latex=r"M_{\mathrm{com}}",
     key="memory.communicator",
 )
 M_work = symbol(
-    "M_work", "workspace of the matmul library", unit="bytes", latex=r"M_{\mathrm{work}}",
+    "M_work",
+    "workspace of the matmul library",
+    unit="bytes",
+    latex=r"M_{\mathrm{work}}",
     key="memory.workspace",
 )
-n_ws = symbol(
-    "n_ws", "such workspaces", latex=r"n_{\mathrm{ws}}", key="memory.workspaces"
-)
+n_ws = symbol("n_ws", "such workspaces", latex=r"n_{\mathrm{ws}}", key="memory.workspaces")
 n_pc = symbol(
     "n_pc",
     "communicators of a device in its pipeline",

@@ -11,7 +11,13 @@ from planner import resources
 from planner.document import Draft, Path
 
 TOKEN_MIXERS = (
-    "attention", "cross_attention", "mamba", "delta_net", "short_conv", "recurrence", "lightning",
+    "attention",
+    "cross_attention",
+    "mamba",
+    "delta_net",
+    "short_conv",
+    "recurrence",
+    "lightning",
 )
 CHANNEL_MIXERS = ("mlp", "moe")
 
@@ -76,29 +82,46 @@ def _attention(it: Shape) -> None:
         it.default("head_dim", values["nope_dim"] + values["rope_dim"], "nope_dim + rope_dim")
         it.default("value_head_dim", values["nope_dim"], "equals attention.nope_dim")
         if values["head_dim"] != values["nope_dim"] + values["rope_dim"]:
-            it.fault("head_dim", f"{values['head_dim']} is not nope_dim + rope_dim",
-                     str(values["nope_dim"] + values["rope_dim"]))
+            it.fault(
+                "head_dim",
+                f"{values['head_dim']} is not nope_dim + rope_dim",
+                str(values["nope_dim"] + values["rope_dim"]),
+            )
     elif values.get("head_dim") is None:
-        it.divides("heads", kind["hidden"], "{} heads do not divide hidden {}",
-                   "a divisor of hidden, or head_dim given")
+        it.divides(
+            "heads",
+            kind["hidden"],
+            "{} heads do not divide hidden {}",
+            "a divisor of hidden, or head_dim given",
+        )
     it.default("kv_heads", heads, "equals attention.heads")
     it.default("head_dim", kind["hidden"] // heads, "hidden / attention.heads")
     it.default("value_head_dim", values["head_dim"], "equals attention.head_dim")
     it.default("bias", kind["bias"], "equals model.bias")
     it.default("key_bias", values["bias"], "equals attention.bias")
     it.default("output_bias", values["bias"], "equals attention.bias")
-    it.default("gate_bias", values["output_gate"] == "full" and values["bias"],
-               "equals attention.bias for a full gate")
-    it.divides("kv_heads", heads, "{} key/value heads do not divide {} heads",
-               "a divisor of attention.heads")
+    it.default(
+        "gate_bias",
+        values["output_gate"] == "full" and values["bias"],
+        "equals attention.bias for a full gate",
+    )
+    it.divides(
+        "kv_heads",
+        heads,
+        "{} key/value heads do not divide {} heads",
+        "a divisor of attention.heads",
+    )
     if values.get("index_heads"):
         it.need("index_head_dim", "query_rank", "kv_rank")
     past, window = kind.get("causal") is not False, values.get("window")
     values["sees"] = " ".join(["past"] * past + ["window"] * bool(window)) or "all"
     longest = kind.get("max_sequence")
     if window and longest and window > longest:
-        it.fault("window", f"a window of {window} tokens is longer than max_sequence {longest}",
-                 f"at most {longest}")
+        it.fault(
+            "window",
+            f"a window of {window} tokens is longer than max_sequence {longest}",
+            f"at most {longest}",
+        )
 
 
 def _cross_attention(it: Shape) -> None:
@@ -132,13 +155,20 @@ def _moe(it: Shape) -> None:
     it.default("bias", it.kind["bias"], "equals model.bias")
     it.default("shared_bias", values["bias"], "equals moe.bias")
     it.default("activation", mlp.get("activation", "gelu"), "equals mlp.activation")
-    it.default("intermediate", mlp.get("intermediate") or 4 * it.kind["hidden"],
-               "equals mlp.intermediate")
-    it.default("shared_intermediate", values["shared_experts"] * values["intermediate"],
-               "moe.shared_experts × moe.intermediate")
+    it.default(
+        "intermediate", mlp.get("intermediate") or 4 * it.kind["hidden"], "equals mlp.intermediate"
+    )
+    it.default(
+        "shared_intermediate",
+        values["shared_experts"] * values["intermediate"],
+        "moe.shared_experts × moe.intermediate",
+    )
     if values["top_k"] > values["experts"] + values["zero_experts"]:
-        it.fault("top_k", f"a token cannot use {values['top_k']} of {values['experts']} experts",
-                 f"1 to {values['experts']}")
+        it.fault(
+            "top_k",
+            f"a token cannot use {values['top_k']} of {values['experts']} experts",
+            f"1 to {values['experts']}",
+        )
 
 
 def _mamba(it: Shape) -> None:
@@ -152,22 +182,37 @@ def _mamba(it: Shape) -> None:
         return
     it.need("head_dim")
     inner = values["heads"] * values["head_dim"] if values.get("heads") else None
-    it.default("inner", inner or int(values["expand"] * hidden),
-               "heads × head_dim" if inner else "expand × hidden")
-    it.divides("head_dim", values["inner"],
-               "{} channels of a head do not divide the inner width {}", "a divisor of mamba.inner")
+    it.default(
+        "inner",
+        inner or int(values["expand"] * hidden),
+        "heads × head_dim" if inner else "expand × hidden",
+    )
+    it.divides(
+        "head_dim",
+        values["inner"],
+        "{} channels of a head do not divide the inner width {}",
+        "a divisor of mamba.inner",
+    )
     it.default("heads", values["inner"] // values["head_dim"], "inner / head_dim")
     if values["heads"] * values["head_dim"] != values["inner"]:
-        it.fault("inner", f"{values['inner']} is not heads × head_dim",
-                 str(values["heads"] * values["head_dim"]))
-    it.divides("groups", values["heads"], "{} groups do not divide {} heads",
-               "a divisor of mamba.heads")
+        it.fault(
+            "inner",
+            f"{values['inner']} is not heads × head_dim",
+            str(values["heads"] * values["head_dim"]),
+        )
+    it.divides(
+        "groups", values["heads"], "{} groups do not divide {} heads", "a divisor of mamba.heads"
+    )
 
 
 def _delta_net(it: Shape) -> None:
     it.need("key_heads", "value_heads", "key_head_dim", "value_head_dim")
-    it.divides("key_heads", it.values["value_heads"], "{} key heads do not divide {} value heads",
-               "a divisor of delta_net.value_heads")
+    it.divides(
+        "key_heads",
+        it.values["value_heads"],
+        "{} key heads do not divide {} value heads",
+        "a divisor of delta_net.value_heads",
+    )
 
 
 def _short_conv(it: Shape) -> None:
@@ -177,8 +222,12 @@ def _short_conv(it: Shape) -> None:
 def _recurrence(it: Shape) -> None:
     it.need("heads")
     it.default("width", it.kind["hidden"], "equals hidden")
-    it.divides("heads", it.values["width"], "{} gate blocks do not divide the width {}",
-               "a divisor of recurrence.width")
+    it.divides(
+        "heads",
+        it.values["width"],
+        "{} gate blocks do not divide the width {}",
+        "a divisor of recurrence.width",
+    )
 
 
 def _per_layer_embedding(it: Shape) -> None:

@@ -151,15 +151,21 @@ def component_core_decoder():
     return 2 * keys * (n_in + n_out) * s_dec / s
 
 
-@quantity(**COMPONENT, source="Gu & Dao 2023 (arXiv 2312.00752), section 3.2",
-          when={"type": "scan", "scan": "mamba1"})
+@quantity(
+    **COMPONENT,
+    source="Gu & Dao 2023 (arXiv 2312.00752), section 3.2",
+    when={"type": "scan", "scan": "mamba1"},
+)
 def component_mamba1():
     """Each state of each channel is read once; how states come to be is not a matmul."""
     return 2 * n_in * n_out
 
 
-@quantity(**COMPONENT, source=CHUNKED + "Dao & Gu 2024 (arXiv 2405.21060), section 6",
-          when={"type": "scan", "scan": "mamba2"})
+@quantity(
+    **COMPONENT,
+    source=CHUNKED + "Dao & Gu 2024 (arXiv 2405.21060), section 6",
+    when={"type": "scan", "scan": "mamba2"},
+)
 def component_mamba2():
     """Within a chunk C with B over the state and the result with x; into and out of the states of
     chunks; and every chunk's state from all before it. n_in is the inner width, n_out the state."""
@@ -168,8 +174,11 @@ def component_mamba2():
     return (2 * chunks * c_m * within + 2 * (chunks + 1) ** 2 * n_in * n_out) / s
 
 
-@quantity(**COMPONENT, source=CHUNKED + "Yang et al. 2024 (arXiv 2412.06464), section 3.3",
-          when={"type": "scan", "scan": "delta"})
+@quantity(
+    **COMPONENT,
+    source=CHUNKED + "Yang et al. 2024 (arXiv 2412.06464), section 3.3",
+    when={"type": "scan", "scan": "delta"},
+)
 def component_delta():
     """Within a chunk keys with keys, queries with keys, and scores with values; three products
     with the state for each chunk."""
@@ -178,8 +187,11 @@ def component_delta():
     return 2 * a_dv * tokens * each / s
 
 
-@quantity(**COMPONENT, source=CHUNKED + "MiniMax-01 (arXiv 2501.08313), section 2.2",
-          when={"type": "scan", "scan": "lightning"})
+@quantity(
+    **COMPONENT,
+    source=CHUNKED + "MiniMax-01 (arXiv 2501.08313), section 2.2",
+    when={"type": "scan", "scan": "lightning"},
+)
 def component_lightning():
     """Two products within a chunk, and two with the state; the last chunk may be shorter."""
     full = whole(s / c_l)
@@ -215,8 +227,11 @@ def backward_mamba():
     return 2 * component
 
 
-@quantity(**BACKWARD, source=CHUNKED + "the first state is zero, the last is not used",
-          when={"type": "scan", "scan": "delta"})
+@quantity(
+    **BACKWARD,
+    source=CHUNKED + "the first state is zero, the last is not used",
+    when={"type": "scan", "scan": "delta"},
+)
 def backward_delta():
     """Twice the forward pass; the gradient of the two triangular solves besides, less the products
     with the first and the last state, which need no gradient."""
@@ -225,8 +240,11 @@ def backward_delta():
     return 2 * component + 2 * a_dv * c_d * (solves - 4 * d_dk * d_dv) / s
 
 
-@quantity(**BACKWARD, source=CHUNKED + "the first state is zero, the last is not used",
-          when={"type": "scan", "scan": "lightning"})
+@quantity(
+    **BACKWARD,
+    source=CHUNKED + "the first state is zero, the last is not used",
+    when={"type": "scan", "scan": "lightning"},
+)
 def backward_lightning():
     """Twice the forward pass, less the products with the first and the last state."""
     first, last = smallest(s, c_l), s - (ceil(s / c_l) - 1) * c_l
@@ -288,8 +306,12 @@ def backward():
     return Total(L_k * Total(backward_component, "component", matmul=True), "part")
 
 
-@quantity(**BACKWARD_TOKEN, source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1",
-          exact=False, when={"model.shape": False})
+@quantity(
+    **BACKWARD_TOKEN,
+    source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1",
+    exact=False,
+    when={"model.shape": False},
+)
 def backward_from_size():
     """Backward multiplies twice, for the input's and for the weight's gradient."""
     return 2 * forward
@@ -378,30 +400,43 @@ def again():
     return 0
 
 
-@quantity(**AGAIN, source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5",
-          when={"training.recompute": "selective", "model.shape": True})
+@quantity(
+    **AGAIN,
+    source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5",
+    when={"training.recompute": "selective", "model.shape": True},
+)
 def again_selective():
     """The attention core runs forward once more in every layer."""
     return Total(L_k * Total(component, "component", type="core"), "part")
 
 
-@quantity(**AGAIN, source="Chen et al. 2016 (arXiv 1604.06174)",
-          when={"training.recompute": "full", "training.early_stop": False, "model.shape": True})
+@quantity(
+    **AGAIN,
+    source="Chen et al. 2016 (arXiv 1604.06174)",
+    when={"training.recompute": "full", "training.early_stop": False, "model.shape": True},
+)
 def again_full():
     """Every layer runs forward once more; the head does not."""
     return Total(L_k * layer, "part", layers=True)
 
 
-@quantity(**AGAIN, source="torch.utils.checkpoint of PyTorch 2.13, early stop",
-          when={"training.recompute": "full", "training.early_stop": True, "model.shape": True})
+@quantity(
+    **AGAIN,
+    source="torch.utils.checkpoint of PyTorch 2.13, early stop",
+    when={"training.recompute": "full", "training.early_stop": True, "model.shape": True},
+)
 def again_early_stop():
     """Every layer runs once more up to the last tensor that its backward needs: its last matmul is
     left out where nothing keeps its output."""
     return Total(L_k * (layer - Total(component, "component", final=True)), "part", layers=True)
 
 
-@quantity(**AGAIN, source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1", exact=False,
-          when={"training.recompute": ("selective", "full"), "model.shape": False})
+@quantity(
+    **AGAIN,
+    source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1",
+    exact=False,
+    when={"training.recompute": ("selective", "full"), "model.shape": False},
+)
 def again_of_size():
     """Without a shape, the whole forward pass once more: an upper bound for selective."""
     return forward

@@ -25,34 +25,58 @@ def _chat_bias(c: Config) -> bool:
 UNTIED = {"tied_embeddings": lambda c: bool(c.flag("tie_word_embeddings"))}
 
 CUSTOM_FAMILIES: dict[str, Family] = {
-    "baichuan": Family(traits={
-        **LLAMA, **UNTIED, "max_sequence": first("max_position_embeddings", "model_max_length"),
-    }),
+    "baichuan": Family(
+        traits={
+            **LLAMA,
+            **UNTIED,
+            "max_sequence": first("max_position_embeddings", "model_max_length"),
+        }
+    ),
     "aquila": Family(traits={**LLAMA, **UNTIED}),
     "xverse": Family("aquila"),
     "Yi": Family("aquila"),
     "orion": Family("aquila", LAYERNORM),
     "internlm": Family("aquila", {"attention.bias": flag("bias")}),
     "internlm2": Family("internlm"),
-    "minicpm": Family(traits={
-        **LLAMA, "tied_embeddings": lambda c: c.flag("tie_word_embeddings") is not False,
-    }),
+    "minicpm": Family(
+        traits={
+            **LLAMA,
+            "tied_embeddings": lambda c: c.flag("tie_word_embeddings") is not False,
+        }
+    ),
     "stablelm_epoch": Family("stablelm"),
-    "deepseek": Family(traits={**MOE, **SHARED, **UNTIED}, axes=(
-        experts(up_to("first_k_dense_replace", "dense", "sparse")),
-    ), refused={"moe_layer_freq": (1, None)}),
-    "qwen": Family("aquila", {
-        **QKV_BIAS, "mlp.intermediate": _half_width, "attention.head_dim": whole("kv_channels"),
-        "max_sequence": whole("seq_length"), "mlp.activation": "silu",
-    }, refused={"no_bias": (True, None)}),
-    "chatglm": Family("aquila", {
-        "layers": need("num_layers"), "vocab": first("padded_vocab_size", "vocab_size"),
-        "attention.head_dim": whole("kv_channels"), "attention.kv_heads": _groups,
-        "attention.bias": _chat_bias, "attention.output_bias": flag("add_bias_linear"),
-        "mlp.intermediate": need("ffn_hidden_size"), "mlp.bias": flag("add_bias_linear"),
-        "mlp.activation": "silu", "max_sequence": whole("seq_length"),
-        "norm": either("rmsnorm", "rmsnorm", "layernorm"),
-        "final_norm": flag("post_layer_norm"),
-    }, refused={"apply_residual_connection_post_layernorm": (False, None)}),
+    "deepseek": Family(
+        traits={**MOE, **SHARED, **UNTIED},
+        axes=(experts(up_to("first_k_dense_replace", "dense", "sparse")),),
+        refused={"moe_layer_freq": (1, None)},
+    ),
+    "qwen": Family(
+        "aquila",
+        {
+            **QKV_BIAS,
+            "mlp.intermediate": _half_width,
+            "attention.head_dim": whole("kv_channels"),
+            "max_sequence": whole("seq_length"),
+            "mlp.activation": "silu",
+        },
+        refused={"no_bias": (True, None)},
+    ),
+    "chatglm": Family(
+        "aquila",
+        {
+            "layers": need("num_layers"),
+            "vocab": first("padded_vocab_size", "vocab_size"),
+            "attention.head_dim": whole("kv_channels"),
+            "attention.kv_heads": _groups,
+            "attention.bias": _chat_bias,
+            "attention.output_bias": flag("add_bias_linear"),
+            "mlp.intermediate": need("ffn_hidden_size"),
+            "mlp.bias": flag("add_bias_linear"),
+            "mlp.activation": "silu",
+            "max_sequence": whole("seq_length"),
+            "norm": either("rmsnorm", "rmsnorm", "layernorm"),
+            "final_norm": flag("post_layer_norm"),
+        },
+        refused={"apply_residual_connection_post_layernorm": (False, None)},
+    ),
 }
-

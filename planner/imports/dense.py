@@ -52,8 +52,9 @@ def _stepped(key: str) -> object:
             return ["full"] * depth(c)
         pattern = c.get(key)
         if isinstance(pattern, str):  # LLLG, repeated
-            return ["full" if pattern[i % len(pattern)] == "G" else "sliding"
-                    for i in range(depth(c))]
+            return [
+                "full" if pattern[i % len(pattern)] == "G" else "sliding" for i in range(depth(c))
+            ]
         return every(key, "full", "sliding")(c)
 
     return labels
@@ -135,9 +136,12 @@ DENSE_FAMILIES: dict[str, Family] = {
     "granite": Family("llama"),
     "helium": Family("llama", {"attention.output_bias": False, "attention.head_dim": _helium}),
     "cwm": Family("llama", axes=(windows(every(4, "full", "sliding", shift=0)),)),
-    "hyperclovax": Family("llama", {
-        "norm_placement": either("use_post_norm", "sandwich", "pre"),
-    }),
+    "hyperclovax": Family(
+        "llama",
+        {
+            "norm_placement": either("use_post_norm", "sandwich", "pre"),
+        },
+    ),
     "iquestcoder": Family("llama"),
     # Text parts of multimodal models, under their own names.
     "qwen2_vl_text": Family("qwen2"),
@@ -146,143 +150,293 @@ DENSE_FAMILIES: dict[str, Family] = {
     "qwen3_vl_text": Family("qwen3"),
     "glm4v_text": Family("glm4", {"attention.bias": True}),
     "diffllama": Family("llama", {"mlp.bias": False, "attention.differential": True}),
-    "internlm3": Family("llama", {
-        "attention.bias": flag("qkv_bias"), "attention.output_bias": flag("attention_bias"),
-    }),
+    "internlm3": Family(
+        "llama",
+        {
+            "attention.bias": flag("qkv_bias"),
+            "attention.output_bias": flag("attention_bias"),
+        },
+    ),
     "arcee": Family("llama", UNGATED),
     "jais2": Family("nemotron", {}),
     "nanochat": Family("llama", {"mlp.gated": False, "norm_weight": False}),
-    "mistral": Family("llama", {
-        "attention.bias": False, "mlp.bias": False,
-        "attention.window": whole("sliding_window"),
-    }),
+    "mistral": Family(
+        "llama",
+        {
+            "attention.bias": False,
+            "mlp.bias": False,
+            "attention.window": whole("sliding_window"),
+        },
+    ),
     "ministral": Family("mistral", axes=(windows(all_are("sliding")),)),
     "ministral3": Family("mistral"),
     "qwen2": Family("llama", {**QKV_BIAS, "mlp.bias": False}, (windows(_windowed),)),
-    "qwen3": Family("qwen2", {
-        "attention.bias": flag("attention_bias"),
-        "attention.output_bias": flag("attention_bias"), **QK_HEAD,
-    }),
+    "qwen3": Family(
+        "qwen2",
+        {
+            "attention.bias": flag("attention_bias"),
+            "attention.output_bias": flag("attention_bias"),
+            **QK_HEAD,
+        },
+    ),
     "smollm3": Family("llama", axes=(windows(_no_rope_windows),)),
     "seed_oss": Family("llama", {"attention.output_bias": flag("attention_out_bias")}),
-    "ernie4_5": Family("llama", {
-        "attention.bias": flag("use_bias"), "mlp.bias": flag("use_bias"),
-    }),
+    "ernie4_5": Family(
+        "llama",
+        {
+            "attention.bias": flag("use_bias"),
+            "mlp.bias": flag("use_bias"),
+        },
+    ),
     "hunyuan_v1_dense": Family("llama", {"mlp.bias": False, **QK_HEAD}),
     "glm": Family("llama", {"attention.output_bias": False, "mlp.bias": False}),
     "glm4": Family("glm", SANDWICH),
-    "gemma": Family("llama", {
-        "norm_offset": True, "mlp.bias": False, "mlp.activation": text("hidden_act"),
-    }),
-    "gemma2": Family("gemma", {**SANDWICH, "mlp.activation": text("hidden_activation")},
-                     (windows(every(2, "full", "sliding")),)),
+    "gemma": Family(
+        "llama",
+        {
+            "norm_offset": True,
+            "mlp.bias": False,
+            "mlp.activation": text("hidden_act"),
+        },
+    ),
+    "gemma2": Family(
+        "gemma",
+        {**SANDWICH, "mlp.activation": text("hidden_activation")},
+        (windows(every(2, "full", "sliding")),),
+    ),
     "vaultgemma": Family("gemma2", {"norm_placement": "pre"}),
-    "gemma3_text": Family("gemma2", QK_HEAD,
-                          (windows(every("sliding_window_pattern", "full", "sliding")),)),
-    "phi3": Family("llama", {
-        "attention.bias": False, "mlp.bias": False, "attention.window": _long_window,
-    }),
-    "exaone4": Family("llama", {
-        "attention.bias": False, "mlp.bias": False, "norm_placement": "output", **QK_HEAD,
-    }, (windows(_stepped("sliding_window_pattern")),)),
+    "gemma3_text": Family(
+        "gemma2", QK_HEAD, (windows(every("sliding_window_pattern", "full", "sliding")),)
+    ),
+    "phi3": Family(
+        "llama",
+        {
+            "attention.bias": False,
+            "mlp.bias": False,
+            "attention.window": _long_window,
+        },
+    ),
+    "exaone4": Family(
+        "llama",
+        {
+            "attention.bias": False,
+            "mlp.bias": False,
+            "norm_placement": "output",
+            **QK_HEAD,
+        },
+        (windows(_stepped("sliding_window_pattern")),),
+    ),
     "olmo": Family("llama", {"mlp.bias": False, "norm": "layernorm", "norm_weight": False}),
-    "olmo2": Family("llama", {
-        "mlp.bias": False, "norm_placement": "output", "attention.qk_norm": "full",
-    }),
+    "olmo2": Family(
+        "llama",
+        {
+            "mlp.bias": False,
+            "norm_placement": "output",
+            "attention.qk_norm": "full",
+        },
+    ),
     "olmo3": Family("olmo2", axes=(windows(every(4, "full", "sliding")),)),
-    "apertus": Family("llama", {
-        **UNGATED, **QK_HEAD, "mlp.bias": False,
-        "mlp.activation_parameters": lambda c: 2 if c.text("hidden_act") == "xielu" else 0,
-    }),
-    "bitnet": Family("llama", {
-        "mlp.bias": False, "attention.output_norm": True, "mlp.inner_norm": True,
-    }),
+    "apertus": Family(
+        "llama",
+        {
+            **UNGATED,
+            **QK_HEAD,
+            "mlp.bias": False,
+            "mlp.activation_parameters": lambda c: 2 if c.text("hidden_act") == "xielu" else 0,
+        },
+    ),
+    "bitnet": Family(
+        "llama",
+        {
+            "mlp.bias": False,
+            "attention.output_norm": True,
+            "mlp.inner_norm": True,
+        },
+    ),
     "nemotron": Family("llama", {**LAYERNORM, **UNGATED}),
-    "persimmon": Family(traits={
-        **PLAIN, "attention.qk_norm": either("qk_layernorm", "head", "none"),
-        "attention.qk_norm_bias": flag("qk_layernorm"),
-    }),
-    "starcoder2": Family("llama", {
-        **LAYERNORM, **UNGATED, "attention.bias": flag("use_bias"), "mlp.bias": flag("use_bias"),
-        "attention.window": whole("sliding_window"),
-    }),
-    "stablelm": Family("llama", {
-        **LAYERNORM, "mlp.bias": False, "attention.bias": flag("use_qkv_bias"),
-        "attention.output_bias": False, "parallel": flag("use_parallel_residual"),
-        "shared_norm": flag("use_parallel_residual"),
-        "attention.qk_norm": either("qk_layernorm", "full", "none"),
-    }),
-    "cohere": Family("llama", {
-        "norm": "layernorm", "norm_bias": False, "parallel": True, "shared_norm": True,
-        "mlp.bias": False, "attention.qk_norm": either("use_qk_norm", "full", "none"),
-    }),
-    "cohere2": Family("cohere", {"attention.qk_norm": "none", "attention.head_dim": None},
-                      (windows(every("sliding_window_pattern", "full", "sliding")),)),
-    "phi": Family(traits={
-        **PLAIN, "parallel": True, "shared_norm": True, "head_bias": True,
-        "attention.qk_norm": either("qk_layernorm", "head", "none"),
-        "attention.qk_norm_bias": flag("qk_layernorm"),
-    }),
-    "gpt_neox": Family(traits={
-        **PLAIN, "attention.bias": flag("attention_bias"),
-        "parallel": flag("use_parallel_residual"),
-    }),
-    "gptj": Family(traits={
-        **PLAIN, "attention.bias": False, "parallel": True, "shared_norm": True,
-        "head_bias": True, "mlp.intermediate": whole("n_inner"),
-        "mlp.activation": text("activation_function"),
-    }),
+    "persimmon": Family(
+        traits={
+            **PLAIN,
+            "attention.qk_norm": either("qk_layernorm", "head", "none"),
+            "attention.qk_norm_bias": flag("qk_layernorm"),
+        }
+    ),
+    "starcoder2": Family(
+        "llama",
+        {
+            **LAYERNORM,
+            **UNGATED,
+            "attention.bias": flag("use_bias"),
+            "mlp.bias": flag("use_bias"),
+            "attention.window": whole("sliding_window"),
+        },
+    ),
+    "stablelm": Family(
+        "llama",
+        {
+            **LAYERNORM,
+            "mlp.bias": False,
+            "attention.bias": flag("use_qkv_bias"),
+            "attention.output_bias": False,
+            "parallel": flag("use_parallel_residual"),
+            "shared_norm": flag("use_parallel_residual"),
+            "attention.qk_norm": either("qk_layernorm", "full", "none"),
+        },
+    ),
+    "cohere": Family(
+        "llama",
+        {
+            "norm": "layernorm",
+            "norm_bias": False,
+            "parallel": True,
+            "shared_norm": True,
+            "mlp.bias": False,
+            "attention.qk_norm": either("use_qk_norm", "full", "none"),
+        },
+    ),
+    "cohere2": Family(
+        "cohere",
+        {"attention.qk_norm": "none", "attention.head_dim": None},
+        (windows(every("sliding_window_pattern", "full", "sliding")),),
+    ),
+    "phi": Family(
+        traits={
+            **PLAIN,
+            "parallel": True,
+            "shared_norm": True,
+            "head_bias": True,
+            "attention.qk_norm": either("qk_layernorm", "head", "none"),
+            "attention.qk_norm_bias": flag("qk_layernorm"),
+        }
+    ),
+    "gpt_neox": Family(
+        traits={
+            **PLAIN,
+            "attention.bias": flag("attention_bias"),
+            "parallel": flag("use_parallel_residual"),
+        }
+    ),
+    "gptj": Family(
+        traits={
+            **PLAIN,
+            "attention.bias": False,
+            "parallel": True,
+            "shared_norm": True,
+            "head_bias": True,
+            "mlp.intermediate": whole("n_inner"),
+            "mlp.activation": text("activation_function"),
+        }
+    ),
     "codegen": Family("gptj"),
-    "gpt2": Family(traits={
-        **PLAIN, "positions": "learned", "mlp.intermediate": whole("n_inner"),
-        "mlp.activation": text("activation_function"),
-    }, refused={"add_cross_attention": (False, None)}),
+    "gpt2": Family(
+        traits={
+            **PLAIN,
+            "positions": "learned",
+            "mlp.intermediate": whole("n_inner"),
+            "mlp.activation": text("activation_function"),
+        },
+        refused={"add_cross_attention": (False, None)},
+    ),
     "gpt-sw3": Family("gpt2"),
-    "gpt_bigcode": Family("gpt2", {
-        "attention.kv_heads": lambda c: 1 if c.flag("multi_query") else None,
-    }),
-    "openai-gpt": Family("gpt2", {
-        "norm_placement": "post", "final_norm": False, "mlp.activation": text("afn"),
-        "mlp.intermediate": None,
-    }),
-    "gpt_neo": Family("gpt2", {
-        "layers": need("num_hidden_layers"), "attention.bias": False,
-        "attention.output_bias": True, "mlp.intermediate": whole("intermediate_size"),
-    }, (Axis(_neo_windows, {**WINDOWS, "sliding": {"attention.window": whole("window_size")}}),)),
-    "opt": Family(traits={
-        **PLAIN, "positions": "learned", "position_offset": 2, "bias": flag("enable_bias"),
-        "mlp.intermediate": whole("ffn_dim"), "mlp.activation": text("activation_function"),
-        "norm_placement": either("do_layer_norm_before", "pre", "post"),
-        "final_norm": _opt_final_norm, "embedding_dim": _narrow("word_embed_proj_dim"),
-        "norm_weight": flag("layer_norm_elementwise_affine"),
-        "norm_bias": flag("layer_norm_elementwise_affine"),
-    }),
+    "gpt_bigcode": Family(
+        "gpt2",
+        {
+            "attention.kv_heads": lambda c: 1 if c.flag("multi_query") else None,
+        },
+    ),
+    "openai-gpt": Family(
+        "gpt2",
+        {
+            "norm_placement": "post",
+            "final_norm": False,
+            "mlp.activation": text("afn"),
+            "mlp.intermediate": None,
+        },
+    ),
+    "gpt_neo": Family(
+        "gpt2",
+        {
+            "layers": need("num_hidden_layers"),
+            "attention.bias": False,
+            "attention.output_bias": True,
+            "mlp.intermediate": whole("intermediate_size"),
+        },
+        (Axis(_neo_windows, {**WINDOWS, "sliding": {"attention.window": whole("window_size")}}),),
+    ),
+    "opt": Family(
+        traits={
+            **PLAIN,
+            "positions": "learned",
+            "position_offset": 2,
+            "bias": flag("enable_bias"),
+            "mlp.intermediate": whole("ffn_dim"),
+            "mlp.activation": text("activation_function"),
+            "norm_placement": either("do_layer_norm_before", "pre", "post"),
+            "final_norm": _opt_final_norm,
+            "embedding_dim": _narrow("word_embed_proj_dim"),
+            "norm_weight": flag("layer_norm_elementwise_affine"),
+            "norm_bias": flag("layer_norm_elementwise_affine"),
+        }
+    ),
     "biogpt": Family(traits={**PLAIN, "positions": "learned", "position_offset": 2}),
-    "xglm": Family(traits={
-        **PLAIN, "positions": "sinusoidal", "mlp.intermediate": whole("ffn_dim"),
-        "mlp.activation": text("activation_function"),
-    }, refused={"add_cross_attention": (False, None)}),
-    "bloom": Family(traits={
-        **PLAIN, "positions": "alibi", "embedding_norm": True, "mlp.intermediate": None,
-        "max_sequence": first("seq_length"), "mlp.activation": "gelu",
-    }),
-    "falcon": Family(traits={
-        **PLAIN, "bias": flag("bias"), "attention.kv_heads": _falcon_kv,
-        "mlp.intermediate": whole("ffn_hidden_size"), "mlp.activation": text("activation"),
-        "parallel": _falcon_parallel, "shared_norm": _falcon_shared_norm,
-        "positions": either("alibi", "alibi", "rope"), "attention.head_dim": None,
-    }),
-    "mpt": Family(traits={
-        **DECODER, "norm": "layernorm", "norm_bias": False, "mlp.intermediate": None,
-        "mlp.activation": "gelu", "positions": _mpt_positions, "attention.head_dim": None,
-        "attention.kv_heads": None,
-    }, refused={"expansion_ratio": (4, None), "no_bias": (True, None)}),
-    "lfm2": Family(traits={
-        **DECODER, "mlp.gated": True, "mlp.intermediate": _lfm_width, **QK_HEAD,
-        "mlp.activation": "silu", "short_conv.kernel": whole("conv_L_cache"),
-        "short_conv.bias": flag("conv_bias"), "attention.head_dim": None,
-        "tied_embeddings": lambda c: c.flag("tie_embedding", c.flag("tie_word_embeddings")),
-    }),
+    "xglm": Family(
+        traits={
+            **PLAIN,
+            "positions": "sinusoidal",
+            "mlp.intermediate": whole("ffn_dim"),
+            "mlp.activation": text("activation_function"),
+        },
+        refused={"add_cross_attention": (False, None)},
+    ),
+    "bloom": Family(
+        traits={
+            **PLAIN,
+            "positions": "alibi",
+            "embedding_norm": True,
+            "mlp.intermediate": None,
+            "max_sequence": first("seq_length"),
+            "mlp.activation": "gelu",
+        }
+    ),
+    "falcon": Family(
+        traits={
+            **PLAIN,
+            "bias": flag("bias"),
+            "attention.kv_heads": _falcon_kv,
+            "mlp.intermediate": whole("ffn_hidden_size"),
+            "mlp.activation": text("activation"),
+            "parallel": _falcon_parallel,
+            "shared_norm": _falcon_shared_norm,
+            "positions": either("alibi", "alibi", "rope"),
+            "attention.head_dim": None,
+        }
+    ),
+    "mpt": Family(
+        traits={
+            **DECODER,
+            "norm": "layernorm",
+            "norm_bias": False,
+            "mlp.intermediate": None,
+            "mlp.activation": "gelu",
+            "positions": _mpt_positions,
+            "attention.head_dim": None,
+            "attention.kv_heads": None,
+        },
+        refused={"expansion_ratio": (4, None), "no_bias": (True, None)},
+    ),
+    "lfm2": Family(
+        traits={
+            **DECODER,
+            "mlp.gated": True,
+            "mlp.intermediate": _lfm_width,
+            **QK_HEAD,
+            "mlp.activation": "silu",
+            "short_conv.kernel": whole("conv_L_cache"),
+            "short_conv.bias": flag("conv_bias"),
+            "attention.head_dim": None,
+            "tied_embeddings": lambda c: c.flag("tie_embedding", c.flag("tie_word_embeddings")),
+        }
+    ),
 }
 
 
@@ -291,6 +445,8 @@ def _lfm_layers(c: Config) -> Sequence[str]:
     return ["full" if full is None or i in full else "conv" for i in range(depth(c))]
 
 
-CONV = Axis(listed("layer_types", _lfm_layers, {"full_attention": "full", "conv": "conv"}),
-            {"full": {"mixer": "attention"}, "conv": {"mixer": "short_conv"}})
+CONV = Axis(
+    listed("layer_types", _lfm_layers, {"full_attention": "full", "conv": "conv"}),
+    {"full": {"mixer": "attention"}, "conv": {"mixer": "short_conv"}},
+)
 DENSE_FAMILIES["lfm2"] = Family(traits=DENSE_FAMILIES["lfm2"].traits, axes=(CONV,))

@@ -81,28 +81,51 @@ def _albert_layers(c: Config) -> list[str]:
 
 
 ENCODER_FAMILIES: dict[str, Family] = {
-    "bert": Family(traits=ENCODER, refused={
-        "add_cross_attention": (False, None),
-        "position_embedding_type": ("absolute", None),
-    }),
+    "bert": Family(
+        traits=ENCODER,
+        refused={
+            "add_cross_attention": (False, None),
+            "position_embedding_type": ("absolute", None),
+        },
+    ),
     "roberta": Family("bert"),
     "camembert": Family("bert"),
     "xlm-roberta": Family("bert"),
-    "electra": Family("bert", {
-        "pooler": False, "embedding_dim": _narrow, "embedding_projection": "all",
-    }),
-    "distilbert": Family("bert", {"pooler": False, "token_types": 0,
-                                  "mlp.intermediate": need("hidden_dim"),
-                                  "mlp.activation": text("activation")}),
+    "electra": Family(
+        "bert",
+        {
+            "pooler": False,
+            "embedding_dim": _narrow,
+            "embedding_projection": "all",
+        },
+    ),
+    "distilbert": Family(
+        "bert",
+        {
+            "pooler": False,
+            "token_types": 0,
+            "mlp.intermediate": need("hidden_dim"),
+            "mlp.activation": text("activation"),
+        },
+    ),
     "t5": Family(traits=T5),
     "mt5": Family("t5"),
-    "albert": Family("bert", {
-        "embedding_dim": _narrow, "embedding_projection": "all",
-    }, (Axis(_albert_layers, {"again": {"reuse": True}}),),
-        refused={"inner_group_num": (1, None), "num_hidden_groups": (1, None)}),
-    "bart": Family(traits=BART, refused={
-        "tie_word_embeddings": (True, None), "share_encoder_decoder_embeddings": (True, None),
-    }),
+    "albert": Family(
+        "bert",
+        {
+            "embedding_dim": _narrow,
+            "embedding_projection": "all",
+        },
+        (Axis(_albert_layers, {"again": {"reuse": True}}),),
+        refused={"inner_group_num": (1, None), "num_hidden_groups": (1, None)},
+    ),
+    "bart": Family(
+        traits=BART,
+        refused={
+            "tie_word_embeddings": (True, None),
+            "share_encoder_decoder_embeddings": (True, None),
+        },
+    ),
     "mbart": Family("bart", {"norm_placement": "pre", "final_norm": True}),
     "pegasus": Family("mbart", SINUSOIDAL),
     "marian": Family("bart", SINUSOIDAL),

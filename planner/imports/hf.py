@@ -22,7 +22,10 @@ from planner.imports.sparse import SPARSE_FAMILIES
 from planner.imports.tidy import experts_rule, windows_rule, without_defaults
 
 FAMILIES: dict[str, Family] = {
-    **DENSE_FAMILIES, **SPARSE_FAMILIES, **HYBRID_FAMILIES, **ENCODER_FAMILIES,
+    **DENSE_FAMILIES,
+    **SPARSE_FAMILIES,
+    **HYBRID_FAMILIES,
+    **ENCODER_FAMILIES,
     **CUSTOM_FAMILIES,
 }
 DEEPEST = 40
@@ -60,16 +63,19 @@ def convert(config: Any, place: Place | None = None) -> Imported:
     given, notes = _text_part(config, place)
     kind = given.get("model_type")
     if kind not in FAMILIES:
-        raise PlanError(Fault(f"model type {kind!r} is not known", place, None,
-                              nearest(str(kind), FAMILIES)))
+        raise PlanError(
+            Fault(f"model type {kind!r} is not known", place, None, nearest(str(kind), FAMILIES))
+        )
     said = _classes()["types"].get(kind, {})
     c = Config(given, said.get("defaults", {}), said.get("names", {}), place)
     traits, axes, refused = _row(kind)
     for key, allowed in refused.items():
         value = c.get(key)
         if value not in allowed:
-            raise c.fault(f"{kind}: {c.name(key)} {value!r} is not modelled",
-                          "one of: " + ", ".join(map(str, allowed)))
+            raise c.fault(
+                f"{kind}: {c.name(key)} {value!r} is not modelled",
+                "one of: " + ", ".join(map(str, allowed)),
+            )
     made = Imported({}, notes=notes, family=kind)
     for dotted, trait in traits.items():
         with c.noting() as keys:
@@ -110,8 +116,14 @@ def _text_part(config: Any, place: Place | None) -> tuple[dict[str, Any], list[s
         outer = str(given.get("model_type"))
         wrappers = _classes()["wrappers"]
         if outer not in wrappers:
-            raise PlanError(Fault(f"model type {outer!r} is not known", place, None,
-                                  nearest(outer, [*wrappers, *FAMILIES])))
+            raise PlanError(
+                Fault(
+                    f"model type {outer!r} is not known",
+                    place,
+                    None,
+                    nearest(outer, [*wrappers, *FAMILIES]),
+                )
+            )
         text = dict(given[inner])
         text.setdefault("model_type", wrappers[outer])
         if "tie_word_embeddings" in given:
@@ -135,8 +147,9 @@ def _check_depth(node: Any, place: Place | None) -> None:
     while level:
         depth += 1
         if depth > DEEPEST:
-            raise PlanError(Fault("the configuration is nested too deeply", place,
-                                  f"at most {DEEPEST} levels"))
+            raise PlanError(
+                Fault("the configuration is nested too deeply", place, f"at most {DEEPEST} levels")
+            )
         below: list[Any] = []
         for item in level:
             if isinstance(item, Mapping):
@@ -247,8 +260,10 @@ def _drop_assumed_length(c: Config, document: dict[str, Any]) -> None:
     longest = document.get("max_sequence")
     keys = ("max_position_embeddings", "max_seq_len")
     assumed = longest and not any(key in c.given for key in keys)
-    if assumed and document.get("positions") != "learned" and any(
-        window and window > longest for window in given
+    if (
+        assumed
+        and document.get("positions") != "learned"
+        and any(window and window > longest for window in given)
     ):
         del document["max_sequence"]
 

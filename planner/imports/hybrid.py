@@ -67,8 +67,10 @@ def _nemotron_labels(c: Config) -> Sequence[str]:
             raise c.fault(f"layers_block_type holds {unknown[0]!r}, which is not modelled")
         return [NEMOTRON_WORDS[word] for word in given]
     if not set(letters) <= set(NEMOTRON):
-        raise c.fault(f"hybrid_override_pattern is {letters!r}",
-                      "the letters M (Mamba), * (attention), - (MLP) and E (experts)")
+        raise c.fault(
+            f"hybrid_override_pattern is {letters!r}",
+            "the letters M (Mamba), * (attention), - (MLP) and E (experts)",
+        )
     return [NEMOTRON[letter] for letter in letters]
 
 
@@ -172,138 +174,275 @@ GATED = {**QK_HEAD, "norm_offset": True, "attention.output_gate": "full", "mlp.b
 HYBRID_FAMILIES: dict[str, Family] = {
     "mamba": Family(traits=MAMBA1),
     "falcon_mamba": Family(traits=MAMBA1),
-    "mamba2": Family(traits={
-        **{k: v for k, v in MAMBA1.items() if k != "mamba.dt_rank"},
-        "mamba.version": 2, "mamba.heads": need("num_heads"), "mamba.head_dim": need("head_dim"),
-        "mamba.groups": need("n_groups"), "mamba.chunk": whole("chunk_size"), "mamba.norm": True,
-    }),
-    "jamba": Family(traits={
-        **MOE, "attention.bias": False, "positions": "none", "moe.experts": need("num_experts"),
-        "moe.intermediate": need("intermediate_size"), "attention.head_dim": None,
-        "mamba.version": 1, "mamba.state": need("mamba_d_state"), "mamba.inner": _inner,
-        "mamba.conv_kernel": need("mamba_d_conv"), "mamba.conv_bias": flag("mamba_conv_bias"),
-        "mamba.bias": flag("mamba_proj_bias"), "mamba.dt_rank": _rank("mamba_dt_rank"),
-        "mamba.inner_norms": True,
-    }, axes=(
-        Axis(period("attn_layer_period", "attn_layer_offset", "full", "linear"),
-             {"full": {"mixer": "attention"}, "linear": {"mixer": "mamba"}}),
-        experts(lambda c: (
-            period("expert_layer_period", "expert_layer_offset", "sparse", "dense")(c)
-            if c.need("num_experts") > 1 else ["dense"] * depth(c)
-        )),
-    )),
-    "bamba": Family(traits={
-        **LLAMA, **MAMBA2, "attention.head_dim": None,
-    }, axes=(Axis(at("attn_layer_indices", "full", "linear"),
-                  {"full": {"mixer": "attention"}, "linear": {"mixer": "mamba"}}),)),
-    "granitemoehybrid": Family(traits={
-        **MIXTRAL, **MAMBA2, "attention.bias": flag("attention_bias"),
-        "attention.head_dim": None,
-        "positions": lambda c: "rope" if c.text("position_embedding_type") == "rope" else "none",
-        "moe.experts": whole("num_local_experts", 0),
-        "moe.shared_intermediate": whole("shared_intermediate_size", 0),
-        "mlp.intermediate": lambda c: (
-            None if c.whole("num_local_experts", 0) else c.need("shared_intermediate_size")
-        ),
-    }, axes=(mixers(all_are("linear"), "mamba"), Axis(
-        lambda c: ["moe" if c.whole("num_local_experts", 0) else "mlp"] * depth(c),
-        {"moe": SPARSE, "mlp": DENSE},
-    ))),
-    "falcon_h1": Family(traits={
-        **LLAMA, **MAMBA2, "mixer": "attention+mamba", "mamba.inner": _falcon_inner,
-        "mamba.output_bias": flag("projectors_bias"),
-        "mamba.norm": flag("mamba_rms_norm"),
-        "mamba.head_dim": _head_dim("mamba_d_head", "mamba_n_heads", _falcon_inner),
-    }),
-    "nemotron_h": Family(traits={
-        **MOE, "mlp.gated": False, "attention.bias": False, "tied_embeddings": False,
-        "attention.head_dim": whole("head_dim"), "positions": "none",
-        "layers": lambda c: len(_nemotron_layers(c)), "mlp.bias": flag("mlp_bias"),
-        "mlp.activation": text("mlp_hidden_act"), "moe.experts": need("n_routed_experts"),
-        "moe.bias": flag("mlp_bias"),
-        "moe.intermediate": need("moe_intermediate_size"), "moe.latent": whole("moe_latent_size"),
-        "moe.shared_experts": whole("n_shared_experts", 0),
-        "moe.shared_intermediate": lambda c: (
-            c.need("moe_shared_expert_intermediate_size") if c.whole("n_shared_experts", 0) else 0
-        ),
-        "mamba.state": need("ssm_state_size"), "mamba.heads": need("mamba_num_heads"),
-        "mamba.head_dim": need("mamba_head_dim"),
-        "mamba.groups": first("mamba_n_groups", "n_groups"),
-        "mamba.conv_kernel": first("mamba_d_conv", "conv_kernel"),
-        "mamba.conv_bias": lambda c: c.flag("mamba_conv_bias", c.flag("use_conv_bias")),
-        "mamba.bias": flag("use_bias"), "mamba.norm": True,
-        "mamba.chunk": first("mamba_chunk_size", "chunk_size"),
-    }, axes=(Axis(_nemotron_layers, {
-        "linear": {"mixer": "mamba", "feed_forward": "none"},
-        "full": {"mixer": "attention", "feed_forward": "none"},
-        "mlp": {"mixer": "none", "feed_forward": "mlp"},
-        "moe": {"mixer": "none", "feed_forward": "moe"},
-    }),)),
-    "qwen3_5_text": Family(traits={**LLAMA, **DELTA, **GATED}, axes=(QWEN_LAYERS,)),
-    "qwen3_5_moe_text": Family(traits={
-        **MOE, **DELTA, **GATED, **SHARED_EXPERT, "mlp.intermediate": None,
-    }, axes=(QWEN_LAYERS,)),
-    "qwen3_next": Family(traits={**MOE, **DELTA, **GATED, **SHARED_EXPERT},
-                         axes=(QWEN_LAYERS, experts(_qwen_next_experts))),
-    "minimax": Family(traits={
-        **MIXTRAL, "lightning.heads": need("num_attention_heads"),
-        "lightning.head_dim": whole("head_dim"), "lightning.chunk": whole("block_size"),
-        "attention.window": whole("sliding_window"),
-    }, axes=(mixers(every(2, "linear", "full"), "lightning"),)),
-    "lfm2_moe": Family(traits={
-        **DECODER, **QK_HEAD, "mlp.gated": True, "mlp.activation": "silu",
-        "short_conv.kernel": whole("conv_L_cache"), "short_conv.bias": flag("conv_bias"),
-        "moe.experts": need("num_experts"), "moe.top_k": need("num_experts_per_tok"),
-        "moe.intermediate": need("moe_intermediate_size"), "attention.head_dim": None,
-        "tied_embeddings": lambda c: c.flag("tie_embedding", c.flag("tie_word_embeddings")),
-    }, axes=(
-        Axis(listed("layer_types", all_are("full"), {"full_attention": "full", "conv": "conv"}),
-             {"full": {"mixer": "attention"}, "conv": {"mixer": "short_conv"}}),
-        experts(up_to("num_dense_layers", "dense", "sparse")),
-    )),
-    "kimi_linear": Family(traits={
-        **MOE, **LATENT, "moe.top_k": need("num_experts_per_token"), "tied_embeddings": False,
-        "moe.shared_experts": whole("num_shared_experts", 0), "positions": "none",
-        "delta_net.key_heads": _kimi("num_heads", "linear_num_heads"),
-        "delta_net.value_heads": _kimi("num_heads", "linear_num_heads"),
-        "delta_net.key_head_dim": _kimi("head_dim", "linear_head_dim"),
-        "delta_net.value_head_dim": _kimi("head_dim", "linear_head_dim"),
-        "delta_net.gate_rank": _kimi("head_dim", "linear_head_dim"),
-        "delta_net.conv_kernel": _kimi("short_conv_kernel_size", "linear_conv_kernel_dim"),
-        "max_sequence": whole("model_max_length"),
-    }, axes=(mixers(_kimi_layers, "delta_net"), listed_experts(
-        lambda c: ["dense" if i < c.whole("first_k_dense_replace", 0, otherwise=1) else "sparse"
-                   for i in range(depth(c))]
-    ))),
-    "recurrent_gemma": Family(traits={
-        **LLAMA, "norm_offset": True, "mlp.bias": True, "attention.output_bias": True,
-        "attention.head_dim": None,
-        "mlp.intermediate": lambda c: c.need("intermediate_size") // 2,
-        "mlp.activation": text("hidden_activation"), "recurrence.width": whole("lru_width"),
-        "recurrence.heads": need("num_attention_heads"),
-        "recurrence.conv_kernel": need("conv1d_width"),
-        "attention.window": whole("attention_window_size"), "max_sequence": None,
-    }, axes=(Axis(_blocks("block_types", {"recurrent": "recurrent", "attention": "full"}), {
-        "recurrent": {"mixer": "recurrence"}, "full": {"mixer": "attention"},
-    }),)),
-    "olmo_hybrid": Family(traits={
-        **LLAMA, "mlp.bias": False,
-        "delta_net.key_heads": first("linear_num_key_heads", "num_attention_heads"),
-        "delta_net.value_heads": first("linear_num_value_heads", "num_attention_heads"),
-        "delta_net.key_head_dim": lambda c: c.whole("linear_key_head_dim") or (
-            3 * c.need("hidden_size")
-            // (4 * (c.whole("linear_num_key_heads") or c.need("num_attention_heads")))
-        ),
-        "delta_net.value_head_dim": lambda c: c.whole("linear_value_head_dim") or 2 * (
-            c.whole("linear_key_head_dim") or 3 * c.need("hidden_size")
-            // (4 * (c.whole("linear_num_key_heads") or c.need("num_attention_heads")))
-        ),
-        "delta_net.conv_kernel": need("linear_conv_kernel_dim"),
-    }, axes=(Axis(listed("layer_types", _olmo_hybrid_layers, ATTENTION_WORDS), {
-        "full": {
-            "mixer": "attention", "norm_placement": "output", "attention.qk_norm": "full",
+    "mamba2": Family(
+        traits={
+            **{k: v for k, v in MAMBA1.items() if k != "mamba.dt_rank"},
+            "mamba.version": 2,
+            "mamba.heads": need("num_heads"),
+            "mamba.head_dim": need("head_dim"),
+            "mamba.groups": need("n_groups"),
+            "mamba.chunk": whole("chunk_size"),
+            "mamba.norm": True,
+        }
+    ),
+    "jamba": Family(
+        traits={
+            **MOE,
+            "attention.bias": False,
+            "positions": "none",
+            "moe.experts": need("num_experts"),
+            "moe.intermediate": need("intermediate_size"),
+            "attention.head_dim": None,
+            "mamba.version": 1,
+            "mamba.state": need("mamba_d_state"),
+            "mamba.inner": _inner,
+            "mamba.conv_kernel": need("mamba_d_conv"),
+            "mamba.conv_bias": flag("mamba_conv_bias"),
+            "mamba.bias": flag("mamba_proj_bias"),
+            "mamba.dt_rank": _rank("mamba_dt_rank"),
+            "mamba.inner_norms": True,
         },
-        "linear": {"mixer": "delta_net"},
-    }),)),
+        axes=(
+            Axis(
+                period("attn_layer_period", "attn_layer_offset", "full", "linear"),
+                {"full": {"mixer": "attention"}, "linear": {"mixer": "mamba"}},
+            ),
+            experts(
+                lambda c: (
+                    period("expert_layer_period", "expert_layer_offset", "sparse", "dense")(c)
+                    if c.need("num_experts") > 1
+                    else ["dense"] * depth(c)
+                )
+            ),
+        ),
+    ),
+    "bamba": Family(
+        traits={
+            **LLAMA,
+            **MAMBA2,
+            "attention.head_dim": None,
+        },
+        axes=(
+            Axis(
+                at("attn_layer_indices", "full", "linear"),
+                {"full": {"mixer": "attention"}, "linear": {"mixer": "mamba"}},
+            ),
+        ),
+    ),
+    "granitemoehybrid": Family(
+        traits={
+            **MIXTRAL,
+            **MAMBA2,
+            "attention.bias": flag("attention_bias"),
+            "attention.head_dim": None,
+            "positions": lambda c: (
+                "rope" if c.text("position_embedding_type") == "rope" else "none"
+            ),
+            "moe.experts": whole("num_local_experts", 0),
+            "moe.shared_intermediate": whole("shared_intermediate_size", 0),
+            "mlp.intermediate": lambda c: (
+                None if c.whole("num_local_experts", 0) else c.need("shared_intermediate_size")
+            ),
+        },
+        axes=(
+            mixers(all_are("linear"), "mamba"),
+            Axis(
+                lambda c: ["moe" if c.whole("num_local_experts", 0) else "mlp"] * depth(c),
+                {"moe": SPARSE, "mlp": DENSE},
+            ),
+        ),
+    ),
+    "falcon_h1": Family(
+        traits={
+            **LLAMA,
+            **MAMBA2,
+            "mixer": "attention+mamba",
+            "mamba.inner": _falcon_inner,
+            "mamba.output_bias": flag("projectors_bias"),
+            "mamba.norm": flag("mamba_rms_norm"),
+            "mamba.head_dim": _head_dim("mamba_d_head", "mamba_n_heads", _falcon_inner),
+        }
+    ),
+    "nemotron_h": Family(
+        traits={
+            **MOE,
+            "mlp.gated": False,
+            "attention.bias": False,
+            "tied_embeddings": False,
+            "attention.head_dim": whole("head_dim"),
+            "positions": "none",
+            "layers": lambda c: len(_nemotron_layers(c)),
+            "mlp.bias": flag("mlp_bias"),
+            "mlp.activation": text("mlp_hidden_act"),
+            "moe.experts": need("n_routed_experts"),
+            "moe.bias": flag("mlp_bias"),
+            "moe.intermediate": need("moe_intermediate_size"),
+            "moe.latent": whole("moe_latent_size"),
+            "moe.shared_experts": whole("n_shared_experts", 0),
+            "moe.shared_intermediate": lambda c: (
+                c.need("moe_shared_expert_intermediate_size")
+                if c.whole("n_shared_experts", 0)
+                else 0
+            ),
+            "mamba.state": need("ssm_state_size"),
+            "mamba.heads": need("mamba_num_heads"),
+            "mamba.head_dim": need("mamba_head_dim"),
+            "mamba.groups": first("mamba_n_groups", "n_groups"),
+            "mamba.conv_kernel": first("mamba_d_conv", "conv_kernel"),
+            "mamba.conv_bias": lambda c: c.flag("mamba_conv_bias", c.flag("use_conv_bias")),
+            "mamba.bias": flag("use_bias"),
+            "mamba.norm": True,
+            "mamba.chunk": first("mamba_chunk_size", "chunk_size"),
+        },
+        axes=(
+            Axis(
+                _nemotron_layers,
+                {
+                    "linear": {"mixer": "mamba", "feed_forward": "none"},
+                    "full": {"mixer": "attention", "feed_forward": "none"},
+                    "mlp": {"mixer": "none", "feed_forward": "mlp"},
+                    "moe": {"mixer": "none", "feed_forward": "moe"},
+                },
+            ),
+        ),
+    ),
+    "qwen3_5_text": Family(traits={**LLAMA, **DELTA, **GATED}, axes=(QWEN_LAYERS,)),
+    "qwen3_5_moe_text": Family(
+        traits={
+            **MOE,
+            **DELTA,
+            **GATED,
+            **SHARED_EXPERT,
+            "mlp.intermediate": None,
+        },
+        axes=(QWEN_LAYERS,),
+    ),
+    "qwen3_next": Family(
+        traits={**MOE, **DELTA, **GATED, **SHARED_EXPERT},
+        axes=(QWEN_LAYERS, experts(_qwen_next_experts)),
+    ),
+    "minimax": Family(
+        traits={
+            **MIXTRAL,
+            "lightning.heads": need("num_attention_heads"),
+            "lightning.head_dim": whole("head_dim"),
+            "lightning.chunk": whole("block_size"),
+            "attention.window": whole("sliding_window"),
+        },
+        axes=(mixers(every(2, "linear", "full"), "lightning"),),
+    ),
+    "lfm2_moe": Family(
+        traits={
+            **DECODER,
+            **QK_HEAD,
+            "mlp.gated": True,
+            "mlp.activation": "silu",
+            "short_conv.kernel": whole("conv_L_cache"),
+            "short_conv.bias": flag("conv_bias"),
+            "moe.experts": need("num_experts"),
+            "moe.top_k": need("num_experts_per_tok"),
+            "moe.intermediate": need("moe_intermediate_size"),
+            "attention.head_dim": None,
+            "tied_embeddings": lambda c: c.flag("tie_embedding", c.flag("tie_word_embeddings")),
+        },
+        axes=(
+            Axis(
+                listed("layer_types", all_are("full"), {"full_attention": "full", "conv": "conv"}),
+                {"full": {"mixer": "attention"}, "conv": {"mixer": "short_conv"}},
+            ),
+            experts(up_to("num_dense_layers", "dense", "sparse")),
+        ),
+    ),
+    "kimi_linear": Family(
+        traits={
+            **MOE,
+            **LATENT,
+            "moe.top_k": need("num_experts_per_token"),
+            "tied_embeddings": False,
+            "moe.shared_experts": whole("num_shared_experts", 0),
+            "positions": "none",
+            "delta_net.key_heads": _kimi("num_heads", "linear_num_heads"),
+            "delta_net.value_heads": _kimi("num_heads", "linear_num_heads"),
+            "delta_net.key_head_dim": _kimi("head_dim", "linear_head_dim"),
+            "delta_net.value_head_dim": _kimi("head_dim", "linear_head_dim"),
+            "delta_net.gate_rank": _kimi("head_dim", "linear_head_dim"),
+            "delta_net.conv_kernel": _kimi("short_conv_kernel_size", "linear_conv_kernel_dim"),
+            "max_sequence": whole("model_max_length"),
+        },
+        axes=(
+            mixers(_kimi_layers, "delta_net"),
+            listed_experts(
+                lambda c: [
+                    "dense" if i < c.whole("first_k_dense_replace", 0, otherwise=1) else "sparse"
+                    for i in range(depth(c))
+                ]
+            ),
+        ),
+    ),
+    "recurrent_gemma": Family(
+        traits={
+            **LLAMA,
+            "norm_offset": True,
+            "mlp.bias": True,
+            "attention.output_bias": True,
+            "attention.head_dim": None,
+            "mlp.intermediate": lambda c: c.need("intermediate_size") // 2,
+            "mlp.activation": text("hidden_activation"),
+            "recurrence.width": whole("lru_width"),
+            "recurrence.heads": need("num_attention_heads"),
+            "recurrence.conv_kernel": need("conv1d_width"),
+            "attention.window": whole("attention_window_size"),
+            "max_sequence": None,
+        },
+        axes=(
+            Axis(
+                _blocks("block_types", {"recurrent": "recurrent", "attention": "full"}),
+                {
+                    "recurrent": {"mixer": "recurrence"},
+                    "full": {"mixer": "attention"},
+                },
+            ),
+        ),
+    ),
+    "olmo_hybrid": Family(
+        traits={
+            **LLAMA,
+            "mlp.bias": False,
+            "delta_net.key_heads": first("linear_num_key_heads", "num_attention_heads"),
+            "delta_net.value_heads": first("linear_num_value_heads", "num_attention_heads"),
+            "delta_net.key_head_dim": lambda c: (
+                c.whole("linear_key_head_dim")
+                or (
+                    3
+                    * c.need("hidden_size")
+                    // (4 * (c.whole("linear_num_key_heads") or c.need("num_attention_heads")))
+                )
+            ),
+            "delta_net.value_head_dim": lambda c: (
+                c.whole("linear_value_head_dim")
+                or 2
+                * (
+                    c.whole("linear_key_head_dim")
+                    or 3
+                    * c.need("hidden_size")
+                    // (4 * (c.whole("linear_num_key_heads") or c.need("num_attention_heads")))
+                )
+            ),
+            "delta_net.conv_kernel": need("linear_conv_kernel_dim"),
+        },
+        axes=(
+            Axis(
+                listed("layer_types", _olmo_hybrid_layers, ATTENTION_WORDS),
+                {
+                    "full": {
+                        "mixer": "attention",
+                        "norm_placement": "output",
+                        "attention.qk_norm": "full",
+                    },
+                    "linear": {"mixer": "delta_net"},
+                },
+            ),
+        ),
+    ),
 }
 __all__ = ["HYBRID_FAMILIES", "LATENT", "either", "windows"]

@@ -10,17 +10,42 @@ from typing import Any
 from planner.errors import Fault, Place, PlanError, nearest
 
 FLAGS = {
-    "group-query-attention", "swiglu", "disable-bias-linear", "add-qkv-bias", "squared-relu",
-    "untie-embeddings-and-output-weights", "use-rotary-position-embeddings", "qk-layernorm",
-    "no-position-embedding", "multi-latent-attention", "moe-shared-expert-gate", "openai-gelu",
+    "group-query-attention",
+    "swiglu",
+    "disable-bias-linear",
+    "add-qkv-bias",
+    "squared-relu",
+    "untie-embeddings-and-output-weights",
+    "use-rotary-position-embeddings",
+    "qk-layernorm",
+    "no-position-embedding",
+    "multi-latent-attention",
+    "moe-shared-expert-gate",
+    "openai-gelu",
     "apply-layernorm-1p",
 }
 NUMBERS = {
-    "num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads", "num-query-groups",
-    "kv-channels", "max-position-embeddings", "vocab-size", "padded-vocab-size",
-    "make-vocab-size-divisible-by", "num-experts", "moe-router-topk", "moe-ffn-hidden-size",
-    "moe-shared-expert-intermediate-size", "q-lora-rank", "kv-lora-rank", "qk-head-dim",
-    "qk-pos-emb-head-dim", "v-head-dim", "tensor-model-parallel-size", "seq-length",
+    "num-layers",
+    "hidden-size",
+    "ffn-hidden-size",
+    "num-attention-heads",
+    "num-query-groups",
+    "kv-channels",
+    "max-position-embeddings",
+    "vocab-size",
+    "padded-vocab-size",
+    "make-vocab-size-divisible-by",
+    "num-experts",
+    "moe-router-topk",
+    "moe-ffn-hidden-size",
+    "moe-shared-expert-intermediate-size",
+    "q-lora-rank",
+    "kv-lora-rank",
+    "qk-head-dim",
+    "qk-pos-emb-head-dim",
+    "v-head-dim",
+    "tensor-model-parallel-size",
+    "seq-length",
 }
 WORDS = {"normalization", "position-embedding-type", "moe-layer-freq"}
 #: Arguments about numerics and routing that no weight depends on, though they sound like it.
@@ -41,8 +66,10 @@ SHAPED = re.compile(
 
 def parse(text: str, place: Place | None = None) -> dict[str, Any]:
     """The arguments of a shell line, a script's array or a file with one on each line."""
-    lines = [line.split("#", 1)[0] if line.lstrip().startswith("#") else line
-             for line in text.replace("\\\n", " ").splitlines()]
+    lines = [
+        line.split("#", 1)[0] if line.lstrip().startswith("#") else line
+        for line in text.replace("\\\n", " ").splitlines()
+    ]
     try:
         words = shlex.split(" ".join(lines), comments=False)
     except ValueError as error:
@@ -107,8 +134,14 @@ def convert(found: dict[str, Any], place: Place | None = None) -> dict[str, Any]
     for name, value in found.items():
         if name in known or HARMLESS.search(name) or not SHAPED.search(name) or value == "0":
             continue
-        raise PlanError(Fault(f"--{name} could change the architecture and is not modelled",
-                              place, None, nearest(name, known)))
+        raise PlanError(
+            Fault(
+                f"--{name} could change the architecture and is not modelled",
+                place,
+                None,
+                nearest(name, known),
+            )
+        )
     it = Arguments(found, place)
     rmsnorm = it.word("normalization", "LayerNorm", ("LayerNorm", "RMSNorm")) == "RMSNorm"
     document: dict[str, Any] = {

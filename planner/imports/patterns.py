@@ -36,8 +36,10 @@ def listed(key: str, otherwise: Labels, words: Mapping[str, str] | None = None) 
         known = words or {}
         for word in given:
             if words is not None and word not in known:
-                raise c.fault(f"{c.name(key)} holds {word!r}, which is not modelled",
-                              "one of: " + ", ".join(known))
+                raise c.fault(
+                    f"{c.name(key)} holds {word!r}, which is not modelled",
+                    "one of: " + ", ".join(known),
+                )
         return [known.get(word, word) for word in given[:layers]]
 
     return labels
@@ -52,9 +54,7 @@ def every(key: str | int, special: str, normal: str, shift: int = 1) -> Labels:
 
     def labels(c: Config) -> Sequence[str]:
         step = key if isinstance(key, int) else (c.whole(key, 0) or 0)
-        return [
-            special if step and (i + shift) % step == 0 else normal for i in range(depth(c))
-        ]
+        return [special if step and (i + shift) % step == 0 else normal for i in range(depth(c))]
 
     return labels
 
@@ -94,7 +94,8 @@ def at(key: str, special: str, normal: str, otherwise: Labels | None = None) -> 
 def compressed(sequence: Sequence[str]) -> list[str | dict[str, object]]:
     """A pattern that repeats to the sequence, runs written as `{kind, count}`."""
     size = next(
-        n for n in range(1, len(sequence) + 1)
+        n
+        for n in range(1, len(sequence) + 1)
         if all(sequence[i] == sequence[i % n] for i in range(len(sequence)))
     )
     runs: list[list[object]] = []

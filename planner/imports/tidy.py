@@ -20,8 +20,10 @@ def experts_rule(labels: Sequence[str]) -> dict[str, int] | None:
     step = sparse[1] - sparse[0] if len(sparse) > 1 else 1
     rest = sparse[0] % step
     for start in (0, sparse[0]):
-        if all((i >= start and i % step == rest) == (label == "sparse")
-               for i, label in enumerate(labels)):
+        if all(
+            (i >= start and i % step == rest) == (label == "sparse")
+            for i, label in enumerate(labels)
+        ):
             made = {"first_dense_layers": start, "every": step}
             return made if rest == step - 1 else {**made, "offset": rest}
     return None
@@ -97,11 +99,24 @@ def _leaves(document: Mapping[str, Any]) -> Iterator[Path]:
 
 
 NEEDED = {
-    ("mixer",), ("feed_forward",), ("mamba", "version"),
-    ("layers",), ("hidden",), ("vocab",), ("max_sequence",), ("attention", "heads"),
-    ("moe", "experts"), ("moe", "top_k"), ("mamba", "state"), ("mamba", "head_dim"),
-    ("attention", "kv_rank"), ("attention", "nope_dim"), ("attention", "rope_dim"),
-    ("attention", "query_rank"), ("per_layer_embedding", "width"), ("recurrence", "heads"),
+    ("mixer",),
+    ("feed_forward",),
+    ("mamba", "version"),
+    ("layers",),
+    ("hidden",),
+    ("vocab",),
+    ("max_sequence",),
+    ("attention", "heads"),
+    ("moe", "experts"),
+    ("moe", "top_k"),
+    ("mamba", "state"),
+    ("mamba", "head_dim"),
+    ("attention", "kv_rank"),
+    ("attention", "nope_dim"),
+    ("attention", "rope_dim"),
+    ("attention", "query_rank"),
+    ("per_layer_embedding", "width"),
+    ("recurrence", "heads"),
 }
 
 

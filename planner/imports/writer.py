@@ -11,14 +11,47 @@ SCHEMA = "schemas/model.schema.json"
 
 #: Keys that any reader expects; others are commented with what they came from.
 USUAL = {
-    "name", "layers", "hidden", "vocab", "max_sequence", "attention.heads", "attention.kv_heads",
-    "attention.head_dim", "mlp.gated", "mlp.intermediate", "mlp.activation", "moe.experts",
-    "moe.top_k", "moe.intermediate", "norm", "positions", "bias", "tied_embeddings", "sources",
-    "notes", "kinds", "moe.shared_experts", "encoder",
+    "name",
+    "layers",
+    "hidden",
+    "vocab",
+    "max_sequence",
+    "attention.heads",
+    "attention.kv_heads",
+    "attention.head_dim",
+    "mlp.gated",
+    "mlp.intermediate",
+    "mlp.activation",
+    "moe.experts",
+    "moe.top_k",
+    "moe.intermediate",
+    "norm",
+    "positions",
+    "bias",
+    "tied_embeddings",
+    "sources",
+    "notes",
+    "kinds",
+    "moe.shared_experts",
+    "encoder",
 }
 ORDER = (
-    "name", "notes", "layers", "hidden", "vocab", "max_sequence", "attention", "cross_attention",
-    "mamba", "delta_net", "short_conv", "recurrence", "lightning", "mlp", "moe", "norm",
+    "name",
+    "notes",
+    "layers",
+    "hidden",
+    "vocab",
+    "max_sequence",
+    "attention",
+    "cross_attention",
+    "mamba",
+    "delta_net",
+    "short_conv",
+    "recurrence",
+    "lightning",
+    "mlp",
+    "moe",
+    "norm",
 )
 INNER = {"heads": 0, "kv_heads": 1, "head_dim": 2, "gated": 3, "experts": 4, "top_k": 5}
 WIDTH = 96
@@ -63,9 +96,13 @@ def _entry(
         unusual = any(f"{key}.{inner}" not in USUAL for inner in value)
         if len(flow) <= WIDTH and (not unusual or key == "encoder"):
             return [flow + comment(key if key == "encoder" else "name")]
-        return [f"{key}:", *(
-            f"  {inner}: {_flow(item)}{comment(f'{key}.{inner}')}" for inner, item in value.items()
-        )]
+        return [
+            f"{key}:",
+            *(
+                f"  {inner}: {_flow(item)}{comment(f'{key}.{inner}')}"
+                for inner, item in value.items()
+            ),
+        ]
     return [f"{key}: {_flow(value)}{comment(key)}"]
 
 
@@ -92,7 +129,9 @@ def _flow(value: Any) -> str:
         return str(value)
     text = str(value)
     bare = (
-        set(text) <= PLAIN and text[:1].isalpha() and text.strip() == text
+        set(text) <= PLAIN
+        and text[:1].isalpha()
+        and text.strip() == text
         and text.lower() not in ("true", "false", "null", "yes", "no", "on", "off")
     )
     return text if bare else json.dumps(text, ensure_ascii=False)
