@@ -26,7 +26,7 @@ from planner.errors import PlanError
 from planner.evaluate import Absent, Evaluation
 
 #: Documents of one source that enter the fit, at most: the largest has hundreds of one kind.
-MOST = 150
+MOST = 50
 STEP = 1.02
 #: Constant: symbol, and the accelerators and formats that it holds for (empty: all).
 SHARED = ("e_mem", "e_link", "e_net", "hidden_t", "e_a2a", "d_min", "k_64", "t_la", "k_ew")

@@ -2,13 +2,15 @@
 
 Axes: ``part`` (embedding, layer kinds, head), ``block`` and ``component`` inside a part,
 ``product`` (matrix products as kernels run them), ``stage`` (distinct pipeline stages), ``tensor``
-(what the implementation keeps of a block) and ``phase`` (moments of a step). The symbols ``L_ks`` and ``A_ks`` have a value per stage and part, ``held_sc``
-and ``first_sc`` per stage and component.
+(what the implementation keeps of a block) and ``phase`` (moments of a step). The symbols ``L_ks``,
+``A_ks`` and ``R_ks`` have a value per stage and part, ``held_sc`` and ``first_sc`` per stage and
+component.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 from sympy import Symbol
@@ -35,13 +37,14 @@ def build(plan: Plan) -> Case:
     settings = {
         **plan.settings,
         "gradients": profile["gradients"],
-        "dummies": profile["dummies"],
+        "dummies": profile["dummies"] and plan.settings["training.mode"] == "train",
         "lora": plan.get("training.lora") is not None,
+        "modules": plan.get("training.recompute_modules") or (),
         "targets": plan.get("training.lora.targets") or (),
         "head_workspace": profile["head_workspace"],
         "copies": plan.get("training.bytes.weight") > plan.get("training.bytes.compute"),
     }
-    axes: dict[str, Any] = {"phase": _phases()}
+    axes: dict[str, Any] = {"phase": _phases(plan.settings["training.mode"])}
     crossed: dict[tuple[Symbol, Entry, Entry], Any] = {}
     if plan.model is None:
         for axis in ("part", "block", "component", "product", "tensor", "stage"):
@@ -53,13 +56,15 @@ def build(plan: Plan) -> Case:
         axes["product"] = tuple(products.axis(axes["component"]))
         axes["stage"], crossed = _stage_axis(plan, axes["part"])
         crossed.update(_held(axes["stage"], axes["component"], crossed))
-        if profile["dummies"]:
+        if settings["dummies"]:
             crossed.update(_first_of_shape(axes["stage"], axes["component"], crossed))
     return Case(bindings, settings, axes, crossed)
 
 
-def _phases() -> tuple[Entry, ...]:
+def _phases(mode: str) -> tuple[Entry, ...]:
     """The moments of a step at which a stage can be fullest."""
+    if mode == "inference":
+        return (Entry("phase", "serving", "serving", settings={"phase": "serving"}),)
     titles = {
         "loss": "the loss",
         "backward": "backward pass of a layer",
@@ -96,13 +101,19 @@ def _stage_axis(
         plan.get("model.vocab"),
     )
     entries, crossed = [], {}
+    given = plan.get("training.recompute_layers")
+    most = 0 if plan.settings["training.recompute"] == "none" else given
+    most = len(plan.model.sequence) if most is None else most
     last = plan.settings["parallelism.pipeline"] - 1
     for stage in stages:
         entry = Entry("stage", stage.name, _stage_title(stage, last), settings={"stage": True})
         entries.append(entry)
         for part in parts:
             crossed[notation.L_ks, entry, part] = stage.holds.get(part.name, 0)
-            crossed[notation.A_ks, entry, part] = stage.alive.get(part.name, 0)
+            held, alive = stage.holds.get(part.name, 0), stage.alive.get(part.name, 0)
+            crossed[notation.A_ks, entry, part] = alive
+            again = min(held, most) if part.settings["layers"] else 0
+            crossed[notation.R_ks, entry, part] = Fraction(alive * again, held) if held else 0
     return tuple(entries), crossed
 
 
@@ -192,6 +203,8 @@ def _model_axes(model: Model, targets: frozenset[str]) -> dict[str, tuple[Entry,
             }
             settings = {f"block.{key}": value for key, value in block.values.items()}
             settings["block"] = block.kind
+            settings["latent"] = block.values.get("kv_rank") is not None
+            settings["windowed"] = block.values.get("window") is not None
             entry = Entry("block", block.name, block.name, part_entry, values, settings)
             blocks.append(entry)
             pieces += [_component(c, entry, targets) for c in components(block.kind, block.values)]

@@ -73,14 +73,23 @@ def bytes_per_parameter(profile: Profile, precision: str) -> Mapping[str, int]:
     return recipes[precision]
 
 
+def _served(recipe: Mapping[str, int]) -> Mapping[str, int]:
+    """Weights in the compute format, and nothing that training needs."""
+    kept = {"weight": recipe["compute"], "compute": recipe["compute"]}
+    return {**dict.fromkeys(recipe, 0), **kept, "activation": recipe["activation"]}
+
+
 def complete(draft: Draft) -> None:
     """Fill in what the profile decides: bytes of the recipe, padding; and the usable memory."""
     training = draft.get("training")
     implementation, precision = training["implementation"], training["precision"]
     profile = load(implementation)
     why = f"{precision} under {implementation}"
-    for key, size in bytes_per_parameter(profile, precision).items():
-        draft.default(("training", "bytes", key), size, why)
+    serves = training["mode"] == "inference"
+    recipe = bytes_per_parameter(profile, precision)
+    for key, size in (_served(recipe) if serves else recipe).items():
+        draft.default(("training", "bytes", key), size, "nothing is trained" if serves else why)
+    draft.default(("training", "bytes", "cache"), recipe["activation"], "as an activation")
     draft.default(
         ("parallelism", "vocab_multiple"), profile["vocabulary_multiple"], f"under {implementation}"
     )

@@ -6,7 +6,7 @@ dictionary of those names; every entry gets the same one formula, ``memory.tenso
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from sympy import Expr, Integer, Symbol
@@ -75,6 +75,7 @@ ROWS: dict[str, Expr | Symbol] = {
     "length": s,
     "positions in 32s": n.b * 32 * ceil(s / (32 * n.c)),
     "once": ONE,
+    "chunk of the loss": layout.tokens / n.n_lc,
 }
 MOMENTS = ("kept", "loss", "backward", "forward")
 
@@ -100,6 +101,7 @@ def entries(
         "second": second,
         **block.values,
     }
+    modules = settings["modules"]
     for line in profiles.lines(profile, block.kind, facts):
         size = line.get("bytes", "activation")
         yield Entry(
@@ -115,9 +117,14 @@ def entries(
             },
             settings={
                 "moment": line.get("moment", "kept"),
-                "recomputed": line.get("recomputed", "no"),
+                "recomputed": _again(line, block, modules),
             },
         )
+
+
+def _again(line: Mapping[str, Any], block: Block, modules: Collection[str]) -> str:
+    """Whether a tensor belongs to a module that is computed again; its first input stays."""
+    return "selective" if {line.get("module"), block.kind} & set(modules) else "no"
 
 
 def _facts(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from planner.formulas import (  # noqa: F401
     memory,
     memory_activations,
     memory_buffers,
+    memory_cache,
     memory_states,
     parameters,
     time,

@@ -1,7 +1,7 @@
 """How a run is laid out over devices: groups, micro-batches, tokens and rows on one device."""
 
 from planner.folds import ceil
-from planner.notation import B, E, V, b, c, e, g_V, k, n, p, r, s, t, t_e
+from planner.notation import B, E, V, b, c, e, g_V, gamma, k, n, p, r, s, t, t_e
 from planner.quantity import quantity
 
 GROUPS = "Narayanan et al. 2021 (arXiv 2104.04473), section 3"
@@ -97,8 +97,8 @@ def tokens():
 def routed():
     """With even routing every expert gets the same whole number of rows. The e groups bring e times
     the tokens to E/e experts, so the number does not depend on e; tensor ranks that do not share an
-    expert share the tokens."""
-    return E * ceil(tokens * k * t_e / (t * E))
+    expert share the tokens. The fullest device has gamma times as many."""
+    return gamma * E * ceil(tokens * k * t_e / (t * E))
 
 
 @quantity(

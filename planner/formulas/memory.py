@@ -56,11 +56,17 @@ GRADIENTS: dict[str, Any] = {
 @quantity(
     **GRADIENTS,
     source="Megatron-LM (one gradient buffer for the whole run)",
-    when={"gradients": "persistent"},
+    when={"gradients": "persistent", "phase": ("loss", "backward", "gradients", "step")},
 )
 def gradients_persistent():
     """The buffer is there in every phase."""
     return gradients_stage
+
+
+@quantity(**GRADIENTS, source="nothing is trained", when={"phase": "serving"})
+def gradients_serving():
+    """None."""
+    return 0
 
 
 @quantity(

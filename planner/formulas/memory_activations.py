@@ -4,7 +4,8 @@ from typing import Any
 
 from planner.folds import Largest, Total, smallest
 from planner.formulas.layout import sequence_ranks, tokens
-from planner.notation import A_ks, L_ks, bytes_j, h, k_a, ranks_j, rows_j, width_j
+from planner.formulas.memory_cache import cache_stage
+from planner.notation import A_ks, L_ks, R_ks, bytes_j, f_off, h, k_a, ranks_j, rows_j, t, width_j
 from planner.quantity import quantity
 
 PROFILE = "the implementation's profile (presets/implementations)"
@@ -22,6 +23,30 @@ KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198)"
 def tensor():
     """Rows times width times bytes of an element, shared by some devices."""
     return rows_j * width_j * bytes_j / ranks_j
+
+
+RANKS: dict[str, Any] = {
+    "identifier": "memory.activations.input_ranks",
+    "symbol": r"t_{\mathrm{in}}",
+    "unit": "1",
+    "title": "devices that share the kept input of a recomputed layer",
+}
+
+
+@quantity(**RANKS, source=KORTHIKANTI, when={"training.partition_activations": False})
+def input_ranks():
+    """As the residual stream is divided."""
+    return sequence_ranks
+
+
+@quantity(
+    **RANKS,
+    source="Rajbhandari et al. 2020, section 6.1; Megatron-LM (distribute-saved-activations)",
+    when={"training.partition_activations": True},
+)
+def input_ranks_partitioned():
+    """Divided over the tensor-parallel ranks and gathered again before use."""
+    return t
 
 
 LAYER: dict[str, Any] = {
@@ -49,28 +74,18 @@ def layer():
     when={"training.recompute": "selective"},
 )
 def layer_selective():
-    """What the attention core needs besides its inputs is computed again."""
+    """What belongs to a recomputed module (training.recompute_modules) is computed again."""
     return Total(tensor, "tensor", moment="kept", recomputed="no")
 
 
 @quantity(
     **LAYER,
     source=f"{KORTHIKANTI}, section 5: 2sbh",
-    when={"training.recompute": "full", "layers": True},
+    when={"training.recompute": "full"},
 )
 def layer_input():
     """The layer's input only; the rest is computed again."""
-    return k_a * tokens * h / sequence_ranks
-
-
-@quantity(
-    **LAYER,
-    source=PROFILE,
-    when={"training.recompute": "full", "layers": False},
-)
-def part_outside():
-    """Embedding and head are not recomputed."""
-    return Total(tensor, "tensor", moment="kept")
+    return k_a * tokens * h / input_ranks
 
 
 @quantity(
@@ -120,16 +135,28 @@ def again_outside():
 
 
 @quantity(
-    "memory.activations.stage",
-    symbol=r"M_{\mathrm{act},\sigma}",
+    "memory.activations.whole",
+    symbol=r"M_{\mathrm{act}}^{k,0}",
     unit="bytes",
-    title="activations that one device of a stage keeps, of all micro-batches in flight",
-    source="Narayanan et al. 2021, section 2.2; Korthikanti et al. 2022, section 4.2.3",
-    per=("stage",),
+    title="activations that one layer would keep without recomputation",
+    source=PROFILE,
+    per=("part",),
 )
-def stage():
-    """Each part as often as the stage holds it, for each micro-batch that is alive there."""
-    return Total(A_ks * layer, "part")
+def whole():
+    """Everything that the profile lists."""
+    return Total(tensor, "tensor", moment="kept")
+
+
+@quantity(
+    "memory.activations.offloaded",
+    symbol=r"f_{\mathrm{dev}}",
+    unit="1",
+    title="share of the activations that stays on the device",
+    source="training.offload.activations",
+)
+def stays():
+    """The rest lies in the host's memory until the backward pass."""
+    return 1 - f_off
 
 
 @quantity(
@@ -137,12 +164,26 @@ def stage():
     symbol=r"M_{\mathrm{act},\sigma}^{L}",
     unit="bytes",
     title="activations that the layers of a stage keep, without embedding and head",
-    source=f"{KORTHIKANTI}, equation 5",
+    source=f"Narayanan et al. 2021, section 2.2; {KORTHIKANTI}, equation 5 and section 4.2.3",
     per=("stage",),
 )
 def layers():
-    """What the paper's equations count."""
-    return Total(A_ks * layer, "part", layers=True)
+    """Each layer kind as often as the stage holds it, for each micro-batch that is alive there;
+    layers that are not recomputed keep everything."""
+    return stays * Total(R_ks * layer + (A_ks - R_ks) * whole, "part", layers=True)
+
+
+@quantity(
+    "memory.activations.stage",
+    symbol=r"M_{\mathrm{act},\sigma}",
+    unit="bytes",
+    title="activations that one device of a stage keeps, of all micro-batches in flight",
+    source="layers, embedding and head",
+    per=("stage",),
+)
+def stage():
+    """What the layers keep, and embedding and head for each micro-batch that is alive there."""
+    return layers + Total(A_ks * whole, "part", layers=False)
 
 
 LIVE: dict[str, Any] = {
@@ -163,13 +204,23 @@ def live_loss():
 @quantity(**LIVE, source=f"{KORTHIKANTI}, section 5", when={"phase": "backward"})
 def live_backward():
     """The head has let go of its tensors; a layer that was not kept is computed again."""
-    return Total(A_ks * layer, "part", head=False) + Largest(smallest(1, L_ks) * again, "part")
+    return (
+        layers
+        + Total(A_ks * whole, "part", part="embedding")
+        + Largest(smallest(1, R_ks) * again, "part")
+    )
 
 
 @quantity(**LIVE, source="end of the backward pass", when={"phase": "gradients"})
 def live_gradients():
     """The embedding's tensors are left."""
-    return Total(A_ks * layer, "part", part="embedding")
+    return Total(A_ks * whole, "part", part="embedding")
+
+
+@quantity(**LIVE, source="forward pass without gradients", when={"phase": "serving"})
+def live_serving():
+    """The cache, and the tensors of one layer at a time."""
+    return cache_stage + Largest(smallest(1, L_ks) * whole, "part", layers=True)
 
 
 @quantity(**LIVE, source="optimizer step", when={"phase": "step"})

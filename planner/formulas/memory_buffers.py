@@ -7,6 +7,7 @@ from planner.formulas.memory_activations import PROFILE, tensor
 from planner.formulas.memory_states import device_whole, weights_component, weights_stage
 from planner.notation import (
     L_ks,
+    M_oth,
     M_work,
     N_bk,
     copies,
@@ -345,8 +346,8 @@ def buckets():
     per=("stage",),
 )
 def constant():
-    """Placeholder gradients, buckets and workspaces."""
-    return dummies + buckets + workspace
+    """Placeholder gradients, buckets, workspaces, and what the plan adds."""
+    return dummies + buckets + workspace + M_oth
 
 
 # -- what lives in which phase -------------------------------------------------------------------
@@ -377,6 +378,12 @@ def buffers_live_backward():
 def buffers_live_gradients():
     """Weights in the compute format, gradients on their way, workspace."""
     return gathered + reduced + constant
+
+
+@quantity(**LIVE, when={"phase": "serving"})
+def buffers_live_serving():
+    """Buffers of the whole run."""
+    return constant
 
 
 @quantity(**LIVE, when={"phase": "step"})

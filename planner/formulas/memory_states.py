@@ -363,13 +363,22 @@ OPTIMIZER: dict[str, Any] = {
 }
 
 
-@quantity(**OPTIMIZER, when={"parallelism.zero": 0})
+@quantity(
+    **{**OPTIMIZER, "source": "Ren et al. 2021 (arXiv 2101.06840)"},
+    when={"training.offload.optimizer": True},
+)
+def optimizer_component_offloaded():
+    """They lie in the host's memory."""
+    return 0
+
+
+@quantity(**OPTIMIZER, when={"parallelism.zero": 0, "training.offload.optimizer": False})
 def optimizer_component():
     """A master weight, the gradient's copy where the recipe keeps one, the optimizer's states."""
     return (k_m + k_G) * trained + states
 
 
-@quantity(**OPTIMIZER, when={"parallelism.zero": (1, 2, 3)})
+@quantity(**OPTIMIZER, when={"parallelism.zero": (1, 2, 3), "training.offload.optimizer": False})
 def optimizer_component_sharded():
     """As without ZeRO, divided over the devices that share the weight."""
     return ((k_m + k_G) * trained + states) / shards
