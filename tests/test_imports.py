@@ -24,7 +24,7 @@ STAGES = (
     {"inventory", "formulas"},
     {"graph"},
     {"evaluate", "compile", "tensors", "products", "case"},
-    {"typeset", "inputs"},
+    {"typeset", "inputs", "evaluated"},
     {"solve", "domains", "families", "closed", "questions", "search", "sweep"}
     | {"notebook", "result", "sensitivity"},
     {"files", "formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}

@@ -175,7 +175,8 @@ class Derivations:
         plain = numbers.plain if numbers else ""
         return Data(entries=[entry], value=text, symbolic=formula, numeric=numbers,
                     flat=numeric is not None and flat(numeric),
-                    same=plain == text, alike=(formula.plain, plain, text))
+                    same=plain == text,
+                    alike=(formula.plain, plain, text) if value else (formula.plain, text))
 
 
 def grouped(quantities: list[Quantity]) -> list[Data]:

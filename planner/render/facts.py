@@ -75,6 +75,8 @@ def key_figures(result: Result) -> list[Figure]:
         if of is not None:
             text += f" of {brief(of)}"
         notes = []
+        if row.given is not None and result.plan.get(row.given) is not None:
+            notes.append("assumed by the plan")
         for words, identifier in row.beside:
             other = result.get(identifier)
             if other is not None and other.value != quantity.value:

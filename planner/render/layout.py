@@ -13,6 +13,7 @@ class Row(NamedTuple):
     id: str
     of: str | None = None  # "of …", such as the capacity
     beside: tuple[tuple[str, str], ...] = ()  # further quantities, with the words before them
+    given: str | None = None  # a key that, where the plan gives it, makes this an assumption
 
 
 KEY_FIGURES = (
@@ -23,7 +24,7 @@ KEY_FIGURES = (
     Row("Time of one step", "time.step_seconds"),
     Row("Throughput", "time.tokens_per_second", beside=(
         ("per device", "time.tokens_per_second_per_device"),)),
-    Row("Model FLOPs utilisation", "time.mfu"),
+    Row("Model FLOPs utilisation", "time.mfu", given="time.mfu"),
     Row("Training time", "time.training_days", beside=(("on all devices", "time.device_hours"),)),
     Row("Cost", "cost.total"),
     Row("Energy", "energy.total", beside=(("", "energy.carbon"),)),

@@ -103,7 +103,10 @@ class View:
                  for entry in tried if entry.result is not None]
         impossible = [Data(changes=_said(entry.changes), reason=clean(entry.reason))
                       for entry in self._neighbours if entry.reason is not None]
-        return Data(columns=[label for label, _ in columns], rows=rows, impossible=impossible)
+        assumed = self.result.plan.get("time.mfu") is not None
+        return Data(columns=[label for label, _ in columns], rows=rows, impossible=impossible,
+                    note="All at the assumed utilisation (time.mfu); left out, it is predicted "
+                    "for each." if assumed else "")
 
     def _alternative(
         self, label: str, result: Result, columns: list[tuple[str, str]], this: bool
@@ -152,7 +155,7 @@ class View:
     def inputs(self) -> list[Data]:
         """Groups of resolved values; those that are off or none by default stand apart."""
         groups: dict[str, Data] = {}
-        for entry in self.result.inputs.values():
+        for entry in joined(self.result.inputs):
             title = next(title for title, starts in INPUT_GROUPS
                          if any(entry.key.startswith(start) for start in starts))
             group = groups.setdefault(title, Data(title=title, rows=[], quiet=[],
@@ -205,8 +208,8 @@ class View:
 
     def _section(self, section: Section) -> Data | None:
         quantities = {q.id: q for q in self._plain if q.id.split(".")[0] in section.prefixes}
-        absent = [Data(id=i, reason=clean(reason)) for i, reason in self.result.absent.items()
-                  if i.split("[")[0].split(".")[0] in section.prefixes and "[" not in i]
+        absent = [Data(id=i, reason=clean(self.result.absent[i])) for i in self._missing
+                  if i.split(".")[0] in section.prefixes]
         sums = [self._sum(q) for base in section.sums for q in self.result.quantities.values()
                 if q.base == base and len(q.terms) > 1 and not _outside_layers(q)]
         compared = [quantities.pop(i) for i in section.side_by_side if i in quantities]
@@ -325,13 +328,21 @@ class View:
                 if entry.kind in ("default", "derived") and entry.key.startswith(sections)]
 
     @cached_property
+    def _missing(self) -> list[str]:
+        """What has a formula but not all facts that it needs."""
+        return [i for i in self.result.absent
+                if "[" not in i and self.result[i].declaration is not None]
+
+    @cached_property
     def absent(self) -> list[Data]:
-        """What could not be computed, by reason."""
+        """What could not be computed, by reason; last, what this plan has no use for."""
         reasons: dict[str, list[str]] = {}
-        for identifier, reason in self.result.absent.items():
-            if "[" not in identifier:
-                reasons.setdefault(clean(reason), []).append(identifier)
-        return [Data(reason=reason, ids=ids) for reason, ids in reasons.items()]
+        for identifier in self._missing:
+            reasons.setdefault(clean(self.result.absent[identifier]), []).append(identifier)
+        rest = [i for i in self.result.absent if "[" not in i and i not in self._missing]
+        if rest:
+            reasons["No formula of the book holds under this plan's choices"] = rest
+        return [Data(reason=headline(reason), ids=ids) for reason, ids in reasons.items()]
 
     @cached_property
     def command(self) -> str:
@@ -370,6 +381,21 @@ def _said(changes: dict[str, Any]) -> str:
 def _outside_layers(quantity: Quantity) -> bool:
     """Whether it is of the embedding or the head, which say little beside the layers."""
     return any(entry.settings.get("layers") is False for entry in quantity.entries)
+
+
+def joined(entries: dict[str, Input]) -> list[Input]:
+    """The inputs, a figure and the convention that it is printed in as one."""
+    found = []
+    for key, entry in entries.items():
+        around, _, last = key.rpartition(".")
+        convention = entries.get(f"{around}.convention")
+        if last == "convention" and f"{around}.value" in entries:
+            continue
+        if last == "value" and convention is not None:
+            text = f"{input_text(entry)}, {convention.value}"
+            entry = Input(around, text, entry.kind, entry.origin)
+        found.append(entry)
+    return found
 
 
 def input_text(entry: Input) -> str:
