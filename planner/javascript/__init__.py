@@ -1,0 +1,1 @@
+"""Plans as JavaScript: formulas and rules, printed from the same declarations."""

@@ -1,0 +1,227 @@
+"""One plan as a program: its document, its rules and its formulas in JavaScript.
+
+The program recomputes the plan for other values of its keys. What no key of training, layout,
+cluster or time can change (the model's parts, blocks and components) is written out as data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from itertools import accumulate
+from typing import Any
+
+from sympy import Add, Mul, Symbol, ceiling, floor
+
+from planner import case, hardware, model, notation, plan, products, profile
+from planner.document import Block, Model, Part, Plan
+from planner.errors import Fault, PlanError
+from planner.evaluate import Absent, Entry
+from planner.folds import Fold, Total
+from planner.javascript.rules import Program
+from planner.javascript.words import Formulas, literal, quoted
+from planner.quantity import BOOK, Declaration
+from planner.result import Result
+
+__all__ = ["program"]
+
+#: Axes of the model, which stay as they are whatever the layout; the others follow from rules.
+FIXED = ("part", "block", "component", "product")
+#: Keys that no rule reads.
+LEFT_OUT = frozenset({"sources", "source"})
+
+
+def program(result: Result, wanted: Iterable[str], sums: Iterable[str]) -> str:
+    """JavaScript that defines ``planned(changes)``, an evaluation of the changed plan.
+
+    ``wanted`` are the quantities that it can evaluate; those of ``sums`` know their terms.
+
+    Raises:
+        TypeError: a rule or a formula says something that has no JavaScript yet.
+    """
+    formulas = Formulas(BOOK)
+    rules = Program(formulas, {
+        model.lower: "lowered",
+        case._model_axes: "modelAxes",
+        products.axis: "productAxis",
+        profile.load: "profileOf",
+        hardware.calibration: "calibration",
+        hardware.measured: "measured",
+        hardware._value: "(fact=>$.at(fact,\"value\"))",
+        BOOK: "NOTES",
+        Fault: "$.Fault",
+        PlanError: "$.PlanError",
+        Absent: "$.Absent",
+        Fraction: "$.ratio",
+        accumulate: "$.accumulate",
+    })
+    complete = rules.reference(plan.complete, "complete", "planner.plan")
+    build = rules.reference(case.build, "build", "planner.case")
+    entry = rules.reference(Entry, "Entry", "planner.evaluate")
+    model_class = rules.reference(Model, "Model", "planner.document")
+    fixed = _fixed(result, formulas, entry)
+    shape = _model(result.plan, rules, model_class)
+    book = _book(formulas, wanted, frozenset(sums))
+    return "\n".join((
+        _notes(), formulas.shared(), rules.text(), _facts(result.plan), fixed, shape, book,
+        f"const planned=changes=>new Evaluation({build}({complete}(changedDocument(changes))));",
+    ))
+
+
+def _notes() -> str:
+    """The notation, as far as rules and evaluation ask it."""
+    notes = (
+        f"[$.sym({quoted(note.symbol.name)}),{{symbol:$.sym({quoted(note.symbol.name)}),"
+        f"key:{literal(note.key)},per:{literal(note.per)},meaning:{quoted(note.meaning)}}}]"
+        for note in BOOK.notation.values()
+    )
+    crossed = {n.symbol.name: n.per for n in BOOK.notation.values() if len(n.per) == 2}
+    pairs = (f"{quoted(name)}:{literal(per)}" for name, per in crossed.items())
+    return (f"const NOTES={{notation:new $.Dict([{','.join(notes)}])}};\n"
+            f"const CROSSED={{{','.join(pairs)}}};")
+
+
+def _facts(made: Plan) -> str:
+    """The document, and the fact sheets that its rules look up."""
+    data = {**made.document.data, "model": made.data["model"]}
+    given = made.document.data["training"].get("implementation")
+    names = [given] if given else ["megatron", "pytorch"]
+    sheets = {name: profile.load(name) for name in names}
+    accelerator = made.data["cluster"]["accelerator"]
+    return "\n".join((
+        f"const DOCUMENT={literal(_without(data))};",
+        f"const PROFILES={literal(sheets)};",
+        "const profileOf=name=>$.at(PROFILES,name);",
+        f"const CALIBRATION={literal(_exact(hardware.calibration()))};",
+        "const calibration=()=>CALIBRATION;",
+        f"const MEASURED={literal(_exact(hardware.measured(accelerator)))};",
+        "const measured=()=>MEASURED;",
+    ))
+
+
+def _without(node: Any) -> Any:
+    if isinstance(node, Mapping):
+        return {k: _without(v) for k, v in node.items() if k not in LEFT_OUT}
+    return [_without(item) for item in node] if isinstance(node, list) else node
+
+
+def _exact(node: Any) -> Any:
+    """Facts whose values are read as hardware.py reads them: `26 us` is a number of seconds."""
+    if isinstance(node, Mapping):
+        value = {"value": hardware._value(node)} if "value" in node else {}
+        return {k: _exact(v) for k, v in node.items()} | value
+    return node
+
+
+def _fixed(result: Result, formulas: Formulas, entry: str) -> str:
+    """The entries of the fixed axes, each with its parent."""
+    names: dict[Entry, str] = {}
+    lines = []
+
+    def write(value: Any) -> str:
+        if isinstance(value, Absent):
+            return f"new $.Absent({quoted(value.reason)})"
+        return formulas.bound(value)
+
+    for axis in FIXED:
+        entries = result.evaluation.case.axes[axis]
+        if isinstance(entries, Absent):
+            return ("const modelAxes=()=>new $.Dict();\nconst productAxis=()=>[];")
+        made = []
+        for number, one in enumerate(entries):
+            names[one] = f"AXES.{axis}[{number}]"
+            made.append(
+                f"new {entry}({literal(axis)},{literal(one.name)},{literal(one.title)},"
+                f"{names[one.parent] if one.parent else 'null'},"
+                f"{literal(one.bindings, write)},{literal(one.settings)})"
+            )
+        lines.append(f"AXES.{axis}=[{','.join(made)}];")
+    return "\n".join((
+        "const AXES={};", *lines,
+        "const modelAxes=()=>new $.Dict([['part',AXES.part],['block',AXES.block],"
+        "['component',AXES.component]]);",
+        "const productAxis=()=>AXES.product;",
+    ))
+
+
+def _model(made: Plan, rules: Program, model_class: str) -> str:
+    """The model of known shape, and its section of the document as completed."""
+    if made.model is None:
+        return "const MODEL=null;\nconst lowered=()=>MODEL;"
+    part = rules.reference(Part, "Part", "planner.document")
+    block = rules.reference(Block, "Block", "planner.document")
+
+    def write(value: Any) -> str:
+        if isinstance(value, Block):
+            return (f"new {block}({literal(value.kind)},{literal(value.name)},"
+                    f"{literal(value.values)})")
+        if isinstance(value, Part):
+            return (f"new {part}({literal(value.name)},{literal(value.title)},{value.count},"
+                    f"{literal(value.blocks, write)})")
+        raise TypeError(f"no JavaScript for {value!r}")
+
+    return (f"const MODEL=new {model_class}({literal(made.model.parts, write)},"
+            f"{literal(made.model.sequence)});\nconst lowered=()=>MODEL;")
+
+
+def _book(formulas: Formulas, wanted: Iterable[str], sums: frozenset[str]) -> str:
+    """Every formula that a wanted quantity may come to need, under its conditions."""
+    lines, done = [], set()
+    waiting = [*wanted, *formulas.used]
+    while waiting:
+        name = waiting.pop()
+        if name in done:
+            continue
+        done.add(name)
+        found = BOOK.declarations[name]
+        made = ",".join(_formula(formulas, declaration, name in sums) for declaration in found)
+        lines.append(f"{quoted(name)}:{{per:{literal(found[0].per)},formulas:[{made}]}}")
+        waiting += [used for used in formulas.used if used not in done]
+    return "const BOOK={\n" + ",\n".join(lines) + "\n};"
+
+
+def _formula(formulas: Formulas, declaration: Declaration, with_terms: bool) -> str:
+    when = {
+        key: list(wanted) if isinstance(wanted, (tuple, set, frozenset)) else [wanted]
+        for key, wanted in declaration.when.items()
+    }
+    pairs = ",".join(f"[{quoted(key)},{literal(wanted)}]" for key, wanted in when.items())
+    text = f"when:[{pairs}],run:(e,p)=>{formulas.write(declaration.expression)}"
+    if with_terms:
+        text += f",terms:{_terms(formulas, declaration.expression)}"
+    return f"{{{text}}}"
+
+
+def _terms(formulas: Formulas, expression: Any) -> str:
+    """The summands of a sum: of each, its label and its value."""
+    while isinstance(expression, (ceiling, floor)):
+        expression = expression.args[0]
+    if isinstance(expression, Total):
+        return (f"(e,p)=>e.entries({quoted(expression.axis)},{formulas.where(expression)},p)"
+                f".map(p=>[p[{quoted(expression.axis)}].title,{formulas.write(expression.body)}])")
+    if type(expression) is not Add:
+        return "()=>[]"
+    terms = (f"[{quoted(_label(term))},{formulas.write(term)}]"
+             for term in sorted(expression.args, key=_rank))
+    return f"(e,p)=>[{','.join(terms)}]"
+
+
+def _carrier(term: Any) -> str | None:
+    """The quantity that a term is, or is a multiple of."""
+    factors = term.args if type(term) is Mul else (term,)
+    ids = [BOOK.symbols[f] for f in factors if type(f) is Symbol and f in BOOK.symbols]
+    return ids[0] if len(ids) == 1 and not any(isinstance(f, (Fold, Add)) for f in factors) else None
+
+
+def _label(term: Any) -> str:
+    carrier = _carrier(term)
+    return BOOK.declarations[carrier][0].title if carrier else str(term)
+
+
+def _rank(term: Any) -> tuple[int, str]:
+    order = list(BOOK.symbols.values())
+    carrier = _carrier(term)
+    return (order.index(carrier) if carrier else len(order), str(term))
+
+
+assert notation  # the symbols are declared before the book is read
