@@ -1,6 +1,7 @@
 """`python -m planner …`, `python plan.py …` and the installed `trainplan` are one program."""
 
 import gc
+import os
 import sys
 
 
@@ -12,12 +13,25 @@ def run() -> int:
     run; the threshold still bounds a long one.
     """
     gc.set_threshold(300_000)
+    _streams()
     from planner.cli import main
 
     try:
         return main()
     finally:
         gc.freeze()
+
+
+def _streams() -> None:
+    """Into a file or pipe the same bytes under every locale; a terminal shows what it can."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the caller
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif stream.isatty():
+            stream.reconfigure(errors="replace")
+        else:
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
 if __name__ == "__main__":

@@ -22,17 +22,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(_with_command(arguments))
         handler: Handler = options.handler
-        return handler(options)
+        status = handler(options)
+        sys.stdout.flush()
+        return status
     except PlanError as error:
         for fault in error.faults:
             print(fault, file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:
         # The reader of a pipe went away (head, a closed pager): no fault of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard()
         return OK
+    except OSError as error:  # a full disk behind standard output
+        print(f"{error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
+        _discard()
+        return BAD_INPUT
     except KeyboardInterrupt:
         return 130
+
+
+def _discard() -> None:
+    """Nothing more can be written to standard output, at exit least of all."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _with_command(arguments: list[str]) -> list[str]:
@@ -115,11 +126,12 @@ def _report(options: argparse.Namespace) -> int:
 
         sys.stdout.write(resolved(plan))
         return OK
-    from planner import render
+    from planner import files, render
     from planner.result import evaluate
 
     for path in options.output:
         render.check_output(path, options.plan)
+        files.spare(path, plan.document.files())
     result = evaluate(plan)
     for path in options.output:
         render.write(result, path)
@@ -255,7 +267,7 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
 def _import(options: argparse.Namespace) -> int:
     from planner import imports
 
-    _put(imports.document(options.config, options.source), options.output)
+    _put(imports.document(options.config, options.source), options.output, [options.config])
     return OK
 
 
@@ -274,8 +286,9 @@ def _export(options: argparse.Namespace) -> int:
     from planner import exports
     from planner import plan as plans
 
-    made = exports.config(plans.load(options.plan, options.set), options.to)
-    _put(made.text, options.output)
+    plan = plans.load(options.plan, options.set)
+    made = exports.config(plan, options.to)
+    _put(made.text, options.output, plan.document.files())
     for unsaid in made.unsaid:
         print(f"{options.to}: {unsaid}", file=sys.stderr)
     return OK
@@ -298,7 +311,7 @@ def _compare(options: argparse.Namespace) -> int:
     plan = plans.load(options.plan, options.set)
     found = compare.compare(plan, options.log, options.warm_up)
     writer = {"text": compare.text, "md": compare.markdown, "json": compare.data}[options.format]
-    _put(writer(found), options.output)
+    _put(writer(found), options.output, [options.log, *plan.document.files()])
     return OK
 
 
@@ -313,14 +326,15 @@ def _completion(options: argparse.Namespace) -> int:
     return OK
 
 
-def _put(text: str, output: str | None) -> None:
-    """To a file, or to standard output."""
-    from planner.files import write_text
+def _put(text: str, output: str | None, inputs: Sequence[str]) -> None:
+    """To a file, none of the inputs, or to standard output."""
+    from planner import files
 
     if output in (None, "-"):
         sys.stdout.write(text)
     else:
-        write_text(output, text)
+        files.spare(output, inputs)
+        files.write_text(output, text)
 
 
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Handler]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from planner.errors import Fault, Place, PlanError
@@ -17,26 +18,41 @@ def write_text(path: str | Path, text: str) -> None:
         PlanError: the folder is missing or not writable, the disk is full, the target a folder.
     """
     target = Path(path)
-    if target.is_symlink():
-        target = target.resolve()
     temporary: str | None = None
     try:
+        if target.is_symlink():
+            target = Path(os.path.realpath(target))
         if target.is_dir():
             raise IsADirectoryError(21, "it is a folder")
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            # A name of a file that is no UTF-8 may stand in the text.
+            file.write(text.encode("utf-8", "backslashreplace"))
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, _mode(target))
         os.replace(temporary, target)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise PlanError(Fault(f"cannot be written: {reason}", Place(str(path)))) from None
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def spare(path: str | Path, inputs: Iterable[str | Path]) -> None:
+    """Refuse to write over what was read.
+
+    Raises:
+        PlanError: `path` is one of the inputs, by whatever name.
+    """
+    for given in inputs:
+        same = os.path.realpath(path) == os.path.realpath(given)
+        with contextlib.suppress(OSError):
+            same = same or os.path.samefile(path, given)
+        if same:
+            raise PlanError(Fault("this is an input", Place(str(path)), "another file"))
 
 
 def _mode(target: Path) -> int:

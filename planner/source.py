@@ -78,6 +78,10 @@ class Document:
         """The name that the mapping at `path` was looked up by, such as llama2-70b."""
         return self.find(path).reference
 
+    def files(self) -> list[str]:
+        """The files that the values were read from."""
+        return sorted({n.place.file for _, n in self.walk() if n.origin.kind in ("file", "preset")})
+
     def walk(self) -> Iterator[tuple[Path_, Node]]:
         """Every scalar and empty collection with its path, in document order."""
         stack: list[tuple[Path_, Node]] = [((), self.node)]

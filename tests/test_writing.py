@@ -1,0 +1,272 @@
+"""Nothing half-written: whatever happens, a file is the old one or the new one."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from planner.errors import PlanError
+from planner.files import write_text
+
+ROOT = Path(__file__).resolve().parent.parent
+PLAN = "presets/gpt2small_hgx-h100.yaml"
+
+#: Writes large numbered files, each under its own digest, until it is killed.
+WRITER = """
+import hashlib, itertools, sys
+from planner.files import write_text
+for number in itertools.count():
+    body = (sys.argv[2] + str(number) + "\\u00e9\\n") * 300_000
+    write_text(sys.argv[1], hashlib.sha256(body.encode()).hexdigest() + "\\n" + body)
+"""
+
+
+def whole(path: Path) -> bool:
+    """Whether a file is what one writer wrote, to the last byte."""
+    digest, _, body = path.read_bytes().partition(b"\n")
+    return hashlib.sha256(body).hexdigest().encode() == digest
+
+
+def writer(path: Path, mark: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", WRITER, str(path), mark], cwd=ROOT)
+
+
+def write_whole(path: Path) -> None:
+    write_text(path, hashlib.sha256(b"old").hexdigest() + "\nold")
+
+
+def kills(path: Path, times: int, chance: random.Random) -> int:
+    """Kill a writer at random moments; returns how often the file was a new one."""
+    new = 0
+    for turn in range(times):
+        write_whole(path)
+        process = writer(path, f"{turn} ")
+        started = time.monotonic()
+        while path.read_bytes().endswith(b"old") and time.monotonic() - started < 30:
+            if chance.random() < 0.02:
+                break
+            time.sleep(0.001)
+        time.sleep(chance.random() * 0.06)
+        process.send_signal(chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)))
+        process.wait()
+        assert whole(path), f"kill {turn} left a mixture"
+        new += not path.read_bytes().endswith(b"old")
+        for left in path.parent.glob(f".{path.name}.*"):
+            left.unlink()
+    return new
+
+
+def test_a_kill_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+    assert kills(tmp_path / "out.txt", 12, random.Random(1)) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("UNBREAKABLE" not in os.environ, reason="make fuzz sets UNBREAKABLE")
+def test_200_kills_leave_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+    assert kills(tmp_path / "out.txt", 200, random.Random(2)) > 50
+
+
+@pytest.mark.slow
+def test_a_killed_command_leaves_whole_reports(tmp_path: Path) -> None:
+    outputs = [tmp_path / f"report.{kind}" for kind in ("html", "md", "json")]
+    line = [sys.executable, "plan.py", PLAN, *(f"-o{path}" for path in outputs)]
+    subprocess.run(line, cwd=ROOT, check=True, capture_output=True)
+    old = {path: path.read_bytes() for path in outputs}
+    changed = [*line, "--set", "training.tokens=77B"]
+    started = time.monotonic()
+    subprocess.run(changed, cwd=ROOT, check=True, capture_output=True)
+    lasts = time.monotonic() - started
+    new = {path: path.read_bytes() for path in outputs}
+    assert all(old[path] != new[path] for path in outputs)
+    chance = random.Random(3)
+    for turn in range(8):
+        for path in outputs:
+            path.write_bytes(old[path])
+        process = subprocess.Popen(changed, cwd=ROOT, stdout=subprocess.DEVNULL)
+        time.sleep(lasts * chance.uniform(0.6, 1.05))
+        process.kill()
+        process.wait()
+        for path in outputs:
+            assert path.read_bytes() in (old[path], new[path]), f"kill {turn}: {path.name}"
+
+
+def test_two_processes_write_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    write_whole(path)
+    both = [writer(path, "a "), writer(path, "b ")]
+    marks, until = set(), time.monotonic() + 30
+    try:
+        while not marks >= {b"a", b"b"} and time.monotonic() < until:
+            assert whole(path)
+            marks.add(path.read_bytes().partition(b"\n")[2][:1])
+    finally:
+        for process in both:
+            process.kill()
+            process.wait()
+    assert marks >= {b"a", b"b"}
+
+
+def limited_write(path: Path, text: str, limit: int) -> str:
+    """What writing says where files may not grow beyond `limit` bytes."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        with pytest.raises(PlanError) as caught:
+            write_text(path, text)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    return str(caught.value)
+
+
+def test_a_file_that_cannot_grow_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    write_whole(path)
+    assert limited_write(path, "x" * 100_000, 10_000) == (
+        f"{path}: cannot be written: file too large"
+    )
+    assert whole(path)
+    assert os.listdir(tmp_path) == ["out.txt"]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 kB; needs the right to mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    try:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], capture_output=True
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no mount")
+    if done.returncode:
+        pytest.skip("may not mount a disk")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_leaves_the_old_file(small_disk: Path) -> None:
+    path = small_disk / "out.txt"
+    write_whole(path)
+    with pytest.raises(PlanError) as caught:
+        write_text(path, "x" * 200_000)
+    assert str(caught.value) == f"{path}: cannot be written: no space left on device"
+    assert whole(path)
+    assert os.listdir(small_disk) == ["out.txt"]
+    write_text(path, "new")
+    assert path.read_text() == "new"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+def test_a_full_disk_behind_standard_output_is_a_fault() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "plan.py", PLAN], cwd=ROOT, stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 2
+    assert done.stderr.decode() == "standard output: No space left on device\n"
+
+
+def test_a_missing_or_wrong_folder_is_a_fault(tmp_path: Path) -> None:
+    for path, reason in (
+        (tmp_path / "no" / "out.txt", "no such file or directory"),
+        (tmp_path, "it is a folder"),
+        (tmp_path / ("x" * 300), "file name too long"),
+        (tmp_path / "nul\0", "embedded null byte"),
+    ):
+        with pytest.raises(PlanError, match=reason):
+            write_text(path, "text")
+    assert os.listdir(tmp_path) == []
+
+
+@contextlib.contextmanager
+def no_rights() -> Iterator[None]:
+    """Root may write anywhere, so be somebody else for a while."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_read_only_folder_is_a_fault() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_whole(folder / "out.txt")
+        folder.chmod(0o555)
+        with no_rights(), pytest.raises(PlanError) as caught:
+            write_text(folder / "out.txt", "text")
+        folder.chmod(0o755)
+        assert str(caught.value) == f"{folder}/out.txt: cannot be written: permission denied"
+        assert os.listdir(folder) == ["out.txt"]
+        assert whole(folder / "out.txt")
+
+
+def test_a_link_stays_a_link_and_a_mode_stays(tmp_path: Path) -> None:
+    path, link = tmp_path / "out.txt", tmp_path / "link.txt"
+    path.write_text("old")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_links_in_a_circle_are_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(PlanError):
+        write_text(tmp_path / "a" / "out.txt", "text")
+    assert (tmp_path / "a").is_symlink()
+
+
+@pytest.mark.parametrize("way", ["its own name", "a link", "another path"])
+@pytest.mark.parametrize("which", ["plan", "model"])
+def test_a_report_never_replaces_what_it_was_made_from(
+    tmp_path: Path, way: str, which: str
+) -> None:
+    from planner.cli import main
+
+    model, plan = tmp_path / "model.json", tmp_path / "plan.json"
+    model.write_text('{"extends": "gpt2-small", "layers": 6}')
+    plan.write_text('{"extends": "gpt2small_hgx-h100", "model": "model.json"}')
+    target = {"plan": plan, "model": model}[which]
+    before = target.read_bytes()
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "link.json").symlink_to(target)
+    output = {
+        "its own name": target,
+        "a link": tmp_path / "link.json",
+        "another path": tmp_path / "inner" / ".." / target.name,
+    }[way]
+    assert main(["report", str(plan), "-o", str(output)]) == 2
+    assert target.read_bytes() == before
+
+
+def test_an_import_never_replaces_its_configuration(tmp_path: Path) -> None:
+    from planner.cli import main
+
+    config = tmp_path / "config.json"
+    config.write_text('{"model_type": "gpt2"}')
+    before = config.read_bytes()
+    assert main(["import", str(config), "-o", str(config)]) == 2
+    assert config.read_bytes() == before
