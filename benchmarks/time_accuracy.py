@@ -80,7 +80,7 @@ def predicted(row: Mapping[str, str], evaluation: Evaluation) -> float:
 
 
 def megatron(evaluation: Evaluation) -> float:
-    """FLOPs of one token by Megatron's formula: layers forward twice and backward, the head once."""
+    """FLOPs of one token by Megatron's formula: layers run forward twice, the head once."""
     parts = evaluation.case.axes["part"]
     total = 0.0
     for part in parts:
@@ -251,7 +251,7 @@ def bands(file: Path, records: list[Record]) -> str:
     found = ratios(file, records)
     lines = [
         "# Measured over predicted step time on published runs, less 1: 5th and 95th percentile,",
-        "# each source with the same weight. Written by `python -m benchmarks.time_accuracy --bands`.",
+        "# each source with the same weight. Written by benchmarks.time_accuracy --bands.",
         "kinds:",
     ]
     for experts in (False, True):

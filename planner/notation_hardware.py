@@ -204,3 +204,38 @@ p_rope = symbol(
 # One matrix product on one device
 N_x = symbol("N_x", "columns of a product on one device", latex="N_x", per=("product",))
 K_x = symbol("K_x", "depth of a product on one device", latex="K_x", per=("product",))
+
+# The run around the step
+n_fail = symbol(
+    "n_fail",
+    "interruptions that were counted",
+    latex=r"n_{\mathrm{fail}}",
+    key="cluster.failures.count",
+)
+n_seen = symbol(
+    "n_seen",
+    "devices on which they were counted",
+    latex=r"n_{\mathrm{seen}}",
+    key="cluster.failures.devices",
+)
+t_seen = symbol(
+    "t_seen",
+    "time over which they were counted",
+    unit="s",
+    latex=r"t_{\mathrm{seen}}",
+    key="cluster.failures.period",
+)
+B_sto = symbol(
+    "B_sto",
+    "rate at which the run writes to storage, all devices",
+    unit="bytes/s",
+    latex=r"\beta_{\mathrm{sto}}",
+    key="cluster.storage.bandwidth",
+)
+t_res = symbol(
+    "t_res",
+    "time from an interruption to the first new step",
+    unit="s",
+    latex=r"t_{\mathrm{res}}",
+    key="time.restart",
+)

@@ -1,6 +1,7 @@
 """The formula book: importing this package registers every quantity."""
 
 from planner.formulas import (  # noqa: F401
+    checkpoint,
     compute,
     compute_counter,
     cost,
@@ -13,4 +14,6 @@ from planner.formulas import (  # noqa: F401
     memory_states,
     parameters,
     time,
+    time_conventions,
+    time_run,
 )

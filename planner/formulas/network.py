@@ -52,9 +52,9 @@ def link_of_direction():
     exact=False,
 )
 def fabric():
-    """The network card of a device, less what the switches above cannot carry, of which collectives
-    sustain a share."""
-    return e_net * B_net / o_net
+    """The network card of a device, of which collectives sustain a share. A ring that follows the
+    topology leaves a switch with one flow, so oversubscription above does not slow it."""
+    return e_net * B_net
 
 
 # -- tensor parallelism ------------------------------------------------------------------------
@@ -197,12 +197,13 @@ def experts():
     when={"time.expert": "nodes"},
 )
 def experts_of_nodes():
-    """Between M = e t/n_node nodes a token goes once to each node that holds one of its k experts,
-    M (1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the link."""
+    """Between M = e t/n_node nodes a token goes once to each node that holds one of its k
+    experts, M (1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the
+    link. All pairs of nodes talk at once, so an oversubscribed network slows them."""
     nodes = e * t / n_node
     return largest(
         2 * tokens * k * h * (e - 1) / (e * t) / (link * e_a2a),
-        2 * tokens * h / t * (nodes - 1) * (1 - (1 - 1 / nodes) ** k) / (fabric * e_a2a),
+        2 * tokens * h / t * (nodes - 1) * (1 - (1 - 1 / nodes) ** k) * o_net / (fabric * e_a2a),
     )
 
 
