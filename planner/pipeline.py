@@ -161,6 +161,7 @@ def check(draft: Draft, model: Model) -> None:
         draft.fault(
             ("parallelism", "pipeline"), f"dualpipe pairs the stages, {size} is odd", "an even size"
         )
+    _check_groups(draft)
     length, context = training.get("sequence_length"), layout["context"]
     if context > 1 and length and length % (2 * context):
         draft.fault(
@@ -169,3 +170,37 @@ def check(draft: Draft, model: Model) -> None:
             "piece from both ends",
             "one of " + ", ".join(str(c) for c in range(1, 65) if length % (2 * c) == 0),
         )
+
+
+def _check_groups(draft: Draft) -> None:
+    """Faults of groups that do not divide: experts, replicas, the sequence."""
+    layout, length = draft.get("parallelism"), draft.get("training", "sequence_length")
+    tensor, data = layout["tensor"], layout.get("data")
+    if data is None:
+        return
+    ranks = tensor * layout["context"] * data
+    inner = layout["expert"] * layout["expert_tensor"]
+    if ranks % inner:
+        draft.fault(
+            ("parallelism", "expert"),
+            f"expert {layout['expert']} × expert_tensor {layout['expert_tensor']} does not divide "
+            f"tensor × context × data = {ranks} devices",
+            "one of " + _divisors(ranks // layout["expert_tensor"]),
+        )
+    shards = data * layout["context"]
+    if shards % layout["replicate"]:
+        draft.fault(
+            ("parallelism", "replicate"),
+            f"{layout['replicate']} replicas do not divide data × context = {shards} devices",
+            "one of " + _divisors(shards),
+        )
+    if layout["sequence"] and length and length % (tensor * layout["context"]):
+        draft.fault(
+            ("parallelism", "sequence"),
+            f"{length} tokens do not divide over tensor {tensor} × context {layout['context']}",
+            "a sequence_length that does, or sequence: false",
+        )
+
+
+def _divisors(number: int) -> str:
+    return ", ".join(str(i) for i in range(1, min(number, 4096) + 1) if number % i == 0)

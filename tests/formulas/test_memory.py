@@ -1,0 +1,287 @@
+"""Properties of the memory model: nothing is lost, nothing is held twice but what is said to be,
+and more work never needs less memory."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.memory_accuracy import evaluated, value_of
+from planner.errors import PlanError
+from planner.evaluate import widen
+
+LAYOUTS = st.fixed_dictionaries(
+    {
+        "tensor": st.sampled_from([1, 2, 4]),
+        "pipeline": st.sampled_from([1, 2, 3]),
+        "context": st.sampled_from([1, 2]),
+        "expert": st.sampled_from([1, 2, 4]),
+        "zero": st.sampled_from([0, 1, 2, 3]),
+    }
+)
+MODELS = st.fixed_dictionaries(
+    {
+        "layers": st.integers(3, 9),
+        "hidden": st.sampled_from([256, 512]),
+        "vocab": st.integers(1000, 2000),
+        "tied_embeddings": st.booleans(),
+        "bias": st.booleans(),
+        "norm": st.sampled_from(["rmsnorm", "layernorm"]),
+        "experts": st.sampled_from([0, 4, 8]),
+    }
+)
+
+
+def plan_document(model=None, layout=None, **training):
+    model, layout = dict(model or {}), dict(layout or {})
+    experts = model.pop("experts", 0)
+    inner = 1
+    for key in ("tensor", "pipeline", "context"):
+        inner *= layout.get(key, 1)
+    if not experts:
+        layout.pop("expert", None)
+    else:
+        model["moe"] = {"experts": experts, "top_k": 2, "intermediate": 256}
+    return {
+        "model": {
+            "layers": 6,
+            "hidden": 512,
+            "vocab": 1000,
+            "max_sequence": 512,
+            "attention": {"heads": 8, "kv_heads": 4},
+            **model,
+        },
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 4 * inner, "devices_per_node": 8},
+        "training": {
+            "sequence_length": 512,
+            "micro_batch": 2,
+            "gradient_accumulation": 12,
+            "implementation": "megatron",
+            **training,
+        },
+        "parallelism": layout,
+    }
+
+
+def ranks_of(component, layout):
+    """Over how many devices of one stage and data-parallel rank a component is divided."""
+    split = component.settings["split"]
+    if split == "experts":
+        return layout.get("expert", 1)
+    return 1 if split == "none" else layout.get("tensor", 1)
+
+
+@given(MODELS, LAYOUTS)
+@settings(max_examples=60, deadline=None)
+def test_ranks_together_hold_the_whole_and_what_is_stated_to_be_replicated(model, layout):
+    document = plan_document(model, layout)
+    ev = evaluated(document)
+    layout = document["parallelism"]
+    held, replicated = Fraction(0), Fraction(0)
+    for stage in ev.case.axes["stage"]:
+        first, _, last = stage.name.partition("-")
+        stages = int(last or first) - int(first) + 1
+        for component in ev.case.axes["component"]:
+            point = widen({"stage": stage, "component": component})
+            here = ev.case.crossed[ev_symbol("held_sc"), stage, component] * stages
+            device = Fraction(ev.value("parameters.device", {"component": component}))
+            whole = Fraction(ev.value("parameters.component", {"component": component}))
+            held += here * device * ranks_of(component, layout)
+            replicated += here * (device * ranks_of(component, layout) - whole)
+            assert point["stage"] is stage
+    assert held - replicated == ev.value("parameters.total")
+    # What is held twice: row biases, padding of the vocabulary, tied embeddings of two stages.
+    if not model["bias"] and layout.get("tensor", 1) == 1 and not model["tied_embeddings"]:
+        padded = ev.value("layout.vocabulary") - document["model"]["vocab"]
+        assert replicated == 2 * padded * document["model"]["hidden"]
+
+
+def ev_symbol(name):
+    from planner import notation
+
+    return getattr(notation, name)
+
+
+@given(MODELS, LAYOUTS)
+@settings(max_examples=40, deadline=None)
+def test_shards_of_all_data_parallel_ranks_sum_to_the_state(model, layout):
+    whole = evaluated(plan_document(model, {**layout, "zero": 0}))
+    sharded = evaluated(plan_document(model, {**layout, "zero": 3}))
+    for component in range(len(whole.case.axes["component"])):
+        a, b = whole.case.axes["component"][component], sharded.case.axes["component"][component]
+        for state in ("weights", "gradients", "optimizer"):
+            full = Fraction(whole.value(f"memory.{state}.component", {"component": a}))
+            part = Fraction(sharded.value(f"memory.{state}.component", {"component": b}))
+            assert part * Fraction(sharded.value("layout.shards", {"component": b})) == full
+
+
+@given(MODELS, LAYOUTS, st.sampled_from(["1f1b", "gpipe", "zero-bubble"]))
+@settings(max_examples=40, deadline=None)
+def test_every_layer_lies_on_exactly_one_stage(model, layout, schedule):
+    ev = evaluated(plan_document(model, layout, schedule=schedule))
+    layers = 0
+    for stage in ev.case.axes["stage"]:
+        first, _, last = stage.name.partition("-")
+        for part in ev.case.axes["part"]:
+            if part.settings["layers"]:
+                held = ev.case.crossed[ev_symbol("L_ks"), stage, part]
+                layers += held * (int(last or first) - int(first) + 1)
+    assert layers == model["layers"]
+
+
+def total(**changes):
+    return value_of(plan_document(**changes), "memory.total")
+
+
+@given(LAYOUTS)
+@settings(max_examples=25, deadline=None)
+def test_more_work_needs_no_less_memory(layout):
+    small = total(layout=layout)
+    assert total(layout=layout, micro_batch=4) >= small
+    assert total(layout=layout, sequence_length=1024) >= small
+    assert total(layout=layout, recompute="full") <= small
+    assert total(layout={**layout, "zero": 1}) <= total(layout={**layout, "zero": 0})
+
+
+def test_the_ladder_of_optimizers():
+    sizes = [
+        value_of(plan_document(optimizer=name, precision="fp32"), "memory.optimizer")
+        for name in ("sgd", "adafactor", "adam-8bit", "lion", "muon", "adamw")
+    ]
+    assert sizes == sorted(sizes)
+    assert sizes[0] == 0
+
+
+def test_sixteen_bytes_with_adam_in_fp32_and_twelve_with_momentum():
+    assert value_of(plan_document(precision="fp32"), "memory.bytes_per_parameter") == 16
+    assert (
+        value_of(
+            plan_document(precision="fp32", optimizer="sgd-momentum"), "memory.bytes_per_parameter"
+        )
+        == 12
+    )
+
+
+@pytest.mark.parametrize(
+    ("precision", "size"), [("fp32", 16), ("bf16", 18), ("fp16", 20)]
+)
+def test_bytes_of_megatron_recipes(precision, size):
+    """Megatron-LM, docs on the distributed optimizer: 16, 18, 20 bytes without it."""
+    document = plan_document(precision=precision)
+    assert value_of(document, "memory.bytes_per_parameter") == size
+
+
+# -- schedules ----------------------------------------------------------------------------------
+
+
+def alive(layers=12, **changes):
+    """Layers of the first stage times micro-batches alive there."""
+    layout = {"pipeline": 4, **changes.pop("layout", {})}
+    ev = evaluated(plan_document(model={"layers": layers}, layout=layout, **changes))
+    first = ev.case.axes["stage"][0]
+    part = next(p for p in ev.case.axes["part"] if p.settings["layers"])
+    return ev.case.crossed[ev_symbol("A_ks"), first, part]
+
+
+def test_micro_batches_in_flight_on_the_first_stage():
+    assert alive() == 3 * 4
+    assert alive(schedule="gpipe") == 3 * 12
+    assert alive(schedule="zero-bubble") == 3 * 4
+    assert alive(gradient_accumulation=2) == 3 * 2
+
+
+def test_interleaving_keeps_the_share_of_korthikanti_more():
+    """Section 4.2.3: (1 + (p - 1)/(pv)) of a whole model on the first stage."""
+    p, v, layers = 4, 3, 24
+    kept = alive(layers, layout={"virtual_pipeline": v}, schedule="interleaved")
+    assert kept == layers * (1 + Fraction(p - 1, p * v))
+
+
+def test_dualpipe_holds_two_stages_and_one_micro_batch_more():
+    """DeepSeek-V3, table 2: activations p + 1, parameters twice."""
+    ev = evaluated(plan_document(model={"layers": 12}, layout={"pipeline": 4}, schedule="dualpipe"))
+    first = ev.case.axes["stage"][0]
+    part = next(p for p in ev.case.axes["part"] if p.settings["layers"])
+    assert ev.case.crossed[ev_symbol("L_ks"), first, part] == 2 * 3
+    assert ev.case.crossed[ev_symbol("A_ks"), first, part] == 3 * (4 + 1)
+
+
+# -- Korthikanti et al. 2022 ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_the_formulas_of_korthikanti(sequence, recompute):
+    """Equations 1, 2, 4 and 6, and 2sbh: with t-way tensor and sequence parallelism."""
+    s, b, h, a, t = 2048, 2, 1024, 16, 4
+    document = plan_document(
+        model={
+            "hidden": h,
+            "attention": {"heads": a},
+            "norm": "layernorm",
+            "bias": True,
+            "max_sequence": s,
+        },
+        layout={"tensor": t, "sequence": sequence},
+        sequence_length=s,
+        micro_batch=b,
+        attention="eager",
+        implementation="megatron-2022",
+        recompute=recompute,
+    )
+    scores = Fraction(5 * a * s, h * t) if recompute == "none" else 0
+    if recompute == "full":
+        expected = Fraction(2 * s * b * h, t if sequence else 1)
+    elif sequence:
+        expected = s * b * h * (Fraction(34, t) + scores)
+    else:
+        expected = s * b * h * (10 + Fraction(24, t) + scores)
+    assert value_of(document, "memory.activations.layer") == expected
+
+
+# -- adapters and inference -----------------------------------------------------------------------
+
+
+def test_adapters_train_what_their_rank_says():
+    """Rank r on query and value: r (n_in + n_out) parameters for each, nothing else is trained."""
+    document = plan_document(
+        implementation="pytorch", lora={"rank": 4}, precision="fp32", gradient_accumulation=2
+    )
+    heads = 8 * 64, 4 * 64
+    adapters = 6 * 4 * ((512 + heads[0]) + (512 + heads[1]))
+    assert value_of(document, "memory.gradients") == 4 * adapters
+
+
+def test_a_cache_of_llama_2_70b():
+    """80 layers, 8 key/value heads of 128, bf16: 320 KiB for each token (2 × 80 × 8 × 128 × 2)."""
+    document = {
+        "model": "llama2-70b",
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 1},
+        "training": {"mode": "inference", "sequence_length": 1000, "output_tokens": 24},
+    }
+    assert value_of(document, "memory.cache.stage") == 1024 * 320 * 1024
+
+
+# -- layouts that cannot exist --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("layout", "training", "says"),
+    [
+        ({"pipeline": 4, "virtual_pipeline": 4}, {}, "do not divide over pipeline 4"),
+        (
+            {"pipeline": 3, "virtual_pipeline": 2},
+            {"gradient_accumulation": 10},
+            "10 micro-batches are no multiple of pipeline 3",
+        ),
+        ({"context": 3}, {"sequence_length": 512}, "2 × context 3"),
+        ({"pipeline": 3}, {"schedule": "dualpipe"}, "dualpipe pairs the stages"),
+        ({"replicate": 3}, {}, "3 replicas do not divide"),
+        ({"tensor": 4, "sequence": True}, {"sequence_length": 510}, "510 tokens do not divide"),
+    ],
+)
+def test_layouts_that_cannot_exist(layout, training, says):
+    with pytest.raises(PlanError) as fault:
+        evaluated(plan_document(layout=layout, **training))
+    assert says in str(fault.value)
