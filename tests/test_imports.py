@@ -18,7 +18,7 @@ PLAN = "presets/llama70b_h100x1024.yaml"
 # A value travels down this list and never up. A new module gets its place here.
 STAGES = (
     {"errors", "display", "units", "resources", "version"},
-    {"nodes", "references", "complaints", "source", "schema"},
+    {"deprecated", "nodes", "references", "complaints", "source", "schema"},
     {"document", "hardware", "profile", "pipeline", "shapes", "model", "plan"},
     {"folds", "quantity", "notation", "notation_hardware"},
     {"inventory", "formulas"},

@@ -1,0 +1,137 @@
+"""When a plan does not fit: by how much, which part decides, and the cheapest changes that help.
+
+Every change is a plan of its own, evaluated like any other. They are ranked by the speed that is
+predicted for them and, where utilisation is assumed, by how much they interfere: dividing states
+costs least, computing activations again costs another forward pass, another optimizer changes the
+training itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from planner import case
+from planner.document import Plan
+from planner.errors import PlanError
+from planner.evaluate import Absent, Evaluation
+from planner.plan import variant
+
+PARTS = ("weights", "gradients", "optimizer", "activations", "buffers")
+#: Changes tried at once where no single one is enough.
+TOGETHER = 2
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Changes of a plan, by dotted key, with what they do."""
+
+    changes: Mapping[str, Any]
+    headroom: float  # bytes left on the fullest device
+    slowdown: float | None  # tokens per second of the plan over those with the changes; None where
+    # utilisation is assumed, so that nothing is known about it
+    rank: int  # how much it interferes, low first
+
+    def __str__(self) -> str:
+        told = {key: value for key, value in self.changes.items() if value is not None}
+        return ", ".join(f"{key}: {_plain(value)}" for key, value in told.items())
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What is missing, what holds most, and what would help (the cheapest first)."""
+
+    missing: float  # bytes
+    decides: str  # id of the quantity that is largest at the peak
+    remedies: tuple[Remedy, ...]
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def remedies(plan: Plan, most: int = 3) -> Advice | None:
+    """The ``most`` cheapest changes that make the plan fit; None where it fits, or where a model
+    given by its size only leaves open whether it does."""
+    evaluation = Evaluation(case.build(plan))
+    try:
+        headroom = float(evaluation.value("memory.headroom"))
+        parts = {f"memory.{part}": evaluation.value(f"memory.{part}") for part in PARTS}
+    except Absent:
+        return None
+    if headroom >= 0:
+        return None
+    assumed = plan.get("time.mfu") is not None
+    now = None if assumed else _speed(evaluation)
+    found: list[Remedy] = []
+    candidates = list(_candidates(plan))
+    for size in range(1, TOGETHER + 1):
+        for chosen in combinations(candidates, size):
+            changes = {key: value for _, change in chosen for key, value in change.items()}
+            if len(changes) < sum(len(change) for _, change in chosen):
+                continue  # two values for one key
+            remedy = _tried(plan, changes, now, sum(rank for rank, _ in chosen))
+            if remedy is not None and remedy.headroom >= 0:
+                found.append(remedy)
+        if found:
+            break
+    found.sort(key=lambda one: (one.rank if one.slowdown is None else one.slowdown, one.rank))
+    decides = max(parts, key=lambda part: parts[part])
+    return Advice(-headroom, decides, tuple(found[:most]))
+
+
+def _speed(evaluation: Evaluation) -> float | None:
+    """Tokens per second, None where no formula predicts them."""
+    try:
+        return float(evaluation.value("time.tokens_per_second"))
+    except (Absent, KeyError):
+        return None
+
+
+def _tried(plan: Plan, changes: Mapping[str, Any], now: float | None, rank: int) -> Remedy | None:
+    """The plan with these changes; None where it is no valid plan."""
+    try:
+        evaluation = Evaluation(case.build(variant(plan, changes)))
+        headroom = float(evaluation.value("memory.headroom"))
+    except (PlanError, Absent):
+        return None
+    then = _speed(evaluation) if now else None
+    return Remedy(dict(changes), headroom, now / then if then and now else None, rank)
+
+
+def _candidates(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Single changes with their rank, those first that interfere least."""
+    layout, training = plan.data["parallelism"], plan.data["training"]
+    # What the schema or the plan derives from these has to be derived again.
+    again = {"parallelism.data": None, "training.gradient_accumulation": None}
+    if training["mode"] == "train":
+        for stage in range(layout["zero"] + 1, 4):
+            yield stage, {"parallelism.zero": stage, "training.distributed_optimizer": None}
+    if layout["tensor"] > 1 and not layout["sequence"]:
+        yield 1, {"parallelism.sequence": True}
+    if training["loss"] == "full":
+        yield 2, {"training.loss": "chunked"}
+    modes = ("none", "selective", "full")
+    for rank, mode in enumerate(modes[modes.index(training["recompute"]) + 1 :], 3):
+        yield rank, {"training.recompute": mode}
+    if training["micro_batch"] % 2 == 0:
+        yield 3, {"training.micro_batch": training["micro_batch"] // 2, **_given(plan, again)}
+    for rank, key in ((4, "tensor"), (5, "pipeline"), (5, "context")):
+        size = f"parallelism.{key}"
+        yield rank, {size: layout[key] * 2, **_given(plan, again)}
+    if training["optimizer"] == "adamw" and training["mode"] == "train":
+        yield 7, {"training.optimizer": "adam-8bit"}
+    if training["mode"] == "train" and not training["offload"]["optimizer"]:
+        yield 8, {"training.offload.optimizer": True}
+
+
+def _given(plan: Plan, keys: Mapping[str, None]) -> Mapping[str, None]:
+    """Of some keys, those that the document gives and that would contradict the change."""
+    data = plan.document.data
+    return {
+        key: None
+        for key in keys
+        if (data.get(key.split(".")[0]) or {}).get(key.split(".")[1]) is not None
+    }
