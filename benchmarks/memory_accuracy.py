@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks import runs_memory, truth_memory
@@ -113,34 +114,55 @@ def largest_tensors(evaluation: Evaluation) -> list[str]:
     return [f"{name}: {size / 2**30:.3f} GiB" for size, name in sorted(sizes, reverse=True)[:5]]
 
 
-def table(records: list[Record]) -> str:
+HEADING = ["source", "cases", "exact", "mean", "median", "p90", "worst", "bias", "left out"]
+BEGIN, END = "<!-- memory: begin -->", "<!-- memory: end -->"
+
+
+def lines(records: list[Record]) -> list[list[str]]:
     """Agreement by source: cases, exact ones, and the spread of the relative error."""
-    lines = [["source", "cases", "exact", "mean", "median", "p90", "worst", "bias", "left out"]]
     sources: dict[str, list[Record]] = {}
     for record in records:
         sources.setdefault(record["source"], []).append(record)
-    for source, rows in sources.items():
-        errors = [row["error"] for row in rows if "error" in row]
-        left = str(len(rows) - len(errors))
-        if not errors:
-            lines.append([source, "0", "", "", "", "", "", "", left])
-            continue
-        size = sorted(abs(error) for error in errors)
-        count = len(size)
-        spread = [
-            sum(size) / count,
-            size[count // 2],
-            size[min(count - 1, int(0.9 * count))],
-            size[-1],
-            sum(errors) / count,
-        ]
-        cells = [f"{100 * value:.3f} %" for value in spread]
-        lines.append([source, str(count), str(size.count(0)), *cells, left])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return [HEADING, *(_line(source, rows) for source, rows in sources.items())]
+
+
+def _line(source: str, rows: list[Record]) -> list[str]:
+    errors = [row["error"] for row in rows if "error" in row]
+    left = str(len(rows) - len(errors))
+    if not errors:
+        return [source, "0", *[""] * 6, left]
+    size = sorted(abs(error) for error in errors)
+    count = len(size)
+    spread = [
+        sum(size) / count,
+        median(size),
+        size[min(count - 1, int(0.9 * count))],
+        size[-1],
+        sum(errors) / count,
+    ]
+    cells = [f"{100 * value:.3f} %" for value in spread]
+    return [source, str(count), str(size.count(0)), *cells, left]
+
+
+def text(cells: list[list[str]]) -> str:
+    """The table for a terminal."""
+    widths = [max(len(line[i]) for line in cells) for i in range(len(HEADING))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
+        for line in cells
     )
+
+
+def markdown(cells: list[list[str]]) -> str:
+    """The table for a page."""
+    rows = ["| " + " | ".join(line) + " |" for line in cells]
+    return "\n".join([rows[0], "|---" + "|--:" * (len(HEADING) - 1) + "|", *rows[1:]])
+
+
+def rewritten(page: str, table: str) -> str:
+    """A page with the table between its markers."""
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}"
 
 
 def main() -> None:
@@ -148,13 +170,17 @@ def main() -> None:
     parser.add_argument("--truth", type=Path, help="folder with activations.json and so on")
     parser.add_argument("--runs", type=Path, help="CSV file of measured runs")
     parser.add_argument("--json", type=Path, help="write every comparison to this file")
+    parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
     options = parser.parse_args()
     records: list[Record] = []
     if options.truth:
         records += truth(options.truth)
     if options.runs:
         records += runs(options.runs)
-    print(table(records))
+    print(text(lines(records)))
+    if options.markdown:
+        page = options.markdown.read_text("utf-8")
+        options.markdown.write_text(rewritten(page, markdown(lines(records))), "utf-8")
     if options.json:
         options.json.write_text(json.dumps(records, indent=1) + "\n", "utf-8")
 

@@ -25,7 +25,7 @@ STAGES = (
     {"graph"},
     {"evaluate", "compile", "tensors", "products", "case"},
     {"typeset", "inputs", "evaluated"},
-    {"solve", "domains", "families", "closed", "questions", "search", "sweep"}
+    {"solve", "domains", "families", "closed", "questions", "remedies", "search", "sweep"}
     | {"notebook", "result", "sensitivity"},
     {"files", "formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}
     | {"logs", "compare"},

@@ -163,9 +163,7 @@ def test_sixteen_bytes_with_adam_in_fp32_and_twelve_with_momentum():
     )
 
 
-@pytest.mark.parametrize(
-    ("precision", "size"), [("fp32", 16), ("bf16", 18), ("fp16", 20)]
-)
+@pytest.mark.parametrize(("precision", "size"), [("fp32", 16), ("bf16", 18), ("fp16", 20)])
 def test_bytes_of_megatron_recipes(precision, size):
     """Megatron-LM, docs on the distributed optimizer: 16, 18, 20 bytes without it."""
     document = plan_document(precision=precision)

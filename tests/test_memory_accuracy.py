@@ -1,0 +1,56 @@
+"""The agreement that docs/accuracy.md states is what the program prints, and keeps its bounds."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import memory_accuracy
+
+DATA = Path(__file__).parent / "data"
+PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
+
+#: Mean and worst relative error that a source may have.
+BOUNDS = {
+    "activations.json": (0, 0),
+    "activations_tp.json": (0, 0),
+    "memory.json": (0.0001, 0.001),
+    "SimuMax": (0.002, 0.01),
+    "arXiv 2205.05198": (0.003, 0.02),
+    "nanotron": (0.008, 0.02),
+    "LitGPT": (0.05, 0.15),
+    "bigscience BLOOM chronicles-prequel process fp16": (0.06, 0.15),
+    "bigscience BLOOM chronicles-prequel process bf16": (0.08, 0.15),
+}
+
+
+@pytest.fixture(scope="module")
+def records():
+    return [
+        *memory_accuracy.truth(DATA / "memory_truth"),
+        *memory_accuracy.runs(DATA / "memory_runs.csv"),
+    ]
+
+
+@pytest.mark.parametrize("source", BOUNDS)
+def test_each_source_keeps_its_bound(records, source):
+    errors = [abs(row["error"]) for row in records if row["source"].startswith(source)]
+    assert errors
+    mean, worst = BOUNDS[source]
+    assert sum(errors) / len(errors) <= mean
+    assert max(errors) <= worst
+
+
+def test_no_row_is_left_out(records):
+    assert [row["left_out"] for row in records if "left_out" in row] == []
+
+
+def test_the_page_is_current(records):
+    page = PAGE.read_text("utf-8")
+    table = memory_accuracy.markdown(memory_accuracy.lines(records))
+    assert memory_accuracy.rewritten(page, table) == page
+
+
+def test_each_prediction_names_its_moment_and_its_largest_tensors(records):
+    measured = [row for row in records if "moment" in row]
+    assert measured
+    assert all(row["moment"] and len(row["largest"]) == 5 for row in measured)
