@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from planner.deprecated import DeprecatedKey
 from planner.errors import Fault, PlanError, nearest
 
 OK, FAILED, BAD_INPUT = 0, 1, 2
@@ -22,7 +24,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(_with_command(arguments))
         handler: Handler = options.handler
-        status = handler(options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", DeprecatedKey)
+            warnings.showwarning = _show_warning
+            status = handler(options)
         sys.stdout.flush()
         return status
     except PlanError as error:
@@ -39,6 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except KeyboardInterrupt:
         return 130
+
+
+def _show_warning(message: Warning | str, *_: Any) -> None:
+    print(message, file=sys.stderr)
 
 
 def _discard() -> None:

@@ -8,17 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from planner import nodes, resources
+from planner import deprecated, nodes, resources
 from planner.errors import Fault, Place, PlanError, nearest
-from planner.nodes import Node, Origin
+from planner.nodes import REFERENCES, Node, Origin
 
 __all__ = ["FOLDERS", "REFERENCES", "Resolver", "preset_names", "read"]
 
-# Keys whose text names another document, by the kind of the document that holds them.
-REFERENCES = {
-    "plan": {"model": "model", "cluster": "cluster"},
-    "cluster": {"accelerator": "accelerator"},
-}
 FOLDERS = {"model": "models", "cluster": "clusters", "accelerator": "accelerators"}
 
 
@@ -153,7 +148,8 @@ class Resolver:
             names = " -> ".join(p.stem for p in (*chain[chain.index(full):], full))
             raise PlanError(Fault(f"extends goes in a circle: {names}", node.place))
         origin = Origin("preset", f"preset {path.stem}") if shipped else None
-        return self.extend(read(path, origin), kind, (*chain, full))
+        found = deprecated.renamed(read(path, origin), kind)
+        return self.extend(found, kind, (*chain, full))
 
     def extend(self, node: Node, kind: str, chain: tuple[Path, ...]) -> Node:
         """A mapping merged over what it extends, and so for the mappings it holds."""

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from planner import resources, units
+from planner import deprecated, resources, units
 from planner.errors import MOST, Fault, PlanError
 from planner.nodes import Node, Origin, from_data
 from planner.source import Document, Path_
@@ -253,6 +253,9 @@ def validate(document: Document, schema: str, folder: Path | None = None) -> Doc
     """
     from planner.complaints import complaints
 
+    def elsewhere(key: str) -> str | None:
+        return deprecated.successor(schema, key) or _elsewhere(root, key)
+
     file = _file(schema, folder)
     root = _Place(_load(file), file)
     walk = _Walk()
@@ -262,7 +265,7 @@ def validate(document: Document, schema: str, folder: Path | None = None) -> Doc
     for error in _validator(file).iter_errors(read.data):
         path: Path_ = tuple(error.absolute_path)
         if not any(path[: len(bad)] == bad for bad in walk.unread):
-            found = complaints(error, read, lambda key: _elsewhere(root, key))
+            found = complaints(error, read, elsewhere)
             faults.extend(islice(found, ENOUGH - len(faults)))
         if len(faults) >= ENOUGH:
             break

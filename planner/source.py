@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from planner import nodes
+from planner import deprecated, nodes
 from planner.errors import Fault, Place, PlanError
 from planner.nodes import Node, Origin
 from planner.references import FOLDERS, REFERENCES, Resolver, preset_names, read
@@ -192,13 +192,16 @@ def load(
         root = read(source)
         if str(source) != "-":
             chain, base = (Path(source).resolve(),), Path(source).parent
+    root = deprecated.renamed(root, kind)
     resolver = Resolver(presets, base)
     # Faults of independent overrides are reported together.
     changes: list[tuple[tuple[list[str], Node], tuple[str, str]]] = []
     faults: list[Fault] = []
     for key, text in _pairs(overrides):
         try:
-            changes.append((_override(key, text), (key.strip(), str(text))))
+            steps, value = _override(key, text)
+            steps = deprecated.renamed_key(steps, kind, value.place)
+            changes.append(((steps, value), (key.strip(), str(text))))
         except PlanError as error:
             faults.extend(error.faults)
     if faults:
