@@ -95,9 +95,32 @@ def gradients_backward():
 @quantity(
     **GRADIENTS,
     source="PyTorch (gradients are set to none after each step)",
-    when={"gradients": "fresh", "phase": ("gradients", "step")},
+    when={"gradients": "fresh", "phase": "gradients", "parallelism.zero": (0, 1, 2)},
 )
 def gradients_complete():
+    """All of them."""
+    return gradients_stage
+
+
+@quantity(
+    **GRADIENTS,
+    source="PyTorch FSDP2: the root's gradients are still whole, among the buffers",
+    when={"gradients": "fresh", "phase": "gradients", "parallelism.zero": 3},
+)
+def gradients_of_layers():
+    """Those of the layers in the first micro-batch; all of them from the second one on."""
+    return largest(
+        smallest(1, micro_batches - 1) * gradients_stage,
+        Total(held_sc * gradients_component, "component", layers=True),
+    )
+
+
+@quantity(
+    **GRADIENTS,
+    source="PyTorch (gradients are set to none after each step)",
+    when={"gradients": "fresh", "phase": "step"},
+)
+def gradients_at_step():
     """All of them."""
     return gradients_stage
 

@@ -119,8 +119,8 @@ def gathered_kept():
     when={"parallelism.zero": 3, "phase": "gradients"},
 )
 def gathered_root():
-    """The root's group."""
-    return Total(L_ks * gathered_part, "part", layers=False)
+    """The root's weights are let go of; the embedding's gradient is as large as its table."""
+    return Total(L_ks * gathered_part, "part", part="embedding")
 
 
 @quantity(
