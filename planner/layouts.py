@@ -79,6 +79,8 @@ class Space:
         self.base = {**kept, **ones, "training.global_batch": batch, "training.micro_batch": 1,
                      "parallelism.zero": 0}
         self.batch = int(batch)
+        #: What the stages of a pipeline hold and keep, found once for all groups.
+        self.pipelines: dict[tuple[Any, ...], list[Any]] = {}
 
     def _options(self, key: str, free: tuple[Any, ...]) -> tuple[Any, ...]:
         return (self.fixed[key],) if key in self.fixed else free

@@ -147,7 +147,10 @@ class Group:
                        recompute)
                 if key not in seen:
                     seen[key] = len(lines)
-                    lines.append(_crossed(row, recompute, self.case))
+                    kept = (*key, row.degrees.plan.settings["training.implementation"])
+                    if kept not in self.space.pipelines:
+                        self.space.pipelines[kept] = _crossed(row, recompute, self.case)
+                    lines.append(self.space.pipelines[kept])
                 places[i, j] = seen[key]
         return np.array(lines, dtype=np.float64), places
 
@@ -212,25 +215,50 @@ def _column(values: Sequence[Any]) -> Column:
 
 
 def groups(space: Space) -> Iterator[Group]:
-    """The layouts of a space by what decides which tensors and entries there are."""
+    """The layouts of a space by which tensors and entries they have.
+
+    Rows are told apart by whether a degree is above 1, and choices by whether weights are sharded
+    or the residual stream is; what then turns out to have the same entries is joined again.
+    """
     by_shape: dict[tuple[Any, ...], list[Row]] = {}
     counts: dict[tuple[Any, ...], int] = {}
     for row in space.rows:
-        tensor, stages, context, expert, inner = row.degrees.values
         settings = row.degrees.plan.settings
-        place = (stages, row.virtual, row.schedule, settings["training.implementation"])
+        place = (row.degrees.values[1], row.virtual, row.schedule,
+                 settings["training.implementation"])
         if place not in counts:
             counts[place] = len(stages_of(row))
         key = (counts[place], settings["training.implementation"], settings["training.loss"],
-               tensor > 1, stages > 1, context > 1, expert > 1, inner > 1, row.micro_batch > 1)
+               *(degree > 1 for degree in row.degrees.values), row.micro_batch > 1)
         by_shape.setdefault(key, []).append(row)
+    joined: dict[Any, tuple[list[Row], list[tuple[Any, ...]]]] = {}
     for rows in by_shape.values():
         by_choice: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
         for choice in space.choices(rows[0].degrees.values[0]):
-            sequence, zero, _ = choice
-            by_choice.setdefault((sequence, zero == 3), []).append(choice)
+            by_choice.setdefault((choice[0], choice[1] == 3), []).append(choice)
+        by_entries: dict[Any, list[tuple[Any, ...]]] = {}
         for choices in by_choice.values():
-            yield Group(space, rows, choices)
+            found = Group(space, rows[:1], choices[:1]).case
+            by_entries.setdefault(_entries(found), []).extend(choices)
+        for entries, choices in by_entries.items():
+            joined.setdefault((entries, tuple(choices)), ([], choices))[0].extend(rows)
+    for rows, choices in joined.values():
+        yield Group(space, rows, choices)
+
+
+def _entries(found: Case) -> tuple[Any, ...]:
+    """What must be the same for cases to be evaluated together: entries with their bindings and
+    settings, and the settings that no document key gives."""
+    axes = tuple(
+        (axis, tuple(
+            (entry.path if axis != "stage" else "", tuple(entry.bindings.items()),
+             tuple((key, repr(value)) for key, value in entry.settings.items()))
+            for entry in entries
+        ))
+        for axis, entries in found.axes.items() if isinstance(entries, tuple)
+    )
+    own = tuple((key, repr(value)) for key, value in found.settings.items() if "." not in key)
+    return axes, own, found.settings["training.implementation"], found.settings["training.loss"]
 
 
 def evaluate(group: Group, places: Array, quantities: Sequence[str]) -> dict[str, Array]:
