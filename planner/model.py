@@ -15,6 +15,7 @@ from planner.document import Block, Draft, Model, Part, Path
 from planner.shapes import CHANNEL_MIXERS, TOKEN_MIXERS, shape
 
 Kind = dict[str, Any]
+MOST_BLOCKS = 600  # each is evaluated on its own; published models have up to a hundred
 
 
 def lower(draft: Draft, path: Path = ("model",)) -> Model | None:
@@ -43,6 +44,10 @@ def lower(draft: Draft, path: Path = ("model",)) -> Model | None:
     embedding = Part("embedding", "embedding", 1, tuple(ends))
     head = _head(data) if encoder is None else _decoder(_head(data))
     stack = tuple(part for group in parts for part in group)
+    blocks = sum(len(part.blocks) for part in stack)
+    if blocks > MOST_BLOCKS:
+        draft.fault(path, f"the layer kinds have {blocks} blocks", f"at most {MOST_BLOCKS}")
+        draft.finish()
     return Model((embedding, *stack, head), tuple(layers))
 
 
@@ -104,6 +109,10 @@ def _kinds(draft: Draft, path: Path, data: Kind, layers: int) -> tuple[dict[str,
 def _spelled_out(
     draft: Draft, path: Path, data: Kind, layers: int
 ) -> tuple[dict[str, Kind], list[str]]:
+    for name in data["kinds"]:
+        if name in ("embedding", "head"):
+            draft.fault((*path, "kinds", name), f"a layer kind cannot be called {name}",
+                        "a name that no end of the model has")
     kinds = {name: _merged(data, changes or {}) for name, changes in data["kinds"].items()}
     pattern: list[str] = []
     for index, item in enumerate(data.get("pattern") or list(kinds)):

@@ -25,6 +25,7 @@ from planner.document import Block, Draft, Model, Stage
 
 #: Parts that stand before and after the layers.
 FIRST, LAST = "embedding", "head"
+MOST_DISTINCT = 1024  # stages times kinds
 
 
 def stages(
@@ -108,10 +109,9 @@ def _alive(index: int, size: int, virtual: int, micro_batches: int, schedule: st
     if virtual == 1:
         return [min(micro_batches, size - index)]
     passes = min(micro_batches * virtual, 2 * (size - index - 1) + (virtual - 1) * size + 1)
-    alive = [0] * virtual
-    for number in range(passes):  # each chunk passes `size` micro-batches, then the next one
-        alive[number % (size * virtual) // size] += 1
-    return alive
+    # Each chunk passes `size` micro-batches, then the next one.
+    rounds, rest = divmod(passes, size * virtual)
+    return [rounds * size + min(max(rest - size * chunk, 0), size) for chunk in range(virtual)]
 
 
 def _content(
@@ -162,6 +162,7 @@ def check(draft: Draft, model: Model) -> None:
             ("parallelism", "pipeline"), f"dualpipe pairs the stages, {size} is odd", "an even size"
         )
     _check_groups(draft)
+    _check_distinct(draft, model)
     length, context = training.get("sequence_length"), layout["context"]
     if context > 1 and length and length % (2 * context):
         draft.fault(
@@ -169,6 +170,22 @@ def check(draft: Draft, model: Model) -> None:
             f"{length} tokens do not divide over 2 × context {context}: each device takes one "
             "piece from both ends",
             "one of " + ", ".join(str(c) for c in range(1, 65) if length % (2 * c) == 0),
+        )
+
+
+def _check_distinct(draft: Draft, model: Model) -> None:
+    """Each distinct stage is evaluated for each layer kind; so many are a slip or an attack."""
+    size, parts = draft.get("parallelism", "pipeline"), len(model.parts)
+    # One layer kind makes few distinct stages, however many there are.
+    if parts <= 3 or size * parts <= MOST_DISTINCT or size > len(model.sequence):
+        return
+    layout, schedule = draft.get("parallelism"), draft.get("training", "schedule")
+    found = len(stages(model, layout, schedule, 1))
+    if found * parts > MOST_DISTINCT:
+        draft.fault(
+            ("parallelism", "pipeline"),
+            f"{found} distinct pipeline stages of a model with {parts} kinds of layers and ends",
+            f"at most {MOST_DISTINCT // parts} distinct stages",
         )
 
 
