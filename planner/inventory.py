@@ -49,7 +49,8 @@ class Component:
     frozen: bool = False  # the loss sends it no gradient
     scan: str = ""  # which algorithm a scan is
     final: bool = False  # the last of its layer, and nothing keeps its output
-    side: str = ""  # decoder: runs on the decoder's tokens; cross: those meet the encoder's
+    side: str = ""  # decoder: on the decoder's tokens; cross: those meet the encoder's; first: on
+    # the first token of each sequence only
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -94,7 +95,10 @@ def attention(values: Values) -> Components:
         yield _vector("lambda", 4 * d_h, "attention")
     if values["sinks"]:
         yield _vector("sinks", a, "attention", split="column")
-    yield Component("core", "core", a * d_h, a * d_v, "attention scores", "column")
+    # Differential attention runs the core once for each half of the values.
+    runs = 2 if values["differential"] else 1
+    scores = "attention scores"
+    yield Component("core", "core", runs * a * d_h, runs * a * d_v, scores, "column")
     if values["output_norm"]:
         yield _norm("output_norm", a * d_v)
     yield _linear("output", a * d_v, h, "attention", "row", values["output_bias"])
@@ -241,7 +245,9 @@ def delta_net(values: Values) -> Components:
     yield _conv("convolution", n.k_d, 2 * keys + vals, group)
     yield _vector("decay", n.a_dv, group)
     yield _vector("step_bias", vals if low_rank else n.a_dv, group)
-    yield Component("scan", "scan", keys, vals, group, "column", scan="delta")
+    yield Component(
+        "scan", "scan", keys, vals, group, "column", scan="kda" if low_rank else "delta"
+    )
     yield _norm("norm", n.d_dv)
     yield _linear("output", vals, h, group, "row")
 
@@ -330,7 +336,7 @@ def head(values: Values) -> Components:
 
 def pooler(values: Values) -> Components:
     """A dense layer on the first token (Devlin et al. 2018, arXiv 1810.04805)."""
-    yield _linear("pooler", h, h, "pooler", "none", True)
+    yield _linear("pooler", h, h, "pooler", "none", True, side="first")
 
 
 BLOCKS: dict[str, Callable[[Values], Components]] = {
@@ -354,7 +360,7 @@ BLOCKS: dict[str, Callable[[Values], Components]] = {
 def components(kind: str, values: Values) -> Components:
     """The components of a block; where its weights are another's, they are counted there."""
     found = list(BLOCKS[kind](values))
-    if values.get("last") and found and _ends_bare(kind, values):
+    if values.get("last") and found[-1:] and found[-1].type == "linear" and _bare(kind, values):
         found[-1] = replace(found[-1], final=True)
     if values.get("decoder"):
         found = [replace(c, side=_side(c, bool(values.get("cross")))) for c in found]
@@ -370,7 +376,7 @@ def _side(component: Component, cross: bool) -> str:
     return "cross" if cross and component.type == "core" else "decoder"
 
 
-def _ends_bare(kind: str, values: Values) -> bool:
+def _bare(kind: str, values: Values) -> bool:
     """Whether nothing keeps the output of a block's last matmul: routed experts' is weighed by the
     router, and a gate weighs the shared experts'."""
     if kind == "moe":

@@ -1,5 +1,7 @@
 """How many FLOPs: matmuls counted exactly, and the field's other conventions beside them."""
 
+from typing import Any
+
 from planner.folds import Total, ceil, smallest, whole
 from planner.formulas.parameters import active
 from planner.notation import (
@@ -26,7 +28,7 @@ MATMUL = "one multiply-add is 2 FLOP (Goto & van de Geijn 2008; Narayanan et al.
 PER_TOKEN = "FLOP"
 
 
-KEYS = {
+KEYS: dict[str, Any] = {
     "identifier": "compute.keys",
     "symbol": r"s_k",
     "unit": "1",
@@ -108,7 +110,7 @@ def keys_decoder_past():
     return (s_dec + 1) / 2
 
 
-COMPONENT = {
+COMPONENT: dict[str, Any] = {
     "identifier": "compute.component",
     "symbol": r"C_c",
     "unit": PER_TOKEN,
@@ -123,6 +125,12 @@ CHUNKED = "the chunked form in plain PyTorch of transformers: "
 def component():
     """Each weight is multiplied and added once: 2 FLOP for each weight that a token uses."""
     return 2 * applied * n_in * n_out
+
+
+@quantity(**COMPONENT, source=MATMUL, when={"type": "linear", "side": "first"})
+def component_first_token():
+    """2 FLOP for each weight, on one of the s tokens of a sequence."""
+    return 2 * applied * n_in * n_out / s
 
 
 @quantity(**COMPONENT, source=MATMUL, when={"type": "linear", "side": "decoder"})
@@ -177,7 +185,7 @@ def component_mamba2():
 @quantity(
     **COMPONENT,
     source=CHUNKED + "Yang et al. 2024 (arXiv 2412.06464), section 3.3",
-    when={"type": "scan", "scan": "delta"},
+    when={"type": "scan", "scan": ("delta", "kda")},
 )
 def component_delta():
     """Within a chunk keys with keys, queries with keys, and scores with values; three products
@@ -199,7 +207,7 @@ def component_lightning():
     return 4 * n_in * (full * c_l**2 + rest**2 + s * d_l) / s
 
 
-BACKWARD = {
+BACKWARD: dict[str, Any] = {
     "identifier": "compute.component_backward",
     "symbol": r"C_c'",
     "unit": PER_TOKEN,
@@ -238,6 +246,17 @@ def backward_delta():
     chunks = ceil(s / c_d)
     solves = chunks * c_d * (d_dk + d_dv)
     return 2 * component + 2 * a_dv * c_d * (solves - 4 * d_dk * d_dv) / s
+
+
+@quantity(
+    **BACKWARD,
+    source=CHUNKED + "the first state is zero, the last is not used",
+    when={"type": "scan", "scan": "kda"},
+)
+def backward_kda():
+    """Twice the forward pass, less the products with the first and the last state; the triangular
+    systems are solved row by row, which multiplies no matrices."""
+    return 2 * component - 8 * a_dv * c_d * d_dk * d_dv / s
 
 
 @quantity(
@@ -292,7 +311,7 @@ def forward_from_size():
     return 2 * active
 
 
-BACKWARD_TOKEN = {
+BACKWARD_TOKEN: dict[str, Any] = {
     "identifier": "compute.backward_flops_per_token",
     "symbol": r"C_{\mathrm{bwd}}",
     "unit": PER_TOKEN,
@@ -386,7 +405,7 @@ def training_palm():
     return T * (6 * active + Total(3 * L_k * Total(component, "component", type="core"), "part"))
 
 
-AGAIN = {
+AGAIN: dict[str, Any] = {
     "identifier": "compute.recomputed_flops_per_token",
     "symbol": r"C_{\mathrm{again}}",
     "unit": PER_TOKEN,

@@ -1,0 +1,309 @@
+"""Configurations through the importer: counted to the digit, or refused in one line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import counts
+from planner import cli, imports
+from planner.errors import PlanError
+from planner.imports import hf
+
+DATA = Path(__file__).parent / "data"
+PRESETS = Path(__file__).parent.parent / "presets" / "models"
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "vocab_size": 32000,
+    "tie_word_embeddings": False,
+}
+
+# Counts of real software (tests/data/counts/README.md says how they were made).
+COUNTED = [
+    pytest.param(compare, case, id=f"{file}-{case['name']}-{case.get('seq', '')}")
+    for file, compare, key in (
+        ("params", counts.parameters, "models"),
+        ("flops", counts.flops, "cases"),
+    )
+    for case in json.loads((DATA / "counts" / f"{file}.json").read_text("utf-8"))[key]
+]
+
+
+@pytest.mark.parametrize(("compare", "case"), COUNTED)
+def test_every_count_of_the_real_implementation_is_met(compare: Any, case: Any) -> None:
+    wrong = [found for found in compare(case) if found[1] != found[2]]
+    assert not wrong
+
+
+def test_the_counts_cover_every_family_of_the_library() -> None:
+    covered = {case["config"]["model_type"] for _, case in (p.values for p in COUNTED)}
+    classes = json.loads(Path(hf.__file__).with_name("classes.json").read_text("utf-8"))
+    without = {  # text parts under names of their own, and classes that do not run
+        name for name in classes["types"] if name.endswith("_text") or name == "dbrx"
+    }
+    assert set(classes["types"]) - covered - without == set()
+
+
+def models() -> list[Any]:
+    text = (DATA / "models.csv").read_text("utf-8")
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    return [pytest.param(row, id=row["preset"]) for row in rows]
+
+
+@pytest.mark.parametrize("row", models())
+def test_a_preset_has_its_published_parameters(row: dict[str, str]) -> None:
+    from planner import case, evaluate
+    from planner import formulas as _book  # noqa: F401  registers the quantities
+    from planner import plan as plans
+
+    plan = plans.load(
+        {
+            "model": row["preset"],
+            "cluster": counts.DEVICE,
+            "training": {"tokens": 1, "sequence_length": 1},
+        }
+    )
+    found = evaluate.Evaluation(case.build(plan))
+    assert found.value("parameters.total") == int(row["total"])
+    assert found.value("parameters.active") == int(row["active"])
+
+
+def test_enough_presets_ship_and_each_has_its_source() -> None:
+    shipped = sorted(PRESETS.glob("*.yaml"))
+    assert len(shipped) >= 60
+    for path in shipped:
+        text = path.read_text("utf-8")
+        assert text.startswith("# yaml-language-server: $schema=../../schemas/model.schema.json\n")
+        assert "\nsources:\n" in text, path.name
+
+
+# What must be refused ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "lama"}, "model type 'lama' is not known (did you mean 'llama'?)"),
+        ({"model_type": None}, "the configuration has no key 'model_type'"),
+        (
+            {"num_experts": 8},
+            "llama: the key 'num_experts' is not modelled and could change the architecture "
+            "(remove it if it does not)",
+        ),
+        ({"num_hidden_layers": -32}, "num_hidden_layers is -32 (at least 1)"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers is 0 (at least 1)"),
+        ({"num_hidden_layers": 32.5}, "num_hidden_layers is 32.5 (a whole number)"),
+        ({"num_hidden_layers": "32"}, "num_hidden_layers is '32' (a whole number)"),
+        ({"num_hidden_layers": True}, "num_hidden_layers is True (a whole number)"),
+        ({"num_hidden_layers": None}, "the configuration has no key 'num_hidden_layers'"),
+        ({"num_hidden_layers": 10**9}, "1000000000 layers (at most 100,000)"),
+        (
+            {"hidden_size": 10**40},
+            f"hidden_size is {10**40} (at most 1,000,000,000,000,000)",
+        ),
+        ({"attention_bias": "yes"}, "attention_bias is 'yes' (true or false)"),
+        (
+            {"num_attention_heads": 30},
+            "30 heads do not divide hidden 4096 (a divisor of hidden, or head_dim given)",
+        ),
+        (
+            {"num_key_value_heads": 7},
+            "7 key/value heads do not divide 32 heads (a divisor of attention.heads)",
+        ),
+        (
+            {
+                "model_type": "mixtral",
+                "num_local_experts": 8,
+                "num_experts_per_tok": 9,
+            },
+            "a token cannot use 9 of 8 experts (1 to 8)",
+        ),
+        (
+            {
+                "model_type": "mistral",
+                "sliding_window": 8192,
+                "max_position_embeddings": 4096,
+            },
+            "a window of 8192 tokens is longer than max_sequence 4096 (at most 4096)",
+        ),
+        (
+            {"model_type": "gemma2", "layer_types": ["full_attention"] * 3},
+            "layer_types names 3 of 32 layers",
+        ),
+        (
+            {"model_type": "gpt2", "n_embd": 768, "hidden_size": 1024},
+            "n_embd contradicts hidden_size",
+        ),
+    ],
+)
+def test_a_bad_configuration_gives_one_line(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        imports.import_config({**LLAMA, **changes})
+    (line,) = str(caught.value).splitlines()
+    assert line == message
+
+
+@pytest.mark.parametrize("config", [[], "llama", None, 7])
+def test_a_configuration_is_a_mapping(config: Any) -> None:
+    with pytest.raises(PlanError, match="a configuration is a mapping of keys"):
+        imports.import_config(config)
+
+
+def test_keys_of_training_and_generation_are_no_architecture() -> None:
+    noise = {
+        "_name_or_path": "somewhere",
+        "architectures": ["LlamaForCausalLM"],
+        "bos_token_id": 1,
+        "initializer_range": 0.02,
+        "rms_norm_eps": 1e-5,
+        "rope_scaling": {"factor": 8.0, "rope_type": "llama3"},
+        "rope_theta": 500000.0,
+        "torch_dtype": "bfloat16",
+        "transformers_version": "4.40.0",
+        "use_cache": True,
+        "pretraining_tp": 1,
+        "quantization_config": {"bits": 4},
+    }
+    assert imports.import_config({**LLAMA, **noise}) == imports.import_config(LLAMA)
+
+
+def test_the_text_part_of_a_multimodal_configuration_is_imported() -> None:
+    inner = {"model_type": "gemma3_text", "hidden_size": 1152, "num_hidden_layers": 26}
+    inner |= {"intermediate_size": 6912, "num_attention_heads": 4, "num_key_value_heads": 1}
+    whole = {"model_type": "gemma3", "text_config": inner, "vision_config": {"hidden_size": 7}}
+    assert imports.import_config(whole) == imports.import_config(inner)
+    del inner["model_type"]
+    assert imports.import_config(whole)["hidden"] == 1152
+    with pytest.raises(PlanError, match="model type 'gema3' is not known"):
+        imports.import_config({**whole, "model_type": "gema3"})
+
+
+def test_the_document_says_only_what_is_not_a_default() -> None:
+    assert imports.import_config(LLAMA) == {
+        "layers": 32,
+        "hidden": 4096,
+        "vocab": 32000,
+        "max_sequence": 2048,
+        "attention": {"heads": 32},
+        "mlp": {"intermediate": 11008, "activation": "silu", "gated": True},
+    }
+
+
+# Through the command line --------------------------------------------------------------------
+
+
+def run(path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str, str]:
+    status = cli.main(["import", str(path), *more])
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def test_an_unusual_choice_names_the_key_it_came_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, "attention_bias": True}))
+    status, text, _ = run(path, capsys)
+    assert status == 0
+    assert "  bias: true  # attention_bias\n" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "not JSON"),
+        (b"", "not JSON"),
+        (b"\xff\xfe\x00", "cannot be read: it is not text in UTF-8"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"a":' * 200 + b"1" + b"}" * 200, "nested too deeply"),
+        (b'{"model_type": "llama", "model_type": "gpt2"}', "the key 'model_type' is there twice"),
+        (b" " * 10_000_001, "are no configuration (at most 10 MB)"),
+        (b'{"model_type": "llama", "vocab_size": NaN}', "vocab_size is 'NaN' (a whole number)"),
+    ],
+)
+def test_an_unreadable_file_gives_one_line_and_exit_2(
+    content: bytes, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    status, out, err = run(path, capsys)
+    assert (status, out) == (2, "")
+    (line,) = err.splitlines()
+    assert line.startswith(str(path))
+    assert message in line
+
+
+# Megatron-LM ---------------------------------------------------------------------------------
+
+LLAMA3 = """
+    --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32
+    --group-query-attention --num-query-groups 8 --swiglu --normalization RMSNorm
+    --disable-bias-linear --untie-embeddings-and-output-weights --position-embedding-type rope
+    --max-position-embeddings 8192 --seq-length 8192 --vocab-size 128256
+    --micro-batch-size 1 --lr 3e-4 --bf16 --tensor-model-parallel-size 1
+"""
+
+
+def total(document: dict[str, Any]) -> int:
+    from planner import case, evaluate
+    from planner import formulas as _book  # noqa: F401  registers the quantities
+    from planner import plan as plans
+
+    plan = plans.load(
+        {"model": document, "cluster": counts.DEVICE, "training": {"sequence_length": 1}}
+    )
+    return int(evaluate.Evaluation(case.build(plan)).value("parameters.total"))
+
+
+def test_megatron_arguments_of_llama_3_count_as_its_checkpoint() -> None:
+    assert total(imports.import_megatron(LLAMA3)) == 8030261248
+
+
+def test_megatron_arguments_of_deepseek_v3_count_as_its_checkpoint() -> None:
+    arguments = """
+        --num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128
+        --multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --qk-head-dim 128
+        --qk-pos-emb-head-dim 64 --v-head-dim 128 --qk-layernorm --normalization RMSNorm --swiglu
+        --disable-bias-linear --untie-embeddings-and-output-weights --no-position-embedding
+        --num-experts 256 --moe-layer-freq ([0]*3+[1]*58) --moe-ffn-hidden-size 2048
+        --moe-router-topk 8 --moe-shared-expert-intermediate-size 2048
+        --moe-router-enable-expert-bias --vocab-size 129280 --max-position-embeddings 4096
+    """
+    assert total(imports.import_megatron(arguments)) == 671026404352
+
+
+def test_megatron_pads_the_vocabulary_for_its_tensor_parallel_size() -> None:
+    padded = imports.import_megatron(LLAMA3.replace("-size 1\n", "-size 8\n"))
+    assert padded["vocab"] == 129024  # the next multiple of 128 × 8
+    assert imports.import_megatron(LLAMA3)["vocab"] == 128256
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "no argument of the form --num-layers 32 in it"),
+        ("--num-layers 32", "there is no argument --hidden-size"),
+        (LLAMA3 + "--num-layers x", "--num-layers is 'x' (a whole number, at least 1)"),
+        (
+            LLAMA3 + "--mtp-num-layers 1",
+            "--mtp-num-layers could change the architecture and is not modelled",
+        ),
+        (
+            LLAMA3 + "--num-experts 8 --moe-layer-freq __import__",
+            "--moe-layer-freq is '__import__' (2, or ([0]*3+[1]*58))",
+        ),
+        (LLAMA3 + "'", "not an argument list: No closing quotation"),
+    ],
+)
+def test_bad_megatron_arguments_give_one_line(arguments: str, message: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        imports.import_megatron(arguments)
+    assert str(caught.value).splitlines()[0].startswith(message)
