@@ -122,6 +122,8 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
                         help="print the report in this format")
     parser.add_argument("--print", choices=("resolved",), dest="show",
                         help="print the plan with every name and default resolved")
+    parser.add_argument("--interactive", action="store_true",
+                        help="write HTML reports with sliders that recompute every number")
     parser.add_argument("--require-fit", action="store_true",
                         help="exit with 1 where the plan does not fit into memory")
 
@@ -141,9 +143,11 @@ def _report(options: argparse.Namespace) -> int:
     for path in options.output:
         render.check_output(path, options.plan)
         files.spare(path, plan.document.files())
+    if options.interactive and not any(map(_is_html, options.output)):
+        raise PlanError(Fault("--interactive goes with an HTML report", None, "-o FILE.html"))
     result = evaluate(plan)
     for path in options.output:
-        render.write(result, path)
+        render.write(result, path, options.interactive)
     if options.format or not options.output or "-" in options.output:
         sys.stdout.write(render.as_text(result, options.format or "text"))
     else:
@@ -151,6 +155,10 @@ def _report(options: argparse.Namespace) -> int:
     if options.require_fit and result.verdict.get("fits") is not True:
         return FAILED
     return OK
+
+
+def _is_html(path: str) -> bool:
+    return Path(path).suffix.lower() in (".html", ".htm")
 
 
 # validate, explain, list -------------------------------------------------------------------

@@ -28,7 +28,7 @@ STAGES = (
     {"solve", "domains", "families", "closed", "questions", "remedies", "search", "sweep"}
     | {"notebook", "result", "sensitivity"},
     {"files", "formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}
-    | {"logs", "compare"},
+    | {"logs", "compare", "javascript"},
     {"cli", "api", "__init__", "__main__"},  # the faces: nothing inside imports from them
 )
 STAGE_OF = {name: number for number, stage in enumerate(STAGES) for name in stage}

@@ -13,13 +13,13 @@ from typing import Any
 
 from sympy import Add, Mul, Symbol, ceiling, floor
 
-from planner import case, hardware, model, notation, plan, products, profile
+from planner import case, hardware, model, plan, products, profile
 from planner.document import Block, Model, Part, Plan
 from planner.errors import Fault, PlanError
 from planner.evaluate import Absent, Entry
 from planner.folds import Fold, Total
 from planner.javascript.rules import Program
-from planner.javascript.words import Formulas, literal, quoted
+from planner.javascript.words import Formulas, Untranslated, literal, quoted
 from planner.quantity import BOOK, Declaration
 from planner.result import Result
 
@@ -31,13 +31,16 @@ FIXED = ("part", "block", "component", "product")
 LEFT_OUT = frozenset({"sources", "source"})
 
 
-def program(result: Result, wanted: Iterable[str], sums: Iterable[str]) -> str:
+def program(
+    result: Result, wanted: Iterable[str], sums: Iterable[str], labels: Mapping[str, str]
+) -> str:
     """JavaScript that defines ``planned(changes)``, an evaluation of the changed plan.
 
-    ``wanted`` are the quantities that it can evaluate; those of ``sums`` know their terms.
+    ``wanted`` are the quantities that it can evaluate; those of ``sums`` know their terms,
+    under ``labels`` or the titles of the quantities that they are.
 
     Raises:
-        TypeError: a rule or a formula says something that has no JavaScript yet.
+        Untranslated: a rule or a formula says something that has no JavaScript yet.
     """
     formulas = Formulas(BOOK)
     rules = Program(formulas, {
@@ -61,7 +64,7 @@ def program(result: Result, wanted: Iterable[str], sums: Iterable[str]) -> str:
     model_class = rules.reference(Model, "Model", "planner.document")
     fixed = _fixed(result, formulas, entry)
     shape = _model(result.plan, rules, model_class)
-    book = _book(formulas, wanted, frozenset(sums))
+    book = _book(formulas, wanted, frozenset(sums), labels)
     return "\n".join((
         _notes(), formulas.shared(), rules.text(), _facts(result.plan), fixed, shape, book,
         f"const planned=changes=>new Evaluation({build}({complete}(changedDocument(changes))));",
@@ -158,13 +161,15 @@ def _model(made: Plan, rules: Program, model_class: str) -> str:
         if isinstance(value, Part):
             return (f"new {part}({literal(value.name)},{literal(value.title)},{value.count},"
                     f"{literal(value.blocks, write)})")
-        raise TypeError(f"no JavaScript for {value!r}")
+        raise Untranslated(f"no JavaScript for {value!r}")
 
     return (f"const MODEL=new {model_class}({literal(made.model.parts, write)},"
             f"{literal(made.model.sequence)});\nconst lowered=()=>MODEL;")
 
 
-def _book(formulas: Formulas, wanted: Iterable[str], sums: frozenset[str]) -> str:
+def _book(
+    formulas: Formulas, wanted: Iterable[str], sums: frozenset[str], labels: Mapping[str, str]
+) -> str:
     """Every formula that a wanted quantity may come to need, under its conditions."""
     lines, done = [], set()
     waiting = [*wanted, *formulas.used]
@@ -174,25 +179,27 @@ def _book(formulas: Formulas, wanted: Iterable[str], sums: frozenset[str]) -> st
             continue
         done.add(name)
         found = BOOK.declarations[name]
-        made = ",".join(_formula(formulas, declaration, name in sums) for declaration in found)
-        lines.append(f"{quoted(name)}:{{per:{literal(found[0].per)},formulas:[{made}]}}")
+        made = []
+        for declaration in found:
+            text = _formula(formulas, declaration)
+            if name in sums:
+                text += f",terms:{_terms(formulas, declaration.expression, labels)}"
+            made.append(f"{{{text}}}")
+        lines.append(f"{quoted(name)}:{{per:{literal(found[0].per)},formulas:[{','.join(made)}]}}")
         waiting += [used for used in formulas.used if used not in done]
     return "const BOOK={\n" + ",\n".join(lines) + "\n};"
 
 
-def _formula(formulas: Formulas, declaration: Declaration, with_terms: bool) -> str:
+def _formula(formulas: Formulas, declaration: Declaration) -> str:
     when = {
         key: list(wanted) if isinstance(wanted, (tuple, set, frozenset)) else [wanted]
         for key, wanted in declaration.when.items()
     }
     pairs = ",".join(f"[{quoted(key)},{literal(wanted)}]" for key, wanted in when.items())
-    text = f"when:[{pairs}],run:(e,p)=>{formulas.write(declaration.expression)}"
-    if with_terms:
-        text += f",terms:{_terms(formulas, declaration.expression)}"
-    return f"{{{text}}}"
+    return f"when:[{pairs}],run:(e,p)=>{formulas.write(declaration.expression)}"
 
 
-def _terms(formulas: Formulas, expression: Any) -> str:
+def _terms(formulas: Formulas, expression: Any, labels: Mapping[str, str]) -> str:
     """The summands of a sum: of each, its label and its value."""
     while isinstance(expression, (ceiling, floor)):
         expression = expression.args[0]
@@ -201,7 +208,7 @@ def _terms(formulas: Formulas, expression: Any) -> str:
                 f".map(p=>[p[{quoted(expression.axis)}].title,{formulas.write(expression.body)}])")
     if type(expression) is not Add:
         return "()=>[]"
-    terms = (f"[{quoted(_label(term))},{formulas.write(term)}]"
+    terms = (f"[{quoted(_label(term, labels))},{formulas.write(term)}]"
              for term in sorted(expression.args, key=_rank))
     return f"(e,p)=>[{','.join(terms)}]"
 
@@ -210,18 +217,18 @@ def _carrier(term: Any) -> str | None:
     """The quantity that a term is, or is a multiple of."""
     factors = term.args if type(term) is Mul else (term,)
     ids = [BOOK.symbols[f] for f in factors if type(f) is Symbol and f in BOOK.symbols]
-    return ids[0] if len(ids) == 1 and not any(isinstance(f, (Fold, Add)) for f in factors) else None
+    plain = not any(isinstance(factor, (Fold, Add)) for factor in factors)
+    return ids[0] if len(ids) == 1 and plain else None
 
 
-def _label(term: Any) -> str:
+def _label(term: Any, labels: Mapping[str, str]) -> str:
     carrier = _carrier(term)
-    return BOOK.declarations[carrier][0].title if carrier else str(term)
+    if carrier is None:
+        return str(term)
+    return labels.get(carrier, BOOK.declarations[carrier][0].title)
 
 
 def _rank(term: Any) -> tuple[int, str]:
     order = list(BOOK.symbols.values())
     carrier = _carrier(term)
     return (order.index(carrier) if carrier else len(order), str(term))
-
-
-assert notation  # the symbols are declared before the book is read

@@ -3,7 +3,7 @@
 Which values follow from others, which layouts are possible, what each pipeline stage holds: these
 rules are written once, as Python. A page that recomputes a plan needs them too, so their source is
 translated here, statement by statement, for the part of Python that they use. What it does not
-know it refuses with a TypeError, when the page is written and not when it is read.
+know it refuses (Untranslated), when the page is written and not when it is read.
 
 The JavaScript leans on a small library, ``$`` (templates/interactive/python.js), for what means
 something else there: truth of empty lists, equality by value, dictionaries with any key.
@@ -24,7 +24,7 @@ from typing import Any
 
 from sympy import Expr
 
-from planner.javascript.words import Formulas, identifier, literal, quoted
+from planner.javascript.words import Formulas, Untranslated, identifier, literal, quoted
 
 __all__ = ["Program"]
 
@@ -34,6 +34,12 @@ _BINARY: dict[type[ast.AST], str] = {
 }
 _SIGNS: dict[type[ast.AST], str] = {ast.Sub: "-", ast.Div: "/", ast.Pow: "**"}
 _ORDER: dict[type[ast.AST], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+#: The functions of Python that ``$`` has.
+BUILTINS = frozenset((
+    "abs", "all", "any", "bool", "dict", "divmod", "enumerate", "frozenset", "int", "iter", "len",
+    "list", "map", "max", "min", "next", "range", "reversed", "round", "set", "sorted",
+    "str", "sum", "tuple", "zip",
+))
 _SCOPES = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -65,10 +71,10 @@ class Program:
             return self.formulas.bound(value)
         if value is None or isinstance(value, (bool, int, str)):
             return literal(value)
-        if callable(value) and getattr(builtins, name, None) is value:
+        if callable(value) and getattr(builtins, name, None) is value and name in BUILTINS:
             return "$.iterator" if name == "iter" else f"$.{name}"
-        if not str(getattr(value, "__module__", "planner.")).startswith("planner"):
-            raise TypeError(f"{module}: no JavaScript for {name}")
+        if not str(getattr(value, "__module__", "planner.")).startswith("planner."):
+            raise Untranslated(f"{module}: no JavaScript for {name}")
         owner = getattr(value, "__module__", module) or module
         label = f"{owner.removeprefix('planner.').replace('.', '_')}__{name.lstrip('_')}"
         self._names[id(value)] = label
@@ -87,7 +93,7 @@ class Program:
         """Data as it is; a table that holds functions, from its source."""
         try:
             return literal(value, self.formulas.bound)
-        except TypeError:
+        except Untranslated:
             owner = importlib.import_module(module)
             for node in ast.parse(inspect.getsource(owner)).body:
                 targets = node.targets if isinstance(node, ast.Assign) else [
@@ -186,7 +192,7 @@ class _Function:
         if arguments.vararg:
             texts.append(f"...{identifier(arguments.vararg.arg)}")
         if arguments.kwarg:
-            raise TypeError(f"{self.module}: **{arguments.kwarg.arg}")
+            raise Untranslated(f"{self.module}: **{arguments.kwarg.arg}")
         return ",".join(texts)
 
     # -- statements ---------------------------------------------------------------------------
@@ -401,7 +407,7 @@ class _Function:
             return self.globals[name]
         if hasattr(builtins, name):
             return getattr(builtins, name)
-        raise TypeError(f"{self.module}: unknown name {name}")
+        raise Untranslated(f"{self.module}: unknown name {name}")
 
     def _static(self, node: ast.expr) -> Any:
         """The object that a name or a member of a module stands for; None where only a run of it
@@ -449,9 +455,9 @@ class _Function:
         types = node.elts if isinstance(node, ast.Tuple) else [node]
         return f"[{','.join(quoted(ast.unparse(t)) for t in types)}]"
 
-    def _unknown(self, node: Any) -> TypeError:
+    def _unknown(self, node: Any) -> Untranslated:
         text = ast.unparse(node) if isinstance(node, ast.AST) else node
-        return TypeError(f"{self.module}: no JavaScript for {type(node).__name__}: {text}")
+        return Untranslated(f"{self.module}: no JavaScript for {type(node).__name__}: {text}")
 
 
 def _walk(body: list[ast.stmt]) -> Iterator[ast.AST]:

@@ -12,14 +12,20 @@ from sympy import Add, Expr, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceil
 from planner.folds import AtLargest, Fold, Largest, Total, Which
 from planner.quantity import Book
 
-__all__ = ["Formulas", "literal", "quoted"]
+__all__ = ["Formulas", "Untranslated", "identifier", "literal", "quoted"]
 
 #: Names that Python allows and JavaScript does not.
-RESERVED = frozenset(
-    "arguments await case catch const debugger default delete do enum eval export extends function "
-    "instanceof interface let new null package private protected public static super switch this "
-    "throw try typeof undefined var void $".split()
-)
+RESERVED = frozenset((
+    "arguments", "await", "case", "catch", "const", "debugger", "default", "delete",
+    "do", "enum", "eval", "export", "extends", "function", "instanceof", "interface",
+    "let", "new", "null", "package", "private", "protected", "public", "static",
+    "super", "switch", "this", "throw", "try", "typeof", "undefined", "var",
+    "void", "$",
+))
+
+
+class Untranslated(TypeError):
+    """A formula, a rule or a value that has no JavaScript."""
 
 
 def quoted(text: str) -> str:
@@ -37,7 +43,7 @@ def literal(value: Any, other: Callable[[Any], str] | None = None) -> str:
     ``other`` writes what is not plain data.
 
     Raises:
-        TypeError: a value that has no counterpart.
+        Untranslated: a value that has no counterpart.
     """
     if value is None:
         return "null"
@@ -61,7 +67,7 @@ def literal(value: Any, other: Callable[[Any], str] | None = None) -> str:
         return f"new $.Set_([{','.join(items)}])"
     if other is not None:
         return other(value)
-    raise TypeError(f"no JavaScript for {type(value).__name__}: {value!r}")
+    raise Untranslated(f"no JavaScript for {type(value).__name__}: {value!r}")
 
 
 class Formulas:
@@ -82,7 +88,7 @@ class Formulas:
         if isinstance(value, Expr):
             text = f"$.expr((e,p)=>{self.write(value)})"
             return self._shared.setdefault(text, f"X[{len(self._shared)}]")
-        raise TypeError(f"no JavaScript for {type(value).__name__}: {value!r}")
+        raise Untranslated(f"no JavaScript for {type(value).__name__}: {value!r}")
 
     def shared(self) -> str:
         """The expressions that ``bound`` has given names to: many components have the same."""
@@ -112,11 +118,12 @@ class Formulas:
             type(node)
         )
         if function is None:
-            raise TypeError(f"no JavaScript for {type(node).__name__}: {node}")
+            raise Untranslated(f"no JavaScript for {type(node).__name__}: {node}")
         return f"{function}({','.join(self.write(argument) for argument in node.args)})"
 
     def _product(self, node: Any) -> str:
-        above, below = [], []
+        above: list[Any] = []
+        below: list[Any] = []
         for factor in node.args:
             inverse = type(factor) is Pow and factor.args[1] == -1
             (below if inverse else above).append(factor.args[0] if inverse else factor)

@@ -8,7 +8,7 @@ from planner.errors import Fault, Place, PlanError, nearest
 from planner.files import write_text
 from planner.result import Result
 
-__all__ = ["as_text", "check_output", "html", "json", "markdown", "text", "write"]
+__all__ = ["as_text", "check_output", "html", "interactive", "json", "markdown", "text", "write"]
 
 SUFFIXES = {".md": "md", ".markdown": "md", ".html": "html", ".htm": "html", ".json": "json",
             ".txt": "text"}
@@ -35,6 +35,13 @@ def html(result: Result) -> str:
     return render(result)
 
 
+def interactive(result: Result) -> str:
+    """The report with sliders: one file, whose script is part of it."""
+    from planner.render.interactive import html as render
+
+    return render(result)
+
+
 def json(result: Result) -> str:
     """The result as schemas/result.schema.json describes it."""
     from json import dumps
@@ -43,8 +50,9 @@ def json(result: Result) -> str:
 
 
 def as_text(result: Result, kind: str) -> str:
-    """The result in one of the formats text, md, html, json."""
-    return {"text": text, "md": markdown, "html": html, "json": json}[kind](result)
+    """The result in one of the formats text, md, html, interactive, json."""
+    writers = {"text": text, "md": markdown, "html": html, "interactive": interactive, "json": json}
+    return writers[kind](result)
 
 
 def check_output(path: str | Path, plan: str | Path) -> str:
@@ -64,12 +72,16 @@ def check_output(path: str | Path, plan: str | Path) -> str:
     return SUFFIXES[suffix]
 
 
-def write(result: Result, path: str | Path) -> None:
+def write(result: Result, path: str | Path, sliders: bool = False) -> None:
     """Write a report atomically, in the format of its ending; `-` writes nothing.
+
+    ``sliders`` makes an HTML report one that computes in the browser.
 
     Raises:
         PlanError: an unknown ending, or a place that cannot be written.
     """
     kind = check_output(path, "-")
+    if kind == "html" and sliders:
+        kind = "interactive"
     if str(path) != "-":
         write_text(path, text(result, colour=False) if kind == "text" else as_text(result, kind))

@@ -10,7 +10,7 @@ from planner import resources
 from planner.render.view import View
 from planner.result import Result
 
-__all__ = ["html", "markdown"]
+__all__ = ["html", "markdown", "page"]
 
 
 def markdown(result: Result) -> str:
@@ -20,10 +20,15 @@ def markdown(result: Result) -> str:
 
 def html(result: Result) -> str:
     """The report as one HTML file."""
-    page = _environment(True).get_template("report.html.jinja").render(view=View(result))
-    head, style, rest = re.split(r"(?s)(?<=<style>)(.*?)(?=</style>)", page, maxsplit=1)
-    page = head + re.sub(r"\s*([{};,])\s*|\n\s*", r"\1", style) + rest
-    return re.sub(r"\n\s*\n+", "\n", page).strip() + "\n"
+    return page("report.html.jinja", view=View(result))
+
+
+def page(template: str, **given: Any) -> str:
+    """A page from a template, its style on one line and without empty lines."""
+    text = _environment(True).get_template(template).render(**given)
+    head, style, rest = re.split(r"(?s)(?<=<style>)(.*?)(?=</style>)", text, maxsplit=1)
+    text = head + re.sub(r"\s*([{};,])\s*|\n\s*", r"\1", style) + rest
+    return re.sub(r"\n\s*\n+", "\n", text).strip() + "\n"
 
 
 def _tidy(text: str) -> str:

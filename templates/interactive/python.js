@@ -148,6 +148,7 @@ const $ = (() => {
     mul: (a, b) => formula(a) || formula(b) ? new Expression((e, p) => run(a, e, p) * run(b, e, p))
       : Array.isArray(a) ? Array.from({ length: b * a.length }, (_, i) => a[i % a.length])
       : a * b,
+    divmod: (a, b) => [Math.floor(a / b), a - b * Math.floor(a / b)],
     floordiv: (a, b) => Math.floor(a / b), mod: (a, b) => a - b * Math.floor(a / b),
     union: (a, b) => a instanceof Dict ? new Dict([...a.items(), ...pairs(b)])
       : new Set_([...iter(a), ...iter(b)]),
@@ -189,7 +190,7 @@ const $ = (() => {
       return done ? otherwise : value;
     },
     accumulate: all => { let total = 0; return list(all).map(v => total += v); },
-    int: v => Math.trunc(Number(v)), abs: Math.abs, round: Math.round, ratio: (a, b = 1) => a / b,
+    int: v => Math.trunc(Number(v)), abs: Math.abs, round: x => { const low = Math.floor(x); return x - low === 0.5 ? low + low % 2 : Math.round(x); }, ratio: (a, b = 1) => a / b,
     ceil: x => { const whole = settled(x); return whole === null ? Math.ceil(x) : whole; },
     floor: x => { const whole = settled(x); return whole === null ? Math.floor(x) : whole; },
     nonzero: x => { if (x === 0) throw new Absent("division by zero"); return x; },
