@@ -117,6 +117,7 @@ def _precision(case: Case) -> str:
 PHASES = {
     "the loss": "backward",
     "backward pass of a layer": "backward",
+    "backward pass of the first layer": "backward",
     "end of the backward pass": "backward",
     "optimizer step": "optimizer",
 }

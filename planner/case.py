@@ -68,6 +68,7 @@ def _phases(mode: str) -> tuple[Entry, ...]:
     titles = {
         "loss": "the loss",
         "backward": "backward pass of a layer",
+        "first": "backward pass of the first layer",
         "gradients": "end of the backward pass",
         "step": "optimizer step",
     }

@@ -20,6 +20,7 @@ from planner.formulas.memory_states import (
 )
 from planner.formulas.parameters import total_given as parameters_total
 from planner.notation import (
+    L_ks,
     M_com,
     M_ctx,
     M_dev,
@@ -56,7 +57,7 @@ GRADIENTS: dict[str, Any] = {
 @quantity(
     **GRADIENTS,
     source="Megatron-LM (one gradient buffer for the whole run)",
-    when={"gradients": "persistent", "phase": ("loss", "backward", "gradients", "step")},
+    when={"gradients": "persistent", "phase": ("loss", "backward", "first", "gradients", "step")},
 )
 def gradients_persistent():
     """The buffer is there in every phase."""
@@ -82,13 +83,23 @@ def gradients_loss():
 @quantity(
     **GRADIENTS,
     source="PyTorch (gradients are set to none after each step)",
-    when={"gradients": "fresh", "phase": "backward"},
+    when={"gradients": "fresh", "phase": "backward", "parallelism.zero": 3},
+)
+def gradients_backward_sharded():
+    """None yet in the first micro-batch: the head's are still whole, among the buffers."""
+    return smallest(1, micro_batches - 1) * gradients_stage
+
+
+@quantity(
+    **GRADIENTS,
+    source="PyTorch (gradients are set to none after each step)",
+    when={"gradients": "fresh", "phase": "backward", "parallelism.zero": (0, 1, 2)},
 )
 def gradients_backward():
     """Those of the head in the first micro-batch; all of them from the second one on."""
     return largest(
         smallest(1, micro_batches - 1) * gradients_stage,
-        Total(held_sc * gradients_component, "component", part="head"),
+        Total(L_ks * Total(gradients_component, "component"), "part", part="head"),
     )
 
 
@@ -105,13 +116,31 @@ def gradients_complete():
 @quantity(
     **GRADIENTS,
     source="PyTorch FSDP2: the root's gradients are still whole, among the buffers",
-    when={"gradients": "fresh", "phase": "gradients", "parallelism.zero": 3},
+    when={
+        "gradients": "fresh",
+        "phase": ("first", "gradients"),
+        "parallelism.zero": 3,
+    },
 )
 def gradients_of_layers():
     """Those of the layers in the first micro-batch; all of them from the second one on."""
     return largest(
         smallest(1, micro_batches - 1) * gradients_stage,
         Total(held_sc * gradients_component, "component", layers=True),
+    )
+
+
+@quantity(
+    **GRADIENTS,
+    source="PyTorch (gradients are set to none after each step)",
+    when={"gradients": "fresh", "phase": "first", "parallelism.zero": (0, 1, 2)},
+)
+def gradients_first():
+    """Those of layers and head in the first micro-batch; all of them from the second one on."""
+    return largest(
+        smallest(1, micro_batches - 1) * gradients_stage,
+        Total(held_sc * gradients_component, "component", layers=True)
+        + Total(L_ks * Total(gradients_component, "component"), "part", part="head"),
     )
 
 

@@ -211,6 +211,14 @@ def live_backward():
     )
 
 
+@quantity(**LIVE, source="last layer of the backward pass", when={"phase": "first"})
+def live_first():
+    """One layer is left, in full, and the embedding's tensors."""
+    return Largest(smallest(1, L_ks) * whole, "part", layers=True) + Total(
+        A_ks * whole, "part", part="embedding"
+    )
+
+
 @quantity(**LIVE, source="end of the backward pass", when={"phase": "gradients"})
 def live_gradients():
     """The embedding's tensors are left."""

@@ -79,7 +79,7 @@ GATHERED: dict[str, Any] = {
     "title": "weights in the compute format on one device of a stage",
     "per": ("stage", "phase"),
 }
-SHARDED = {"parallelism.zero": 3, "parallelism.reshard": True}
+SHARDED: dict[str, Any] = {"parallelism.zero": 3, "parallelism.reshard": True}
 
 
 @quantity(**GATHERED, source=FSDP, when={**SHARDED, "phase": "loss"})
@@ -95,6 +95,14 @@ def gathered_backward():
     """The root's group stays gathered; of the layers, one is worked on and the next one is on its
     way."""
     return Total(L_ks * gathered_part, "part", layers=False) + 2 * Largest(
+        smallest(1, L_ks) * gathered_part, "part", layers=True
+    )
+
+
+@quantity(**GATHERED, source=FSDP, when={"parallelism.zero": 3, "phase": "first"})
+def gathered_first():
+    """The root's group and this layer."""
+    return Total(L_ks * gathered_part, "part", layers=False) + Largest(
         smallest(1, L_ks) * gathered_part, "part", layers=True
     )
 
@@ -149,7 +157,7 @@ def gathered_nothing():
 @quantity(
     **GATHERED,
     source="the backward pass makes no copies",
-    when={"parallelism.zero": (0, 1, 2), "phase": ("backward", "gradients")},
+    when={"parallelism.zero": (0, 1, 2), "phase": ("backward", "first", "gradients")},
 )
 def gathered_nothing_in_backward():
     """No copy."""
@@ -173,11 +181,23 @@ REDUCED: dict[str, Any] = {
 
 @quantity(**REDUCED, source=FSDP, when={"parallelism.zero": 3, "phase": "backward"})
 def reduced():
-    """Gradients of the largest layer as they are made and as they are summed."""
-    return Largest(
-        smallest(1, L_ks) * (k_c + k_red) * Total(device_whole, "component", shared=False),
-        "part",
-        layers=True,
+    """The head's gradient, which waits for the rest of the root's group, and that of one matrix."""
+    return Total(L_ks * k_c * Total(device_whole, "component"), "part", part="head") + Largest(
+        smallest(1, L_ks) * k_c * Largest(device_whole, "component"), "part", layers=True
+    )
+
+
+@quantity(**REDUCED, source=FSDP, when={"parallelism.zero": 3, "phase": "first"})
+def reduced_first():
+    """The same, and the layer before on its way to its shards."""
+    return (
+        Total(L_ks * k_c * Total(device_whole, "component"), "part", part="head")
+        + Largest(smallest(1, L_ks) * k_c * Largest(device_whole, "component"), "part", layers=True)
+        + Largest(
+            smallest(1, L_ks) * k_red * Total(device_whole, "component", shared=False),
+            "part",
+            layers=True,
+        )
     )
 
 
@@ -368,7 +388,7 @@ def buffers_live():
     return loss + gathered + constant
 
 
-@quantity(**LIVE, when={"phase": "backward"})
+@quantity(**LIVE, when={"phase": ("backward", "first")})
 def buffers_live_backward():
     """Temporary tensors of a layer, weights in the compute format, gradients on their way."""
     return layer + gathered + reduced + constant
