@@ -27,8 +27,8 @@ from planner.plan import variant
 from planner.quantity import BOOK
 from planner.solve import evaluated, known
 
-#: Layouts evaluated at once: arrays of this length stay in a processor's cache.
-CHUNK = 16_384
+#: Layouts evaluated at once.
+CHUNK = 65_536
 FITS = "memory.headroom"
 MEMORY = "memory.process"
 
@@ -53,7 +53,8 @@ class Found:
     size: int
     fitting: int
     best: tuple[Layout, ...]
-    front: tuple[Layout, ...]  # none of the others is both faster and smaller
+    front: tuple[Layout, ...]  # no other layout is better in ``by`` and in memory
+    own: Layout | None  # the plan's own layout, where it can be evaluated
 
 
 @dataclass(eq=False)
@@ -95,25 +96,26 @@ class Group:
         }
         return columns
 
-    def arrays(self, places: Array) -> Case:
-        """The case of some layouts at once."""
-        row, choice = np.divmod(places, len(self.choices))
+    def arrays(self, rows: slice) -> Case:
+        """The case of some rows under every choice: what rows decide varies along the first axis,
+        what choices decide along the second, so that most of the work is done once for each row."""
         bindings = dict(self.case.bindings)
         for note in BOOK.notation.values():
             column = self.of_row.get(note.key or "")
             if column is not None and not note.per:
-                bindings[note.symbol] = _plain(column[row])
+                bindings[note.symbol] = _plain(column[rows, None])
         settings = {**self.case.settings}
         for name, deciding in self.settings_of_row.items():
-            settings[name] = _one(Column(deciding.codes[row], deciding.values))
+            settings[name] = _one(Column(deciding.codes[rows, None], deciding.values))
+        choices = np.arange(len(self.choices))[None, :]
         for index, name in enumerate(("parallelism.sequence", "parallelism.zero",
                                       "training.recompute")):
-            values = tuple(c[index] for c in self.choices)
-            settings[name] = _one(Column(choice, values))
-        lines, of_layout = self.stages
-        kinds = of_layout[row, choice]
+            settings[name] = _one(Column(choices, tuple(c[index] for c in self.choices)))
+        lines, of_layout, varies = self.stages
+        kinds = of_layout[rows]
         crossed = {
-            key: _plain(lines[:, place][kinds]) for place, key in enumerate(self.case.crossed)
+            key: _plain(lines[kinds if varies[place] else kinds[:, :1], place])
+            for place, key in enumerate(self.case.crossed)
         }
         return Case(bindings, settings, self.case.axes, crossed)
 
@@ -135,24 +137,32 @@ class Group:
         return columns
 
     @cached_property
-    def stages(self) -> tuple[Array, Array]:
+    def stages(self) -> tuple[Array, Array, Array]:
         """What the stages hold and keep: one line of numbers for each distinct pipeline, in the
-        order of the case's crossed symbols; and which of them each row has under each choice."""
-        seen: dict[tuple[Any, ...], int] = {}
+        order of the case's crossed symbols; which of them each row has under each choice; and which
+        symbols differ between choices."""
         lines: list[list[Any]] = []
-        places = np.empty((len(self.rows), len(self.choices)), dtype=int)
-        for i, row in enumerate(self.rows):
-            for j, (_, _, recompute) in enumerate(self.choices):
-                key = (row.degrees.values[1], row.virtual, row.schedule, row.micro_batches,
-                       recompute)
-                if key not in seen:
-                    seen[key] = len(lines)
-                    kept = (*key, row.degrees.plan.settings["training.implementation"])
+        recomputes = list(dict.fromkeys(recompute for _, _, recompute in self.choices))
+        seen: dict[tuple[Any, ...], list[int]] = {}
+        of_rows = []
+        for row in self.rows:
+            key = (row.degrees.values[1], row.virtual, row.schedule, row.micro_batches)
+            found = seen.get(key)
+            if found is None:
+                found = seen[key] = []
+                for recompute in recomputes:
+                    kept = (*key, recompute, row.degrees.plan.settings["training.implementation"])
                     if kept not in self.space.pipelines:
                         self.space.pipelines[kept] = _crossed(row, recompute, self.case)
+                    found.append(len(lines))
                     lines.append(self.space.pipelines[kept])
-                places[i, j] = seen[key]
-        return np.array(lines, dtype=np.float64), places
+            of_rows.append(found)
+        numbers, of_recompute = np.array(lines, dtype=np.float64), np.array(of_rows)
+        of_choice = [recomputes.index(recompute) for _, _, recompute in self.choices]
+        places = of_recompute[:, of_choice]
+        each = np.array(list(seen.values()))
+        varies = (numbers[each[:, :1]] != numbers[each]).any(axis=(0, 1))
+        return numbers, places, varies
 
 
 def _settings(row: Row) -> dict[str, Any]:
@@ -196,7 +206,7 @@ def stages_of(row: Row) -> tuple[Any, ...]:
 
 def _plain(column: Array) -> Any:
     """A column that holds one value throughout is that number, and stays exact."""
-    first = column[0]
+    first = column.flat[0]
     if not (column == first).all():
         return column
     return int(first) if float(first).is_integer() else Fraction(float(first))
@@ -261,11 +271,12 @@ def _entries(found: Case) -> tuple[Any, ...]:
     return axes, own, found.settings["training.implementation"], found.settings["training.loss"]
 
 
-def evaluate(group: Group, places: Array, quantities: Sequence[str]) -> dict[str, Array]:
-    """Quantities of some layouts of a group; NaN where absent."""
-    evaluation = ArrayEvaluation(group.arrays(places))
+def evaluate(group: Group, rows: slice, quantities: Sequence[str]) -> dict[str, Array]:
+    """Quantities of some rows of a group under each choice, one after another; NaN where absent."""
+    evaluation = ArrayEvaluation(group.arrays(rows))
+    shape = (len(range(*rows.indices(len(group.rows)))), len(group.choices))
     with np.errstate(all="ignore"):
-        return {name: evaluation.array(name, len(places)) for name in quantities}
+        return {name: evaluation.array(name, shape).ravel() for name in quantities}
 
 
 def search(
@@ -297,9 +308,10 @@ def search(
     done = fitting = 0
     seen_any = False
     for group in groups(space):
-        for first in range(0, group.size, CHUNK):
-            places = np.arange(first, min(first + CHUNK, group.size))
-            values = evaluate(group, places, wanted)
+        step = max(1, CHUNK // len(group.choices))
+        for first in range(0, len(group.rows), step):
+            values = evaluate(group, slice(first, first + step), wanted)
+            places = first * len(group.choices) + np.arange(len(values[by]))
             seen_any |= bool(np.isfinite(values[by]).any())
             fits = np.flatnonzero((values[FITS] >= 0) & np.isfinite(values[by]))
             fitting += len(fits)
@@ -319,7 +331,17 @@ def search(
     exact = [_exact(plan, item, wanted) for item in best]
     exact.sort(key=lambda layout: (layout.values[by], layout.values[MEMORY]))
     return Found(plan, by, space.size, fitting, tuple(exact),
-                 tuple(_exact(plan, item, wanted) for item in front))
+                 tuple(_exact(plan, item, wanted) for item in front), _own(plan, space, wanted))
+
+
+def _own(plan: Plan, space: Space, quantities: Sequence[str]) -> Layout | None:
+    """The plan's own layout, with time predicted as for the others."""
+    changes = {key: plan.get(key) for key in space.changes(space.rows[0], (False, 0, "none"))}
+    try:
+        values = evaluated(variant(plan, {"time.mfu": None}), quantities)
+    except PlanError:
+        return None
+    return Layout({k: v for k, v in changes.items() if v is not None}, values, {})
 
 
 def _front(order: Array, memory: Array) -> list[int]:

@@ -1,0 +1,188 @@
+"""The search over layouts: agreement with exact evaluation, completeness, ranking."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner import plan as plans
+from planner import ranking
+from planner import search as searching
+from planner.errors import PlanError
+from planner.layouts import Space
+from planner.plan import variant
+from planner.solve import evaluated
+
+QUANTITIES = ("memory.headroom", "memory.process", "time.step_seconds", "memory.activations")
+
+
+def small(model: str, **changes: Any) -> plans.Plan:
+    """A plan on 16 devices, small enough to enumerate by brute force."""
+    return plans.load({
+        "name": "small",
+        "model": model,
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 16, "devices_per_node": 8},
+        "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 32},
+    }, {key.replace("__", "."): value for key, value in changes.items()})
+
+
+PLANS = [
+    lambda: small("gpt2-small"),
+    lambda: small("mixtral-8x7b"),
+    lambda: small("llama2-70b", training__precision="fp8"),
+    lambda: plans.load("presets/gpt3_a100x1024.yaml"),
+    lambda: plans.load("presets/mixtral8x7b_h100x1024.yaml", {"cluster.devices": 128}),
+]
+
+
+@pytest.mark.parametrize("make", PLANS)
+def test_arrays_agree_with_exact_evaluation(make: Any) -> None:
+    plan, chance = make(), random.Random(9)
+    space = Space(plan)
+    groups = list(searching.groups(space))
+    for group in chance.sample(groups, min(8, len(groups))):
+        start = chance.randrange(len(group.rows))
+        rows = slice(start, start + 50)
+        values = searching.evaluate(group, rows, QUANTITIES)
+        count = len(values["memory.process"])
+        for place in chance.sample(range(count), min(4, count)):
+            changes = group.changes(start * len(group.choices) + place)
+            exact = evaluated(variant(plan, changes), QUANTITIES)
+            for name in QUANTITIES:
+                assert values[name][place] == pytest.approx(float(exact[name]), rel=1e-9), changes
+
+
+@pytest.mark.parametrize("model", ["gpt2-small", "mixtral-8x7b"])
+def test_every_valid_layout_is_there_once(model: str) -> None:
+    plan = small(model)
+    space = Space(plan)
+    found = set()
+    for group in searching.groups(space):
+        for place in range(group.size):
+            changes = group.changes(place)
+            key = tuple(changes[k] for k in KEYS)
+            assert key not in found
+            found.add(key)
+    assert len(found) == space.size
+    chance = random.Random(3)
+    sizes = (1, 2, 3, 4, 6, 8, 12, 16)
+    tried = {
+        (chance.choice(sizes), chance.choice(sizes), chance.choice((1, 1, 2)), 1, 1,
+         chance.choice((1, 1, 2, 3)), chance.choice((1, 2, 4)),
+         chance.choice(("1f1b", "interleaved", "zero-bubble")))
+        for _ in range(400)
+    }
+    for values in tried:
+        key = (*values, False, 1, "none")
+        changes = dict(zip(KEYS, key, strict=True))
+        stages, virtual, schedule = values[1], values[5], values[7]
+        sensible = (virtual > 1) == (schedule == "interleaved") and (
+            stages > 1 or schedule == "1f1b")
+        try:
+            variant(plan, {**space.base, **changes})
+        except PlanError:
+            assert key not in found
+        else:
+            assert key in found or not sensible, key
+
+
+KEYS = (
+    "parallelism.tensor", "parallelism.pipeline", "parallelism.context", "parallelism.expert",
+    "parallelism.expert_tensor", "parallelism.virtual_pipeline", "training.micro_batch",
+    "training.schedule", "parallelism.sequence", "parallelism.zero", "training.recompute",
+)
+
+
+def test_the_best_is_the_best_of_all() -> None:
+    """Against exact evaluation of every layout of a narrowed space."""
+    plan = small("gpt2-small")
+    fixed = {"training.recompute": "none", "training.schedule": "1f1b",
+             "parallelism.context": 1, "parallelism.zero": 1}
+    found = searching.search(plan, top=5, fixed=fixed)
+    best = []
+    for tensor, stages, micro, sequence in product((1, 2, 4), (1, 2, 4, 8), (1, 2, 4, 8, 16, 32),
+                                                   (False, True)):
+        if sequence and tensor == 1:
+            continue
+        changes = {**fixed, "parallelism.tensor": tensor, "parallelism.pipeline": stages,
+                   "training.micro_batch": micro, "parallelism.sequence": sequence}
+        try:
+            values = evaluated(variant(plan, changes), QUANTITIES)
+        except PlanError:
+            continue
+        if values["memory.headroom"] >= 0:
+            best.append(float(values["time.step_seconds"]))
+    assert [float(x.values["time.step_seconds"]) for x in found.best] == pytest.approx(
+        sorted(best)[:5], rel=1e-9)
+    assert found.fitting == len(best)
+
+
+def test_winners_fit_and_are_sorted() -> None:
+    plan = plans.load("presets/llama70b_h100x1024.yaml", {"cluster.devices": 256})
+    found = searching.search(plan, top=20)
+    times = [layout.values["time.step_seconds"] for layout in found.best]
+    assert times == sorted(times) and len(times) == 20
+    for layout in found.best:
+        assert layout.values["memory.headroom"] >= 0
+        for name, value in layout.approximate.items():
+            assert value == pytest.approx(float(layout.values[name]), rel=1e-9)
+        again = plans.load("presets/llama70b_h100x1024.yaml",
+                           {"cluster.devices": 256, **layout.changes, "time.mfu": None})
+        assert evaluated(again, ["memory.process"])["memory.process"] == (
+            layout.values["memory.process"])
+    assert found.own is not None
+    assert times[0] <= found.own.values["time.step_seconds"]
+
+
+def test_front_trades_memory_for_time() -> None:
+    found = searching.search(small("gpt2-small"), top=3)
+    pairs = [(x.values["time.step_seconds"], x.values["memory.process"]) for x in found.front]
+    assert pairs == sorted(pairs)
+    memory = [m for _, m in pairs]
+    assert all(a > b for a, b in pairwise(memory)) and len(pairs) > 1
+    assert pairs[0] == (found.best[0].values["time.step_seconds"],
+                        found.best[0].values["memory.process"])
+
+
+def test_ranked_by_memory() -> None:
+    by_memory = searching.search(small("gpt2-small"), top=1, by="memory.process")
+    by_time = searching.search(small("gpt2-small"), top=1)
+    assert by_memory.best[0].values["memory.process"] <= by_time.best[0].values["memory.process"]
+
+
+def test_written_out() -> None:
+    found = searching.search(small("gpt2-small"), top=4)
+    text = ranking.text(found)
+    assert "fit into memory" in text.splitlines()[0] and "own" in text
+    data = json.loads(ranking.to_json(found))
+    assert data["layouts"] == found.size and len(data["best"]) == 4
+    rows = list(csv.DictReader(io.StringIO(ranking.to_csv(found))))
+    assert [float(r["time.step_seconds"]) for r in rows] == pytest.approx(
+        [float(x.values["time.step_seconds"]) for x in found.best])
+
+
+def test_what_cannot_be_searched() -> None:
+    plan = small("gpt2-small")
+    with pytest.raises(PlanError, match="unknown quantity"):
+        searching.search(plan, by="time.steps")
+    with pytest.raises(PlanError):
+        searching.search(plan, fixed={"parallelism.tensor": 7})
+    with pytest.raises(PlanError, match="shape"):
+        searching.search(variant(plan, {"model": {"parameters": 10**9}}))
+    none = searching.search(small("llama2-70b", cluster__devices=1, training__global_batch=1))
+    assert none.best == () and ranking.text(none).startswith("no layout fits")
+
+
+def test_progress_reaches_the_end() -> None:
+    seen: list[tuple[int, int]] = []
+    searching.search(small("gpt2-small"), progress=lambda done, size, _: seen.append((done, size)))
+    done = [d for d, _ in seen]
+    assert done == sorted(done) and seen[-1][0] == seen[-1][1]
+    assert np.isfinite(done).all()
