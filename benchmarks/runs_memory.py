@@ -27,6 +27,7 @@ IMPLEMENTATIONS = (
     ("Megatron", "megatron-2022"),
     ("nanotron", "nanotron"),
     ("LitGPT", "litgpt"),
+    ("torchtitan", "torchtitan"),
     ("PyTorch", "pytorch"),
 )
 #: The quantity that a reading stands for, by what the column ``metric`` says; the first that fits.
@@ -148,8 +149,8 @@ def documents(row: Row) -> list[Document]:
     tuned = re.match(r"(q?)lora fine-tuning", row["notes"])
     adapters = ADAPTERS if tuned else (None,)
     found = []
-    for heads, targets in product(open_heads(row), adapters):
-        document = _document(row, heads)
+    for heads, targets, again in product(open_heads(row), adapters, open_recompute(row)):
+        document = _document(row, heads, again)
         if targets and tuned:
             base = "nf4" if tuned[1] else "bf16"
             document["training"]["lora"] = {"rank": 8, "base": base, "targets": targets}
@@ -157,7 +158,15 @@ def documents(row: Row) -> list[Document]:
     return found
 
 
-def _document(row: Row, heads: int) -> Document:
+def open_recompute(row: Row) -> list[str]:
+    """The recomputation that a row states by the first word of the column, else all that may be."""
+    words = row["recompute"].split()
+    if words:
+        return [words[0]]
+    return ["none"] if implementation(row) == "litgpt" else ["none", "full"]
+
+
+def _document(row: Row, heads: int, recompute: str) -> Document:
     code = implementation(row)
     tensor, micro = _int(row, "tp", 1), _int(row, "micro_batch", 1)
     training: Document = {
@@ -165,7 +174,7 @@ def _document(row: Row, heads: int) -> Document:
         "micro_batch": micro,
         "implementation": code,
         "precision": "bf16-pure" if "bf16-true" in row["notes"] else row["precision"] or "bf16",
-        "recompute": row["recompute"] or "none",
+        "recompute": recompute,
     }
     if row["grad_accum"]:
         training["gradient_accumulation"] = _int(row, "grad_accum")

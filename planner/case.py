@@ -39,7 +39,7 @@ def build(plan: Plan) -> Case:
         "gradients": profile["gradients"],
         "dummies": profile["dummies"] and plan.settings["training.mode"] == "train",
         "lora": plan.get("training.lora") is not None,
-        "modules": plan.get("training.recompute_modules") or (),
+        "modules": profile.get("selective") or plan.get("training.recompute_modules") or (),
         "targets": plan.get("training.lora.targets") or (),
         "head_workspace": profile["head_workspace"],
         "copies": plan.get("training.bytes.weight") > plan.get("training.bytes.compute"),
