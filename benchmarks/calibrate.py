@@ -44,7 +44,7 @@ def constants(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     name = family(document["cluster"]["accelerator"])
     precision = document["training"]["precision"]
     found = [(symbol, symbol) for symbol in SHARED if symbol != "k_ew"]
-    if document["training"]["implementation"] in ("pytorch", "nanotron"):
+    if document["training"]["implementation"] in ("pytorch", "nanotron") and "time" not in document:
         found.append(("k_ew", "k_ew"))
     wide = "b200" if name == "gb300" else name
     found.append((f"matmul {wide}", "e_16"))

@@ -72,7 +72,7 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
         attention = own["attention"]
     fill("attention", _value(attention), f"calibrated: {attention['rows']}")
     for key in ("elementwise", "launches"):
-        fill(key, kernels[key], "of the implementation")
+        fill(key, _value({"value": kernels[key]}), "of the implementation")
     link = accelerator.get("link")
     if link is not None:
         draft.default(
@@ -164,6 +164,5 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.casts": wide,
         "time.attention": _kernel(draft, measured(accelerator)),
         "time.accumulation": kernels["accumulation"],
-        "time.sends_overlap": training["schedule"] == "interleaved" and kernels["sends"] == "beside",
         "time.tensor_overlap": bool(layout.get("tensor_overlap")),
     }

@@ -4,9 +4,11 @@ A group that fits into one node uses its link. One that spans nodes uses all net
 its members in a node have; the link carries the rest.
 """
 
+from typing import Any
+
 from planner.folds import largest, smallest
 from planner.formulas.layout import data, tokens
-from planner.notation import c, e, h, k, n_node, r, t
+from planner.notation import c, e, h, k, n, n_node, p, r, t
 from planner.notation_hardware import B_link, B_net, a_link, a_net, e_a2a, e_link, e_net, o_net
 from planner.quantity import quantity
 
@@ -14,7 +16,7 @@ RING = "Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms; Thakur et
 TREE = "Sanders et al. 2009, Two-tree algorithms; NCCL 2.4"
 MEGATRON = "Narayanan et al. 2021 (arXiv 2104.04473), section 3.2"
 
-LINK = {
+LINK: dict[str, Any] = {
     "identifier": "network.link",
     "symbol": r"\beta_\ell",
     "unit": "bytes/s",
@@ -59,7 +61,7 @@ def fabric():
 
 # -- tensor parallelism ------------------------------------------------------------------------
 
-TENSOR = {
+TENSOR: dict[str, Any] = {
     "identifier": "network.tensor",
     "symbol": r"t_{\mathrm{AR}}",
     "unit": "s",
@@ -123,7 +125,7 @@ def shards():
     return data * c / r
 
 
-GROUP = {
+GROUP: dict[str, Any] = {
     "identifier": "network.data",
     "symbol": r"\beta_d",
     "unit": "bytes/s",
@@ -144,7 +146,7 @@ def group_of_nodes():
     return smallest(link, fabric * largest(1, smallest(n_node / t, data * c)))
 
 
-HOPS = {
+HOPS: dict[str, Any] = {
     "identifier": "network.data_hops",
     "symbol": r"\alpha_d",
     "unit": "s",
@@ -167,7 +169,7 @@ def hops_of_nodes():
 
 # -- expert parallelism ------------------------------------------------------------------------
 
-EXPERTS = {
+EXPERTS: dict[str, Any] = {
     "identifier": "network.experts",
     "symbol": r"t_{\mathrm{a2a}}",
     "unit": "s",
@@ -209,7 +211,7 @@ def experts_of_nodes():
 
 # -- pipeline ----------------------------------------------------------------------------------
 
-SEND = {
+SEND: dict[str, Any] = {
     "identifier": "network.pipeline",
     "symbol": r"t_{\mathrm{send}}",
     "unit": "s",
@@ -234,5 +236,8 @@ def send():
 
 @quantity(**SEND, when={"time.pipeline": "nodes"})
 def send_to_node():
-    """Each tensor-parallel rank sends its part of n h values of 2 bytes over its network card."""
-    return 2 * tokens * h / (t * fabric) + a_net
+    """Each tensor-parallel rank sends its part of n h values of 2 bytes. Neighbours are n/p devices
+    apart, so n/(p n_node) of them, at most all, lie in another node and use a network card."""
+    across = smallest(1, n / (p * n_node))
+    each = 2 * tokens * h / t
+    return across * (each / fabric + a_net) + (1 - across) * (each / link + a_link)

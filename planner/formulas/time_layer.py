@@ -1,5 +1,7 @@
 """Predicted time of one layer (or of embedding or head) for one micro-batch on one device."""
 
+from typing import Any
+
 from sympy import Rational
 
 from planner.folds import Total, smallest
@@ -11,7 +13,7 @@ from planner.formulas.time_peak import peak_16
 from planner.formulas.time_product import backward as product_backward
 from planner.formulas.time_product import casts, roofline, waves
 from planner.formulas.time_product import forward as product_forward
-from planner.notation import a, a_kv, b, c, d_h, d_v, f, f_e, f_s, h, k_c, k_red, s, t, t_e, w
+from planner.notation import a, a_kv, b, c, d_h, d_v, f, f_e, f_s, h, k_c, s, t, t_e, w
 from planner.notation_hardware import (
     W,
     e_16,
@@ -34,7 +36,7 @@ CALIBRATED = "calibrated on published runs (presets/efficiency)"
 
 # -- attention core ----------------------------------------------------------------------------
 
-KEYS = {
+KEYS: dict[str, Any] = {
     "identifier": "time.core.keys",
     "symbol": r"\bar s",
     "unit": "1",
@@ -69,7 +71,7 @@ def keys_past_window():
     return smallest(s / 2, w)
 
 
-RATE = {
+RATE: dict[str, Any] = {
     "identifier": "time.core.rate",
     "symbol": r"R_{\mathrm{att}}",
     "unit": "FLOP/s",
@@ -82,7 +84,7 @@ RATE = {
 @quantity(**RATE, source=CALIBRATED, when={"time.attention": "vendor"})
 def core_rate():
     """A share of the 16-bit peak; heads below 128 fill the products less well."""
-    return e_att * peak_16 * smallest(1, d_h / 128) ** Rational(1, 5)
+    return e_att * peak_16 * smallest(1, d_h / 128) ** Rational(1, 10)
 
 
 @quantity(**RATE, source=CALIBRATED, when={"time.attention": "open"}, coefficient="FLOP")
@@ -90,16 +92,16 @@ def core_rate_open():
     """Open kernels issue instructions of the Ampere generation: 2048 FLOP for each
     multiprocessor and clock (312 TFLOP/s on an A100); heads below 128 fill the products less
     well."""
-    return e_att * 2048 * n_sm * f_clk * smallest(1, d_h / 128) ** Rational(1, 5)
+    return e_att * 2048 * n_sm * f_clk * smallest(1, d_h / 128) ** Rational(1, 10)
 
 
 @quantity(**RATE, source="no published calibration", when={"time.attention": "unknown"})
 def core_rate_unknown():
     """Without multiprocessors and clock, the share of open kernels is taken of the 16-bit peak."""
-    return e_att * peak_16 * smallest(1, d_h / 128) ** Rational(1, 5)
+    return e_att * peak_16 * smallest(1, d_h / 128) ** Rational(1, 10)
 
 
-FORWARD = {
+FORWARD: dict[str, Any] = {
     "identifier": "time.core.forward",
     "symbol": r"t_{\mathrm{core}}",
     "unit": "s",
@@ -108,7 +110,7 @@ FORWARD = {
     "per": ("block",),
     "coefficient": "FLOP",
 }
-BACKWARD = {
+BACKWARD: dict[str, Any] = {
     "identifier": "time.core.backward",
     "symbol": r"t_{\mathrm{core}}'",
     "unit": "s",
@@ -116,8 +118,8 @@ BACKWARD = {
     "exact": False,
     "per": ("block",),
 }
-FUSED = {"training.attention": ("flash", "efficient")}
-EAGER = {"training.attention": "eager"}
+FUSED: dict[str, Any] = {"training.attention": ("flash", "efficient")}
+EAGER: dict[str, Any] = {"training.attention": "eager"}
 
 
 @quantity(**FORWARD, source=FLASH, when=FUSED)
@@ -138,7 +140,7 @@ def _product(m, n, k):
     return roofline(m, n, k, b * a / t, waves(m, n, b * a / t), e_16 * peak_16)
 
 
-SCORES = {"unit": "s", "exact": False, "per": ("block",), "coefficient": "bytes"}
+SCORES: dict[str, Any] = {"unit": "s", "exact": False, "per": ("block",), "coefficient": "bytes"}
 
 
 @quantity(
@@ -185,7 +187,7 @@ def core_backward_eager():
 
 # -- elementwise kernels -----------------------------------------------------------------------
 
-TRAFFIC = {
+TRAFFIC: dict[str, Any] = {
     "identifier": "time.elementwise.bytes",
     "symbol": r"D_{\mathrm{ew}}",
     "unit": "bytes",
@@ -210,8 +212,8 @@ def _residual():
 @quantity(**TRAFFIC, when={"block": "attention"})
 def traffic_attention():
     """The residual sum reads two values and writes one, dropout a mask; rotary positions read, turn
-    and write queries and keys (12)."""
-    return _residual() + 12 * p_rope * tokens * (a + a_kv) * d_h / t
+    and write queries and keys in 4 bytes, the two halves of each apart (24)."""
+    return _residual() + 24 * p_rope * tokens * (a + a_kv) * d_h / t
 
 
 @quantity(**TRAFFIC, when={"block": "mlp", "block.gated": False})
@@ -288,7 +290,7 @@ def elementwise():
 
 # -- exchanges ---------------------------------------------------------------------------------
 
-EXCHANGES = {
+EXCHANGES: dict[str, Any] = {
     "identifier": "time.exchanges",
     "symbol": r"n_{\mathrm{ex}}",
     "unit": "1",
@@ -311,7 +313,7 @@ def exchanges_none():
     return 0
 
 
-EXCHANGE = {
+EXCHANGE: dict[str, Any] = {
     "identifier": "time.exchange",
     "symbol": r"t_{\mathrm{ex}}",
     "unit": "s",
@@ -343,7 +345,7 @@ def exchange_experts():
 
 # -- a layer -----------------------------------------------------------------------------------
 
-PART = {"unit": "s", "exact": False, "per": ("part",)}
+PART: dict[str, Any] = {"unit": "s", "exact": False, "per": ("part",)}
 
 
 @quantity(
@@ -381,7 +383,7 @@ def backward():
     )
 
 
-REPEATED = {
+REPEATED: dict[str, Any] = {
     "identifier": "time.part.repeated",
     "symbol": r"t_R",
     "title": "what the backward pass of a layer computes again",
@@ -419,7 +421,7 @@ def repeated_ends():
     return 0
 
 
-HOST = {
+HOST: dict[str, Any] = {
     "identifier": "time.part.host",
     "symbol": r"t_H",
     "title": "host time of a layer: launches of its kernels",
@@ -446,7 +448,7 @@ def host_repeated():
     return 4 * (n_la + 4 * Total(exchanges, "block") * smallest(1, t - 1)) * t_la
 
 
-GATHERS = {
+GATHERS: dict[str, Any] = {
     "identifier": "time.part.gathers",
     "symbol": r"t_G",
     "title": "gathering a layer's weights and scattering its gradients",
@@ -465,11 +467,11 @@ def gathers_none():
           when={"parallelism.zero": 3})
 def gathers():
     """Weights are gathered for the forward and for the backward pass, gradients reduced and
-    scattered: three rings over the group. Traffic that runs beside products slows them, so it
-    counts in full."""
-    return (2 * k_c + k_red) * Total(device_whole, "component") * (shards - 1) / (
-        shards * group
-    ) + 3 * hops
+    scattered, all in the compute format: three rings over the group. Traffic that runs beside
+    products slows them, so it counts in full."""
+    return 3 * (
+        k_c * Total(device_whole, "component") * (shards - 1) / (shards * group) + hops
+    )
 
 
 @quantity(

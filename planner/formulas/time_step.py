@@ -1,5 +1,7 @@
 """Predicted time of one optimizer step: micro-batches, pipeline, data parallelism, optimizer."""
 
+from typing import Any
+
 from planner.folds import Largest, Total, largest
 from planner.formulas.layout import micro_batches
 from planner.formulas.memory_states import device_whole, per_parameter_adamw
@@ -11,7 +13,7 @@ from planner.quantity import quantity
 
 PIPELINE = "Narayanan et al. 2021 (arXiv 2104.04473), section 2.2"
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 7"
-SECONDS = {"unit": "s", "exact": False}
+SECONDS: dict[str, Any] = {"unit": "s", "exact": False}
 
 
 @quantity(
@@ -39,33 +41,20 @@ def model():
     return Total(L_k * part, "part")
 
 
-MICRO_BATCH = {
-    "identifier": "time.micro_batch",
-    "symbol": r"t_m",
-    "title": "one micro-batch in the steady state of the pipeline",
+@quantity(
+    "time.micro_batch",
+    symbol=r"t_m",
+    title="one micro-batch in the steady state of the pipeline",
+    source=PIPELINE,
     **SECONDS,
-}
-
-
-@quantity(**MICRO_BATCH, source=PIPELINE, when={"time.sends_overlap": False})
+)
 def micro_batch():
-    """The slowest stage sets the pace; it waits for activations and gradients, which are sent once
-    for each of its v chunks."""
+    """The slowest stage sets the pace; activations and gradients are sent once for each of its v
+    chunks."""
     return Largest(stage, "stage") + 2 * v * send
 
 
-@quantity(
-    **MICRO_BATCH,
-    source="Megatron-LM (overlap of point-to-point communication)",
-    when={"time.sends_overlap": True},
-)
-def micro_batch_overlapped():
-    """The slowest stage sets the pace; the interleaved schedule sends while another chunk computes,
-    unless sending takes longer."""
-    return largest(Largest(stage, "stage"), 2 * v * send)
-
-
-BUBBLE = {
+BUBBLE: dict[str, Any] = {
     "identifier": "time.bubble",
     "symbol": r"t_{\mathrm{bub}}",
     "title": "filling and draining the pipeline",
@@ -112,7 +101,7 @@ def resident():
     return Largest(Total(L_ks * Total(device_whole, "component"), "part"), "stage")
 
 
-ACCUMULATION = {
+ACCUMULATION: dict[str, Any] = {
     "identifier": "time.accumulation",
     "symbol": r"t_{\mathrm{acc}}",
     "title": "adding gradients up over micro-batches",
@@ -148,7 +137,7 @@ def accumulation_sharded():
     return 6 * micro_batches * resident / (shards * W * e_mem)
 
 
-DATA = {
+DATA: dict[str, Any] = {
     "identifier": "time.data",
     "symbol": r"t_d",
     "title": "reducing gradients and gathering weights over data parallelism",
@@ -209,7 +198,7 @@ def data_between():
     return _between_replicas()
 
 
-OPTIMIZER = {
+OPTIMIZER: dict[str, Any] = {
     "identifier": "time.optimizer",
     "symbol": r"t_{\mathrm{opt}}",
     "title": "the optimizer's update",
