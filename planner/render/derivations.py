@@ -10,7 +10,7 @@ from typing import Any
 from planner.display import THIN
 from planner.evaluate import Entry
 from planner.folds import Total
-from planner.render.layout import FEW, SHARES, SHOWN
+from planner.render.layout import SHARES, SHOWN
 from planner.render.numbers import clean, column, exactly, headline, shown
 from planner.result import Quantity, Result
 from planner.typeset import LATEX, MATHML, TEXT, Box, Style
@@ -32,12 +32,14 @@ class Derivations:
         self.result = result
         self._sources: dict[str, int] = {}
         self.items = list(self._items())
+        for item in self.items:
+            if item.kind == "table":
+                item.uses = grouped(list(item.used.values()))
 
     def _items(self) -> Any:
         tables: dict[Any, Data] = {}
         for quantity in self.result.quantities.values():
-            axes = tuple(entry.axis for entry in quantity.entries)
-            if axes and axes not in FEW:
+            if quantity.entries:
                 declaration = quantity.declaration
                 if declaration not in tables:
                     tables[declaration] = self._table(quantity)
@@ -49,6 +51,7 @@ class Derivations:
                 else:
                     table.rows.append(row)
                 table.count += 1
+                table.used.update({used.key: used for used in quantity.uses})
                 table.numbers |= not row.same
                 table.formulas |= row.symbolic.plain != table.generic.plain.partition(" = ")[2]
             else:
@@ -164,7 +167,7 @@ class Derivations:
                     **head, where=where, unit=quantity.unit,
                     axis=" · ".join(entry.axis for entry in quantity.entries),
                     symbol=name.plain(), generic=written(name, generic), formulas=False,
-                    numbers=False, rows=[], count=0)
+                    numbers=False, rows=[], count=0, used={})
 
     def _instance(self, quantity: Quantity) -> Data:
         symbolic, numeric = quantity.boxes

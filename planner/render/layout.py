@@ -90,11 +90,6 @@ INPUT_GROUPS = (
 #: The groups that a reader of the HTML page sees without opening them.
 OPEN_GROUPS = frozenset({"Training", "Layout"})
 
-#: Axes with few entries, whose instances get a derivation each; of other axes, and of several
-#: together, the instances stand in a table.
-FEW = frozenset({("part",)})
-
-
 #: What sensitivities are about.
 DAYS = "time.training_days"
 
