@@ -37,7 +37,7 @@ def html(result: Result) -> str:
 
 def interactive(result: Result) -> str:
     """The report with sliders: one file, whose script is part of it."""
-    from planner.render.interactive import html as render
+    from planner.render.what_if import html as render
 
     return render(result)
 

@@ -13,7 +13,7 @@
   const power = (value, digits) => Number(Math.abs(value).toExponential(digits - 1).split("e")[1]);
   const significant = (value, digits = 3) => value === 0 ? "0"
     : fixed(value, Math.max(0, digits - 1 - power(value, digits)));
-  const scientific = value => value.toExponential(2).replace("e+", "e").replace("-", "\u2212");
+  const scientific = value => value === 0 ? "0" : value.toExponential(2).replace("e+", "e").replace("-", "\u2212");
   const count = (value, short) => {
     const size = Math.abs(value);
     if (short) {
@@ -269,8 +269,9 @@
     find("what-if-results").classList.toggle("stale", found === null);
     if (found) write(found);
     const words = changes.map(([control, value]) => named(control, value));
+    const kept = PAGE.overrides.filter(text => !changes.some(([control]) => text.startsWith(control.key + "=")));
     find("what-if-command").textContent = ["python plan.py", quoted(PAGE.plan),
-      ...PAGE.overrides.map(text => `--set ${quoted(text)}`), ...words.map(text => `--set ${text}`)].join(" ");
+      ...kept.map(text => `--set ${quoted(text)}`), ...words.map(text => `--set ${text}`)].join(" ");
     const query = new URLSearchParams(changes.map(([control, value]) => [control.key, textOf(value)]));
     find("what-if-link").href = changes.length ? `#what-if?${query}` : "#what-if";
   };

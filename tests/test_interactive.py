@@ -1,0 +1,309 @@
+"""The what-if page: whatever its controls are set to, it shows the numbers of ``plan.py --set``."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shlex
+from base64 import b64encode
+from collections.abc import Iterator
+from fractions import Fraction
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner import plan as plans
+from planner.errors import PlanError
+from planner.javascript.rules import BUILTINS, Program
+from planner.javascript.words import Formulas, Untranslated, literal
+from planner.quantity import BOOK
+from planner.render import as_text
+from planner.result import Result, evaluate
+from tests.browser import Browser, executable
+from tests.conftest import ROOT, RunCli
+
+CHROMIUM = executable()
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+PRESETS = ROOT / "presets"
+#: A dense model in a pipeline at an assumed utilisation, experts, and a predicted step time.
+PLANS: dict[str, list[str]] = {
+    "llama70b_h100x1024": [],
+    "mixtral8x7b_h100x1024": [],
+    "gpt2small_hgx-h100": ["time.mfu=null"],
+}
+MOVES = {  # how a control is moved: a slider to another position, a choice to another option
+    "slider": "s.value = {to}; s.dispatchEvent(new Event('input', {{bubbles: true}}));",
+    "choice": "c.selectedIndex = {to}; c.dispatchEvent(new Event('input', {{bubbles: true}}));",
+    "text": "c.value = {to}; c.dispatchEvent(new Event('input', {{bubbles: true}}));",
+}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    assert CHROMIUM is not None
+    made = Browser(CHROMIUM, tmp_path_factory.mktemp("profile"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder, made = tmp_path_factory.mktemp("pages"), {}
+    for name, overrides in PLANS.items():
+        made[name] = folder / f"{name}.html"
+        result = evaluate(plans.load(PRESETS / f"{name}.yaml", overrides))
+        made[name].write_text(as_text(result, "interactive"), "utf-8")
+    return made
+
+
+def move(browser: Browser, key: str, kind: str, to: Any) -> None:
+    name = "set-" + key.replace(".", "-")
+    action = MOVES[kind].format(to=json.dumps(to))
+    browser.run(f"{{const c = document.getElementById('{name}'), "
+                f"s = document.getElementById('{name}-slider'); {action}}}")
+
+
+def reset(browser: Browser) -> None:
+    browser.run("document.querySelector('#what-if-controls button[type=reset]').click()")
+
+
+def overrides(browser: Browser) -> list[str]:
+    """What the page says is to be set for its numbers."""
+    words = shlex.split(browser.run("document.getElementById('what-if-command').textContent"))
+    return [text for word, text in zip(words, words[1:], strict=False) if word == "--set"]
+
+
+def faults(browser: Browser) -> list[str]:
+    return list(browser.run(
+        "[...document.querySelectorAll('#what-if-faults:not([hidden]) li')]"
+        ".map(item => item.textContent)"))
+
+
+def numbers(browser: Browser) -> dict[str, str]:
+    """The numbers on the page in full, by id."""
+    return dict(browser.run(
+        "Object.fromEntries([...document.querySelectorAll('#what-if td.now[data-value]')]"
+        ".map(cell => [cell.dataset.id, cell.dataset.value]))"))
+
+
+def check(browser: Browser, name: str) -> bool:
+    """Hold the page against the planner with the overrides that the page names. Whether there is
+    such a plan."""
+    found = overrides(browser)
+    try:
+        result = evaluate(plans.load(PRESETS / f"{name}.yaml", found))
+    except PlanError as error:
+        told = " ".join(faults(browser))
+        assert all(fault.message in told for fault in error.faults), (found, told)
+        return False
+    assert not faults(browser), found
+    same(result, numbers(browser), found)
+    bars(browser, result)
+    return True
+
+
+def same(result: Result, shown: dict[str, str], found: list[str]) -> None:
+    for identifier, (first, *_) in BOOK.declarations.items():
+        if first.per:
+            continue
+        quantity = result.find(identifier)
+        if quantity.absent is not None:
+            assert identifier not in shown, (found, identifier)
+        elif isinstance(quantity.value, str):
+            assert shown[identifier] == quantity.value, (found, identifier)
+        else:
+            assert float(shown[identifier]) == pytest.approx(
+                float(quantity.value), rel=1e-9, abs=0), (found, identifier)
+
+
+def bars(browser: Browser, result: Result) -> None:
+    """The parts of the bars are the terms of the sums; bars of stages are their peaks."""
+    parts = browser.run(
+        "[...document.querySelectorAll('figure[data-bar=\"memory.total\"]:not([hidden]) li')]"
+        ".map(item => [item.dataset.term, Number(item.dataset.value)])")
+    own = {t.id.split(".")[1]: float(t.value) for t in result["memory.total"].terms if t.id}
+    for label, size in parts:
+        if label in own:
+            assert size == pytest.approx(own[label], rel=1e-9)
+    assert {label for label, _ in parts} >= {label for label, size in own.items() if size}
+    stages = browser.run(
+        "[...document.querySelectorAll('figure[data-stages]:not([hidden]) li')]"
+        ".map(item => [item.dataset.stage, Number(item.dataset.value)])")
+    for stage, peak in stages:
+        assert peak == pytest.approx(float(result[f"memory.peak[{stage}]"].value), rel=1e-9)
+
+
+def controls(page: Path) -> list[dict[str, Any]]:
+    line = next(line for line in page.read_text("utf-8").splitlines()
+                if line.startswith("const PAGE="))
+    return list(json.loads(line.removeprefix("const PAGE=").removesuffix(";"))["controls"])
+
+
+@needs_browser
+@pytest.mark.parametrize("name", PLANS)
+def test_every_control_moves_the_numbers_as_set_does(
+    name: str, browser: Browser, pages: dict[str, Path]
+) -> None:
+    browser.open(pages[name])
+    assert not browser.run("document.querySelector('#what-if fieldset').disabled")
+    assert overrides(browser) == PLANS[name]
+    result = evaluate(plans.load(PRESETS / f"{name}.yaml", PLANS[name]))
+    same(result, numbers(browser), PLANS[name])
+    valid = 0
+    for control in controls(pages[name]):
+        key, steps = control["key"], control["steps"]
+        if control["options"]:
+            kind, count = "choice", len(control["options"]) + bool(control["optional"])
+        else:
+            kind, count = "slider", len(steps)
+        for place in (count // 4, count - 1):
+            reset(browser)
+            move(browser, key, kind, place)
+            moved = set(overrides(browser)) - set(PLANS[name])
+            assert all(word.startswith(f"{key}=") for word in moved)
+            valid += check(browser, name)
+    assert valid > 15
+    assert browser.problems == []
+
+
+@needs_browser
+@pytest.mark.parametrize("name", PLANS)
+def test_several_controls_at_once(name: str, browser: Browser, pages: dict[str, Path]) -> None:
+    random_ = random.Random(name)
+    found = controls(pages[name])
+    browser.open(pages[name])
+    valid = 0
+    for _ in range(15):
+        reset(browser)
+        for control in random_.sample(found, random_.randint(2, 5)):
+            choices = control["options"] or control["steps"]
+            kind = "choice" if control["options"] else "slider"
+            move(browser, control["key"], kind, random_.randrange(len(choices)))
+        valid += check(browser, name)
+    assert valid > 3
+    assert browser.problems == []
+
+
+@needs_browser
+def test_an_impossible_layout_says_why_and_keeps_the_last_numbers(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    name = "llama70b_h100x1024"
+    browser.open(pages[name])
+    before = numbers(browser)
+    for key, value, reason in (
+        ("cluster.devices", "1000", "no multiple of tensor × pipeline × context"),
+        ("parallelism.tensor", "3", "64 attention heads do not divide over tensor 3"),
+        ("training.micro_batch", "0.5", "not allowed"),
+        ("training.micro_batch", "many", "not a number"),
+        ("time.mfu", "1.5", "not allowed"),
+    ):
+        reset(browser)
+        move(browser, key, "text", value)
+        assert reason in " ".join(faults(browser))
+        assert browser.run("document.getElementById('what-if-results').className") == "stale"
+        assert numbers(browser) == before
+    reset(browser)
+    assert faults(browser) == []
+    assert browser.run("document.getElementById('what-if-results').className") == ""
+
+
+@needs_browser
+def test_the_printed_command_gives_the_numbers(
+    browser: Browser, pages: dict[str, Path], run_cli: RunCli
+) -> None:
+    name = "llama70b_h100x1024"
+    browser.open(pages[name])
+    move(browser, "cluster.price", "text", "3.25")
+    move(browser, "training.tokens", "text", "1.5T")
+    move(browser, "training.recompute", "choice", 2)
+    move(browser, "parallelism.sequence", "choice", 1)
+    move(browser, "time.mfu", "text", "")
+    words = shlex.split(browser.run("document.getElementById('what-if-command').textContent"))
+    assert words[:2] == ["python", "plan.py"]
+    assert words[3::2] == ["--set"] * 5
+    assert set(words[4::2]) == {
+        "cluster.price=3.25 USD/h", "training.tokens=1500000000000", "training.recompute=full",
+        "parallelism.sequence=false", "time.mfu=null"}
+    made = json.loads(run_cli(*words[2:], "--format", "json").stdout)["quantities"]
+    shown = numbers(browser)
+    assert len(shown) > 50
+    for identifier, text in shown.items():
+        value = made[identifier]["value"]
+        assert text == value if isinstance(value, str) else float(text) == pytest.approx(
+            float(Fraction(value)), rel=1e-9)
+
+
+@needs_browser
+def test_a_link_carries_the_values(browser: Browser, pages: dict[str, Path]) -> None:
+    name = "mixtral8x7b_h100x1024"
+    browser.open(pages[name], "#what-if?training.micro_batch=2&parallelism.zero=2")
+    assert overrides(browser) == ["training.micro_batch=2", "parallelism.zero=2"]
+    assert check(browser, name)
+    assert browser.run("document.getElementById('what-if-link').hash") == (
+        "#what-if?training.micro_batch=2&parallelism.zero=2")
+
+
+@needs_browser
+def test_the_numbers_read_as_in_the_report(browser: Browser, pages: dict[str, Path]) -> None:
+    """Rounded the same way: where nothing is changed, both columns say the same."""
+    for page in pages.values():
+        browser.open(page)
+        rows = browser.run(
+            "[...document.querySelectorAll('#what-if tr[data-row]:not([hidden])')].map(row => "
+            "[row.dataset.row, row.querySelector('.planned').textContent, "
+            "row.querySelector('.now').textContent])")
+        assert len(rows) > 50
+        assert [row for row in rows if row[1] != row[2]] == []
+
+
+@needs_browser
+def test_the_library_has_what_the_translation_calls(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    browser.open(pages["llama70b_h100x1024"])
+    known = set(browser.run("Object.keys($)"))
+    assert {"iterator" if name == "iter" else name for name in BUILTINS} <= known
+
+
+def test_only_the_interactive_page_has_a_script(pages: dict[str, Path]) -> None:
+    text = pages["llama70b_h100x1024"].read_text("utf-8")
+    scripts = re.findall(r"(?s)<script>(.*?)</script>", text)
+    assert len(scripts) == text.count("<script") == 1
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    digest = b64encode(sha256(scripts[0].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy[1].replace("&#39;", "'")
+    assert "default-src 'none'" in policy[1]
+    assert not re.search(r"<(link|img|iframe)\b|\bfetch\(|XMLHttp|import\(", text)
+    result = evaluate(plans.load(PRESETS / "llama70b_h100x1024.yaml"))
+    assert "<script" not in as_text(result, "html")
+
+
+def test_a_hostile_name_does_not_leave_the_script() -> None:
+    text = '</script><script>alert(1)</script> "\\ \u2028'
+    assert "<" not in literal({text: [text]})
+    hostile = evaluate(plans.load(PRESETS / "gpt2small_hgx-h100.yaml", [f"name={text}"]))
+    assert as_text(hostile, "interactive").count("<script") == 1
+
+
+def test_interactive_goes_with_html(run_cli: RunCli, tmp_path: Path) -> None:
+    plan = PRESETS / "gpt2small_hgx-h100.yaml"
+    assert run_cli(plan, "--interactive").returncode == 2
+    page = tmp_path / "page.html"
+    assert run_cli(plan, "-o", page, "--interactive").returncode == 0
+    assert "what-if-controls" in page.read_text("utf-8")
+
+
+def refused() -> int:
+    with open("nothing") as file:
+        return len(file.read())
+
+
+def test_what_the_translation_does_not_know_it_refuses() -> None:
+    refused.__module__ = "planner.refused"
+    with pytest.raises(Untranslated, match="With"):
+        Program(Formulas(BOOK), {}).reference(refused, "refused", "planner.refused")
