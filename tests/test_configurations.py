@@ -52,6 +52,18 @@ def test_the_counts_cover_every_family_of_the_library() -> None:
     assert set(classes["types"]) - covered - without == set()
 
 
+# Configurations with all the keys that published files carry, and the published totals (of the
+# language model, where there is a vision tower too).
+PUBLISHED = json.loads((DATA / "configurations.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case["config"]["model_type"]) for case in PUBLISHED]
+)
+def test_a_configuration_as_it_is_published_is_counted(case: dict[str, Any]) -> None:
+    assert total(imports.import_config(case["config"])) == case["total"]
+
+
 def models() -> list[Any]:
     text = (DATA / "models.csv").read_text("utf-8")
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
@@ -184,6 +196,14 @@ def test_the_text_part_of_a_multimodal_configuration_is_imported() -> None:
     assert imports.import_config(whole)["hidden"] == 1152
     with pytest.raises(PlanError, match="model type 'gema3' is not known"):
         imports.import_config({**whole, "model_type": "gema3"})
+
+
+@pytest.mark.parametrize(
+    "key", ["num_experts_per_token", "use_parallel_residual", "qk_layernorm", "kv_lora_rank"]
+)
+def test_a_key_that_sounds_harmless_but_is_not_is_refused(key: str) -> None:
+    with pytest.raises(PlanError, match=f"the key '{key}' is not modelled"):
+        imports.import_config({**LLAMA, key: 2})
 
 
 def test_the_document_says_only_what_is_not_a_default() -> None:

@@ -223,7 +223,11 @@ def backward_component():
     return 2 * component
 
 
-@quantity(**BACKWARD, source="DeepSeek-V3.2 (arXiv 2512.02556), section 2.1", when={"frozen": True})
+@quantity(
+    **BACKWARD,
+    source="DeepSeek-V3.2 (arXiv 2512.02556), section 2.1",
+    when={"type": ("linear", "index"), "frozen": True},
+)
 def backward_frozen():
     """The loss sends no gradient here."""
     return 0

@@ -56,7 +56,7 @@ CUSTOM_FAMILIES: dict[str, Family] = {
             **QKV_BIAS,
             "mlp.intermediate": _half_width,
             "attention.head_dim": whole("kv_channels"),
-            "max_sequence": whole("seq_length"),
+            "max_sequence": first("seq_length", "max_position_embeddings"),
             "mlp.activation": "silu",
         },
         refused={"no_bias": (True, None)},

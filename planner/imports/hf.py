@@ -240,16 +240,18 @@ def _single_keys(
 
 #: Names of keys that describe training, generation, files or numerics, never the architecture.
 HARMLESS = re.compile(
-    r"^_|token|dropout|drop$|pdrop|eps(ilon)?$|init|cache|rope|rotary|dtype|architectures"
-    r"|auto_map|transformers_version|unsloth|quantization|_coef|loss|temperature|top_p$"
-    r"|beam|penalty|repeat|length$|id2label|label2id|problem_type|task_specific|finetuning"
-    r"|softcap|scal(e|ing|ar)|jitter|gradient_checkpointing|output_|return_dict|tokenizer"
-    r"|logits?_to_keep|summary|pretraining_tp|is_decoder|is_encoder_decoder|torchscript"
-    r"|prun|chunk_size_feed|multiplier|residual|theta|attn_impl|deterministic|use_mamba_kernels"
-    r"|flash|fused|onnx|compile|backend|description|license|name$|norm_topk|topk_group|n_group"
-    r"|topk_method|scoring_func|seq_aux|max_new|do_sample|num_return|no_repeat|prefix$"
-    r"|model_max_length|partial_rotary|rescale|clip|capacity|ep_size|use_kernel|nextn"
-    r"|mtp|layer_norm_type|alpha|attention_probs|classifier"
+    r"^_|token_(id|index|type_id)|tokens_per_image|tokenizer|tokens$|dropout|drop$|pdrop"
+    r"|eps(ilon)?$|^init|initial|_init(_|$)|cache|^rope_|rope_(theta|scaling|type|interleave)"
+    r"|original_rope|no_rope|rotary|dtype|architectures|auto_map|transformers_version|unsloth"
+    r"|quantization|_coef|loss|temperature|top_p$|beam|penalty|repeat|length$|id2label|label2id"
+    r"|problem_type|task_specific|finetuning|softcap|scal(e|ing|ar)|jitter|gradient_checkpointing"
+    r"|output_|return_dict|logits?_to_keep|summary|pretraining_tp|is_decoder|is_encoder_decoder"
+    r"|torchscript|prun|chunk_size_feed|multiplier|residual_(in_fp32|dropout)|fp32|fp16|bf16"
+    r"|theta|attn_impl|deterministic|use_mamba_kernels|flash|fus(ed|ion)|onnx|compile|backend"
+    r"|description|license|name$|norm_topk|topk_group|^n_group|topk_method|scoring_func|seq_aux"
+    r"|max_new|do_sample|num_return|no_repeat|prefix$|rescale|clip|capacity|ep_size|use_kernel"
+    r"|nextn|mtp|alpha|attention_probs|classifier|^n_ctx$|runner|logn|ntk|mrope|output_past"
+    r"|max_batch|partial_rotary|swiglu_limit|^torch"
 )
 
 

@@ -215,6 +215,7 @@ HYBRID_FAMILIES: dict[str, Family] = {
                 )
             ),
         ),
+        refused={"mamba_inner_layernorms": (True, None)},
     ),
     "bamba": Family(
         traits={

@@ -47,6 +47,12 @@ def _mimo_windows(c: Config) -> list[str]:
     return ["full" if i == 0 or (i + 1) % 6 == 0 else "sliding" for i in range(depth(c))]
 
 
+def _mimo_window(c: Config) -> int | None:
+    """MiMo's checkpoints count the keys before a query, without its own."""
+    before = c.whole("sliding_window_size")
+    return c.whole("sliding_window") if before is None else before + 1
+
+
 def _indexers(c: Config) -> Sequence[str]:
     """GLM-5: layers that reuse the keys that an earlier layer's indexer picked have none."""
     given = c.words("indexer_types")
@@ -180,6 +186,7 @@ SPARSE_FAMILIES: dict[str, Family] = {
             **MIXTRAL,
             "attention.bias": flag("attention_bias"),
             "attention.sinks": True,
+            "moe.top_k": first("num_experts_per_tok", "experts_per_token"),
             "moe.bias": True,
             "moe.router_bias": True,
         },
@@ -293,7 +300,7 @@ SPARSE_FAMILIES: dict[str, Family] = {
             windows(
                 _mimo_windows,
                 sliding={
-                    "attention.window": whole("sliding_window"),
+                    "attention.window": _mimo_window,
                     "attention.sinks": True,
                     "attention.kv_heads": lambda c: 2 * c.need("num_key_value_heads"),
                 },
@@ -435,7 +442,11 @@ SPARSE_FAMILIES: dict[str, Family] = {
             ),
         },
     ),
-    "deepseek_v3": Family(traits={**MOE, **SHARED, **LATENT}, axes=(DENSE_FIRST,)),
+    "deepseek_v3": Family(
+        traits={**MOE, **SHARED, **LATENT},
+        axes=(DENSE_FIRST,),
+        refused={"moe_layer_freq": (1, None)},
+    ),
     "deepseek_v2": Family(
         "deepseek_v3",
         {
