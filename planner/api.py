@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner import document as _document
 from planner import plan as _plan
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Plan:
     68976648192
     """
 
-    def __init__(self, plan: _plan.Plan) -> None:
+    def __init__(self, plan: _document.Plan) -> None:
         self.plan = plan
 
     @property
@@ -44,6 +45,12 @@ class Plan:
         from planner import questions
 
         return questions.ask(self.plan, question, **options)
+
+    def search(self, top: int = 10, by: str = "time.step_seconds", **options: Any) -> Any:
+        """The best layouts that fit into memory, smallest ``by`` first; see planner.search."""
+        from planner.search import search
+
+        return search(self.plan, top, by, **options)
 
     def __repr__(self) -> str:
         return f"<Plan {self.name!r}>"

@@ -244,6 +244,52 @@ def _solve(options: argparse.Namespace) -> int:
     return OK if answer.holds else FAILED
 
 
+# search ------------------------------------------------------------------------------------
+
+
+def _search_arguments(parser: argparse.ArgumentParser) -> None:
+    _plan_arguments(parser)
+    parser.add_argument("--top", type=int, default=10, metavar="N", help="layouts shown (10)")
+    parser.add_argument(
+        "--by",
+        default="time.step_seconds",
+        metavar="QUANTITY",
+        help="what to make small: time.step_seconds, cost.total, memory.process, …",
+    )
+    parser.add_argument(
+        "--fix", metavar="KEY", action="append", default=[],
+        help="a key of the layout that keeps the plan's value; repeatable",
+    )
+    parser.add_argument("--format", choices=("text", "json", "csv"), default="text")
+
+
+def _search(options: argparse.Namespace) -> int:
+    from planner import plan as plans
+    from planner import ranking
+    from planner.search import search
+
+    if options.top < 1:
+        raise PlanError(Fault(f"--top {options.top} shows nothing", None, "at least 1"))
+    plan = plans.load(options.plan, options.set)
+    fixed = {key: plan.get(key) for key in options.fix}
+    found = search(plan, options.top, options.by, fixed, _progress())
+    writers = {"text": ranking.text, "json": ranking.to_json, "csv": ranking.to_csv}
+    sys.stdout.write(writers[options.format](found))
+    return OK if found.best else FAILED
+
+
+def _progress() -> Callable[[int, int, float], None] | None:
+    """A line that counts up, on a terminal only."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int, seconds: float) -> None:
+        end = "\n" if done >= total else ""
+        print(f"\r{done:,} of {total:,} layouts, {seconds:.1f} s", end=end, file=sys.stderr)
+
+    return show
+
+
 # check, diff, import -----------------------------------------------------------------------
 
 
@@ -359,6 +405,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Handle
     "validate": ("check documents against schema and cross-field rules", _files, _validate),
     "explain": ("print the derivation of one quantity", _explain_arguments, _explain),
     "solve": ("answer an inverse question", _solve_arguments, _solve),
+    "search": ("rank the layouts of a plan", _search_arguments, _search),
     "check": ("re-evaluate committed reports and report drift", _check_arguments, _check),
     "diff": ("compare two plans or results", _diff_arguments, _diff),
     "import": ("turn a published configuration into a model document", _import_arguments, _import),

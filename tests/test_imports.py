@@ -25,8 +25,8 @@ STAGES = (
     {"graph"},
     {"evaluate", "compile", "tensors", "products", "case"},
     {"typeset", "inputs", "evaluated"},
-    {"solve", "domains", "families", "closed", "questions", "remedies", "search", "sweep"}
-    | {"notebook", "result", "sensitivity"},
+    {"solve", "domains", "families", "closed", "questions", "remedies", "layouts", "search", "sweep"}
+    | {"bands", "notebook", "ranking", "result", "sensitivity"},
     {"files", "formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}
     | {"logs", "compare", "javascript"},
     {"cli", "api", "__init__", "__main__"},  # the faces: nothing inside imports from them
