@@ -149,7 +149,7 @@ def document(row: Row, recompute: str | None = None) -> Document:
         training["bytes"] = {"weight": 2, "gradient": 2, "master": 4, "reduce": 2, "compute": 2}
     if "mixed-precision mode PURE" in row["notes"]:
         training["bytes"] = {"reduce": 2}
-    if "causal-halved attention;" in row["flops_convention_notes"]:
+    if "(causal-halved attention)" in row["flops_convention_notes"]:
         training["attention_count"] = "causal"
     layout: Document = {
         "tensor": tensor,

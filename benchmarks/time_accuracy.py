@@ -13,6 +13,7 @@ import argparse
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -203,11 +204,11 @@ def markdown(table: list[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, tuple(rule), *body))
 
 
-def rewrite(page: Path, table: str) -> None:
-    """Put the table between the markers of a page."""
-    before, _, rest = page.read_text("utf-8").partition(BEGIN)
+def rewritten(page: str, table: str) -> str:
+    """The page with the table between its markers."""
+    before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", "utf-8")
+    return f"{before}{BEGIN}\n{table}\n{END}{after}"
 
 
 def ratios(file: Path, records: list[Record]) -> dict[tuple[str, bool], list[list[float]]]:
@@ -218,13 +219,19 @@ def ratios(file: Path, records: list[Record]) -> dict[tuple[str, bool], list[lis
         record = errors.get(row["id"])
         if record is None:
             continue
-        whole = (1 + record["error"]) * (1 + record.get("removed", 0))  # with a source's offset
-        slower = 1 / whole if row["measured_quantity"] == "step_time_s" else whole
         key = (architecture(row["accelerator"]), bool(row["num_experts"]))
+        slower = slowness(row, record)
         found.setdefault(key, {}).setdefault(record["source"], []).append(slower)
     return {key: list(groups.values()) for key, groups in found.items()}
 
 
+def slowness(row: Mapping[str, str], record: Record) -> float:
+    """Measured over predicted step time of a row, its source's offset included."""
+    whole: float = (1 + record["error"]) * (1 + record.get("removed", 0))
+    return 1 / whole if row["measured_quantity"] == "step_time_s" else whole
+
+
+@cache
 def architecture(accelerator: str) -> str:
     document = source.load(accelerator_file(accelerator), kind="accelerator")
     return str(document.data["architecture"])
@@ -288,7 +295,8 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps(records, indent=1) + "\n", "utf-8")
     if options.markdown:
-        rewrite(options.markdown, markdown(table))
+        page = options.markdown.read_text("utf-8")
+        options.markdown.write_text(rewritten(page, markdown(table)), "utf-8")
     if options.bands:
         options.bands.write_text(bands(options.runs, records), "utf-8")
 

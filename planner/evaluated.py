@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sympy import Add, Mul, Symbol, ceiling, floor
 
+from planner import bands
 from planner.evaluate import Absent, Entry, Evaluation, Key, Point, Trace, Value, widen
 from planner.folds import Fold, Total
 from planner.inputs import Input
@@ -138,7 +139,10 @@ class Quantity:
         """False for an estimate, and for whatever rests on one."""
         return self._declared.exact and all(used.exact for used in self.uses)
 
-    interval: tuple[Value, Value] | None = None
+    @cached_property
+    def interval(self) -> tuple[Value, Value] | None:
+        """Lowest and highest value that published runs of the kind leave open, of a prediction."""
+        return bands.interval(self)
 
     # -- what it rests on ---------------------------------------------------------------------
 
