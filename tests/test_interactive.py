@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from fractions import Fraction
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def reset(browser: Browser) -> None:
 def overrides(browser: Browser) -> list[str]:
     """What the page says is to be set for its numbers."""
     words = shlex.split(browser.run("document.getElementById('what-if-command').textContent"))
-    return [text for word, text in zip(words, words[1:], strict=False) if word == "--set"]
+    return [text for word, text in pairwise(words) if word == "--set"]
 
 
 def faults(browser: Browser) -> list[str]:
@@ -101,6 +102,11 @@ def check(browser: Browser, name: str) -> bool:
         return False
     assert not faults(browser), found
     same(result, numbers(browser), found)
+    marked = browser.run(
+        "Object.fromEntries([...document.querySelectorAll('#what-if td.now[data-value]')]"
+        ".map(cell => [cell.dataset.id, cell.textContent.startsWith('~')]))")
+    assert marked == {i: isinstance(result[i].value, (int, float, Fraction)) and not result[i].exact
+                      for i in marked}
     bars(browser, result)
     return True
 

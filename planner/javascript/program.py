@@ -22,6 +22,7 @@ from planner.javascript.rules import Program
 from planner.javascript.words import Formulas, Untranslated, literal, quoted
 from planner.quantity import BOOK, Declaration
 from planner.result import Result
+from planner.typeset import TEXT, Typesetter
 
 __all__ = ["program"]
 
@@ -64,7 +65,7 @@ def program(
     model_class = rules.reference(Model, "Model", "planner.document")
     fixed = _fixed(result, formulas, entry)
     shape = _model(result.plan, rules, model_class)
-    book = _book(formulas, wanted, frozenset(sums), labels)
+    book = _book(formulas, result.typesetter, wanted, frozenset(sums), labels)
     return "\n".join((
         _notes(), formulas.shared(), rules.text(), _facts(result.plan), fixed, shape, book,
         f"const planned=changes=>new Evaluation({build}({complete}(changedDocument(changes))));",
@@ -168,7 +169,11 @@ def _model(made: Plan, rules: Program, model_class: str) -> str:
 
 
 def _book(
-    formulas: Formulas, wanted: Iterable[str], sums: frozenset[str], labels: Mapping[str, str]
+    formulas: Formulas,
+    typesetter: Typesetter,
+    wanted: Iterable[str],
+    sums: frozenset[str],
+    labels: Mapping[str, str],
 ) -> str:
     """Every formula that a wanted quantity may come to need, under its conditions."""
     lines, done = [], set()
@@ -183,7 +188,9 @@ def _book(
         for declaration in found:
             text = _formula(formulas, declaration)
             if name in sums:
-                text += f",terms:{_terms(formulas, declaration.expression, labels)}"
+                text += ",terms:" + _terms(
+                    formulas, typesetter, declaration.expression, labels
+                )
             made.append(f"{{{text}}}")
         lines.append(f"{quoted(name)}:{{per:{literal(found[0].per)},formulas:[{','.join(made)}]}}")
         waiting += [used for used in formulas.used if used not in done]
@@ -196,10 +203,13 @@ def _formula(formulas: Formulas, declaration: Declaration) -> str:
         for key, wanted in declaration.when.items()
     }
     pairs = ",".join(f"[{quoted(key)},{literal(wanted)}]" for key, wanted in when.items())
-    return f"when:[{pairs}],run:(e,p)=>{formulas.write(declaration.expression)}"
+    exact = literal(declaration.exact)
+    return f"when:[{pairs}],exact:{exact},run:(e,p)=>{formulas.write(declaration.expression)}"
 
 
-def _terms(formulas: Formulas, expression: Any, labels: Mapping[str, str]) -> str:
+def _terms(
+    formulas: Formulas, typesetter: Typesetter, expression: Any, labels: Mapping[str, str]
+) -> str:
     """The summands of a sum: of each, its label and its value."""
     while isinstance(expression, (ceiling, floor)):
         expression = expression.args[0]
@@ -208,8 +218,8 @@ def _terms(formulas: Formulas, expression: Any, labels: Mapping[str, str]) -> st
                 f".map(p=>[p[{quoted(expression.axis)}].title,{formulas.write(expression.body)}])")
     if type(expression) is not Add:
         return "()=>[]"
-    terms = (f"[{quoted(_label(term, labels))},{formulas.write(term)}]"
-             for term in sorted(expression.args, key=_rank))
+    terms = (f"[{quoted(_label(typesetter, term, labels))},{formulas.write(term)}]"
+             for term in typesetter.terms(expression))
     return f"(e,p)=>[{','.join(terms)}]"
 
 
@@ -221,14 +231,8 @@ def _carrier(term: Any) -> str | None:
     return ids[0] if len(ids) == 1 and plain else None
 
 
-def _label(term: Any, labels: Mapping[str, str]) -> str:
+def _label(typesetter: Typesetter, term: Any, labels: Mapping[str, str]) -> str:
     carrier = _carrier(term)
     if carrier is None:
-        return str(term)
+        return TEXT.write(typesetter.symbolic(term, None))
     return labels.get(carrier, BOOK.declarations[carrier][0].title)
-
-
-def _rank(term: Any) -> tuple[int, str]:
-    order = list(BOOK.symbols.values())
-    carrier = _carrier(term)
-    return (order.index(carrier) if carrier else len(order), str(term))

@@ -100,15 +100,10 @@ def _page(result: Result, listed: list[Quantity]) -> Mapping[str, Any]:
         "overrides": [f"{key}={clean(text)}" for key, text in result.plan.document.overrides],
         "controls": [_control(c) for _, found in controls.groups(result.plan) for c in found],
         "quantities": {q.id: [q.unit, q.id in SHARES] for q in listed},
-        "estimates": _estimates(listed),
         "planned": {q.id: _plain(q.value) for q in listed if q.absent is None},
         "bars": [base for base in BARS if base in {q.id for q in listed}],
         "colours": COLOURS,
     }
-
-
-def _estimates(listed: list[Quantity]) -> dict[str, bool]:
-    return {q.id: not q.exact for q in listed if q.absent is None}
 
 
 def _control(control: controls.Control) -> dict[str, Any]:

@@ -4,28 +4,40 @@ class Evaluation {
   constructor(found) {
     this.case = found;
     this.memory = new Map();
+    this.exact = true; // whether all that was used so far is exact, and not an estimate
     this.index = new Map();
   }
   value(id, point) {
     const quantity = BOOK[id];
     const key = id + "|" + quantity.per.map(axis => $.key(point[axis])).join();
-    let value = this.memory.get(key);
-    if (value === undefined) {
-      const own = {};
+    let found = this.memory.get(key);
+    if (found === undefined) {
+      const own = {}, outer = this.exact;
       for (const axis of quantity.per) own[axis] = point[axis];
+      found = {};
       try {
-        value = this.compute(quantity, widen(own));
+        found.value = this.compute(quantity, widen(own));
       } catch (absent) {
         if (!(absent instanceof $.Absent)) throw absent;
-        value = absent;
+        found.value = absent;
       }
-      this.memory.set(key, value);
+      found.exact = this.exact;
+      this.exact = outer;
+      this.memory.set(key, found);
     }
-    if (value instanceof $.Absent) throw value;
-    return value;
+    this.exact &&= found.exact;
+    if (found.value instanceof $.Absent) throw found.value;
+    return found.value;
   }
   compute(quantity, point) {
-    return this.formula(quantity, point).run(this, point);
+    const formula = this.formula(quantity, point);
+    this.exact = formula.exact; // until something that it rests on is an estimate
+    return formula.run(this, point);
+  }
+  isExact(id) {
+    this.exact = true;
+    this.value(id, {});
+    return this.exact;
   }
   formula(quantity, point) {
     for (const formula of quantity.formulas) {

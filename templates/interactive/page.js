@@ -77,18 +77,19 @@
     return out ? `${control.key}: ${value} is not allowed` : null;
   };
   const evaluated = changes => {
-    const evaluation = planned(changes), values = {}, absent = {}, exact = {};
+    const evaluation = planned(changes), values = {}, absent = {}, rough = {};
     for (const id in PAGE.quantities) {
       try {
         values[id] = evaluation.value(id, {});
         if (!Number.isFinite(values[id]) && typeof values[id] !== "string") throw new $.Absent("no finite number");
+        rough[id] = typeof values[id] !== "string" && !evaluation.isExact(id);
       } catch (error) {
         if (!(error instanceof $.Absent)) throw error;
         delete values[id];
         absent[id] = error.reason;
       }
     }
-    return { evaluation, values, absent };
+    return { evaluation, values, absent, rough };
   };
 
   // The controls.
@@ -128,7 +129,7 @@
     element.textContent = text;
     return element;
   };
-  const mark = (id, text) => PAGE.estimates[id] ? "~" + text : text;
+  const mark = (found, id) => (found.rough[id] ? "~" : "") + shown(found.values[id], id);
   const write = found => {
     for (const row of document.querySelectorAll("#what-if tr[data-row]")) {
       const id = row.dataset.row, now = row.querySelector(".now"), change = row.querySelector(".change");
@@ -139,7 +140,7 @@
         continue;
       }
       now.title = String(value); now.dataset.value = String(value);
-      now.textContent = mark(id, shown(value, id));
+      now.textContent = mark(found, id);
       change.textContent = typeof value === "string" || typeof before !== "number"
         ? (value === before ? "" : "new") : change_(value, before);
     }
@@ -161,11 +162,12 @@
     if (free !== undefined) {
       const amount = shown(Math.abs(free), "memory.headroom"), all = shown(values["memory.capacity"], "memory.capacity");
       const where = stageEntries(found).length > 1 ? ` (${values["memory.stage"]})` : "";
-      parts.push(free >= 0 ? `~${amount} of ${all} free on the fullest device${where}`
-        : `~${amount} more than the ${all} of a device${where}`);
+      const sign = found.rough["memory.headroom"] ? "~" : "";
+      parts.push(free >= 0 ? `${sign}${amount} of ${all} free on the fullest device${where}`
+        : `${sign}${amount} more than the ${all} of a device${where}`);
     } else parts.push(`whether it fits is unknown: ${found.absent["memory.headroom"]}`);
     for (const id of ["time.training_days", "cost.total"]) {
-      if (values[id] !== undefined) parts.push(mark(id, shown(values[id], id)));
+      if (values[id] !== undefined) parts.push(mark(found, id));
     }
     const box = find("what-if-verdict");
     box.className = `status ${status}`;
@@ -218,7 +220,7 @@
     }
     if (limit !== null) group.append(make("path", { class: "limit", d: `M${limit} 0V36` }));
     figure.querySelector("desc").textContent = placed.map(([label, size]) => `${label} ${shown(size, id)}`).join(", ");
-    figure.querySelector(".amount").textContent = `: ${mark(id, shown(value, id))}`;
+    figure.querySelector(".amount").textContent = `: ${mark(found, id)}`;
   };
   const stageEntries = found => {
     const all = found.evaluation.case.axes.get("stage");
