@@ -11,7 +11,7 @@ from planner.display import THIN
 from planner.evaluate import Entry
 from planner.folds import Total
 from planner.render.layout import SHARES, SHOWN
-from planner.render.numbers import clean, column, exactly, headline, shown
+from planner.render.numbers import PLAIN, clean, column, exactly, headline, shown
 from planner.result import Quantity, Result
 from planner.typeset import LATEX, MATHML, TEXT, Box, Style
 from planner.typeset.names import parse
@@ -164,7 +164,7 @@ class Derivations:
         where = ", ".join(_setting(key, value) for key, value in declaration.when.items())
         head = self._head(quantity) | {"exact": declaration.exact}
         return Data(kind="table", id=f"{quantity.base}.{_slug(where)}" if where else quantity.base,
-                    **head, where=where, unit=quantity.unit,
+                    **head, where=where, unit="value" if quantity.unit in PLAIN else quantity.unit,
                     axis=" · ".join(entry.axis for entry in quantity.entries),
                     symbol=name.plain(), generic=written(name, generic), formulas=False,
                     numbers=False, rows=[], count=0, used={})
