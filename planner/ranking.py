@@ -82,7 +82,7 @@ def as_data(found: Found) -> dict[str, Any]:
 
 
 def _data(layout: Layout) -> dict[str, Any]:
-    return {"set": dict(layout.changes), "quantities": _numbers(layout.values)}
+    return {"set": _numbers(layout.changes), "quantities": _numbers(layout.values)}
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:

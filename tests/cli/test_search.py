@@ -17,7 +17,7 @@ def test_the_best_layouts_as_text_json_and_csv(run_cli: RunCli) -> None:
     assert "layouts" in text.stdout and "\r" not in text.stderr
     found = json.loads(run_cli("search", PLAN, "--top", "3", "--format", "json").stdout)
     assert len(found["best"]) == 3
-    times = [layout["values"]["time.step_seconds"] for layout in found["best"]]
+    times = [layout["quantities"]["time.step_seconds"] for layout in found["best"]]
     assert times == sorted(times)
     rows = list(csv.reader(io.StringIO(run_cli("search", PLAN, "--top", "3",
                                                "--format", "csv").stdout)))
