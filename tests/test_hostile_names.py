@@ -1,0 +1,201 @@
+"""Names that attack the reader of a report: HTML in a real browser, Markdown by its structure."""
+
+from __future__ import annotations
+
+import html.parser
+import re
+import shutil
+import subprocess
+import threading
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+import planner
+from planner import render
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+
+HOSTILE = (
+    "<script>document.title='PWNED'</script>",
+    "</title></style></script><script>document.title='PWNED'</script>",
+    "<img src=x onerror=document.title='PWNED'>",
+    "<svg onload=document.title='PWNED'>",
+    "<iframe src=\"javascript:parent.document.title='PWNED'\"></iframe>",
+    '" onmouseover="document.title=\'PWNED\'" autofocus onfocus="document.title=\'PWNED\'" x="',
+    "' onclick='document.title=1' style='background:url({site}/style)' '",
+    "<link rel=stylesheet href={site}/link>",
+    "<img src={site}/image>",
+    "<meta http-equiv=refresh content='0;url={site}/refresh'>",
+    "<base href={site}/>",
+    "<form action={site}/form><input autofocus>",
+    "<style>@import url({site}/import);</style>",
+    "<math><mtext><script>document.title='PWNED'</script></mtext></math>",
+    "--><script>document.title='PWNED'</script><!--",
+    "]]><script>document.title='PWNED'</script>",
+    "&lt;script&gt;document.title='PWNED'&lt;/script&gt;",
+    "javascript:document.title='PWNED'",
+    "[click](javascript:alert(1))",
+    "![image]({site}/markdown)",
+    "[a]: {site}/reference",
+    "<{site}/auto>",
+    "a | b | c\\| d",
+    "# heading",
+    "```\ncode\n```",
+    "`` ` ``",
+    "$\\input{{/etc/passwd}}$ $$x$$ \\(y\\)",
+    "**bold** _it_ ~~no~~",
+    "</details></table></div>",
+    "@everyone #1 GH-1",
+    "\u202egnp.exe\u202c",
+    "\u2028\u2029\u0085",
+    "{{{{ 7 * 7 }}}}{{% raw %}}",
+    "a\u0300\u0301" * 30,
+)
+
+
+def document(words: str) -> dict[str, object]:
+    """A plan that puts hostile words wherever free text is taken."""
+    return {
+        "name": words[:200], "notes": words,
+        "model": {
+            "extends": "gpt2-small", "name": words, "notes": words,
+            "kinds": {words: {}, "plain": {"mlp": {"intermediate": 1024}}},
+            "sources": [{"text": words, "url": "https://example.com/"}],
+        },
+        "cluster": {"extends": "hgx-h100", "name": words},
+        "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
+        "time": {"mfu": 0.4},
+    }  # fmt: skip
+
+
+@cache
+def result_of(words: str) -> object:
+    """The result; a word that some key refuses (a name of layers, say) stays out of that key."""
+    given = document(words)
+    try:
+        return planner.load(given).evaluate()
+    except planner.PlanError:
+        model = given["model"]
+        assert isinstance(model, dict)
+        del model["kinds"]
+        try:
+            return planner.load(given).evaluate()
+        except planner.PlanError:
+            del model["sources"]
+            return planner.load(given).evaluate()
+
+
+class Outline(html.parser.HTMLParser):
+    """The elements and attributes of a page, and where its links lead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements: set[str] = set()
+        self.attributes: set[str] = set()
+        self.targets: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.add(tag)
+        for name, value in attrs:
+            self.attributes.add(name)
+            if name in ("href", "src", "action", "style", "content", "srcset", "formaction"):
+                self.targets.add(f"{name}={value}")
+
+
+def outline(page: str) -> Outline:
+    found = Outline()
+    found.feed(page)
+    return found
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+def test_a_name_adds_no_element_attribute_or_target(words: str) -> None:
+    words = words.format(site="http://127.0.0.1:9")
+    plain, hostile = outline(page("plain words")), outline(page(words))
+    assert hostile.elements <= plain.elements
+    assert hostile.attributes <= plain.attributes
+    for target in hostile.targets - plain.targets:
+        assert target.startswith("href=#"), target
+
+
+def page(words: str) -> str:
+    return render.as_text(result_of(words), "html")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+def test_a_name_changes_no_structure_of_the_markdown(words: str) -> None:
+    words = words.format(site="http://127.0.0.1:9")
+    text = render.as_text(result_of(words), "md")  # type: ignore[arg-type]
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    headings = [line for line in text.splitlines() if re.match(r"#{1,6} ", line)]
+    assert rows, "the report has tables"
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        lines = table.splitlines()
+        wide = {len(re.findall(r"(?<!\\)\|", line)) for line in lines}
+        assert len(wide) == 1, lines
+    assert "<script" not in text.lower().replace("&lt;script", "")
+    assert not re.search(r"(?<!\\)\]\(\s*javascript:", text)
+    assert not re.search(r"(?<!\\)!\[[^\]]*(?<!\\)\]\(http", text)
+    assert all(heading.strip("# ") for heading in headings)
+
+
+class _Recorder(BaseHTTPRequestHandler):
+    """Answers nothing of use and remembers what was asked for."""
+
+    asked: list[str] = []  # noqa: RUF012
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(404)
+        self.end_headers()
+
+    do_POST = do_HEAD = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def in_browser(file: Path, *flags: str) -> str:
+    """The page as a browser has it after its scripts, if any, have run."""
+    done = subprocess.run(
+        [
+            CHROMIUM or "", "--headless=new", "--no-sandbox", "--disable-gpu",
+            "--disable-dev-shm-usage", f"--user-data-dir={file.parent}/profile",
+            "--virtual-time-budget=2000", *flags, "--dump-dom", file.as_uri(),
+        ],
+        capture_output=True, encoding="utf-8", timeout=120, check=False,
+    )  # fmt: skip
+    return done.stdout
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+def test_in_a_browser_nothing_runs_and_nothing_is_requested(tmp_path: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Recorder)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    site = f"http://127.0.0.1:{server.server_port}"
+    try:
+        # The trap works: a page that does what reports must not do is noticed.
+        trap = tmp_path / "trap.html"
+        trap.write_text(f"<img src={site}/trap><script>document.title='PWNED'</script>")
+        assert "<title>PWNED" in in_browser(trap)
+        assert _Recorder.asked == ["/trap"]
+        _Recorder.asked.clear()
+        everything = " ".join(words.format(site=site) for words in HOSTILE)
+        pages = [page(everything), page(HOSTILE[1].format(site=site))]
+        for number, text in enumerate(pages):
+            assert "Content-Security-Policy" in text
+            # With the policy, and without it: escaping alone has to hold.
+            for bare in (text, re.sub(r"<meta http-equiv=[^>]*>", "", text)):
+                file = tmp_path / f"report{number}.html"
+                file.write_text(bare, "utf-8")
+                shown = in_browser(file)
+                assert "<h1" in shown
+                assert "<title>PWNED" not in shown
+        assert _Recorder.asked == []
+    finally:
+        server.shutdown()

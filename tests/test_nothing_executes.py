@@ -1,0 +1,176 @@
+"""No text of a document is executed, and no name leaves the folders it belongs to."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from planner import resources
+from planner.errors import PlanError
+from planner.source import load
+
+PACKAGE = Path(__file__).resolve().parent.parent / "planner"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+#: What turns text into code, a command, an object or a request.
+CALLS = {
+    "eval", "exec", "compile", "__import__", "import_module", "sympify", "parse_expr", "lambdify",
+    "parse_latex", "from_string", "literal_eval", "system", "popen", "Popen", "run", "call",
+    "check_call", "check_output", "getoutput", "load_module", "unsafe_load", "full_load",
+}  # fmt: skip
+MODULES = {
+    "pickle", "marshal", "shelve", "ctypes", "socket", "http", "urllib", "requests", "ssl",
+    "ftplib", "smtplib", "subprocess", "importlib", "runpy", "code", "codeop", "webbrowser",
+}  # fmt: skip
+#: The places that may, each with the reason.
+ALLOWED = {
+    ("folds.py", "sympify"),  # of expressions: numbers of a formula's body
+    ("quantity.py", "sympify"),
+    ("exports/__init__.py", "import_module"),  # one of a fixed list of frameworks
+    ("exports/__init__.py", "importlib"),
+    ("javascript/rules.py", "import_module"),  # modules of declared formulas
+    ("javascript/rules.py", "importlib"),
+    ("diff.py", "subprocess"),  # git, with a list of words and no shell
+    ("diff.py", "run"),
+    ("__main__.py", "run"),  # our own function of that name
+    ("render/__init__.py", "check_output"),
+    ("cli.py", "check_output"),
+}
+
+
+def suspects(path: Path, root: Path = PACKAGE) -> set[tuple[str, str]]:
+    """The suspicious calls and imports of a module."""
+    name, found = path.relative_to(root).as_posix(), set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Call):
+            called = node.func
+            word = called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")
+            is_pattern = word == "compile" and ast.unparse(called) == "re.compile"
+            if word in CALLS and not is_pattern:
+                found.add((name, word))
+            for keyword in node.keywords:
+                if keyword.arg == "shell":
+                    found.add((name, "shell"))
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            modules = [node.module or ""]
+        found |= {(name, m.split(".")[0]) for m in modules if m.split(".")[0] in MODULES}
+    return found
+
+
+def test_nothing_in_the_package_turns_text_into_code() -> None:
+    found = {suspect for path in FILES for suspect in suspects(path)}
+    assert found <= ALLOWED
+    assert len(FILES) > 60
+
+
+def test_the_search_sees_what_it_looks_for(tmp_path: Path) -> None:
+    path = tmp_path / "bad.py"
+    lines = ("import os, pickle, re", "os.system(x)", "eval(x)", "re.compile(x)", "f(shell=1)")
+    path.write_text("\n".join(lines))
+    found = {word for _, word in suspects(path, tmp_path)}
+    assert found == {"pickle", "system", "eval", "shell"}
+
+
+def test_yaml_is_loaded_with_the_safe_loader_only() -> None:
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr.endswith("Loader"):
+                assert node.attr in ("SafeLoader", "CSafeLoader", "FileSystemLoader"), path.name
+
+
+def test_jinja_runs_in_a_sandbox_and_takes_its_source_from_our_folder() -> None:
+    for path in FILES:
+        text = path.read_text("utf-8")
+        if "jinja2" in text:
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.Call):
+                    name = ast.unparse(node.func).rsplit(".", 1)[-1]
+                    if name.endswith("Environment"):
+                        assert name == "ImmutableSandboxedEnvironment", path.name
+                    if name.endswith("Loader"):
+                        assert "templates" in ast.unparse(node), path.name
+
+
+def test_only_our_own_printers_mark_markup_as_safe() -> None:
+    folder = resources.folder("templates")
+    marked = {
+        line.split("| safe")[0].rsplit("{{", 1)[-1].strip()
+        for file in folder.rglob("*.jinja")
+        for line in file.read_text("utf-8").splitlines()
+        if "| safe" in line or "|safe" in line
+    }
+    for expression in marked:
+        assert any(word in expression for word in ("mathml", "svg", "style", "script", "page")), (
+            expression
+        )
+
+
+CODE = (
+    "__import__('os').system('touch {mark}')",
+    "{{{{ cycler.__init__.__globals__.os.popen('touch {mark}').read() }}}}",
+    "$(touch {mark})",
+    "`touch {mark}`",
+    "!!python/object/apply:os.system ['touch {mark}']",
+    "; touch {mark}",
+    "{{% for x in ().__class__.__base__.__subclasses__() %}}{{{{ x }}}}{{% endfor %}}",
+    "{{0.__class__}}",
+    "%(name)s",
+)
+
+
+@pytest.mark.parametrize("kind", ["text", "md", "html", "json"])
+def test_text_of_a_document_is_shown_and_never_run(tmp_path: Path, kind: str) -> None:
+    import planner
+    from planner import render
+
+    mark = tmp_path / "executed"
+    for code in CODE:
+        words = code.format(mark=mark)
+        document = {
+            "name": words, "notes": words,
+            "model": {"extends": "gpt2-small", "name": words},
+            "cluster": {"extends": "hgx-h100", "name": words},
+            "training": {"tokens": "1B", "sequence_length": 1024},
+        }  # fmt: skip
+        shown = render.as_text(planner.load(document).evaluate(), kind)
+        assert "__class__ at" not in shown
+        assert "<class" not in shown
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("name", [
+    "__import__('os').system('id')", "lambda: 0", "1+1", "tensor*2", "open('/etc/passwd').read()",
+])  # fmt: skip
+def test_a_number_is_no_expression(name: str) -> None:
+    from planner import units
+
+    with pytest.raises(units.UnitError):
+        units.parse(name, "1")
+
+
+@pytest.mark.parametrize("kind", ["model", "cluster", "accelerator"])
+@pytest.mark.parametrize("name", [
+    "../gpt2small_hgx-h100", "..", ".", "../../pyproject", "models/../../../etc/passwd",
+    "/etc/hostname", "~/.bashrc", "gpt2-small/../../gpt2small_hgx-h100", "file:///etc/hostname",
+    "C:\\Windows\\win.ini", "gpt2-small\0", "//etc/hostname", "%2e%2e/x", "..\\..\\x",
+])  # fmt: skip
+def test_a_name_does_not_leave_the_presets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str
+) -> None:
+    """Given outside any folder that holds such a file, the name finds nothing."""
+    monkeypatch.chdir(tmp_path)
+    document = {"cluster": {"accelerator": name}} if kind == "accelerator" else {kind: name}
+    try:
+        found = load(document)
+    except PlanError:
+        return
+    pytest.fail(f"{name} found {found.files()}")
+
+
+def test_a_preset_folder_holds_no_link_out_of_it() -> None:
+    folder = resources.folder("presets")
+    for path in folder.rglob("*"):
+        assert path.resolve().is_relative_to(folder.resolve()), path
