@@ -19,6 +19,7 @@ from typing import Any
 
 from planner import plan as plans
 from planner import search as searching
+from planner.document import Plan
 from planner.files import write_text
 from planner.layouts import Space
 from planner.plan import variant
@@ -27,7 +28,7 @@ from planner.solve import evaluated
 QUANTITIES = (searching.FITS, searching.MEMORY, "time.step_seconds")
 
 
-def measure(plan: plans.Plan, check: int) -> dict[str, Any]:
+def measure(plan: Plan, check: int) -> dict[str, Any]:
     """The figures of one plan."""
     start = time.process_time()
     found = searching.search(plan)

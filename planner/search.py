@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from planner import case, hardware, pipeline
 from planner.compile import ArrayEvaluation, Column
-from planner.document import Draft, Plan
+from planner.document import Draft, Plan, Stage
 from planner.errors import Fault, PlanError
 from planner.evaluate import Case
 from planner.layouts import Row, Space
@@ -37,11 +37,11 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Layout:
-    """One layout: what it changes in the plan, and what it gives, evaluated exactly."""
+    """One layout: what it changes in the plan, and what it gives."""
 
     changes: Mapping[str, Any]
-    values: Mapping[str, Any]
-    approximate: Mapping[str, float]  # the same over arrays
+    values: Mapping[str, Any]  # exact for the best, else as below
+    approximate: Mapping[str, float]  # over arrays
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,12 @@ class Group:
     @cached_property
     def case(self) -> Case:
         """The case of the first layout: the others have the same entries."""
-        return case.build(variant(self.space.plan, self.changes(0)))
+        whole = case.build(variant(self.space.plan, self.changes(0)))
+        stages = whole.axes["stage"]
+        assert isinstance(stages, tuple)
+        kept = tuple(stages[i] for i in _fullest(stages_of(self.rows[0])))
+        crossed = {key: value for key, value in whole.crossed.items() if key[1] in kept}
+        return replace(whole, axes={**whole.axes, "stage": kept}, crossed=crossed)
 
     @cached_property
     def of_row(self) -> dict[str, Array]:
@@ -192,10 +197,23 @@ def _crossed(row: Row, recompute: str, first: Case) -> list[Any]:
     crossed.update(case._held(stages, components, crossed))
     if first.settings["dummies"]:
         crossed.update(case._first_of_shape(stages, components, crossed))
-    return list(crossed.values())
+    kept = {stages[i] for i in _fullest(stages_of(row))}
+    return [value for key, value in crossed.items() if key[1] in kept]
 
 
-def stages_of(row: Row) -> tuple[Any, ...]:
+def _fullest(stages: Sequence[Stage]) -> list[int]:
+    """Without stages that hold the same as an earlier one and keep no more: uneven cuts repeat
+    themselves."""
+    kept: dict[tuple[Any, ...], list[int]] = {}
+    for index, stage in enumerate(stages):
+        same = kept.setdefault(tuple(sorted(stage.holds.items())), [])
+        if not any(all(stages[i].alive.get(part, 0) >= count
+                       for part, count in stage.alive.items()) for i in same):
+            same.append(index)
+    return sorted(index for same in kept.values() for index in same)
+
+
+def stages_of(row: Row) -> tuple[Stage, ...]:
     """The distinct pipeline stages of a row."""
     plan = row.degrees.plan
     assert plan.model is not None
@@ -234,10 +252,10 @@ def groups(space: Space) -> Iterator[Group]:
     counts: dict[tuple[Any, ...], int] = {}
     for row in space.rows:
         settings = row.degrees.plan.settings
-        place = (row.degrees.values[1], row.virtual, row.schedule,
+        place = (row.degrees.values[1], row.virtual, row.schedule, row.micro_batches,
                  settings["training.implementation"])
         if place not in counts:
-            counts[place] = len(stages_of(row))
+            counts[place] = len(_fullest(stages_of(row)))
         key = (counts[place], settings["training.implementation"], settings["training.loss"],
                *(degree > 1 for degree in row.degrees.values), row.micro_batch > 1)
         by_shape.setdefault(key, []).append(row)
@@ -331,7 +349,7 @@ def search(
     exact = [_exact(plan, item, wanted) for item in best]
     exact.sort(key=lambda layout: (layout.values[by], layout.values[MEMORY]))
     return Found(plan, by, space.size, fitting, tuple(exact),
-                 tuple(_exact(plan, item, wanted) for item in front), _own(plan, space, wanted))
+                 tuple(_over_arrays(item, wanted) for item in front), _own(plan, space, wanted))
 
 
 def _own(plan: Plan, space: Space, quantities: Sequence[str]) -> Layout | None:
@@ -366,6 +384,13 @@ def _explain_absence(space: Space, by: str) -> None:
     row = space.rows[0]
     changes = space.changes(row, space.choices(row.degrees.values[0])[0])
     evaluated(variant(space.plan, changes), [by])
+
+
+def _over_arrays(item: tuple[float, float, Group, int], quantities: Sequence[str]) -> Layout:
+    score, memory, group, place = item
+    values = {quantities[-1]: score, MEMORY: memory}
+    shown = {k: v for k, v in group.changes(place).items() if v is not None}
+    return Layout(shown, values, values)
 
 
 def _exact(

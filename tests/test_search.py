@@ -147,8 +147,9 @@ def test_front_trades_memory_for_time() -> None:
     assert pairs == sorted(pairs)
     memory = [m for _, m in pairs]
     assert all(a > b for a, b in pairwise(memory)) and len(pairs) > 1
-    assert pairs[0] == (found.best[0].values["time.step_seconds"],
-                        found.best[0].values["memory.process"])
+    best = found.best[0].values
+    assert pairs[0] == pytest.approx((float(best["time.step_seconds"]),
+                                      float(best["memory.process"])))
 
 
 def test_ranked_by_memory() -> None:
