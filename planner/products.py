@@ -81,5 +81,6 @@ def _product(block: Entry, members: list[Entry]) -> Entry:
             # Logits and the router stay in 16 bit under 8-bit and 4-bit recipes.
             "wide": split == "vocabulary" or first.settings["group"] == "router",
             "frozen": bool(first.settings.get("frozen")),
+            "adapted": any(member.settings.get("adapted") for member in members),
         },
     )

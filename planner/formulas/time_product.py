@@ -1,9 +1,11 @@
 """Predicted time of matrix products: a roofline with whole tiles, whole waves and small widths."""
 
+from typing import Any
+
 from planner.folds import ceil, largest, smallest, whole
 from planner.formulas.layout import routed, sequence_ranks, tokens
 from planner.formulas.time_peak import peak, peak_16
-from planner.notation import E, applied, e
+from planner.notation import E, applied, e, k_l
 from planner.notation_hardware import K_x, N_x, W, d_min, e_16, e_mem, e_mm, k_64, k_x, n_sm
 from planner.quantity import quantity
 
@@ -46,7 +48,7 @@ def roofline(rows, columns, depth, count, waste, rate):
 
 # -- shapes ------------------------------------------------------------------------------------
 
-ROWS = {
+ROWS: dict[str, Any] = {
     "identifier": "time.product.rows",
     "symbol": r"M_x",
     "unit": "1",
@@ -75,7 +77,7 @@ def rows_of_expert():
     return routed * e / E
 
 
-COUNT = {
+COUNT: dict[str, Any] = {
     "identifier": "time.product.count",
     "symbol": r"n_x",
     "unit": "1",
@@ -97,7 +99,7 @@ def count_of_experts():
     return E / e
 
 
-RATE = {
+RATE: dict[str, Any] = {
     "identifier": "time.product.rate",
     "symbol": r"R_x",
     "unit": "FLOP/s",
@@ -176,41 +178,59 @@ def forward():
     return roofline(rows, N_x, K_x, count, waste_forward, rate)
 
 
+BACKWARD: dict[str, Any] = {
+    "identifier": "time.product.backward",
+    "symbol": r"t_x'",
+    "unit": "s",
+    "title": "backward pass of a product",
+    "exact": False,
+    "per": ("product",),
+}
+LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
+
+
 @quantity(
-    "time.product.backward",
-    symbol=r"t_x'",
-    unit="s",
-    title="backward pass of a product",
-    source=ROOFLINE,
-    exact=False,
-    per=("product",),
-    when={"frozen": False},
-    coefficient="FLOP",
+    **BACKWARD, source=ROOFLINE, when={"frozen": False, "lora": False}, coefficient="FLOP"
 )
 def backward():
-    """Two products of their own shapes: the output's gradient with the weight, and the input
-    with the output's gradient."""
+    """Two products of their own shapes: the output's gradient with the weight, and the input with
+    the output's gradient."""
     return roofline(rows, K_x, N_x, count, waste_input, rate) + roofline(
         K_x, N_x, rows, count, waste_weight, rate
     )
 
 
 @quantity(
-    "time.product.backward",
-    symbol=r"t_x'",
-    unit="s",
-    title="backward pass of a product",
-    source="DeepSeek-AI 2025 (arXiv 2512.02556)",
-    exact=False,
-    per=("product",),
-    when={"frozen": True},
+    **BACKWARD,
+    source=LORA,
+    when={"frozen": False, "lora": True, "adapted": False},
+    coefficient="FLOP",
 )
+def backward_of_base():
+    """The weight is frozen: the output's gradient with the weight only."""
+    return roofline(rows, K_x, N_x, count, waste_input, rate)
+
+
+@quantity(
+    **BACKWARD,
+    source=LORA,
+    when={"frozen": False, "lora": True, "adapted": True},
+    coefficient="FLOP",
+)
+def backward_with_adapter():
+    """The frozen weight's product; and the adapter's two narrow products, forward once and backward
+    twice, which run far below the rate of wide ones."""
+    narrow = roofline(rows, k_l, K_x, 1, 1, rate) + roofline(rows, N_x, k_l, 1, 1, rate)
+    return roofline(rows, K_x, N_x, count, waste_input, rate) + 3 * narrow
+
+
+@quantity(**BACKWARD, source="DeepSeek-AI 2025 (arXiv 2512.02556)", when={"frozen": True})
 def backward_frozen():
     """The loss sends it no gradient."""
     return 0
 
 
-CAST = {
+CAST: dict[str, Any] = {
     "identifier": "time.product.casts",
     "symbol": r"t_{\mathrm{cast}}",
     "unit": "s",

@@ -4,7 +4,7 @@ from typing import Any
 
 from planner.folds import Largest, Total, largest
 from planner.formulas.layout import micro_batches
-from planner.formulas.memory_states import device_whole, per_parameter_adamw
+from planner.formulas.memory_states import per_parameter_adamw, trained
 from planner.formulas.network import fabric, group, hops, send, shards
 from planner.formulas.time_layer import part
 from planner.notation import L_k, L_ks, k_c, k_g, k_m, k_red, k_w, p, r, v
@@ -93,12 +93,12 @@ def bubble_dualpipe():
     "time.parameters",
     symbol=r"N_\sigma",
     unit="parameters",
-    title="parameters of the fullest stage on one tensor and expert rank",
+    title="trained parameters of the fullest stage on one tensor and expert rank",
     source="layout",
 )
 def resident():
-    """What a device computes with, before any sharding over data parallelism."""
-    return Largest(Total(L_ks * Total(device_whole, "component"), "part"), "stage")
+    """What a device has gradients for, before any sharding over data parallelism."""
+    return Largest(Total(L_ks * Total(trained, "component"), "part"), "stage")
 
 
 ACCUMULATION: dict[str, Any] = {
@@ -224,7 +224,7 @@ def optimizer_sharded():
     symbol=r"t_{\mathrm{step}}",
     title="predicted time of one optimizer step",
     source="sum of its parts",
-    when={"time.assumed": False, "model.shape": True},
+    when={"time.assumed": False, "model.shape": True, "training.mode": "train"},
     **SECONDS,
 )
 def step_predicted():
