@@ -331,6 +331,13 @@ N_bk = symbol(
     latex=r"N_{\mathrm{bk}}",
     key="memory.bucket_size",
 )
+N_live = symbol(
+    "N_live",
+    "parameters kept gathered besides the layers at work",
+    unit="parameters",
+    latex=r"N_{\mathrm{live}}",
+    key="memory.live_parameters",
+)
 f_all = symbol(
     "f_all",
     "allocator's cache as a share of what comes and goes",

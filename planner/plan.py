@@ -98,6 +98,12 @@ def _choices(draft: Draft) -> None:
             f"false contradicts parallelism.zero {stage}",
             "true, or zero: 0",
         )
+    if stage != 3 and draft.get("memory", "live_parameters"):
+        draft.fault(
+            ("memory", "live_parameters"),
+            f"weights are not divided under parallelism.zero {stage}",
+            "0, or zero: 3",
+        )
     if layout["virtual_pipeline"] > 1 and training["schedule"] not in ("interleaved", "dualpipe"):
         draft.fault(
             ("training", "schedule"),

@@ -10,6 +10,7 @@ from planner.notation import (
     M_oth,
     M_work,
     N_bk,
+    N_live,
     copies,
     e,
     first_sc,
@@ -358,6 +359,18 @@ def buckets():
 
 
 @quantity(
+    "memory.buffers.live_parameters",
+    symbol=r"M_{\mathrm{lp}}",
+    unit="bytes",
+    title="weights kept gathered besides the layers at work",
+    source="DeepSpeed (stage3_max_live_parameters)",
+)
+def live_parameters():
+    """So many parameters in the format that the matmuls take; none under FSDP2."""
+    return N_live * k_c
+
+
+@quantity(
     "memory.buffers.constant",
     symbol=r"M_{\mathrm{con},\sigma}",
     unit="bytes",
@@ -366,8 +379,8 @@ def buckets():
     per=("stage",),
 )
 def constant():
-    """Placeholder gradients, buckets, workspaces, and what the plan adds."""
-    return dummies + buckets + workspace + M_oth
+    """Placeholder gradients, buckets, live parameters, workspaces, and what the plan adds."""
+    return dummies + buckets + live_parameters + workspace + M_oth
 
 
 # -- what lives in which phase -------------------------------------------------------------------
