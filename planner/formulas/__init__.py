@@ -15,5 +15,6 @@ from planner.formulas import (  # noqa: F401
     parameters,
     time,
     time_conventions,
+    time_inference,
     time_run,
 )

@@ -183,3 +183,24 @@ def test_adapters_train_faster_than_all_weights() -> None:
     """LoRA needs no gradient of the frozen weights: about a third of the products' work less."""
     lora = seconds(training__lora={"rank": 16, "targets": ["query", "value"]})
     assert 0.6 * seconds() < lora < 0.9 * seconds()
+
+
+def test_decoding_reads_weights_and_cache_from_memory() -> None:
+    """Llama-2 7B in 16 bit: 13.5 GB at 3.35 TB/s are 4 ms at least, and more with a longer cache."""
+    def decode(length: int) -> float:
+        document = {
+            "model": "llama2-7b",
+            "cluster": {"accelerator": "h100-sxm-80gb", "devices": 1},
+            "training": {
+                "mode": "inference", "sequence_length": length, "output_tokens": 100,
+                "precision": "bf16-pure",
+            },
+        }
+        e = Evaluation(case.build(plan.load(document)))
+        assert float(e.value("time.latency_seconds")) == pytest.approx(
+            float(e.value("time.prefill_seconds") + 100 * e.value("time.decode_seconds"))
+        )
+        return float(e.value("time.decode_seconds"))
+
+    assert 6.74e9 * 2 / 3.35e12 < decode(128) < 1.2 * 6.74e9 * 2 / 3.35e12
+    assert decode(4096) > decode(128)
