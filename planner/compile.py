@@ -2,12 +2,13 @@
 
 Symbols that differ between plans are bound to NumPy arrays, settings that differ to columns. Where
 a setting decides between formulas, each is evaluated and each plan takes the one that holds for it.
-What does not differ stays exact until it meets an array. A quantity that is absent for a plan is
+What does not differ is a plain number. A quantity that is absent for a plan is
 NaN there.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -43,13 +44,14 @@ class Column:
 class ArrayEvaluation(Evaluation):
     """Evaluates a case whose bindings may be arrays and whose settings may be columns."""
 
-    def array(self, identifier: str, size: int) -> Array:
-        """A quantity for all plans; NaN where it is absent."""
+    def array(self, identifier: str, shape: tuple[int, ...]) -> Array:
+        """A quantity for all plans, in the shape that all arrays of the case broadcast to; NaN
+        where it is absent."""
         try:
             value = self.value(identifier)
         except Absent:
             value = float("nan")
-        return np.broadcast_to(np.asarray(_float(value), dtype=np.float64), (size,))
+        return np.broadcast_to(np.asarray(_float(value), dtype=np.float64), shape)
 
     def value(self, identifier: str, point: Point | None = None) -> Any:
         per = self.book.declarations[identifier][0].per
@@ -109,8 +111,10 @@ class ArrayEvaluation(Evaluation):
         bound = self.bound(symbol, point)
         if isinstance(bound, Absent):
             raise bound
-        if isinstance(bound, (int, Fraction, float, str, np.ndarray)):
+        if isinstance(bound, (int, float, str, np.ndarray)):
             return bound
+        if isinstance(bound, Fraction):
+            return bound.numerator if bound.denominator == 1 else float(bound)
         return self.compute(bound, point)
 
     def compute(self, expression: Any, point: Point) -> Any:
@@ -123,7 +127,7 @@ class ArrayEvaluation(Evaluation):
         if isinstance(expression, Integer):
             return int(expression.p)
         if isinstance(expression, Rational):
-            return Fraction(expression.p, expression.q)
+            return expression.p / expression.q
         raise TypeError(f"no evaluation for {kind.__name__}: {expression}")
 
 
@@ -132,16 +136,16 @@ def _float(value: Any) -> Any:
 
 
 def _sum(values: Any) -> Any:
-    exact: Any = 0
+    number: Any = 0
     arrays: Any = None
     for value in values:
         if isinstance(value, np.ndarray):
             arrays = value if arrays is None else arrays + value
         else:
-            exact += value
+            number += value
     if arrays is None:
-        return exact
-    return arrays + float(exact) if exact else arrays
+        return number
+    return arrays + float(number) if number else arrays
 
 
 def _add(self: ArrayEvaluation, expression: Any, point: Point) -> Any:
@@ -158,47 +162,47 @@ def _mul(self: ArrayEvaluation, expression: Any, point: Point) -> Any:
                 below.times(base)
         else:
             above.times(self.compute(factor, point))
-    if isinstance(above.exact, int) and above.exact == 0 and above.arrays is None:
-        return 0
-    if below.arrays is None and not isinstance(below.exact, float) and below.exact == 0:
+    if below.arrays is None and below.number == 0:
         raise Absent("division by zero")
     if above.arrays is None and below.arrays is None:
-        if isinstance(above.exact, float) or isinstance(below.exact, float):
-            return above.exact / below.exact
-        return Fraction(above.exact) / Fraction(below.exact)
-    # Rational constants to one side, whole numbers on both.
-    if isinstance(above.exact, float) or isinstance(below.exact, float):
-        return above.joined(above.exact / below.exact) / (
-            1.0 if below.arrays is None else below.arrays)
-    constant = Fraction(above.exact) / Fraction(below.exact)
-    top, bottom = above.joined(constant.numerator), below.joined(constant.denominator)
-    return top if isinstance(bottom, float) and bottom == 1.0 else top / bottom
+        return _quotient(above.number, below.number)
+    if below.number != 1:
+        above.number = _quotient(above.number, below.number)
+    top = above.joined()
+    return top if below.arrays is None else top / below.arrays
+
+
+def _quotient(above: Any, below: Any) -> Any:
+    """Whole where it is, so that whole numbers stay exact."""
+    if isinstance(above, int) and isinstance(below, int) and above % below == 0:
+        return above // below
+    return above / below
 
 
 class _Product:
-    """A product of exact numbers and arrays, kept apart."""
+    """A product of plain numbers and of arrays, kept apart."""
+
+    __slots__ = ("arrays", "number")
 
     def __init__(self) -> None:
-        self.exact: Any = 1
+        self.number: Any = 1
         self.arrays: Any = None
 
     def times(self, value: Any) -> None:
         if isinstance(value, np.ndarray):
             self.arrays = value if self.arrays is None else self.arrays * value
         else:
-            self.exact *= value
+            self.number *= value
 
-    def joined(self, constant: Any) -> Any:
+    def joined(self) -> Any:
         if self.arrays is None:
-            return float(constant)
-        return self.arrays if constant == 1 else self.arrays * float(constant)
+            return float(self.number)
+        return self.arrays if self.number == 1 else self.arrays * float(self.number)
 
 
 def _pow(self: ArrayEvaluation, expression: Any, point: Point) -> Any:
     base = self.compute(expression.args[0], point)
     exponent = self.compute(expression.args[1], point)
-    if isinstance(exponent, Fraction) and exponent.denominator == 1:
-        exponent = exponent.numerator
     if isinstance(base, np.ndarray) or isinstance(exponent, np.ndarray):
         if isinstance(exponent, int) and exponent == -1:
             return 1.0 / base
@@ -206,7 +210,7 @@ def _pow(self: ArrayEvaluation, expression: Any, point: Point) -> Any:
     if isinstance(exponent, int):
         if base == 0 and exponent < 0:
             raise Absent("division by zero")
-        return base**exponent if isinstance(base, float) else Fraction(base) ** exponent
+        return base**exponent if exponent > 0 else _quotient(1, base**-exponent)
     return float(base) ** float(exponent)
 
 
@@ -251,28 +255,37 @@ def _which(self: ArrayEvaluation, fold: Which, point: Point) -> Any:
 
 def _fold_values(values: list[Any], joined: Any, plain: Any) -> Any:
     arrays = [value for value in values if isinstance(value, np.ndarray)]
-    exact = [value for value in values if not isinstance(value, np.ndarray)]
+    numbers = [value for value in values if not isinstance(value, np.ndarray)]
     if not arrays:
-        return plain(exact)
+        return plain(numbers)
     result = arrays[0]
     for value in arrays[1:]:
         result = joined(result, value)
-    return joined(result, float(plain(exact))) if exact else result
+    return joined(result, float(plain(numbers))) if numbers else result
 
 
 def _round_up(self: ArrayEvaluation, expression: Any, point: Point) -> Any:
     value = self.compute(expression.args[0], point)
-    return np.ceil(_snapped(value)) if isinstance(value, np.ndarray) else -int(-value // 1)
+    if isinstance(value, int):
+        return value
+    return np.ceil(_snapped(value)) if isinstance(value, np.ndarray) else math.ceil(_whole(value))
 
 
 def _round_down(self: ArrayEvaluation, expression: Any, point: Point) -> Any:
     value = self.compute(expression.args[0], point)
-    return np.floor(_snapped(value)) if isinstance(value, np.ndarray) else int(value // 1)
+    if isinstance(value, int):
+        return value
+    return np.floor(_snapped(value)) if isinstance(value, np.ndarray) else math.floor(_whole(value))
 
 
 def _snapped(value: Array) -> Array:
     near = np.rint(value)
     return np.where(np.abs(value - near) <= SNAP * np.abs(near), near, value)
+
+
+def _whole(value: float) -> float:
+    near = round(value)
+    return near if abs(value - near) <= SNAP * abs(near) else value
 
 
 def _max(self: ArrayEvaluation, expression: Any, point: Point) -> Any:
