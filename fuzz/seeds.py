@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -101,6 +103,40 @@ def keys(kind: str) -> tuple[tuple[tuple[str, ...], Any], ...]:
 
     visit(_schema(f"{kind}.schema.json"), f"{kind}.schema.json", ())
     return tuple(found)
+
+
+@cache
+def config_keys() -> tuple[str, ...]:
+    """Every word of the importer that could be a key of a configuration."""
+    words: set[str] = set()
+    for file in sorted((ROOT / "planner" / "imports").glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                words.add(node.value)
+    return tuple(sorted(word for word in words if re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", word)))
+
+
+def listed(random: Random) -> Tree:
+    """A scalar, or as configurations have it a list with an item for each layer, more or less."""
+    if random.random() < 0.5:
+        return values.scalar(random)
+    layers = random.choice((0, 1, 2, 12, 24, 32, 33))
+    words = random.choice(
+        (
+            ("0", "1"),
+            ("1", "2", "3"),
+            ('"full_attention"', '"sliding_attention"'),
+            ("true", "false"),
+            ('"attention"', '"mamba"', '"moe"'),
+            ("[]", "{}", "null"),
+            ('"*"', '"M"', '"-"'),
+            ("-1", "0.5"),
+        )
+    )
+    items = [random.choice(words) for _ in range(layers)]
+    if random.random() < 0.2:
+        return '"' + "".join(random.choice("MG*-FLE") for _ in range(layers)) + '"'
+    return items
 
 
 def sample(random: Random, said: Any) -> Tree:

@@ -110,6 +110,25 @@ class Config:
             raise self.fault(f"{self.name(key)} is {_shown(value)}", "a list of words")
         return list(value)
 
+    def number(self, key: str, otherwise: float | None = None) -> float | None:
+        """A number above zero, or None where the key is absent or null."""
+        value = self.get(key, otherwise)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self.fault(f"{self.name(key)} is {_shown(value)}", "a number")
+        if not 0 < value <= LARGEST:
+            bounds = f"above 0, at most {LARGEST:,}"
+            raise self.fault(f"{self.name(key)} is {_shown(value)}", bounds)
+        return value
+
+    def each(self, key: str, layers: int) -> list[int] | None:
+        """A list with a whole number for each layer, or None where the key is absent or null."""
+        values = self.indices(key)
+        if values and len(values) < layers:
+            raise self.fault(f"{self.name(key)} names {len(values)} of {layers} layers")
+        return values
+
     def indices(self, key: str) -> list[int] | None:
         """A list of layer indices, or None where the key is absent or null."""
         value = self.get(key)

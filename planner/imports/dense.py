@@ -19,7 +19,7 @@ def _windowed(c: Config) -> list[str]:
 def _no_rope_windows(c: Config) -> list[str]:
     """SmolLM3: with use_sliding_window, the layers without rotary positions have the window."""
     on = c.flag("use_sliding_window") and c.whole("sliding_window", 0)
-    rope = c.indices("no_rope_layers")
+    rope = c.each("no_rope_layers", depth(c))
     step = c.whole("no_rope_layer_interval") or 1
     has = rope or [int((i + 1) % step != 0) for i in range(depth(c))]
     return ["sliding" if on and not has[i] else "full" for i in range(depth(c))]
@@ -30,7 +30,7 @@ def _neo_windows(c: Config) -> list[str]:
     labels: list[str] = []
     try:
         for names, count in c.get("attention_types") or [[["global", "local"], 12]]:
-            labels += list(names) * count
+            labels += list(names) * min(count, depth(c) + 1)
     except (TypeError, ValueError):
         raise c.fault("attention_types is malformed", "[[[global, local], 12]]") from None
     if len(labels) != depth(c):
@@ -51,7 +51,7 @@ def _stepped(key: str) -> object:
         if c.get("sliding_window") is None:
             return ["full"] * depth(c)
         pattern = c.get(key)
-        if isinstance(pattern, str):  # LLLG, repeated
+        if isinstance(pattern, str) and pattern:  # LLLG, repeated
             return [
                 "full" if pattern[i % len(pattern)] == "G" else "sliding" for i in range(depth(c))
             ]
@@ -111,7 +111,7 @@ def _lfm_width(c: Config) -> int:
     """LFM2: the width of a SwiGLU with as many weights, rounded up to a multiple."""
     width = c.whole("block_ff_dim") or c.need("intermediate_size")
     if c.flag("block_auto_adjust_ff_dim", True):
-        multiplier, step = c.get("block_ffn_dim_multiplier"), c.need("block_multiple_of")
+        multiplier, step = c.number("block_ffn_dim_multiplier"), c.need("block_multiple_of")
         width = 2 * width // 3
         if multiplier is not None:
             width = int(multiplier * width)

@@ -115,7 +115,7 @@ MAMBA1 = {
     "feed_forward": "none",
     "mamba.version": 1,
     "mamba.state": need("state_size"),
-    "mamba.inner": lambda c: int((c.get("expand") or 2) * c.need("hidden_size")),
+    "mamba.inner": lambda c: int((c.number("expand") or 2) * c.need("hidden_size")),
     "mamba.conv_kernel": need("conv_kernel"),
     "mamba.conv_bias": flag("use_conv_bias"),
     "mamba.bias": flag("use_bias"),

@@ -86,18 +86,27 @@ def at(key: str, special: str, normal: str, otherwise: Labels | None = None) -> 
         indices = c.indices(key)
         if indices is None and otherwise is not None:
             return otherwise(c)
-        return [special if i in (indices or ()) else normal for i in range(depth(c))]
+        chosen = frozenset(indices or ())
+        return [special if i in chosen else normal for i in range(depth(c))]
 
     return labels
 
 
+def _period(sequence: Sequence[str]) -> int:
+    """The shortest start that repeats to the sequence (by the borders of all starts, so that a
+    hundred thousand layers take no longer than they should)."""
+    borders = [0] * len(sequence)
+    for i in range(1, len(sequence)):
+        border = borders[i - 1]
+        while border and sequence[i] != sequence[border]:
+            border = borders[border - 1]
+        borders[i] = border + 1 if sequence[i] == sequence[border] else 0
+    return len(sequence) - borders[-1]
+
+
 def compressed(sequence: Sequence[str]) -> list[str | dict[str, object]]:
     """A pattern that repeats to the sequence, runs written as `{kind, count}`."""
-    size = next(
-        n
-        for n in range(1, len(sequence) + 1)
-        if all(sequence[i] == sequence[i % n] for i in range(len(sequence)))
-    )
+    size = _period(sequence)
     runs: list[list[object]] = []
     for name in sequence[:size]:
         if runs and runs[-1][0] == name:

@@ -38,7 +38,7 @@ def _ernie_experts(c: Config) -> list[str]:
 
 
 def _llama4_windows(c: Config) -> list[str]:
-    rope = c.indices("no_rope_layers")
+    rope = c.each("no_rope_layers", depth(c))
     step = c.whole("no_rope_layer_interval") or 4
     return ["chunked" if (rope[i] if rope else (i + 1) % step) else "full" for i in range(depth(c))]
 
@@ -70,7 +70,7 @@ def _one_topk(c: Config) -> int:
     """Hunyuan writes the experts per token once, or once for each layer."""
     value = c.get("moe_topk")
     if isinstance(value, list):
-        if len(set(value)) != 1:
+        if not value or any(item != value[0] for item in value):
             raise c.fault("moe_topk differs from layer to layer, which is not modelled")
         c.given["moe_topk"] = value[0]
     return c.need("moe_topk")
