@@ -337,7 +337,25 @@ def exchange_overlapped():
     return exchanges * tensor * (1 - hidden_t)
 
 
-@quantity(**EXCHANGE, source="Lepikhin et al. 2020 (arXiv 2006.16668)", when={"block": "moe"})
+IN_TURN = ("1f1b", "interleaved", "gpipe", "zero-bubble")
+
+
+@quantity(
+    **EXCHANGE,
+    source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.1",
+    when={"block": "moe", "training.schedule": "dualpipe"},
+)
+def exchange_experts_hidden():
+    """DualPipe pairs a forward with a backward pass, so that the exchanges of one run beside the
+    products of the other; they are taken as hidden, as the report says."""
+    return 0
+
+
+@quantity(
+    **EXCHANGE,
+    source="Lepikhin et al. 2020 (arXiv 2006.16668)",
+    when={"block": "moe", "training.schedule": IN_TURN},
+)
 def exchange_experts():
     """Tokens go to their experts and come back."""
     return 2 * experts_exchange

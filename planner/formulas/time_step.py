@@ -16,17 +16,33 @@ ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 7"
 SECONDS: dict[str, Any] = {"unit": "s", "exact": False}
 
 
-@quantity(
-    "time.stage",
-    symbol=r"t_\sigma",
-    title="one micro-batch on one pipeline stage",
-    source=PIPELINE,
-    per=("stage",),
+STAGE: dict[str, Any] = {
+    "identifier": "time.stage",
+    "symbol": r"t_\sigma",
+    "title": "one micro-batch on one pipeline stage",
+    "per": ("stage",),
     **SECONDS,
+}
+
+
+@quantity(
+    **STAGE,
+    source=PIPELINE,
+    when={"training.schedule": ("1f1b", "interleaved", "gpipe", "zero-bubble")},
 )
 def stage():
     """The layers of the stage, and the embedding or the head where it holds them."""
     return Total(L_ks * part, "part")
+
+
+@quantity(
+    **STAGE,
+    source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.1",
+    when={"training.schedule": "dualpipe"},
+)
+def stage_of_two():
+    """A device holds a chunk from each end, and a micro-batch passes one of them."""
+    return Total(L_ks * part, "part") / 2
 
 
 @quantity(
