@@ -1,4 +1,4 @@
-"""The examples of the EleutherAI calculators' README, ours against theirs, each difference explained.
+"""The examples of the EleutherAI calculators' README: ours, theirs, why they differ.
 
 Theirs: EleutherAI/cookbook, calc/, commits 02edb7e (README), 69516ad (parameters), 05c4066 (FLOPs),
 069ae2e (memory). What their scripts compute is restated here as arithmetic, with their defaults
@@ -93,3 +93,101 @@ def test_the_ratio_of_key_value_heads_changes_both_projections(ratio: int) -> No
     result = evaluate(model)
     saved = 2 * 96 * (12_288**2 + 12_288) * (ratio - 1) // ratio
     assert evaluate(GPT3)["parameters.total"].value - result["parameters.total"].value == saved
+
+
+#: Layers, hidden, heads, sequences per device, tensor-parallel size, devices.
+MEMORY_EXAMPLES = {
+    "Pythia 6.9B": (32, 4096, 32, 8, 2, 128),
+    "Pythia 12B": (36, 5120, 40, 8, 4, 256),
+    "the default 20B": (44, 6144, 64, 1, 1, 1),
+}
+
+
+def memory(name: str, recompute: str) -> Any:
+    layers, h, heads, batch, tensor, devices = MEMORY_EXAMPLES[name]
+    return planner.load(
+        {
+            "model": {
+                "layers": layers,
+                "hidden": h,
+                "vocab": V,
+                "max_sequence": S,
+                "attention": {"heads": heads},
+                "norm": "layernorm",
+                "positions": "learned",
+                "bias": True,
+            },
+            "cluster": {"accelerator": "a100-sxm-40gb", "devices": devices},
+            "training": {
+                "sequence_length": S,
+                "micro_batch": batch,
+                "recompute": recompute,
+                "implementation": "megatron-2022",
+                "attention": "eager",
+                "dropout": 0.1,
+                "partition_activations": recompute == "full",
+            },
+            "parallelism": {
+                "tensor": tensor,
+                "sequence": recompute == "selective",
+                "zero": 1,
+            },
+            "memory": {"buckets": 1, "bucket_size": "500M", "other": 0},
+        }
+    ).evaluate()
+
+
+@pytest.mark.parametrize("name", MEMORY_EXAMPLES)
+def test_memory_examples(name: str) -> None:
+    layers, h, _, batch, tensor, devices = MEMORY_EXAMPLES[name]
+    result = memory(name, "full")
+    ours = {part: result[f"memory.{part}"].value for part in ("weights", "gradients", "optimizer")}
+    # Both ends of the model untied, 8 l h of norms: theirs leaves 5 of the 9 biases of a layer out.
+    n = 2 * V * h + S * h + 8 * layers * h + 2 * h + 12 * layers * h * h
+    assert result["parameters.total"].value - n == 5 * layers * h
+    # Every rank of a tensor group holds positions, norms and the biases of row-parallel layers.
+    whole = S * h + 6 * layers * h + 2 * h
+    device = (n + 5 * layers * h - whole) // tensor + whole
+    assert ours == {
+        "weights": 2 * device,
+        # Theirs are not divided by tensor parallelism: 25.6 GiB instead of 12.8 for 6.9B.
+        "gradients": 4 * device,
+        "optimizer": 12 * device // (devices // tensor),
+    }
+    assert round(4 * n / 2**30 / (4 * device / 2**30)) == tensor
+
+
+@pytest.mark.parametrize("name", MEMORY_EXAMPLES)
+def test_their_checkpointed_activations_are_selective_recomputation(name: str) -> None:
+    layers, h, _, batch, tensor, _ = MEMORY_EXAMPLES[name]
+    theirs = 34 * S * batch * h * layers // tensor
+    selective = memory(name, "selective")["memory.activations.layer"].value
+    assert selective * layers == theirs
+    # What --checkpoint-activations does is full recomputation: a layer keeps its input alone.
+    full = memory(name, "full")["memory.activations.layer"].value
+    assert theirs == 17 * full * layers
+
+
+def test_their_cache_holds_one_tensor_instead_of_two() -> None:
+    layers, h, prompt, output = 44, 6144, S, 1
+    result = planner.load(
+        {
+            "model": {
+                "layers": layers,
+                "hidden": h,
+                "vocab": V,
+                "attention": {"heads": 64},
+                "norm": "layernorm",
+            },
+            "cluster": {"accelerator": "a100-sxm-80gb", "devices": 1},
+            "training": {
+                "mode": "inference",
+                "sequence_length": prompt,
+                "output_tokens": output,
+                "precision": "bf16-pure",
+            },
+        }
+    ).evaluate()
+    theirs = 2 * h * layers * (prompt + output)
+    (cache,) = (q.value for q in result.quantities.values() if q.base == "memory.cache.stage")
+    assert cache == 2 * theirs
