@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from benchmarks import runs_memory
@@ -44,7 +45,7 @@ VOCABULARY = 51200
 
 
 def source(row: Row) -> str:
-    """A short name of the row's source: laboratory and accelerator or experiment, as its id has it."""
+    """A short name of the row's source: laboratory and accelerator or experiment, by its id."""
     kind = " experts" if row["num_experts"] else ""
     return "-".join(row["id"].split("-")[:2]) + kind
 
@@ -185,7 +186,7 @@ def cut(layers: int, pipeline: int, virtual: int) -> Document:
     if virtual == 1:
         return {"cut": "ends"}
     ends = [(layers + 2) * i // chunks for i in range(chunks + 1)]
-    sizes = [b - a for a, b in zip(ends, ends[1:], strict=False)]
+    sizes = [b - a for a, b in pairwise(ends)]
     return {"stages": [sizes[0] - 1, *sizes[1:-1], sizes[-1] - 1]}
 
 

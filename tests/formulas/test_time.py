@@ -170,7 +170,8 @@ def test_goodput_follows_young() -> None:
     e = Evaluation(case.build(plan.load(document)))
     assert float(e.value("time.between_failures")) / 3600 == pytest.approx(3.09, abs=0.01)
     interval, write = e.value("checkpoint.interval_seconds"), e.value("checkpoint.write_seconds")
-    assert float(interval) ** 2 == pytest.approx(2 * float(write * e.value("time.between_failures")))
+    between = e.value("time.between_failures")
+    assert float(interval) ** 2 == pytest.approx(2 * float(write * between))
     assert 0.9 < float(e.value("time.goodput")) < 1
 
 
@@ -186,7 +187,7 @@ def test_adapters_train_faster_than_all_weights() -> None:
 
 
 def test_decoding_reads_weights_and_cache_from_memory() -> None:
-    """Llama-2 7B in 16 bit: 13.5 GB at 3.35 TB/s are 4 ms at least, and more with a longer cache."""
+    """Llama-2 7B in 16 bit: 13.5 GB at 3.35 TB/s take 4 ms, and more with a longer cache."""
     def decode(length: int) -> float:
         document = {
             "model": "llama2-7b",
