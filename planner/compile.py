@@ -64,6 +64,8 @@ class ArrayEvaluation(Evaluation):
                 found = self._choice(identifier, wide)
             except Absent as absent:
                 found = absent
+            except ArithmeticError as error:
+                found = Absent(f"its numbers cannot be computed with ({error})")
             self.traces[key] = found
         if isinstance(found, Absent):
             raise found

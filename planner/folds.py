@@ -28,11 +28,11 @@ class Fold(Expr):
 
     @property
     def axis(self) -> str:
-        return str(self.args[1])
+        return str(self.args[1].name)
 
     @property
     def where(self) -> dict[str, str]:
-        return {str(a): str(b) for a, b in (p.args for p in self.args if isinstance(p, Tuple))}
+        return {a.name: b.name for a, b in (p.args for p in self.args if isinstance(p, Tuple))}
 
 
 class Total(Fold):
