@@ -160,7 +160,7 @@ def _name(answer: Answer) -> str:
 
 def _value(domain: Domain, probe: Probe) -> str:
     if domain.key != "model":
-        return shown(probe.value, domain.unit if domain.unit != "1" else "")
+        return shown(probe.value, domain.unit, digits=domains.DIGITS)
     model, total = probe.plan.get("model"), evaluated(probe.plan, ["parameters.total"])
     heads = (model.get("attention") or {}).get("heads")
     shape = f"{model['layers']} layers, hidden {model['hidden']}"

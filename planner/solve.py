@@ -104,11 +104,11 @@ class Answer:
         return min(probe.broken, key=lambda limit: _share(probe, limit))
 
 
-def shown(value: Any, unit: str) -> str:
+def shown(value: Any, unit: str, digits: int = 3) -> str:
     """A value for people; estimates may be floats, which the display takes as fractions."""
     if isinstance(value, float):
         value = Fraction(value) if math.isfinite(value) else str(value)
-    return value if isinstance(value, str) else format_value(value, unit)
+    return value if isinstance(value, str) else format_value(value, unit, digits)
 
 
 def parse_limit(text: str) -> Limit:
@@ -124,6 +124,8 @@ def parse_limit(text: str) -> Limit:
         raise PlanError(Fault(f"{text!r} is no limit", None, "QUANTITY<=VALUE or QUANTITY>=VALUE"))
     name, relation, value = found.groups()
     known(name)
+    if not BOOK.declarations[name][0].unit:
+        raise PlanError(Fault(f"{name} is a name, not a number that could be limited"))
     try:
         number = units.parse(value, BOOK.declarations[name][0].unit)
     except units.UnitError as error:

@@ -185,6 +185,7 @@ def test_contradiction_names_a_limit_and_the_nearest_miss() -> None:
     ({"vary": "model.layers", "until": ["parameters.totl<=1e9"]}, "parameters.total"),
     ({"vary": "model.layers", "until": ["parameters.total=1e9"]}, "is no limit"),
     ({"vary": "model.layers", "until": ["memory.total<=5 days"]}, "bytes"),
+    ({"vary": "model.layers", "until": ["memory.stage<=3"]}, "is a name"),
     ({"vary": "training.tokens", "until": ["parameters.total<=1e12"]}, "unbounded"),
     ({"question": "tokens-by-deadline"}, "needs a deadline"),
     ({"question": "tokens-by-deadline", "deadline": "5 GiB"}, "--deadline"),
