@@ -263,12 +263,12 @@ def validate(document: Document, schema: str, folder: Path | None = None) -> Doc
     read = replace(document, node=node)
     faults = list(walk.faults)
     for error in _validator(file).iter_errors(read.data):
+        if len(faults) >= ENOUGH:
+            break
         path: Path_ = tuple(error.absolute_path)
         if not any(path[: len(bad)] == bad for bad in walk.unread):
             found = complaints(error, read, elsewhere)
             faults.extend(islice(found, ENOUGH - len(faults)))
-        if len(faults) >= ENOUGH:
-            break
     if faults:
         raise PlanError(faults)
     return replace(read, node=walk.defaults(node, [root], ()))
