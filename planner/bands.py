@@ -11,12 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner import resources
-
-if TYPE_CHECKING:
-    from planner.evaluated import Quantity
 
 Value = int | Fraction | float
 
@@ -50,9 +47,9 @@ def kind(architecture: str | None, experts: bool) -> Mapping[str, Any]:
     return (own or [k for k in wanted if k["architecture"] == "other"])[0]
 
 
-def interval(quantity: Quantity) -> tuple[Value, Value] | None:
-    """Lowest and highest value that published runs of the kind leave open; None for a quantity that
-    is not predicted."""
+def interval(quantity: Any) -> tuple[Value, Value] | None:
+    """Lowest and highest value that published runs of the kind leave open, of a quantity of
+    ``planner.evaluated``; None for one that is not predicted."""
     base = quantity.base
     if base not in LONGER and base not in SHORTER:
         return None

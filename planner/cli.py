@@ -22,11 +22,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status (0 done, 1 does not hold, 2 bad input)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        options = _parser().parse_args(_with_command(arguments))
-        handler: Handler = options.handler
+        handler, options = _parsed(_with_command(arguments))
         with warnings.catch_warnings():
             warnings.simplefilter("always", DeprecatedKey)
-            warnings.showwarning = _show_warning
+            warnings.showwarning = _show_warning  # type: ignore[assignment]
             status = handler(options)
         sys.stdout.flush()
         return status
@@ -46,7 +45,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _show_warning(message: Warning | str, *_: Any) -> None:
+def _parsed(words: list[str]) -> tuple[Handler, argparse.Namespace]:
+    """The command and its options, which may stand anywhere between its other words."""
+    if not words or words[0] not in COMMANDS:  # --help, --version, or nothing
+        options = _parser().parse_args(words)
+        return options.handler, options
+    help_text, configure, handler = COMMANDS[words[0]]
+    parser = _Parser(prog=f"plan.py {words[0]}", description=help_text)
+    configure(parser)
+    return handler, parser.parse_intermixed_args(words[1:])
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     print(message, file=sys.stderr)
 
 

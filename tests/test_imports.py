@@ -24,9 +24,9 @@ STAGES = (
     {"inventory", "formulas"},
     {"graph"},
     {"evaluate", "compile", "tensors", "products", "case"},
-    {"typeset", "inputs", "evaluated"},
+    {"bands", "typeset", "inputs", "evaluated"},
     {"solve", "domains", "families", "closed", "questions", "remedies", "layouts", "search", "sweep"}
-    | {"bands", "notebook", "ranking", "result", "sensitivity"},
+    | {"notebook", "ranking", "result", "sensitivity"},
     {"files", "formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}
     | {"logs", "compare", "javascript"},
     {"cli", "api", "__init__", "__main__"},  # the faces: nothing inside imports from them

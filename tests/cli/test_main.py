@@ -130,3 +130,11 @@ def test_explain_shows_formula_numbers_and_source(run_cli: RunCli) -> None:
     assert done.returncode == 0, done.stderr
     assert "6 · " in done.stdout and "68 976 648 192" in done.stdout.replace("\u202f", " ")
     assert "source: Kaplan et al. 2020" in done.stdout
+
+
+def test_options_stand_anywhere(run_cli: RunCli) -> None:
+    question = ("largest-batch", "--set", "training.recompute=full")
+    before = run_cli("solve", PLAN, *question)
+    after = run_cli("solve", PLAN, *question[1:], question[0])
+    assert before.returncode == after.returncode == 0, after.stderr
+    assert before.stdout == after.stdout
