@@ -101,7 +101,8 @@ def _stage_axis(
         plan.get("training.gradient_accumulation") or 1,
         plan.get("model.vocab"),
     )
-    entries, crossed = [], {}
+    entries: list[Entry] = []
+    crossed: dict[tuple[Symbol, Entry, Entry], Any] = {}
     given = plan.get("training.recompute_layers")
     most = 0 if plan.settings["training.recompute"] == "none" else given
     most = len(plan.model.sequence) if most is None else most

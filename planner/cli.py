@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         handler, options = _parsed(_with_command(arguments))
         with warnings.catch_warnings():
             warnings.simplefilter("always", DeprecatedKey)
-            warnings.showwarning = _show_warning  # type: ignore[assignment]
+            warnings.showwarning = _show_warning
             status = handler(options)
         sys.stdout.flush()
         return status

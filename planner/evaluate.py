@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, floor
 
@@ -273,8 +273,9 @@ def _pow(self: Evaluation, expression: Any, point: Point) -> Number:
     if isinstance(exponent, int):
         if base == 0 and exponent < 0:
             raise Absent("division by zero")
-        return float(base) ** exponent if isinstance(base, float) else Fraction(base) ** exponent
-    return float(base) ** float(exponent)
+        whole = float(base) ** exponent if isinstance(base, float) else Fraction(base) ** exponent
+        return cast(Number, whole)
+    return cast(float, float(base) ** float(exponent))
 
 
 def _fold(self: Evaluation, expression: Fold, point: Point) -> Iterator[tuple[Point, Number]]:

@@ -13,12 +13,12 @@ from sympy import Max as _Max
 from sympy import Min as _Min
 
 
-class Fold(Expr):
+class Fold(Expr):  # type: ignore[misc]  # SymPy has no types
     """Base of the folds. args = (body, axis symbol, filter pairs…)."""
 
     is_commutative = True
 
-    def __new__(cls, body: Any, axis: str, *rest: Any, **where: Any) -> Fold:
+    def __new__(cls, body: Any, axis: str, *rest: Any, **where: Any) -> Any:
         pairs = [Tuple(Symbol(k), Symbol(str(v))) for k, v in sorted(where.items())]
         return Expr.__new__(cls, sympify(body), Symbol(axis), *rest, *pairs)
 
@@ -46,8 +46,8 @@ class Largest(Fold):
 class AtLargest(Fold):
     """``body`` at the entry of ``axis`` where ``by`` is largest (the first of equals)."""
 
-    def __new__(cls, body: Any, axis: str, by: Any, **where: Any) -> AtLargest:
-        return super().__new__(cls, body, axis, sympify(by), **where)  # type: ignore[return-value]
+    def __new__(cls, body: Any, axis: str, by: Any, **where: Any) -> Any:
+        return super().__new__(cls, body, axis, sympify(by), **where)
 
     @property
     def by(self) -> Expr:

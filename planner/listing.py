@@ -1,4 +1,4 @@
-"""What ships: presets by kind with the few facts that tell them apart, number formats, quantities."""
+"""What ships: presets by kind with what tells them apart, number formats, quantities."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _presets(kind: str, facts: Callable[[dict[str, Any]], Row]) -> list[Row]:
 
 
 def _plans() -> list[Row]:
-    rows = []
+    rows: list[Row] = []
     for path in sorted(resources.folder("presets").glob("*.yaml")):
         rows.append((path.stem, str(source.read(path).plain().get("name", ""))))
     return rows

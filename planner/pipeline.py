@@ -180,7 +180,7 @@ def _check_distinct(draft: Draft, model: Model) -> None:
     if parts <= 3 or size * parts <= MOST_DISTINCT or size > len(model.sequence):
         return
     layout, schedule = draft.get("parallelism"), draft.get("training", "schedule")
-    found = len(stages(model, layout, schedule, 1))
+    found = len(stages(model, layout, schedule, 1, draft.get("model", "vocab")))
     if found * parts > MOST_DISTINCT:
         draft.fault(
             ("parallelism", "pipeline"),

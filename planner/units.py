@@ -34,7 +34,7 @@ _PLAIN = frozenset({"1", "byte", "byte/s", "s", "1/s"})
 LONGEST = 200  # characters of a quantity
 LARGEST_EXPONENT = 400  # powers of ten
 # Of a value that a plan computes with. Products of a dozen such stay within what floats reach.
-LARGEST = 10**30
+LARGEST: int = 10**30
 
 
 class UnitError(ValueError):
@@ -344,7 +344,7 @@ def _in_range(value: Exact) -> bool:
 
 def out_of_range(value: Exact) -> str | None:
     """What is allowed instead, where a number is too large or too small to compute with."""
-    size = abs(value)
+    size: Exact = abs(value)
     if size > LARGEST:
         return f"at most {LARGEST:.0e}".replace("e+", "e")
     if size and size * LARGEST < 1:

@@ -4,6 +4,8 @@ Beside matmuls it counts convolutions with their padding, attention kernels' own
 whatever activation checkpointing runs again.
 """
 
+from typing import Any
+
 from planner.folds import Total
 from planner.formulas.compute import again, backward, forward, keys
 from planner.notation import L_k, b, n_in, n_out, s
@@ -56,7 +58,7 @@ def convolutions_backward():
     return Total(L_k * Total(convolution * (1 + n_out), "component", type="conv"), "part")
 
 
-SCORES = {
+SCORES: dict[str, Any] = {
     "identifier": "compute.scores_again_flops_per_token",
     "symbol": r"C_{\mathrm{qk}}",
     "unit": FLOP,
@@ -81,7 +83,7 @@ def scores_again():
     return Total(L_k * Total(2 * keys * n_in, "component", type="core"), "part")
 
 
-CONV_AGAIN = {
+CONV_AGAIN: dict[str, Any] = {
     "identifier": "compute.convolution_again_flops_per_token",
     "symbol": r"C_{\mathrm{conv}}^{\mathrm{ckpt}}",
     "unit": FLOP,

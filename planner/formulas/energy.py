@@ -1,5 +1,7 @@
 """Energy and carbon: what the devices and their site draw over the run."""
 
+from typing import Any
+
 from planner.formulas.time import device_hours
 from planner.notation_hardware import carbon_intensity, host_power, power, pue
 from planner.quantity import quantity
@@ -33,7 +35,7 @@ def hosts():
     return device_hours * host_power / 1000
 
 
-COMPUTERS = {
+COMPUTERS: dict[str, Any] = {
     "identifier": "energy.computers",
     "symbol": r"E_{\mathrm{IT}}",
     "unit": "kWh",
@@ -56,7 +58,7 @@ def computers_without_hosts():
     return devices
 
 
-TOTAL = {
+TOTAL: dict[str, Any] = {
     "identifier": "energy.total",
     "symbol": r"E_{\mathrm{run}}",
     "unit": "kWh",

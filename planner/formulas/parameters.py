@@ -1,11 +1,13 @@
 """How many parameters, and where they sit. All exact."""
 
+from typing import Any
+
 from planner.folds import Total
 from planner.notation import L_k, N_given, applied, copies, n_in, n_out
 from planner.quantity import quantity
 
 SHAPES = "shapes of the weights"
-COMPONENT = {
+COMPONENT: dict[str, Any] = {
     "identifier": "parameters.component",
     "symbol": "N_c",
     "unit": "parameters",

@@ -1,5 +1,7 @@
 """How long: step, run, device hours and utilisation, at an assumed utilisation or predicted."""
 
+from typing import Any
+
 from planner.formulas.compute import executed_per_token, per_token
 from planner.formulas.time_peak import peak
 from planner.formulas.time_step import step_predicted
@@ -8,8 +10,8 @@ from planner.notation_hardware import mfu_assumed
 from planner.quantity import quantity
 
 PALM = "Chowdhery et al. 2022 (arXiv 2204.02311), appendix B"
-ASSUMED = {"time.assumed": True}
-PREDICTED = {"time.assumed": False}
+ASSUMED: dict[str, Any] = {"time.assumed": True}
+PREDICTED: dict[str, Any] = {"time.assumed": False}
 
 
 @quantity(

@@ -1,5 +1,7 @@
 """Utilisation by the conventions of others: half of all disputes are about these."""
 
+from typing import Any
+
 from sympy import Rational
 
 from planner.folds import Total
@@ -10,7 +12,7 @@ from planner.notation import L_k, n
 from planner.notation_hardware import P_listed
 from planner.quantity import quantity
 
-CAUSAL = {
+CAUSAL: dict[str, Any] = {
     "identifier": "time.mfu_causal",
     "symbol": r"u_{\mathrm{causal}}",
     "unit": "1",

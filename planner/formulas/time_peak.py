@@ -1,11 +1,13 @@
 """Dense peaks: a datasheet's figure in its convention, halved once where it assumes sparsity."""
 
+from typing import Any
+
 from planner.notation_hardware import P_16, P_listed
 from planner.quantity import quantity
 
 DENSE = "datasheet of the accelerator; it prints the dense rate"
 SPARSE = "datasheet of the accelerator; it prints the rate with 2:4 sparsity"
-PEAK = {
+PEAK: dict[str, Any] = {
     "identifier": "time.peak",
     "symbol": "R",
     "unit": "FLOP/s",
@@ -26,7 +28,7 @@ def peak_of_sparse():
     return P_listed / 2
 
 
-PEAK_16 = {
+PEAK_16: dict[str, Any] = {
     "identifier": "time.peak_16",
     "symbol": "R_{16}",
     "unit": "FLOP/s",

@@ -125,9 +125,9 @@ def rate_16():
 # -- waste -------------------------------------------------------------------------------------
 
 
-def declare_waste(name, symbol, title, shape):
+def declare_waste(name: str, symbol: str, title: str, shape: Any) -> Any:
     """The same rule for each of the three products of a weight."""
-    shared = {
+    shared: dict[str, Any] = {
         "identifier": f"time.product.{name}_waste",
         "symbol": symbol,
         "unit": "1",
