@@ -1,0 +1,257 @@
+"""Numbers at the edges, and what must hold for every plan: conservation, scaling, monotony."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import planner
+from planner.result import Result
+from tests.strategies import Document, plans
+
+SLOW = settings(
+    max_examples=12, deadline=None, derandomize=True, database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)  # fmt: skip
+
+DENSE: Document = {
+    "name": "edge",
+    "model": {
+        "name": "edge", "layers": 2, "hidden": 64, "vocab": 1000,
+        "attention": {"heads": 4}, "mlp": {"gated": False}, "norm": "layernorm",
+        "positions": "rope", "bias": True, "tied_embeddings": True,
+    },
+    "cluster": {"extends": "hgx-h100", "devices": 8},
+    "training": {"tokens": "1B", "sequence_length": 128, "global_batch": 64},
+    "time": {"mfu": 0.5},
+}  # fmt: skip
+
+
+def evaluated(document: Document, changes: dict[str, Any] | None = None) -> Result:
+    return planner.load(document, set=changes or {}).evaluate()
+
+
+def number(result: Result, key: str) -> Any:
+    """The value of a quantity that must be there."""
+    value = result[key].value
+    assert isinstance(value, (int, Fraction, float)), f"{key} is {value}"
+    return value
+
+
+def faults(document: Document, changes: dict[str, Any]) -> str:
+    with pytest.raises(planner.PlanError) as caught:
+        evaluated(document, changes)
+    return str(caught.value)
+
+
+# Edges -------------------------------------------------------------------------------------
+
+
+def test_everything_is_one() -> None:
+    """One layer, head, device, token, word: 12 h^2 + 13 h of a layer, h of word and 2h of norm."""
+    result = evaluated(DENSE, {
+        "model.layers": 1, "model.hidden": 1, "model.vocab": 1, "model.attention.heads": 1,
+        "cluster.devices": 1, "training.sequence_length": 1, "training.global_batch": 1,
+        "training.tokens": 1,
+    })  # fmt: skip
+    # Attention 4 + 4, MLP 8 + 5, norms 4: 25; the embedding 1; the final norm 2.
+    assert number(result, "parameters.total") == 28
+    # Matmul weights 4 + 8 and the head's 1, six times; scores and values: 12 * s * h.
+    assert number(result, "compute.flops_per_token") == 6 * 13 + 12
+    assert number(result, "compute.training_flops") == 6 * 13 + 12
+    each = planner.load(DENSE).plan.get("training.bytes.weight")
+    assert number(result, "memory.weights") == each * 28
+    assert number(result, "time.step_seconds") > 0
+
+
+def test_a_million_devices() -> None:
+    result = evaluated(DENSE, {"cluster.devices": 10**6, "training.global_batch": 10**6})
+    one = evaluated(DENSE, {"cluster.devices": 1, "training.global_batch": 1})
+    assert number(result, "time.step_seconds") == number(one, "time.step_seconds")
+    assert number(result, "memory.weights") == number(one, "memory.weights")
+    for key in ("time.tokens_per_second", "cost.total"):
+        if result[key].value is not None and one[key].value is not None:
+            factor = 10**6 if key != "cost.total" else 1
+            assert number(result, key) == factor * number(one, key)
+
+
+def test_a_quadrillion_parameters_by_size_and_by_shape() -> None:
+    size = {**DENSE, "model": {"parameters": 10**15}}
+    assert number(evaluated(size), "parameters.total") == 10**15
+    shape = {
+        "model.layers": 1000, "model.hidden": 288_000, "model.attention.heads": 2250,
+        "model.vocab": 10**6, "cluster.devices": 10**6, "training.global_batch": 10**6,
+    }  # fmt: skip
+    result = evaluated(DENSE, shape)
+    h, layers = 288_000, 1000
+    assert number(result, "parameters.total") == (
+        layers * (12 * h * h + 13 * h) + 10**6 * h + 2 * h
+    )
+    assert result.verdict["fits"] is False
+
+
+def test_a_price_of_zero_is_a_cost_of_zero_and_no_price_is_no_cost() -> None:
+    result = evaluated(DENSE, {"cluster.price": "0 USD/h"})
+    assert number(result, "cost.total") == 0
+    unpriced = {"accelerator": "h100-sxm-80gb", "devices": 8}
+    cost = evaluated({**DENSE, "cluster": unpriced})["cost.total"]
+    assert cost.value is None
+
+
+@pytest.mark.parametrize(("key", "value"), [
+    ("model.layers", 0), ("model.hidden", 0), ("model.vocab", 0), ("cluster.devices", 0),
+    ("training.sequence_length", 0), ("training.global_batch", 0), ("training.micro_batch", 0),
+    ("parallelism.tensor", 0), ("training.tokens", 0), ("time.mfu", 0), ("model.layers", -1),
+    ("model.layers", 1.5), ("model.layers", 10**6), ("model.hidden", 10**31),
+    ("training.tokens", "1e400"), ("cluster.price", "-1 USD/h"), ("training.tokens", "1e-31"),
+    ("cluster.price", "1e-300 USD/h"), ("training.dropout", 2), ("parallelism.zero", 4),
+])  # fmt: skip
+def test_beyond_the_edge_is_refused_at_its_place(key: str, value: Any) -> None:
+    assert faults(DENSE, {key: value}).startswith(f"--set {key}=")
+
+
+def test_a_name_of_layers_is_no_end_of_the_model() -> None:
+    kinds = {"model.kinds": {"head": {}, "plain": {"mlp": {"intermediate": 8}}}}
+    assert "cannot be called head" in faults(DENSE, kinds)
+
+
+def test_floating_point_overflow_is_absence() -> None:
+    """Where an estimate leaves what floats can hold, it is absent with the reason."""
+    from sympy import Integer, Pow, Rational, Symbol
+
+    from planner.evaluate import Absent, Case, Evaluation
+    from planner.quantity import BOOK, Book
+
+    book, shown = Book(), BOOK.declarations["parameters.total"][0]
+    power = Pow(Integer(10) ** 400, Rational(3, 2), evaluate=False)
+    book.add(replace(shown, id="test.huge", symbol=Symbol("test.huge"), when={},
+                     build=lambda: power))  # fmt: skip
+    value = Evaluation(Case({}, {}, {}), book).trace("test.huge").value
+    assert isinstance(value, Absent)
+    assert "cannot be computed" in value.reason
+
+
+# For every plan ----------------------------------------------------------------------------
+
+
+@SLOW
+@given(plans())
+def test_nothing_is_lost_or_made(document: Document) -> None:
+    result = evaluated(document)
+    total = number(result, "parameters.total")
+    assert total == sum(
+        number(result, f"parameters.{part}") for part in ("embedding", "head", "non_embedding")
+    )
+    tokens = document["training"]["tokens"]
+    assert number(result, "compute.training_flops") == (
+        tokens * number(result, "compute.flops_per_token")
+    )
+    live = [number(result, f"memory.{part}") for part in
+            ("weights", "gradients", "optimizer", "activations", "buffers")]  # fmt: skip
+    assert all(part >= 0 for part in live)
+    assert number(result, "memory.total") <= sum(live)
+    assert number(result, "memory.weights") <= number(result, "memory.total")
+    headroom = number(result, "memory.headroom")
+    assert headroom == number(result, "memory.capacity") - number(result, "memory.process")
+    assert result.verdict["fits"] is (headroom >= 0)
+    rate = number(result, "time.tokens_per_second")
+    each = number(result, "time.tokens_per_second_per_device")
+    assert rate == each * document["cluster"]["devices"]
+
+
+@SLOW
+@given(plans(), st.integers(2, 9))
+def test_a_longer_run_takes_and_costs_in_proportion(document: Document, times: int) -> None:
+    tokens = document["training"]["tokens"]
+    short = evaluated(document)
+    long = evaluated(document, {"training.tokens": times * tokens})
+    for key in ("compute.training_flops", "time.training_days", "cost.total"):
+        assert number(long, key) == times * number(short, key), key
+    for key in ("memory.total", "time.step_seconds", "parameters.total"):
+        assert number(long, key) == number(short, key), key
+
+
+@SLOW
+@given(plans())
+def test_more_recomputation_keeps_no_more(document: Document) -> None:
+    kept = [
+        number(evaluated(document, {"training.recompute": mode}), "memory.activations")
+        for mode in ("none", "selective", "full")
+    ]
+    assert kept == sorted(kept, reverse=True)
+
+
+@SLOW
+@given(plans())
+def test_sharding_keeps_no_more_states(document: Document) -> None:
+    states = [
+        number(evaluated(document, {"parallelism.zero": stage}), "memory.optimizer")
+        for stage in (0, 1)
+    ]
+    assert states[0] >= states[1]
+    layout = document["parallelism"]
+    ranks = document["cluster"]["devices"] // (layout["tensor"] * layout["pipeline"])
+    assert states[1] * ranks >= states[0]
+
+
+GROWING = {
+    "training.micro_batch": 1,
+    "model.vocab": 32_000,
+    "training.sequence_length": 128,
+    "model.mlp.intermediate": 64,
+}
+
+
+@SLOW
+@given(plans(), st.sampled_from(sorted(GROWING)))
+def test_more_of_it_takes_no_less(document: Document, key: str) -> None:
+    document["training"]["global_batch"] *= 2 * document["training"]["micro_batch"]
+    small = evaluated(document, GROWING)
+    large = evaluated(document, {**GROWING, key: 2 * GROWING[key]})
+    for quantity in ("memory.total", "memory.activations", "compute.training_flops"):
+        assert number(large, quantity) >= number(small, quantity), quantity
+
+
+@SLOW
+@given(plans())
+def test_exact_and_compiled_evaluation_agree(document: Document) -> None:
+    """The same plan twice in an array gives the exact numbers twice, or NaN where one is absent."""
+    import numpy as np
+
+    from planner import case
+    from planner.compile import ArrayEvaluation
+    from planner.quantity import BOOK
+
+    plan = planner.load(document).plan
+    exact = evaluated(document)
+    built = case.build(plan)
+    plain = (int, Fraction)
+    arrays = {
+        symbol: np.array([float(value)] * 2)
+        if isinstance(value, plain) and not isinstance(value, bool)
+        else value
+        for symbol, value in built.bindings.items()
+    }
+    engine = ArrayEvaluation(replace(built, bindings=arrays))
+    compared = 0
+    for identifier, declarations in BOOK.declarations.items():
+        if declarations[0].per:
+            continue
+        try:
+            wanted = exact[identifier].value
+        except KeyError:
+            continue
+        if isinstance(wanted, str):
+            continue
+        found = engine.array(identifier, (2,))
+        if wanted is None:
+            assert np.isnan(found).all(), identifier
+        else:
+            assert found == pytest.approx([float(wanted)] * 2, rel=1e-9, abs=1e-9), identifier
+            compared += 1
+    assert compared > 30
