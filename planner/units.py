@@ -344,7 +344,7 @@ def _in_range(value: Exact) -> bool:
 
 def out_of_range(value: Exact) -> str | None:
     """What is allowed instead, where a number is too large or too small to compute with."""
-    size: Exact = abs(value)
+    size: Exact = value if value >= 0 else -value
     if size > LARGEST:
         return f"at most {LARGEST:.0e}".replace("e+", "e")
     if size and size * LARGEST < 1:
