@@ -1,0 +1,87 @@
+"""A short run of the fuzzer; `make fuzz` is the long one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fuzz import campaign, mutate, readers, watch
+
+KINDS = ("plan", "model", "cluster", "accelerator", "config")
+
+
+def tried(random: Random, kind: str, folder: Path) -> None:
+    """One mutated document; memory is that of all tests here, so the campaign watches it."""
+    file = folder / ("config.json" if kind == "config" else f"{kind}.yaml")
+    raw = mutate.document(random, kind)
+    file.write_bytes(raw)
+    line = campaign.arguments(random, kind, file)
+    outcome = watch.run(line)
+    known = outcome.problem is None or outcome.problem.startswith("over 500 MB")
+    assert known, f"{outcome.problem}\n{outcome.detail}\n{line}\n{raw[:2000]!r}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mutated_document_is_evaluated_or_refused_at_its_place(
+    kind: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("fuzz")
+
+    @settings(
+        max_examples=40, deadline=None, derandomize=True, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(st.randoms(use_true_random=False))
+    def run(random: Random) -> None:
+        tried(random, kind, folder)
+
+    run()
+
+
+def test_seeded_documents(tmp_path: Path) -> None:
+    for number in range(100):
+        line, raw, outcome = campaign.one(11, number, tmp_path)
+        assert outcome.problem is None, f"{number}: {outcome}\n{line}\n{raw[:2000]!r}"
+
+
+def test_too_much_is_refused(tmp_path: Path) -> None:
+    """Expansion, depth, breadth and size, each many times in a second."""
+    random, file = Random(1), tmp_path / "plan.yaml"
+    for _ in range(30):
+        file.write_bytes(mutate.giant(random))
+        outcome = watch.run(["validate", str(file)])
+        assert outcome.problem is None, outcome
+        assert outcome.status == 2
+
+
+@pytest.mark.parametrize("target", readers.TARGETS)
+def test_the_readers_under_coverage_guidance(target: str) -> None:
+    assert readers.by_lines(target, 1, Random(1)) > 20
+
+
+def test_the_watch_sees_what_it_watches_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from planner import cli
+
+    def main(arguments: list[str]) -> int:
+        word = arguments[-1]
+        if word == "raise":
+            raise ValueError("x")
+        while word == "hang":
+            pass
+        if word == "nan":
+            print("NaN")
+            return 0
+        print("a fault without its place", file=__import__("sys").stderr)
+        return 2
+
+    monkeypatch.setattr(cli, "main", main)
+    problems = [watch.run(["report", "json", word], 0.05).problem for word in
+                ("raise", "hang", "place")]  # fmt: skip
+    assert problems[0] is not None and problems[0].startswith("ValueError")
+    assert problems[1] is not None and problems[1].startswith("over 0.05 s")
+    assert problems[2] == "a fault without a place"
+    assert watch.run(["report", "json", "nan"]).problem == "its JSON cannot be read"
