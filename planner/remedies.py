@@ -72,10 +72,12 @@ def remedies(plan: Plan, most: int = 3) -> Advice | None:
             changes = {key: value for _, change in chosen for key, value in change.items()}
             if len(changes) < sum(len(change) for _, change in chosen):
                 continue  # two values for one key
+            if any(one.changes.items() <= changes.items() for one in found):
+                continue  # a part of it is enough
             remedy = _tried(plan, changes, now, sum(rank for rank, _ in chosen))
             if remedy is not None and remedy.headroom >= 0:
                 found.append(remedy)
-        if found:
+        if len(found) >= most:
             break
     found.sort(key=lambda one: (one.rank if one.slowdown is None else one.slowdown, one.rank))
     decides = max(parts, key=lambda part: parts[part])

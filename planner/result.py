@@ -24,6 +24,7 @@ from planner.inputs import Input
 from planner.version import __version__
 
 if TYPE_CHECKING:
+    from planner.remedies import Advice
     from planner.typeset import Typesetter
 
 __all__ = ["Quantity", "Result", "Term", "evaluate"]
@@ -183,6 +184,15 @@ class Result:
     def inputs(self) -> dict[str, Input]:
         """Every resolved value by dotted key."""
         return {entry.key: entry for entry in _inputs.inputs(self.plan)}
+
+    @cached_property
+    def advice(self) -> Advice | None:
+        """What would make a plan fit that does not; None where it fits."""
+        if self.verdict["fits"] is not False:
+            return None
+        from planner.remedies import remedies
+
+        return remedies(self.plan)
 
     @cached_property
     def verdict(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
+from planner.display import format_value
 from planner.evaluate import Absent
 from planner.render.layout import KEY_FIGURES, SHARES, STATUS, WARNINGS
 from planner.render.numbers import clean, shown
@@ -95,4 +96,25 @@ def warnings(result: Result) -> list[tuple[str, str]]:
             continue
         if part.number < whole.number * Fraction(*rule.below):
             found[rule.part] = rule.words
-    return list(found.items())
+    return [*found.items(), *_advice(result)]
+
+
+def _advice(result: Result) -> list[tuple[str, str]]:
+    """Of a plan that does not fit: which part holds most, and the cheapest changes that help."""
+    advice = result.advice
+    if advice is None:
+        return []
+    most = result[advice.decides]
+    found = [(advice.decides, f"most is held by {most.title.split(' on ')[0]}: {brief(most)}")]
+    for remedy in advice.remedies:
+        free = format_value(Fraction(remedy.headroom), "bytes")
+        slower = ""
+        if remedy.slowdown is not None:
+            percent = round(100 * (remedy.slowdown - 1))
+            slower = ", about as fast" if percent == 0 else f", ~{abs(percent)} % " + (
+                "slower" if percent > 0 else "faster"
+            )
+        found.append(("memory.headroom", f"fits with {remedy}: ~{free} free{slower}"))
+    if not advice.remedies:
+        found.append(("memory.headroom", "no one or two changes of the layout make it fit"))
+    return found
