@@ -30,7 +30,7 @@ MOST = 50
 STEP = 1.02
 #: Constant: symbol, and the accelerators and formats that it holds for (empty: all).
 SHARED = ("e_mem", "e_link", "e_net", "hidden_t", "e_a2a", "d_min", "k_64", "t_la", "k_ew")
-LIMITS = {"e_mem": 1.0, "e_link": 1.0, "e_net": 1.0, "hidden_t": 0.9, "e_a2a": 1.0}
+LIMITS = dict.fromkeys(("matmul tpu", "e_mem", "e_link", "e_net", "e_a2a"), 1.0) | {"hidden_t": 0.9}
 
 
 def family(accelerator: str) -> str:

@@ -90,7 +90,8 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
 @cache
 def calibration() -> Mapping[str, Any]:
     """The shares that belong to no accelerator, and the defaults."""
-    return _read("efficiency/training.yaml")
+    facts: Mapping[str, Any] = _read("efficiency/training.yaml")
+    return facts
 
 
 @cache
@@ -105,7 +106,7 @@ def measured(accelerator: Mapping[str, Any]) -> Mapping[str, Any]:
     """An accelerator's own shares, or those of the preset that it is like."""
     own: Mapping[str, Any] = accelerator.get("efficiency") or {}
     while "like" in own:
-        own = _read(f"accelerators/{own['like']}.yaml")["efficiency"]
+        own = dict(_read(f"accelerators/{own['like']}.yaml")["efficiency"])
     return own
 
 
@@ -164,5 +165,6 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.casts": wide,
         "time.attention": _kernel(draft, measured(accelerator)),
         "time.accumulation": kernels["accumulation"],
+        "time.buckets": kernels["buckets"] if layout["zero"] < 2 else "growing",
         "time.tensor_overlap": bool(layout.get("tensor_overlap")),
     }

@@ -323,15 +323,21 @@ EXCHANGE: dict[str, Any] = {
 }
 
 
-@quantity(**EXCHANGE, source=CALIBRATED, when={"block": ("attention", "mlp", *QUIET, *OTHERS),
-                                               "time.tensor_overlap": False})
+@quantity(
+    **EXCHANGE,
+    source=CALIBRATED,
+    when={"block": ("attention", "mlp", *QUIET, *OTHERS), "time.tensor_overlap": False},
+)
 def exchange():
     """The products wait for the exchange."""
     return exchanges * tensor
 
 
-@quantity(**EXCHANGE, source=CALIBRATED, when={"block": ("attention", "mlp", *QUIET, *OTHERS),
-                                               "time.tensor_overlap": True})
+@quantity(
+    **EXCHANGE,
+    source=CALIBRATED,
+    when={"block": ("attention", "mlp", *QUIET, *OTHERS), "time.tensor_overlap": True},
+)
 def exchange_overlapped():
     """A part runs beside the products (parallelism.tensor_overlap)."""
     return exchanges * tensor * (1 - hidden_t)
@@ -474,22 +480,24 @@ GATHERS: dict[str, Any] = {
 }
 
 
-@quantity(**GATHERS, source="Rajbhandari et al. 2020 (arXiv 1910.02054), section 5",
-          when={"parallelism.zero": (0, 1, 2)})
+@quantity(
+    **GATHERS,
+    source="Rajbhandari et al. 2020 (arXiv 1910.02054), section 5",
+    when={"parallelism.zero": (0, 1, 2)},
+)
 def gathers_none():
     """Every device holds its weights."""
     return 0
 
 
-@quantity(**GATHERS, source="Zhao et al. 2023 (arXiv 2304.11277), section 3",
-          when={"parallelism.zero": 3})
+@quantity(
+    **GATHERS, source="Zhao et al. 2023 (arXiv 2304.11277), section 3", when={"parallelism.zero": 3}
+)
 def gathers():
     """Weights are gathered for the forward and for the backward pass, gradients reduced and
     scattered, all in the compute format: three rings over the group. Traffic that runs beside
     products slows them, so it counts in full."""
-    return 3 * (
-        k_c * Total(device_whole, "component") * (shards - 1) / (shards * group) + hops
-    )
+    return 3 * (k_c * Total(device_whole, "component") * (shards - 1) / (shards * group) + hops)
 
 
 @quantity(
@@ -503,4 +511,4 @@ def part():
     """The device waits for the host where kernels are short: the longer of the two, rounded
     where they are alike; and the gathers."""
     device = forward + backward + repeated_none
-    return (device ** Rational(5, 2) + host ** Rational(5, 2)) ** Rational(2, 5) + gathers
+    return (device**4 + host**4) ** Rational(1, 4) + gathers

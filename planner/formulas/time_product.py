@@ -151,9 +151,7 @@ def declare_waste(name: str, symbol: str, title: str, shape: Any) -> Any:
 
 
 waste_forward = declare_waste("forward", "q_x", "tiles and waves, forward", (rows, N_x))
-waste_input = declare_waste(
-    "input", "q_x'", "tiles and waves, gradient of the input", (rows, K_x)
-)
+waste_input = declare_waste("input", "q_x'", "tiles and waves, gradient of the input", (rows, K_x))
 waste_weight = declare_waste(
     "weight", "q_x''", "tiles and waves, gradient of the weight", (K_x, N_x)
 )
@@ -189,9 +187,7 @@ BACKWARD: dict[str, Any] = {
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
 
-@quantity(
-    **BACKWARD, source=ROOFLINE, when={"frozen": False, "lora": False}, coefficient="FLOP"
-)
+@quantity(**BACKWARD, source=ROOFLINE, when={"frozen": False, "lora": False}, coefficient="FLOP")
 def backward():
     """Two products of their own shapes: the output's gradient with the weight, and the input with
     the output's gradient."""

@@ -161,17 +161,34 @@ DATA: dict[str, Any] = {
 }
 
 
+BUCKETS: dict[str, Any] = {
+    "identifier": "time.buckets",
+    "symbol": r"n_{\mathrm{rings}}",
+    "unit": "1",
+    "title": "messages that gradients are reduced in",
+    "exact": False,
+}
+
+
 @quantity(
-    "time.buckets",
-    symbol=r"n_{\mathrm{rings}}",
-    unit="1",
-    title="messages that gradients are reduced in",
+    **BUCKETS,
     source="Megatron-LM (bucket size: 40 million parameters, or 1 million for each rank)",
-    exact=False,
+    when={"time.buckets": "growing"},
 )
 def buckets():
     """At least one; large groups take larger messages."""
     return largest(1, resident / largest(40 * 10**6, 10**6 * shards))
+
+
+@quantity(
+    **BUCKETS,
+    source="PyTorch, DistributedDataParallel (bucket_cap_mb: 25)",
+    when={"time.buckets": "fixed"},
+)
+def buckets_fixed():
+    """At least one; messages of 25 MiB, which hold 13,107,200 values of 2 bytes, however many
+    devices there are."""
+    return largest(1, resident / 13107200)
 
 
 def _between_replicas():
@@ -186,9 +203,7 @@ def data():
     return 2 * k_red * resident * (shards - 1) / (shards * group) + 2 * buckets * hops
 
 
-@quantity(
-    **DATA, source=ZERO, when={"parallelism.zero": (1, 2), "time.replicated": False}
-)
+@quantity(**DATA, source=ZERO, when={"parallelism.zero": (1, 2), "time.replicated": False})
 def data_sharded():
     """Gradients are reduced and scattered, weights gathered: (g-1)/g of each. Traffic that runs
     beside products slows them, so it counts in full."""

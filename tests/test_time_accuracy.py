@@ -1,0 +1,85 @@
+"""Predicted step times against published runs: the page says what the program prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+import yaml
+
+from benchmarks import time_accuracy
+from planner import resources
+
+DATA = Path(__file__).parent / "data" / "time_runs.csv"
+PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
+
+#: Mean relative error that a source may have (runs of one laboratory or experiment).
+BOUNDS = {
+    "vtrain-multi": 0.065,
+    "megatron-2205": 0.06,
+    "bloom-prestudy": 0.065,
+    "foundry-a100": 0.075,
+    "foundry-h100": 0.05,
+    "dgxc-h100": 0.06,
+    "simumax-b200": 0.075,
+    "nanotron-tpscale": 0.04,
+}
+
+
+@pytest.fixture(scope="module")
+def records() -> list[dict[str, Any]]:
+    return time_accuracy.compare(DATA)
+
+
+@pytest.mark.parametrize("source", BOUNDS)
+def test_each_source_keeps_its_bound(records: list[dict[str, Any]], source: str) -> None:
+    errors = [abs(r["error"]) for r in records if r["source"] == source and "error" in r]
+    assert len(errors) >= 3
+    assert mean(errors) <= BOUNDS[source]
+
+
+def test_the_mean_over_sources_keeps_its_bound(records: list[dict[str, Any]]) -> None:
+    means = [
+        mean(abs(r["error"]) for r in group if "error" in r)
+        for source, group in time_accuracy.by_source(records).items()
+        if not source.endswith(" experts") and any("error" in r for r in group)
+    ]
+    assert mean(means) <= 0.085
+
+
+def test_a_row_is_left_out_only_for_what_it_does_not_publish(
+    records: list[dict[str, Any]],
+) -> None:
+    reasons = {r["left_out"] for r in records if "left_out" in r}
+    assert all(reason.endswith("is not published") for reason in reasons), reasons
+
+
+def test_the_page_is_current(records: list[dict[str, Any]]) -> None:
+    page = PAGE.read_text("utf-8")
+    table = time_accuracy.markdown(time_accuracy.lines(records))
+    assert time_accuracy.rewritten(page, table) == page
+
+
+def test_the_bands_are_current(records: list[dict[str, Any]]) -> None:
+    shipped = yaml.safe_load((resources.folder("presets") / "efficiency/bands.yaml").read_text())
+    assert yaml.safe_load(time_accuracy.bands(DATA, records)) == shipped
+
+
+def test_most_rows_lie_in_the_band_of_their_kind(records: list[dict[str, Any]]) -> None:
+    from planner import bands
+
+    def band(row: Mapping[str, str]) -> Mapping[str, Any]:
+        architecture = time_accuracy.architecture(row["accelerator"])
+        return bands.kind(architecture, bool(row["num_experts"]))
+
+    by_id = {r["id"]: r for r in records if "error" in r}
+    inside = []
+    for row in time_accuracy.rows(DATA):
+        record = by_id.get(row["id"])
+        if record is not None:
+            slower = time_accuracy.slowness(row, record)
+            inside.append(1 + band(row)["low"] <= slower <= 1 + band(row)["high"])
+    assert sum(inside) / len(inside) >= 0.8
