@@ -79,7 +79,14 @@ def remedies(plan: Plan, most: int = 3) -> Advice | None:
                 found.append(remedy)
         if len(found) >= most:
             break
-    found.sort(key=lambda one: (one.rank if one.slowdown is None else one.slowdown, one.rank))
+    # One change before two; then by speed, or by how much they interfere.
+    found.sort(
+        key=lambda one: (
+            len([value for value in one.changes.values() if value is not None]),
+            one.rank if one.slowdown is None else one.slowdown,
+            one.rank,
+        )
+    )
     decides = max(parts, key=lambda part: parts[part])
     return Advice(-headroom, decides, tuple(found[:most]))
 

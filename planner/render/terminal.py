@@ -37,8 +37,12 @@ def summary(result: Result, colour: bool | None = None) -> str:
             mark = "~" if figure.estimate else " "
             line = f"  {_pad(figure.label, first)}  {mark}{_pad(value, second)}  {figure.note}"
             lines.append(_cut(line.rstrip(), WIDTH))
-    for identifier, words in warnings(result):
-        lines += ["", _cut(f"! {words} ({identifier})", WIDTH)]
+    told = warnings(result)
+    if told:
+        lines.append("")
+    for identifier, words in told:
+        line = f"! {words} ({identifier})"
+        lines.append(line if _width(line) <= WIDTH else _cut(f"! {words}", WIDTH))
     moved = [f"{'.'.join(str(entry.note.key).split('.')[-2:])} {signed(entry.change)}"
              for entry in sensitivities(result, DAYS, 3)]
     if moved:
