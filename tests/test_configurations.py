@@ -300,9 +300,9 @@ def test_megatron_arguments_of_deepseek_v3_count_as_its_checkpoint() -> None:
     assert total(imports.import_megatron(arguments)) == 671026404352
 
 
-def test_megatron_pads_the_vocabulary_for_its_tensor_parallel_size() -> None:
+def test_padding_of_the_vocabulary_belongs_to_the_layout() -> None:
     padded = imports.import_megatron(LLAMA3.replace("-size 1\n", "-size 8\n"))
-    assert padded["vocab"] == 129024  # the next multiple of 128 × 8
+    assert padded["vocab"] == 128256  # padding to 128 × 8 belongs to the layout
     assert imports.import_megatron(LLAMA3)["vocab"] == 128256
 
 

@@ -162,13 +162,10 @@ def convert(found: dict[str, Any], place: Place | None = None) -> dict[str, Any]
 
 
 def _vocabulary(it: Arguments) -> int:
-    """Megatron-LM pads the vocabulary to a multiple that tensor parallelism divides."""
+    """The vocabulary without padding, which belongs to the layout (parallelism.vocab_multiple)."""
     padded = it.number("padded-vocab-size")
-    if padded is not None:
-        return padded
-    step = it.number("make-vocab-size-divisible-by", 128) or 128
-    step *= it.number("tensor-model-parallel-size", 1) or 1
-    return -(-it.need("vocab-size") // step) * step
+    it.number("make-vocab-size-divisible-by")
+    return it.need("vocab-size") if it.number("vocab-size") or padded is None else padded
 
 
 def _positions(it: Arguments) -> str:
