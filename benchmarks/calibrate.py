@@ -55,8 +55,9 @@ def constants(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     else:
         found.append((f"matmul {wide}", "e_mm"))
     vendor = document["training"]["implementation"] == "megatron"
-    found.append((f"attention {wide}" if vendor and wide in ("h100", "b200") else "attention open",
-                  "e_att"))
+    found.append(
+        (f"attention {wide}" if vendor and wide in ("h100", "b200") else "attention open", "e_att")
+    )
     return found
 
 
@@ -113,9 +114,7 @@ def sensitivities(task: tuple[dict[str, Any], dict[str, float]]) -> tuple[float,
     return now, slopes
 
 
-def solve(
-    jacobian: Any, residual: Any, sources: Any, low: Any, high: Any, offset: set[str]
-) -> Any:
+def solve(jacobian: Any, residual: Any, sources: Any, low: Any, high: Any, offset: set[str]) -> Any:
     """Moves of the log constants that minimise the mean absolute residual over sources
     (iteratively reweighted least squares with bounds)."""
     move = np.zeros(jacobian.shape[1])
@@ -177,10 +176,12 @@ def fit(runs: Sequence[Any], offset: set[str], rounds: int, pool: Any) -> None:
         dense = [e for s, e in found.items() if not s.endswith(" experts") or "simumax" in s]
         print(f"round {round_}: mean over sources {100 * np.mean(dense):.2f} %", flush=True)
         low = np.full(len(names), -0.35)
-        high = np.array([
-            min(0.35, np.log(LIMITS.get(n, np.inf) / (start[n] * factors[n]) + 1e-12))
-            for n in names
-        ])
+        high = np.array(
+            [
+                min(0.35, np.log(LIMITS.get(n, np.inf) / (start[n] * factors[n]) + 1e-12))
+                for n in names
+            ]
+        )
         high = np.maximum(high, 0.0)
         if round_ < rounds:
             move = solve(jacobian, residual, sources, low, high, offset)
@@ -220,9 +221,7 @@ def main() -> None:
     options = parser.parse_args()
     runs = documents(options.runs)
     offset = {
-        runs_time.source(row)
-        for row in time_accuracy.rows(options.runs)
-        if row["use"] == "offset"
+        runs_time.source(row) for row in time_accuracy.rows(options.runs) if row["use"] == "offset"
     }
     with Pool(options.jobs) as pool:
         fit(runs, offset, options.rounds, pool)

@@ -77,10 +77,14 @@ def main() -> None:
     options = parser.parse_args()
     row = measure(plans.load(options.plan, options.set), options.check)
     print(f"{row['plan']}")
-    print(f"  layouts              {row['layouts']:>12,}  ({row['fitting']:,} fit, "
-          f"{row['groups']} groups)")
-    print(f"  whole search         {row['layouts_per_second']:>12,.0f}  a second and core "
-          f"({row['seconds']:.1f} s)")
+    print(
+        f"  layouts              {row['layouts']:>12,}  ({row['fitting']:,} fit, "
+        f"{row['groups']} groups)"
+    )
+    print(
+        f"  whole search         {row['layouts_per_second']:>12,.0f}  a second and core "
+        f"({row['seconds']:.1f} s)"
+    )
     print(f"  arrays alone         {row['arrays_layouts_per_second']:>12,.0f}  a second and core")
     print(f"  peak memory          {row['peak_bytes'] / 1e6:>12,.0f}  MB")
     print(f"  worst difference     {row['worst_difference']:>12.1e}  from exact evaluation")

@@ -18,15 +18,32 @@ from planner import resources
 Value = int | Fraction | float
 
 #: Predicted quantities that grow with the time of a step, and those that fall with it.
-LONGER = frozenset({
-    "time.step_seconds", "time.training_seconds", "time.training_days", "time.device_hours",
-    "time.run_days", "time.run_device_hours", "cost.total", "cost.reserved",
-    "energy.devices", "energy.hosts", "energy.computers", "energy.total", "energy.carbon",
-})
-SHORTER = frozenset({
-    "time.tokens_per_second", "time.tokens_per_second_per_device", "time.mfu", "time.hfu",
-    "time.tflops_per_device",
-})
+LONGER = frozenset(
+    {
+        "time.step_seconds",
+        "time.training_seconds",
+        "time.training_days",
+        "time.device_hours",
+        "time.run_days",
+        "time.run_device_hours",
+        "cost.total",
+        "cost.reserved",
+        "energy.devices",
+        "energy.hosts",
+        "energy.computers",
+        "energy.total",
+        "energy.carbon",
+    }
+)
+SHORTER = frozenset(
+    {
+        "time.tokens_per_second",
+        "time.tokens_per_second_per_device",
+        "time.mfu",
+        "time.hfu",
+        "time.tflops_per_device",
+    }
+)
 FILE = "efficiency/bands.yaml"
 
 
@@ -56,9 +73,7 @@ def interval(quantity: Any) -> tuple[Value, Value] | None:
     settings = quantity.result.evaluation.case.settings
     if settings.get("time.assumed", True) or quantity.absent is not None:
         return None
-    found = kind(
-        settings.get("cluster.accelerator.architecture"), bool(settings.get("experts"))
-    )
+    found = kind(settings.get("cluster.accelerator.architecture"), bool(settings.get("experts")))
     low, high = (1 + Fraction(str(found[key])) for key in ("low", "high"))
     value = quantity.number
     return (value * low, value * high) if base in LONGER else (value / high, value / low)

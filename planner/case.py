@@ -83,9 +83,7 @@ def _tensors(
         before = None
         for block in part.blocks:
             second = before == block.kind == "norm"  # two norms read one input
-            yield from tensors.entries(
-                next(entries), part.name, block, second, profile, settings
-            )
+            yield from tensors.entries(next(entries), part.name, block, second, profile, settings)
             before = block.kind
 
 

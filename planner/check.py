@@ -102,8 +102,13 @@ def _reports(paths: Sequence[Path]) -> Iterator[tuple[Path, Claim]]:
         else:
             claim = read(path)
             if claim is None:
-                raise PlanError(Fault("this is no report of trainplan", Place(str(path)),
-                                      "a .md, .html or .json written with -o"))
+                raise PlanError(
+                    Fault(
+                        "this is no report of trainplan",
+                        Place(str(path)),
+                        "a .md, .html or .json written with -o",
+                    )
+                )
             yield path, claim
 
 

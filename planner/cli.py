@@ -72,8 +72,12 @@ def _with_command(arguments: list[str]) -> list[str]:
         return arguments
     if not (first == "-" or os.path.splitext(first)[1] or os.sep in first or Path(first).exists()):
         raise PlanError(
-            Fault(f"unknown command {first}", None, "a plan file or one of: " + ", ".join(COMMANDS),
-                  nearest(first, COMMANDS))
+            Fault(
+                f"unknown command {first}",
+                None,
+                "a plan file or one of: " + ", ".join(COMMANDS),
+                nearest(first, COMMANDS),
+            )
         )
     return ["report", *arguments]
 
@@ -103,10 +107,12 @@ def _parser() -> argparse.ArgumentParser:
         epilog="A plan file straight after the program's name needs no command: "
         "plan.py PLAN.yaml [-o report.md] [-o report.html] [--set KEY=VALUE]",
     )
-    parser.add_argument("--version", action=_Version, nargs=0,
-                        help="program, formula set and preset set")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True,
-                                     parser_class=_Parser)
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, help="program, formula set and preset set"
+    )
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, parser_class=_Parser
+    )
     for name, (help_text, configure, handler) in COMMANDS.items():
         sub = commands.add_parser(name, help=help_text, description=help_text)
         configure(sub)
@@ -119,23 +125,44 @@ def _parser() -> argparse.ArgumentParser:
 
 def _plan_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN.yaml", help="a plan document; - is standard input")
-    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[],
-                        help="override a key of the plan; repeatable")
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="override a key of the plan; repeatable",
+    )
 
 
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
     _plan_arguments(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", action="append", default=[],
-                        help="write a report; .md, .html, .json or .txt picks the format; "
-                        "repeatable")
-    parser.add_argument("--format", choices=("text", "md", "html", "json"),
-                        help="print the report in this format")
-    parser.add_argument("--print", choices=("resolved",), dest="show",
-                        help="print the plan with every name and default resolved")
-    parser.add_argument("--interactive", action="store_true",
-                        help="write HTML reports with sliders that recompute every number")
-    parser.add_argument("--require-fit", action="store_true",
-                        help="exit with 1 where the plan does not fit into memory")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="write a report; .md, .html, .json or .txt picks the format; repeatable",
+    )
+    parser.add_argument(
+        "--format", choices=("text", "md", "html", "json"), help="print the report in this format"
+    )
+    parser.add_argument(
+        "--print",
+        choices=("resolved",),
+        dest="show",
+        help="print the plan with every name and default resolved",
+    )
+    parser.add_argument(
+        "--interactive",
+        action="store_true",
+        help="write HTML reports with sliders that recompute every number",
+    )
+    parser.add_argument(
+        "--require-fit",
+        action="store_true",
+        help="exit with 1 where the plan does not fit into memory",
+    )
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -176,8 +203,13 @@ def _is_html(path: str) -> bool:
 
 def _files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", metavar="FILE", nargs="+", help="documents of any kind")
-    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[],
-                        help="override a key of a plan; repeatable")
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="override a key of a plan; repeatable",
+    )
 
 
 def _validate(options: argparse.Namespace) -> int:
@@ -230,12 +262,21 @@ def _list(options: argparse.Namespace) -> int:
 
 def _solve_arguments(parser: argparse.ArgumentParser) -> None:
     _plan_arguments(parser)
-    parser.add_argument("question", nargs="?", metavar="QUESTION",
-                        help="largest-model, largest-batch, longest-context, fewest-devices or "
-                        "tokens-by-deadline; left out with --vary")
+    parser.add_argument(
+        "question",
+        nargs="?",
+        metavar="QUESTION",
+        help="largest-model, largest-batch, longest-context, fewest-devices or "
+        "tokens-by-deadline; left out with --vary",
+    )
     parser.add_argument("--vary", metavar="KEY", help="the key to vary")
-    parser.add_argument("--until", metavar="'QUANTITY<=VALUE'", action="append", default=[],
-                        help="a limit (<= or >=); repeatable")
+    parser.add_argument(
+        "--until",
+        metavar="'QUANTITY<=VALUE'",
+        action="append",
+        default=[],
+        help="a limit (<= or >=); repeatable",
+    )
     parser.add_argument("--deadline", metavar="TIME", help="such as '30 days'")
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
@@ -245,8 +286,9 @@ def _solve(options: argparse.Namespace) -> int:
     from planner import questions
 
     plan = plans.load(options.plan, options.set)
-    answer = questions.ask(plan, options.question, vary=options.vary, until=options.until,
-                           deadline=options.deadline)
+    answer = questions.ask(
+        plan, options.question, vary=options.vary, until=options.until, deadline=options.deadline
+    )
     if options.format == "json":
         sys.stdout.write(questions.to_json(answer))
     else:
@@ -267,7 +309,10 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
         help="what to make small: time.step_seconds, cost.total, memory.process, …",
     )
     parser.add_argument(
-        "--fix", metavar="KEY", action="append", default=[],
+        "--fix",
+        metavar="KEY",
+        action="append",
+        default=[],
         help="a key of the layout that keeps the plan's value; repeatable",
     )
     parser.add_argument("--format", choices=("text", "json", "csv"), default="text")
@@ -304,8 +349,9 @@ def _progress() -> Callable[[int, int, float], None] | None:
 
 
 def _check_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", metavar="PATH", nargs="*",
-                        help="reports or folders; docs and examples by default")
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="*", help="reports or folders; docs and examples by default"
+    )
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -332,8 +378,9 @@ def _diff(options: argparse.Namespace) -> int:
 
 def _import_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", help="config.json, or a file of arguments")
-    parser.add_argument("--from", dest="source", choices=("huggingface", "megatron"),
-                        default="huggingface")
+    parser.add_argument(
+        "--from", dest="source", choices=("huggingface", "megatron"), default="huggingface"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="the model document to write")
 
 
@@ -369,10 +416,18 @@ def _export(options: argparse.Namespace) -> int:
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     _plan_arguments(parser)
-    parser.add_argument("--log", metavar="FILE", required=True,
-                        help="a log of Megatron-LM or torchtitan, CSV or JSON")
-    parser.add_argument("--warm-up", metavar="N", type=int,
-                        help="records left out at the start; 5, or half of a shorter log")
+    parser.add_argument(
+        "--log",
+        metavar="FILE",
+        required=True,
+        help="a log of Megatron-LM or torchtitan, CSV or JSON",
+    )
+    parser.add_argument(
+        "--warm-up",
+        metavar="N",
+        type=int,
+        help="records left out at the start; 5, or half of a shorter log",
+    )
     parser.add_argument("--format", choices=("text", "md", "json"), default="text")
     parser.add_argument("-o", "--output", metavar="FILE", help="the file to write")
 

@@ -19,11 +19,21 @@ OTHER = {"fp32": "bf16"}
 #: One device that holds everything: what a parameter costs before anything is divided.
 ALONE: dict[str, Any] = {
     "cluster.devices": 1,
-    **{f"parallelism.{key}": 1 for key in (
-        "tensor", "pipeline", "virtual_pipeline", "context", "expert", "replicate")},
+    **{
+        f"parallelism.{key}": 1
+        for key in ("tensor", "pipeline", "virtual_pipeline", "context", "expert", "replicate")
+    },
     **{f"parallelism.{key}": None for key in ("data", "stages", "zero", "sequence")},
-    **{f"training.{key}": None for key in (
-        "global_batch", "gradient_accumulation", "distributed_optimizer", "schedule", "loss")},
+    **{
+        f"training.{key}": None
+        for key in (
+            "global_batch",
+            "gradient_accumulation",
+            "distributed_optimizer",
+            "schedule",
+            "loss",
+        )
+    },
 }
 
 
@@ -93,10 +103,12 @@ def _solved() -> Any:
     (root,) = solve(Eq(size * each / devices, memory), size)
 
     def put_in(n: Any, m: Any, beta: Any) -> Fraction:
-        exact = root.subs({
-            symbol: Rational(Fraction(value).numerator, Fraction(value).denominator)
-            for symbol, value in ((devices, n), (memory, m), (each, beta))
-        })
+        exact = root.subs(
+            {
+                symbol: Rational(Fraction(value).numerator, Fraction(value).denominator)
+                for symbol, value in ((devices, n), (memory, m), (each, beta))
+            }
+        )
         return Fraction(int(exact.p), int(exact.q))
 
     return put_in

@@ -18,8 +18,14 @@ __all__ = ["Comparison", "Row", "compare", "data", "markdown", "text"]
 
 #: Quantities in the order of the table; of memory the peak counts, of time the typical step.
 QUANTITIES = (
-    "time.step_seconds", "time.tokens_per_second", "time.tokens_per_second_per_device",
-    "time.tflops_per_device", "time.mfu", "memory.total", "memory.reserved", "memory.process",
+    "time.step_seconds",
+    "time.tokens_per_second",
+    "time.tokens_per_second_per_device",
+    "time.tflops_per_device",
+    "time.mfu",
+    "memory.total",
+    "memory.reserved",
+    "memory.process",
 )
 #: Records that are left out unless told otherwise: compilation, autotuning, first allocations.
 WARM_UP = 5
@@ -76,8 +82,10 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
     devices = plan.get("cluster.devices")
     logged = log.values("batch")
     if logged and batch and logged[-1] != batch:
-        notes.append(f"the run ends with a global batch of {int(logged[-1])} sequences, "
-                     f"the plan has {batch}: their steps are not the same work")
+        notes.append(
+            f"the run ends with a global batch of {int(logged[-1])} sequences, "
+            f"the plan has {batch}: their steps are not the same work"
+        )
     tokens = batch * length if batch and length else None
     _derive(measured, tokens, devices, result)
     rows = []
@@ -86,8 +94,11 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
             value, how = measured[identifier]
             quantity = result[identifier]
             planned = quantity.value
-            exact = planned if isinstance(planned, (int, Fraction)) else (
-                Fraction(planned) if isinstance(planned, float) else None)
+            exact = (
+                planned
+                if isinstance(planned, (int, Fraction))
+                else (Fraction(planned) if isinstance(planned, float) else None)
+            )
             rows.append(Row(identifier, quantity.title, quantity.unit, exact, value, how))
     return Comparison(plan.name, str(path), log.format, tuple(rows), tuple(notes))
 
@@ -109,8 +120,13 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
         skipped = min(WARM_UP, len(values) // 2) if warm_up is None else warm_up
         kept = values[skipped:]
         if not kept:
-            raise PlanError(Fault(f"{len(values)} records, all of them warm-up", Place(log.file),
-                                  f"--warm-up below {len(values)}"))
+            raise PlanError(
+                Fault(
+                    f"{len(values)} records, all of them warm-up",
+                    Place(log.file),
+                    f"--warm-up below {len(values)}",
+                )
+            )
         found[identifier] = Fraction(median(kept)), f"median of {len(kept)}"
         note = f"the first {skipped} of {len(values)} records are left out as warm-up"
         if skipped and note not in notes:
@@ -160,8 +176,10 @@ def text(comparison: Comparison) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
     lines = [f"{comparison.plan}", f"{comparison.log} ({comparison.format})", ""]
     for row in rows:
-        cells = [cell.rjust(width) if 1 <= i <= 3 else cell.ljust(width)
-                 for i, (cell, width) in enumerate(zip(row, widths, strict=True))]
+        cells = [
+            cell.rjust(width) if 1 <= i <= 3 else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
         lines.append("  ".join(cells).rstrip())
     if comparison.notes:
         lines += ["", *(f"- {note}" for note in comparison.notes)]
@@ -171,9 +189,12 @@ def text(comparison: Comparison) -> str:
 def markdown(comparison: Comparison) -> str:
     """A section of a report."""
     lines = [
-        "## Plan and reality", "",
-        f"Measured: `{one_line(comparison.log).replace('`', '')}` ({comparison.format}).", "",
-        "| " + " | ".join(HEADER) + " |", "| --- | --: | --: | --: | --- |",
+        "## Plan and reality",
+        "",
+        f"Measured: `{one_line(comparison.log).replace('`', '')}` ({comparison.format}).",
+        "",
+        "| " + " | ".join(HEADER) + " |",
+        "| --- | --: | --: | --: | --- |",
     ]
     lines += ["| " + " | ".join(_cells(row)) + " |" for row in comparison.rows]
     if comparison.notes:
@@ -188,11 +209,21 @@ def data(comparison: Comparison) -> str:
     from planner.exports.table import number
 
     rows = [
-        {"id": row.id, "unit": row.unit, "planned": number(row.planned),
-         "measured": number(row.measured), "ratio": number(row.ratio), "how": row.how}
+        {
+            "id": row.id,
+            "unit": row.unit,
+            "planned": number(row.planned),
+            "measured": number(row.measured),
+            "ratio": number(row.ratio),
+            "how": row.how,
+        }
         for row in comparison.rows
     ]
-    tree = {"plan": comparison.plan, "log": comparison.log, "format": comparison.format,
-            "quantities": rows, "notes": list(comparison.notes)}
+    tree = {
+        "plan": comparison.plan,
+        "log": comparison.log,
+        "format": comparison.format,
+        "quantities": rows,
+        "notes": list(comparison.notes),
+    }
     return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
-

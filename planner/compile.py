@@ -101,8 +101,11 @@ class ArrayEvaluation(Evaluation):
             if isinstance(actual, Column):
                 one = actual.mask(wanted)
                 mask = one if mask is None else mask & one
-            elif not (actual in wanted if isinstance(wanted, (tuple, set, frozenset))
-                      else actual == wanted):
+            elif not (
+                actual in wanted
+                if isinstance(wanted, (tuple, set, frozenset))
+                else actual == wanted
+            ):
                 return False, None
         return True, mask
 

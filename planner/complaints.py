@@ -15,12 +15,19 @@ __all__ = ["complaints"]
 MOST_LISTED = 16
 
 _KINDS = {
-    "integer": "a whole number", "number": "a number", "string": "text", "object": "a mapping",
-    "array": "a list", "boolean": "true or false", "null": "nothing",
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "text",
+    "object": "a mapping",
+    "array": "a list",
+    "boolean": "true or false",
+    "null": "nothing",
 }
 _BOUNDS = {
-    "minimum": "at least", "exclusiveMinimum": "more than",
-    "maximum": "at most", "exclusiveMaximum": "less than",
+    "minimum": "at least",
+    "exclusiveMinimum": "more than",
+    "maximum": "at most",
+    "exclusiveMaximum": "less than",
 }
 
 
@@ -41,8 +48,12 @@ def complaints(error: Any, document: Document, elsewhere: Elsewhere) -> Iterator
             if key not in known:
                 where = f" in {name}" if path else ""
                 close = elsewhere(key) or nearest(key, known)
-                yield Fault(f"unknown key '{key}'{where}", document.key_place((*path, key)),
-                            _keys(known, 6 if close else MOST_LISTED), close)
+                yield Fault(
+                    f"unknown key '{key}'{where}",
+                    document.key_place((*path, key)),
+                    _keys(known, 6 if close else MOST_LISTED),
+                    close,
+                )
         return
     if rule == "required":
         where = f"{name} has" if path else "the document has"
@@ -50,8 +61,9 @@ def complaints(error: Any, document: Document, elsewhere: Elsewhere) -> Iterator
             if key not in instance:
                 yield Fault(f"{where} no key '{key}'", document.key_place(path))
         return
-    if rule == "propertyNames" or (isinstance(document.find(path).value, dict)
-                                   and isinstance(instance, str)):
+    if rule == "propertyNames" or (
+        isinstance(document.find(path).value, dict) and isinstance(instance, str)
+    ):
         yield Fault(f"'{instance}' is not a key of {name}", document.key_place((*path, instance)))
         return
     if rule in ("anyOf", "oneOf") and error.context:
@@ -86,7 +98,8 @@ def _value(error: Any, name: str, place: Place) -> Fault:
         "minLength": "at least one character" if limit == 1 else f"at least {limit} characters",
         "maxLength": f"at most {limit} characters",
         "minProperties": "at least one key" if limit == 1 else f"at least {limit} keys",
-        "maxProperties": f"at most {limit} keys", "uniqueItems": "no item twice",
+        "maxProperties": f"at most {limit} keys",
+        "uniqueItems": "no item twice",
         "contains": "an item of another form",
     }
     if rule in counted:
@@ -141,8 +154,11 @@ def _word(value: Any) -> str:
 def _range(schema: Any) -> str:
     """The bounds of a number with their unit: `more than 0, at most 1`."""
     unit = schema.get("unit", "1")
-    bounds = [f"{word} {units.plain_text(schema[rule])}"
-              for rule, word in _BOUNDS.items() if rule in schema]
+    bounds = [
+        f"{word} {units.plain_text(schema[rule])}"
+        for rule, word in _BOUNDS.items()
+        if rule in schema
+    ]
     return ", ".join(bounds) + ("" if unit == "1" else f" {unit}")
 
 
@@ -163,8 +179,12 @@ def _alternatives(
         place = document.place(tuple(error.absolute_path))
         at_root = [inner for found in branches.values() for inner in found if misses(inner)]
         allowed = " or ".join(dict.fromkeys(map(_allowed, at_root)))
-        words = [word for inner in at_root if inner.validator in ("enum", "const")
-                 for word in _words(inner.validator_value)]
+        words = [
+            word
+            for inner in at_root
+            if inner.validator in ("enum", "const")
+            for word in _words(inner.validator_value)
+        ]
         text = error.instance if isinstance(error.instance, str) else ""
         yield Fault(f"{name} is {_shown(error.instance)}", place, allowed, nearest(text, words))
         return

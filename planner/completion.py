@@ -65,9 +65,14 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[Command]:
 def _argument(action: argparse.Action) -> Argument:
     source = WORDS.get(action.dest)
     words = tuple(map(str, action.choices)) if action.choices else source() if source else ()
-    return Argument(tuple(action.option_strings), re.sub(r"\s+", " ", action.help or ""),
-                    action.nargs != 0, words, action.dest in FILES and not words,
-                    action.nargs in ("*", "+") or isinstance(action, argparse._AppendAction))
+    return Argument(
+        tuple(action.option_strings),
+        re.sub(r"\s+", " ", action.help or ""),
+        action.nargs != 0,
+        words,
+        action.dest in FILES and not words,
+        action.nargs in ("*", "+") or isinstance(action, argparse._AppendAction),
+    )
 
 
 # Words ----------------------------------------------------------------------------------------
@@ -78,9 +83,15 @@ def keys() -> tuple[str, ...]:
     """What may follow --set: the keys of a plan, and the presets that a name may mean."""
     from planner import source
 
-    named = [f"{key}={name}" for key, kind in (
-        ("model", "model"), ("cluster", "cluster"), ("cluster.accelerator", "accelerator"),
-    ) for name in source.preset_names(kind)]
+    named = [
+        f"{key}={name}"
+        for key, kind in (
+            ("model", "model"),
+            ("cluster", "cluster"),
+            ("cluster.accelerator", "accelerator"),
+        )
+        for name in source.preset_names(kind)
+    ]
     return tuple(named + [f"{key}=" for key in _keys()])
 
 
@@ -121,7 +132,10 @@ def _numeric() -> tuple[str, ...]:
 
 
 WORDS: dict[str, Callable[[], tuple[str, ...]]] = {
-    "set": keys, "vary": _numeric, "quantity": quantities, "question": _questions,
+    "set": keys,
+    "vary": _numeric,
+    "quantity": quantities,
+    "question": _questions,
 }
 
 
@@ -174,16 +188,23 @@ def _bash(found: tuple[Command, ...]) -> str:
             if argument.takes:
                 lines.append(f"            {'|'.join(argument.options)}) {_offer(argument)} ;;")
         options = " ".join(o for a in command.options for o in a.options)
-        lines += ["            *)", f'                if [[ $cur == -* ]]; then words="{options}"',
-                  "                else case $at in"]
+        lines += [
+            "            *)",
+            f'                if [[ $cur == -* ]]; then words="{options}"',
+            "                else case $at in",
+        ]
         for index, argument in enumerate(command.positions):
             last = index == len(command.positions) - 1 and argument.many
             lines.append(f"                    {'*' if last else index}) {_offer(argument)} ;;")
         lines += ["                esac; fi ;;", "            esac ;;"]
         bodies.append("\n".join(lines))
     names = [command.name for command in found]
-    return _BASH.format(names=" ".join(names), cases="|".join(names), bodies="\n".join(bodies),
-                        programs=" ".join(PROGRAMS))
+    return _BASH.format(
+        names=" ".join(names),
+        cases="|".join(names),
+        bodies="\n".join(bodies),
+        programs=" ".join(PROGRAMS),
+    )
 
 
 def _offer(argument: Argument) -> str:
@@ -196,13 +217,23 @@ def _offer(argument: Argument) -> str:
 
 
 def _zsh(found: tuple[Command, ...]) -> str:
-    lines = ["#compdef " + " ".join(PROGRAMS),
-             "# zsh completion of trainplan; put it into a folder of $fpath as _trainplan",
-             "_trainplan() {", "    local -a commands", "    commands=("]
+    lines = [
+        "#compdef " + " ".join(PROGRAMS),
+        "# zsh completion of trainplan; put it into a folder of $fpath as _trainplan",
+        "_trainplan() {",
+        "    local -a commands",
+        "    commands=(",
+    ]
     lines += [f"        {_quoted(f'{c.name}:{c.help}')}" for c in found]
-    lines += ["    )", "    if (( CURRENT == 2 )); then",
-              "        _describe -t commands command commands", "        _files", "        return",
-              "    fi", "    case $words[2] in"]
+    lines += [
+        "    )",
+        "    if (( CURRENT == 2 )); then",
+        "        _describe -t commands command commands",
+        "        _files",
+        "        return",
+        "    fi",
+        "    case $words[2] in",
+    ]
     for command in found:
         lines.append(f"    {command.name})")
         lines.append("        shift words; (( CURRENT-- ))")
@@ -249,15 +280,20 @@ def _fish(found: tuple[Command, ...]) -> str:
     names = " ".join(command.name for command in found)
     for program in PROGRAMS:
         for command in found:
-            lines.append(f"complete -c {program} -n 'not __fish_seen_subcommand_from {names}' "
-                         f"-a {command.name} -d {_fish_quoted(command.help)}")
+            lines.append(
+                f"complete -c {program} -n 'not __fish_seen_subcommand_from {names}' "
+                f"-a {command.name} -d {_fish_quoted(command.help)}"
+            )
         for command in found:
             here = f"complete -c {program} -n '__fish_seen_subcommand_from {command.name}'"
             for argument in command.options:
-                options = " ".join(f"-l {option[2:]}" if option.startswith("--")
-                                   else f"-s {option[1:]}" for option in argument.options)
-                lines.append(f"{here} {options}{_fish_value(argument)} "
-                             f"-d {_fish_quoted(argument.help)}")
+                options = " ".join(
+                    f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}"
+                    for option in argument.options
+                )
+                lines.append(
+                    f"{here} {options}{_fish_value(argument)} -d {_fish_quoted(argument.help)}"
+                )
             for argument in command.positions:
                 if argument.words:
                     lines.append(f"{here} -a {_fish_quoted(' '.join(argument.words))}")

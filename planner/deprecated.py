@@ -62,7 +62,8 @@ def _rows(kind: str, prefix: str = "") -> Iterator[tuple[list[str], list[str], R
 
 def _warn(old: list[str], new: list[str], row: Renamed, place: Place | None) -> None:
     fault = Fault(
-        f"the key {'.'.join(old)} is deprecated and goes in {row.until}", place,
+        f"the key {'.'.join(old)} is deprecated and goes in {row.until}",
+        place,
         f"its name is {'.'.join(new)} since {row.since}",
     )
     warnings.warn(str(fault), DeprecatedKey, stacklevel=2)
@@ -79,10 +80,13 @@ def renamed(root: Node, kind: str) -> Node:
         if node is None or not row.works:
             continue
         if _at(root, new) is not None:
-            raise PlanError(Fault(
-                f"{'.'.join(old)} and {'.'.join(new)} are two names of one key",
-                node.key_place or node.place, f"{'.'.join(new)} only",
-            ))
+            raise PlanError(
+                Fault(
+                    f"{'.'.join(old)} and {'.'.join(new)} are two names of one key",
+                    node.key_place or node.place,
+                    f"{'.'.join(new)} only",
+                )
+            )
         _warn(old, new, row, node.key_place or node.place)
         root = _with(_without(root, old), new, node)
     return root

@@ -20,9 +20,17 @@ from planner.render.numbers import clean
 
 #: What a comment on a pull request shows above the fold.
 KEY_FIGURES = (
-    "parameters.total", "parameters.active", "compute.training_flops", "memory.process",
-    "memory.headroom", "time.step_seconds", "time.tokens_per_second", "time.mfu",
-    "time.training_days", "cost.total", "energy.total",
+    "parameters.total",
+    "parameters.active",
+    "compute.training_flops",
+    "memory.process",
+    "memory.headroom",
+    "time.step_seconds",
+    "time.tokens_per_second",
+    "time.mfu",
+    "time.training_days",
+    "cost.total",
+    "energy.total",
 )
 #: A line that reviewers do not see, by which a comment is found again and updated in place.
 MARKER = "<!-- trainplan diff -->"
@@ -152,8 +160,13 @@ def _of_revision(revision: str, path: str) -> Any:
             raise PlanError(Fault("git is not installed", Place(f"{revision}:{path}"))) from None
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
-            raise PlanError(Fault(said.splitlines()[0] if said else "git failed",
-                                  Place(f"{revision}:{path}"), "REVISION:PATH"))
+            raise PlanError(
+                Fault(
+                    said.splitlines()[0] if said else "git failed",
+                    Place(f"{revision}:{path}"),
+                    "REVISION:PATH",
+                )
+            )
         return done.stdout
 
     if revision.startswith("-"):
@@ -211,8 +224,7 @@ def line(row: Row) -> str:
     old, new = printed(row.old, row.unit), printed(row.new, row.unit)
     if old == new:
         old, new = str(row.old), str(row.new)
-    return (f"{row.id}: {old} → {new}"
-            + (f" ({how})" if how else ""))
+    return f"{row.id}: {old} → {new}" + (f" ({how})" if how else "")
 
 
 def sentence(found: Diff) -> str:
@@ -223,12 +235,15 @@ def sentence(found: Diff) -> str:
     if not found.rows:
         return "nothing changed"
     moved = {row.id: row for row in found.of("quantity")}
-    wanted = [moved[i] for i in ("time.training_days", "cost.total", "memory.process")
-              if i in moved]
+    wanted = [
+        moved[i] for i in ("time.training_days", "cost.total", "memory.process") if i in moved
+    ]
     if wanted:
         return "; ".join(
             f"{row.title} {printed(row.old, row.unit)} → {printed(row.new, row.unit)} "
-            f"({change(row)})" for row in wanted)
+            f"({change(row)})"
+            for row in wanted
+        )
     return f"{len(found.of('quantity'))} quantities and {len(found.of('input'))} inputs changed"
 
 
@@ -248,13 +263,23 @@ def markdown(found: Diff) -> str:
     moved = found.of("quantity")
     key = [row for row in moved if row.id in KEY_FIGURES]
     key.sort(key=lambda row: KEY_FIGURES.index(row.id))
-    lines = [MARKER, f"**{_cell(title[:1].upper() + title[1:])}**", "",
-             f"`{_code(found.old)}` → `{_code(found.new)}`", ""]
+    lines = [
+        MARKER,
+        f"**{_cell(title[:1].upper() + title[1:])}**",
+        "",
+        f"`{_code(found.old)}` → `{_code(found.new)}`",
+        "",
+    ]
     lines += _table(key, "quantity") + _table(found.of("input"), "input")
     rest = [row for row in moved if row not in key]
     if rest:
-        lines += [f"<details><summary>{len(rest)} more quantities</summary>", "",
-                  *_table(rest, "quantity"), "</details>", ""]
+        lines += [
+            f"<details><summary>{len(rest)} more quantities</summary>",
+            "",
+            *_table(rest, "quantity"),
+            "</details>",
+            "",
+        ]
     return "\n".join(lines).rstrip() + "\n"
 
 

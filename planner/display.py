@@ -5,7 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 
 __all__ = [
-    "exact_text", "format_value", "one_line", "plain_text", "rounded", "scientific", "significant",
+    "exact_text",
+    "format_value",
+    "one_line",
+    "plain_text",
+    "rounded",
+    "scientific",
+    "significant",
 ]
 
 Exact = int | Fraction
@@ -142,9 +148,7 @@ def format_value(
     return number if unit in ("1", "–", "") else f"{number} {unit}"
 
 
-def _prefixed(
-    value: Exact, steps: Steps, plain: str, digits: int
-) -> str:
+def _prefixed(value: Exact, steps: Steps, plain: str, digits: int) -> str:
     """In the largest unit of which there is at least one, after rounding."""
     for name, size in steps:
         part = Fraction(value) / size

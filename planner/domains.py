@@ -51,8 +51,9 @@ def of_key(plan: Plan, key: str) -> Domain:
         raise PlanError(Fault(f"{key} holds no number that could be varied", None))
     current = plan.get(key)
     if not isinstance(current, (int, Fraction)) or isinstance(current, bool):
-        raise PlanError(Fault(f"{key} has no value to start from", None,
-                              f"give one with --set {key}=…"))
+        raise PlanError(
+            Fault(f"{key} has no value to start from", None, f"give one with --set {key}=…")
+        )
     listed = _listed(plan, key)
     if said.get("enum"):
         listed = tuple(v for v in said["enum"] if isinstance(v, int))
@@ -103,8 +104,12 @@ def _continuous(key: str, said: Mapping[str, Any], current: Fraction) -> Domain:
     if said.get("exclusiveMinimum") is not None:
         first = math.floor(Fraction(said["exclusiveMinimum"]) / quantum) + 1
     return Domain(
-        key, said.get("unit", "1"), lambda i: i * quantum, lambda v: {key: v},
-        round(current / quantum), first,
+        key,
+        said.get("unit", "1"),
+        lambda i: i * quantum,
+        lambda v: {key: v},
+        round(current / quantum),
+        first,
         None if highest is None else math.floor(Fraction(highest) / quantum),
         f"to {DIGITS} digits",
         highest is None,

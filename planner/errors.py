@@ -76,9 +76,7 @@ class PlanError(Exception):
 
 def divisors(number: int, most: int = 1024) -> str:
     """The divisors of a number up to a bound, as what is allowed."""
-    return "one of " + ", ".join(
-        str(i) for i in range(1, min(number, most) + 1) if number % i == 0
-    )
+    return "one of " + ", ".join(str(i) for i in range(1, min(number, most) + 1) if number % i == 0)
 
 
 def nearest(word: str, pool: Iterable[str]) -> str | None:

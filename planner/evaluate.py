@@ -140,8 +140,11 @@ class Evaluation:
     def _unanswered(self, identifier: str, point: Point) -> str:
         """Why none of the formulas of an id holds: the choices that all of them want otherwise."""
         wrong = [
-            {key for key, wanted in declaration.when.items()
-             if not agrees(self.setting(key, point), wanted)}
+            {
+                key
+                for key, wanted in declaration.when.items()
+                if not agrees(self.setting(key, point), wanted)
+            }
             for declaration in self.book.declarations[identifier]
         ]
         keys = sorted(set.intersection(*wrong))
@@ -208,7 +211,7 @@ class Evaluation:
             return self.value(identifier, point)  # type: ignore[return-value]
         bound = self.bound(symbol, point)
         if self._stack:
-            self._stack[-1].uses[(symbol, *sorted((e.path for e in point.values())))] = None
+            self._stack[-1].uses[(symbol, *sorted(e.path for e in point.values()))] = None
         if isinstance(bound, Absent):
             raise bound
         if isinstance(bound, (int, Fraction, float, str)):

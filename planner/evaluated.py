@@ -176,8 +176,13 @@ class Quantity:
         """The point whose entries have these paths."""
         axes = self.result.evaluation.case.axes.values()
         wanted = set(paths)
-        found = {entry.axis: entry for axis in axes if not isinstance(axis, Absent)
-                 for entry in axis if entry.path in wanted}
+        found = {
+            entry.axis: entry
+            for axis in axes
+            if not isinstance(axis, Absent)
+            for entry in axis
+            if entry.path in wanted
+        }
         return widen(found) if found else {}
 
     @property
@@ -197,8 +202,11 @@ class Quantity:
         if isinstance(expression, Total):
             below = evaluation.entries(expression.axis, point, expression.where)
             found = [
-                Term(p[expression.axis].title or p[expression.axis].path,
-                     evaluation.compute(expression.body, p), self._carrier(expression.body, p))
+                Term(
+                    p[expression.axis].title or p[expression.axis].path,
+                    evaluation.compute(expression.body, p),
+                    self._carrier(expression.body, p),
+                )
                 for p in below
             ]
             return [term for term in found if term.value]
@@ -222,6 +230,8 @@ class Quantity:
         book = self.result.evaluation.book
         factors = term.args if type(term) is Mul else (term,)
         ids = [book.symbols[f] for f in factors if type(f) is Symbol and f in book.symbols]
+        if len(ids) > 1:  # of several, the one that is counted: m · t_m seconds are those of t_m
+            ids = [i for i in ids if book.declarations[i][0].unit == self.unit]
         if len(ids) != 1 or any(isinstance(f, (Fold, Add)) for f in factors):
             return None
         per = book.declarations[ids[0]][0].per

@@ -17,7 +17,10 @@ from planner.errors import Fault, PlanError
 
 #: Widths that grow with the hidden size, where the document gives them.
 WIDTHS = (
-    "mlp.intermediate", "moe.intermediate", "moe.shared_intermediate", "moe.latent",
+    "mlp.intermediate",
+    "moe.intermediate",
+    "moe.shared_intermediate",
+    "moe.latent",
     "embedding_dim",
 )
 #: Ways in which a stack is spelled out layer by layer or in which widths are not the layers' own.
@@ -31,9 +34,13 @@ def of_plan(plan: Plan) -> Domain:
         PlanError: the plan's model is given by its size only.
     """
     if plan.model is None:
-        raise PlanError(Fault(
-            "largest-model scales a shape, and the model is given by its size only",
-            plan.document.place(("model",)), "a model with layers, hidden and so on"))
+        raise PlanError(
+            Fault(
+                "largest-model scales a shape, and the model is given by its size only",
+                plan.document.place(("model",)),
+                "a model with layers, hidden and so on",
+            )
+        )
     model = plan.document.data["model"]
     if model.get("attention") and not any(model.get(key) for key in SPELLED):
         return _scaled(plan, model)
@@ -49,9 +56,15 @@ def _deeper(plan: Plan, model: Mapping[str, Any]) -> Domain:
     pattern = model.get("pattern") or model.get("mixer")
     unit = lcm(_chunks(plan), len(pattern) if isinstance(pattern, list) else 1)
     return Domain(
-        "model", "layers", lambda i: i * unit, lambda v: {"model.layers": v},
-        max(1, round(Fraction(model["layers"], unit))), 1, MOST_LAYERS // unit,
-        f"width kept, layers in multiples of {unit}", True,
+        "model",
+        "layers",
+        lambda i: i * unit,
+        lambda v: {"model.layers": v},
+        max(1, round(Fraction(model["layers"], unit))),
+        1,
+        MOST_LAYERS // unit,
+        f"width kept, layers in multiples of {unit}",
+        True,
     )
 
 
@@ -85,10 +98,17 @@ def _scaled(plan: Plan, model: Mapping[str, Any]) -> Domain:
         return changed
 
     return Domain(
-        "model", "size", lambda i: i, changes, fine, 1, fine * MOST_LAYERS // model["layers"],
+        "model",
+        "size",
+        lambda i: i,
+        changes,
+        fine,
+        1,
+        fine * MOST_LAYERS // model["layers"],
         f"heads in multiples of {quantum}, layers in multiples of {chunks}; layers to hidden as "
         f"{model['layers']} to {hidden} within these steps; head size, feed-forward ratio, heads "
-        "per key/value head kept", True,
+        "per key/value head kept",
+        True,
     )
 
 

@@ -61,8 +61,16 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
     def fill(key: str, value: Any, why: str) -> None:
         draft.default(("time", "efficiency", key), value, why)
 
-    for key in ("memory", "link", "network", "tensor_hidden", "all_to_all", "small_dimension",
-                "alignment", "launch"):
+    for key in (
+        "memory",
+        "link",
+        "network",
+        "tensor_hidden",
+        "all_to_all",
+        "small_dimension",
+        "alignment",
+        "launch",
+    ):
         fill(key, _value(facts["shared"][key]), f"calibrated: {facts['shared'][key]['rows']}")
     for key, name in (("matmul_16", "matmul"), ("matmul", SHARES.get(wanted, "matmul"))):
         fact = own.get(name) or own.get("matmul") or facts["defaults"]["matmul"]

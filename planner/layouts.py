@@ -26,11 +26,18 @@ ZERO = (0, 1, 2, 3)
 RECOMPUTE = ("none", "selective", "full")
 SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "dualpipe")
 #: What follows from the layout and must not be kept from the plan that the search starts from.
-FOLLOWS: dict[str, None] = dict.fromkeys((
-    "parallelism.data", "parallelism.stages", "training.gradient_accumulation",
-    "training.distributed_optimizer", "training.schedule", "training.loss",
-    "training.implementation", "time.mfu",
-))
+FOLLOWS: dict[str, None] = dict.fromkeys(
+    (
+        "parallelism.data",
+        "parallelism.stages",
+        "training.gradient_accumulation",
+        "training.distributed_optimizer",
+        "training.schedule",
+        "training.loss",
+        "training.implementation",
+        "time.mfu",
+    )
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +73,8 @@ class Space:
     def __init__(self, plan: Plan, fixed: Mapping[str, Any] | None = None) -> None:
         self.fixed = dict(fixed or {})
         kept = {
-            key: None for key in FOLLOWS
+            key: None
+            for key in FOLLOWS
             if key not in self.fixed and plan.document.data.get(key.split(".")[0]) is not None
         }
         for key in ("training.implementation", "training.loss"):
@@ -76,8 +84,13 @@ class Space:
         batch = plan.get("training.global_batch")
         ones = {f"parallelism.{k}": 1 for k in (*DEGREES, "virtual_pipeline", "replicate")}
         self.plan = plan
-        self.base = {**kept, **ones, "training.global_batch": batch, "training.micro_batch": 1,
-                     "parallelism.zero": 0}
+        self.base = {
+            **kept,
+            **ones,
+            "training.global_batch": batch,
+            "training.micro_batch": 1,
+            "parallelism.zero": 0,
+        }
         self.batch = int(batch)
         #: What the stages of a pipeline hold and keep, found once for all groups.
         self.pipelines: dict[tuple[Any, ...], list[Any]] = {}
@@ -118,11 +131,13 @@ class Space:
         for degrees in self.degrees:
             stages = degrees.values[1]
             share = self.batch // degrees.data
-            micro = [b for b in self._options("training.micro_batch", divisors(share))
-                     if share % b == 0]
+            micro = [
+                b for b in self._options("training.micro_batch", divisors(share)) if share % b == 0
+            ]
             for virtual, schedule in self._schedules(stages):
                 found += [
-                    Row(degrees, virtual, schedule, b, share // b) for b in micro
+                    Row(degrees, virtual, schedule, b, share // b)
+                    for b in micro
                     if self.runs(stages, virtual, schedule, share // b)
                 ]
         return tuple(found)
@@ -157,11 +172,15 @@ class Space:
         """Virtual stages and schedules that go together for a number of stages."""
         assert self.plan.model is not None
         layers = len(self.plan.model.sequence)
-        virtual = self._options("parallelism.virtual_pipeline",
-                                divisors(max(1, layers // stages)) if stages > 1 else (1,))
+        virtual = self._options(
+            "parallelism.virtual_pipeline",
+            divisors(max(1, layers // stages)) if stages > 1 else (1,),
+        )
         schedules = self._options("training.schedule", SCHEDULES)
         return [
-            (v, s) for v in virtual for s in schedules
+            (v, s)
+            for v in virtual
+            for s in schedules
             if (v > 1) == (s == "interleaved") and (stages > 1 or s == "1f1b")
         ]
 
@@ -170,10 +189,18 @@ class Space:
         key = (stages, virtual, schedule, micro_batches)
         if key not in self._runs:
             data = {
-                "parallelism": {**self.plan.data["parallelism"], "pipeline": stages,
-                                "virtual_pipeline": virtual, "context": 1, "stages": None},
-                "training": {**self.plan.data["training"], "schedule": schedule,
-                             "gradient_accumulation": micro_batches},
+                "parallelism": {
+                    **self.plan.data["parallelism"],
+                    "pipeline": stages,
+                    "virtual_pipeline": virtual,
+                    "context": 1,
+                    "stages": None,
+                },
+                "training": {
+                    **self.plan.data["training"],
+                    "schedule": schedule,
+                    "gradient_accumulation": micro_batches,
+                },
             }
             draft = Draft(self.plan.document, data)
             assert self.plan.model is not None

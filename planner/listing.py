@@ -34,8 +34,9 @@ def _presets(kind: str, facts: Callable[[dict[str, Any]], Row]) -> list[Row]:
     rows = []
     for name in source.preset_names(kind):
         try:
-            data = source.load(resources.folder("presets") / source.FOLDERS[kind] / f"{name}.yaml",
-                               kind=kind).data
+            data = source.load(
+                resources.folder("presets") / source.FOLDERS[kind] / f"{name}.yaml", kind=kind
+            ).data
         except PlanError:
             continue
         rows.append((name, str(data.get("name", "")), *facts(data)))

@@ -25,22 +25,40 @@ _NUMBER = r"([0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
 #: Columns of tables and keys of JSON, by quantity; a unit may follow the name.
 COLUMNS: dict[str, tuple[str, ...]] = {
     "time.step_seconds": (
-        "step_seconds", "step_time", "seconds_per_step", "iteration_time", "time_per_iteration",
-        "elapsed_time_per_iteration", "time_metrics/end_to_end", "seconds",
+        "step_seconds",
+        "step_time",
+        "seconds_per_step",
+        "iteration_time",
+        "time_per_iteration",
+        "elapsed_time_per_iteration",
+        "time_metrics/end_to_end",
+        "seconds",
     ),
     "time.tokens_per_second": ("tokens_per_second", "tokens/s", "total_tokens_per_second"),
     "time.tokens_per_second_per_device": (
-        "tokens_per_second_per_device", "tokens_per_second_per_gpu", "tokens/s/gpu", "tps",
-        "throughput(tps)", "tgs",
+        "tokens_per_second_per_device",
+        "tokens_per_second_per_gpu",
+        "tokens/s/gpu",
+        "tps",
+        "throughput(tps)",
+        "tgs",
     ),
     "time.tflops_per_device": ("tflops_per_device", "tflops_per_gpu", "tflops", "tflop/s/gpu"),
     "time.mfu": ("mfu",),
     "memory.total": (
-        "memory_allocated", "max_memory_allocated", "peak_allocated", "max_allocated",
-        "memory/max_active", "memory_total", "peak_memory",
+        "memory_allocated",
+        "max_memory_allocated",
+        "peak_allocated",
+        "max_allocated",
+        "memory/max_active",
+        "memory_total",
+        "peak_memory",
     ),
     "memory.reserved": (
-        "memory_reserved", "max_memory_reserved", "peak_reserved", "max_reserved",
+        "memory_reserved",
+        "max_memory_reserved",
+        "peak_reserved",
+        "max_reserved",
         "memory/max_reserved",
     ),
     "memory.process": ("memory_process", "process_memory", "device_memory_used", "nvidia_smi"),
@@ -48,13 +66,19 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "batch": ("global_batch", "global_batch_size", "batch_size"),
 }
 UNITS: dict[str, tuple[str, Fraction]] = {
-    "s": ("time", Fraction(1)), "sec": ("time", Fraction(1)), "seconds": ("time", Fraction(1)),
+    "s": ("time", Fraction(1)),
+    "sec": ("time", Fraction(1)),
+    "seconds": ("time", Fraction(1)),
     "ms": ("time", Fraction(1, 1000)),
-    "%": ("mfu", Fraction(1, 100)), "percent": ("mfu", Fraction(1, 100)),
-    "bytes": ("memory", Fraction(1)), "b": ("memory", Fraction(1)),
-    "kib": ("memory", Fraction(2**10)), "mib": ("memory", Fraction(2**20)),
+    "%": ("mfu", Fraction(1, 100)),
+    "percent": ("mfu", Fraction(1, 100)),
+    "bytes": ("memory", Fraction(1)),
+    "b": ("memory", Fraction(1)),
+    "kib": ("memory", Fraction(2**10)),
+    "mib": ("memory", Fraction(2**20)),
     "gib": ("memory", Fraction(2**30)),
-    "mb": ("memory", Fraction(10**6)), "gb": ("memory", Fraction(10**9)),
+    "mb": ("memory", Fraction(10**6)),
+    "gb": ("memory", Fraction(10**9)),
 }
 
 
@@ -91,9 +115,14 @@ def read(path: str | Path) -> Log:
         log = reader(text, name)
         if log is not None:
             return log
-    raise PlanError(Fault("no log of a training run", Place(name),
-                          "lines of Megatron-LM or torchtitan, or CSV or JSON with columns such "
-                          "as step_seconds and memory_reserved_gib"))
+    raise PlanError(
+        Fault(
+            "no log of a training run",
+            Place(name),
+            "lines of Megatron-LM or torchtitan, or CSV or JSON with columns such "
+            "as step_seconds and memory_reserved_gib",
+        )
+    )
 
 
 def _text(path: str | Path) -> str:
@@ -115,16 +144,18 @@ def _text(path: str | Path) -> str:
 # Megatron-LM: megatron/training/training.py, training_log; utils.py, report_memory ------------
 
 _ITERATION = re.compile(
-    r"iteration\s+\d+\s*/\s*\d+ \|[^\n]*?elapsed time per iteration \(ms\): " + _NUMBER
-    + r"[^\n]*"
+    r"iteration\s+\d+\s*/\s*\d+ \|[^\n]*?elapsed time per iteration \(ms\): " + _NUMBER + r"[^\n]*"
 )
 _TFLOPS = re.compile(r"throughput per GPU \(TFLOP/s/GPU\): " + _NUMBER)
 _BATCH = re.compile(r"global batch size:\s*" + _NUMBER)
 _MEMORY = re.compile(r"memory \(MB\)((?:\s*\|\s*[a-z ]+: [0-9.]+)+)")
 _FIELD = re.compile(r"\|\s*([a-z ]+): ([0-9.]+)")
 #: What it prints as MB are 2^20 bytes.
-_PEAKS = {"max allocated": "memory.total", "max reserved": "memory.reserved",
-          "total device memory used": "memory.process"}
+_PEAKS = {
+    "max allocated": "memory.total",
+    "max reserved": "memory.reserved",
+    "total device memory used": "memory.process",
+}
 
 
 def _megatron(text: str, name: str) -> Log | None:
@@ -146,7 +177,12 @@ def _megatron(text: str, name: str) -> Log | None:
 
 _STEP = re.compile(
     r"(?<!validate )step:\s*\d+\s+loss:[^\n]*?memory:\s*" + _NUMBER + r"GiB\([^)\n]*\)\s+"
-    r"(?:tps|wps):\s*" + _NUMBER + r"(?:\s+tflops:\s*" + _NUMBER + r")?(?:\s+mfu:\s*" + _NUMBER
+    r"(?:tps|wps):\s*"
+    + _NUMBER
+    + r"(?:\s+tflops:\s*"
+    + _NUMBER
+    + r")?(?:\s+mfu:\s*"
+    + _NUMBER
     + "%)?"
 )
 
@@ -228,7 +264,8 @@ def _json(text: str, name: str) -> Log | None:
     import json
 
     load: Callable[[str], Any] = lambda s: json.loads(  # noqa: E731
-        s, parse_float=str, parse_constant=lambda _: None)
+        s, parse_float=str, parse_constant=lambda _: None
+    )
     try:
         tree = load(text)
     except json.JSONDecodeError as whole:
@@ -271,8 +308,9 @@ def _table(text: str, name: str) -> Log | None:
     import csv
 
     lines = text.splitlines()
-    start = next((i for i, line in enumerate(lines)
-                  if line.strip() and not line.startswith("#")), None)
+    start = next(
+        (i for i, line in enumerate(lines) if line.strip() and not line.startswith("#")), None
+    )
     if start is None:
         return None
     separator = max(",;\t", key=lines[start].count)
@@ -288,7 +326,10 @@ def _table(text: str, name: str) -> Log | None:
         if not row:
             continue
         if len(row) != len(header):
-            raise PlanError(Fault(f"{len(row)} columns", Place(name, number),
-                                  f"{len(header)}, as in the header"))
+            raise PlanError(
+                Fault(
+                    f"{len(row)} columns", Place(name, number), f"{len(header)}, as in the header"
+                )
+            )
         rows.append((number, dict(zip(header, row, strict=True))))
     return _rows(rows, name, "CSV")

@@ -111,8 +111,11 @@ def _spelled_out(
 ) -> tuple[dict[str, Kind], list[str]]:
     for name in data["kinds"]:
         if name in ("embedding", "head"):
-            draft.fault((*path, "kinds", name), f"a layer kind cannot be called {name}",
-                        "a name that no end of the model has")
+            draft.fault(
+                (*path, "kinds", name),
+                f"a layer kind cannot be called {name}",
+                "a name that no end of the model has",
+            )
     kinds = {name: _merged(data, changes or {}) for name, changes in data["kinds"].items()}
     pattern: list[str] = []
     for index, item in enumerate(data.get("pattern") or list(kinds)):

@@ -194,7 +194,10 @@ p_drop = symbol(
     "p_drop", "whether dropout runs", latex=r"\delta_{\mathrm{drop}}", key="time.dropout"
 )
 k_x = symbol(
-    "k_x", "bytes of an element of the products' inputs", unit="bytes", latex="k_x",
+    "k_x",
+    "bytes of an element of the products' inputs",
+    unit="bytes",
+    latex="k_x",
     key="time.element",
 )
 p_rope = symbol(

@@ -84,13 +84,19 @@ def html(result: _Result) -> str:
         (single if "[" in quantity.id else whole).append(quantity)
     parts = [f"<div><b>{escape(result.plan.name)}</b>", _table(whole)]
     if single:
-        parts.append(f"<details><summary>{len(single)} per layer kind, component or stage"
-                     f"</summary>{_table(single)}</details>")
+        parts.append(
+            f"<details><summary>{len(single)} per layer kind, component or stage"
+            f"</summary>{_table(single)}</details>"
+        )
     if result.absent:
-        rows = "".join(f"<li><code>{escape(name)}</code>: {escape(reason)}</li>"
-                       for name, reason in result.absent.items())
-        parts.append(f"<details><summary>{len(result.absent)} absent, with reason</summary>"
-                     f"<ul>{rows}</ul></details>")
+        rows = "".join(
+            f"<li><code>{escape(name)}</code>: {escape(reason)}</li>"
+            for name, reason in result.absent.items()
+        )
+        parts.append(
+            f"<details><summary>{len(result.absent)} absent, with reason</summary>"
+            f"<ul>{rows}</ul></details>"
+        )
     return "".join(parts) + "</div>"
 
 

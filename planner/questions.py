@@ -44,17 +44,29 @@ def ask(
     if deadline is not None:
         limits.append(_deadline(deadline))
     if (question is None) == (vary is None):
-        raise PlanError(Fault("ask a question or vary a key", None,
-                              "one of: " + ", ".join(QUESTIONS) + "; or --vary KEY"))
+        raise PlanError(
+            Fault(
+                "ask a question or vary a key",
+                None,
+                "one of: " + ", ".join(QUESTIONS) + "; or --vary KEY",
+            )
+        )
     if vary is not None:
         if not limits:
-            raise PlanError(Fault(f"--vary {vary} needs a limit", None,
-                                  "--until 'QUANTITY<=VALUE'"))
+            raise PlanError(
+                Fault(f"--vary {vary} needs a limit", None, "--until 'QUANTITY<=VALUE'")
+            )
         return solve(plan, domains.of_key(plan, vary), tuple(limits), question="vary")
     assert question is not None
     if question not in QUESTIONS:
-        raise PlanError(Fault(f"unknown question {question}", None,
-                              "one of: " + ", ".join(QUESTIONS), nearest(question, QUESTIONS)))
+        raise PlanError(
+            Fault(
+                f"unknown question {question}",
+                None,
+                "one of: " + ", ".join(QUESTIONS),
+                nearest(question, QUESTIONS),
+            )
+        )
     return QUESTIONS[question](plan, tuple(limits))
 
 
@@ -72,8 +84,14 @@ def _deadline(text: str) -> Limit:
 def _largest_model(plan: Plan, limits: tuple[Limit, ...]) -> Answer:
     """Both ways: bytes per parameter alone, and an architecture with everything counted."""
     extra: dict[str, Any] = {"closed": closed.largest_model(plan)}
-    return solve(plan, families.of_plan(plan), (FITS, *limits), question="largest-model",
-                 direction=1, extra=extra)
+    return solve(
+        plan,
+        families.of_plan(plan),
+        (FITS, *limits),
+        question="largest-model",
+        direction=1,
+        extra=extra,
+    )
 
 
 def _largest_batch(plan: Plan, limits: tuple[Limit, ...]) -> Answer:
@@ -197,7 +215,7 @@ def _reason(answer: Answer) -> str:
     limit = answer.binding
     if answer.holds is None and answer.miss is not None and limit is not None:
         short = shown(-answer.miss.slack(limit), limit.unit)
-        return (f"{limit} cannot be met; the nearest value misses it by {short}.")
+        return f"{limit} cannot be met; the nearest value misses it by {short}."
     if answer.fails is None or answer.holds is None or limit is None:
         return "No limit binds: this is the last value that makes a valid plan."
     short = shown(-answer.fails.slack(limit), limit.unit)
@@ -215,15 +233,23 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "unit": "parameters" if answer.domain.key == "model" else answer.domain.unit,
         "direction": "largest" if answer.direction > 0 else "smallest",
         "limits": [
-            {"quantity": li.quantity, "relation": li.relation, "value": _number(li.value),
-             "unit": li.unit}
+            {
+                "quantity": li.quantity,
+                "relation": li.relation,
+                "value": _number(li.value),
+                "unit": li.unit,
+            }
             for li in answer.limits
         ],
         **{label: _probe_data(answer, probe) for label, probe in _labelled(answer)},
         "binding": limit and limit.quantity,
         "closed": [
-            {"case": row.case, "formula": row.formula, "substituted": row.substituted,
-             "value": _number(row.value)}
+            {
+                "case": row.case,
+                "formula": row.formula,
+                "substituted": row.substituted,
+                "value": _number(row.value),
+            }
             for row in answer.extra.get("closed", ())
         ],
         "step": answer.domain.step,

@@ -44,8 +44,9 @@ def text(found: Found) -> str:
         rows.append(_row("own", found.own, shown_columns, found.by))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [f"{counted}; smallest {found.by} first", ""]
-    lines += ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)).rstrip()
-              for row in rows]
+    lines += [
+        "  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
     if found.own is not None and found.own.values[FITS] < 0:
         lines += ["", "The plan's own layout does not fit into memory."]
     return "\n".join(lines) + "\n"
@@ -57,9 +58,7 @@ def _differs(found: Found, key: str) -> bool:
     return any(layout.changes.get(key) not in (None, 1, False) for layout in layouts)
 
 
-def _row(
-    label: str, layout: Layout, columns: list[tuple[str, str]], by: str
-) -> tuple[str, ...]:
+def _row(label: str, layout: Layout, columns: list[tuple[str, str]], by: str) -> tuple[str, ...]:
     cells = (_word(layout.changes.get(key)) for _, key in columns)
     value = shown(layout.values[by], BOOK.declarations[by][0].unit)
     return (label, *cells, value, shown(layout.values[MEMORY], "bytes"))
@@ -88,7 +87,8 @@ def _data(layout: Layout) -> dict[str, Any]:
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: (int(value) if value.denominator == 1 else float(value))
-        if isinstance(value, Fraction) else value
+        if isinstance(value, Fraction)
+        else value
         for key, value in values.items()
     }
 
@@ -107,6 +107,7 @@ def to_csv(found: Found) -> str:
     writer.writerow([*keys, *names])
     for layout in found.best:
         numbers = _numbers(layout.values)
-        writer.writerow([*(layout.changes.get(key) for key in keys),
-                         *(numbers[name] for name in names)])
+        writer.writerow(
+            [*(layout.changes.get(key) for key in keys), *(numbers[name] for name in names)]
+        )
     return buffer.getvalue()

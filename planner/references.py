@@ -30,15 +30,21 @@ def read(path: str | Path, origin: Origin | None = None) -> Node:
     name = "<stdin>" if str(path) == "-" else _shown(Path(path))
     raw = _bytes(path, name)
     if len(raw) > nodes.MAX_BYTES:
-        raise PlanError(Fault("the file is too large", Place(name),
-                              f"at most {nodes.MAX_BYTES // 10**6} MB"))
+        raise PlanError(
+            Fault("the file is too large", Place(name), f"at most {nodes.MAX_BYTES // 10**6} MB")
+        )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = raw[: error.start]
-        column = len(before[before.rfind(b"\n") + 1:].decode("utf-8", "replace")) + 1
-        raise PlanError(Fault("not UTF-8 text", Place(name, before.count(b"\n") + 1, column),
-                              "a YAML file in UTF-8")) from None
+        column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8", "replace")) + 1
+        raise PlanError(
+            Fault(
+                "not UTF-8 text",
+                Place(name, before.count(b"\n") + 1, column),
+                "a YAML file in UTF-8",
+            )
+        ) from None
     root = nodes.compose(text, name, origin)
     return _mapping(root, name)
 
@@ -124,8 +130,11 @@ class Resolver:
             near += [Path(name), Path(f"{name}.yaml")]
         found = [path for path in near if name.strip(" .") and _is_file(path)]
         folder = _preset_folder(kind, self.presets)
-        shipped = [path for path in (folder / f"{name}.yaml", folder / name)
-                   if name and _inside(path, folder) and _is_file(path)]
+        shipped = [
+            path
+            for path in (folder / f"{name}.yaml", folder / name)
+            if name and _inside(path, folder) and _is_file(path)
+        ]
         # A file that extends its own name means the preset of that name.
         own = Path(place.file).resolve() if node.origin.kind in ("file", "preset") else None
         self_named = [path for path in found if path.resolve() == own]
@@ -145,7 +154,7 @@ class Resolver:
         path, shipped = self.locate(node, kind)
         full = path.resolve()
         if full in chain:
-            names = " -> ".join(p.stem for p in (*chain[chain.index(full):], full))
+            names = " -> ".join(p.stem for p in (*chain[chain.index(full) :], full))
             raise PlanError(Fault(f"extends goes in a circle: {names}", node.place))
         origin = Origin("preset", f"preset {path.stem}") if shipped else None
         found = deprecated.renamed(read(path, origin), kind)
@@ -166,8 +175,11 @@ class Resolver:
         reference = node.reference
         if parent is not None:
             if not isinstance(parent.value, str):
-                raise PlanError(Fault("extends takes one name", parent.place,
-                                      "the name or path of one document"))
+                raise PlanError(
+                    Fault(
+                        "extends takes one name", parent.place, "the name or path of one document"
+                    )
+                )
             base = self.fetch(parent, kind, chain)
             reference = parent.value
             # Changing keys of a model that the parent names needs the model itself.
@@ -225,8 +237,11 @@ def _merge(parent: dict[str, Node], child: dict[str, Node]) -> dict[str, Node]:
         if node.value is None and below:
             del merged[key]
         elif below and isinstance(below.value, dict) and isinstance(node.value, dict):
-            merged[key] = replace(node, value=_merge(below.value, node.value),
-                                  reference=node.reference or below.reference)
+            merged[key] = replace(
+                node,
+                value=_merge(below.value, node.value),
+                reference=node.reference or below.reference,
+            )
         else:
             merged[key] = node
     return merged

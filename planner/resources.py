@@ -23,8 +23,8 @@ def folder(name: str) -> Path:
     is_checkout = (_PACKAGE.parent / "pyproject.toml").is_file() or not (
         _PACKAGE / "_data"
     ).is_dir()
-    for candidate in (beside, _PACKAGE / "_data" / name) if is_checkout else (
-        _PACKAGE / "_data" / name,
+    for candidate in (
+        (beside, _PACKAGE / "_data" / name) if is_checkout else (_PACKAGE / "_data" / name,)
     ):
         if candidate.is_dir():
             return candidate

@@ -102,8 +102,14 @@ class Result:
         base, bracket, path = identifier.partition("[")
         known = self.evaluation.book.declarations
         if base not in known:
-            raise PlanError(Fault(f"unknown quantity '{identifier}'", None,
-                                  "see plan.py list quantities", nearest(base, known)))
+            raise PlanError(
+                Fault(
+                    f"unknown quantity '{identifier}'",
+                    None,
+                    "see plan.py list quantities",
+                    nearest(base, known),
+                )
+            )
         if bracket:
             return self.quantity(*self._instance(base, path.rstrip("]"), identifier))
         if known[base][0].per:
@@ -132,13 +138,19 @@ class Result:
             found = next((e for e in entries if name in (e.path, str(e.path))), None)
             if found is None:
                 names = [e.path for e in entries]
-                raise PlanError(Fault(f"unknown quantity '{asked}'", None,
-                                      f"a {axis} such as {', '.join(names[:8])}",
-                                      nearest(name, names)))
+                raise PlanError(
+                    Fault(
+                        f"unknown quantity '{asked}'",
+                        None,
+                        f"a {axis} such as {', '.join(names[:8])}",
+                        nearest(name, names),
+                    )
+                )
             point[axis] = found
         if len(point) < len(per):
-            raise PlanError(Fault(f"unknown quantity '{asked}'", None,
-                                  f"one entry each of {', '.join(per)}"))
+            raise PlanError(
+                Fault(f"unknown quantity '{asked}'", None, f"one entry each of {', '.join(per)}")
+            )
         return base, point
 
     def quantity(self, base: str, point: Point) -> Quantity:
@@ -157,16 +169,23 @@ class Result:
         """Every id of the book without axes, and of those with axes what these rest on."""
         book = self.evaluation.book
         found: dict[Key, None] = {}
-        stack = [self.quantity(base, {}) for base, (first, *_) in book.declarations.items()
-                 if not first.per]
+        stack = [
+            self.quantity(base, {})
+            for base, (first, *_) in book.declarations.items()
+            if not first.per
+        ]
         while stack:
             quantity = stack.pop()
             if quantity.key not in found:
                 found[quantity.key] = None
                 stack += quantity.uses
         order = {base: i for i, base in enumerate(book.declarations)}
-        place = {entry: i for axis in self.evaluation.case.axes.values()
-                 if not isinstance(axis, Absent) for i, entry in enumerate(axis)}
+        place = {
+            entry: i
+            for axis in self.evaluation.case.axes.values()
+            if not isinstance(axis, Absent)
+            for i, entry in enumerate(axis)
+        }
         keys = sorted(found, key=lambda key: (order[key[0]], [place[e] for e in key[1]]))
         return {key: self._quantities[key] for key in keys}
 

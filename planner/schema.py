@@ -150,10 +150,13 @@ class _Walk:
             }
             return replace(node, value=value)
         if isinstance(node.value, list):
-            return replace(node, value=[
-                self.quantities(child, self.inner(parts, index), (*path, index))
-                for index, child in enumerate(node.value)
-            ])
+            return replace(
+                node,
+                value=[
+                    self.quantities(child, self.inner(parts, index), (*path, index))
+                    for index, child in enumerate(node.value)
+                ],
+            )
         for part in parts:
             unit = part.schema.get("unit")
             if unit is not None and node.value not in part.schema.get("enum", ()):
@@ -189,10 +192,13 @@ class _Walk:
         """The tree with the defaults of absent keys."""
         parts = [part for place in places for part in self.parts(place, node)]
         if isinstance(node.value, list):
-            return replace(node, value=[
-                self.defaults(child, self.inner(parts, index), (*path, index))
-                for index, child in enumerate(node.value)
-            ])
+            return replace(
+                node,
+                value=[
+                    self.defaults(child, self.inner(parts, index), (*path, index))
+                    for index, child in enumerate(node.value)
+                ],
+            )
         if not isinstance(node.value, dict):
             return node
         value = dict(node.value)
@@ -203,10 +209,13 @@ class _Walk:
                 if key not in value and default is not None:
                     made = _at(from_data(default, "default", DEFAULT), node)
                     value[key] = self.quantities(made, [part.inner(schema)], (*path, key))
-        return replace(node, value={
-            key: self.defaults(child, self.inner(parts, key), (*path, key))
-            for key, child in value.items()
-        })
+        return replace(
+            node,
+            value={
+                key: self.defaults(child, self.inner(parts, key), (*path, key))
+                for key, child in value.items()
+            },
+        )
 
 
 def _at(made: Node, around: Node) -> Node:
@@ -231,8 +240,16 @@ def _same_type(place: _Place, node: Node) -> bool:
 def _holds(place: _Place, node: Node) -> bool:
     """Whether a schema accepts the value, quantities not read yet."""
     schema = place.schema
-    if set(schema) == {"type"} and isinstance(schema["type"], str) and schema["type"] in (
-        "object", "array", "string", "boolean",
+    if (
+        set(schema) == {"type"}
+        and isinstance(schema["type"], str)
+        and schema["type"]
+        in (
+            "object",
+            "array",
+            "string",
+            "boolean",
+        )
     ):
         return _same_type(place, node)  # the common condition, for speed
     start = _registry(place.file.parent).resolver(base_uri=place.file.name)
@@ -334,11 +351,27 @@ def describe(schema: str, path: str | Sequence[str | int], folder: Path | None =
     return {key: value for key, value in said.items() if key not in _STRUCTURE}
 
 
-_STRUCTURE = frozenset({
-    "$ref", "$schema", "$id", "definitions", "properties", "items", "additionalProperties",
-    "patternProperties", "allOf", "anyOf", "oneOf", "if", "then", "else", "required", "not",
-    "dependencies",
-})
+_STRUCTURE = frozenset(
+    {
+        "$ref",
+        "$schema",
+        "$id",
+        "definitions",
+        "properties",
+        "items",
+        "additionalProperties",
+        "patternProperties",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "if",
+        "then",
+        "else",
+        "required",
+        "not",
+        "dependencies",
+    }
+)
 
 
 def _every(place: _Place) -> Iterator[_Place]:

@@ -97,7 +97,8 @@ class Group:
             "parallelism.virtual_pipeline": np.array([row.virtual for row in rows], np.float64),
             "training.micro_batch": np.array([row.micro_batch for row in rows], np.float64),
             "training.gradient_accumulation": np.array(
-                [row.micro_batches for row in rows], np.float64),
+                [row.micro_batches for row in rows], np.float64
+            ),
         }
         return columns
 
@@ -113,8 +114,9 @@ class Group:
         for name, deciding in self.settings_of_row.items():
             settings[name] = _one(Column(deciding.codes[rows, None], deciding.values))
         choices = np.arange(len(self.choices))[None, :]
-        for index, name in enumerate(("parallelism.sequence", "parallelism.zero",
-                                      "training.recompute")):
+        for index, name in enumerate(
+            ("parallelism.sequence", "parallelism.zero", "training.recompute")
+        ):
             settings[name] = _one(Column(choices, tuple(c[index] for c in self.choices)))
         lines, of_layout, varies = self.stages
         kinds = of_layout[rows]
@@ -188,8 +190,7 @@ def _crossed(row: Row, recompute: str, first: Case) -> list[Any]:
     plan = row.degrees.plan
     layout = {**plan.data["parallelism"], "virtual_pipeline": row.virtual}
     training = {**plan.data["training"], "gradient_accumulation": row.micro_batches}
-    settings = {**plan.settings, "training.schedule": row.schedule,
-                "training.recompute": recompute}
+    settings = {**plan.settings, "training.schedule": row.schedule, "training.recompute": recompute}
     data = {**plan.data, "parallelism": layout, "training": training}
     parts, components = first.axes["part"], first.axes["component"]
     assert isinstance(parts, tuple) and isinstance(components, tuple)
@@ -207,8 +208,10 @@ def _fullest(stages: Sequence[Stage]) -> list[int]:
     kept: dict[tuple[Any, ...], list[int]] = {}
     for index, stage in enumerate(stages):
         same = kept.setdefault(tuple(sorted(stage.holds.items())), [])
-        if not any(all(stages[i].alive.get(part, 0) >= count
-                       for part, count in stage.alive.items()) for i in same):
+        if not any(
+            all(stages[i].alive.get(part, 0) >= count for part, count in stage.alive.items())
+            for i in same
+        ):
             same.append(index)
     return sorted(index for same in kept.values() for index in same)
 
@@ -218,8 +221,9 @@ def stages_of(row: Row) -> tuple[Stage, ...]:
     plan = row.degrees.plan
     assert plan.model is not None
     layout = {**plan.data["parallelism"], "virtual_pipeline": row.virtual}
-    return pipeline.stages(plan.model, layout, row.schedule, row.micro_batches,
-                           plan.get("model.vocab"))
+    return pipeline.stages(
+        plan.model, layout, row.schedule, row.micro_batches, plan.get("model.vocab")
+    )
 
 
 def _plain(column: Array) -> Any:
@@ -252,12 +256,22 @@ def groups(space: Space) -> Iterator[Group]:
     counts: dict[tuple[Any, ...], int] = {}
     for row in space.rows:
         settings = row.degrees.plan.settings
-        place = (row.degrees.values[1], row.virtual, row.schedule, row.micro_batches,
-                 settings["training.implementation"])
+        place = (
+            row.degrees.values[1],
+            row.virtual,
+            row.schedule,
+            row.micro_batches,
+            settings["training.implementation"],
+        )
         if place not in counts:
             counts[place] = len(_fullest(stages_of(row)))
-        key = (counts[place], settings["training.implementation"], settings["training.loss"],
-               *(degree > 1 for degree in row.degrees.values), row.micro_batch > 1)
+        key = (
+            counts[place],
+            settings["training.implementation"],
+            settings["training.loss"],
+            *(degree > 1 for degree in row.degrees.values),
+            row.micro_batch > 1,
+        )
         by_shape.setdefault(key, []).append(row)
     joined: dict[Any, tuple[list[Row], list[tuple[Any, ...]]]] = {}
     for rows in by_shape.values():
@@ -278,12 +292,19 @@ def _entries(found: Case) -> tuple[Any, ...]:
     """What must be the same for cases to be evaluated together: entries with their bindings and
     settings, and the settings that no document key gives."""
     axes = tuple(
-        (axis, tuple(
-            (entry.path if axis != "stage" else "", tuple(entry.bindings.items()),
-             tuple((key, repr(value)) for key, value in entry.settings.items()))
-            for entry in entries
-        ))
-        for axis, entries in found.axes.items() if isinstance(entries, tuple)
+        (
+            axis,
+            tuple(
+                (
+                    entry.path if axis != "stage" else "",
+                    tuple(entry.bindings.items()),
+                    tuple((key, repr(value)) for key, value in entry.settings.items()),
+                )
+                for entry in entries
+            ),
+        )
+        for axis, entries in found.axes.items()
+        if isinstance(entries, tuple)
     )
     own = tuple((key, repr(value)) for key, value in found.settings.items() if "." not in key)
     return axes, own, found.settings["training.implementation"], found.settings["training.loss"]
@@ -335,10 +356,14 @@ def search(
             fitting += len(fits)
             score, memory = values[by][fits], values[MEMORY][fits]
             order = fits[np.lexsort((memory, score))]
-            best += [(float(values[by][i]), float(values[MEMORY][i]), group, int(places[i]))
-                     for i in order[:top]]
-            front += [(float(values[by][i]), float(values[MEMORY][i]), group, int(places[i]))
-                      for i in _front(order, values[MEMORY])]
+            best += [
+                (float(values[by][i]), float(values[MEMORY][i]), group, int(places[i]))
+                for i in order[:top]
+            ]
+            front += [
+                (float(values[by][i]), float(values[MEMORY][i]), group, int(places[i]))
+                for i in _front(order, values[MEMORY])
+            ]
             done += len(places)
             if progress is not None:
                 progress(done, space.size, time.perf_counter() - start)
@@ -348,8 +373,15 @@ def search(
         _explain_absence(space, by)
     exact = [_exact(plan, item, wanted) for item in best]
     exact.sort(key=lambda layout: (layout.values[by], layout.values[MEMORY]))
-    return Found(plan, by, space.size, fitting, tuple(exact),
-                 tuple(_over_arrays(item, wanted) for item in front), _own(plan, space, wanted))
+    return Found(
+        plan,
+        by,
+        space.size,
+        fitting,
+        tuple(exact),
+        tuple(_over_arrays(item, wanted) for item in front),
+        _own(plan, space, wanted),
+    )
 
 
 def _own(plan: Plan, space: Space, quantities: Sequence[str]) -> Layout | None:
@@ -393,9 +425,7 @@ def _over_arrays(item: tuple[float, float, Group, int], quantities: Sequence[str
     return Layout(shown, values, values)
 
 
-def _exact(
-    plan: Plan, item: tuple[float, float, Group, int], quantities: Sequence[str]
-) -> Layout:
+def _exact(plan: Plan, item: tuple[float, float, Group, int], quantities: Sequence[str]) -> Layout:
     score, memory, group, place = item
     changes = group.changes(place)
     values = evaluated(variant(plan, changes), quantities)

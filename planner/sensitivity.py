@@ -16,9 +16,17 @@ from planner.result import Quantity, Result, evaluate
 __all__ = ["Neighbour", "Sensitivity", "neighbours", "sensitivities"]
 
 #: Keys that hold measures rather than choices: a tenth more of them is a plan as well.
-SMOOTH = ("training.tokens", "time.", "cluster.price", "cluster.reserved_price", "cluster.pue",
-          "cluster.carbon_intensity", "cluster.host_power", "cluster.accelerator.",
-          "cluster.network.")
+SMOOTH = (
+    "training.tokens",
+    "time.",
+    "cluster.price",
+    "cluster.reserved_price",
+    "cluster.pue",
+    "cluster.carbon_intensity",
+    "cluster.host_power",
+    "cluster.accelerator.",
+    "cluster.network.",
+)
 TENTH = Fraction(1, 10)
 
 

@@ -291,8 +291,18 @@ def solve(
     miss = None
     if inside is None:
         miss = max(search.known, key=lambda p: min(_share(p, li) for li in p.broken))
-    return Answer(question, domain, direction, limits, inside, outside, miss, notes,
-                  len(search.known), extra=extra or {})
+    return Answer(
+        question,
+        domain,
+        direction,
+        limits,
+        inside,
+        outside,
+        miss,
+        notes,
+        len(search.known),
+        extra=extra or {},
+    )
 
 
 def _share(probe: Probe, limit: Limit) -> float:
@@ -390,9 +400,7 @@ def _between_limits(search: Search, here: Probe, there: Probe) -> Probe | None:
     return None
 
 
-def _last(
-    search: Search, inside: Probe, direction: int
-) -> tuple[Probe, Probe | None, int]:
+def _last(search: Search, inside: Probe, direction: int) -> tuple[Probe, Probe | None, int]:
     """The last value that holds, the next that does not, and how often it held again beyond."""
     jumps = 0
     while True:
@@ -405,9 +413,13 @@ def _last(
         else:
             if search.domain.endless and direction > 0:
                 names = " and ".join(limit.quantity for limit in search.limits)
-                raise PlanError(Fault(
-                    f"{search.domain.key} is unbounded: {names} still within limits at "
-                    f"{shown(inside.value, search.domain.unit)}", None))
+                raise PlanError(
+                    Fault(
+                        f"{search.domain.key} is unbounded: {names} still within limits at "
+                        f"{shown(inside.value, search.domain.unit)}",
+                        None,
+                    )
+                )
         if outside is None:
             return inside, None, jumps
         inside, outside = _narrow(search, inside, outside)

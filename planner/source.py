@@ -143,15 +143,21 @@ def _set(node: Node, steps: list[str], value: Node, kind: str | None, names: Res
     if isinstance(node.value, list):
         if not step.isdigit() or int(step) >= len(node.value):
             last = len(node.value) - 1
-            raise PlanError(Fault(f"'{step}' is not an item of this list", value.place,
-                                  f"0 to {last}" if last >= 0 else "the list is empty"))
+            raise PlanError(
+                Fault(
+                    f"'{step}' is not an item of this list",
+                    value.place,
+                    f"0 to {last}" if last >= 0 else "the list is empty",
+                )
+            )
         items = list(node.value)
         inner = _set(items[int(step)], rest, value, None, names) if rest else value
         items[int(step)] = inner
         return replace(node, value=items)
     if node.value is not None and not isinstance(node.value, dict):
-        raise PlanError(Fault(f"'{step}' is set inside '{node.text}'", value.place,
-                              "a key inside a mapping"))
+        raise PlanError(
+            Fault(f"'{step}' is set inside '{node.text}'", value.place, "a key inside a mapping")
+        )
     entries = dict(node.value or {})
     if not rest and value.value is None and step in entries:
         del entries[step]

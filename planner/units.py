@@ -16,14 +16,36 @@ from planner.display import exact_text, format_value, plain_text, significant
 from planner.errors import nearest
 
 __all__ = [
-    "BASES", "Dimension", "Exact", "UnitError", "dimension", "exact", "exact_text", "factor",
-    "format_in", "format_value", "number", "out_of_range", "parse", "plain_text", "wanted",
+    "BASES",
+    "Dimension",
+    "Exact",
+    "UnitError",
+    "dimension",
+    "exact",
+    "exact_text",
+    "factor",
+    "format_in",
+    "format_value",
+    "number",
+    "out_of_range",
+    "parse",
+    "plain_text",
+    "wanted",
 ]
 
 Exact = int | Fraction
 
 BASES = (
-    "byte", "FLOP", "token", "parameter", "sequence", "device", "USD", "s", "J", "kgCO2e",
+    "byte",
+    "FLOP",
+    "token",
+    "parameter",
+    "sequence",
+    "device",
+    "USD",
+    "s",
+    "J",
+    "kgCO2e",
 )
 # What is counted rather than measured. A document may leave it out: 15T is 15T tokens.
 _COUNTED = frozenset({"FLOP", "token", "parameter", "sequence", "device"})
@@ -98,7 +120,15 @@ def exact(value: Exact) -> Exact:
 
 
 _DECIMAL = {
-    "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "Z": 21, "Y": 24,
+    "": 0,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+    "Z": 21,
+    "Y": 24,
 }
 _SMALL = {"": 0, "m": -3, "u": -6, "µ": -6, "μ": -6, "n": -9, "p": -12}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -106,7 +136,10 @@ _MAGNITUDES: dict[str, Exact] = {
     **{p: 10 ** _DECIMAL[p] for p in "kMGTP"},
     "B": 10**9,
     **{p: 2 ** _BINARY[p] for p in ("Ki", "Mi", "Gi", "Ti")},
-    "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12,
+    "thousand": 10**3,
+    "million": 10**6,
+    "billion": 10**9,
+    "trillion": 10**12,
 }
 
 _MISSPELT = {"K": "k", "m": "M", "b": "B", "t": "T", "g": "G"}
@@ -278,13 +311,13 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
         raise UnitError(f"a quantity of {len(text)} characters", f"at most {LONGEST}")
     grouped = _GROUPED.match(text)
     if grouped:
-        plain = re.sub(r"[^\d+-]", "", grouped[0]) + text[grouped.end():]
+        plain = re.sub(r"[^\d+-]", "", grouped[0]) + text[grouped.end() :]
         raise UnitError(f"'{text}' is not a quantity", "digits are not grouped", plain)
     match = _LEADING.match(text)
     if not match:
         raise UnitError(f"'{text}' is not a quantity", wanted(unit))
     amount = number(match[0])
-    rest = text[match.end():].strip()
+    rest = text[match.end() :].strip()
     if not rest:
         return _bare(amount, text, unit, target)
     written, dim = _suffix(rest, match[0], target, unit)
@@ -292,7 +325,8 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
         other = rest.replace("FLOPs", "FLOP").replace("FLOPS", "FLOP") + "/s"
         is_rate = "FLOP" in rest and dim / _TIME == target
         raise UnitError(
-            f"'{text}' is {_article(str(dim))}", wanted(unit),
+            f"'{text}' is {_article(str(dim))}",
+            wanted(unit),
             f"{match[0]} {other}" if is_rate else None,
         )
     return exact(amount * Fraction(written) / size)
@@ -317,7 +351,7 @@ def _suffix(rest: str, amount: str, target: Dimension, unit: str) -> tuple[Exact
         raise UnitError(
             f"unknown suffix '{head}'",
             "k is 1000, Ki is 1024" if meant == "k" else "powers of ten are k, M, B, T",
-            f"{amount}{meant}{rest[len(head):]}",
+            f"{amount}{meant}{rest[len(head) :]}",
         )
     try:
         return _unit(rest)
@@ -383,9 +417,14 @@ def wanted(unit: str) -> str:
 
 
 _NOUNS = {
-    _ONE: "a plain number", _BYTE: "bytes", _TIME: "a time", _BYTE / _TIME: "bytes per second",
-    Dimension.of(FLOP=1): "a count of FLOP", Dimension.of(FLOP=1, s=-1): "a rate in FLOP/s",
-    Dimension.of(J=1, s=-1): "a power", Dimension.of(J=1): "an energy",
+    _ONE: "a plain number",
+    _BYTE: "bytes",
+    _TIME: "a time",
+    _BYTE / _TIME: "bytes per second",
+    Dimension.of(FLOP=1): "a count of FLOP",
+    Dimension.of(FLOP=1, s=-1): "a rate in FLOP/s",
+    Dimension.of(J=1, s=-1): "a power",
+    Dimension.of(J=1): "an energy",
     Dimension.of(USD=1): "an amount of money",
 }
 

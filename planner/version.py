@@ -13,8 +13,11 @@ _DIGITS = 8  # of the hash; enough to tell two states of one repository apart
 def formulas() -> str:
     """The formula set: what the book, its symbols and its inventory say, as a short hash."""
     package = Path(__file__).resolve().parent
-    files = [*package.glob("formulas/**/*.py"), *package.glob("notation*.py"),
-             package / "inventory.py"]
+    files = [
+        *package.glob("formulas/**/*.py"),
+        *package.glob("notation*.py"),
+        package / "inventory.py",
+    ]
     return _hash(files, package)
 
 

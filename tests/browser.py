@@ -36,10 +36,25 @@ class Browser:
         theirs, self._out = os.pipe()
         self._in, back = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _START, str(theirs), str(back), program, "--headless",
-             "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-             f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"],
-            pass_fds=(theirs, back), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            [
+                sys.executable,
+                "-c",
+                _START,
+                str(theirs),
+                str(back),
+                program,
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--no-first-run",
+                f"--user-data-dir={profile}",
+                "--remote-debugging-pipe",
+                "about:blank",
+            ],
+            pass_fds=(theirs, back),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         os.close(theirs)
         os.close(back)
@@ -59,8 +74,9 @@ class Browser:
         """Load a file and wait until it stands."""
         self._session = None
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.send("Target.attachToTarget", targetId=target,
-                                  flatten=True)["sessionId"]
+        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         self.problems.clear()
         for domain in ("Page", "Runtime", "Log"):
             self.send(f"{domain}.enable")

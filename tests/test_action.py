@@ -18,11 +18,13 @@ from planner.cli import COMMANDS
 ROOT = Path(__file__).resolve().parent.parent
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 HOOKS: list[dict[str, Any]] = yaml.safe_load(
-    (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
+)
 MARKER = "<!-- trainplan -->"
 
 needs_bash = pytest.mark.skipif(
-    shutil.which("bash") is None or shutil.which("git") is None, reason="needs bash and git")
+    shutil.which("bash") is None or shutil.which("git") is None, reason="needs bash and git"
+)
 
 
 # Hooks ----------------------------------------------------------------------------------------
@@ -37,8 +39,12 @@ def test_a_hook_runs_a_command_that_exists(hook: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("file", "wanted"),
-    [("plans/a.yaml", True), ("infra/plans/b.yml", True), ("replans/a.yaml", False),
-     (".github/workflows/ci.yml", False)],
+    [
+        ("plans/a.yaml", True),
+        ("infra/plans/b.yml", True),
+        ("replans/a.yaml", False),
+        (".github/workflows/ci.yml", False),
+    ],
 )
 def test_plans_are_validated_where_they_lie(file: str, wanted: bool) -> None:
     hook = next(hook for hook in HOOKS if hook["id"] == "plan-validate")
@@ -77,8 +83,13 @@ class Runner:
 
     def git(self, *arguments: str) -> str:
         who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-        return subprocess.run(["git", *who, *arguments], cwd=self.folder, check=True,
-                              capture_output=True, encoding="utf-8").stdout.strip()
+        return subprocess.run(
+            ["git", *who, *arguments],
+            cwd=self.folder,
+            check=True,
+            capture_output=True,
+            encoding="utf-8",
+        ).stdout.strip()
 
     def commit(self) -> str:
         self.git("add", "--all")
@@ -93,9 +104,14 @@ class Runner:
 
     def run(self, script: str, report: Path, **variables: str) -> subprocess.CompletedProcess[str]:
         path = f"{self.bin}{os.pathsep}{os.environ['PATH']}"
-        return subprocess.run(["bash", ROOT / "action" / script, report], cwd=self.folder,
-                              env={**os.environ, "PATH": path, **variables}, check=False,
-                              capture_output=True, encoding="utf-8")
+        return subprocess.run(
+            ["bash", ROOT / "action" / script, report],
+            cwd=self.folder,
+            env={**os.environ, "PATH": path, **variables},
+            check=False,
+            capture_output=True,
+            encoding="utf-8",
+        )
 
     def compare(self, base: str) -> str:
         report = self.folder.parent / "report.md"
@@ -159,8 +175,10 @@ def test_a_hostile_file_name_is_no_markup(runner: Runner) -> None:
 @needs_bash
 @pytest.mark.parametrize(
     ("found", "call"),
-    [("", "--method POST repos/o/r/issues/7/comments"),
-     ("41", "--method PATCH repos/o/r/issues/comments/41")],
+    [
+        ("", "--method POST repos/o/r/issues/7/comments"),
+        ("41", "--method PATCH repos/o/r/issues/comments/41"),
+    ],
 )
 def test_a_comment_is_written_once_and_then_updated(
     runner: Runner, tmp_path: Path, found: str, call: str

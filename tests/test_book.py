@@ -33,9 +33,7 @@ def measured(unit: str) -> units.Dimension:
     return units.Dimension(tuple(p for p in powers if p[0] not in COUNTS))
 
 
-def dimension_of(
-    expression: Any, carried: units.Dimension | None = None
-) -> units.Dimension | None:
+def dimension_of(expression: Any, carried: units.Dimension | None = None) -> units.Dimension | None:
     """The dimension of an expression without counts; None for a plain number."""
     if isinstance(expression, Number):
         return None
@@ -133,7 +131,9 @@ def test_every_quantity_says_what_it_is() -> None:
     for declarations in BOOK.declarations.values():
         for d in declarations:
             assert d.title and d.source and d.why.endswith((".", ")")), d.id
-            assert d.title[0].islower() or d.title.split()[0].isupper() or d.title[0].isupper(), d.id
+            assert d.title[0].islower() or d.title.split()[0].isupper() or d.title[0].isupper(), (
+                d.id
+            )
 
 
 def test_alternatives_never_hold_together() -> None:

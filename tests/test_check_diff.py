@@ -27,7 +27,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(PLAN, "plans/small.yaml")
     for ending in FORMATS:
         write(f"docs/small.{ending}")
-        write(f"docs/deep/long.{ending}", "training.tokens=20B", "name=it's \"longer\"")
+        write(f"docs/deep/long.{ending}", "training.tokens=20B", 'name=it\'s "longer"')
     Path("docs/notes.md").write_text("# Notes\n\npython plan.py plans/small.yaml\n")
     Path("docs/other.json").write_text('{"plan": 1}')
     return tmp_path
@@ -140,8 +140,9 @@ def test_percent_against_zero_is_new() -> None:
 
 def test_losing_the_fit_is_the_verdict(repository: Path) -> None:
     text = Path("plans/small.yaml").read_text().replace("micro_batch: 32", "micro_batch: 64")
-    Path("plans/big.yaml").write_text(text.replace("sequence_length: 1024",
-                                                   "sequence_length: 1024\n  loss: full"))
+    Path("plans/big.yaml").write_text(
+        text.replace("sequence_length: 1024", "sequence_length: 1024\n  loss: full")
+    )
     found = diff.diff("plans/small.yaml", "plans/big.yaml")
     assert diff.sentence(found).startswith("fits before, does not fit now")
 
@@ -156,8 +157,11 @@ def test_hostile_names_stay_in_their_cell(repository: Path) -> None:
 
 
 def git(*words: str) -> None:
-    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True,
-                   capture_output=True)
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words],
+        check=True,
+        capture_output=True,
+    )
 
 
 def test_revisions(repository: Path) -> None:

@@ -31,8 +31,12 @@ def rows(plan: Plan, log: Path, warm_up: int | None = None) -> dict[str, compare
 
 @pytest.mark.parametrize(
     ("file", "form"),
-    [("megatron.log", "Megatron-LM"), ("torchtitan.log", "torchtitan"), ("steps.csv", "CSV"),
-     ("steps.jsonl", "JSON lines")],
+    [
+        ("megatron.log", "Megatron-LM"),
+        ("torchtitan.log", "torchtitan"),
+        ("steps.csv", "CSV"),
+        ("steps.jsonl", "JSON lines"),
+    ],
 )
 def test_formats_are_told_by_content(file: str, form: str, tmp_path: Path) -> None:
     unnamed = tmp_path / "log"

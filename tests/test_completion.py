@@ -29,8 +29,14 @@ def test_every_command_and_option_is_in_the_script(shell: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_presets_quantities_and_frameworks_are_completed(shell: str) -> None:
-    for word in (*preset_names("model"), *preset_names("accelerator"), "memory.activations",
-                 "largest-model", "torchtitan", "training.tokens="):
+    for word in (
+        *preset_names("model"),
+        *preset_names("accelerator"),
+        "memory.activations",
+        "largest-model",
+        "torchtitan",
+        "training.tokens=",
+    ):
         assert word in SCRIPTS[shell], word
 
 
@@ -47,10 +53,17 @@ def test_a_script_is_read_by_its_shell(shell: str, tmp_path: Path) -> None:
 def bash(line: str, cwd: Path) -> set[str]:
     """What bash offers when Tab is pressed at the end of the line."""
     (cwd / "script").write_text(SCRIPTS["bash"], encoding="utf-8")
-    ask = "source ./script; COMP_LINE=$1 COMP_POINT=${#1}; _trainplan; printf '%s\\n' " \
+    ask = (
+        "source ./script; COMP_LINE=$1 COMP_POINT=${#1}; _trainplan; printf '%s\\n' "
         '"${COMPREPLY[@]}"'
-    done = subprocess.run(["bash", "--norc", "-c", ask, "bash", line], cwd=cwd,
-                          capture_output=True, encoding="utf-8", check=False)
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "-c", ask, "bash", line],
+        cwd=cwd,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split("\n")) - {""}
 

@@ -25,11 +25,30 @@ HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 
 # What the examples use of the repository; a run must not write into the repository itself.
-NEEDED = ("plan.py", "planner", "presets", "schemas", "templates", "tests", "docs", "examples",
-          "pyproject.toml", "README.md")
+NEEDED = (
+    "plan.py",
+    "planner",
+    "presets",
+    "schemas",
+    "templates",
+    "tests",
+    "docs",
+    "examples",
+    "pyproject.toml",
+    "README.md",
+)
 # Commands that prepare a machine, or run these very tests.
-PREPARING = ("python3 -m venv", "pip install", ".venv/bin/pip install", "python -m pytest",
-             ".venv/bin/python -m pytest", "make", ".ci/run", ". .venv/bin/activate", "mkdocs")
+PREPARING = (
+    "python3 -m venv",
+    "pip install",
+    ".venv/bin/pip install",
+    "python -m pytest",
+    ".venv/bin/python -m pytest",
+    "make",
+    ".ci/run",
+    ". .venv/bin/activate",
+    "mkdocs",
+)
 # What a reader puts a name of his own in for.
 GAP = re.compile(r"\b(NAME|FILE|PLAN|ID)\b")
 # A page for contributors may show a declaration that belongs into a module of the book.
@@ -101,9 +120,15 @@ def run(command: str, desk: Path) -> subprocess.CompletedProcess[str] | None:
     for module in ("check", "diff", "search", "sweep"):
         if module in arguments and importlib.util.find_spec(f"planner.{module}") is None:
             pytest.skip(f"{module} is not there yet")
-    done = subprocess.run([sys.executable, *arguments], cwd=desk, capture_output=True,
-                          encoding="utf-8", timeout=300, check=False,
-                          env={**os.environ, "NO_COLOR": "1"})
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=desk,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+        check=False,
+        env={**os.environ, "NO_COLOR": "1"},
+    )
     if target is not None:
         (desk / target).write_text(done.stdout, encoding="utf-8")
     return done
@@ -184,8 +209,9 @@ def test_the_page_of_formulas_is_the_book() -> None:
     from planner.render import book
 
     kept = (ROOT / "docs" / "formulas.md").read_text(encoding="utf-8")
-    moved = list(difflib.unified_diff(kept.splitlines(), book.page().splitlines(), lineterm="",
-                                      n=0))
+    moved = list(
+        difflib.unified_diff(kept.splitlines(), book.page().splitlines(), lineterm="", n=0)
+    )
     assert not moved, "python -m planner.render.book > docs/formulas.md\n" + "\n".join(moved[:20])
 
 
@@ -213,7 +239,11 @@ def test_the_site_builds(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
-        cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     pages = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
     for entry in pages:

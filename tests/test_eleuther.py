@@ -139,7 +139,7 @@ def memory(name: str, recompute: str) -> Any:
 
 @pytest.mark.parametrize("name", MEMORY_EXAMPLES)
 def test_memory_examples(name: str) -> None:
-    layers, h, _, batch, tensor, devices = MEMORY_EXAMPLES[name]
+    layers, h, _, _, tensor, devices = MEMORY_EXAMPLES[name]
     result = memory(name, "full")
     ours = {part: result[f"memory.{part}"].value for part in ("weights", "gradients", "optimizer")}
     # Both ends of the model untied, 8 l h of norms: theirs leaves 5 of the 9 biases of a layer out.

@@ -19,7 +19,8 @@ from planner.exports import FORMATS, config, export
 
 ROOT = Path(__file__).resolve().parent.parent
 PLANS = sorted(
-    path for path in (ROOT / "presets").glob("*.yaml")
+    path
+    for path in (ROOT / "presets").glob("*.yaml")
     if yaml.safe_load(path.read_text(encoding="utf-8")).get("parallelism") != "auto"
 )
 LLAMA = "presets/llama70b_h100x1024.yaml"
@@ -37,8 +38,11 @@ def arguments(text: str) -> dict[str, str | bool]:
 
 
 READERS: dict[str, Any] = {
-    "megatron": arguments, "torchtitan": tomllib.loads, "deepspeed": json.loads,
-    "nanotron": yaml.safe_load, "accelerate": yaml.safe_load,
+    "megatron": arguments,
+    "torchtitan": tomllib.loads,
+    "deepspeed": json.loads,
+    "nanotron": yaml.safe_load,
+    "accelerate": yaml.safe_load,
 }
 
 
@@ -65,43 +69,61 @@ def read(to: str, *changes: str, plan: str = LLAMA) -> dict[str, Any]:
 def test_a_file_reads_back_as_what_was_said(path: Path, to: str) -> None:
     made = config(plans.load(path), to)
     back = flat(READERS[to](made.text))
-    said = {key: str(value) if to == "megatron" and value is not True else value
-            for key, value in made.said.items()}
+    said = {
+        key: str(value) if to == "megatron" and value is not True else value
+        for key, value in made.said.items()
+    }
     assert back == flat(said)
 
 
 # Where each framework writes the same fact.
 WHERE = {
     "training.micro_batch": {
-        "megatron": "micro-batch-size", "deepspeed": "train_micro_batch_size_per_gpu",
-        "nanotron": "tokens.micro_batch_size"},
+        "megatron": "micro-batch-size",
+        "deepspeed": "train_micro_batch_size_per_gpu",
+        "nanotron": "tokens.micro_batch_size",
+    },
     "training.global_batch": {
-        "megatron": "global-batch-size", "torchtitan": "training.global_batch_size",
-        "deepspeed": "train_batch_size"},
+        "megatron": "global-batch-size",
+        "torchtitan": "training.global_batch_size",
+        "deepspeed": "train_batch_size",
+    },
     "training.gradient_accumulation": {
         "deepspeed": "gradient_accumulation_steps",
-        "nanotron": "tokens.batch_accumulation_per_replica"},
+        "nanotron": "tokens.batch_accumulation_per_replica",
+    },
     "training.sequence_length": {
-        "megatron": "seq-length", "torchtitan": "training.seq_len",
-        "nanotron": "tokens.sequence_length"},
+        "megatron": "seq-length",
+        "torchtitan": "training.seq_len",
+        "nanotron": "tokens.sequence_length",
+    },
     "parallelism.tensor": {
         "megatron": "tensor-model-parallel-size",
         "torchtitan": "parallelism.tensor_parallel_degree",
-        "deepspeed": "tensor_parallel.autotp_size", "nanotron": "parallelism.tp",
-        "accelerate": "parallelism_config.parallelism_config_tp_size"},
+        "deepspeed": "tensor_parallel.autotp_size",
+        "nanotron": "parallelism.tp",
+        "accelerate": "parallelism_config.parallelism_config_tp_size",
+    },
     "parallelism.pipeline": {
         "megatron": "pipeline-model-parallel-size",
-        "torchtitan": "parallelism.pipeline_parallel_degree", "nanotron": "parallelism.pp"},
+        "torchtitan": "parallelism.pipeline_parallel_degree",
+        "nanotron": "parallelism.pp",
+    },
     "parallelism.data": {
-        "nanotron": "parallelism.dp", "torchtitan": "parallelism.data_parallel_shard_degree",
-        "accelerate": "parallelism_config.parallelism_config_dp_shard_size"},
+        "nanotron": "parallelism.dp",
+        "torchtitan": "parallelism.data_parallel_shard_degree",
+        "accelerate": "parallelism_config.parallelism_config_dp_shard_size",
+    },
     "cluster.devices": {"accelerate": "num_processes"},
-    "model.layers": {
-        "megatron": "num-layers", "nanotron": "model.model_config.num_hidden_layers"},
+    "model.layers": {"megatron": "num-layers", "nanotron": "model.model_config.num_hidden_layers"},
     "model.attention.kv_heads": {
-        "megatron": "num-query-groups", "nanotron": "model.model_config.num_key_value_heads"},
+        "megatron": "num-query-groups",
+        "nanotron": "model.model_config.num_key_value_heads",
+    },
     "model.mlp.intermediate": {
-        "megatron": "ffn-hidden-size", "nanotron": "model.model_config.intermediate_size"},
+        "megatron": "ffn-hidden-size",
+        "nanotron": "model.model_config.intermediate_size",
+    },
 }
 
 
@@ -109,8 +131,11 @@ WHERE = {
 @pytest.mark.parametrize("sizes", [(1, 8, 4), (2, 4, 2)], ids=str)
 def test_frameworks_get_the_plans_own_quantities(key: str, sizes: tuple[int, int, int]) -> None:
     micro, tensor, pipeline = sizes
-    changes = (f"training.micro_batch={micro}", f"parallelism.tensor={tensor}",
-               f"parallelism.pipeline={pipeline}")
+    changes = (
+        f"training.micro_batch={micro}",
+        f"parallelism.tensor={tensor}",
+        f"parallelism.pipeline={pipeline}",
+    )
     wanted = load(*changes).get(key)
     assert wanted is not None
     for to, theirs in WHERE[key].items():
@@ -120,25 +145,53 @@ def test_frameworks_get_the_plans_own_quantities(key: str, sizes: tuple[int, int
 def test_batch_sizes_agree_as_deepspeed_demands() -> None:
     said = read("deepspeed", "training.micro_batch=2")
     assert said["train_batch_size"] == (
-        said["train_micro_batch_size_per_gpu"] * said["gradient_accumulation_steps"]
+        said["train_micro_batch_size_per_gpu"]
+        * said["gradient_accumulation_steps"]
         * load("training.micro_batch=2").get("parallelism.data")
     )
 
 
 # A change of the plan, by one key at a time, on one device, so that any layout stays possible.
 CHANGES = [
-    "training.precision=fp32", "training.precision=fp16", "training.precision=fp8",
-    "training.precision=bf16-pure", "training.optimizer=sgd", "training.optimizer=lion",
-    "training.optimizer=adafactor", "training.recompute=selective", "training.recompute=full",
-    "training.attention=eager", "training.attention=efficient", "training.dropout=0.1",
-    "training.loss=fused", "training.loss=chunked", "training.sequence_length=2048",
-    "training.tokens=1B", "training.mode=inference", "parallelism.zero=1", "parallelism.zero=2",
-    "parallelism.zero=3", "parallelism.tensor=2", "parallelism.pipeline=2",
-    "parallelism.context=2", "cluster.devices=16", "training.micro_batch=2",
-    "model.layers=10", "model.hidden=1536", "model.vocab=64000", "model.tied_embeddings=false",
-    "model.norm=rmsnorm", "model.positions=rope", "model.positions=alibi", "model.parallel=true",
-    "model.attention.qk_norm=head", "model.attention.window=128", "model.mlp.activation=relu",
-    "model.attention.kv_heads=4", "model.mlp.gated=true", "model.norm_placement=post",
+    "training.precision=fp32",
+    "training.precision=fp16",
+    "training.precision=fp8",
+    "training.precision=bf16-pure",
+    "training.optimizer=sgd",
+    "training.optimizer=lion",
+    "training.optimizer=adafactor",
+    "training.recompute=selective",
+    "training.recompute=full",
+    "training.attention=eager",
+    "training.attention=efficient",
+    "training.dropout=0.1",
+    "training.loss=fused",
+    "training.loss=chunked",
+    "training.sequence_length=2048",
+    "training.tokens=1B",
+    "training.mode=inference",
+    "parallelism.zero=1",
+    "parallelism.zero=2",
+    "parallelism.zero=3",
+    "parallelism.tensor=2",
+    "parallelism.pipeline=2",
+    "parallelism.context=2",
+    "cluster.devices=16",
+    "training.micro_batch=2",
+    "model.layers=10",
+    "model.hidden=1536",
+    "model.vocab=64000",
+    "model.tied_embeddings=false",
+    "model.norm=rmsnorm",
+    "model.positions=rope",
+    "model.positions=alibi",
+    "model.parallel=true",
+    "model.attention.qk_norm=head",
+    "model.attention.window=128",
+    "model.mlp.activation=relu",
+    "model.attention.kv_heads=4",
+    "model.mlp.gated=true",
+    "model.norm_placement=post",
     "model.bias=false",
 ]
 
@@ -147,8 +200,12 @@ CHANGES = [
 @pytest.mark.parametrize("change", CHANGES)
 def test_no_change_of_a_plan_is_lost_silently(change: str, to: str) -> None:
     """What a framework has no key for is named, in the file or beside it."""
-    base = ["training.tokens=2B", "training.global_batch=512", "parallelism.zero=0",
-            "parallelism.tensor=1"]
+    base = [
+        "training.tokens=2B",
+        "training.global_batch=512",
+        "parallelism.zero=0",
+        "parallelism.tensor=1",
+    ]
     plan = "presets/gpt2small_hgx-h100.yaml"
     before, after = (config(load(*base, *more, plan=plan), to) for more in ((), (change,)))
     if change.startswith("model.") and any(each.key == "model" for each in before.unsaid):
@@ -175,8 +232,14 @@ def test_llama_has_the_published_options() -> None:
     assert said["position-embedding-type"] == "rope"
     assert said["num-query-groups"] == "8"
     assert said["ffn-hidden-size"] == "28672"
-    for flag in ("swiglu", "disable-bias-linear", "untie-embeddings-and-output-weights",
-                 "group-query-attention", "use-distributed-optimizer", "sequence-parallel"):
+    for flag in (
+        "swiglu",
+        "disable-bias-linear",
+        "untie-embeddings-and-output-weights",
+        "group-query-attention",
+        "use-distributed-optimizer",
+        "sequence-parallel",
+    ):
         assert said[flag] is True, flag
 
 

@@ -32,8 +32,10 @@ LAYOUTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "context": ("llama70b_h100x1024", ("parallelism.context=2", "parallelism.pipeline=1")),
     "virtual": ("llama70b_h100x1024", ("parallelism.virtual_pipeline=2",)),
     "split": ("llama70b_h100x1024", ("parallelism.stages=[19, 21, 21, 19]",)),
-    "window": ("llama70b_h100x1024", ("model.attention.window=1024",
-                                      "model.attention.global_every=4")),
+    "window": (
+        "llama70b_h100x1024",
+        ("model.attention.window=1024", "model.attention.global_every=4"),
+    ),
     "eight": ("llama70b_h100x1024", ("training.precision=fp8",)),
 }
 
@@ -44,9 +46,7 @@ def load(layout: str) -> Plan:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_deepspeed_reads_its_configuration(
-    layout: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deepspeed_reads_its_configuration(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = pytest.importorskip("deepspeed.runtime.config")
     plan = load(layout)
     made = json.loads(export(plan, "deepspeed"))
@@ -65,8 +65,7 @@ def test_deepspeed_reads_its_configuration(
     assert read.bfloat16_config.enabled == (plan.get("training.precision")[:4] in ("bf16", "fp8"))
     # DeepSpeed ignores an unknown key at the top level, so the names are held to its source.
     source = "".join(
-        path.read_text(encoding="utf-8")
-        for path in Path(runtime.__file__).parent.rglob("*.py")
+        path.read_text(encoding="utf-8") for path in Path(runtime.__file__).parent.rglob("*.py")
     )
     for key in made:
         assert f'"{key}"' in source or f"'{key}'" in source, key
@@ -110,14 +109,27 @@ def test_torchtitan_names_of_schedules_are_those_of_pytorch() -> None:
 
 # Options of Megatron-LM's trainer, which Megatron Core knows nothing of.
 OF_THE_TRAINER = {
-    "seq-length", "max-position-embeddings", "micro-batch-size", "global-batch-size",
-    "train-samples", "vocab-size", "make-vocab-size-divisible-by", "position-embedding-type",
-    "untie-embeddings-and-output-weights", "group-query-attention", "swiglu", "squared-relu",
-    "disable-bias-linear", "use-megatron-fsdp", "data-parallel-sharding-strategy",
-    "num-virtual-stages-per-pipeline-rank", "recompute-num-layers",
+    "seq-length",
+    "max-position-embeddings",
+    "micro-batch-size",
+    "global-batch-size",
+    "train-samples",
+    "vocab-size",
+    "make-vocab-size-divisible-by",
+    "position-embedding-type",
+    "untie-embeddings-and-output-weights",
+    "group-query-attention",
+    "swiglu",
+    "squared-relu",
+    "disable-bias-linear",
+    "use-megatron-fsdp",
+    "data-parallel-sharding-strategy",
+    "num-virtual-stages-per-pipeline-rank",
+    "recompute-num-layers",
 }
 RENAMED = {
-    "num-experts": "num_moe_experts", "fp8-format": "fp8",
+    "num-experts": "num_moe_experts",
+    "fp8-format": "fp8",
     "decoder-first-pipeline-num-layers": "num_layers_in_first_pipeline_stage",
     "decoder-last-pipeline-num-layers": "num_layers_in_last_pipeline_stage",
 }
@@ -127,12 +139,14 @@ RENAMED = {
 def test_megatron_core_has_the_options_that_configure_it(layout: str) -> None:
     transformer = pytest.importorskip("megatron.core.transformer.transformer_config")
     optimizer = pytest.importorskip("megatron.core.optimizer.optimizer_config")
-    distributed = pytest.importorskip(
-        "megatron.core.distributed.distributed_data_parallel_config")
+    distributed = pytest.importorskip("megatron.core.distributed.distributed_data_parallel_config")
     known = {
         f.name
-        for kind in (transformer.MLATransformerConfig, optimizer.OptimizerConfig,
-                     distributed.DistributedDataParallelConfig)
+        for kind in (
+            transformer.MLATransformerConfig,
+            optimizer.OptimizerConfig,
+            distributed.DistributedDataParallelConfig,
+        )
         for f in dataclasses.fields(kind)
     }
     for option in config(load(layout), "megatron").said:

@@ -25,7 +25,17 @@ STAGES = (
     {"graph"},
     {"evaluate", "compile", "tensors", "products", "case"},
     {"bands", "typeset", "inputs", "evaluated"},
-    {"solve", "domains", "families", "closed", "questions", "remedies", "layouts", "search", "sweep"}
+    {
+        "solve",
+        "domains",
+        "families",
+        "closed",
+        "questions",
+        "remedies",
+        "layouts",
+        "search",
+        "sweep",
+    }
     | {"notebook", "ranking", "result", "sensitivity"},
     {"files", "formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}
     | {"logs", "compare", "javascript"},

@@ -63,8 +63,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def move(browser: Browser, key: str, kind: str, to: Any) -> None:
     name = "set-" + key.replace(".", "-")
     action = MOVES[kind].format(to=json.dumps(to))
-    browser.run(f"{{const c = document.getElementById('{name}'), "
-                f"s = document.getElementById('{name}-slider'); {action}}}")
+    browser.run(
+        f"{{const c = document.getElementById('{name}'), "
+        f"s = document.getElementById('{name}-slider'); {action}}}"
+    )
 
 
 def reset(browser: Browser) -> None:
@@ -78,16 +80,22 @@ def overrides(browser: Browser) -> list[str]:
 
 
 def faults(browser: Browser) -> list[str]:
-    return list(browser.run(
-        "[...document.querySelectorAll('#what-if-faults:not([hidden]) li')]"
-        ".map(item => item.textContent)"))
+    return list(
+        browser.run(
+            "[...document.querySelectorAll('#what-if-faults:not([hidden]) li')]"
+            ".map(item => item.textContent)"
+        )
+    )
 
 
 def numbers(browser: Browser) -> dict[str, str]:
     """The numbers on the page in full, by id."""
-    return dict(browser.run(
-        "Object.fromEntries([...document.querySelectorAll('#what-if td.now[data-value]')]"
-        ".map(cell => [cell.dataset.id, cell.dataset.value]))"))
+    return dict(
+        browser.run(
+            "Object.fromEntries([...document.querySelectorAll('#what-if td.now[data-value]')]"
+            ".map(cell => [cell.dataset.id, cell.dataset.value]))"
+        )
+    )
 
 
 def check(browser: Browser, name: str) -> bool:
@@ -104,9 +112,12 @@ def check(browser: Browser, name: str) -> bool:
     same(result, numbers(browser), found)
     marked = browser.run(
         "Object.fromEntries([...document.querySelectorAll('#what-if td.now[data-value]')]"
-        ".map(cell => [cell.dataset.id, cell.textContent.startsWith('~')]))")
-    assert marked == {i: isinstance(result[i].value, (int, float, Fraction)) and not result[i].exact
-                      for i in marked}
+        ".map(cell => [cell.dataset.id, cell.textContent.startsWith('~')]))"
+    )
+    assert marked == {
+        i: isinstance(result[i].value, (int, float, Fraction)) and not result[i].exact
+        for i in marked
+    }
     bars(browser, result)
     return True
 
@@ -122,14 +133,16 @@ def same(result: Result, shown: dict[str, str], found: list[str]) -> None:
             assert shown[identifier] == quantity.value, (found, identifier)
         else:
             assert float(shown[identifier]) == pytest.approx(
-                float(quantity.value), rel=1e-9, abs=0), (found, identifier)
+                float(quantity.value), rel=1e-9, abs=0
+            ), (found, identifier)
 
 
 def bars(browser: Browser, result: Result) -> None:
     """The parts of the bars are the terms of the sums; bars of stages are their peaks."""
     parts = browser.run(
         "[...document.querySelectorAll('figure[data-bar=\"memory.total\"]:not([hidden]) li')]"
-        ".map(item => [item.dataset.term, Number(item.dataset.value)])")
+        ".map(item => [item.dataset.term, Number(item.dataset.value)])"
+    )
     own = {t.id.split(".")[1]: float(t.value) for t in result["memory.total"].terms if t.id}
     for label, size in parts:
         if label in own:
@@ -137,14 +150,16 @@ def bars(browser: Browser, result: Result) -> None:
     assert {label for label, _ in parts} >= {label for label, size in own.items() if size}
     stages = browser.run(
         "[...document.querySelectorAll('figure[data-stages]:not([hidden]) li')]"
-        ".map(item => [item.dataset.stage, Number(item.dataset.value)])")
+        ".map(item => [item.dataset.stage, Number(item.dataset.value)])"
+    )
     for stage, peak in stages:
         assert peak == pytest.approx(float(result[f"memory.peak[{stage}]"].value), rel=1e-9)
 
 
 def controls(page: Path) -> list[dict[str, Any]]:
-    line = next(line for line in page.read_text("utf-8").splitlines()
-                if line.startswith("const PAGE="))
+    line = next(
+        line for line in page.read_text("utf-8").splitlines() if line.startswith("const PAGE=")
+    )
     return list(json.loads(line.removeprefix("const PAGE=").removesuffix(";"))["controls"])
 
 
@@ -232,15 +247,22 @@ def test_the_printed_command_gives_the_numbers(
     assert words[:2] == ["python", "plan.py"]
     assert words[3::2] == ["--set"] * 5
     assert set(words[4::2]) == {
-        "cluster.price=3.25 USD/h", "training.tokens=1500000000000", "training.recompute=full",
-        "parallelism.sequence=false", "time.mfu=null"}
+        "cluster.price=3.25 USD/h",
+        "training.tokens=1500000000000",
+        "training.recompute=full",
+        "parallelism.sequence=false",
+        "time.mfu=null",
+    }
     made = json.loads(run_cli(*words[2:], "--format", "json").stdout)["quantities"]
     shown = numbers(browser)
     assert len(shown) > 50
     for identifier, text in shown.items():
         value = made[identifier]["value"]
-        assert text == value if isinstance(value, str) else float(text) == pytest.approx(
-            float(Fraction(value)), rel=1e-9)
+        assert (
+            text == value
+            if isinstance(value, str)
+            else float(text) == pytest.approx(float(Fraction(value)), rel=1e-9)
+        )
 
 
 @needs_browser
@@ -250,7 +272,8 @@ def test_a_link_carries_the_values(browser: Browser, pages: dict[str, Path]) -> 
     assert overrides(browser) == ["training.micro_batch=2", "parallelism.zero=2"]
     assert check(browser, name)
     assert browser.run("document.getElementById('what-if-link').hash") == (
-        "#what-if?training.micro_batch=2&parallelism.zero=2")
+        "#what-if?training.micro_batch=2&parallelism.zero=2"
+    )
 
 
 @needs_browser
@@ -261,7 +284,8 @@ def test_the_numbers_read_as_in_the_report(browser: Browser, pages: dict[str, Pa
         rows = browser.run(
             "[...document.querySelectorAll('#what-if tr[data-row]:not([hidden])')].map(row => "
             "[row.dataset.row, row.querySelector('.planned').textContent, "
-            "row.querySelector('.now').textContent])")
+            "row.querySelector('.now').textContent])"
+        )
         assert len(rows) > 50
         assert [row for row in rows if row[1] != row[2]] == []
 

@@ -15,7 +15,9 @@ STATES = ("weights", "gradients", "optimizer")
 
 def memory(**changes: Any) -> dict[str, Any]:
     overrides = {key.replace("__", "."): value for key, value in changes.items()}
-    result = planner.load(PLAN, set={"parallelism.data": None, "parallelism.zero": 1, **overrides}).evaluate()
+    result = planner.load(
+        PLAN, set={"parallelism.data": None, "parallelism.zero": 1, **overrides}
+    ).evaluate()
     return {part: result[f"memory.{part}"].number for part in (*STATES, "activations", "buffers")}
 
 

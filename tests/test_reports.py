@@ -64,8 +64,16 @@ def hostile(name: str) -> Result:
     plan = {
         **SIZE_ONLY,
         "name": name,
-        "model": {"name": name, "layers": 2, "hidden": 64, "vocab": 100, "max_sequence": 64,
-                  "attention": {"heads": 4}, "norm": "rmsnorm", "positions": "rope"},
+        "model": {
+            "name": name,
+            "layers": 2,
+            "hidden": 64,
+            "vocab": 100,
+            "max_sequence": 64,
+            "attention": {"heads": 4},
+            "norm": "rmsnorm",
+            "positions": "rope",
+        },
         "cluster": {"extends": "hgx-h100", "name": text},
     }
     return planner.load(plan).evaluate()
@@ -133,8 +141,9 @@ def test_every_link_of_html_has_its_target_once(result: Result) -> None:
     page = Page(render.html(result))
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
-    targets = {unquote((a["href"] or "")[1:]) for a in page.all("a")
-               if (a["href"] or "").startswith("#")}
+    targets = {
+        unquote((a["href"] or "")[1:]) for a in page.all("a") if (a["href"] or "").startswith("#")
+    }
     assert targets <= set(ids), sorted(targets - set(ids))[:5]  # type: ignore[operator]
     assert set(result.quantities) <= set(ids)
 
@@ -256,8 +265,9 @@ def test_shares_add_up_as_printed(values: list[int]) -> None:
     if sum(values):
         assert sum(map(Fraction, printed)) == 100
         exact = [Fraction(value) * 100 / sum(values) for value in values]
-        assert all(abs(Fraction(p) - e) < Fraction(1, 10)
-                   for p, e in zip(printed, exact, strict=True))
+        assert all(
+            abs(Fraction(p) - e) < Fraction(1, 10) for p, e in zip(printed, exact, strict=True)
+        )
     else:
         assert set(printed) == {"–"}
 
@@ -285,7 +295,7 @@ def test_estimates_are_marked_in_the_summary(result: Result) -> None:
     text = render.text(result, colour=False)
     for figure in key_figures(result):
         line = next(line for line in text.splitlines() if line.startswith(f"  {figure.label} "))
-        value = line[len(figure.label) + 2:].lstrip()
+        value = line[len(figure.label) + 2 :].lstrip()
         assert value.startswith("~") == figure.estimate
 
 
@@ -296,8 +306,9 @@ def test_the_summary_pays_for_no_report() -> None:
         f"render.text(planner.load({LLAMA!r}).evaluate(), colour=False)\n"
         "print([m for m in ('jinja2', 'planner.typeset', 'numpy') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True,
-                          text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -319,13 +330,20 @@ def test_no_color_wins_over_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_ending_picks_the_format(tmp_path: Path) -> None:
     result = planner.load(LLAMA).evaluate()
-    for name, start in (("a.md", "# "), ("a.html", "<!doctype html>"), ("a.json", "{"),
-                        ("a.txt", result.plan.name)):
+    for name, start in (
+        ("a.md", "# "),
+        ("a.html", "<!doctype html>"),
+        ("a.json", "{"),
+        ("a.txt", result.plan.name),
+    ):
         render.write(result, tmp_path / name)
         text = (tmp_path / name).read_text(encoding="utf-8")
         assert text.startswith(start) and text.endswith("\n") and "\r" not in text
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "a.html", "a.json", "a.md", "a.txt",
+        "a.html",
+        "a.json",
+        "a.md",
+        "a.txt",
     ]
 
 
@@ -347,7 +365,8 @@ def test_the_command_line_writes_reports(run_cli, tmp_path: Path) -> None:  # ty
     done = run_cli(LLAMA, "-o", tmp_path / "r.html", "-o", tmp_path / "r.json")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "r.html").read_text(encoding="utf-8") == render.html(
-        planner.load(LLAMA).evaluate())
+        planner.load(LLAMA).evaluate()
+    )
     refused = run_cli(LLAMA, "-o", tmp_path / "r.docx", "-o", tmp_path / "s.md")
     assert refused.returncode == 2 and not (tmp_path / "s.md").exists()
 
@@ -358,8 +377,13 @@ def test_the_command_line_writes_reports(run_cli, tmp_path: Path) -> None:  # ty
 def test_explain_goes_down_to_the_inputs(run_cli) -> None:  # type: ignore[no-untyped-def]
     done = run_cli("explain", LLAMA, "time.training_days")
     assert done.returncode == 0, done.stderr
-    for words in ("t_days", "time.tokens_per_second", "15\u202f000\u202f000\u202f000\u202f000",
-                  "llama70b_h100x1024.yaml:6", "source:"):
+    for words in (
+        "t_days",
+        "time.tokens_per_second",
+        "15\u202f000\u202f000\u202f000\u202f000",
+        "llama70b_h100x1024.yaml:6",
+        "source:",
+    ):
         assert words in done.stdout
     shallow = run_cli("explain", LLAMA, "time.training_days", "--depth", "0")
     assert "time.training_seconds –" not in shallow.stdout

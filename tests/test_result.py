@@ -47,7 +47,8 @@ def test_an_entry_is_named_in_brackets(llama: Result) -> None:
     assert query.value == 8192 * 64 * 128
     assert query.id == "parameters.component[layer.attention.query]"
     assert (query.formula, query.substituted) == (
-        "h · a · d_h", "8\u202f192 × 64 × 128",
+        "h · a · d_h",
+        "8\u202f192 × 64 × 128",
     )
     with pytest.raises(KeyError, match="query"):
         llama["parameters.component[layer.attention.qery]"]
@@ -94,8 +95,9 @@ def test_terms_add_up(result: Result) -> None:
 def test_the_json_is_what_its_schema_says(result: Result) -> None:
     schema = json.loads((ROOT / "schemas" / "result.schema.json").read_text())
     data = json.loads(json.dumps(result.to_json(), allow_nan=False))
-    faults = [f"{list(e.path)}: {e.message}"
-              for e in jsonschema.Draft7Validator(schema).iter_errors(data)]
+    faults = [
+        f"{list(e.path)}: {e.message}" for e in jsonschema.Draft7Validator(schema).iter_errors(data)
+    ]
     assert faults == []
     assert list(data["quantities"]) == list(result)
 
@@ -109,8 +111,7 @@ def test_integers_are_exact_in_json(llama: Result) -> None:
 
 def test_the_json_does_not_depend_on_what_was_asked_before() -> None:
     asked = planner.load(LLAMA).evaluate()
-    for identifier in ("time.training_days", "memory.total",
-                       "compute.component[layer.mlp.up]"):
+    for identifier in ("time.training_days", "memory.total", "compute.component[layer.mlp.up]"):
         assert asked[identifier].formula
     assert asked.to_json() == planner.load(LLAMA).evaluate().to_json()
 
@@ -118,10 +119,20 @@ def test_the_json_does_not_depend_on_what_was_asked_before() -> None:
 @pytest.mark.parametrize("kind", ["json", "md", "html", "text"])
 def test_bytes_do_not_depend_on_the_process(kind: str) -> None:
     def run(seed: str) -> bytes:
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "TZ": "Asia/Tokyo" if seed == "1"
-                       else "UTC", "LC_ALL": "C" if seed == "1" else "C.UTF-8", "PYTHONUTF8": "1"}
-        return subprocess.run([sys.executable, "plan.py", MIXTRAL, "--format", kind], cwd=ROOT,
-                              capture_output=True, env=environment, check=True).stdout
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": seed,
+            "TZ": "Asia/Tokyo" if seed == "1" else "UTC",
+            "LC_ALL": "C" if seed == "1" else "C.UTF-8",
+            "PYTHONUTF8": "1",
+        }
+        return subprocess.run(
+            [sys.executable, "plan.py", MIXTRAL, "--format", kind],
+            cwd=ROOT,
+            capture_output=True,
+            env=environment,
+            check=True,
+        ).stdout
 
     assert run("1") == run("2")
 
@@ -129,8 +140,11 @@ def test_bytes_do_not_depend_on_the_process(kind: str) -> None:
 def test_the_verdict_is_the_sign_of_the_headroom(llama: Result) -> None:
     headroom = llama["memory.headroom"]
     assert llama.verdict == {"fits": headroom.number >= 0, "reason": None}
-    tight: dict[str, Any] = {"parallelism.tensor": 1, "parallelism.pipeline": 1,
-                             "parallelism.sequence": False}
+    tight: dict[str, Any] = {
+        "parallelism.tensor": 1,
+        "parallelism.pipeline": 1,
+        "parallelism.sequence": False,
+    }
     assert planner.load(LLAMA, set=tight).evaluate().verdict["fits"] is False
     unknown = planner.load(SIZE_ONLY).evaluate().verdict
     assert (unknown["fits"] is None) == bool(unknown["reason"])

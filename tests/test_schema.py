@@ -27,12 +27,22 @@ ENGINE = {
     "additionalProperties": False,
     "required": ["power"],
     "definitions": {
-        "length": {"type": ["number", "string"], "unit": "s", "exclusiveMinimum": 0,
-                   "description": "a length of time", "default": "90 min"},
+        "length": {
+            "type": ["number", "string"],
+            "unit": "s",
+            "exclusiveMinimum": 0,
+            "description": "a length of time",
+            "default": "90 min",
+        },
     },
     "properties": {
-        "power": {"type": ["number", "string"], "unit": "W", "minimum": 1, "maximum": 1000,
-                  "description": "what it draws"},
+        "power": {
+            "type": ["number", "string"],
+            "unit": "W",
+            "minimum": 1,
+            "maximum": 1000,
+            "description": "what it draws",
+        },
         "warmup": {"$ref": "#/definitions/length"},
         "kind": {"enum": ["diesel", "electric"], "default": "electric"},
     },
@@ -44,8 +54,13 @@ CAR = {
     "required": ["engine", "wheels"],
     "properties": {
         "name": {"type": "string", "minLength": 1, "default": "unnamed"},
-        "wheels": {"type": ["integer", "string"], "unit": "1", "minimum": 3,
-                   "description": "wheels on the ground", "examples": [4]},
+        "wheels": {
+            "type": ["integer", "string"],
+            "unit": "1",
+            "minimum": 3,
+            "description": "wheels on the ground",
+            "examples": [4],
+        },
         "engine": {
             "type": ["string", "object"],
             "if": {"type": "object"},
@@ -53,30 +68,58 @@ CAR = {
         },
         "spare": {"$ref": "engine.schema.json#/definitions/length"},
         "share": {"type": "number", "minimum": 0, "maximum": 0.5},
-        "tank": {"type": "object", "default": {}, "additionalProperties": False, "properties": {
-            "size": {"type": ["number", "string"], "unit": "bytes", "default": "2 KiB"},
-            "count": {"type": "integer", "default": 1},
-        }},
-        "radio": {"type": "object", "properties": {"on": {"type": "boolean", "default": False}}},
-        "layout": {"default": "auto", "anyOf": [
-            {"enum": ["auto"]},
-            {"type": "object", "additionalProperties": False, "properties": {
-                "rows": {"type": ["integer", "string"], "unit": "1", "minimum": 1, "default": 2},
-            }},
-        ]},
-        "pace": {"oneOf": [
-            {"const": "fastest"},
-            {"type": ["number", "string"], "unit": "bytes/s", "minimum": 0},
-        ]},
-        "trips": {"type": "array", "minItems": 1, "uniqueItems": True, "items": {
-            "type": "object", "required": ["to"], "additionalProperties": False,
+        "tank": {
+            "type": "object",
+            "default": {},
+            "additionalProperties": False,
             "properties": {
-                "to": {"type": "string", "pattern": "^[a-z]+$", "examples": ["home"]},
-                "time": {"type": ["number", "string"], "unit": "s", "default": "1 h"},
+                "size": {"type": ["number", "string"], "unit": "bytes", "default": "2 KiB"},
+                "count": {"type": "integer", "default": 1},
             },
-        }},
-        "labels": {"type": "object", "additionalProperties": {
-            "type": ["number", "string"], "unit": "tokens"}},
+        },
+        "radio": {"type": "object", "properties": {"on": {"type": "boolean", "default": False}}},
+        "layout": {
+            "default": "auto",
+            "anyOf": [
+                {"enum": ["auto"]},
+                {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "properties": {
+                        "rows": {
+                            "type": ["integer", "string"],
+                            "unit": "1",
+                            "minimum": 1,
+                            "default": 2,
+                        },
+                    },
+                },
+            ],
+        },
+        "pace": {
+            "oneOf": [
+                {"const": "fastest"},
+                {"type": ["number", "string"], "unit": "bytes/s", "minimum": 0},
+            ]
+        },
+        "trips": {
+            "type": "array",
+            "minItems": 1,
+            "uniqueItems": True,
+            "items": {
+                "type": "object",
+                "required": ["to"],
+                "additionalProperties": False,
+                "properties": {
+                    "to": {"type": "string", "pattern": "^[a-z]+$", "examples": ["home"]},
+                    "time": {"type": ["number", "string"], "unit": "s", "default": "1 h"},
+                },
+            },
+        },
+        "labels": {
+            "type": "object",
+            "additionalProperties": {"type": ["number", "string"], "unit": "tokens"},
+        },
         "even": {"type": "integer", "multipleOf": 2},
     },
 }
@@ -103,9 +146,12 @@ def told(schemas: Path, text: str, *overrides: str) -> list[str]:
 
 
 def test_quantities_become_exact_numbers(schemas: Path) -> None:
-    found = check(schemas, "wheels: 4\nengine: {power: 0.7 kW, warmup: 90 min}\nspare: 2\n"
-                  "pace: 400 Gb/s\ntrips: [{to: home, time: 1.5 h}]\nlabels: {a: 15T, b: 3}\n"
-                  "layout: {rows: 1k}\nshare: 0.5\n").data
+    found = check(
+        schemas,
+        "wheels: 4\nengine: {power: 0.7 kW, warmup: 90 min}\nspare: 2\n"
+        "pace: 400 Gb/s\ntrips: [{to: home, time: 1.5 h}]\nlabels: {a: 15T, b: 3}\n"
+        "layout: {rows: 1k}\nshare: 0.5\n",
+    ).data
     assert found["engine"]["power"] == 700
     assert found["engine"]["warmup"] == 5400
     assert found["spare"] == 2
@@ -127,9 +173,14 @@ def test_no_float_survives(schemas: Path) -> None:
 def test_defaults_are_filled_in_and_say_so(schemas: Path) -> None:
     document = check(schemas, VALID + "radio: {}\nlayout: {}\ntrips: [{to: home}]\n")
     assert document.data == {
-        "wheels": 4, "engine": {"power": 100, "warmup": 5400, "kind": "electric"},
-        "radio": {"on": False}, "layout": {"rows": 2}, "trips": [{"to": "home", "time": 3600}],
-        "name": "unnamed", "spare": 5400, "tank": {"size": 2048, "count": 1},
+        "wheels": 4,
+        "engine": {"power": 100, "warmup": 5400, "kind": "electric"},
+        "radio": {"on": False},
+        "layout": {"rows": 2},
+        "trips": [{"to": "home", "time": 3600}],
+        "name": "unnamed",
+        "spare": 5400,
+        "tank": {"size": 2048, "count": 1},
     }
     assert document.origin(("tank", "size")).kind == "default"
     assert document.origin(("engine", "kind")).text == "default"
@@ -146,46 +197,68 @@ def test_checking_twice_changes_nothing(schemas: Path) -> None:
     assert validate(once, "car", schemas).data == once.data
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("wheel: 4", ["car:3:1: unknown key 'wheel' (did you mean 'wheels'?)"]),
-    ("tank: {sise: 1, qqq: 2}", [
-        "car:3:8: unknown key 'sise' in tank (allowed keys: size, count; did you mean 'size'?)",
-        "car:3:17: unknown key 'qqq' in tank (allowed keys: size, count)"]),
-    ("size: 1", ["car:3:1: unknown key 'size' (did you mean 'tank.size'?)"]),
-    ("tank: {size: 5 GHz}", ["car:3:14: tank.size: '5 GHz' is in 1/s "
-                             "(bytes, such as 80 GB or 80 GiB)"]),
-    ("tank: {count: 1.5}", ["car:3:15: tank.count is 1.5 (a whole number)"]),
-    ("tank: {count: true}", ["car:3:15: tank.count is true (a whole number)"]),
-    ("tank: [1]", ["car:3:7: tank is a list (a mapping)"]),
-    ("tank:", ["car:3:6: tank is empty (a mapping)"]),
-    ("name: ''", ["car:3:7: name is '' (at least one character)"]),
-    ("name: 5", ["car:3:7: name is 5 (text)"]),
-    ("share: 0.51", ["car:3:8: share is 0.51 (at least 0, at most 0.5)"]),
-    ("share: 40%", ["car:3:8: share is '40%' (a number)"]),
-    ("trips: []", ["car:3:8: trips is an empty list (at least one item)"]),
-    ("trips: [{time: 5}]", ["car:3:9: trips.0 has no key 'to'"]),
-    ("trips: [{to: HOME}]", ["car:3:14: trips.0.to does not have the form that is needed "
-                             "(such as home)"]),
-    ("trips: [{to: a}, {to: a}]", ["car:3:8: trips is a list (no item twice)"]),
-    ("layout: atuo", ["car:3:9: layout is 'atuo' (one of auto or a mapping; "
-                      "did you mean 'auto'?)"]),
-    ("layout: {rows: 0}", ["car:3:16: layout.rows is 0 (at least 1)"]),
-    ("layout: {row: 1}", ["car:3:10: unknown key 'row' in layout (allowed keys: rows; "
-                          "did you mean 'rows'?)"]),
-    ("pace: 5 GB", ["car:3:7: pace: '5 GB' is bytes "
-                    "(bytes per second, such as 3.35 TB/s or 400 Gb/s)"]),
-    ("pace: -1", ["car:3:7: pace is -1 bytes/s (at least 0 bytes/s)"]),
-    ("labels: {a: [1]}", ["car:3:13: labels.a is a list "
-                          "(a count of tokens, such as 4096, 4M, 15T)"]),
-    ("even: 3", ["car:3:7: even is 3 (a multiple of 2)"]),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("wheel: 4", ["car:3:1: unknown key 'wheel' (did you mean 'wheels'?)"]),
+        (
+            "tank: {sise: 1, qqq: 2}",
+            [
+                "car:3:8: unknown key 'sise' in tank (allowed keys: size, count; "
+                "did you mean 'size'?)",
+                "car:3:17: unknown key 'qqq' in tank (allowed keys: size, count)",
+            ],
+        ),
+        ("size: 1", ["car:3:1: unknown key 'size' (did you mean 'tank.size'?)"]),
+        (
+            "tank: {size: 5 GHz}",
+            ["car:3:14: tank.size: '5 GHz' is in 1/s (bytes, such as 80 GB or 80 GiB)"],
+        ),
+        ("tank: {count: 1.5}", ["car:3:15: tank.count is 1.5 (a whole number)"]),
+        ("tank: {count: true}", ["car:3:15: tank.count is true (a whole number)"]),
+        ("tank: [1]", ["car:3:7: tank is a list (a mapping)"]),
+        ("tank:", ["car:3:6: tank is empty (a mapping)"]),
+        ("name: ''", ["car:3:7: name is '' (at least one character)"]),
+        ("name: 5", ["car:3:7: name is 5 (text)"]),
+        ("share: 0.51", ["car:3:8: share is 0.51 (at least 0, at most 0.5)"]),
+        ("share: 40%", ["car:3:8: share is '40%' (a number)"]),
+        ("trips: []", ["car:3:8: trips is an empty list (at least one item)"]),
+        ("trips: [{time: 5}]", ["car:3:9: trips.0 has no key 'to'"]),
+        (
+            "trips: [{to: HOME}]",
+            ["car:3:14: trips.0.to does not have the form that is needed (such as home)"],
+        ),
+        ("trips: [{to: a}, {to: a}]", ["car:3:8: trips is a list (no item twice)"]),
+        (
+            "layout: atuo",
+            ["car:3:9: layout is 'atuo' (one of auto or a mapping; did you mean 'auto'?)"],
+        ),
+        ("layout: {rows: 0}", ["car:3:16: layout.rows is 0 (at least 1)"]),
+        (
+            "layout: {row: 1}",
+            ["car:3:10: unknown key 'row' in layout (allowed keys: rows; did you mean 'rows'?)"],
+        ),
+        (
+            "pace: 5 GB",
+            ["car:3:7: pace: '5 GB' is bytes (bytes per second, such as 3.35 TB/s or 400 Gb/s)"],
+        ),
+        ("pace: -1", ["car:3:7: pace is -1 bytes/s (at least 0 bytes/s)"]),
+        (
+            "labels: {a: [1]}",
+            ["car:3:13: labels.a is a list (a count of tokens, such as 4096, 4M, 15T)"],
+        ),
+        ("even: 3", ["car:3:7: even is 3 (a multiple of 2)"]),
+    ],
+)
 def test_faults_in_our_words(schemas: Path, text: str, expected: list[str]) -> None:
     assert told(schemas, VALID + text) == expected
 
 
 def test_missing_keys_and_faults_in_other_files(schemas: Path) -> None:
-    assert told(schemas, "name: x") == ["car:1:1: the document has no key 'engine'",
-                                        "car:1:1: the document has no key 'wheels'"]
+    assert told(schemas, "name: x") == [
+        "car:1:1: the document has no key 'engine'",
+        "car:1:1: the document has no key 'wheels'",
+    ]
     assert told(schemas, "wheels: 2\nengine: {warmup: 0, kind: petrol}") == [
         "car:1:9: wheels is 2 (at least 3)",
         "car:2:1: engine has no key 'power'",
@@ -193,10 +266,10 @@ def test_missing_keys_and_faults_in_other_files(schemas: Path) -> None:
         "car:2:27: engine.kind is 'petrol' (one of diesel, electric)",
     ]
     assert told(schemas, "wheels: 4\nengine: {power: 1 MW}") == [
-        "car:2:17: engine.power is 1000000 W (at least 1, at most 1000 W)"]
+        "car:2:17: engine.power is 1000000 W (at least 1, at most 1000 W)"
+    ]
     assert told(schemas, "wheels: 1,000\nengine: {power: 7}") == [
-        "car:1:9: wheels: '1,000' is not a quantity (digits are not grouped; "
-        "did you mean '1000'?)",
+        "car:1:9: wheels: '1,000' is not a quantity (digits are not grouped; did you mean '1000'?)",
         "car:2:17: engine.power: 7 has no unit (a power such as 700 W; did you mean '7 W'?)",
     ]
 
@@ -219,8 +292,13 @@ def test_describe(schemas: Path) -> None:
     def said(path: str) -> Any:
         return describe("car", path, schemas)
 
-    assert said("wheels") == {"type": ["integer", "string"], "unit": "1", "minimum": 3,
-                              "description": "wheels on the ground", "examples": [4]}
+    assert said("wheels") == {
+        "type": ["integer", "string"],
+        "unit": "1",
+        "minimum": 3,
+        "description": "wheels on the ground",
+        "examples": [4],
+    }
     assert said("engine.power")["unit"] == "W"
     assert said("engine.warmup")["description"] == "a length of time"
     assert said("layout.rows")["default"] == 2
@@ -232,11 +310,18 @@ def test_describe(schemas: Path) -> None:
 
 
 def test_reading_and_checking_import_nothing_heavy() -> None:
-    code = ("import sys; from planner.source import load; from planner import schema; "
-            "load({'a': '1 GB'}, ['b=1e9']); "
-            "print(sorted({'sympy', 'numpy', 'jinja2', 'jsonschema'} & set(sys.modules)))")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          cwd=Path(__file__).parent.parent, check=True)
+    code = (
+        "import sys; from planner.source import load; from planner import schema; "
+        "load({'a': '1 GB'}, ['b=1e9']); "
+        "print(sorted({'sympy', 'numpy', 'jinja2', 'jsonschema'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent.parent,
+        check=True,
+    )
     assert done.stdout.strip() == "[]"
 
 

@@ -25,12 +25,15 @@ QUANTITIES = ("memory.headroom", "memory.process", "time.step_seconds", "memory.
 
 def small(model: str, **changes: Any) -> plans.Plan:
     """A plan on 16 devices, small enough to enumerate by brute force."""
-    return plans.load({
-        "name": "small",
-        "model": model,
-        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 16, "devices_per_node": 8},
-        "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 32},
-    }, {key.replace("__", "."): value for key, value in changes.items()})
+    return plans.load(
+        {
+            "name": "small",
+            "model": model,
+            "cluster": {"accelerator": "h100-sxm-80gb", "devices": 16, "devices_per_node": 8},
+            "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 32},
+        },
+        {key.replace("__", "."): value for key, value in changes.items()},
+    )
 
 
 PLANS = [
@@ -74,9 +77,16 @@ def test_every_valid_layout_is_there_once(model: str) -> None:
     chance = random.Random(3)
     sizes = (1, 2, 3, 4, 6, 8, 12, 16)
     tried = {
-        (chance.choice(sizes), chance.choice(sizes), chance.choice((1, 1, 2)), 1, 1,
-         chance.choice((1, 1, 2, 3)), chance.choice((1, 2, 4)),
-         chance.choice(("1f1b", "interleaved", "zero-bubble")))
+        (
+            chance.choice(sizes),
+            chance.choice(sizes),
+            chance.choice((1, 1, 2)),
+            1,
+            1,
+            chance.choice((1, 1, 2, 3)),
+            chance.choice((1, 2, 4)),
+            chance.choice(("1f1b", "interleaved", "zero-bubble")),
+        )
         for _ in range(400)
     }
     for values in tried:
@@ -84,7 +94,8 @@ def test_every_valid_layout_is_there_once(model: str) -> None:
         changes = dict(zip(KEYS, key, strict=True))
         stages, virtual, schedule = values[1], values[5], values[7]
         sensible = (virtual > 1) == (schedule == "interleaved") and (
-            stages > 1 or schedule == "1f1b")
+            stages > 1 or schedule == "1f1b"
+        )
         try:
             variant(plan, {**space.base, **changes})
         except PlanError:
@@ -94,25 +105,43 @@ def test_every_valid_layout_is_there_once(model: str) -> None:
 
 
 KEYS = (
-    "parallelism.tensor", "parallelism.pipeline", "parallelism.context", "parallelism.expert",
-    "parallelism.expert_tensor", "parallelism.virtual_pipeline", "training.micro_batch",
-    "training.schedule", "parallelism.sequence", "parallelism.zero", "training.recompute",
+    "parallelism.tensor",
+    "parallelism.pipeline",
+    "parallelism.context",
+    "parallelism.expert",
+    "parallelism.expert_tensor",
+    "parallelism.virtual_pipeline",
+    "training.micro_batch",
+    "training.schedule",
+    "parallelism.sequence",
+    "parallelism.zero",
+    "training.recompute",
 )
 
 
 def test_the_best_is_the_best_of_all() -> None:
     """Against exact evaluation of every layout of a narrowed space."""
     plan = small("gpt2-small")
-    fixed = {"training.recompute": "none", "training.schedule": "1f1b",
-             "parallelism.context": 1, "parallelism.zero": 1}
+    fixed = {
+        "training.recompute": "none",
+        "training.schedule": "1f1b",
+        "parallelism.context": 1,
+        "parallelism.zero": 1,
+    }
     found = searching.search(plan, top=5, fixed=fixed)
     best = []
-    for tensor, stages, micro, sequence in product((1, 2, 4), (1, 2, 4, 8), (1, 2, 4, 8, 16, 32),
-                                                   (False, True)):
+    for tensor, stages, micro, sequence in product(
+        (1, 2, 4), (1, 2, 4, 8), (1, 2, 4, 8, 16, 32), (False, True)
+    ):
         if sequence and tensor == 1:
             continue
-        changes = {**fixed, "parallelism.tensor": tensor, "parallelism.pipeline": stages,
-                   "training.micro_batch": micro, "parallelism.sequence": sequence}
+        changes = {
+            **fixed,
+            "parallelism.tensor": tensor,
+            "parallelism.pipeline": stages,
+            "training.micro_batch": micro,
+            "parallelism.sequence": sequence,
+        }
         try:
             values = evaluated(variant(plan, changes), QUANTITIES)
         except PlanError:
@@ -120,7 +149,8 @@ def test_the_best_is_the_best_of_all() -> None:
         if values["memory.headroom"] >= 0:
             best.append(float(values["time.step_seconds"]))
     assert [float(x.values["time.step_seconds"]) for x in found.best] == pytest.approx(
-        sorted(best)[:5], rel=1e-9)
+        sorted(best)[:5], rel=1e-9
+    )
     assert found.fitting == len(best)
 
 
@@ -133,10 +163,14 @@ def test_winners_fit_and_are_sorted() -> None:
         assert layout.values["memory.headroom"] >= 0
         for name, value in layout.approximate.items():
             assert value == pytest.approx(float(layout.values[name]), rel=1e-9)
-        again = plans.load("presets/llama70b_h100x1024.yaml",
-                           {"cluster.devices": 256, **layout.changes, "time.mfu": None})
-        assert evaluated(again, ["memory.process"])["memory.process"] == (
-            layout.values["memory.process"])
+        again = plans.load(
+            "presets/llama70b_h100x1024.yaml",
+            {"cluster.devices": 256, **layout.changes, "time.mfu": None},
+        )
+        assert (
+            evaluated(again, ["memory.process"])["memory.process"]
+            == (layout.values["memory.process"])
+        )
     assert found.own is not None
     assert times[0] <= found.own.values["time.step_seconds"]
 
@@ -148,8 +182,9 @@ def test_front_trades_memory_for_time() -> None:
     memory = [m for _, m in pairs]
     assert all(a > b for a, b in pairwise(memory)) and len(pairs) > 1
     best = found.best[0].values
-    assert pairs[0] == pytest.approx((float(best["time.step_seconds"]),
-                                      float(best["memory.process"])))
+    assert pairs[0] == pytest.approx(
+        (float(best["time.step_seconds"]), float(best["memory.process"]))
+    )
 
 
 def test_ranked_by_memory() -> None:
@@ -166,7 +201,8 @@ def test_written_out() -> None:
     assert data["layouts"] == found.size and len(data["best"]) == 4
     rows = list(csv.DictReader(io.StringIO(ranking.to_csv(found))))
     assert [float(r["time.step_seconds"]) for r in rows] == pytest.approx(
-        [float(x.values["time.step_seconds"]) for x in found.best])
+        [float(x.values["time.step_seconds"]) for x in found.best]
+    )
 
 
 def test_what_cannot_be_searched() -> None:

@@ -27,8 +27,15 @@ def load(path: str, **changes: Any) -> plans.Plan:
 
 def naive(**changes: Any) -> plans.Plan:
     """8 × H100 with AdamW in fp32: the lecture's question, whatever model it starts from."""
-    return load(GPT2, **{"training__precision": "fp32", "training__micro_batch": 1,
-                         "training__global_batch": 8, **changes})
+    return load(
+        GPT2,
+        **{
+            "training__precision": "fp32",
+            "training__micro_batch": 1,
+            "training__global_batch": 8,
+            **changes,
+        },
+    )
 
 
 # the lecture (CS336, lecture 2): 8 H100s hold 40e9 parameters in AdamW at 16 bytes each
@@ -44,8 +51,10 @@ def test_lecture() -> None:
 
 def test_more_devices_hold_a_larger_model() -> None:
     sizes = [
-        questions.ask(naive(cluster__devices=n, training__global_batch=n, parallelism__zero=3),
-                      "largest-model")
+        questions.ask(
+            naive(cluster__devices=n, training__global_batch=n, parallelism__zero=3),
+            "largest-model",
+        )
         for n in (8, 16, 32)
     ]
     counts = [evaluated(a.holds.plan, ["parameters.total"])["parameters.total"] for a in sizes]
@@ -70,10 +79,16 @@ def test_family_keeps_its_shape() -> None:
 
 
 @pytest.mark.parametrize("path", [GPT2, LLAMA])
-@pytest.mark.parametrize(("question", "deadline"), [
-    ("largest-model", None), ("largest-batch", None), ("longest-context", None),
-    ("fewest-devices", None), ("tokens-by-deadline", "30 days"),
-])
+@pytest.mark.parametrize(
+    ("question", "deadline"),
+    [
+        ("largest-model", None),
+        ("largest-batch", None),
+        ("longest-context", None),
+        ("fewest-devices", None),
+        ("tokens-by-deadline", "30 days"),
+    ],
+)
 def test_holds_here_and_fails_one_step_further(
     path: str, question: str, deadline: str | None
 ) -> None:
@@ -115,12 +130,15 @@ def table(plan: plans.Plan, key: str, quantity: str, values: Iterable[int]) -> d
     return found
 
 
-@pytest.mark.parametrize(("key", "quantity", "values", "relation", "best"), [
-    ("model.layers", "parameters.total", range(1, 160), "<=", max),
-    ("model.hidden", "compute.training_flops", range(12, 1500, 12), "<=", max),
-    ("training.micro_batch", "memory.activations", range(1, 65), "<=", max),
-    ("model.layers", "parameters.total", range(1, 160), ">=", min),
-])
+@pytest.mark.parametrize(
+    ("key", "quantity", "values", "relation", "best"),
+    [
+        ("model.layers", "parameters.total", range(1, 160), "<=", max),
+        ("model.hidden", "compute.training_flops", range(12, 1500, 12), "<=", max),
+        ("training.micro_batch", "memory.activations", range(1, 65), "<=", max),
+        ("model.layers", "parameters.total", range(1, 160), ">=", min),
+    ],
+)
 def test_agrees_with_a_scan_on_random_questions(
     key: str, quantity: str, values: range, relation: str, best: Any
 ) -> None:
@@ -152,8 +170,9 @@ def test_smallest_where_the_limit_asks_for_at_least() -> None:
 
 
 def test_a_later_deadline_allows_more_tokens() -> None:
-    few, many = (questions.ask(load(LLAMA), "tokens-by-deadline", deadline=d)
-                 for d in ("15 days", "30 days"))
+    few, many = (
+        questions.ask(load(LLAMA), "tokens-by-deadline", deadline=d) for d in ("15 days", "30 days")
+    )
     assert few.holds and many.holds
     assert abs(many.holds.value - 2 * few.holds.value) <= 2 * 1024 * 4096
 
@@ -177,20 +196,23 @@ def test_contradiction_names_a_limit_and_the_nearest_miss() -> None:
     assert "cannot be met" in questions.text(answer)
 
 
-@pytest.mark.parametrize(("options", "says"), [
-    ({"question": "largest-modle"}, "did you mean 'largest-model'"),
-    ({"vary": "model.layers"}, "needs a limit"),
-    ({"vary": "model.layer", "until": ["parameters.total<=1e9"]}, "unknown key"),
-    ({"vary": "training.precision", "until": ["parameters.total<=1e9"]}, "no number"),
-    ({"vary": "model.layers", "until": ["parameters.totl<=1e9"]}, "parameters.total"),
-    ({"vary": "model.layers", "until": ["parameters.total=1e9"]}, "is no limit"),
-    ({"vary": "model.layers", "until": ["memory.total<=5 days"]}, "bytes"),
-    ({"vary": "model.layers", "until": ["memory.stage<=3"]}, "is a name"),
-    ({"vary": "training.tokens", "until": ["parameters.total<=1e12"]}, "unbounded"),
-    ({"question": "tokens-by-deadline"}, "needs a deadline"),
-    ({"question": "tokens-by-deadline", "deadline": "5 GiB"}, "--deadline"),
-    ({}, "ask a question"),
-])
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"question": "largest-modle"}, "did you mean 'largest-model'"),
+        ({"vary": "model.layers"}, "needs a limit"),
+        ({"vary": "model.layer", "until": ["parameters.total<=1e9"]}, "unknown key"),
+        ({"vary": "training.precision", "until": ["parameters.total<=1e9"]}, "no number"),
+        ({"vary": "model.layers", "until": ["parameters.totl<=1e9"]}, "parameters.total"),
+        ({"vary": "model.layers", "until": ["parameters.total=1e9"]}, "is no limit"),
+        ({"vary": "model.layers", "until": ["memory.total<=5 days"]}, "bytes"),
+        ({"vary": "model.layers", "until": ["memory.stage<=3"]}, "is a name"),
+        ({"vary": "training.tokens", "until": ["parameters.total<=1e12"]}, "unbounded"),
+        ({"question": "tokens-by-deadline"}, "needs a deadline"),
+        ({"question": "tokens-by-deadline", "deadline": "5 GiB"}, "--deadline"),
+        ({}, "ask a question"),
+    ],
+)
 def test_bad_questions(options: Mapping[str, Any], says: str) -> None:
     with pytest.raises(PlanError) as caught:
         questions.ask(load(GPT2), **options)

@@ -30,54 +30,109 @@ def faults(text: str) -> list[str]:
     return [str(fault) for fault in caught.value.faults]
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ("1e9", 10**9), ("1.0e9", 10**9), ("989.4e12", 989_400_000_000_000), ("0.1", F(1, 10)),
-    ("-.5", F(-1, 2)), ("5.", 5), ("+7", 7), ("0", 0), ("0.0", 0), ("-0", 0), ("0x1F", 31),
-    ("0o17", 15), ("1e-3", F(1, 1000)),
-    ("true", True), ("False", False), ("null", None), ("~", None), ("", None),
-    ("no", "no"), ("off", "off"), ("yes", "yes"), ("y", "y"), ("10:30", "10:30"),
-    ("2024-01-01", "2024-01-01"), ("1_000", "1_000"), ("80 GB", "80 GB"), ("1.2.3", "1.2.3"),
-    ("'1e9'", "1e9"), ('"017"', "017"), ("'null'", "null"), ("e5", "e5"), (".", "."), ("-", None),
-    ("nan", "nan"), ("infinity", "infinity"), ("1e", "1e"), ("12e03", 12000),
-])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e9", 10**9),
+        ("1.0e9", 10**9),
+        ("989.4e12", 989_400_000_000_000),
+        ("0.1", F(1, 10)),
+        ("-.5", F(-1, 2)),
+        ("5.", 5),
+        ("+7", 7),
+        ("0", 0),
+        ("0.0", 0),
+        ("-0", 0),
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("1e-3", F(1, 1000)),
+        ("true", True),
+        ("False", False),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("no", "no"),
+        ("off", "off"),
+        ("yes", "yes"),
+        ("y", "y"),
+        ("10:30", "10:30"),
+        ("2024-01-01", "2024-01-01"),
+        ("1_000", "1_000"),
+        ("80 GB", "80 GB"),
+        ("1.2.3", "1.2.3"),
+        ("'1e9'", "1e9"),
+        ('"017"', "017"),
+        ("'null'", "null"),
+        ("e5", "e5"),
+        (".", "."),
+        ("-", None),
+        ("nan", "nan"),
+        ("infinity", "infinity"),
+        ("1e", "1e"),
+        ("12e03", 12000),
+    ],
+)
 def test_scalars_follow_yaml_1_2(text: str, value: Any) -> None:
     found = data(f"a: {text}") if text != "-" else {"a": data("a:\n  -")["a"][0]}
     assert found == {"a": value}
     assert type(found["a"]) is type(value)
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("a: 017", "x.yaml:1:4: the number 017 starts with a zero "
-               "(quote it if it is text; did you mean '17'?)"),
-    ("a: 01.5", "x.yaml:1:4: the number 01.5 starts with a zero "
-                "(quote it if it is text; did you mean '1.5'?)"),
-    ("a: 1e999", "x.yaml:1:4: '1e999' is out of range (up to 10^400)"),
-    ("a: .nan", "x.yaml:1:4: '.nan' is not a finite number"),
-    ("a: -.INF", "x.yaml:1:4: '-.INF' is not a finite number"),
-    ("a: " + "9" * 300, "x.yaml:1:4: a number of 300 characters (at most 200)"),
-    ("a: 1\nb:\n  c: 2\na: 3", "x.yaml:4:1: the key 'a' occurs twice (first at x.yaml:1:1)"),
-    ("1: x", "x.yaml:1:1: the key '1' is not text (quote it to make it text)"),
-    ("true: x", "x.yaml:1:1: the key 'true' is not text (quote it to make it text)"),
-    ("? [a]\n: x", "x.yaml:1:3: a key is not text (quote it to make it text)"),
-    ("a: !!python/object/apply:os.system [ls]",
-     "x.yaml:1:4: the tag !!python/object/apply:os.system is not supported "
-     "(plain YAML without tags)"),
-    ("a: !!int '5'", "x.yaml:1:4: the tag !!int is not supported (plain YAML without tags)"),
-    ("a: !extend b", "x.yaml:1:4: the tag !extend is not supported (plain YAML without tags)"),
-    ("a: &b {x: 1}\nc:\n  <<: *b",
-     "x.yaml:3:3: merge keys are not supported (extends: NAME)"),
-    ("a: &b [*b]", "x.yaml:1:8: the alias *b contains itself"),
-    ("a: *b", "x.yaml:1:4: unknown alias *b (an anchor written before it)"),
-    ("a: 1\n---\nb: 2", "x.yaml:2:1: a second document starts here (one document per file)"),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "a: 017",
+            "x.yaml:1:4: the number 017 starts with a zero "
+            "(quote it if it is text; did you mean '17'?)",
+        ),
+        (
+            "a: 01.5",
+            "x.yaml:1:4: the number 01.5 starts with a zero "
+            "(quote it if it is text; did you mean '1.5'?)",
+        ),
+        ("a: 1e999", "x.yaml:1:4: '1e999' is out of range (up to 10^400)"),
+        ("a: .nan", "x.yaml:1:4: '.nan' is not a finite number"),
+        ("a: -.INF", "x.yaml:1:4: '-.INF' is not a finite number"),
+        ("a: " + "9" * 300, "x.yaml:1:4: a number of 300 characters (at most 200)"),
+        ("a: 1\nb:\n  c: 2\na: 3", "x.yaml:4:1: the key 'a' occurs twice (first at x.yaml:1:1)"),
+        ("1: x", "x.yaml:1:1: the key '1' is not text (quote it to make it text)"),
+        ("true: x", "x.yaml:1:1: the key 'true' is not text (quote it to make it text)"),
+        ("? [a]\n: x", "x.yaml:1:3: a key is not text (quote it to make it text)"),
+        (
+            "a: !!python/object/apply:os.system [ls]",
+            "x.yaml:1:4: the tag !!python/object/apply:os.system is not supported "
+            "(plain YAML without tags)",
+        ),
+        ("a: !!int '5'", "x.yaml:1:4: the tag !!int is not supported (plain YAML without tags)"),
+        ("a: !extend b", "x.yaml:1:4: the tag !extend is not supported (plain YAML without tags)"),
+        ("a: &b {x: 1}\nc:\n  <<: *b", "x.yaml:3:3: merge keys are not supported (extends: NAME)"),
+        ("a: &b [*b]", "x.yaml:1:8: the alias *b contains itself"),
+        ("a: *b", "x.yaml:1:4: unknown alias *b (an anchor written before it)"),
+        ("a: 1\n---\nb: 2", "x.yaml:2:1: a second document starts here (one document per file)"),
+    ],
+)
 def test_strictness(text: str, expected: str) -> None:
     assert faults(text) == [expected]
 
 
-@pytest.mark.parametrize("text", [
-    "a: [1, 2", "a: b: c", "\ta: 1", "a: 'x", "{", "a: \x00", "a: \x07", "- a\nb: c", "%x", "a: @",
-    "a: \ud800", "a: |\n x\n  \x01",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [1, 2",
+        "a: b: c",
+        "\ta: 1",
+        "a: 'x",
+        "{",
+        "a: \x00",
+        "a: \x07",
+        "- a\nb: c",
+        "%x",
+        "a: @",
+        "a: \ud800",
+        "a: |\n x\n  \x01",
+    ],
+)
 def test_broken_yaml_is_one_line_with_a_place(text: str) -> None:
     (only,) = faults(text)
     assert only.startswith("x.yaml:") or only.startswith("x.yaml: ")
@@ -92,13 +147,18 @@ def test_the_place_of_a_forbidden_character_counts_characters(character: str) ->
 
 def test_all_faults_of_a_file_at_once_in_order() -> None:
     found = faults("b: 017\na: 1\na: .inf\n2: x")
-    assert [line.split(": ")[0] for line in found] == ["x.yaml:1:4", "x.yaml:3:1", "x.yaml:3:4",
-                                                       "x.yaml:4:1"]
+    assert [line.split(": ")[0] for line in found] == [
+        "x.yaml:1:4",
+        "x.yaml:3:1",
+        "x.yaml:3:4",
+        "x.yaml:4:1",
+    ]
 
 
 def test_bounded() -> None:
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
+    )
     assert "the document is too large" in faults(bomb)[-1]
     assert "nested too deeply" in faults("a: " + "[" * 100_000)[-1]
     assert "nested too deeply" in faults("{a: " * 5_000)[-1]
@@ -246,18 +306,21 @@ def test_extends_in_a_circle_names_the_chain(tmp_path: Path) -> None:
     assert "self -> self" in fault(write(tmp_path, "extends: self", "self.yaml")).message
 
 
-@pytest.mark.parametrize(("text", "message", "hint"), [
-    ("model: smal", "unknown model 'smal'", "small"),
-    ("cluster: {accelerator: chop}", "unknown accelerator 'chop'", "chip"),
-    ("model: ./nothing.yaml", "no such file './nothing.yaml'", None),
-    ("model: ../accelerators/chip", "no such file '../accelerators/chip'", None),
-    ("model: /etc", "no such file '/etc'", None),
-    ("model: ''", "unknown model ''", None),
-    ("model: ..", "unknown model '..'", None),
-    ('model: "a\\0b"', "unknown model 'a\0b'", None),
-    ("model: {extends: [a]}", "extends takes one name", None),
-    ("model: {extends: larg}", "unknown model 'larg'", "large"),
-])
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("model: smal", "unknown model 'smal'", "small"),
+        ("cluster: {accelerator: chop}", "unknown accelerator 'chop'", "chip"),
+        ("model: ./nothing.yaml", "no such file './nothing.yaml'", None),
+        ("model: ../accelerators/chip", "no such file '../accelerators/chip'", None),
+        ("model: /etc", "no such file '/etc'", None),
+        ("model: ''", "unknown model ''", None),
+        ("model: ..", "unknown model '..'", None),
+        ('model: "a\\0b"', "unknown model 'a\0b'", None),
+        ("model: {extends: [a]}", "extends takes one name", None),
+        ("model: {extends: larg}", "unknown model 'larg'", "large"),
+    ],
+)
 def test_unknown_names(
     tmp_path: Path, presets: Path, text: str, message: str, hint: str | None
 ) -> None:
@@ -287,8 +350,13 @@ def with_set(presets: Path, *overrides: str) -> Document:
 
 
 def test_overrides_reach_into_what_is_named(presets: Path) -> None:
-    document = with_set(presets, "model.attention.heads=12", "cluster.accelerator.memory=94 GB",
-                        "training.tokens=2T", "new.key=[1, {a: 1e9}]")
+    document = with_set(
+        presets,
+        "model.attention.heads=12",
+        "cluster.accelerator.memory=94 GB",
+        "training.tokens=2T",
+        "new.key=[1, {a: 1e9}]",
+    )
     assert document.data["model"]["attention"] == {"heads": 12, "window": 8}
     assert document.data["cluster"]["accelerator"] == {"memory": "94 GB", "power": "700 W"}
     assert document.data["new"] == {"key": [1, {"a": 10**9}]}
@@ -312,19 +380,22 @@ def test_overrides_as_a_mapping_of_values(presets: Path) -> None:
     assert str(document.place(("f",))) == "<mapping>"
 
 
-@pytest.mark.parametrize(("override", "message"), [
-    ("training.tokens", "no value"),
-    ("training.tokens=", "no value"),
-    ("training.tokens=# x", "no value"),
-    ("=5", "'' is not a key"),
-    ("a..b=5", "'a..b' is not a key"),
-    ("a b=5", "'a b' is not a key"),
-    ("training.tokens.x=5", "'x' is set inside '1B'"),
-    ("list.2=5", "'2' is not an item of this list"),
-    ("list.x=5", "'x' is not an item of this list"),
-    ("a=017", "the number 017 starts with a zero"),
-    ("model=smal", "unknown model 'smal'"),
-])
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.tokens", "no value"),
+        ("training.tokens=", "no value"),
+        ("training.tokens=# x", "no value"),
+        ("=5", "'' is not a key"),
+        ("a..b=5", "'a..b' is not a key"),
+        ("a b=5", "'a b' is not a key"),
+        ("training.tokens.x=5", "'x' is set inside '1B'"),
+        ("list.2=5", "'2' is not an item of this list"),
+        ("list.x=5", "'x' is not an item of this list"),
+        ("a=017", "the number 017 starts with a zero"),
+        ("model=smal", "unknown model 'smal'"),
+    ],
+)
 def test_malformed_overrides(presets: Path, override: str, message: str) -> None:
     found = fault({"extends": "base", "list": [1, 2]}, override, presets=presets)
     assert found.message == message

@@ -73,8 +73,18 @@ def test_every_formula_is_well_formed_in_every_style(quantities: list[Quantity])
 
 def arithmetic(text: str) -> float:
     """What a printed line of numbers is worth, computed without our engine."""
-    for ours, theirs in (("\u202f", ""), ("×", "*"), ("−", "-"), ("·", "*"), ("^", "**"),
-                         ("⌈", "ceil("), ("⌉", ")"), ("⌊", "floor("), ("⌋", ")"), ("√", "sqrt")):
+    for ours, theirs in (
+        ("\u202f", ""),
+        ("×", "*"),
+        ("−", "-"),
+        ("·", "*"),
+        ("^", "**"),
+        ("⌈", "ceil("),
+        ("⌉", ")"),
+        ("⌊", "floor("),
+        ("⌋", ")"),
+        ("√", "sqrt"),
+    ):
         text = text.replace(ours, theirs)
     return float(_worth(ast.parse(text, mode="eval").body))
 
@@ -99,8 +109,13 @@ def _worth(node: ast.expr) -> Fraction | float:
                 case ast.Pow():
                     return a**b
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            functions = {"max": max, "min": min, "ceil": math.ceil, "floor": math.floor,
-                         "sqrt": math.sqrt}
+            functions = {
+                "max": max,
+                "min": min,
+                "ceil": math.ceil,
+                "floor": math.floor,
+                "sqrt": math.sqrt,
+            }
             return Fraction(functions[name](*map(_worth, arguments)))  # type: ignore[operator]
     raise AssertionError(ast.dump(node))
 
@@ -167,7 +182,10 @@ def setter() -> tuple[Typesetter, dict[str, Symbol]]:
 )
 def test_small_expressions(
     setter: tuple[Typesetter, dict[str, Symbol]],
-    build: object, latex: str, text: str, numbers: str | None,
+    build: object,
+    latex: str,
+    text: str,
+    numbers: str | None,
 ) -> None:
     typesetter, symbols = setter
     expression = build(symbols["a"], symbols["b"], symbols["c"])  # type: ignore[operator]

@@ -33,12 +33,22 @@ def config(plan: Plan, to: str) -> Config:
     from planner.exports.table import Config, makes
 
     if to not in FORMATS:
-        raise PlanError(Fault(f"unknown framework {to}", None, "one of: " + ", ".join(FORMATS),
-                              nearest(to, FORMATS)))
+        raise PlanError(
+            Fault(
+                f"unknown framework {to}",
+                None,
+                "one of: " + ", ".join(FORMATS),
+                nearest(to, FORMATS),
+            )
+        )
     if not isinstance(plan.data.get("parallelism"), dict):
-        raise PlanError(Fault("a launch configuration needs a layout",
-                              plan.document.place(("parallelism",)),
-                              "sizes under parallelism; plan.py search ranks layouts"))
+        raise PlanError(
+            Fault(
+                "a launch configuration needs a layout",
+                plan.document.place(("parallelism",)),
+                "sizes under parallelism; plan.py search ranks layouts",
+            )
+        )
     framework = import_module(f"planner.exports.{to}")
     draft = makes(framework.TABLE, plan)
     unsaid = tuple(dict.fromkeys(draft.unsaid))

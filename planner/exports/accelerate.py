@@ -29,8 +29,13 @@ SIZES = "parallelism_config.parallelism_config_"
 
 def _machines(draft: Draft) -> None:
     devices, node = (draft.plan.get(f"cluster.{key}") for key in ("devices", "devices_per_node"))
-    draft.say({"compute_environment": "LOCAL_MACHINE", "num_processes": devices,
-               "num_machines": -(-devices // (node or devices))})
+    draft.say(
+        {
+            "compute_environment": "LOCAL_MACHINE",
+            "num_processes": devices,
+            "num_machines": -(-devices // (node or devices)),
+        }
+    )
 
 
 def _sharding(draft: Draft) -> None:
@@ -46,18 +51,20 @@ def _sharding(draft: Draft) -> None:
         if recompute != "none":
             draft.cannot("training.recompute", SCRIPT)
         return
-    draft.say({
-        "distributed_type": "FSDP",
-        "fsdp_config.fsdp_version": 2,
-        "fsdp_config.fsdp_reshard_after_forward": stage == 3,
-        "fsdp_config.fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-        "fsdp_config.fsdp_state_dict_type": "SHARDED_STATE_DICT",
-        "fsdp_config.fsdp_activation_checkpointing": recompute != "none",
-        f"{SIZES}dp_replicate_size": copies,
-        f"{SIZES}dp_shard_size": data // copies,
-        f"{SIZES}tp_size": tensor,
-        f"{SIZES}cp_size": context,
-    })
+    draft.say(
+        {
+            "distributed_type": "FSDP",
+            "fsdp_config.fsdp_version": 2,
+            "fsdp_config.fsdp_reshard_after_forward": stage == 3,
+            "fsdp_config.fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+            "fsdp_config.fsdp_state_dict_type": "SHARDED_STATE_DICT",
+            "fsdp_config.fsdp_activation_checkpointing": recompute != "none",
+            f"{SIZES}dp_replicate_size": copies,
+            f"{SIZES}dp_shard_size": data // copies,
+            f"{SIZES}tp_size": tensor,
+            f"{SIZES}cp_size": context,
+        }
+    )
     if stage == 1:
         draft.cannot("parallelism.zero", "said as 2: gradients are divided too")
     if recompute == "selective":
@@ -66,21 +73,40 @@ def _sharding(draft: Draft) -> None:
 
 TABLE: tuple[Row | Rule, ...] = (
     _machines,
-    Row("training.precision", "mixed_precision", {
-        "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "fp32": "no",
-        "bf16-pure": Near({"mixed_precision": "no"}, "load the model in bfloat16"),
-    }),
+    Row(
+        "training.precision",
+        "mixed_precision",
+        {
+            "bf16": "bf16",
+            "fp16": "fp16",
+            "fp8": "fp8",
+            "fp32": "no",
+            "bf16-pure": Near({"mixed_precision": "no"}, "load the model in bfloat16"),
+        },
+    ),
     _sharding,
     Row("parallelism.pipeline", words={1: {}}, why="no pipeline for training"),
     Row("parallelism.virtual_pipeline", words={1: {}}, why="no pipeline for training"),
     Row("parallelism.expert", words={1: {}}, why="experts are not divided"),
     Row("parallelism.expert_tensor", words={1: {}}, why="experts are not divided"),
     Row("parallelism.sequence", words={False: {}}, why="the model's tensor plan decides it"),
-    Row("training.gradient_accumulation", words={1: {}},
-        why="Accelerator(gradient_accumulation_steps=…) in the training script"),
-    *(Row(f"training.{key}", why=SCRIPT)
-      for key in ("micro_batch", "sequence_length", "tokens", "optimizer", "attention", "dropout",
-                  "loss")),
+    Row(
+        "training.gradient_accumulation",
+        words={1: {}},
+        why="Accelerator(gradient_accumulation_steps=…) in the training script",
+    ),
+    *(
+        Row(f"training.{key}", why=SCRIPT)
+        for key in (
+            "micro_batch",
+            "sequence_length",
+            "tokens",
+            "optimizer",
+            "attention",
+            "dropout",
+            "loss",
+        )
+    ),
     elsewhere("model", SCRIPT),
     # No pipeline, no schedule; the global batch follows from sizes said elsewhere.
     heard("training.schedule", "training.global_batch", "parallelism.vocab_multiple"),

@@ -46,24 +46,38 @@ TABLE: tuple[Row | Rule, ...] = (
     Row("training.global_batch", "train_batch_size"),
     Row("training.micro_batch", "train_micro_batch_size_per_gpu"),
     Row("training.gradient_accumulation", "gradient_accumulation_steps"),
-    Row("training.precision", words={
-        "bf16": {"bf16.enabled": True},
-        "fp16": {"fp16.enabled": True},
-        "fp32": {},
-        "fp8": Near({"bf16.enabled": True}, "said as bf16: the model's kernels choose fp8"),
-        "bf16-pure": {"bf16.enabled": True, "bf16.bf16_master_weights_and_grads": True,
-                      "bf16.bf16_optimizer_states": True},
-    }),
-    Row("training.optimizer", words={
-        key: {"optimizer.type": value} for key, value in OPTIMIZERS.items()},
-        why="build it in the training script and hand it to deepspeed.initialize"),
+    Row(
+        "training.precision",
+        words={
+            "bf16": {"bf16.enabled": True},
+            "fp16": {"fp16.enabled": True},
+            "fp32": {},
+            "fp8": Near({"bf16.enabled": True}, "said as bf16: the model's kernels choose fp8"),
+            "bf16-pure": {
+                "bf16.enabled": True,
+                "bf16.bf16_master_weights_and_grads": True,
+                "bf16.bf16_optimizer_states": True,
+            },
+        },
+    ),
+    Row(
+        "training.optimizer",
+        words={key: {"optimizer.type": value} for key, value in OPTIMIZERS.items()},
+        why="build it in the training script and hand it to deepspeed.initialize",
+    ),
     Row("parallelism.zero", "zero_optimization.stage"),
-    Row("parallelism.replicate", words={1: {}},
-        why="shards lie on the whole data-parallel group; ZeRO++ keeps a second copy per node"),
+    Row(
+        "parallelism.replicate",
+        words={1: {}},
+        why="shards lie on the whole data-parallel group; ZeRO++ keeps a second copy per node",
+    ),
     _tensor,
     Row("parallelism.sequence", words={False: {}}, why="the model divides its norms itself"),
-    Row("parallelism.pipeline", words={1: {}},
-        why="PipelineModule(num_stages=…) in the training script"),
+    Row(
+        "parallelism.pipeline",
+        words={1: {}},
+        why="PipelineModule(num_stages=…) in the training script",
+    ),
     Row("parallelism.virtual_pipeline", words={1: {}}, why="stages are not interleaved"),
     Row("training.schedule", words={"1f1b": {}}, why="pipelines run 1F1B"),
     _context,
@@ -71,8 +85,10 @@ TABLE: tuple[Row | Rule, ...] = (
     Row("parallelism.expert_tensor", words={1: {}}, why="each MoE layer decides it"),
     heard("parallelism.data", "parallelism.vocab_multiple"),
     elsewhere("model", SCRIPT),
-    *(Row(f"training.{key}", why=SCRIPT)
-      for key in ("sequence_length", "tokens", "attention", "dropout", "loss")),
+    *(
+        Row(f"training.{key}", why=SCRIPT)
+        for key in ("sequence_length", "tokens", "attention", "dropout", "loss")
+    ),
     Row("training.recompute", words={"none": {}}, why=SCRIPT),
     TRAINS,
     FOLLOWS,

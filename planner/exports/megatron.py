@@ -44,19 +44,34 @@ def _attention(draft: Draft) -> None:
     blocks = _blocks(draft, "attention")
     if not blocks:
         return
-    draft.heard.update(f"model.attention.{key}" for key in (
-        "heads", "kv_heads", "head_dim", "value_head_dim", "query_rank", "kv_rank", "nope_dim",
-        "rope_dim", "latent_norm"))
+    draft.heard.update(
+        f"model.attention.{key}"
+        for key in (
+            "heads",
+            "kv_heads",
+            "head_dim",
+            "value_head_dim",
+            "query_rank",
+            "kv_rank",
+            "nope_dim",
+            "rope_dim",
+            "latent_norm",
+        )
+    )
     values = blocks[0].values
     draft.say({"num-attention-heads": values["heads"]})
     if values.get("kv_rank"):
         draft.say({"multi-latent-attention": True})
         if values.get("query_rank"):
             draft.say({"q-lora-rank": values["query_rank"]})
-        draft.say({
-            "kv-lora-rank": values["kv_rank"], "qk-head-dim": values["nope_dim"],
-            "qk-pos-emb-head-dim": values["rope_dim"], "v-head-dim": values["value_head_dim"],
-        })
+        draft.say(
+            {
+                "kv-lora-rank": values["kv_rank"],
+                "qk-head-dim": values["nope_dim"],
+                "qk-pos-emb-head-dim": values["rope_dim"],
+                "v-head-dim": values["value_head_dim"],
+            }
+        )
         return
     if values["kv_heads"] != values["heads"]:
         draft.say({"group-query-attention": True, "num-query-groups": values["kv_heads"]})
@@ -76,8 +91,10 @@ def _window(draft: Draft) -> None:
 
 def _feed_forward(draft: Draft) -> None:
     dense, routed = _blocks(draft, "mlp"), _blocks(draft, "moe")
-    draft.heard.update(f"model.mlp.{key}" for key in ("gated", "intermediate", "expansion",
-                                                      "activation", "linears"))
+    draft.heard.update(
+        f"model.mlp.{key}"
+        for key in ("gated", "intermediate", "expansion", "activation", "linears")
+    )
     if dense:
         draft.say({"ffn-hidden-size": dense[0].values["intermediate"]})
     elif routed:  # the width of a dense layer is asked for even where there is none
@@ -109,8 +126,14 @@ ACTIVATIONS: dict[tuple[bool, str], dict[str, Any]] = {
 def _biases(draft: Draft) -> None:
     if not draft.get("model.layers"):
         return
-    keys = ("bias", "attention.bias", "attention.key_bias", "attention.output_bias", "mlp.bias",
-            "moe.bias")
+    keys = (
+        "bias",
+        "attention.bias",
+        "attention.key_bias",
+        "attention.output_bias",
+        "mlp.bias",
+        "moe.bias",
+    )
     values = {key: draft.get(f"model.{key}") for key in keys}
     rest = [values["attention.output_bias"], values["mlp.bias"], values["moe.bias"]]
     inner = {v for v in rest if v is not None} or {values["bias"]}
@@ -135,16 +158,31 @@ def _norm(draft: Draft) -> None:
 
 def _experts(draft: Draft) -> None:
     moe, model = _blocks(draft, "moe"), draft.plan.model
-    draft.heard.update(f"model.moe.{key}" for key in (
-        "experts", "top_k", "intermediate", "shared_experts", "shared_intermediate", "gated",
-        "activation", "first_dense_layers", "every", "offset"))
+    draft.heard.update(
+        f"model.moe.{key}"
+        for key in (
+            "experts",
+            "top_k",
+            "intermediate",
+            "shared_experts",
+            "shared_intermediate",
+            "gated",
+            "activation",
+            "first_dense_layers",
+            "every",
+            "offset",
+        )
+    )
     if not moe or model is None:
         return
     values = moe[0].values
-    draft.say({
-        "num-experts": values["experts"], "moe-router-topk": values["top_k"],
-        "moe-ffn-hidden-size": values["intermediate"],
-    })
+    draft.say(
+        {
+            "num-experts": values["experts"],
+            "moe-router-topk": values["top_k"],
+            "moe-ffn-hidden-size": values["intermediate"],
+        }
+    )
     if values.get("shared_intermediate"):
         draft.say({"moe-shared-expert-intermediate-size": values["shared_intermediate"]})
     if draft.get("model.moe.shared_gate"):
@@ -194,11 +232,17 @@ def _pipeline(draft: Draft) -> None:
     if not stages:
         return
     if len(stages) > 2 and chunks == 1 and len(set(stages[1:-1])) == 1:
-        draft.say({"decoder-first-pipeline-num-layers": stages[0],
-                   "decoder-last-pipeline-num-layers": stages[-1]})
+        draft.say(
+            {
+                "decoder-first-pipeline-num-layers": stages[0],
+                "decoder-last-pipeline-num-layers": stages[-1],
+            }
+        )
     elif len(set(stages)) > 1:
-        draft.cannot("parallelism.stages", "only the first and the last stage may differ; "
-                     "see --pipeline-model-parallel-layout")
+        draft.cannot(
+            "parallelism.stages",
+            "only the first and the last stage may differ; see --pipeline-model-parallel-layout",
+        )
 
 
 def _sharding(draft: Draft) -> None:
@@ -207,8 +251,14 @@ def _sharding(draft: Draft) -> None:
     if stage:
         draft.say({"use-distributed-optimizer": True})
     if stage > 1:
-        draft.say({"use-megatron-fsdp": True, "data-parallel-sharding-strategy":
-                   {2: "optim_grads", 3: "optim_grads_params"}[stage]})
+        draft.say(
+            {
+                "use-megatron-fsdp": True,
+                "data-parallel-sharding-strategy": {2: "optim_grads", 3: "optim_grads_params"}[
+                    stage
+                ],
+            }
+        )
     if replicas > 1:
         draft.say({"num-distributed-optimizer-instances": replicas})
 
@@ -225,16 +275,23 @@ PRECISIONS = {
     "fp32": {},
     "bf16-pure": Near({"bf16": True}, "main weights and gradients stay in 32 bits"),
 }
-OPTIMIZERS = {"adamw": "adam", "sgd-momentum": "sgd", "muon": "muon",
-              "sgd": Near({"optimizer": "sgd"}, "--sgd-momentum is 0.9 unless set to 0")}
+OPTIMIZERS = {
+    "adamw": "adam",
+    "sgd-momentum": "sgd",
+    "muon": "muon",
+    "sgd": Near({"optimizer": "sgd"}, "--sgd-momentum is 0.9 unless set to 0"),
+}
 
 TABLE: tuple[Row | Rule, ...] = (
     Row("model.layers", "num-layers"),
     Row("model.hidden", "hidden-size"),
     _attention,
     _window,
-    Row("model.attention.qk_norm", words={"none": {}, "head": {"qk-layernorm": True}},
-        why="queries and keys are normalised per head"),
+    Row(
+        "model.attention.qk_norm",
+        words={"none": {}, "head": {"qk-layernorm": True}},
+        why="queries and keys are normalised per head",
+    ),
     _feed_forward,
     _experts,
     _norm,
@@ -242,29 +299,51 @@ TABLE: tuple[Row | Rule, ...] = (
     Row("model.norm_placement", words={"pre": {}}, why="norms stand before each block"),
     _vocabulary,
     _positions,
-    Row("model.positions", "position-embedding-type",
-        {"rope": "rope", "learned": "learned_absolute", "none": "none", "relative": "relative"}),
-    Row("model.tied_embeddings", words={
-        True: {}, False: {"untie-embeddings-and-output-weights": True}}),
+    Row(
+        "model.positions",
+        "position-embedding-type",
+        {"rope": "rope", "learned": "learned_absolute", "none": "none", "relative": "relative"},
+    ),
+    Row(
+        "model.tied_embeddings",
+        words={True: {}, False: {"untie-embeddings-and-output-weights": True}},
+    ),
     Row("training.sequence_length", "seq-length"),
     Row("training.micro_batch", "micro-batch-size"),
     Row("training.global_batch", "global-batch-size"),
     _samples,
     Row("training.precision", words=PRECISIONS),
-    Row("training.optimizer", words={
-        key: word if isinstance(word, Near) else {"optimizer": word}
-        for key, word in OPTIMIZERS.items()}),
-    Row("training.recompute", words={
-        "none": {},
-        "selective": {"recompute-granularity": "selective"},
-        "full": {"recompute-granularity": "full", "recompute-method": "uniform",
-                 "recompute-num-layers": 1}}),
-    Row("training.attention", "attention-backend", {
-        "flash": "flash", "eager": "unfused"}, why="its backends are flash, fused and unfused"),
+    Row(
+        "training.optimizer",
+        words={
+            key: word if isinstance(word, Near) else {"optimizer": word}
+            for key, word in OPTIMIZERS.items()
+        },
+    ),
+    Row(
+        "training.recompute",
+        words={
+            "none": {},
+            "selective": {"recompute-granularity": "selective"},
+            "full": {
+                "recompute-granularity": "full",
+                "recompute-method": "uniform",
+                "recompute-num-layers": 1,
+            },
+        },
+    ),
+    Row(
+        "training.attention",
+        "attention-backend",
+        {"flash": "flash", "eager": "unfused"},
+        why="its backends are flash, fused and unfused",
+    ),
     _dropout,
-    Row("training.loss", words={
-        "vocab-parallel": {}, "full": {}, "fused": {"cross-entropy-loss-fusion": True}},
-        why="the loss is computed over all positions at once"),
+    Row(
+        "training.loss",
+        words={"vocab-parallel": {}, "full": {}, "fused": {"cross-entropy-loss-fusion": True}},
+        why="the loss is computed over all positions at once",
+    ),
     Row("parallelism.tensor", "tensor-model-parallel-size"),
     flag("parallelism.sequence", "sequence-parallel"),
     _pipeline,

@@ -182,8 +182,9 @@ def heard(*keys: str) -> Rule:
 #: A configuration is of a training run, whoever makes it.
 TRAINS = Row("training.mode", words={"train": {}}, why="the configuration is of a training run")
 #: Which kernels a plan counts with is an assumption; what follows from batch sizes is no key.
-FOLLOWS = heard("training.implementation", "training.distributed_optimizer",
-                "training.output_tokens")
+FOLLOWS = heard(
+    "training.implementation", "training.distributed_optimizer", "training.output_tokens"
+)
 
 
 def elsewhere(section: str, why: str) -> Rule:

@@ -32,8 +32,10 @@ SCHEDULES = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B", "gpipe": "GPipe"}
 PRECISIONS = {
     "bf16": {"training.mixed_precision_param": "bfloat16"},
     "fp32": {"training.mixed_precision_param": "float32"},
-    "fp8": {"training.mixed_precision_param": "bfloat16",
-            "model.converters": ["quantize.linear.float8"]},
+    "fp8": {
+        "training.mixed_precision_param": "bfloat16",
+        "model.converters": ["quantize.linear.float8"],
+    },
     "bf16-pure": {"training.dtype": "bfloat16"},
 }
 
@@ -46,8 +48,12 @@ def _batch(draft: Draft) -> None:
     """A pipeline takes the micro-batches of a step at once, else they are accumulated."""
     micro, count = draft.get("training.micro_batch"), draft.get("training.gradient_accumulation")
     if draft.get("parallelism.pipeline") > 1:
-        draft.say({"training.local_batch_size": micro * count,
-                   "parallelism.pipeline_parallel_microbatch_size": micro})
+        draft.say(
+            {
+                "training.local_batch_size": micro * count,
+                "parallelism.pipeline_parallel_microbatch_size": micro,
+            }
+        )
     else:
         draft.say({"training.local_batch_size": micro})
 
@@ -56,8 +62,12 @@ def _sharding(draft: Draft) -> None:
     """No resharding after forward is ZeRO 2: weights are gathered once a step."""
     stage, data = draft.get("parallelism.zero"), draft.get("parallelism.data")
     copies = draft.get("parallelism.replicate") if stage else data
-    draft.say({"parallelism.data_parallel_replicate_degree": copies,
-               "parallelism.data_parallel_shard_degree": data // copies})
+    draft.say(
+        {
+            "parallelism.data_parallel_replicate_degree": copies,
+            "parallelism.data_parallel_shard_degree": data // copies,
+        }
+    )
     if stage:
         draft.say({"parallelism.fsdp_reshard_after_forward": "always" if stage == 3 else "never"})
     if stage == 1:
@@ -84,24 +94,30 @@ def _pipeline(draft: Draft) -> None:
     if schedule in SCHEDULES:
         draft.say({"parallelism.pipeline_parallel_schedule": SCHEDULES[schedule]})
     else:
-        draft.cannot("training.schedule", "ZBVZeroBubble and DualPipeV differ from it: "
-                     "both have two virtual stages per device")
+        draft.cannot(
+            "training.schedule",
+            "ZBVZeroBubble and DualPipeV differ from it: both have two virtual stages per device",
+        )
     layers = len(draft.plan.model.sequence) if draft.plan.model else 0
     if stages:
         draft.say({"parallelism.module_fqns_per_model_part": _modules(stages)})
     elif layers and layers % (size * chunks) == 0:
-        draft.say({
-            "parallelism.pipeline_parallel_layers_per_stage": layers // (size * chunks),
-            "parallelism.pipeline_parallel_first_stage_less_layers": 0,
-            "parallelism.pipeline_parallel_last_stage_less_layers": 0,
-        })
+        draft.say(
+            {
+                "parallelism.pipeline_parallel_layers_per_stage": layers // (size * chunks),
+                "parallelism.pipeline_parallel_first_stage_less_layers": 0,
+                "parallelism.pipeline_parallel_last_stage_less_layers": 0,
+            }
+        )
 
 
 def _modules(stages: list[int]) -> list[list[str]]:
     """The modules of each stage by name, as torchtitan's decoders call them."""
     starts = [sum(stages[:i]) for i in range(len(stages))]
-    parts = [[f"layers.{i}" for i in range(first, first + count)]
-             for first, count in zip(starts, stages, strict=True)]
+    parts = [
+        [f"layers.{i}" for i in range(first, first + count)]
+        for first, count in zip(starts, stages, strict=True)
+    ]
     parts[0].insert(0, "tok_embeddings")
     parts[-1] += ["norm", "output"]
     return parts
@@ -111,8 +127,11 @@ TABLE: tuple[Row | Rule, ...] = (
     _job,
     elsewhere("model", "choose model.name and model.flavor of this shape"),
     Row("training.precision", words=PRECISIONS, why="mixed precision is bfloat16"),
-    Row("training.optimizer", words={"adamw": {"optimizer.name": "AdamW"}},
-        why="its optimizers are Adam and AdamW"),
+    Row(
+        "training.optimizer",
+        words={"adamw": {"optimizer.name": "AdamW"}},
+        why="its optimizers are Adam and AdamW",
+    ),
     Row("training.sequence_length", "training.seq_len"),
     Row("training.global_batch", "training.global_batch_size"),
     _batch,
@@ -123,17 +142,25 @@ TABLE: tuple[Row | Rule, ...] = (
     Row("parallelism.context", "parallelism.context_parallel_degree"),
     Row("parallelism.expert", "parallelism.expert_parallel_degree"),
     Row("parallelism.expert_tensor", "parallelism.expert_tensor_parallel_degree"),
-    Row("training.recompute", words={
-        "none": {"activation_checkpoint.mode": "none"},
-        "full": {"activation_checkpoint.mode": "full"},
-        "selective": Near(
-            {"activation_checkpoint.mode": "selective",
-             "activation_checkpoint.selective_ac_option": "op"},
-            "said as op: matmuls and attention are kept, cheap operations recomputed"),
-    }),
-    Row("training.attention", words={
-        "flash": {}, "efficient": Near({}, "PyTorch chooses the kernel of its attention")},
-        why="attention never keeps the scores"),
+    Row(
+        "training.recompute",
+        words={
+            "none": {"activation_checkpoint.mode": "none"},
+            "full": {"activation_checkpoint.mode": "full"},
+            "selective": Near(
+                {
+                    "activation_checkpoint.mode": "selective",
+                    "activation_checkpoint.selective_ac_option": "op",
+                },
+                "said as op: matmuls and attention are kept, cheap operations recomputed",
+            ),
+        },
+    ),
+    Row(
+        "training.attention",
+        words={"flash": {}, "efficient": Near({}, "PyTorch chooses the kernel of its attention")},
+        why="attention never keeps the scores",
+    ),
     Row("training.dropout", words={0: {}}, why="the models have no dropout"),
     heard("parallelism.vocab_multiple"),
     TRAINS,

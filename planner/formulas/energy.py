@@ -50,9 +50,7 @@ def computers():
     return devices + hosts
 
 
-@quantity(
-    **COMPUTERS, title="energy of the accelerators alone", when={"energy.hosts_given": False}
-)
+@quantity(**COMPUTERS, title="energy of the accelerators alone", when={"energy.hosts_given": False})
 def computers_without_hosts():
     """The cluster states no power for its hosts (cluster.host_power); they are not in it."""
     return devices

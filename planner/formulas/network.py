@@ -84,9 +84,7 @@ def tensor():
     return 2 * (t - 1) / t * 2 * tokens * h / link + 2 * (t - 1) * a_link
 
 
-@quantity(
-    **TENSOR, source=TREE, when={"time.tensor": "nodes", "parallelism.sequence": False}
-)
+@quantity(**TENSOR, source=TREE, when={"time.tensor": "nodes", "parallelism.sequence": False})
 def tensor_tree():
     """Across M = t/n_node nodes a tree sends 2 (M-1)/M of the values over the cards of a node,
     while the ring inside each node passes its share over the link."""
@@ -99,15 +97,10 @@ def tensor_tree():
     )
 
 
-@quantity(
-    **TENSOR, source=RING, when={"time.tensor": "nodes", "parallelism.sequence": True}
-)
+@quantity(**TENSOR, source=RING, when={"time.tensor": "nodes", "parallelism.sequence": True})
 def tensor_ring():
     """All-gather and reduce-scatter run as rings, which cross the nodes with all that passes."""
-    return (
-        2 * (t - 1) / t * 2 * tokens * h / smallest(link, fabric * n_node)
-        + 2 * (t - 1) * a_link
-    )
+    return 2 * (t - 1) / t * 2 * tokens * h / smallest(link, fabric * n_node) + 2 * (t - 1) * a_link
 
 
 # -- data parallelism --------------------------------------------------------------------------

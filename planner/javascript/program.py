@@ -44,21 +44,24 @@ def program(
         Untranslated: a rule or a formula says something that has no JavaScript yet.
     """
     formulas = Formulas(BOOK)
-    rules = Program(formulas, {
-        model.lower: "lowered",
-        case._model_axes: "modelAxes",
-        products.axis: "productAxis",
-        profile.load: "profileOf",
-        hardware.calibration: "calibration",
-        hardware.measured: "measured",
-        hardware._value: "(fact=>$.at(fact,\"value\"))",
-        BOOK: "NOTES",
-        Fault: "$.Fault",
-        PlanError: "$.PlanError",
-        Absent: "$.Absent",
-        Fraction: "$.ratio",
-        accumulate: "$.accumulate",
-    })
+    rules = Program(
+        formulas,
+        {
+            model.lower: "lowered",
+            case._model_axes: "modelAxes",
+            products.axis: "productAxis",
+            profile.load: "profileOf",
+            hardware.calibration: "calibration",
+            hardware.measured: "measured",
+            hardware._value: '(fact=>$.at(fact,"value"))',
+            BOOK: "NOTES",
+            Fault: "$.Fault",
+            PlanError: "$.PlanError",
+            Absent: "$.Absent",
+            Fraction: "$.ratio",
+            accumulate: "$.accumulate",
+        },
+    )
     complete = rules.reference(plan.complete, "complete", "planner.plan")
     build = rules.reference(case.build, "build", "planner.case")
     entry = rules.reference(Entry, "Entry", "planner.evaluate")
@@ -66,10 +69,19 @@ def program(
     fixed = _fixed(result, formulas, entry)
     shape = _model(result.plan, rules, model_class)
     book = _book(formulas, result.typesetter, wanted, frozenset(sums), labels)
-    return "\n".join((
-        _notes(), formulas.shared(), rules.text(), _facts(result.plan), fixed, shape, book,
-        f"const planned=changes=>new Evaluation({build}({complete}(changedDocument(changes))));",
-    ))
+    return "\n".join(
+        (
+            _notes(),
+            formulas.shared(),
+            rules.text(),
+            _facts(result.plan),
+            fixed,
+            shape,
+            book,
+            "const planned=changes=>"
+            f"new Evaluation({build}({complete}(changedDocument(changes))));",
+        )
+    )
 
 
 def _notes() -> str:
@@ -81,8 +93,10 @@ def _notes() -> str:
     )
     crossed = {n.symbol.name: n.per for n in BOOK.notation.values() if len(n.per) == 2}
     pairs = (f"{quoted(name)}:{literal(per)}" for name, per in crossed.items())
-    return (f"const NOTES={{notation:new $.Dict([{','.join(notes)}])}};\n"
-            f"const CROSSED={{{','.join(pairs)}}};")
+    return (
+        f"const NOTES={{notation:new $.Dict([{','.join(notes)}])}};\n"
+        f"const CROSSED={{{','.join(pairs)}}};"
+    )
 
 
 def _facts(made: Plan) -> str:
@@ -92,15 +106,17 @@ def _facts(made: Plan) -> str:
     names = [given] if given else ["megatron", "pytorch"]
     sheets = {name: profile.load(name) for name in names}
     accelerator = made.data["cluster"]["accelerator"]
-    return "\n".join((
-        f"const DOCUMENT={literal(_without(data))};",
-        f"const PROFILES={literal(sheets)};",
-        "const profileOf=name=>$.at(PROFILES,name);",
-        f"const CALIBRATION={literal(_exact(hardware.calibration()))};",
-        "const calibration=()=>CALIBRATION;",
-        f"const MEASURED={literal(_exact(hardware.measured(accelerator)))};",
-        "const measured=()=>MEASURED;",
-    ))
+    return "\n".join(
+        (
+            f"const DOCUMENT={literal(_without(data))};",
+            f"const PROFILES={literal(sheets)};",
+            "const profileOf=name=>$.at(PROFILES,name);",
+            f"const CALIBRATION={literal(_exact(hardware.calibration()))};",
+            "const calibration=()=>CALIBRATION;",
+            f"const MEASURED={literal(_exact(hardware.measured(accelerator)))};",
+            "const measured=()=>MEASURED;",
+        )
+    )
 
 
 def _without(node: Any) -> Any:
@@ -130,7 +146,7 @@ def _fixed(result: Result, formulas: Formulas, entry: str) -> str:
     for axis in FIXED:
         entries = result.evaluation.case.axes[axis]
         if isinstance(entries, Absent):
-            return ("const modelAxes=()=>new $.Dict();\nconst productAxis=()=>[];")
+            return "const modelAxes=()=>new $.Dict();\nconst productAxis=()=>[];"
         made = []
         for number, one in enumerate(entries):
             names[one] = f"AXES.{axis}[{number}]"
@@ -140,12 +156,15 @@ def _fixed(result: Result, formulas: Formulas, entry: str) -> str:
                 f"{literal(one.bindings, write)},{literal(one.settings)})"
             )
         lines.append(f"AXES.{axis}=[{','.join(made)}];")
-    return "\n".join((
-        "const AXES={};", *lines,
-        "const modelAxes=()=>new $.Dict([['part',AXES.part],['block',AXES.block],"
-        "['component',AXES.component]]);",
-        "const productAxis=()=>AXES.product;",
-    ))
+    return "\n".join(
+        (
+            "const AXES={};",
+            *lines,
+            "const modelAxes=()=>new $.Dict([['part',AXES.part],['block',AXES.block],"
+            "['component',AXES.component]]);",
+            "const productAxis=()=>AXES.product;",
+        )
+    )
 
 
 def _model(made: Plan, rules: Program, model_class: str) -> str:
@@ -157,15 +176,20 @@ def _model(made: Plan, rules: Program, model_class: str) -> str:
 
     def write(value: Any) -> str:
         if isinstance(value, Block):
-            return (f"new {block}({literal(value.kind)},{literal(value.name)},"
-                    f"{literal(value.values)})")
+            return (
+                f"new {block}({literal(value.kind)},{literal(value.name)},{literal(value.values)})"
+            )
         if isinstance(value, Part):
-            return (f"new {part}({literal(value.name)},{literal(value.title)},{value.count},"
-                    f"{literal(value.blocks, write)})")
+            return (
+                f"new {part}({literal(value.name)},{literal(value.title)},{value.count},"
+                f"{literal(value.blocks, write)})"
+            )
         raise Untranslated(f"no JavaScript for {value!r}")
 
-    return (f"const MODEL=new {model_class}({literal(made.model.parts, write)},"
-            f"{literal(made.model.sequence)});\nconst lowered=()=>MODEL;")
+    return (
+        f"const MODEL=new {model_class}({literal(made.model.parts, write)},"
+        f"{literal(made.model.sequence)});\nconst lowered=()=>MODEL;"
+    )
 
 
 def _book(
@@ -188,9 +212,7 @@ def _book(
         for declaration in found:
             text = _formula(formulas, declaration)
             if name in sums:
-                text += ",terms:" + _terms(
-                    formulas, typesetter, declaration.expression, labels
-                )
+                text += ",terms:" + _terms(formulas, typesetter, declaration, labels)
             made.append(f"{{{text}}}")
         lines.append(f"{quoted(name)}:{{per:{literal(found[0].per)},formulas:[{','.join(made)}]}}")
         waiting += [used for used in formulas.used if used not in done]
@@ -208,31 +230,38 @@ def _formula(formulas: Formulas, declaration: Declaration) -> str:
 
 
 def _terms(
-    formulas: Formulas, typesetter: Typesetter, expression: Any, labels: Mapping[str, str]
+    formulas: Formulas, typesetter: Typesetter, of: Declaration, labels: Mapping[str, str]
 ) -> str:
     """The summands of a sum: of each, its label and its value."""
+    expression = of.expression
     while isinstance(expression, (ceiling, floor)):
         expression = expression.args[0]
     if isinstance(expression, Total):
-        return (f"(e,p)=>e.entries({quoted(expression.axis)},{formulas.where(expression)},p)"
-                f".map(p=>[p[{quoted(expression.axis)}].title,{formulas.write(expression.body)}])")
+        return (
+            f"(e,p)=>e.entries({quoted(expression.axis)},{formulas.where(expression)},p)"
+            f".map(p=>[p[{quoted(expression.axis)}].title,{formulas.write(expression.body)}])"
+        )
     if type(expression) is not Add:
         return "()=>[]"
-    terms = (f"[{quoted(_label(typesetter, term, labels))},{formulas.write(term)}]"
-             for term in typesetter.terms(expression))
+    terms = (
+        f"[{quoted(_label(typesetter, term, of.unit, labels))},{formulas.write(term)}]"
+        for term in typesetter.terms(expression)
+    )
     return f"(e,p)=>[{','.join(terms)}]"
 
 
-def _carrier(term: Any) -> str | None:
-    """The quantity that a term is, or is a multiple of."""
+def _carrier(term: Any, unit: str) -> str | None:
+    """The quantity that a term is, or is a multiple of, as planner.evaluated finds it."""
     factors = term.args if type(term) is Mul else (term,)
     ids = [BOOK.symbols[f] for f in factors if type(f) is Symbol and f in BOOK.symbols]
+    if len(ids) > 1:
+        ids = [i for i in ids if BOOK.declarations[i][0].unit == unit]
     plain = not any(isinstance(factor, (Fold, Add)) for factor in factors)
     return ids[0] if len(ids) == 1 and plain else None
 
 
-def _label(typesetter: Typesetter, term: Any, labels: Mapping[str, str]) -> str:
-    carrier = _carrier(term)
+def _label(typesetter: Typesetter, term: Any, unit: str, labels: Mapping[str, str]) -> str:
+    carrier = _carrier(term, unit)
     if carrier is None:
         return TEXT.write(typesetter.symbolic(term, None))
     return labels.get(carrier, BOOK.declarations[carrier][0].title)

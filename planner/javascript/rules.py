@@ -29,17 +29,45 @@ from planner.javascript.words import Formulas, Untranslated, identifier, literal
 __all__ = ["Program"]
 
 _BINARY: dict[type[ast.AST], str] = {
-    ast.Add: "$.add", ast.Mult: "$.mul", ast.FloorDiv: "$.floordiv", ast.Mod: "$.mod",
-    ast.BitOr: "$.union", ast.BitAnd: "$.intersection",
+    ast.Add: "$.add",
+    ast.Mult: "$.mul",
+    ast.FloorDiv: "$.floordiv",
+    ast.Mod: "$.mod",
+    ast.BitOr: "$.union",
+    ast.BitAnd: "$.intersection",
 }
 _SIGNS: dict[type[ast.AST], str] = {ast.Sub: "-", ast.Div: "/", ast.Pow: "**"}
 _ORDER: dict[type[ast.AST], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 #: The functions of Python that ``$`` has.
-BUILTINS = frozenset((
-    "abs", "all", "any", "bool", "dict", "divmod", "enumerate", "frozenset", "int", "iter", "len",
-    "list", "map", "max", "min", "next", "range", "reversed", "round", "set", "sorted",
-    "str", "sum", "tuple", "zip",
-))
+BUILTINS = frozenset(
+    (
+        "abs",
+        "all",
+        "any",
+        "bool",
+        "dict",
+        "divmod",
+        "enumerate",
+        "frozenset",
+        "int",
+        "iter",
+        "len",
+        "list",
+        "map",
+        "max",
+        "min",
+        "next",
+        "range",
+        "reversed",
+        "round",
+        "set",
+        "sorted",
+        "str",
+        "sum",
+        "tuple",
+        "zip",
+    )
+)
 _SCOPES = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -51,8 +79,9 @@ class Program:
 
     def __init__(self, formulas: Formulas, given: Mapping[Any, str]) -> None:
         self.formulas = formulas
-        self.given = {id(inspect.unwrap(key) if callable(key) else key): text
-                      for key, text in given.items()}
+        self.given = {
+            id(inspect.unwrap(key) if callable(key) else key): text for key, text in given.items()
+        }
         self._kept = list(given)  # so that no id is used again
         self.lines: list[str] = []
         self._names: dict[int, str] = {}
@@ -96,8 +125,11 @@ class Program:
         except Untranslated:
             owner = importlib.import_module(module)
             for node in ast.parse(inspect.getsource(owner)).body:
-                targets = node.targets if isinstance(node, ast.Assign) else [
-                    getattr(node, "target", None)]
+                targets = (
+                    node.targets
+                    if isinstance(node, ast.Assign)
+                    else [getattr(node, "target", None)]
+                )
                 if any(isinstance(t, ast.Name) and t.id == name for t in targets):
                     return _Function(self, owner).expression(getattr(node, "value", None))
             raise
@@ -183,7 +215,8 @@ class _Function:
         names = [*arguments.args, *arguments.kwonlyargs]
         defaults: list[ast.expr | None] = [
             *[None] * (len(arguments.args) - len(arguments.defaults)),
-            *arguments.defaults, *arguments.kw_defaults,
+            *arguments.defaults,
+            *arguments.kw_defaults,
         ]
         texts = [
             identifier(name.arg) + ("" if default is None else f"={self.expression(default)}")
@@ -299,7 +332,8 @@ class _Function:
                 return f"new $.Set_([{self._items(items)}])"
             case ast.Dict(keys=keys, values=values):
                 pairs = [
-                    f"...$.pairs({self.expression(value)})" if key is None
+                    f"...$.pairs({self.expression(value)})"
+                    if key is None
                     else f"[{self.expression(key)},{self.expression(value)}]"
                     for key, value in zip(keys, values, strict=True)
                 ]
@@ -329,7 +363,8 @@ class _Function:
 
     def _items(self, items: list[ast.expr]) -> str:
         return ",".join(
-            f"...$.iter({self.expression(item.value)})" if isinstance(item, ast.Starred)
+            f"...$.iter({self.expression(item.value)})"
+            if isinstance(item, ast.Starred)
             else self.expression(item)
             for item in items
         )
@@ -448,7 +483,7 @@ class _Function:
         order = _signature(target)
         named = {k.arg: self.expression(k.value) for k in node.keywords}
         last = max(order.index(str(name)) for name in named)
-        texts += [named.get(name, "undefined") for name in order[len(texts): last + 1]]
+        texts += [named.get(name, "undefined") for name in order[len(texts) : last + 1]]
         return ",".join(texts)
 
     def _types(self, node: ast.expr) -> str:

@@ -15,13 +15,44 @@ from planner.quantity import Book
 __all__ = ["Formulas", "Untranslated", "identifier", "literal", "quoted"]
 
 #: Names that Python allows and JavaScript does not.
-RESERVED = frozenset((
-    "arguments", "await", "case", "catch", "const", "debugger", "default", "delete",
-    "do", "enum", "eval", "export", "extends", "function", "instanceof", "interface",
-    "let", "new", "null", "package", "private", "protected", "public", "static",
-    "super", "switch", "this", "throw", "try", "typeof", "undefined", "var",
-    "void", "$",
-))
+RESERVED = frozenset(
+    (
+        "arguments",
+        "await",
+        "case",
+        "catch",
+        "const",
+        "debugger",
+        "default",
+        "delete",
+        "do",
+        "enum",
+        "eval",
+        "export",
+        "extends",
+        "function",
+        "instanceof",
+        "interface",
+        "let",
+        "new",
+        "null",
+        "package",
+        "private",
+        "protected",
+        "public",
+        "static",
+        "super",
+        "switch",
+        "this",
+        "throw",
+        "try",
+        "typeof",
+        "undefined",
+        "var",
+        "void",
+        "$",
+    )
+)
 
 
 class Untranslated(TypeError):

@@ -49,8 +49,9 @@ def test_a_log_that_is_none_is_bad_input(run_cli: RunCli) -> None:
 
 def test_the_version_names_formulas_and_presets(run_cli: RunCli) -> None:
     done = run_cli("--version")
-    assert re.fullmatch(r"trainplan \d+\.\d+\.\d+ \(formulas [0-9a-f]{8}, presets [0-9a-f]{8}\)\n",
-                        done.stdout)
+    assert re.fullmatch(
+        r"trainplan \d+\.\d+\.\d+ \(formulas [0-9a-f]{8}, presets [0-9a-f]{8}\)\n", done.stdout
+    )
 
 
 def test_a_completion_script_is_the_same_each_time(run_cli: RunCli) -> None:

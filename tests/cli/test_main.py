@@ -33,8 +33,11 @@ def test_reports_are_written_by_suffix_and_twice_the_same(run_cli: RunCli, tmp_p
     first, second = tmp_path / "a", tmp_path / "b"
     for folder in (first, second):
         folder.mkdir()
-        outputs = [word for suffix in ("md", "html", "json")
-                   for word in ("-o", str(folder / f"r.{suffix}"))]
+        outputs = [
+            word
+            for suffix in ("md", "html", "json")
+            for word in ("-o", str(folder / f"r.{suffix}"))
+        ]
         assert run_cli(PLAN, *outputs).returncode == 0
     for suffix in ("md", "html", "json"):
         one, two = (folder / f"r.{suffix}" for folder in (first, second))
@@ -48,15 +51,39 @@ def test_json_on_standard_output_has_the_promised_ids(run_cli: RunCli) -> None:
     assert result["quantities"]["parameters.total"]["value"] == 68_976_648_192
     assert result["verdict"]["fits"] is True
     for identifier in (
-        "parameters.active", "parameters.embedding", "parameters.non_embedding",
-        "parameters.per_layer", "compute.forward_flops_per_token", "compute.flops_per_token",
-        "compute.training_flops", "compute.training_flops_6nd", "compute.training_flops_megatron",
-        "compute.training_flops_palm", "memory.weights", "memory.gradients", "memory.optimizer",
-        "memory.activations", "memory.buffers", "memory.total", "memory.reserved",
-        "memory.process", "memory.capacity", "memory.headroom", "memory.activations.layer",
-        "memory.stage", "memory.phase", "time.step_seconds", "time.tokens_per_second",
-        "time.tokens_per_second_per_device", "time.training_days", "time.device_hours",
-        "time.mfu", "time.hfu", "time.tflops_per_device", "cost.total", "energy.total",
+        "parameters.active",
+        "parameters.embedding",
+        "parameters.non_embedding",
+        "parameters.per_layer",
+        "compute.forward_flops_per_token",
+        "compute.flops_per_token",
+        "compute.training_flops",
+        "compute.training_flops_6nd",
+        "compute.training_flops_megatron",
+        "compute.training_flops_palm",
+        "memory.weights",
+        "memory.gradients",
+        "memory.optimizer",
+        "memory.activations",
+        "memory.buffers",
+        "memory.total",
+        "memory.reserved",
+        "memory.process",
+        "memory.capacity",
+        "memory.headroom",
+        "memory.activations.layer",
+        "memory.stage",
+        "memory.phase",
+        "time.step_seconds",
+        "time.tokens_per_second",
+        "time.tokens_per_second_per_device",
+        "time.training_days",
+        "time.device_hours",
+        "time.mfu",
+        "time.hfu",
+        "time.tflops_per_device",
+        "cost.total",
+        "energy.total",
         "checkpoint.bytes",
     ):
         assert identifier in result["quantities"], identifier
@@ -81,8 +108,16 @@ def test_a_plan_comes_from_standard_input(run_cli: RunCli) -> None:
 
 def test_require_fit_fails_where_it_does_not_fit(run_cli: RunCli) -> None:
     assert run_cli(PLAN, "--require-fit").returncode == 0
-    tight = run_cli(PLAN, "--require-fit", "--set", "parallelism.tensor=1",
-                    "--set", "parallelism.pipeline=1", "--set", "parallelism.sequence=false")
+    tight = run_cli(
+        PLAN,
+        "--require-fit",
+        "--set",
+        "parallelism.tensor=1",
+        "--set",
+        "parallelism.pipeline=1",
+        "--set",
+        "parallelism.sequence=false",
+    )
     assert tight.returncode == 1, tight.stderr
     assert "Does not fit" in tight.stdout
 

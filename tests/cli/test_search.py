@@ -19,8 +19,9 @@ def test_the_best_layouts_as_text_json_and_csv(run_cli: RunCli) -> None:
     assert len(found["best"]) == 3
     times = [layout["quantities"]["time.step_seconds"] for layout in found["best"]]
     assert times == sorted(times)
-    rows = list(csv.reader(io.StringIO(run_cli("search", PLAN, "--top", "3",
-                                               "--format", "csv").stdout)))
+    rows = list(
+        csv.reader(io.StringIO(run_cli("search", PLAN, "--top", "3", "--format", "csv").stdout))
+    )
     assert len(rows) >= 4
 
 

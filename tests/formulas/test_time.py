@@ -16,7 +16,10 @@ PLAN: dict[str, Any] = {
     "model": "llama2-7b",
     "cluster": {"accelerator": "h100-sxm-80gb", "devices": 64},
     "training": {
-        "tokens": "1T", "sequence_length": 4096, "global_batch": 512, "micro_batch": 2,
+        "tokens": "1T",
+        "sequence_length": 4096,
+        "global_batch": 512,
+        "micro_batch": 2,
         "implementation": "megatron",
     },
     "parallelism": {"tensor": 2, "sequence": True, "zero": 1},
@@ -145,15 +148,26 @@ def test_published_steps_are_met_within_a_tenth(row: tuple[Any, ...]) -> None:
     layers, hidden, heads, t, p, v, micro, batch, published = row
     document = {
         "model": {
-            "layers": layers, "hidden": hidden, "vocab": 51200, "max_sequence": 2048,
-            "attention": {"heads": heads}, "norm": "layernorm", "positions": "learned",
-            "bias": True, "tied_embeddings": True,
+            "layers": layers,
+            "hidden": hidden,
+            "vocab": 51200,
+            "max_sequence": 2048,
+            "attention": {"heads": heads},
+            "norm": "layernorm",
+            "positions": "learned",
+            "bias": True,
+            "tied_embeddings": True,
         },
         "cluster": {"accelerator": "a100-sxm-80gb", "devices": t * p},
         "training": {
-            "sequence_length": 2048, "micro_batch": micro, "global_batch": batch,
-            "precision": "fp16", "recompute": "selective", "attention": "eager",
-            "dropout": "0.1", "implementation": "megatron-2022",
+            "sequence_length": 2048,
+            "micro_batch": micro,
+            "global_batch": batch,
+            "precision": "fp16",
+            "recompute": "selective",
+            "attention": "eager",
+            "dropout": "0.1",
+            "implementation": "megatron-2022",
         },
         "parallelism": {"tensor": t, "sequence": True, "pipeline": p, "virtual_pipeline": v},
     }
@@ -188,12 +202,15 @@ def test_adapters_train_faster_than_all_weights() -> None:
 
 def test_decoding_reads_weights_and_cache_from_memory() -> None:
     """Llama-2 7B in 16 bit: 13.5 GB at 3.35 TB/s take 4 ms, and more with a longer cache."""
+
     def decode(length: int) -> float:
         document = {
             "model": "llama2-7b",
             "cluster": {"accelerator": "h100-sxm-80gb", "devices": 1},
             "training": {
-                "mode": "inference", "sequence_length": length, "output_tokens": 100,
+                "mode": "inference",
+                "sequence_length": length,
+                "output_tokens": 100,
                 "precision": "bf16-pure",
             },
         }
