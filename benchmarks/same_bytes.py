@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -106,7 +107,9 @@ def main() -> int:
     parser.add_argument("--wheel", action="store_true", help="build a wheel and try it too")
     parser.add_argument("--plan", action="append", default=[], help="of presets/; repeatable")
     options = parser.parse_args()
-    found = differences(options.python or [sys.executable], options.wheel, options.plan or PLANS)
+    # No link is followed: an interpreter knows its environment by its own name.
+    pythons = [os.path.abspath(shutil.which(name) or name) for name in options.python]
+    found = differences(pythons or [sys.executable], options.wheel, options.plan or PLANS)
     print(f"{len(found)} differences")
     return int(bool(found))
 
