@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from html import escape
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from planner.folds import Total
 from planner.render.layout import SHARES, SHOWN
 from planner.render.numbers import PLAIN, clean, column, exactly, headline, shown
 from planner.result import Quantity, Result
-from planner.typeset import LATEX, MATHML, TEXT, Box, Style
+from planner.typeset import HTML, LATEX, MATHML, TEXT, Box, Style
 from planner.typeset.names import parse
 from planner.typeset.styles import digits
 
@@ -94,7 +95,7 @@ class Derivations:
             id=quantity.id,
             **self._head(quantity),
             symbol=name.plain(),
-            plain=f"{name.plain()} = " + " = ".join([*steps, value.text]),
+            plain=f"{name.plain()} = {formula} = {value.text}",
             short=short,
             rows=lines(name, boxes, value),
             value=value,
@@ -214,8 +215,8 @@ def flat(box: Box) -> bool:
 
 
 def styles(box: Box) -> Data:
-    """One formula in the three styles."""
-    return Data(latex=LATEX.write(box), mathml=MATHML.write(box), plain=TEXT.write(box))
+    """One formula as the cells of tables hold it."""
+    return Data(latex=LATEX.write(box), html=HTML.write(box), plain=TEXT.write(box))
 
 
 def written(name: Any, box: Box) -> Data:
@@ -240,7 +241,7 @@ def lines(name: Any, boxes: list[Box], value: Data) -> list[Data]:
                 left=left, latex_left=name.latex() if left else "",
                 mathml_left=name.mathml() if left else "",
                 sign="=" if i == 0 else "", latex=_chunk(LATEX, chunk, i),
-                mathml=_chunk(MATHML, chunk, i), plain=_chunk(TEXT, chunk, i),
+                mathml=_marked(chunk, i), plain=_chunk(TEXT, chunk, i),
             ))
     latex, mathml = LATEX.write(value.box), MATHML.write(value.box)
     if value.unit:
@@ -266,6 +267,13 @@ def _chunk(style: Style, box: Box, place: int) -> str:
     if place and not box.data[0]:
         return style.carried + text
     return text
+
+
+def _marked(box: Box, place: int) -> str:
+    """The same in MathML; a line that has numbers only needs no marks, which weigh the most."""
+    if flat(box):
+        return f"<mtext>{escape(_chunk(TEXT, box, place))}</mtext>"
+    return _chunk(MATHML, box, place)
 
 
 def broken(box: Box) -> list[Box]:

@@ -113,6 +113,12 @@ SHORT_TITLES = {
     "memory.optimizer.stage": "optimizer",
     "memory.activations.stage": "activations",
     "memory.peak": "at the peak",
+    "time.micro_batch": "micro-batches, one after another",
+    "time.bubble": "filling and draining the pipeline",
+    "time.accumulation": "adding gradients up",
+    "time.data": "data parallelism",
+    "time.optimizer": "optimizer",
+    "network.pipeline": "sending to the next stage",
 }
 
 

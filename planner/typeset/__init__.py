@@ -7,6 +7,6 @@ SymPy's own printers cost ten times as much, know no folds, and order factors in
 
 from planner.typeset.boxes import Box, Typesetter
 from planner.typeset.names import Name, parse
-from planner.typeset.styles import LATEX, MATHML, TEXT, Style
+from planner.typeset.styles import HTML, LATEX, MATHML, TEXT, Style
 
-__all__ = ["LATEX", "MATHML", "TEXT", "Box", "Name", "Style", "Typesetter", "parse"]
+__all__ = ["HTML", "LATEX", "MATHML", "TEXT", "Box", "Name", "Style", "Typesetter", "parse"]

@@ -84,6 +84,19 @@ class Name(NamedTuple):
             return f"<msubsup>{base}{below}{above}</msubsup>"
         return f"<msub>{base}{below}</msub>" if below else f"<msup>{base}{above}</msup>"
 
+    def html(self) -> str:
+        """As HTML without MathML: letters as variables, scripts as such; accents are left out."""
+        match self.kind:
+            case "letter":
+                return f"<var>{self.text}</var>"
+            case "row" | "accent":
+                return "".join(part.html() for part in self.parts if part)
+            case "script":
+                base, below, above = (part.html() if part else "" for part in self.parts)
+                below, above = below and f"<sub>{below}</sub>", above and f"<sup>{above}</sup>"
+                return base + below + above
+        return escape(self.plain())
+
     def plain(self) -> str:
         match self.kind:
             case "row":

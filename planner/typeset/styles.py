@@ -1,4 +1,5 @@
-"""Three ways to write boxes down: LaTeX for Markdown, MathML for HTML, plain text for terminals."""
+"""Four ways to write boxes down: LaTeX for Markdown, MathML for HTML, plain text for terminals, and
+text with marked names for the cells of HTML tables, where MathML would weigh a multiple."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 from planner.display import THIN, exact_text, rounded, scientific, significant
 from planner.typeset.boxes import Box
 
-__all__ = ["LATEX", "MATHML", "TEXT", "Style", "digits"]
+__all__ = ["HTML", "LATEX", "MATHML", "TEXT", "Style", "digits"]
 
 # How tightly a kind of box binds; an argument that binds less gets parentheses.
 SUM, PRODUCT, SIGN, ATOM = range(4)
@@ -316,6 +317,43 @@ class _Text(Style):
         return f"[{body}] where {by} is largest over {box.data}"
 
 
+
+class _Html(_Text):
+    beside = "\u2009"
+
+    def number(self, text: str, power: int | None) -> str:
+        text = text.replace("-", "−")
+        return text if power is None else f"{text}e{power}".replace("-", "−")
+
+    def _name(self, box: Box) -> str:
+        return box.data.html()  # type: ignore[no-any-return]
+
+    def _words(self, box: Box) -> str:
+        return escape(str(box.data))
+
+    def _power(self, box: Box) -> str:
+        base, exponent = box.parts
+        return f"{self._at_least(base, ATOM)}<sup>{self.write(exponent)}</sup>"
+
+    def _under(self, sign: str, box: Box) -> str:
+        body = self._at_least(box.parts[0], PRODUCT)
+        return f"{sign}<sub>{escape(box.data)}</sub>\u2009{body}"
+
+    def _total(self, box: Box) -> str:
+        return self._under("∑", box)
+
+    def _largest(self, box: Box) -> str:
+        return self._under("max", box)
+
+    def _which(self, box: Box) -> str:
+        return self._under("arg max", box)
+
+    def _at(self, box: Box) -> str:
+        body, by = (self.write(part) for part in box.parts)
+        return f"[{body}]<sub>arg max {escape(box.data)}: {by}</sub>"
+
+
 LATEX = _Latex()
 MATHML = _MathML()
 TEXT = _Text()
+HTML = _Html()
