@@ -64,16 +64,22 @@ def kind(architecture: str | None, experts: bool) -> Mapping[str, Any]:
     return (own or [k for k in wanted if k["architecture"] == "other"])[0]
 
 
+def of_settings(settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The kind of the run that a plan's settings describe; None where its time is assumed."""
+    if settings.get("time.assumed", True):
+        return None
+    return kind(settings.get("cluster.accelerator.architecture"), bool(settings.get("experts")))
+
+
 def interval(quantity: Any) -> tuple[Value, Value] | None:
     """Lowest and highest value that published runs of the kind leave open, of a quantity of
     ``planner.evaluated``; None for one that is not predicted."""
     base = quantity.base
     if base not in LONGER and base not in SHORTER:
         return None
-    settings = quantity.result.evaluation.case.settings
-    if settings.get("time.assumed", True) or quantity.absent is not None:
+    found = of_settings(quantity.result.evaluation.case.settings)
+    if found is None or quantity.absent is not None:
         return None
-    found = kind(settings.get("cluster.accelerator.architecture"), bool(settings.get("experts")))
     low, high = (1 + Fraction(str(found[key])) for key in ("low", "high"))
     value = quantity.number
     return (value * low, value * high) if base in LONGER else (value / high, value / low)

@@ -12,7 +12,7 @@ from sympy import Add, Mul, Symbol, ceiling, floor
 
 from planner import bands
 from planner.evaluate import Absent, Entry, Evaluation, Key, Point, Trace, Value, widen
-from planner.folds import Fold, Total
+from planner.folds import Fold, Largest, Total
 from planner.inputs import Input
 from planner.quantity import Declaration, Notation
 
@@ -221,6 +221,9 @@ class Quantity:
         carrier = self._carrier(term, self.trace.point)
         if carrier is not None:
             label = self.result.find(carrier).title
+        elif isinstance(term, Largest) and term.body in self.result.evaluation.book.symbols:
+            book = self.result.evaluation.book
+            label = f"the largest of: {book.declarations[book.symbols[term.body]][0].title}"
         else:
             label = TEXT.write(self.result.typesetter.symbolic(term, self.trace.point))
         return Term(label, value, carrier)

@@ -23,19 +23,40 @@ class Verdict(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """One key figure. ``estimate`` marks a number that rests on an estimate."""
+    """One key figure. ``estimate`` marks a number that rests on an estimate; ``interval`` is
+    what published runs of its kind leave open of a prediction, in ``unit``."""
 
     label: str
     text: str
     note: str
     id: str
     estimate: bool
+    interval: str = ""
+    unit: str = ""
 
 
 def brief(quantity: Quantity) -> str:
     """The rounded value with its unit, marked where it is an estimate."""
     text = shown(quantity.value, quantity.unit, quantity.base in SHARES)
     return text if quantity.exact or isinstance(quantity.value, str) else f"~{text}"
+
+
+def between(quantity: Quantity) -> tuple[str, str]:
+    """The interval of a prediction to three digits, and its unit; empty where there is none."""
+    if quantity.interval is None:
+        return "", ""
+    share = quantity.base in SHARES
+    low, high = (shown(_three(Fraction(bound)), quantity.unit, share)
+                 for bound in quantity.interval)
+    number, _, unit = high.rpartition(" ")
+    if not low.endswith(f" {unit}"):
+        return f"{low} to {high}", ""
+    return f"{low.removesuffix(f' {unit}')} to {number}", unit
+
+
+def _three(value: Fraction) -> Fraction:
+    """Rounded to three digits: a range does not know the fourth."""
+    return Fraction(f"{float(value):.2e}")
 
 
 def verdict(result: Result) -> Verdict:
@@ -83,7 +104,8 @@ def key_figures(result: Result) -> list[Figure]:
             if other is not None and other.value != quantity.value:
                 notes.append(f"{words} {brief(other)}".strip())
         text = text.removesuffix(f" {row.label.lower()}")  # Parameters: 69.0B
-        figures.append(Figure(row.label, text, ", ".join(notes), row.id, not quantity.exact))
+        figures.append(Figure(row.label, text, ", ".join(notes), row.id, not quantity.exact,
+                              *between(quantity)))
     return figures
 
 

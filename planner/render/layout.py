@@ -64,7 +64,7 @@ SECTIONS = (
     ),
     Section(
         "time", "Time", ("time", "network"),
-        sums=("time.step_seconds",),
+        sums=("time.step_seconds", "time.micro_batch", "time.stage"),
         first=("time.step_seconds", "time.tokens_per_second", "time.mfu", "time.hfu",
                "time.training_days"),
     ),
@@ -89,6 +89,9 @@ INPUT_GROUPS = (
 
 #: The groups that a reader of the HTML page sees without opening them.
 OPEN_GROUPS = frozenset({"Training", "Layout"})
+
+#: What the range beside a prediction is.
+BETWEEN = "what published runs of this kind leave open, 5th to 95th percentile"
 
 #: What sensitivities are about.
 DAYS = "time.training_days"

@@ -7,7 +7,7 @@ import sys
 import unicodedata
 
 from planner.render.facts import key_figures, verdict, warnings
-from planner.render.layout import DAYS
+from planner.render.layout import BETWEEN, DAYS
 from planner.render.numbers import clean, signed
 from planner.result import Result
 from planner.sensitivity import sensitivities
@@ -35,7 +35,9 @@ def summary(result: Result, colour: bool | None = None) -> str:
         second = max(map(_width, values))
         for figure, value in zip(figures, values, strict=True):
             mark = "~" if figure.estimate else " "
-            line = f"  {_pad(figure.label, first)}  {mark}{_pad(value, second)}  {figure.note}"
+            between = f"({figure.interval}) " if figure.interval else ""
+            line = f"  {_pad(figure.label, first)}  {mark}{_pad(value, second)}  {between}"
+            line += figure.note
             lines.append(_cut(line.rstrip(), WIDTH))
     told = warnings(result)
     if told:
@@ -54,6 +56,8 @@ def summary(result: Result, colour: bool | None = None) -> str:
             lines.append(_cut(f"  – {identifier}: {clean(reason)}", WIDTH))
     if any(figure.estimate for figure in figures):
         lines += ["", "  ~ estimate; plan.py explain PLAN ID shows how any number is made"]
+    if any(figure.interval for figure in figures):
+        lines.append(f"  in parentheses: {BETWEEN}")
     return "\n".join(lines) + "\n"
 
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
+from planner import bands
 from planner.display import exact_text
 from planner.evaluate import Absent
 from planner.inputs import Input
@@ -19,6 +20,7 @@ from planner.render import facts
 from planner.render.derivations import Derivations, place
 from planner.render.layout import (
     ALTERNATIVES,
+    BETWEEN,
     DAYS,
     INPUT_GROUPS,
     OPEN_GROUPS,
@@ -45,6 +47,7 @@ __all__ = ["View"]
 
 Data = SimpleNamespace
 COLOURS = 6
+SLOWEST = "time.stage"  # of the stages only the slowest is shown in its parts
 QUIET = (False, None, 0, "none", "")
 
 
@@ -56,6 +59,7 @@ class View:
         self.name = clean(result.plan.name)
         self.verdict = facts.verdict(result)
         self.figures = facts.key_figures(result)
+        self.between = BETWEEN if any(f.interval for f in self.figures) else ""
         self._places: dict[str, int] = {}
         self.warnings = [Data(id=i, words=words) for i, words in facts.warnings(result)]
 
@@ -211,7 +215,8 @@ class View:
         absent = [Data(id=i, reason=clean(self.result.absent[i])) for i in self._missing
                   if i.split(".")[0] in section.prefixes]
         sums = [self._sum(q) for base in section.sums for q in self.result.quantities.values()
-                if q.base == base and len(q.terms) > 1 and not _outside_layers(q)]
+                if q.base == base and len(q.terms) > 1 and not _outside_layers(q)
+                and (base != SLOWEST or self._is_slowest(q))]
         compared = [quantities.pop(i) for i in section.side_by_side if i in quantities]
         first = [quantities.pop(i) for i in section.first if i in quantities]
         rows = [self._row(q) for q in (*first, *quantities.values())]
@@ -221,6 +226,11 @@ class View:
                     compared=self._compared(compared),
                     tables=self._by_stage(section.entries),
                     capacity=self._capacity() if "memory" in section.prefixes else None)
+
+    def _is_slowest(self, stage: Quantity) -> bool:
+        """Whether a pipeline stage is the first of those that set the pace."""
+        stages = [q for q in self.result.quantities.values() if q.base == SLOWEST]
+        return max(stages, key=lambda q: q.number) is stage
 
     def _row(self, quantity: Quantity) -> Data:
         text = facts.brief(quantity)
@@ -326,6 +336,19 @@ class View:
         sections = ("training.", "parallelism.", "time.", "cluster.")
         return [self._input(entry) for entry in self.result.inputs.values()
                 if entry.kind in ("default", "derived") and entry.key.startswith(sections)]
+
+    @cached_property
+    def accuracy(self) -> list[Data]:
+        """The published runs that the predictions of this report are held against."""
+        found = bands.of_settings(self.result.evaluation.case.settings)
+        if found is None:
+            return []
+        low, high = (Fraction(str(found[key])) for key in ("low", "high"))
+        of = "all generations" if found["architecture"] == "other" else found["architecture"]
+        runs = f"{clean(of)}, {'mixture of experts' if found['experts'] else 'dense'}"
+        return [Data(what="Time of one step, and what follows from it", runs=runs,
+                     rows=str(found["rows"]), sources=str(found["sources"]),
+                     low=signed(low), high=signed(high))]
 
     @cached_property
     def _missing(self) -> list[str]:
