@@ -1,4 +1,4 @@
-.PHONY: test lint ci bench
+.PHONY: test lint ci bench fuzz
 
 test:
 	python -m pytest
@@ -8,6 +8,13 @@ lint:
 
 ci:
 	.ci/run
+
+# An hour or so: 100,000 documents, then the two readers for 10 minutes each.
+fuzz:
+	python -m fuzz.campaign --documents 100000
+	python -m fuzz.readers yaml
+	python -m fuzz.readers units
+	python -m benchmarks.same_bytes --wheel
 
 bench:
 	python -m benchmarks.startup

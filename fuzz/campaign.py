@@ -96,6 +96,8 @@ class Campaign:
 
     def record(self, number: int, line: list[str], raw: bytes, outcome: Outcome) -> None:
         self.done += 1
+        if self.done % 10_000 == 0:
+            print(f"{self.done} documents, {sum(self.problems.values())} problems", flush=True)
         self.statuses[outcome.status] += 1
         self.slowest = max(self.slowest, outcome.seconds)
         self.largest = max(self.largest, outcome.megabytes)

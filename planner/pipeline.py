@@ -25,7 +25,7 @@ from planner.document import Block, Draft, Model, Stage
 
 #: Parts that stand before and after the layers.
 FIRST, LAST = "embedding", "head"
-MOST_DISTINCT = 1024  # stages times kinds
+MOST_DISTINCT = 400  # stages times kinds
 
 
 def stages(

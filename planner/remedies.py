@@ -39,6 +39,10 @@ class Remedy:
         return ", ".join(f"{key}: {_plain(value)}" for key, value in told.items())
 
 
+#: Trials times parts of the model (embedding, layer kinds, head), several stages counted.
+MOST_WORK = 240
+
+
 @dataclass(frozen=True)
 class Advice:
     """What is missing, what holds most, and what would help (the cheapest first)."""
@@ -67,6 +71,10 @@ def remedies(plan: Plan, most: int = 3) -> Advice | None:
     now = None if assumed else _speed(evaluation)
     found: list[Remedy] = []
     candidates = list(_candidates(plan))
+    # Each trial evaluates the whole model: one of many kinds on many distinct stages gets few.
+    sizes = (evaluation.case.axes[name] for name in ("part", "stage"))
+    kinds, stages = (0 if isinstance(axis, Absent) else len(axis) for axis in sizes)
+    trials = MOST_WORK // max(kinds * (1 + stages // 4), 1)
     for size in range(1, TOGETHER + 1):
         for chosen in combinations(candidates, size):
             changes = {key: value for _, change in chosen for key, value in change.items()}
@@ -74,6 +82,9 @@ def remedies(plan: Plan, most: int = 3) -> Advice | None:
                 continue  # two values for one key
             if any(one.changes.items() <= changes.items() for one in found):
                 continue  # a part of it is enough
+            trials -= 1
+            if trials < 0:
+                break
             remedy = _tried(plan, changes, now, sum(rank for rank, _ in chosen))
             if remedy is not None and remedy.headroom >= 0:
                 found.append(remedy)
