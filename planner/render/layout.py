@@ -120,7 +120,7 @@ SHORT_TITLES = {
     "time.bubble": "filling and draining the pipeline",
     "time.accumulation": "adding gradients up",
     "time.data": "data parallelism",
-    "time.optimizer": "optimizer",
+    "time.optimizer": "update of the weights",
     "network.pipeline": "sending to the next stage",
 }
 
