@@ -10,8 +10,14 @@ from planner.result import Result
 
 __all__ = ["as_text", "check_output", "html", "interactive", "json", "markdown", "text", "write"]
 
-SUFFIXES = {".md": "md", ".markdown": "md", ".html": "html", ".htm": "html", ".json": "json",
-            ".txt": "text"}
+SUFFIXES = {
+    ".md": "md",
+    ".markdown": "md",
+    ".html": "html",
+    ".htm": "html",
+    ".json": "json",
+    ".txt": "text",
+}
 
 
 def text(result: Result, colour: bool | None = None) -> str:
@@ -65,8 +71,14 @@ def check_output(path: str | Path, plan: str | Path) -> str:
         return "text"
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
-        raise PlanError(Fault(f"no report has the ending '{suffix}'", Place(str(path)),
-                              "one of .md, .html, .json, .txt", nearest(suffix, SUFFIXES)))
+        raise PlanError(
+            Fault(
+                f"no report has the ending '{suffix}'",
+                Place(str(path)),
+                "one of .md, .html, .json, .txt",
+                nearest(suffix, SUFFIXES),
+            )
+        )
     if str(plan) != "-" and Path(path).resolve() == Path(plan).resolve():
         raise PlanError(Fault("this is the plan itself", Place(str(path)), "another file"))
     return SUFFIXES[suffix]

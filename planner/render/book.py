@@ -29,8 +29,14 @@ This page is made by `python -m planner.render.book`; edit planner/formulas inst
 """
 
 TITLES = {
-    "parameters": "Parameters", "compute": "FLOPs", "layout": "Layout", "memory": "Memory",
-    "network": "Network", "time": "Time", "cost": "Cost", "energy": "Energy",
+    "parameters": "Parameters",
+    "compute": "FLOPs",
+    "layout": "Layout",
+    "memory": "Memory",
+    "network": "Network",
+    "time": "Time",
+    "cost": "Cost",
+    "energy": "Energy",
     "checkpoint": "Checkpoints",
 }
 
@@ -64,8 +70,14 @@ def _quantity(
 ) -> Iterator[str]:
     first = declarations[0]
     per = f", per {' and '.join(first.per)}" if first.per else ""
-    yield from ("", f'<a id="{identifier}"></a>', "", f"### {identifier}", "",
-                f"{_sentence(first.title)} In {_unit(first.unit)}{per}.")
+    yield from (
+        "",
+        f'<a id="{identifier}"></a>',
+        "",
+        f"### {identifier}",
+        "",
+        f"{_sentence(first.title)} In {_unit(first.unit)}{per}.",
+    )
     for declaration in declarations:
         name, box = setter.name(declaration.symbol), setter.symbolic(declaration.expression, None)
         if declaration.when:
@@ -105,9 +117,7 @@ def _where(when: Any) -> str:
 
 
 def _values(value: Any) -> str:
-    values: Iterable[Any] = (
-        value if isinstance(value, (tuple, list, set, frozenset)) else (value,)
-    )
+    values: Iterable[Any] = value if isinstance(value, (tuple, list, set, frozenset)) else (value,)
     words = [str(v).lower() if isinstance(v, bool) else str(v) for v in values]
     return " or ".join(f"`{word}`" for word in words)
 

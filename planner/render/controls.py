@@ -42,36 +42,74 @@ class Control:
 def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
     """The controls that mean something for a plan, by the title of their group."""
     given = plan.document.data
-    batch = [key for key in ("global_batch", "gradient_accumulation")
-             if given["training"].get(key) is not None]
+    batch = [
+        key
+        for key in ("global_batch", "gradient_accumulation")
+        if given["training"].get(key) is not None
+    ]
     layers = len(plan.model.sequence) if plan.model is not None else 1
-    experts = max((b.values["experts"] for part in (plan.model.parts if plan.model else ())
-                   for b in part.blocks if b.kind == "moe"), default=1)
+    experts = max(
+        (
+            b.values["experts"]
+            for part in (plan.model.parts if plan.model else ())
+            for b in part.blocks
+            if b.kind == "moe"
+        ),
+        default=1,
+    )
     run = [
         _number(plan, "cluster.devices", "Devices", _doubled(plan.get("cluster.devices"), 6)),
         _number(plan, "training.tokens", "Training tokens", _tenths(plan.get("training.tokens"))),
-        _number(plan, "time.mfu", "Assumed utilisation", [Fraction(i, 100) for i in range(5, 86)],
-                optional="predicted"),
-        _number(plan, "cluster.price", "Price of a device hour, USD",
-                [Fraction(i, 10) for i in range(2, 101)], optional="unknown"),
+        _number(
+            plan,
+            "time.mfu",
+            "Assumed utilisation",
+            [Fraction(i, 100) for i in range(5, 86)],
+            optional="predicted",
+        ),
+        _number(
+            plan,
+            "cluster.price",
+            "Price of a device hour, USD",
+            [Fraction(i, 10) for i in range(2, 101)],
+            optional="unknown",
+        ),
     ]
     batches = [
         _number(plan, "training.micro_batch", "Micro-batch, sequences", _powers(64)),
-        *(_number(plan, f"training.{key}", key.replace("_", " ").capitalize(),
-                  _doubled(plan.get(f"training.{key}"), 5)) for key in batch),
-        _number(plan, "training.sequence_length", "Sequence length, tokens",
-                _powers(2**20, 256)),
+        *(
+            _number(
+                plan,
+                f"training.{key}",
+                key.replace("_", " ").capitalize(),
+                _doubled(plan.get(f"training.{key}"), 5),
+            )
+            for key in batch
+        ),
+        _number(plan, "training.sequence_length", "Sequence length, tokens", _powers(2**20, 256)),
     ]
     layout = [
         _number(plan, "parallelism.tensor", "Tensor parallel", _powers(64)),
         _number(plan, "parallelism.pipeline", "Pipeline stages", _pipeline(layers)),
         _number(plan, "parallelism.virtual_pipeline", "Layer chunks of a stage", range(1, 11)),
         _number(plan, "parallelism.context", "Context parallel", _powers(64)),
-        *([_number(plan, "parallelism.expert", "Expert parallel", _divisors(experts))]
-          if experts > 1 else []),
-        *([_number(plan, "parallelism.data", "Data parallel",
-                   _doubled(plan.get("parallelism.data"), 6))]
-          if given["parallelism"].get("data") is not None else []),
+        *(
+            [_number(plan, "parallelism.expert", "Expert parallel", _divisors(experts))]
+            if experts > 1
+            else []
+        ),
+        *(
+            [
+                _number(
+                    plan,
+                    "parallelism.data",
+                    "Data parallel",
+                    _doubled(plan.get("parallelism.data"), 6),
+                )
+            ]
+            if given["parallelism"].get("data") is not None
+            else []
+        ),
         _choice(plan, "parallelism.zero", "ZeRO stage"),
         _choice(plan, "parallelism.sequence", "Sequence parallel"),
     ]
@@ -82,8 +120,10 @@ def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
         _choice(plan, "training.schedule", "Pipeline schedule", optional="by the layout"),
     ]
     sections = (("Run", run), ("Batch", batches), ("Layout", layout), ("Choices", memory))
-    return [(title, [c for c in controls if c.value is not None or c.optional])
-            for title, controls in sections]
+    return [
+        (title, [c for c in controls if c.value is not None or c.optional])
+        for title, controls in sections
+    ]
 
 
 def _choice(plan: Plan, key: str, label: str, optional: str = "") -> Control:
@@ -94,19 +134,31 @@ def _choice(plan: Plan, key: str, label: str, optional: str = "") -> Control:
     return Control(key, label, value, options, optional=optional if value is None else "")
 
 
-def _number(
-    plan: Plan, key: str, label: str, steps: Iterable[Any], optional: str = ""
-) -> Control:
+def _number(plan: Plan, key: str, label: str, steps: Iterable[Any], optional: str = "") -> Control:
     said = about(key)
     value = _value(plan, key, optional)
     least, most, above = (said.get(k) for k in ("minimum", "maximum", "exclusiveMinimum"))
     own = {value} if value is not None else set()
-    kept = {step for step in {*steps, *own}
-            if (least is None or step >= least) and (most is None or step <= most)}
+    kept = {
+        step
+        for step in {*steps, *own}
+        if (least is None or step >= least) and (most is None or step <= most)
+    }
     unit = said.get("unit", "1")
     kinds = said["type"] if isinstance(said["type"], list) else [said["type"]]
-    return Control(key, label, value, (), tuple(sorted(kept)), unit if "/" in unit else "",
-                   "integer" in kinds, least, above, most, optional)
+    return Control(
+        key,
+        label,
+        value,
+        (),
+        tuple(sorted(kept)),
+        unit if "/" in unit else "",
+        "integer" in kinds,
+        least,
+        above,
+        most,
+        optional,
+    )
 
 
 def _value(plan: Plan, key: str, optional: str) -> Any:
@@ -145,5 +197,7 @@ def _divisors(value: int) -> list[int]:
 
 
 def _pipeline(layers: int) -> list[int]:
-    return sorted({i for i in range(1, min(layers, 64) + 1) if layers % i == 0} |
-                  {p for p in _powers(64) if p <= layers})
+    return sorted(
+        {i for i in range(1, min(layers, 64) + 1) if layers % i == 0}
+        | {p for p in _powers(64) if p <= layers}
+    )

@@ -113,8 +113,13 @@ class Derivations:
             box = Box("words", (), clean(value))
             return Data(box=box, unit="", plain=clean(value), text=clean(value), rounded="")
         text, power = digits(value)
-        return Data(box=Box("value", (), value), unit=upright, plain=TEXT.number(text, power),
-                    text=exactly(value, unit), rounded=self._rounded(quantity))
+        return Data(
+            box=Box("value", (), value),
+            unit=upright,
+            plain=TEXT.number(text, power),
+            text=exactly(value, unit),
+            rounded=self._rounded(quantity),
+        )
 
     def _rounded(self, quantity: Quantity) -> str:
         """The value as summaries show it, where that says something else."""
@@ -132,8 +137,10 @@ class Derivations:
         if len(terms) < 2 or quantity.base in SHOWN:
             return None
         unit, texts = column([term.value for term in terms], quantity.unit)
-        rows = [Data(label=clean(term.label), text=text, id=term.id)
-                for term, text in zip(terms, texts, strict=True)]
+        rows = [
+            Data(label=clean(term.label), text=text, id=term.id)
+            for term, text in zip(terms, texts, strict=True)
+        ]
         return Data(unit=unit, rows=rows)
 
     def _inputs(self, quantity: Quantity) -> list[Data]:
@@ -146,8 +153,11 @@ class Derivations:
                 continue
             name = parse(note.latex)
             found[note.latex] = Data(
-                latex=name.latex(), mathml=name.mathml(), plain=name.plain(),
-                meaning=clean(note.meaning), values=[number],
+                latex=name.latex(),
+                mathml=name.mathml(),
+                plain=name.plain(),
+                meaning=clean(note.meaning),
+                values=[number],
                 origin=clean(given.origin) if given and given.kind != "derived" else "",
                 key=given.key if given else "",
             )
@@ -164,11 +174,21 @@ class Derivations:
         generic = self.result.typesetter.symbolic(declaration.expression, None)
         where = ", ".join(_setting(key, value) for key, value in declaration.when.items())
         head = self._head(quantity) | {"exact": declaration.exact}
-        return Data(kind="table", id=f"{quantity.base}.{_slug(where)}" if where else quantity.base,
-                    **head, where=where, unit="value" if quantity.unit in PLAIN else quantity.unit,
-                    axis=" · ".join(entry.axis for entry in quantity.entries),
-                    symbol=name.plain(), generic=written(name, generic), formulas=False,
-                    numbers=False, rows=[], count=0, used={})
+        return Data(
+            kind="table",
+            id=f"{quantity.base}.{_slug(where)}" if where else quantity.base,
+            **head,
+            where=where,
+            unit="value" if quantity.unit in PLAIN else quantity.unit,
+            axis=" · ".join(entry.axis for entry in quantity.entries),
+            symbol=name.plain(),
+            generic=written(name, generic),
+            formulas=False,
+            numbers=False,
+            rows=[],
+            count=0,
+            used={},
+        )
 
     def _instance(self, quantity: Quantity) -> Data:
         symbolic, numeric = quantity.boxes
@@ -177,10 +197,15 @@ class Derivations:
         text = clean(value) if isinstance(value, str) else TEXT.number(*digits(value))
         formula, numbers = styles(symbolic), styles(numeric) if numeric else None
         plain = numbers.plain if numbers else ""
-        return Data(entries=[entry], value=text, symbolic=formula, numeric=numbers,
-                    flat=numeric is not None and flat(numeric),
-                    same=plain == text,
-                    alike=(formula.plain, plain, text) if value else (formula.plain, text))
+        return Data(
+            entries=[entry],
+            value=text,
+            symbolic=formula,
+            numeric=numbers,
+            flat=numeric is not None and flat(numeric),
+            same=plain == text,
+            alike=(formula.plain, plain, text) if value else (formula.plain, text),
+        )
 
 
 def grouped(quantities: list[Quantity]) -> list[Data]:
@@ -237,12 +262,17 @@ def lines(name: Any, boxes: list[Box], value: Data) -> list[Data]:
     for box in boxes:
         for i, chunk in enumerate(broken(box)):
             left = not rows
-            rows.append(Data(
-                left=left, latex_left=name.latex() if left else "",
-                mathml_left=name.mathml() if left else "",
-                sign="=" if i == 0 else "", latex=_chunk(LATEX, chunk, i),
-                mathml=_marked(chunk, i), plain=_chunk(TEXT, chunk, i),
-            ))
+            rows.append(
+                Data(
+                    left=left,
+                    latex_left=name.latex() if left else "",
+                    mathml_left=name.mathml() if left else "",
+                    sign="=" if i == 0 else "",
+                    latex=_chunk(LATEX, chunk, i),
+                    mathml=_marked(chunk, i),
+                    plain=_chunk(TEXT, chunk, i),
+                )
+            )
     latex, mathml = LATEX.write(value.box), MATHML.write(value.box)
     if value.unit:
         latex += rf"\ {_upright(value.unit)}"
@@ -250,8 +280,17 @@ def lines(name: Any, boxes: list[Box], value: Data) -> list[Data]:
     if value.rounded:
         latex += rf" = {_upright(value.rounded)}".replace("mathrm", "mathbf")
         mathml += f'<mo>=</mo><mtext class="b">{value.rounded}</mtext>'
-    rows.append(Data(left=False, latex_left="", mathml_left="", sign="=", latex=latex,
-                     mathml=mathml, plain=value.text))
+    rows.append(
+        Data(
+            left=False,
+            latex_left="",
+            mathml_left="",
+            sign="=",
+            latex=latex,
+            mathml=mathml,
+            plain=value.text,
+        )
+    )
     return rows
 
 

@@ -53,8 +53,14 @@ def _tree(
     used = quantity.uses
     for i, below in enumerate(used):
         last = i == len(used) - 1
-        _tree(below, None if depth is None else depth - 1,
-              rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "), seen, lines)
+        _tree(
+            below,
+            None if depth is None else depth - 1,
+            rest + ("└─ " if last else "├─ "),
+            rest + ("   " if last else "│  "),
+            seen,
+            lines,
+        )
 
 
 def _formula(quantity: Quantity) -> list[str]:

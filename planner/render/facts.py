@@ -46,8 +46,9 @@ def between(quantity: Quantity) -> tuple[str, str]:
     if quantity.interval is None:
         return "", ""
     share = quantity.base in SHARES
-    low, high = (shown(_three(Fraction(bound)), quantity.unit, share)
-                 for bound in quantity.interval)
+    low, high = (
+        shown(_three(Fraction(bound)), quantity.unit, share) for bound in quantity.interval
+    )
     number, _, unit = high.rpartition(" ")
     if not low.endswith(f" {unit}"):
         return f"{low} to {high}", ""
@@ -104,8 +105,11 @@ def key_figures(result: Result) -> list[Figure]:
             if other is not None and other.value != quantity.value:
                 notes.append(f"{words} {brief(other)}".strip())
         text = text.removesuffix(f" {row.label.lower()}")  # Parameters: 69.0B
-        figures.append(Figure(row.label, text, ", ".join(notes), row.id, not quantity.exact,
-                              *between(quantity)))
+        figures.append(
+            Figure(
+                row.label, text, ", ".join(notes), row.id, not quantity.exact, *between(quantity)
+            )
+        )
     return figures
 
 
@@ -133,8 +137,10 @@ def _advice(result: Result) -> list[tuple[str, str]]:
         slower = ""
         if remedy.slowdown is not None:
             percent = round(100 * (remedy.slowdown - 1))
-            slower = ", about as fast" if percent == 0 else f", ~{abs(percent)} % " + (
-                "slower" if percent > 0 else "faster"
+            slower = (
+                ", about as fast"
+                if percent == 0
+                else f", ~{abs(percent)} % " + ("slower" if percent > 0 else "faster")
             )
         found.append(("memory.headroom", f"fits with {remedy}: ~{free} free{slower}"))
     if not advice.remedies:

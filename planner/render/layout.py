@@ -18,12 +18,18 @@ class Row(NamedTuple):
 
 KEY_FIGURES = (
     Row("Parameters", "parameters.total", beside=(("active", "parameters.active"),)),
-    Row("Training compute", "compute.training_flops", beside=(
-        ("6ND", "compute.training_flops_6nd"),)),
+    Row(
+        "Training compute",
+        "compute.training_flops",
+        beside=(("6ND", "compute.training_flops_6nd"),),
+    ),
     Row("Memory per device", "memory.process", of="memory.capacity"),
     Row("Time of one step", "time.step_seconds"),
-    Row("Throughput", "time.tokens_per_second", beside=(
-        ("per device", "time.tokens_per_second_per_device"),)),
+    Row(
+        "Throughput",
+        "time.tokens_per_second",
+        beside=(("per device", "time.tokens_per_second_per_device"),),
+    ),
     Row("Model FLOPs utilisation", "time.mfu", given="time.mfu"),
     Row("Training time", "time.training_days", beside=(("on all devices", "time.device_hours"),)),
     Row("Cost", "cost.total"),
@@ -48,28 +54,58 @@ class Section(NamedTuple):
 
 SECTIONS = (
     Section(
-        "memory", "Memory", ("memory",),
+        "memory",
+        "Memory",
+        ("memory",),
         sums=("memory.total",),
-        first=("memory.stage", "memory.phase", "memory.total", "memory.reserved",
-               "memory.process", "memory.capacity", "memory.headroom"),
-        entries=("memory.weights.stage", "memory.gradients.stage", "memory.optimizer.stage",
-                 "memory.activations.stage", "memory.peak"),
+        first=(
+            "memory.stage",
+            "memory.phase",
+            "memory.total",
+            "memory.reserved",
+            "memory.process",
+            "memory.capacity",
+            "memory.headroom",
+        ),
+        entries=(
+            "memory.weights.stage",
+            "memory.gradients.stage",
+            "memory.optimizer.stage",
+            "memory.activations.stage",
+            "memory.peak",
+        ),
     ),
     Section(
-        "parameters-and-compute", "Parameters and compute", ("parameters", "compute"),
-        sums=("parameters.total", "parameters.layer", "compute.forward_flops_per_token",
-              "compute.layer"),
-        side_by_side=("compute.training_flops", "compute.training_flops_6nd",
-                      "compute.training_flops_megatron", "compute.training_flops_palm"),
+        "parameters-and-compute",
+        "Parameters and compute",
+        ("parameters", "compute"),
+        sums=(
+            "parameters.total",
+            "parameters.layer",
+            "compute.forward_flops_per_token",
+            "compute.layer",
+        ),
+        side_by_side=(
+            "compute.training_flops",
+            "compute.training_flops_6nd",
+            "compute.training_flops_megatron",
+            "compute.training_flops_palm",
+        ),
     ),
     Section(
-        "time", "Time", ("time", "network"),
+        "time",
+        "Time",
+        ("time", "network"),
         sums=("time.step_seconds", "time.micro_batch", "time.stage"),
-        first=("time.step_seconds", "time.tokens_per_second", "time.mfu", "time.hfu",
-               "time.training_days"),
+        first=(
+            "time.step_seconds",
+            "time.tokens_per_second",
+            "time.mfu",
+            "time.hfu",
+            "time.training_days",
+        ),
     ),
-    Section("money-energy-storage", "Money, energy and storage",
-            ("cost", "energy", "checkpoint")),
+    Section("money-energy-storage", "Money, energy and storage", ("cost", "energy", "checkpoint")),
 )
 
 #: Sums that a section shows term by term, so that their derivations need not.
@@ -135,10 +171,15 @@ class Warning(NamedTuple):
 
 
 WARNINGS = (
-    Warning("memory.headroom", "memory.capacity", (0, 1),
-            "the plan needs more memory than a device has"),
-    Warning("memory.headroom", "memory.capacity", (1, 20),
-            "less than 5 % of the memory of a device is left"),
+    Warning(
+        "memory.headroom", "memory.capacity", (0, 1), "the plan needs more memory than a device has"
+    ),
+    Warning(
+        "memory.headroom",
+        "memory.capacity",
+        (1, 20),
+        "less than 5 % of the memory of a device is left",
+    ),
 )
 
 STATUS = {True: "Fits", False: "Does not fit", None: "Memory unknown"}

@@ -10,18 +10,27 @@ from typing import Any
 
 from planner.display import exact_text, format_value, scientific, significant
 
-__all__ = ["bar", "clean", "column", "exactly", "headline", "percent", "shares", "shown",
-           "signed"]
+__all__ = ["bar", "clean", "column", "exactly", "headline", "percent", "shares", "shown", "signed"]
 
 PLAIN = ("1", "–", "")
 Steps = tuple[tuple[str, int | Fraction], ...]
 #: Units of a column, largest first; the largest value of a column picks one.
 SCALES: dict[str, Steps] = {
     "bytes": (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)),
-    "s": (("days", 86400), ("h", 3600), ("s", 1), ("ms", Fraction(1, 1000)),
-          ("µs", Fraction(1, 10**6))),
-    "FLOP": (("EFLOP", 10**18), ("PFLOP", 10**15), ("TFLOP", 10**12), ("GFLOP", 10**9),
-             ("MFLOP", 10**6)),
+    "s": (
+        ("days", 86400),
+        ("h", 3600),
+        ("s", 1),
+        ("ms", Fraction(1, 1000)),
+        ("µs", Fraction(1, 10**6)),
+    ),
+    "FLOP": (
+        ("EFLOP", 10**18),
+        ("PFLOP", 10**15),
+        ("TFLOP", 10**12),
+        ("GFLOP", 10**9),
+        ("MFLOP", 10**6),
+    ),
 }
 
 

@@ -42,8 +42,12 @@ def _mapping(
             _mapping(plan, value, here, rows)
             continue
         unit = plan.document.find(here).unit if given else None
-        rows.append((f"{indent}{_scalar(str(key))}: {_flow(value, unit)}",
-                     clean(origin(plan, ".".join(here))[1])))
+        rows.append(
+            (
+                f"{indent}{_scalar(str(key))}: {_flow(value, unit)}",
+                clean(origin(plan, ".".join(here))[1]),
+            )
+        )
 
 
 def _in_schema(path: tuple[str, ...]) -> bool:

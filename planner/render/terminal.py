@@ -24,14 +24,17 @@ def summary(result: Result, colour: bool | None = None) -> str:
     name = _cut(clean(result.plan.name), WIDTH)
     answer = verdict(result)
     lines = [_bold(name, paint)]
-    lines += _wrapped(_coloured(answer.word, COLOURS[answer.status], paint), answer.word,
-                      answer.sentence)
+    lines += _wrapped(
+        _coloured(answer.word, COLOURS[answer.status], paint), answer.word, answer.sentence
+    )
     figures = key_figures(result)
     if figures:
         lines.append("")
         first = max(_width(figure.label) for figure in figures)
-        values = [figure.text.replace("~", "", 1) if figure.estimate else figure.text
-                  for figure in figures]
+        values = [
+            figure.text.replace("~", "", 1) if figure.estimate else figure.text
+            for figure in figures
+        ]
         second = max(map(_width, values))
         for figure, value in zip(figures, values, strict=True):
             mark = "~" if figure.estimate else " "
@@ -45,8 +48,10 @@ def summary(result: Result, colour: bool | None = None) -> str:
     for identifier, words in told:
         line = f"! {words} ({identifier})"
         lines.append(line if _width(line) <= WIDTH else _cut(f"! {words}", WIDTH))
-    moved = [f"{'.'.join(str(entry.note.key).split('.')[-2:])} {signed(entry.change)}"
-             for entry in sensitivities(result, DAYS, 3)]
+    moved = [
+        f"{'.'.join(str(entry.note.key).split('.')[-2:])} {signed(entry.change)}"
+        for entry in sensitivities(result, DAYS, 3)
+    ]
     if moved:
         lines += ["", _cut("  days for 10 % more: " + ", ".join(moved), WIDTH)]
     missing = [identifier for identifier, reason in _absent_figures(result)]

@@ -73,9 +73,16 @@ class View:
         rows = []
         for entry in found:
             width = round(abs(entry.change) * 480 / widest)
-            rows.append(Data(key=entry.note.key, meaning=headline(entry.note.meaning),
-                             text=signed(entry.change), more=entry.change > 0,
-                             width=width, x=500 if entry.change > 0 else 500 - width))
+            rows.append(
+                Data(
+                    key=entry.note.key,
+                    meaning=headline(entry.note.meaning),
+                    text=signed(entry.change),
+                    more=entry.change > 0,
+                    width=width,
+                    x=500 if entry.change > 0 else 500 - width,
+                )
+            )
         return rows
 
     @cached_property
@@ -103,14 +110,25 @@ class View:
         if not columns or not tried:
             return None
         rows = [self._alternative("This plan", self.result, columns, True)]
-        rows += [self._alternative(_said(entry.changes), entry.result, columns, False)
-                 for entry in tried if entry.result is not None]
-        impossible = [Data(changes=_said(entry.changes), reason=clean(entry.reason))
-                      for entry in self._neighbours if entry.reason is not None]
+        rows += [
+            self._alternative(_said(entry.changes), entry.result, columns, False)
+            for entry in tried
+            if entry.result is not None
+        ]
+        impossible = [
+            Data(changes=_said(entry.changes), reason=clean(entry.reason))
+            for entry in self._neighbours
+            if entry.reason is not None
+        ]
         assumed = self.result.plan.get("time.mfu") is not None
-        return Data(columns=[label for label, _ in columns], rows=rows, impossible=impossible,
-                    note="All at the assumed utilisation (time.mfu); left out, it is predicted "
-                    "for each." if assumed else "")
+        return Data(
+            columns=[label for label, _ in columns],
+            rows=rows,
+            impossible=impossible,
+            note="All at the assumed utilisation (time.mfu); left out, it is predicted for each."
+            if assumed
+            else "",
+        )
 
     def _alternative(
         self, label: str, result: Result, columns: list[tuple[str, str]], this: bool
@@ -125,10 +143,16 @@ class View:
     @cached_property
     def contents(self) -> list[Data]:
         """The anchors of the page."""
-        parts = [("key-figures", "Key figures"), ("what-decides", "What decides"),
-                 ("inputs", "Inputs"), *((section.id, section.title) for section in self.sections),
-                 ("derivations", "Derivations"), ("assumptions", "Assumptions and limits"),
-                 ("references", "References"), ("reproduce", "How to reproduce")]
+        parts = [
+            ("key-figures", "Key figures"),
+            ("what-decides", "What decides"),
+            ("inputs", "Inputs"),
+            *((section.id, section.title) for section in self.sections),
+            ("derivations", "Derivations"),
+            ("assumptions", "Assumptions and limits"),
+            ("references", "References"),
+            ("reproduce", "How to reproduce"),
+        ]
         if not (self.warnings or self.sensitivities or self.cliffs):
             del parts[1]
         if self.alternatives is not None:
@@ -160,18 +184,23 @@ class View:
         """Groups of resolved values; those that are off or none by default stand apart."""
         groups: dict[str, Data] = {}
         for entry in joined(self.result.inputs):
-            title = next(title for title, starts in INPUT_GROUPS
-                         if any(entry.key.startswith(start) for start in starts))
-            group = groups.setdefault(title, Data(title=title, rows=[], quiet=[],
-                                                  open=title in OPEN_GROUPS))
+            title = next(
+                title
+                for title, starts in INPUT_GROUPS
+                if any(entry.key.startswith(start) for start in starts)
+            )
+            group = groups.setdefault(
+                title, Data(title=title, rows=[], quiet=[], open=title in OPEN_GROUPS)
+            )
             quiet = entry.kind in ("default", "derived") and entry.value in QUIET
             (group.quiet if quiet else group.rows).append(self._input(entry))
         titles = [title for title, _ in INPUT_GROUPS]
         return sorted(groups.values(), key=lambda group: titles.index(group.title))
 
     def _input(self, entry: Input) -> Data:
-        return Data(key=entry.key, value=input_text(entry), origin=clean(entry.origin),
-                    kind=entry.kind)
+        return Data(
+            key=entry.key, value=input_text(entry), origin=clean(entry.origin), kind=entry.kind
+        )
 
     @cached_property
     def facts_sources(self) -> list[Data]:
@@ -179,18 +208,25 @@ class View:
         found: dict[tuple[Any, ...], Data] = {}
         data = self.result.plan.data
         cluster = data.get("cluster") or {}
-        places = (("model", data.get("model")), ("cluster", cluster),
-                  ("accelerator", cluster.get("accelerator")))
+        places = (
+            ("model", data.get("model")),
+            ("cluster", cluster),
+            ("accelerator", cluster.get("accelerator")),
+        )
         for what, document in places:
             for source in (document or {}).get("sources") or ():
                 if isinstance(source, dict) and source.get("text"):
                     url = str(source.get("url") or "")
                     keys = ", ".join(map(str, source.get("keys") or ()))
-                    entry = Data(what=what, keys=clean(keys), text=clean(source["text"]),
-                                 url=url if url.startswith(("https://", "http://")) else "",
-                                 note=clean(source.get("note") or ""),
-                                 date=clean(source.get("date") or ""),
-                                 confirmed=source.get("confirmed") is not False)
+                    entry = Data(
+                        what=what,
+                        keys=clean(keys),
+                        text=clean(source["text"]),
+                        url=url if url.startswith(("https://", "http://")) else "",
+                        note=clean(source.get("note") or ""),
+                        date=clean(source.get("date") or ""),
+                        confirmed=source.get("confirmed") is not False,
+                    )
                     found.setdefault((what, keys, entry.text), entry)
         return list(found.values())
 
@@ -200,8 +236,9 @@ class View:
     def sections(self) -> list[Data]:
         """Elements 5 to 8, those that have anything to show."""
         named = {prefix for section in SECTIONS for prefix in section.prefixes}
-        rest = dict.fromkeys(q.id.split(".")[0] for q in self._plain if
-                             q.id.split(".")[0] not in named)
+        rest = dict.fromkeys(
+            q.id.split(".")[0] for q in self._plain if q.id.split(".")[0] not in named
+        )
         further = [Section("further-quantities", "Further quantities", tuple(rest))] if rest else []
         views = [self._section(section) for section in (*SECTIONS, *further)]
         return [view for view in views if view is not None]
@@ -212,20 +249,35 @@ class View:
 
     def _section(self, section: Section) -> Data | None:
         quantities = {q.id: q for q in self._plain if q.id.split(".")[0] in section.prefixes}
-        absent = [Data(id=i, reason=clean(self.result.absent[i])) for i in self._missing
-                  if i.split(".")[0] in section.prefixes]
-        sums = [self._sum(q) for base in section.sums for q in self.result.quantities.values()
-                if q.base == base and len(q.terms) > 1 and not _outside_layers(q)
-                and (base != SLOWEST or self._is_slowest(q))]
+        absent = [
+            Data(id=i, reason=clean(self.result.absent[i]))
+            for i in self._missing
+            if i.split(".")[0] in section.prefixes
+        ]
+        sums = [
+            self._sum(q)
+            for base in section.sums
+            for q in self.result.quantities.values()
+            if q.base == base
+            and len(q.terms) > 1
+            and not _outside_layers(q)
+            and (base != SLOWEST or self._is_slowest(q))
+        ]
         compared = [quantities.pop(i) for i in section.side_by_side if i in quantities]
         first = [quantities.pop(i) for i in section.first if i in quantities]
         rows = [self._row(q) for q in (*first, *quantities.values())]
         if not (sums or compared or rows or absent):
             return None
-        return Data(id=section.id, title=section.title, sums=sums, rows=rows, absent=absent,
-                    compared=self._compared(compared),
-                    tables=self._by_stage(section.entries),
-                    capacity=self._capacity() if "memory" in section.prefixes else None)
+        return Data(
+            id=section.id,
+            title=section.title,
+            sums=sums,
+            rows=rows,
+            absent=absent,
+            compared=self._compared(compared),
+            tables=self._by_stage(section.entries),
+            capacity=self._capacity() if "memory" in section.prefixes else None,
+        )
 
     def _is_slowest(self, stage: Quantity) -> bool:
         """Whether a pipeline stage is the first of those that set the pace."""
@@ -236,9 +288,13 @@ class View:
         text = facts.brief(quantity)
         full = exactly(quantity.value, quantity.unit)
         share = quantity.base in SHARES
-        return Data(id=quantity.id, title=headline(quantity.title), text=text,
-                    exact=full if not share and full != text.lstrip("~") else "",
-                    estimate=not quantity.exact)
+        return Data(
+            id=quantity.id,
+            title=headline(quantity.title),
+            text=text,
+            exact=full if not share and full != text.lstrip("~") else "",
+            estimate=not quantity.exact,
+        )
 
     def _sum(self, quantity: Quantity) -> Data:
         """A quantity as the table of its terms, with their shares."""
@@ -246,22 +302,39 @@ class View:
         values: Sequence[Any] = [term.value for term in terms]
         unit, texts = column([*values, quantity.value], quantity.unit)
         parts = shares(values)
-        rows = [self._term(term, text, share)
-                for term, text, share in zip(terms, texts, parts, strict=False)]
+        rows = [
+            self._term(term, text, share)
+            for term, text, share in zip(terms, texts, parts, strict=False)
+        ]
         title = ": ".join([headline(quantity.title), *(place(e) for e in quantity.entries)])
         if quantity.base == "memory.total":
             figure = self._memory_bar(rows, terms, quantity)
         else:
             whole = sum(map(Fraction, values), Fraction(0))
             figure = bar_of(quantity.id, title, rows, values, whole)
-        return Data(id=quantity.id, title=title, caption=title, unit=unit,
-                    rows=rows, total=texts[-1], estimate=not quantity.exact, figure=figure)
+        return Data(
+            id=quantity.id,
+            title=title,
+            caption=title,
+            unit=unit,
+            rows=rows,
+            total=texts[-1],
+            estimate=not quantity.exact,
+            figure=figure,
+        )
 
     def _term(self, term: Term, text: str, share: str) -> Data:
         part = Fraction(share) / 100 if share != "–" else Fraction(0)
         label = clean(SHORT_TITLES.get(term.id or "", term.label))
-        return Data(label=label, text=text, share=share, bar=bar(part), id=term.id,
-                    place=self._place(label), colour=self._place(label) % COLOURS)
+        return Data(
+            label=label,
+            text=text,
+            share=share,
+            bar=bar(part),
+            id=term.id,
+            place=self._place(label),
+            colour=self._place(label) % COLOURS,
+        )
 
     def _place(self, label: str) -> int:
         """The colour and pattern of a label; it keeps them throughout the report."""
@@ -296,8 +369,12 @@ class View:
         if process is None or capacity is None or not capacity.number:
             return None
         share = process.number / capacity.number
-        return Data(text=f"{facts.brief(process)} of {facts.brief(capacity)}", bar=bar(share),
-                    percent=shown(share, "1", True), over=share > 1)
+        return Data(
+            text=f"{facts.brief(process)} of {facts.brief(capacity)}",
+            bar=bar(share),
+            percent=shown(share, "1", True),
+            over=share > 1,
+        )
 
     def _by_stage(self, identifiers: Sequence[str]) -> list[Data]:
         """Quantities per pipeline stage, where there are several kinds of stages."""
@@ -305,17 +382,28 @@ class View:
         if isinstance(entries, Absent) or len(entries) < 2:
             return []
         known = self.result.quantities
-        full = [base for base in identifiers
-                if all(f"{base}[{entry.path}]" in known for entry in entries)]
+        full = [
+            base
+            for base in identifiers
+            if all(f"{base}[{entry.path}]" in known for entry in entries)
+        ]
         if not full:
             return []
         cells = [[known[f"{base}[{entry.path}]"] for base in full] for entry in entries]
         unit, texts = column([q.value for row in cells for q in row], cells[0][0].unit)
         words = iter(texts)
-        rows = [Data(label=place(entry), cells=[Data(id=q.id, text=next(words)) for q in row])
-                for entry, row in zip(entries, cells, strict=True)]
-        return [Data(caption=f"By pipeline stage, {unit}", head="Stage", rows=rows,
-                     columns=[SHORT_TITLES.get(base, base) for base in full])]
+        rows = [
+            Data(label=place(entry), cells=[Data(id=q.id, text=next(words)) for q in row])
+            for entry, row in zip(entries, cells, strict=True)
+        ]
+        return [
+            Data(
+                caption=f"By pipeline stage, {unit}",
+                head="Stage",
+                rows=rows,
+                columns=[SHORT_TITLES.get(base, base) for base in full],
+            )
+        ]
 
     def _compared(self, quantities: list[Quantity]) -> list[Data]:
         """Ways to count one thing, with their ratio to the first."""
@@ -323,8 +411,11 @@ class View:
             return [Data(**vars(self._row(q)), ratio="1", why=clean(q.why)) for q in quantities]
         measure = quantities[0].number
         return [
-            Data(**vars(self._row(q)), why=clean(q.why),
-                 ratio=f"{float(q.number / measure):.3f}" if measure else "–")
+            Data(
+                **vars(self._row(q)),
+                why=clean(q.why),
+                ratio=f"{float(q.number / measure):.3f}" if measure else "–",
+            )
             for q in quantities
         ]
 
@@ -334,8 +425,11 @@ class View:
     def assumptions(self) -> list[Data]:
         """What nobody said: defaults and what followed from other choices, with their keys."""
         sections = ("training.", "parallelism.", "time.", "cluster.")
-        return [self._input(entry) for entry in self.result.inputs.values()
-                if entry.kind in ("default", "derived") and entry.key.startswith(sections)]
+        return [
+            self._input(entry)
+            for entry in self.result.inputs.values()
+            if entry.kind in ("default", "derived") and entry.key.startswith(sections)
+        ]
 
     @cached_property
     def accuracy(self) -> list[Data]:
@@ -346,15 +440,23 @@ class View:
         low, high = (Fraction(str(found[key])) for key in ("low", "high"))
         of = "all generations" if found["architecture"] == "other" else found["architecture"]
         runs = f"{clean(of)}, {'mixture of experts' if found['experts'] else 'dense'}"
-        return [Data(what="Time of one step, and what follows from it", runs=runs,
-                     rows=str(found["rows"]), sources=str(found["sources"]),
-                     low=signed(low), high=signed(high))]
+        return [
+            Data(
+                what="Time of one step, and what follows from it",
+                runs=runs,
+                rows=str(found["rows"]),
+                sources=str(found["sources"]),
+                low=signed(low),
+                high=signed(high),
+            )
+        ]
 
     @cached_property
     def _missing(self) -> list[str]:
         """What has a formula but not all facts that it needs."""
-        return [i for i in self.result.absent
-                if "[" not in i and self.result[i].declaration is not None]
+        return [
+            i for i in self.result.absent if "[" not in i and self.result[i].declaration is not None
+        ]
 
     @cached_property
     def absent(self) -> list[Data]:
@@ -459,9 +561,24 @@ def bar_of(
         start, stop = round(before), round(before + part)
         before += part
         if stop > start:
-            segments.append(Data(x=start, width=stop - start, label=row.label,
-                                 colour=row.place % COLOURS, hatch=hatch(row.place),
-                                 named=stop - start >= 60))
+            segments.append(
+                Data(
+                    x=start,
+                    width=stop - start,
+                    label=row.label,
+                    colour=row.place % COLOURS,
+                    hatch=hatch(row.place),
+                    named=stop - start >= 60,
+                )
+            )
     text = ", ".join(f"{row.label} {row.share} %" if row.share else row.label for row in rows)
-    return Data(id=f"bar-{identifier}", title=title, text=text, segments=segments,
-                rest=1000 - round(before), rest_label="", limit=None, caption=f"{title}: {text}.")
+    return Data(
+        id=f"bar-{identifier}",
+        title=title,
+        text=text,
+        segments=segments,
+        rest=1000 - round(before),
+        rest_label="",
+        limit=None,
+        caption=f"{title}: {text}.",
+    )

@@ -28,8 +28,13 @@ __all__ = ["html"]
 #: Sums that are drawn as bars.
 BARS = ("memory.total", "time.step_seconds", "compute.forward_flops_per_token")
 #: What a change of layout moves, beside the key figures.
-FURTHER = ("memory.headroom", "layout.data", "layout.micro_batches", "time.tokens_per_second",
-           "time.device_hours")
+FURTHER = (
+    "memory.headroom",
+    "layout.data",
+    "layout.micro_batches",
+    "time.tokens_per_second",
+    "time.device_hours",
+)
 #: Needed in words and bars, not listed for themselves.
 ALWAYS = ("memory.peak", "memory.stage")
 
@@ -49,18 +54,31 @@ def html(result: Result) -> str:
     ranks = {name: i for i, name in enumerate([*(row.id for row in KEY_FIGURES), *FURTHER])}
     rows = sorted((q for q in listed if q.id in key), key=lambda q: ranks[q.id])
     labels = {row.id: row.label for row in KEY_FIGURES}
-    figures = [SimpleNamespace(id=q.id, label=labels.get(q.id, headline(q.title)),
-                               text=_planned(q)) for q in rows]
+    figures = [
+        SimpleNamespace(id=q.id, label=labels.get(q.id, headline(q.title)), text=_planned(q))
+        for q in rows
+    ]
     every: dict[str, list[Any]] = {}
     for quantity in listed:
         prefix = quantity.id.split(".")[0]
         every.setdefault(PREFIXES.get(prefix, prefix.capitalize()), []).append(
-            SimpleNamespace(id=quantity.id, label=headline(quantity.title),
-                            text=_planned(quantity)))
-    bars = [SimpleNamespace(id=base, title=headline(result[base].title)) for base in BARS
-            if base in {q.id for q in listed}]
-    return page("interactive.html.jinja", view=view, script=text, policy=policy, figures=figures,
-                every=every, bars=bars, groups=controls.groups(result.plan))
+            SimpleNamespace(id=quantity.id, label=headline(quantity.title), text=_planned(quantity))
+        )
+    bars = [
+        SimpleNamespace(id=base, title=headline(result[base].title))
+        for base in BARS
+        if base in {q.id for q in listed}
+    ]
+    return page(
+        "interactive.html.jinja",
+        view=view,
+        script=text,
+        policy=policy,
+        figures=figures,
+        every=every,
+        bars=bars,
+        groups=controls.groups(result.plan),
+    )
 
 
 def _planned(quantity: Quantity) -> str:
@@ -81,8 +99,10 @@ def _script(result: Result, listed: list[Quantity]) -> str:
     from planner.javascript.words import Untranslated
 
     folder = resources.folder("templates") / "interactive"
-    parts = {name: (folder / f"{name}.js").read_text("utf-8")
-             for name in ("python", "evaluation", "page")}
+    parts = {
+        name: (folder / f"{name}.js").read_text("utf-8")
+        for name in ("python", "evaluation", "page")
+    }
     wanted = [*(q.id for q in listed), *ALWAYS]
     try:
         made = program(result, wanted, BARS, SHORT_TITLES)
@@ -107,9 +127,23 @@ def _page(result: Result, listed: list[Quantity]) -> Mapping[str, Any]:
 
 
 def _control(control: controls.Control) -> dict[str, Any]:
-    found = {name: getattr(control, name) for name in (
-        "id", "key", "label", "value", "options", "steps", "unit", "whole", "least", "above",
-        "most", "optional")}
+    found = {
+        name: getattr(control, name)
+        for name in (
+            "id",
+            "key",
+            "label",
+            "value",
+            "options",
+            "steps",
+            "unit",
+            "whole",
+            "least",
+            "above",
+            "most",
+            "optional",
+        )
+    }
     return {name: _plain(value) for name, value in found.items()}
 
 

@@ -19,8 +19,12 @@ __all__ = ["Box", "Typesetter"]
 
 IN_FULL = 3  # entries of a fold whose bodies are spelled out; of more, their values
 PLURAL = {
-    "part": "parts", "block": "blocks", "component": "components", "stage": "stages",
-    "phase": "phases", "tensor": "tensors",
+    "part": "parts",
+    "block": "blocks",
+    "component": "components",
+    "stage": "stages",
+    "phase": "phases",
+    "tensor": "tensors",
 }
 
 
@@ -82,8 +86,8 @@ class Typesetter:
         if kind is Pow:
             return self._power(expression, point, numbers)
         if kind in _FUNCTIONS:
-            arguments = sorted(expression.args, key=self._rank) if kind in (Max, Min) else (
-                expression.args
+            arguments = (
+                sorted(expression.args, key=self._rank) if kind in (Max, Min) else (expression.args)
             )
             inner = tuple(self._box(argument, point, numbers) for argument in arguments)
             return Box(_FUNCTIONS[kind], inner)
@@ -116,8 +120,9 @@ class Typesetter:
         """Terms as one would write them: positive ones first, products of more before those of
         fewer, quantities in the order of the book; a constant last, but before fractions."""
         terms = list(expression.args)
-        fractions = any(type(term) is Mul and any(_is_below(f) for f in term.args)
-                        for term in terms)
+        fractions = any(
+            type(term) is Mul and any(_is_below(f) for f in term.args) for term in terms
+        )
         others_negative = all(_is_negative(term) for term in terms if not term.is_Number)
 
         def key(term: Any) -> tuple[Any, ...]:
@@ -173,8 +178,7 @@ class Typesetter:
             return Box("fraction", (ONE, inner))
         if exponent == Rational(1, 2):
             return Box("root", (self._box(base, point, numbers),))
-        return Box("power", (self._box(base, point, numbers),
-                             self._box(exponent, point, numbers)))
+        return Box("power", (self._box(base, point, numbers), self._box(exponent, point, numbers)))
 
     # -- folds --------------------------------------------------------------------------------
 

@@ -15,8 +15,15 @@ __all__ = ["HTML", "LATEX", "MATHML", "TEXT", "Style", "digits"]
 # How tightly a kind of box binds; an argument that binds less gets parentheses.
 SUM, PRODUCT, SIGN, ATOM = range(4)
 BINDS = {
-    "sum": SUM, "negative": SUM, "total": SUM, "largest": SUM, "which": SUM, "at": ATOM,
-    "product": PRODUCT, "fraction": PRODUCT, "power": SIGN,
+    "sum": SUM,
+    "negative": SUM,
+    "total": SUM,
+    "largest": SUM,
+    "which": SUM,
+    "at": ATOM,
+    "product": PRODUCT,
+    "fraction": PRODUCT,
+    "power": SIGN,
 }
 NUMBERS = ("number", "value")
 LONGEST = 40  # digits of an exact integer
@@ -85,8 +92,12 @@ class Style:
             sign = self.minus_between if minus else self.plus
             # A fold on the left would swallow what follows.
             open_ended = part.kind in ("total", "largest") and i < len(box.parts) - 1
-            text = self._at_least(part, PRODUCT if minus or open_ended or part.kind == "sum"
-                                  or (part.kind in NUMBERS and i) else SUM)
+            text = self._at_least(
+                part,
+                PRODUCT
+                if minus or open_ended or part.kind == "sum" or (part.kind in NUMBERS and i)
+                else SUM,
+            )
             out.append((sign if i else self.minus if minus else "") + text)
         return "".join(out)
 
@@ -207,8 +218,9 @@ class _MathML(Style):
         number = f"{sign}<mn>{text}</mn>"
         if power is None:
             return f"<mrow>{number}</mrow>" if sign else number
-        return (f"<mrow>{number}<mo>×</mo><msup><mn>10</mn><mn>{power}</mn></msup></mrow>"
-                .replace("<mn>-", "<mn>−"))
+        return f"<mrow>{number}<mo>×</mo><msup><mn>10</mn><mn>{power}</mn></msup></mrow>".replace(
+            "<mn>-", "<mn>−"
+        )
 
     def parentheses(self, text: str) -> str:
         return f"<mrow><mo>(</mo>{text}<mo>)</mo></mrow>"
@@ -315,7 +327,6 @@ class _Text(Style):
     def _at(self, box: Box) -> str:
         body, by = (self.write(part) for part in box.parts)
         return f"[{body}] where {by} is largest over {box.data}"
-
 
 
 class _Html(_Text):
