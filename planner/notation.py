@@ -57,6 +57,13 @@ n_act = symbol(
 )
 E = symbol("E", "experts", key="moe.experts", per=("block",))
 k = symbol("k", "experts per token", key="moe.top_k", per=("block",))
+f_cap = symbol(
+    "f_cap",
+    "slots of an expert over its even share",
+    latex=r"f_{\mathrm{cap}}",
+    key="moe.capacity_factor",
+    per=("block",),
+)
 f_e = symbol("f_e", "width of one expert", latex="f_e", key="moe.intermediate", per=("block",))
 f_s = symbol(
     "f_s", "width of the shared experts", latex="f_s", key="moe.shared_intermediate", per=("block",)

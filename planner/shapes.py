@@ -163,6 +163,7 @@ def _moe(it: Shape) -> None:
         values["shared_experts"] * values["intermediate"],
         "moe.shared_experts × moe.intermediate",
     )
+    values["capped"] = values.get("capacity_factor") is not None
     if values["top_k"] > values["experts"] + values["zero_experts"]:
         it.fault(
             "top_k",

@@ -62,3 +62,20 @@ def test_the_reduce_format_changes_the_buffers_alone() -> None:
     wide, narrow = (memory(parallelism__zero=3, training__bytes__reduce=n) for n in (4, 2))
     assert narrow["buffers"] < wide["buffers"]
     assert narrow["weights"] == wide["weights"]
+
+
+def test_a_capacity_factor_sets_the_slots_and_keeps_imbalance_out() -> None:
+    def kept(factor: str | None, imbalance: int = 1) -> Any:
+        changes: dict[str, Any] = {
+            "training.expert_imbalance": imbalance,
+            "training.recompute": "none",
+        }
+        if factor is not None:
+            changes["model.moe.capacity_factor"] = factor
+        result = planner.load(PLAN, set=changes).evaluate()
+        return result["memory.activations.layer"].number
+
+    assert kept("1") == kept(None)
+    assert kept("1") < kept("1.25") < kept("2")
+    assert kept("1.25", imbalance=2) == kept("1.25")
+    assert kept(None, imbalance=2) > kept(None)

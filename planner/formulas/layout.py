@@ -1,7 +1,9 @@
 """How a run is laid out over devices: groups, micro-batches, tokens and rows on one device."""
 
+from typing import Any
+
 from planner.folds import ceil
-from planner.notation import B, E, V, b, c, e, g_V, gamma, k, n, p, r, s, t, t_e
+from planner.notation import B, E, V, b, c, e, f_cap, g_V, gamma, k, n, p, r, s, t, t_e
 from planner.quantity import quantity
 
 GROUPS = "Narayanan et al. 2021 (arXiv 2104.04473), section 3"
@@ -85,15 +87,17 @@ def tokens():
     return s * b / c
 
 
-@quantity(
-    "layout.routed",
-    symbol=r"n_{\mathrm{rou}}",
-    unit="tokens",
-    title="rows that the experts of one device work on, of one micro-batch",
-    source="Megatron-LM (all-to-all dispatch)",
-    exact=False,
-    per=("block",),
-)
+ROUTED: dict[str, Any] = {
+    "identifier": "layout.routed",
+    "symbol": r"n_{\mathrm{rou}}",
+    "unit": "tokens",
+    "title": "rows that the experts of one device work on, of one micro-batch",
+    "exact": False,
+    "per": ("block",),
+}
+
+
+@quantity(**ROUTED, source="Megatron-LM (all-to-all dispatch)", when={"block.capped": False})
 def routed():
     """With even routing every expert gets the same whole number of rows. The e groups bring e times
     the tokens to E/e experts, so the number does not depend on e; tensor ranks that do not share an
@@ -125,3 +129,14 @@ def sequence_ranks():
 def sequence_ranks_none():
     """Without sequence parallelism every tensor-parallel rank holds the whole residual stream."""
     return 1
+
+
+@quantity(
+    **ROUTED,
+    source="Lepikhin et al. 2020 (arXiv 2006.16668), section 2.2: expert capacity",
+    when={"block.capped": True},
+)
+def routed_capped():
+    """Every expert has the same number of slots, filled or not: its even share times the capacity
+    factor. Tokens beyond them are dropped, so imbalance adds nothing."""
+    return E * ceil(f_cap * tokens * k * t_e / (t * E))
