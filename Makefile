@@ -1,4 +1,4 @@
-.PHONY: test lint ci bench fuzz
+.PHONY: test lint ci bench fuzz examples
 
 test:
 	python -m pytest
@@ -18,3 +18,11 @@ fuzz:
 
 bench:
 	python -m benchmarks.startup
+
+# After a change that moves numbers or wording: the committed reports and the page of formulas.
+examples:
+	for plan in presets/*.yaml; do \
+		python plan.py $$plan -o examples/$$(basename $$plan .yaml).md >/dev/null || exit; done
+	python plan.py presets/llama70b_h100x1024.yaml -o examples/llama70b_h100x1024.html \
+		-o examples/llama70b_h100x1024.json >/dev/null
+	python -m planner.render.book > docs/formulas.md
