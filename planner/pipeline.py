@@ -169,7 +169,7 @@ def check(draft: Draft, model: Model) -> None:
             ("parallelism", "context"),
             f"{length} tokens do not divide over 2 × context {context}: each device takes one "
             "piece from both ends",
-            "one of " + ", ".join(str(c) for c in range(1, 65) if length % (2 * c) == 0),
+            "one of " + ", ".join(str(c) for c in range(1, 65) if c == 1 or length % (2 * c) == 0),
         )
 
 
