@@ -173,6 +173,6 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.casts": wide,
         "time.attention": _kernel(draft, measured(accelerator)),
         "time.accumulation": kernels["accumulation"],
-        "time.buckets": kernels["buckets"] if layout["zero"] < 2 else "growing",
+        "time.buckets": kernels["buckets"],
         "time.tensor_overlap": bool(layout.get("tensor_overlap")),
     }

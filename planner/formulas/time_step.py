@@ -170,6 +170,11 @@ BUCKETS: dict[str, Any] = {
 }
 
 
+def _growing():
+    """Messages of 40 million values, or of 1 million for each rank where that is more."""
+    return largest(1, resident / largest(40 * 10**6, 10**6 * shards))
+
+
 @quantity(
     **BUCKETS,
     source="Megatron-LM (bucket size: 40 million parameters, or 1 million for each rank)",
@@ -177,18 +182,28 @@ BUCKETS: dict[str, Any] = {
 )
 def buckets():
     """At least one; large groups take larger messages."""
-    return largest(1, resident / largest(40 * 10**6, 10**6 * shards))
+    return _growing()
 
 
 @quantity(
     **BUCKETS,
     source="PyTorch, DistributedDataParallel (bucket_cap_mb: 25)",
-    when={"time.buckets": "fixed"},
+    when={"time.buckets": "fixed", "parallelism.zero": (0, 1)},
 )
 def buckets_fixed():
     """At least one; messages of 25 MiB, which hold 13,107,200 values of 2 bytes, however many
     devices there are."""
     return largest(1, resident / 13107200)
+
+
+@quantity(
+    **BUCKETS,
+    source="messages of sharded gradients, taken as in Megatron-LM",
+    when={"time.buckets": "fixed", "parallelism.zero": (2, 3)},
+)
+def buckets_of_shards():
+    """At least one; large groups take larger messages."""
+    return _growing()
 
 
 def _between_replicas():
