@@ -27,7 +27,14 @@ from fuzz.watch import Outcome
 
 ROOT = seeds.ROOT
 PLAN = str(ROOT / "presets" / "gpt2small_hgx-h100.yaml")
-KINDS = ("plan",) * 6 + ("model",) * 4 + ("cluster", "accelerator", "set") + ("config",) * 4
+KINDS = (
+    ("plan",) * 6
+    + ("model",) * 4
+    + ("cluster", "accelerator", "set")
+    + ("config",) * 4
+    + ("log", "arguments", "result")
+)
+ENDINGS = {"config": ".json", "result": ".json", "log": ".log", "arguments": ".sh"}
 FORMATS = ("json",) * 6 + ("text",) * 2 + ("md", "html")
 STUCK = 30.0  # seconds without a sign of life: a hang that no signal ends
 ADDRESS_SPACE = 3 * 10**9  # bytes; beyond, allocation fails with a MemoryError
@@ -38,6 +45,21 @@ def arguments(random: Random, kind: str, file: Path) -> list[str]:
     """The command line for a document of a kind."""
     if kind == "config":
         return ["import", str(file)]
+    if kind == "arguments":
+        return ["import", str(file), "--from", "megatron"]
+    if kind == "log":
+        return ["compare", PLAN, "--log", str(file), "--format", random.choice(FORMATS[5:9])]
+    if kind == "result":
+        return ["diff", *random.sample([str(file), PLAN], 2)]
+    if kind == "plan" and random.random() < 0.06:
+        if random.random() < 0.3:
+            return ["diff", str(file), PLAN]
+        return [
+            "export",
+            str(file),
+            "--to",
+            random.choice(("megatron", "torchtitan", "deepspeed", "nanotron", "accelerate")),
+        ]
     if kind == "plan" and random.random() < 0.15:
         return ["validate", str(file)]
     if kind in ("model", "cluster", "accelerator") and random.random() < 0.3:
@@ -67,7 +89,7 @@ def one(seed: int, number: int, folder: Path) -> tuple[list[str], bytes, Outcome
     random = Random(f"{seed}:{number}")
     kind = random.choice(KINDS)
     raw = b"" if kind == "set" else mutate.document(random, kind)
-    file = folder / ("config.json" if kind == "config" else f"{kind}.yaml")
+    file = folder / f"{kind}{ENDINGS.get(kind, '.yaml')}"
     file.write_bytes(raw)
     line = arguments(random, kind, file)
     return line, raw, watch.run(line)

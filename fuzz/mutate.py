@@ -10,6 +10,7 @@ from random import Random
 from fuzz import seeds, values
 from fuzz.tree import Path, Tree, at, block, copied, flow, from_data, paths, somewhere
 
+_WITH_SCHEMA = ("plan", "model", "cluster", "accelerator")
 _NUMBER = re.compile(r"[0-9]{1,60}")
 Change = Callable[[Random, Tree, str], Tree]
 
@@ -19,7 +20,7 @@ def document(random: Random, kind: str) -> bytes:
     roll = random.random()
     if roll < 0.004:
         return giant(random)
-    if roll < 0.15:
+    if roll < 0.15 or not seeds.trees(kind):
         return text(random, random.choice(seeds.texts(kind)).encode())
     tree = copied(random.choice(seeds.trees(kind)))
     changes = GENTLE if random.random() < 0.4 else CHANGES
@@ -28,7 +29,9 @@ def document(random: Random, kind: str) -> bytes:
             tree = random.choice(changes)(random, tree, kind)
             if sum(1 for _ in islice(paths(tree), 5000)) == 5000:
                 break
-        written = flow(tree) if kind == "config" or random.random() < 0.3 else block(tree)
+        written = (
+            flow(tree) if kind in ("config", "result") or random.random() < 0.3 else block(tree)
+        )
     except RecursionError:  # ours: the tree was wrapped again and again
         return giant(random)
     raw = written.encode("utf-8", "surrogatepass")
@@ -59,7 +62,7 @@ def any_node(random: Random, tree: Tree, kind: str) -> Tree:
 
 def suggest(random: Random, tree: Tree, kind: str) -> Tree:
     """Add or change a key that the schema knows, mappings made on the way."""
-    if kind == "config":
+    if kind in ("config", "result", "log", "arguments"):
         return _add(random, tree, (random.choice(seeds.config_keys()),), seeds.listed(random))
     path, said = random.choice(seeds.keys(kind))
     return _add(random, tree, path, seeds.sample(random, said))
@@ -67,7 +70,7 @@ def suggest(random: Random, tree: Tree, kind: str) -> Tree:
 
 def allowed(random: Random, tree: Tree, kind: str) -> Tree:
     """Add or change a key to a value that the schema allows or shows as an example."""
-    known = [] if kind == "config" else seeds.keys(kind)
+    known = seeds.keys(kind) if kind in _WITH_SCHEMA else ()
     said: list[tuple[Path, list[Tree]]] = [
         (path, said.get("enum", said.get("examples", [])))
         for path, said in random.sample(known, min(8, len(known)))
@@ -108,7 +111,7 @@ def rename(random: Random, tree: Tree, kind: str) -> Tree:
 
 
 def transplant(random: Random, tree: Tree, kind: str) -> Tree:
-    other = random.choice(seeds.trees(random.choice(seeds.KINDS)))
+    other = random.choice(seeds.trees(random.choice(seeds.KINDS[:5])))
     return _put(tree, somewhere(random, tree), copied(at(other, somewhere(random, other))))
 
 

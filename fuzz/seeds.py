@@ -14,7 +14,7 @@ from fuzz import values
 from fuzz.tree import Tree, from_data
 
 ROOT = Path(__file__).resolve().parent.parent
-KINDS = ("plan", "model", "cluster", "accelerator", "config")
+KINDS = ("plan", "model", "cluster", "accelerator", "config", "log", "arguments", "result")
 
 
 @cache
@@ -26,9 +26,14 @@ def texts(kind: str) -> tuple[str, ...]:
         "cluster": ["presets/clusters/*.yaml"],
         "accelerator": ["presets/accelerators/*.yaml"],
         "config": [],
+        "log": ["tests/data/logs/*"],
+        "arguments": [],
+        "result": [],
     }[kind]
-    files = [file for pattern in folders for file in sorted(ROOT.glob(pattern))]
-    found = [file.read_text("utf-8") for file in files]
+    files = [file for pattern in folders for file in sorted(ROOT.glob(pattern)) if file.is_file()]
+    found = [file.read_text("utf-8")[:20_000] for file in files]
+    if kind in ("arguments", "result"):
+        found = [_made(kind, file) for file in sorted(ROOT.glob("presets/*.yaml"))]
     if kind == "config":
         found = [json.dumps(config, indent=2) for config in _configs()]
     return tuple(found)
@@ -44,13 +49,30 @@ def trees(kind: str) -> tuple[Tree, ...]:
         if len(text) > 20_000 or "*" in text:  # aliases may stand for far more than they show
             continue
         try:
-            data = yaml.load(text, Loader=yaml.CSafeLoader)
+            data = json.loads(text) if kind == "result" else yaml.load(text, yaml.CSafeLoader)
             json.dumps(data)
         except (yaml.YAMLError, TypeError, ValueError):
             continue
         if isinstance(data, dict):
             found.append(from_data(data))
     return tuple(found)
+
+
+def _made(kind: str, file: Path) -> str:
+    """What the program writes for a plan and reads again: arguments of Megatron-LM, a result."""
+    import planner
+    from planner import exports, render
+
+    plan = planner.load(file)
+    try:
+        if kind == "arguments":
+            return exports.config(plan.plan, "megatron").text
+    except planner.PlanError:
+        return "--num-layers 12 --hidden-size 768 --num-attention-heads 12 --bf16"
+    result = json.loads(render.as_text(plan.evaluate(), "json"))
+    for key, most in (("quantities", 12), ("inputs", 8)):
+        result[key] = dict(list(result[key].items())[:most])
+    return json.dumps(result)
 
 
 def _configs() -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ verdict comes first; numbers that print the same are the same.
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -133,11 +134,31 @@ def _result(name: str, file: Path) -> Any:
         data = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise PlanError(Fault((error.strerror or "").lower(), Place(name))) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise PlanError(Fault("this is no JSON", Place(name), "a result written with -o")) from None
-    if not isinstance(data, dict) or not {"quantities", "inputs", "verdict"} <= set(data):
+    if not _is_result(data):
         raise PlanError(Fault("this is no result", Place(name), "a result written with -o"))
     return data
+
+
+def _is_result(data: Any) -> bool:
+    """Whether everything is there that a comparison reads, of any version of the program."""
+    sections = ("quantities", "inputs", "verdict")
+    if not isinstance(data, dict) or not all(isinstance(data.get(key), dict) for key in sections):
+        return False
+    quantities, inputs = data["quantities"].values(), data["inputs"].values()
+    return (
+        data["verdict"].get("fits", "") in (True, False, None)
+        and all(isinstance(one, dict) and "value" in one for one in (*quantities, *inputs))
+        and all(isinstance(one.get(key), str) for one in quantities for key in ("unit", "title"))
+        and all(_is_value(one["value"]) for one in quantities)
+    )
+
+
+def _is_value(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, (int, str, bool))
 
 
 def _evaluated(path: str | Path, presets: Path | None = None) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
@@ -187,6 +187,30 @@ class Evaluation:
         axes = every[0] if every else {}
         lists = [index.get(entry, ()) for entry in point.values() if entry.axis in axes]
         return min(lists, key=len, default=every)
+
+    # -- variations ---------------------------------------------------------------------------
+
+    def varied(self, symbol: Symbol, value: Number) -> Evaluation:
+        """The same case with another value of an input; what does not rest on it is kept."""
+        bindings = {**self.case.bindings, symbol: value}
+        other = Evaluation(replace(self.case, bindings=bindings), self.book)
+        users: dict[Any, list[Key]] = {}
+        moved: list[Key] = []
+        for key, trace in self.traces.items():
+            for used in trace.uses:
+                if isinstance(used[0], str):
+                    users.setdefault(used, []).append(key)
+                elif used[0] == symbol:
+                    moved.append(key)
+        stale: set[Key] = set()
+        while moved:
+            key = moved.pop()
+            if key not in stale:
+                stale.add(key)
+                moved.extend(users.get(key, ()))
+        other.traces = {key: trace for key, trace in self.traces.items() if key not in stale}
+        other._index = self._index
+        return other
 
     # -- symbols and expressions --------------------------------------------------------------
 

@@ -258,13 +258,18 @@ def _measured(value: Any, label: str, place: Place) -> Fraction | None:
     return number
 
 
+def _whole(text: str) -> int | str:
+    return int(text) if len(text) < 100 else text
+
+
 def _json(text: str, name: str) -> Log | None:
     if text.lstrip()[:1] not in ("{", "["):
         return None
     import json
 
+    # A number may be longer than Python turns into an int; as text it is judged like those of CSV.
     load: Callable[[str], Any] = lambda s: json.loads(  # noqa: E731
-        s, parse_float=str, parse_constant=lambda _: None
+        s, parse_int=_whole, parse_float=str, parse_constant=lambda _: None
     )
     try:
         tree = load(text)

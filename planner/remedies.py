@@ -40,7 +40,7 @@ class Remedy:
 
 
 #: Trials times parts of the model (embedding, layer kinds, head), several stages counted.
-MOST_WORK = 240
+MOST_WORK = 120
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from planner import plan as plans
 from planner.errors import PlanError
-from planner.evaluate import Absent, Evaluation
+from planner.evaluate import Absent
 from planner.quantity import Notation
 from planner.result import Quantity, Result, evaluate
 
@@ -48,8 +48,7 @@ def sensitivities(result: Result, target: str, most: int = 5) -> list[Sensitivit
         value = case.bindings.get(note.symbol)
         if isinstance(value, bool) or not isinstance(value, (int, Fraction)) or not value:
             continue
-        bindings = {**case.bindings, note.symbol: value * (1 + TENTH)}
-        changed = Evaluation(replace(case, bindings=bindings), result.evaluation.book)
+        changed = result.evaluation.varied(note.symbol, value * (1 + TENTH))
         try:
             after = Fraction(changed.value(target))
         except Absent:

@@ -255,3 +255,21 @@ def test_exact_and_compiled_evaluation_agree(document: Document) -> None:
             assert found == pytest.approx([float(wanted)] * 2, rel=1e-9, abs=1e-9), identifier
             compared += 1
     assert compared > 30
+
+
+@SLOW
+@given(plans())
+def test_a_varied_input_gives_what_a_new_evaluation_gives(document: Document) -> None:
+    from planner.evaluate import Evaluation
+
+    whole = evaluated(document).evaluation
+    ids = ("time.training_days", "memory.total", "cost.total", "compute.training_flops")
+    for identifier in ids:
+        whole.value(identifier)
+    for symbol, value in whole.case.bindings.items():
+        if isinstance(value, (int, Fraction)) and not isinstance(value, bool) and value:
+            more = value * Fraction(11, 10)
+            case = replace(whole.case, bindings={**whole.case.bindings, symbol: more})
+            anew, varied = Evaluation(case, whole.book), whole.varied(symbol, more)
+            for identifier in ids:
+                assert varied.value(identifier) == anew.value(identifier), (symbol, identifier)
