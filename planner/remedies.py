@@ -117,7 +117,7 @@ def _tried(plan: Plan, changes: Mapping[str, Any], now: float | None, rank: int)
         headroom = float(evaluation.value("memory.headroom"))
     except (PlanError, Absent):
         return None
-    then = _speed(evaluation) if now else None
+    then = _speed(evaluation) if now and headroom >= 0 else None  # of no use where it does not fit
     return Remedy(dict(changes), headroom, now / then if then and now else None, rank)
 
 
