@@ -64,8 +64,14 @@ SHAPED = re.compile(
 )
 
 
+LONGEST = 200_000  # characters of an argument list
+
+
 def parse(text: str, place: Place | None = None) -> dict[str, Any]:
     """The arguments of a shell line, a script's array or a file with one on each line."""
+    if len(text) > LONGEST:
+        allowed = f"at most {LONGEST:,} characters"
+        raise PlanError(Fault("too long for an argument list", place, allowed))
     lines = [
         line.split("#", 1)[0] if line.lstrip().startswith("#") else line
         for line in text.replace("\\\n", " ").splitlines()
