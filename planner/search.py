@@ -25,7 +25,7 @@ from planner.evaluate import Case
 from planner.layouts import Row, Space
 from planner.plan import variant
 from planner.quantity import BOOK
-from planner.solve import evaluated, known
+from planner.solve import Limit, evaluated, known
 
 #: Layouts evaluated at once.
 CHUNK = 65_536
@@ -42,6 +42,11 @@ class Layout:
     changes: Mapping[str, Any]
     values: Mapping[str, Any]  # exact for the best, else as below
     approximate: Mapping[str, float]  # over arrays
+    cleared: tuple[str, ...] = ()  # keys that go back to their defaults
+
+    def of(self, plan: Plan) -> Plan:
+        """A plan with this layout."""
+        return variant(plan, {**dict.fromkeys(self.cleared), **self.changes})
 
 
 @dataclass(frozen=True)
@@ -384,6 +389,36 @@ def search(
     )
 
 
+def best(
+    plan: Plan,
+    by: str = "time.step_seconds",
+    limits: Sequence[Limit] = (),
+    fixed: Mapping[str, Any] | None = None,
+) -> Layout | None:
+    """The one best layout of a plan that fits into memory and keeps some limits.
+
+    Args:
+        plan: its model, cluster and batch stay; its layout and an assumed utilisation do not.
+        by: the quantity to make small.
+        limits: further limits that the layout has to keep.
+        fixed: keys of the layout that keep a value.
+
+    Returns:
+        The layout with exact values of ``by``, ``memory.headroom``, ``memory.process`` and of each
+        limit's quantity; ``layout.of(plan)`` is the plan. None where no layout fits and keeps the
+        limits.
+
+    Raises:
+        PlanError: no valid layout, an unknown quantity, or one that no layout has.
+    """
+    found = search(plan, 100_000 if limits else 1, by, fixed)
+    for layout in found.best:
+        values = evaluated(layout.of(plan), [limit.quantity for limit in limits])
+        if all(limit.holds(values[limit.quantity]) for limit in limits):
+            return replace(layout, values={**layout.values, **values})
+    return None
+
+
 def _own(plan: Plan, space: Space, quantities: Sequence[str]) -> Layout | None:
     """The plan's own layout, with time predicted as for the others."""
     changes = {key: plan.get(key) for key in space.changes(space.rows[0], (False, 0, "none"))}
@@ -421,8 +456,9 @@ def _explain_absence(space: Space, by: str) -> None:
 def _over_arrays(item: tuple[float, float, Group, int], quantities: Sequence[str]) -> Layout:
     score, memory, group, place = item
     values = {quantities[-1]: score, MEMORY: memory}
-    shown = {k: v for k, v in group.changes(place).items() if v is not None}
-    return Layout(shown, values, values)
+    changes = group.changes(place)
+    shown = {k: v for k, v in changes.items() if v is not None}
+    return Layout(shown, values, values, tuple(k for k, v in changes.items() if v is None))
 
 
 def _exact(plan: Plan, item: tuple[float, float, Group, int], quantities: Sequence[str]) -> Layout:
@@ -430,4 +466,5 @@ def _exact(plan: Plan, item: tuple[float, float, Group, int], quantities: Sequen
     changes = group.changes(place)
     values = evaluated(variant(plan, changes), quantities)
     shown = {k: v for k, v in changes.items() if v is not None}
-    return Layout(shown, values, {quantities[-1]: score, MEMORY: memory})
+    cleared = tuple(k for k, v in changes.items() if v is None)
+    return Layout(shown, values, {quantities[-1]: score, MEMORY: memory}, cleared)

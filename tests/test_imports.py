@@ -34,6 +34,7 @@ STAGES = (
         "remedies",
         "layouts",
         "search",
+        "columns",
         "sweep",
     }
     | {"notebook", "ranking", "result", "sensitivity"},
