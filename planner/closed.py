@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from planner.display import exact_text
@@ -95,6 +96,7 @@ def largest_model(plan: Plan) -> tuple[Closed, ...]:
     return tuple(found)
 
 
+@cache
 def _solved() -> Any:
     """The parameters at which the states fill the devices: SymPy solves N β / n = M for N."""
     from sympy import Eq, Rational, Symbol, solve

@@ -4,80 +4,30 @@ A question walks a domain (``domains.py``, ``families.py``) and answers with a c
 there, it fails at the next value that makes a valid plan, and this limit binds. A domain of few
 values is tried in full. An endless one is bracketed and narrowed by interpolation and halving;
 values beyond the answer are probed too, and where one of them holds again the quantity is not
-monotone and the search goes on from there.
+monotone and the search goes on from there. Both sides of the answer are computed exactly.
 """
 
 from __future__ import annotations
 
-import math
-import operator
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from planner import case
-from planner.display import format_value
 from planner.document import Plan
 from planner.domains import Domain
-from planner.errors import Fault, PlanError, nearest
-from planner.evaluate import Absent, Evaluation, Key, Number, Point, widen
-from planner.plan import variant
-from planner.quantity import BOOK
+from planner.errors import Fault, PlanError
+from planner.limits import Limit, known, parse_limit, shown
+from planner.probes import Evaluator, Probe, Probes
+from planner.untraced import evaluated
 
-if TYPE_CHECKING:
-    from sympy import Symbol
+__all__ = ["Answer", "Limit", "Probe", "evaluated", "known", "parse_limit", "shown", "solve"]
 
 #: Strides, each at least twice the one before, until a question counts as unbounded.
 MOST_STRIDES = 60
-#: Values passed over in search of the next one that makes a valid plan.
-MOST_SKIPS = 64
-#: A domain of no more values is tried in full.
-FEW = 64
-#: How far beyond an answer it is checked that nothing holds again, as multiples of the value.
+#: How far beyond an answer it is checked that nothing holds again: steps, and multiples.
+STEPS = (2, 3, 5)
 BEYOND = (Fraction(9, 8), Fraction(3, 2), Fraction(3))
-
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {"<=": operator.le, ">=": operator.ge}
-
-
-@dataclass(frozen=True)
-class Limit:
-    """``quantity <= value`` or ``quantity >= value``, in the quantity's own unit."""
-
-    quantity: str
-    relation: str
-    value: Number
-
-    @property
-    def unit(self) -> str:
-        return BOOK.declarations[self.quantity][0].unit
-
-    def holds(self, value: Any) -> bool:
-        return _COMPARE[self.relation](value, self.value)
-
-    def slack(self, value: Any) -> Number:
-        """How far the value is inside the limit; negative outside."""
-        inside: Number = self.value - value if self.relation == "<=" else value - self.value
-        return inside
-
-    def __str__(self) -> str:
-        return f"{self.quantity} {self.relation} {shown(self.value, self.unit)}"
-
-
-@dataclass(frozen=True)
-class Probe:
-    """One valid value of the unknown with what the limits' quantities are there."""
-
-    index: int
-    value: Number
-    plan: Plan
-    values: Mapping[str, Any]  # quantity -> value
-    broken: tuple[Limit, ...]
-
-    def slack(self, limit: Limit) -> Number:
-        return limit.slack(self.values[limit.quantity])
 
 
 @dataclass(frozen=True)
@@ -91,164 +41,21 @@ class Answer:
     holds: Probe | None
     fails: Probe | None  # None: the domain ends with ``holds``
     miss: Probe | None = None  # without a solution: the value that comes nearest
+    unmet: tuple[Limit, ...] = ()  # without a solution: what no value meets, alone or together
     notes: tuple[str, ...] = ()
     tried: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def binding(self) -> Limit | None:
-        """The limit that stops the value from going one step further."""
-        probe = self.fails if self.holds else self.miss
-        if probe is None or not probe.broken:
+        """The limit that stops the value from going one step further; without a solution, the one
+        that no value meets."""
+        if self.holds is None and self.miss is not None:
+            unmet = [limit for limit in self.unmet if limit in self.miss.broken]
+            return min(unmet or self.miss.broken, key=self.miss.share)
+        if self.fails is None or not self.fails.broken:
             return None
-        return min(probe.broken, key=lambda limit: _share(probe, limit))
-
-
-def shown(value: Any, unit: str, digits: int = 3) -> str:
-    """A value for people; estimates may be floats, which the display takes as fractions."""
-    if isinstance(value, float):
-        value = Fraction(value) if math.isfinite(value) else str(value)
-    return value if isinstance(value, str) else format_value(value, unit, digits)
-
-
-def parse_limit(text: str) -> Limit:
-    """A limit such as ``memory.process<=70 GiB``.
-
-    Raises:
-        PlanError: unknown quantity or relation, or a value in the wrong unit.
-    """
-    from planner import units
-
-    found = re.fullmatch(r"\s*([\w.]+)\s*(<=|>=)\s*(.+?)\s*", text)
-    if not found:
-        raise PlanError(Fault(f"{text!r} is no limit", None, "QUANTITY<=VALUE or QUANTITY>=VALUE"))
-    name, relation, value = found.groups()
-    known(name)
-    if not BOOK.declarations[name][0].unit:
-        raise PlanError(Fault(f"{name} is a name, not a number that could be limited"))
-    try:
-        number = units.parse(value, BOOK.declarations[name][0].unit)
-    except units.UnitError as error:
-        raise PlanError(Fault(f"{name}: {error}", None, error.allowed, error.hint)) from None
-    return Limit(name, relation, number)
-
-
-def known(quantity: str) -> None:
-    """Raises PlanError unless the book has a quantity of that id that holds for the whole plan."""
-    import planner.formulas  # noqa: F401  (registers the quantities)
-
-    if quantity not in BOOK.declarations or BOOK.declarations[quantity][0].per:
-        pool = [i for i, d in BOOK.declarations.items() if not d[0].per]
-        raise PlanError(Fault(f"unknown quantity {quantity}", None, None, nearest(quantity, pool)))
-
-
-class Search:
-    """The values of one domain, probed on demand and remembered."""
-
-    def __init__(self, plan: Plan, domain: Domain, limits: tuple[Limit, ...]) -> None:
-        self.plan, self.domain, self.limits = plan, domain, limits
-        self.probes: dict[int, Probe | None] = {}
-        self.faults: dict[int, PlanError] = {}
-
-    def probe(self, index: int) -> Probe | None:
-        """What holds at an index; None outside the domain and where no valid plan results."""
-        if index not in self.probes:
-            self.probes[index] = self._probe(index)
-        return self.probes[index]
-
-    def inside(self, index: int) -> bool:
-        last = self.domain.last
-        return self.domain.first <= index and (last is None or index <= last)
-
-    def _probe(self, index: int) -> Probe | None:
-        if not self.inside(index):
-            return None
-        value = self.domain.value(index)
-        try:
-            changed = variant(self.plan, self.domain.changes(value))
-        except PlanError as error:
-            self.faults[index] = error
-            return None
-        values = evaluated(changed, [limit.quantity for limit in self.limits])
-        broken = tuple(li for li in self.limits if not li.holds(values[li.quantity]))
-        return Probe(index, value, changed, values, broken)
-
-    def first_valid(self, indices: Iterable[int]) -> Probe | None:
-        for index in indices:
-            if (found := self.probe(index)) is not None:
-                return found
-        return None
-
-    def beyond(self, index: int, toward: int) -> Probe | None:
-        """The first valid value from an index on, in one direction, not too far away."""
-        return self.first_valid(index + toward * skip for skip in range(MOST_SKIPS))
-
-    @property
-    def known(self) -> list[Probe]:
-        return sorted((p for p in self.probes.values() if p), key=lambda p: p.index)
-
-
-class Untraced(Evaluation):
-    """Exact values without the trace of what they were made from, which takes half the time."""
-
-    def value(self, identifier: str, point: Point | None = None) -> Any:
-        first = self.book.declarations[identifier][0]
-        entries = tuple(point[axis] for axis in first.per) if point else ()
-        found = self._values.get((identifier, entries))
-        if found is None:
-            found = self._found(identifier, widen(dict(zip(first.per, entries, strict=True))))
-            self._values[identifier, entries] = found
-        if isinstance(found, Absent):
-            raise found
-        return found
-
-    def _found(self, identifier: str, point: Point) -> Any:
-        for declaration in self.book.declarations[identifier]:
-            for name, wanted in declaration.when.items():
-                actual = self.setting(name, point)
-                several = isinstance(wanted, (tuple, set, frozenset))
-                if not (actual in wanted if several else actual == wanted):
-                    break
-            else:
-                try:
-                    value = self.compute(declaration.expression, point)
-                    whole = isinstance(value, Fraction) and value.denominator == 1
-                    return value.numerator if whole else value  # type: ignore[union-attr]
-                except Absent as absent:
-                    return absent
-                except ArithmeticError as error:
-                    return Absent(str(error))
-        return self._evaluate(identifier, point).value  # says why there is none
-
-    @cached_property
-    def _values(self) -> dict[Key, Any]:
-        return {}
-
-    def symbol(self, symbol: Symbol, point: Point) -> Any:
-        identifier = self.book.symbols.get(symbol)
-        if identifier is not None:
-            return self.value(identifier, point)
-        bound = self.bound(symbol, point)
-        if isinstance(bound, Absent):
-            raise bound
-        if isinstance(bound, (int, Fraction, float, str)):
-            return bound
-        return self.compute(bound, point)
-
-
-def evaluated(plan: Plan, quantities: Iterable[str]) -> dict[str, Any]:
-    """The values of some quantities of a plan; only what they need is evaluated.
-
-    Raises:
-        PlanError: one of them cannot be computed, with the reason.
-    """
-    evaluation, values = Untraced(case.build(plan)), {}
-    for quantity in quantities:
-        try:
-            values[quantity] = evaluation.value(quantity)
-        except Absent as absent:
-            raise PlanError(Fault(f"{quantity} cannot be computed: {absent.reason}")) from None
-    return values
+        return min(self.fails.broken, key=self.fails.share)
 
 
 def solve(
@@ -259,56 +66,61 @@ def solve(
     question: str = "",
     direction: int | None = None,
     extra: Mapping[str, Any] | None = None,
+    evaluator: Evaluator | None = None,
 ) -> Answer:
     """The last value of a domain at which every limit holds.
 
     ``direction`` +1 asks for the largest, -1 for the smallest; None lets the quantities decide:
     the way on which a limit comes nearer is the way on which the answer is the last one.
+    ``evaluator`` says what a plan's quantities are; by default those of the plan as it is.
 
     Raises:
         PlanError: no value makes a valid plan, a limit's quantity is absent, or nothing limits the
             unknown.
     """
-    search = Search(plan, domain, limits)
-    few = domain.last is not None and domain.last - domain.first < FEW
-    if few and domain.last is not None:
-        for index in range(domain.first, domain.last + 1):
-            search.probe(index)
-    start = search.first_valid(
-        domain.start + sign * skip for skip in range(MOST_SKIPS) for sign in (1, -1)
-    )
-    if start is None:
-        raise next(iter(search.faults.values()), PlanError(Fault(f"no value of {domain.key}")))
+    search = Probes(plan, domain, limits, evaluator=evaluator)
+    few = search.all()
+    start = search.start()
     if direction is None:
         direction = _direction(search, start)
+    answer = Answer(question, domain, direction, limits, None, None, extra=extra or {})
     inside = _inside(search, start, direction)
-    outside = None
-    notes: tuple[str, ...] = ()
-    if inside is not None:
-        inside, outside, jumps = _last(search, inside, direction)
-        if jumps or (few and not _monotone(search.known)):
-            notes = ("not monotone: the limits break and hold again on the way",)
-    miss = None
     if inside is None:
-        miss = max(search.known, key=lambda p: min(_share(p, li) for li in p.broken))
-    return Answer(
-        question,
-        domain,
-        direction,
-        limits,
-        inside,
-        outside,
-        miss,
-        notes,
-        len(search.known),
-        extra=extra or {},
+        return replace(answer, **missed(search), tried=len(search.known))
+    inside, outside, jumps = _confirmed(search, inside, direction)
+    notes: tuple[str, ...] = ()
+    if jumps or (few and not _monotone(search.known)):
+        notes = ("not monotone: the limits break and hold again on the way",)
+    return replace(answer, holds=inside, fails=outside, notes=notes, tried=len(search.known))
+
+
+def missed(search: Probes) -> dict[str, Any]:
+    """What an answer says where no value is known at which all limits hold: the nearest miss, and
+    the limits that no value meets, or two that none meets together."""
+    probes = search.known
+    miss = search.confirmed(max(probes, key=lambda p: min(map(p.share, p.broken))))
+    alone = tuple(li for li in search.limits if all(li in probe.broken for probe in probes))
+    if alone:
+        return {"miss": miss, "unmet": alone}
+    pairs = ((a, b) for i, a in enumerate(search.limits) for b in search.limits[i + 1 :])
+    together = next(
+        ((a, b) for a, b in pairs if all(a in p.broken or b in p.broken for p in probes)), ()
     )
+    return {"miss": miss, "unmet": together}
 
 
-def _share(probe: Probe, limit: Limit) -> float:
-    """The slack of a limit as a share of its value or of the quantity's, whichever is larger."""
-    size = max(abs(limit.value), abs(probe.values[limit.quantity])) or 1
-    return float(probe.slack(limit) / size)
+def _confirmed(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Probe | None, int]:
+    """``_last`` with exact values on both sides."""
+    while True:
+        found, outside, jumps = _last(search, inside, direction)
+        found = search.confirmed(found)
+        outside = None if outside is None else search.confirmed(outside)
+        if found.broken:  # an estimate was wrong: never by much
+            inside = next(p for p in search.known if not p.broken)
+        elif outside is None or outside.broken:
+            return found, outside, jumps
+        else:
+            inside = outside
 
 
 def _monotone(probes: list[Probe]) -> bool:
@@ -317,7 +129,7 @@ def _monotone(probes: list[Probe]) -> bool:
     return sum(a != b for a, b in zip([False, *held], [*held, False], strict=True)) <= 2
 
 
-def _direction(search: Search, start: Probe) -> int:
+def _direction(search: Probes, start: Probe) -> int:
     """The way on which the first limit that changes comes nearer."""
     for sign in (1, -1):
         for power in range(0, MOST_STRIDES, 4):
@@ -331,7 +143,7 @@ def _direction(search: Search, start: Probe) -> int:
     return 1
 
 
-def _strides(search: Search, start: Probe, toward: int) -> Iterator[Probe]:
+def _strides(search: Probes, start: Probe, toward: int) -> Iterator[Probe]:
     """Valid values further and further away, to the end of the domain."""
     here, stride = start, max(1, abs(start.index) // 16)
     for _ in range(MOST_STRIDES):
@@ -366,7 +178,7 @@ def _crossing(limits: tuple[Limit, ...], here: Probe, there: Probe) -> int:
     return nearest_one
 
 
-def _inside(search: Search, start: Probe, direction: int) -> Probe | None:
+def _inside(search: Probes, start: Probe, direction: int) -> Probe | None:
     """A value at which every limit holds, looked for on both sides; None where none is found."""
     if not start.broken:
         return start
@@ -385,10 +197,10 @@ def _inside(search: Search, start: Probe, direction: int) -> Probe | None:
     return None
 
 
-def _between_limits(search: Search, here: Probe, there: Probe) -> Probe | None:
+def _between_limits(search: Probes, here: Probe, there: Probe) -> Probe | None:
     """One limit is broken on one side, another on the other: what holds lies between them."""
     while abs(there.index - here.index) > 1:
-        middle = _nearest_valid(search, (here.index + there.index) // 2, here.index, there.index)
+        middle = search.nearest_valid((here.index + there.index) // 2, here.index, there.index)
         if middle is None or not middle.broken:
             return middle
         if set(middle.broken) & set(here.broken):
@@ -400,7 +212,7 @@ def _between_limits(search: Search, here: Probe, there: Probe) -> Probe | None:
     return None
 
 
-def _last(search: Search, inside: Probe, direction: int) -> tuple[Probe, Probe | None, int]:
+def _last(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Probe | None, int]:
     """The last value that holds, the next that does not, and how often it held again beyond."""
     jumps = 0
     while True:
@@ -429,19 +241,23 @@ def _last(search: Search, inside: Probe, direction: int) -> tuple[Probe, Probe |
         inside, jumps = again, jumps + 1
 
 
-def _holds_again(search: Search, outside: Probe, direction: int) -> Probe | None:
+def _holds_again(search: Probes, outside: Probe, direction: int) -> Probe | None:
     """A value beyond a broken one at which every limit holds; None where none was found."""
     beyond = (p for p in search.known if (p.index - outside.index) * direction > 0)
     found = [probe for probe in beyond if not probe.broken]
-    for ratio in BEYOND:
-        index = int(outside.index * ratio) if direction > 0 else int(outside.index / ratio)
-        probe = search.beyond(index, direction) if index != outside.index else None
+    steps = [outside.index + direction * step for step in STEPS]
+    further = [
+        int(outside.index * ratio) if direction > 0 else int(outside.index / ratio)
+        for ratio in BEYOND
+    ]
+    for index in {*steps, *further} - {outside.index}:
+        probe = search.beyond(index, direction)
         if probe is not None and not probe.broken:
             found.append(probe)
     return max(found, key=lambda p: p.index * direction, default=None)
 
 
-def _narrow(search: Search, inside: Probe, outside: Probe) -> tuple[Probe, Probe]:
+def _narrow(search: Probes, inside: Probe, outside: Probe) -> tuple[Probe, Probe]:
     """To neighbours among the valid values: by interpolation, and by halves where that is slow."""
     turn = 0
     while abs(outside.index - inside.index) > 1:
@@ -455,19 +271,9 @@ def _narrow(search: Search, inside: Probe, outside: Probe) -> tuple[Probe, Probe
             )
             aim = inside.index + (steps if outside.index > inside.index else -steps)
         aim = min(max(aim, low + 1), high - 1)
-        probe = _nearest_valid(search, aim, low, high)
+        probe = search.nearest_valid(aim, low, high)
         if probe is None:
             break
         inside, outside = (inside, probe) if probe.broken else (probe, outside)
         turn = turn + 1 if abs(outside.index - inside.index) * 2 > width else 0
     return inside, outside
-
-
-def _nearest_valid(search: Search, aim: int, low: int, high: int) -> Probe | None:
-    """The valid value nearest to an index, strictly between two others."""
-    low, high = sorted((low, high))
-    for skip in range(high - low):
-        for index in (aim + skip, aim - skip):
-            if low < index < high and (probe := search.probe(index)) is not None:
-                return probe
-    return None

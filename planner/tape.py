@@ -1,0 +1,384 @@
+"""Quantities of a plan as one list of operations, to be run again over other numbers.
+
+A tape is what an evaluation did, written down: leaves (bound symbols) and constants, then sums,
+products, powers, roundings and choices in an order in which each finds its arguments done. While
+a change moves numbers only (not which formulas hold, nor which entries there are) the tape runs
+over the changed plan's leaves, in floats for a question that tries hundreds of plans, exactly
+for derivatives (``gradient.py``), in polynomials for closed forms (``polynomials.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, floor
+
+from planner.evaluate import Absent, Case, Entry, Evaluation, Point, widen
+from planner.folds import AtLargest, Largest, Total, Which
+from planner.quantity import agrees
+
+CONSTANT, LEAF, ADD, MUL, POW, CEIL, FLOOR, MAX, MIN, PICK = range(10)
+#: Results of divisions this close to a whole number, as a share, are that number.
+SNAP = 1e-12
+
+Place = tuple[str, int]  # axis and position
+Quantity = tuple[str, tuple[Place, ...]]
+
+
+class Leaf(NamedTuple):
+    """A bound symbol: of the plan, of one entry or of a pair of entries."""
+
+    symbol: Symbol
+    places: tuple[Place, ...]
+
+
+class Node(NamedTuple):
+    """One operation. ``arguments`` are earlier nodes; of PICK, what is compared and then, one for
+    each, what is taken (None where it is absent); of POW, the base and, unless it is constant, the
+    exponent. ``data`` is the constant, the leaf's number or the constant exponent."""
+
+    operation: int
+    arguments: tuple[int | None, ...] = ()
+    data: Any = None
+
+
+class Tape:
+    """The operations behind some quantities of one case.
+
+    Raises:
+        Absent: a quantity that has no value, which one and why.
+    """
+
+    def __init__(self, case: Case, quantities: Iterable[str]) -> None:
+        recorder = _Recorder(case)
+        self.results: dict[str, int] = {}
+        for name in quantities:
+            try:
+                self.results[name] = recorder.value(name)
+            except Absent as absent:
+                raise Absent(f"{name} cannot be computed: {absent.reason}") from None
+        self.nodes: list[Node] = recorder.nodes
+        self.leaves: list[Leaf] = recorder.leaves
+        #: Which node is the value of which quantity at which entries.
+        self.quantities: dict[Quantity, int] = recorder.quantities
+        self._frame = _Frame(case, recorder)
+
+    def values(self, case: Case) -> list[Any] | None:
+        """The numbers of the leaves in a case; None where another tape is needed for it."""
+        return self._frame.leaves(case, self.leaves)
+
+    def run(self, leaves: Sequence[Any]) -> list[Any]:
+        """The value of every node, exact where the leaves are; NaN below a division by zero.
+
+        Raises:
+            ArithmeticError, ValueError: beyond the range of floating-point numbers.
+        """
+        return run(self.nodes, leaves)
+
+    def dependent(self, leaves: Iterable[int]) -> list[bool]:
+        """For each node whether it rests on one of these leaves (by number)."""
+        moved, found = set(leaves), []
+        for node in self.nodes:
+            if node.operation == LEAF:
+                found.append(node.data in moved)
+            else:
+                found.append(any(found[i] for i in node.arguments if i is not None))
+        return found
+
+
+def run(nodes: Sequence[Node], leaves: Sequence[Any]) -> list[Any]:
+    """The value of every node of a tape for these leaves."""
+    values: list[Any] = [None] * len(nodes)
+    for index in range(len(nodes)):
+        values[index] = step(nodes[index], values, leaves)
+    return values
+
+
+def step(node: Node, values: Sequence[Any], leaves: Sequence[Any]) -> Any:
+    """The value of one node, those of its arguments being known."""
+    operation, arguments, value = node.operation, node.arguments, None
+    if operation == MUL:
+        value = 1
+        for i in arguments:
+            value *= values[i]  # type: ignore[index]
+    elif operation == ADD:
+        value = 0
+        for i in arguments:
+            value += values[i]  # type: ignore[index]
+    elif operation == LEAF:
+        return leaves[node.data]
+    elif operation == CONSTANT:
+        return node.data
+    elif operation == PICK:
+        body = arguments[len(arguments) // 2 + picked(node, values)]
+        return math.nan if body is None else values[body]
+    elif operation == POW:
+        exponent = node.data if len(arguments) == 1 else values[arguments[1]]  # type: ignore[index]
+        return power(values[arguments[0]], exponent)  # type: ignore[index]
+    elif operation == MAX:
+        return max(values[i] for i in arguments)  # type: ignore[index]
+    elif operation == MIN:
+        return min(values[i] for i in arguments)  # type: ignore[index]
+    else:
+        return rounded(operation, values[arguments[0]])  # type: ignore[index]
+    return value
+
+
+def picked(node: Node, values: Sequence[Any]) -> int:
+    """Which of the compared arguments is largest, the first of equals."""
+    compared = [values[i] for i in node.arguments[: len(node.arguments) // 2]]  # type: ignore[index]
+    return compared.index(max(compared))
+
+
+def power(base: Any, exponent: Any) -> Any:
+    """Exact where the exponent is whole and the base exact; NaN for a division by zero."""
+    if base == 0 and exponent < 0:
+        return math.nan
+    if not isinstance(exponent, int) and exponent == int(exponent):
+        exponent = int(exponent)
+    if isinstance(exponent, int):
+        if exponent == -1 and isinstance(base, float):
+            return 1 / base
+        return base**exponent if isinstance(base, float) else Fraction(base) ** exponent
+    return float(base) ** float(exponent)
+
+
+def rounded(operation: int, value: Any) -> Any:
+    """Up or down to a whole number; a float within rounding of a whole number is that number."""
+    if isinstance(value, float):
+        near = float(round(value))  # raises ValueError or OverflowError where it is not finite
+        if abs(value - near) <= SNAP * abs(near):
+            return near
+        return float(math.ceil(value) if operation == CEIL else math.floor(value))
+    return -int(-value // 1) if operation == CEIL else int(value // 1)
+
+
+class _Recorder(Evaluation):
+    """An evaluation whose values are nodes."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
+        self.nodes: list[Node] = []
+        self.leaves: list[Leaf] = []
+        self.quantities: dict[Quantity, int] = {}
+        self.asked: set[str] = set()
+        self.expressions: dict[Leaf, Any] = {}
+        self.places = _places(case)
+        self._found: dict[Any, int | Absent] = {}
+        self._nodes: dict[Any, int] = {}
+
+    # -- as in Evaluation, with nodes for values ----------------------------------------------
+
+    def value(self, identifier: str, point: Point | None = None) -> Any:
+        per = self.book.declarations[identifier][0].per
+        entries = tuple(point[axis] for axis in per) if point else ()
+        key = (identifier, entries)
+        found = self._found.get(key)
+        if found is None:
+            try:
+                found = self._chosen(identifier, widen(dict(zip(per, entries, strict=True))))
+                self.quantities[identifier, tuple(self.places[e] for e in entries)] = found
+            except Absent as absent:
+                found = absent
+            self._found[key] = found
+        if isinstance(found, Absent):
+            raise found
+        return found
+
+    def _chosen(self, identifier: str, point: Point) -> int:
+        for declaration in self.book.declarations[identifier]:
+            for name, wanted in declaration.when.items():
+                if not agrees(self.setting(name, point), wanted):
+                    break
+            else:
+                return int(self.compute(declaration.expression, point))
+        raise Absent(self._unanswered(identifier, point))
+
+    def setting(self, name: str, point: Point) -> Any:
+        self.asked.add(name)
+        for entry in point.values():
+            if name in entry.settings:
+                return entry.settings[name]
+        return self.case.settings.get(name)
+
+    def symbol(self, symbol: Symbol, point: Point) -> Any:
+        identifier = self.book.symbols.get(symbol)
+        if identifier is not None:
+            return self.value(identifier, point)
+        scope = self._scope(symbol, point)
+        found = self._found.get((symbol, scope))
+        if isinstance(found, int):
+            return found
+        bound = self.bound(symbol, point)
+        if isinstance(bound, Absent):
+            raise bound
+        if isinstance(bound, str):
+            raise Absent(f"{symbol} is a name")
+        leaf = Leaf(symbol, tuple(self.places[entry] for entry in scope))
+        if not isinstance(bound, (int, Fraction, float)):
+            self.expressions[leaf] = bound
+            return self.compute(bound, point)  # in symbols of other entries too
+        node = self._found[symbol, scope] = self._node(LEAF, (), len(self.leaves))
+        self.leaves.append(leaf)
+        return node
+
+    def _scope(self, symbol: Symbol, point: Point) -> tuple[Entry, ...]:
+        """Where ``bound`` finds it: in one entry, in two crossed ones, or in the plan."""
+        for entry in point.values():
+            if symbol in entry.bindings:
+                return (entry,)
+        note = self.book.notation.get(symbol)
+        if note is not None and len(note.per) == 2:
+            first, second = (point[axis] for axis in note.per)
+            if (symbol, first, second) in self.case.crossed:
+                return first, second
+        return ()
+
+    def compute(self, expression: Any, point: Point) -> Any:
+        kind = type(expression)
+        if kind is Symbol:
+            return self.symbol(expression, point)
+        if kind is Add or kind is Mul:
+            nodes = tuple(self.compute(argument, point) for argument in expression.args)
+            return self._node(ADD if kind is Add else MUL, nodes)
+        if kind is Pow:
+            return self._power(expression, point)
+        if kind is Total:
+            points = self.entries(expression.axis, point, expression.where)
+            return self._node(ADD, tuple(self.compute(expression.body, below) for below in points))
+        if kind is ceiling or kind is floor:
+            inner = self.compute(expression.args[0], point)
+            return self._node(CEIL if kind is ceiling else FLOOR, (inner,))
+        if kind is Max or kind is Min:
+            nodes = tuple(self.compute(argument, point) for argument in expression.args)
+            return self._node(MAX if kind is Max else MIN, nodes)
+        if kind is Largest or kind is AtLargest:
+            return self._peak(expression, point)
+        if isinstance(expression, Integer):
+            return self._node(CONSTANT, (), int(expression.p))
+        if isinstance(expression, Rational):
+            return self._node(CONSTANT, (), Fraction(expression.p, expression.q))
+        if kind is Which:
+            raise Absent("a name is no number")
+        raise TypeError(f"no operation for {kind.__name__}: {expression}")
+
+    def _power(self, expression: Any, point: Point) -> int:
+        base, exponent = expression.args
+        inner = self.compute(base, point)
+        if isinstance(exponent, Integer):
+            return self._node(POW, (inner,), int(exponent.p))
+        if isinstance(exponent, Rational):
+            return self._node(POW, (inner,), Fraction(exponent.p, exponent.q))
+        return self._node(POW, (inner, self.compute(exponent, point)))
+
+    def _peak(self, fold: Any, point: Point) -> int:
+        points = self.entries(fold.axis, point, fold.where)
+        if not points:
+            raise Absent(f"there is no {fold.axis}")
+        if type(fold) is Largest:
+            return self._node(MAX, tuple(self.compute(fold.body, below) for below in points))
+        compared = tuple(self.compute(fold.by, below) for below in points)
+        taken: list[int | None] = []
+        reason: Absent | None = None
+        for below in points:
+            try:
+                taken.append(self.compute(fold.body, below))
+            except Absent as absent:  # of no harm unless it is the one that is taken
+                taken.append(None)
+                reason = absent
+        if reason is not None and not any(node is not None for node in taken):
+            raise reason
+        return self._node(PICK, (*compared, *taken))
+
+    def _node(
+        self, operation: int, arguments: tuple[int | None, ...] = (), data: Any = None
+    ) -> int:
+        if len(arguments) == 1 and operation in (ADD, MUL, MAX, MIN):
+            assert arguments[0] is not None
+            return arguments[0]
+        node = Node(operation, arguments, data)
+        found = self._nodes.setdefault(node, len(self.nodes))
+        if found == len(self.nodes):
+            self.nodes.append(node)
+        return found
+
+
+def _places(case: Case) -> dict[Entry, Place]:
+    return {
+        entry: (axis, index)
+        for axis, entries in case.axes.items()
+        if not isinstance(entries, Absent)
+        for index, entry in enumerate(entries)
+    }
+
+
+class _Frame:
+    """What must be as it was when a tape was recorded."""
+
+    def __init__(self, case: Case, recorder: _Recorder) -> None:
+        self.names = tuple(sorted(recorder.asked))
+        self.settings = _settings(case.settings, self.names)
+        self.expressions = recorder.expressions
+        self.axes: dict[str, tuple[tuple[str, ...], list[Any]] | None] = {}
+        for axis, entries in case.axes.items():
+            if isinstance(entries, Absent):
+                self.axes[axis] = None
+                continue
+            given = {name for entry in entries for name in entry.settings}
+            names = tuple(name for name in self.names if name in given)
+            self.axes[axis] = (names, _shape(entries, names, recorder.places))
+
+    def leaves(self, case: Case, leaves: Sequence[Leaf]) -> list[Any] | None:
+        """The numbers of some leaves in another case; None where its frame is not this one."""
+        if _settings(case.settings, self.names) != self.settings:
+            return None
+        if case.axes.keys() != self.axes.keys():
+            return None
+        places = _places(case)
+        for axis, known in self.axes.items():
+            entries = case.axes[axis]
+            if known is None or isinstance(entries, Absent):
+                if known is not None or not isinstance(entries, Absent):
+                    return None
+            elif len(entries) != len(known[1]) or _shape(entries, known[0], places) != known[1]:
+                return None
+        for leaf, expression in self.expressions.items():
+            if _bound(case, leaf) != expression:
+                return None
+        found = []
+        for leaf in leaves:
+            value = _bound(case, leaf)
+            if not isinstance(value, (int, Fraction, float)):
+                return None
+            found.append(value)
+        return found
+
+
+def _settings(settings: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    return [settings.get(name) for name in names]
+
+
+def _shape(
+    entries: Sequence[Entry], names: Sequence[str], places: Mapping[Entry, Place]
+) -> list[Any]:
+    """Of each entry its parent, what it binds and what decides about it."""
+    return [
+        (
+            None if entry.parent is None else places[entry.parent],
+            tuple(entry.bindings),
+            [entry.settings.get(name) for name in names],
+        )
+        for entry in entries
+    ]
+
+
+def _bound(case: Case, leaf: Leaf) -> Any:
+    if not leaf.places:
+        return case.bindings.get(leaf.symbol)
+    entries = tuple(case.axes[axis][index] for axis, index in leaf.places)  # type: ignore[index]
+    if len(entries) == 1:
+        return entries[0].bindings.get(leaf.symbol)
+    return case.crossed.get((leaf.symbol, *entries))
