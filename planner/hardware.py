@@ -15,6 +15,7 @@ from typing import Any
 
 from planner import profile, resources, units
 from planner.document import Draft
+from planner.errors import Fault, PlanError, nearest
 
 #: Number format of the matmuls under each precision recipe.
 FORMATS = {
@@ -36,7 +37,8 @@ def complete(draft: Draft) -> None:
     precision as the datasheet prints it, the usual network, and the shares that runs sustain."""
     accelerator = draft.get("cluster", "accelerator")
     wanted = FORMATS[draft.get("training", "precision")]
-    for key, name in (("peak", wanted), ("peak_16", "bf16"), ("peak_16", "fp16")):
+    logits = ("fp32",) if wanted == "fp32" else ("bf16", "fp16")
+    for key, name in (("peak", wanted), *(("peak_16", each) for each in logits)):
         found = accelerator["peaks"].get(name)
         if found is not None:
             draft.default(
@@ -71,16 +73,31 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
         "alignment",
         "launch",
     ):
-        fill(key, _value(facts["shared"][key]), f"calibrated: {facts['shared'][key]['rows']}")
-    for key, name in (("matmul_16", "matmul"), ("matmul", SHARES.get(wanted, "matmul"))):
-        fact = own.get(name) or own.get("matmul") or facts["defaults"]["matmul"]
+        fact = own.get(f"{key}_{wanted}") or own.get(key) or facts["shared"][key]
         fill(key, _value(fact), f"calibrated: {fact['rows']}")
-    attention = facts["shared"]["attention_open"]
-    if _kernel(draft, own) == "vendor":
-        attention = own["attention"]
-    fill("attention", _value(attention), f"calibrated: {attention['rows']}")
-    for key in ("elementwise", "launches"):
-        fill(key, _value({"value": kernels[key]}), "of the implementation")
+    # A share of one format stands beside that of all: `matmul_fp32` beside `matmul`.
+    wide = accelerator.get("peak_16") or {"format": "bf16"}
+    for key, form, name in (
+        ("matmul_16", wide["format"], "matmul"),
+        ("matmul", wanted, SHARES.get(wanted, "matmul")),
+    ):
+        fact = (
+            own.get(f"matmul_{form}")
+            or own.get(name)
+            or own.get("matmul")
+            or facts["defaults"]["matmul"]
+        )
+        fill(key, _value(fact), f"calibrated: {fact['rows']}")
+    kernel = "attention" if _kernel(draft, own) == "vendor" else "attention_open"
+    fact = own.get(f"{kernel}_{wanted}") or own.get(kernel) or facts["shared"][kernel]
+    fill("attention", _value(fact), f"calibrated: {fact['rows']}")
+    traffic = _value({"value": kernels["elementwise"]})
+    slower = own.get(f"elementwise_{wanted}") or own.get("elementwise")
+    if slower is None:
+        fill("elementwise", traffic, "of the implementation")
+    else:
+        fill("elementwise", traffic * _value(slower), f"calibrated: {slower['rows']}")
+    fill("launches", _value({"value": kernels["launches"]}), "of the implementation")
     link = accelerator.get("link")
     if link is not None:
         draft.default(
@@ -114,8 +131,17 @@ def measured(accelerator: Mapping[str, Any]) -> Mapping[str, Any]:
     """An accelerator's own shares, or those of the preset that it is like."""
     own: Mapping[str, Any] = accelerator.get("efficiency") or {}
     while "like" in own:
-        own = dict(_read(f"accelerators/{own['like']}.yaml")["efficiency"])
+        like = _shares(own["like"])
+        own = {**like, **{key: fact for key, fact in own.items() if key != "like"}}
     return own
+
+
+def _shares(name: str) -> Mapping[str, Any]:
+    names = [path.stem for path in (resources.folder("presets") / "accelerators").glob("*.yaml")]
+    if name not in names:
+        fault = f"efficiency.like: no accelerator '{name}' ships"
+        raise PlanError(Fault(fault, None, "see plan.py list accelerators", nearest(name, names)))
+    return _read(f"accelerators/{name}.yaml").get("efficiency") or {}
 
 
 def _value(fact: Mapping[str, Any]) -> Any:
