@@ -35,6 +35,7 @@ def complete(document: source.Document) -> Plan:
     model = lower(draft)
     draft.finish()
     _choices(draft)
+    _positions(draft)
     _sizes(draft)
     hardware.complete(draft)
     profile.complete(draft)
@@ -110,6 +111,21 @@ def _choices(draft: Draft) -> None:
             f"{training['schedule']} has no virtual stages",
             "interleaved, or virtual_pipeline: 1",
         )
+
+
+def _positions(draft: Draft) -> None:
+    """A table of learned positions has no row beyond the longest sequence."""
+    longest = draft.get("model", "max_sequence")
+    if draft.get("model", "positions") != "learned" or longest is None:
+        return
+    for key in ("sequence_length", "decoder_sequence_length"):
+        length = draft.get("training", key)
+        if length is not None and length > longest:
+            draft.fault(
+                ("training", key),
+                f"{length} tokens are more than the model's {longest} learned positions",
+                f"at most {longest}, or a larger model.max_sequence",
+            )
 
 
 def _sizes(draft: Draft) -> None:
@@ -213,10 +229,20 @@ def variant(plan: Plan, changes: Mapping[str, Any]) -> Plan:
     Raises:
         PlanError: where the changed document is no valid plan.
     """
-    data = plan.document.data
+    return revised(plan.document, {key: _checked(key, value) for key, value in changes.items()})
+
+
+def revised(document: source.Document, changes: Mapping[str, Any]) -> Plan:
+    """The plan of a checked document with some dotted keys changed to values that were checked
+    before; None takes a key away.
+
+    Raises:
+        PlanError: where the changed document is no valid plan.
+    """
+    data = document.data
     for dotted, value in changes.items():
-        data = _changed(data, dotted.split("."), _checked(dotted, value))
-    document = replace(plan.document)
+        data = _changed(data, dotted.split("."), value)
+    document = replace(document)
     document.__dict__["data"] = data  # in the place of what the cached property would read
     return complete(document)
 
@@ -276,6 +302,7 @@ def _copied(node: Any) -> Any:
 
 #: Keys that only documents of one kind have, in the order in which kinds are told apart.
 _MARKS = (
+    ("study", {"axes", "plans", "base"}),
     ("plan", {"training", "parallelism", "cluster", "time"}),
     ("accelerator", {"peaks", "memory", "memory_bandwidth", "architecture"}),
     ("cluster", {"accelerator", "devices", "devices_per_node"}),
