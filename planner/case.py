@@ -16,7 +16,7 @@ from typing import Any
 from sympy import Symbol
 
 import planner.formulas  # noqa: F401  (registers the quantities)
-from planner import notation, pipeline, products, tensors
+from planner import inventory, notation, pipeline, products, tensors
 from planner import profile as profiles
 from planner.document import Model, Plan, Stage
 from planner.evaluate import SIZE_ONLY, Absent, Case, Entry
@@ -205,6 +205,7 @@ def _model_axes(model: Model, targets: frozenset[str]) -> dict[str, tuple[Entry,
             settings["block"] = block.kind
             settings["latent"] = block.values.get("kv_rank") is not None
             settings["windowed"] = block.values.get("window") is not None
+            settings["remembers"] = block.kind in inventory.REMEMBERING
             entry = Entry("block", block.name, block.name, part_entry, values, settings)
             blocks.append(entry)
             pieces += [_component(c, entry, targets) for c in components(block.kind, block.values)]

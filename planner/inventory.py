@@ -356,6 +356,11 @@ BLOCKS: dict[str, Callable[[Values], Components]] = {
     "pooler": pooler,
 }
 
+#: Block kinds that keep something of earlier tokens while a sequence is served.
+REMEMBERING = frozenset(
+    {"attention", "mamba", "delta_net", "short_conv", "recurrence", "lightning"}
+)
+
 
 def components(kind: str, values: Values) -> Components:
     """The components of a block; where its weights are another's, they are counted there."""

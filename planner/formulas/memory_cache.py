@@ -1,16 +1,41 @@
-"""Inference: the cache of keys and values that each sequence keeps while it is served."""
+"""Inference: what each sequence keeps while it is served: keys and values of its tokens, and the
+states of recurrent blocks, which do not grow."""
 
 from typing import Any
 
 from planner.folds import Total, largest, smallest
-from planner.notation import L_ks, a_kv, b, d_h, d_r, d_v, k_kv, r_kv, s, s_o, t, w
+from planner.notation import (
+    L_ks,
+    a_dv,
+    a_kv,
+    a_l,
+    b,
+    d_dk,
+    d_dv,
+    d_h,
+    d_l,
+    d_r,
+    d_v,
+    k_a,
+    k_kv,
+    m_in,
+    n_in,
+    n_out,
+    n_st,
+    r_kv,
+    s,
+    s_o,
+    t,
+    w,
+    w_r,
+)
 from planner.quantity import quantity
 
 BLOCK: dict[str, Any] = {
     "identifier": "memory.cache.block",
     "symbol": r"M_{kv}^{j}",
     "unit": "bytes",
-    "title": "cache of one attention block on one device",
+    "title": "cache of one block on one device",
     "per": ("block",),
     "coefficient": "1",
 }
@@ -43,6 +68,45 @@ def block_latent():
     return k_kv * b * (s + s_o) * (r_kv + d_r)
 
 
+def _window():
+    """The last inputs of a depthwise convolution, as many as its kernel is long."""
+    return Total(n_in * n_out, "component", type="conv")
+
+
+@quantity(
+    **BLOCK,
+    source="Gu & Dao 2023 (arXiv 2312.00752); Dao & Gu 2024 (arXiv 2405.21060)",
+    when={"block": "mamba"},
+)
+def block_mamba():
+    """The state of every channel, and the window of the convolution."""
+    return k_a * b * (m_in * n_st + _window()) / t
+
+
+@quantity(**BLOCK, source="Yang et al. 2024 (arXiv 2412.06464)", when={"block": "delta_net"})
+def block_delta_net():
+    """One matrix of keys by values for each head, and the window of the convolution."""
+    return k_a * b * (a_dv * d_dk * d_dv + _window()) / t
+
+
+@quantity(**BLOCK, source="De et al. 2024 (arXiv 2402.19427)", when={"block": "recurrence"})
+def block_recurrence():
+    """The state of every channel, and the window of the convolution."""
+    return k_a * b * (w_r + _window()) / t
+
+
+@quantity(**BLOCK, source="LFM2 (arXiv 2511.23404)", when={"block": "short_conv"})
+def block_short_conv():
+    """The window of the convolution."""
+    return k_a * b * _window() / t
+
+
+@quantity(**BLOCK, source="MiniMax-01 (arXiv 2501.08313)", when={"block": "lightning"})
+def block_lightning():
+    """One matrix of keys by values for each head."""
+    return k_a * b * a_l * d_l**2 / t
+
+
 @quantity(
     "memory.cache.stage",
     symbol=r"M_{kv,\sigma}",
@@ -52,6 +116,5 @@ def block_latent():
     per=("stage",),
 )
 def cache_stage():
-    """Each attention block as often as the stage holds its layer. Recurrent mixers, whose state
-    does not grow with the sequence, are not counted."""
-    return Total(L_ks * Total(block, "block", block="attention"), "part")
+    """Each block that remembers, as often as the stage holds its layer."""
+    return Total(L_ks * Total(block, "block", remembers=True), "part")

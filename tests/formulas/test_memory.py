@@ -261,6 +261,30 @@ def test_a_cache_of_llama_2_70b():
     assert value_of(document, "memory.cache.stage") == 1024 * 320 * 1024
 
 
+@pytest.mark.parametrize(
+    ("model", "elements"),
+    [
+        # mamba_ssm's allocate_inference_cache: (channels, state) and (channels, kernel), each layer
+        ("mamba-130m", 24 * (1536 * 16 + 1536 * 4)),
+        # Mamba-2: (heads, head size, state); the convolution also sees 2 × groups × state
+        ("codestral-mamba-7b", 64 * (128 * 64 * 128 + (8192 + 2 * 8 * 128) * 4)),
+    ],
+)
+def test_the_state_of_a_recurrent_model_does_not_grow_with_the_sequence(model, elements):
+    for tokens in (24, 24_000):
+        document = {
+            "model": model,
+            "cluster": {"accelerator": "h100-sxm-80gb", "devices": 1},
+            "training": {
+                "mode": "inference",
+                "sequence_length": 1000,
+                "output_tokens": tokens,
+                "micro_batch": 3,
+            },
+        }
+        assert value_of(document, "memory.cache.stage") == 3 * 2 * elements
+
+
 # -- layouts that cannot exist --------------------------------------------------------------------
 
 
