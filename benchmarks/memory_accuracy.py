@@ -2,6 +2,8 @@
 
 ``python -m benchmarks.memory_accuracy --truth DIR --runs FILE [--json FILE]`` evaluates an ordinary
 plan document for each case and row, made from its own columns, and prints the agreement by source.
+``--markdown FILE`` rewrites the table between the markers of a page (docs/accuracy.md), ``--bands
+FILE`` the intervals that estimates of memory carry.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +19,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import runs_memory, truth_memory
+from benchmarks.time_accuracy import quantile
 from planner import case, notation, plan
 from planner.errors import PlanError
 from planner.evaluate import Absent, Evaluation, widen
@@ -72,7 +76,7 @@ def runs(file: Path) -> Iterator[Record]:
         for row in csv.DictReader(rows):
             if row["measured_quantity"] in runs_memory.QUANTITIES and row["use"] != "no":
                 record = {"source": runs_memory.source(row), "id": row["id"]}
-                yield {**record, **_measured(row)}
+                yield {**record, "runs": runs_memory.name(row), **_measured(row)}
 
 
 def _measured(row: Mapping[str, str]) -> Record:
@@ -165,12 +169,58 @@ def rewritten(page: str, table: str) -> str:
     return f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}"
 
 
+#: Estimates that carry an interval, each with the readings of an allocator or a driver it rests on.
+READINGS = {
+    "memory.total": ("memory.total", "memory.peak"),
+    "memory.reserved": ("memory.reserved",),
+    "memory.process": ("memory.process",),
+}
+
+
+def bands(records: list[Record]) -> str:
+    """The intervals of estimates, and what counts by other software agree with, as a document."""
+    lines = [
+        "# Memory: measured over predicted on published runs, less 1: 5th and 95th percentile, each",
+        "# source with the same weight; and how many counts by other software are met to the byte.",
+        "# Written by benchmarks.memory_accuracy --bands.",
+        "measured:",
+    ]
+    for quantity, readings in READINGS.items():
+        found: dict[str, list[float]] = {}
+        for record in records:
+            if "runs" in record and "error" in record and record["quantity"] in readings:
+                found.setdefault(record["runs"], []).append(1 / (1 + record["error"]))
+        if found:
+            low, high = (quantile(list(found.values()), share) - 1 for share in (0.05, 0.95))
+            lines.append(
+                f"  - {{quantity: {quantity}, low: {low:.3f}, high: {high:.3f}, "
+                f"rows: {sum(map(len, found.values()))}, sources: {json.dumps(sorted(found))}}}"
+            )
+    lines.append("counted:")
+    counts: dict[str, list[float]] = {}
+    for record in records:
+        if "runs" not in record and "error" in record:
+            counts.setdefault(record["quantity"], []).append(abs(record["error"]))
+    lines += [
+        f"  - {{quantity: {quantity}, cases: {len(errors)}, exact: {errors.count(0)}, "
+        f"worst: {_upward(max(errors))}}}"
+        for quantity, errors in counts.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _upward(error: float) -> str:
+    """A share rounded up to a thousandth of a per cent."""
+    return f"{math.ceil(error * 1e5) / 1e5:.5f}" if error else "0"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--truth", type=Path, help="folder with activations.json and so on")
     parser.add_argument("--runs", type=Path, help="CSV file of measured runs")
     parser.add_argument("--json", type=Path, help="write every comparison to this file")
     parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
+    parser.add_argument("--bands", type=Path, help="document of intervals that is rewritten")
     options = parser.parse_args()
     records: list[Record] = []
     if options.truth:
@@ -181,6 +231,8 @@ def main() -> None:
     if options.markdown:
         page = options.markdown.read_text("utf-8")
         options.markdown.write_text(rewritten(page, markdown(lines(records))), "utf-8")
+    if options.bands:
+        options.bands.write_text(bands(records), "utf-8")
     if options.json:
         options.json.write_text(json.dumps(records, indent=1) + "\n", "utf-8")
 

@@ -218,10 +218,15 @@ QUANTITIES = (
 )
 
 
+def name(row: Row) -> str:
+    """Who published the row."""
+    words = re.split(r"[,(]| section| release| config_hub| old_bench| Figure", row["source"])[0]
+    return words.strip()
+
+
 def source(row: Row) -> str:
     """The heading under which a row's error counts: source, quantity read, precision of the run."""
-    name = re.split(r"[,(]| section| release| config_hub| old_bench| Figure", row["source"])[0]
-    return f"{name.strip()} {row['metric'].split(',')[0].split(' (')[0]} {row['precision']}"
+    return f"{name(row)} {row['metric'].split(',')[0].split(' (')[0]} {row['precision']}"
 
 
 def reading(row: Row) -> str:

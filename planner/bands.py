@@ -1,9 +1,12 @@
-"""How far predictions have been off: the interval of a predicted quantity, from published runs.
+"""How far predictions have been off: the interval of an estimated quantity, from published runs.
 
 presets/efficiency/bands.yaml holds, for each kind of run (accelerator generation, dense or mixture
 of experts), how measured step times compare with predicted ones: the 5th and the 95th percentile
 over all rows, written by ``python -m benchmarks.time_accuracy --bands``. A generation without
 published runs gets the band of none, which is wider.
+
+presets/efficiency/memory.yaml holds the same for memory, by what was read (the allocator's peak, the
+process as the driver shows it), written by ``python -m benchmarks.memory_accuracy --bands``.
 """
 
 from __future__ import annotations
@@ -45,16 +48,28 @@ SHORTER = frozenset(
     }
 )
 FILE = "efficiency/bands.yaml"
+MEMORY = "efficiency/memory.yaml"
+
+
+def _read(file: str) -> Mapping[str, Any]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    text = (resources.folder("presets") / file).read_text("utf-8")
+    read: Mapping[str, Any] = yaml.load(text, Loader=loader)
+    return read
 
 
 @cache
 def kinds() -> tuple[Mapping[str, Any], ...]:
     """The kinds of runs with their bands."""
-    import yaml
+    return tuple(_read(FILE)["kinds"])
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    text = (resources.folder("presets") / FILE).read_text("utf-8")
-    return tuple(yaml.load(text, Loader=loader)["kinds"])
+
+@cache
+def memory() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
+    """``measured``: readings of published runs with their bands, ``counted``: by other software."""
+    return {name: tuple(rows) for name, rows in _read(MEMORY).items()}
 
 
 def kind(architecture: str | None, experts: bool) -> Mapping[str, Any]:
@@ -71,15 +86,32 @@ def of_settings(settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return kind(settings.get("cluster.accelerator.architecture"), bool(settings.get("experts")))
 
 
-def interval(quantity: Any) -> tuple[Value, Value] | None:
-    """Lowest and highest value that published runs of the kind leave open, of a quantity of
-    ``planner.evaluated``; None for one that is not predicted."""
-    base = quantity.base
-    if base not in LONGER and base not in SHORTER:
+def of_memory(base: str, settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The readings that an estimate of memory is held against; None where it rests on none: they
+    are of training runs of models with a shape."""
+    if settings.get("training.mode") != "train" or not settings.get("model.shape"):
         return None
-    found = of_settings(quantity.result.evaluation.case.settings)
-    if found is None or quantity.absent is not None:
+    return next((row for row in memory()["measured"] if row["quantity"] == base), None)
+
+
+def interval(quantity: Any) -> tuple[Value, Value] | None:
+    """Lowest and highest value that published runs leave open, of a quantity of
+    ``planner.evaluated``; None for one that no published run is held against."""
+    if quantity.absent is not None:
+        return None
+    base, settings = quantity.base, quantity.result.evaluation.case.settings
+    if base == "memory.headroom":
+        process = quantity.result.find("memory.process")
+        bounds = interval(process)
+        if bounds is None:
+            return None
+        capacity = quantity.number + process.number
+        return capacity - bounds[1], capacity - bounds[0]
+    found = of_memory(base, settings) if base.startswith("memory.") else None
+    if found is None and base in (*LONGER, *SHORTER):
+        found = of_settings(settings)
+    if found is None:
         return None
     low, high = (1 + Fraction(str(found[key])) for key in ("low", "high"))
     value = quantity.number
-    return (value * low, value * high) if base in LONGER else (value / high, value / low)
+    return (value / high, value / low) if base in SHORTER else (value * low, value * high)

@@ -11,7 +11,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from html import unescape
 from itertools import pairwise
@@ -54,6 +54,8 @@ class Claim:
 
     plan: str
     overrides: tuple[str, ...]
+    log: str | None = None  # of the run that stands beside the plan
+    warm_up: int | None = None
 
 
 def check(paths: Sequence[Path] = ()) -> list[Finding]:
@@ -124,8 +126,16 @@ def read(path: Path) -> Claim | None:
             named = data["plan"]
             if not isinstance(data["quantities"], dict) or "fingerprint" not in named:
                 return None
-            return Claim(str(named["document"]), tuple(map(str, named["set"])))
-        except (ValueError, KeyError, TypeError):
+            beside = data.get("comparison") or {}
+            overrides = tuple(map(str, named["set"]))
+            log, warm_up = beside.get("log"), beside.get("warm_up")
+            return Claim(
+                str(named["document"]),
+                overrides,
+                None if log is None else str(log),
+                None if warm_up is None else int(warm_up),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None
     commands = _COMMAND.findall(content)
     if not commands or not _MARK.search(content):
@@ -135,8 +145,13 @@ def read(path: Path) -> Claim | None:
         words = shlex.split(command)
     except ValueError:
         return None
-    pairs = pairwise(words[2:])
-    return Claim(words[2], tuple(value for flag, value in pairs if flag == "--set"))
+    words = words[3:] if words[2] == "compare" else words[2:]
+    given: dict[str, list[str]] = {}
+    for flag, value in pairwise(words):
+        given.setdefault(flag, []).append(value)
+    log, warm_up = (given.get(flag, [None])[0] for flag in ("--log", "--warm-up"))
+    number = int(warm_up) if warm_up is not None and warm_up.isdecimal() else None
+    return Claim(words[0], tuple(given.get("--set", ())), log, number)
 
 
 # comparing ---------------------------------------------------------------------------------
@@ -146,8 +161,13 @@ def _compare(path: Path, claim: Claim) -> Finding:
     file = _find(path, claim.plan)
     if file is None:
         return Finding(str(path), "lost", (f"{claim.plan} does not exist",))
+    log = None
+    if claim.log is not None:
+        log = _find(path, claim.log)
+        if log is None:
+            return Finding(str(path), "lost", (f"{claim.log} does not exist",))
     try:
-        fresh = _render(file, claim, path.suffix)
+        fresh = _render(file, log, claim, path.suffix)
     except PlanError as error:
         return Finding(str(path), "invalid", tuple(map(str, error.faults[:MOST])))
     old = path.read_text(encoding="utf-8")
@@ -166,9 +186,9 @@ def _find(report: Path, plan: str) -> Path | None:
     return None
 
 
-def _render(file: Path, claim: Claim, suffix: str) -> str:
+def _render(file: Path, log: Path | None, claim: Claim, suffix: str) -> str:
     """The report as it would be written today, naming its plan as the old one does."""
-    from planner import case, render
+    from planner import case, compare, render
     from planner import plan as plans
     from planner.evaluate import Evaluation
     from planner.result import Result
@@ -179,16 +199,26 @@ def _render(file: Path, claim: Claim, suffix: str) -> str:
             return claim.plan
 
     plan = plans.load(file, claim.overrides)
-    return render.as_text(Named(plan, Evaluation(case.build(plan))), suffix.lstrip("."))
+    result = Named(plan, Evaluation(case.build(plan)))
+    if log is not None:
+        found = compare.compare(plan, log, claim.warm_up)
+        result.comparison = replace(found, log=str(claim.log), result=result)
+    return render.as_text(result, suffix.lstrip("."))
 
 
 def _compare_results(path: Path, old: Any, new: Any) -> Finding:
     """Two results in JSON: quantities whose values moved, came or went, else wording."""
     from planner.diff import compare, line
 
-    rows = compare(old, new, precision=ROUNDING)
-    if rows:
-        return Finding(str(path), "numbers", _first([line(row) for row in rows]))
+    moved = [line(row) for row in compare(old, new, precision=ROUNDING)]
+    before, after = _measured(old), _measured(new)
+    moved += [
+        f"{key} measured: {before.get(key)} → {after.get(key)}"
+        for key in dict.fromkeys((*before, *after))
+        if before.get(key) != after.get(key)
+    ]
+    if moved:
+        return Finding(str(path), "numbers", _first(moved))
     changed = [
         f"{key}: {part}"
         for key in old["quantities"]
@@ -196,6 +226,12 @@ def _compare_results(path: Path, old: Any, new: Any) -> Finding:
         if old["quantities"][key][part] != new["quantities"].get(key, {}).get(part)
     ]
     return Finding(str(path), "wording", _first(changed or ["layout or provenance only"]))
+
+
+def _measured(result: Any) -> dict[str, Any]:
+    """What a run measured, by quantity, of a result beside a log."""
+    rows = (result.get("comparison") or {}).get("quantities", ())
+    return {row["id"]: row["measured"] for row in rows}
 
 
 def _compare_lines(path: Path, old: list[str], new: list[str]) -> Finding:

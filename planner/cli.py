@@ -428,18 +428,43 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="records left out at the start; 5, or half of a shorter log",
     )
-    parser.add_argument("--format", choices=("text", "md", "json"), default="text")
-    parser.add_argument("-o", "--output", metavar="FILE", help="the file to write")
+    parser.add_argument(
+        "--format", choices=("text", "md", "json"), help="the table alone in this format"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="write the plan's report with the comparison as a section; .md, .html or .json picks "
+        "the format, .txt (and any ending with --format) is the table alone; repeatable",
+    )
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from planner import compare
+    from planner import compare, files, render
     from planner import plan as plans
 
     plan = plans.load(options.plan, options.set)
+    inputs = [options.log, *plan.document.files()]
+    for path in options.output:
+        if options.format is None:
+            render.check_output(path, options.plan)
+        if path != "-":
+            files.spare(path, inputs)
     found = compare.compare(plan, options.log, options.warm_up)
-    writer = {"text": compare.text, "md": compare.markdown, "json": compare.data}[options.format]
-    _put(writer(found), options.output, [options.log, *plan.document.files()])
+    writers = {"text": compare.text, "md": compare.markdown, "json": compare.data}
+    table = writers[options.format or "text"](found)
+    for path in options.output:
+        if path == "-":
+            continue
+        if options.format is not None or render.check_output(path, options.plan) == "text":
+            files.write_text(path, table)
+        else:
+            render.write(found.report(), path)
+    if not options.output or "-" in options.output or options.format is None:
+        sys.stdout.write(table)
     return OK
 
 

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner import logs
 from planner.display import format_value, one_line, significant
 from planner.document import Plan
 from planner.errors import Fault, Place, PlanError
+
+if TYPE_CHECKING:
+    from planner.result import Result
 
 __all__ = ["Comparison", "Row", "compare", "data", "markdown", "text"]
 
@@ -33,7 +36,8 @@ WARM_UP = 5
 
 @dataclass(frozen=True)
 class Row:
-    """One quantity planned and measured; ``ratio`` is planned / measured."""
+    """One quantity planned and measured; ``ratio`` is planned / measured. ``interval`` is what
+    published runs leave open of the planned one, None where it is held against none."""
 
     id: str
     title: str
@@ -41,6 +45,14 @@ class Row:
     planned: int | Fraction | None
     measured: Fraction
     how: str
+    interval: tuple[Any, Any] | None = None
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measured value lies in the interval; None without one."""
+        if self.interval is None:
+            return None
+        return bool(self.interval[0] <= self.measured <= self.interval[1])
 
     @property
     def ratio(self) -> Fraction | None:
@@ -51,16 +63,49 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A plan beside a log."""
+    """A plan beside a log. ``log`` is the file as it was named, only its name where it was named
+    from the root; ``warm_up`` the records left out where that was told."""
 
     plan: str
     log: str
     format: str
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
+    result: Result
+    warm_up: int | None = None
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as a result holds it under ``comparison``."""
+        from planner.exports.table import number
+
+        rows = []
+        for row in self.rows:
+            data = {
+                "id": row.id,
+                "unit": row.unit,
+                "planned": number(row.planned),
+                "measured": number(row.measured),
+                "ratio": number(row.ratio),
+                "how": row.how,
+            }
+            if row.interval is not None:
+                data["inside"] = row.inside
+            rows.append(data)
+        return {
+            "log": self.log,
+            "format": self.format,
+            "warm_up": self.warm_up,
+            "quantities": rows,
+            "notes": list(self.notes),
+        }
+
+    def report(self) -> Result:
+        """The result with this comparison, which its reports then show."""
+        self.result.comparison = self
+        return self.result
 
 
 def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Comparison:
@@ -99,8 +144,27 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
                 if isinstance(planned, (int, Fraction))
                 else (Fraction(planned) if isinstance(planned, float) else None)
             )
-            rows.append(Row(identifier, quantity.title, quantity.unit, exact, value, how))
-    return Comparison(plan.name, str(path), log.format, tuple(rows), tuple(notes))
+            rows.append(
+                Row(
+                    identifier,
+                    quantity.title,
+                    quantity.unit,
+                    exact,
+                    value,
+                    how,
+                    quantity.interval,
+                )
+            )
+    name = Path(path)
+    return Comparison(
+        plan.name,
+        name.name if name.is_absolute() else name.as_posix(),
+        log.format,
+        tuple(rows),
+        tuple(notes),
+        result,
+        warm_up,
+    )
 
 
 Measured = dict[str, tuple[Fraction, str]]
@@ -206,24 +270,5 @@ def data(comparison: Comparison) -> str:
     """The rows as JSON."""
     import json
 
-    from planner.exports.table import number
-
-    rows = [
-        {
-            "id": row.id,
-            "unit": row.unit,
-            "planned": number(row.planned),
-            "measured": number(row.measured),
-            "ratio": number(row.ratio),
-            "how": row.how,
-        }
-        for row in comparison.rows
-    ]
-    tree = {
-        "plan": comparison.plan,
-        "log": comparison.log,
-        "format": comparison.format,
-        "quantities": rows,
-        "notes": list(comparison.notes),
-    }
+    tree = {"plan": comparison.plan, **comparison.to_json()}
     return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"

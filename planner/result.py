@@ -44,6 +44,7 @@ class Result:
         self.plan = plan
         self.evaluation = evaluation
         self._quantities: dict[Key, Quantity] = {}
+        self.comparison: Any = None  # a planner.compare.Comparison, beside the log of a run
 
     # -- access -------------------------------------------------------------------------------
 
@@ -170,9 +171,9 @@ class Result:
         book = self.evaluation.book
         found: dict[Key, None] = {}
         stack = [
-            self.quantity(base, {})
+            quantity
             for base, (first, *_) in book.declarations.items()
-            if not first.per
+            for quantity in self._roots(base, first.per)
         ]
         while stack:
             quantity = stack.pop()
@@ -188,6 +189,16 @@ class Result:
         }
         keys = sorted(found, key=lambda key: (order[key[0]], [place[e] for e in key[1]]))
         return {key: self._quantities[key] for key in keys}
+
+    def _roots(self, base: str, per: tuple[str, ...]) -> list[Quantity]:
+        """A quantity without axes; what all scaling laws say of the plan. What they say of its
+        budget (``optimal.``) is made when it is asked for."""
+        if not per:
+            return [self.quantity(base, {})]
+        if per != ("law",) or not base.startswith("scaling."):
+            return []
+        found = [self.quantity(base, {"law": law}) for law in self.evaluation.case.axes["law"]]
+        return [quantity for quantity in found if quantity.declaration is not None]
 
     @cached_property
     def quantities(self) -> dict[str, Quantity]:
@@ -256,7 +267,7 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data as schemas/result.schema.json describes it. Equal for equal input."""
-        return {
+        data = {
             "version": __version__,
             "plan": {
                 "name": self.plan.name,
@@ -272,3 +283,6 @@ class Result:
             "quantities": {q.id: q.to_json() for q in self.quantities.values()},
             "absent": dict(self.absent),
         }
+        if self.comparison is not None:
+            data["comparison"] = self.comparison.to_json()
+        return data

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
+import jsonschema
 import pytest
 
-from planner import compare, logs
+from planner import check, compare, logs
 from planner import plan as plans
 from planner.document import Plan
 from planner.errors import PlanError
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "tests" / "data" / "logs"
+RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def gpt3() -> Plan:
@@ -166,3 +170,49 @@ def test_hostile_names_stay_in_their_cells(tmp_path: Path) -> None:
     file.write_text("step_time\n1\n2\n")
     for table in (compare.text, compare.markdown):
         assert "\u2028" not in table(compare.compare(gpt2(), file))
+
+
+@pytest.mark.parametrize("ending", ["md", "html", "json"])
+def test_a_report_holds_the_comparison_and_can_be_checked(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_cli: RunCli
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "a.log").write_bytes((LOGS / "megatron.log").read_bytes())
+    (tmp_path / "plan.yaml").write_bytes((ROOT / "presets" / "gpt3_a100x1024.yaml").read_bytes())
+    words = ("compare", "plan.yaml", "--log", "runs/a.log", "--warm-up", "4")
+    done = run_cli(*words, "--set", "time.mfu=null", "-o", f"r.{ending}", cwd=tmp_path)
+    assert done.returncode == 0 and "planned/measured" in done.stdout, done.stderr
+    text = Path(f"r.{ending}").read_text("utf-8")
+    assert "runs/a.log" in text
+    if ending == "json":
+        data = json.loads(text)
+        rows = {row["id"]: row for row in data["comparison"]["quantities"]}
+        schema = json.loads((ROOT / "schemas" / "result.schema.json").read_text())
+        jsonschema.Draft7Validator(schema).validate(data)
+        assert rows["time.step_seconds"]["planned"] == pytest.approx(
+            data["quantities"]["time.step_seconds"]["value"]
+        )
+        assert isinstance(rows["time.step_seconds"]["inside"], bool)
+        assert "inside" not in rows["memory.reserved"]
+    else:
+        assert "Plan and reality" in text and "Model FLOPs utilisation" in text
+    assert [f.kind for f in check.check([Path(f"r.{ending}")])] == ["same"]
+    (tmp_path / "runs" / "a.log").write_bytes((LOGS / "torchtitan.log").read_bytes())
+    assert [f.kind for f in check.check([Path(f"r.{ending}")])] == ["numbers"]
+    (tmp_path / "runs" / "a.log").unlink()
+    assert [f.kind for f in check.check([Path(f"r.{ending}")])] == ["lost"]
+
+
+def test_a_table_alone_is_written_where_its_format_is_named(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
+    plan, log = ROOT / "presets" / "gpt3_a100x1024.yaml", LOGS / "megatron.log"
+    file = tmp_path / "section.md"
+    done = run_cli("compare", plan, "--log", log, "-o", file, "--format", "md")
+    assert done.returncode == 0 and done.stdout == ""
+    assert file.read_text("utf-8").startswith("## Plan and reality")
+    done = run_cli("compare", plan, "--log", log, "-o", tmp_path / "table.txt")
+    assert (tmp_path / "table.txt").read_text("utf-8") == done.stdout
+    done = run_cli("compare", plan, "--log", log, "-o", tmp_path / "table.doc")
+    assert done.returncode == 2 and "no report has the ending" in done.stderr

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from benchmarks import memory_accuracy
+from planner import resources
 
 DATA = Path(__file__).parent / "data"
 PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
@@ -48,6 +50,24 @@ def test_the_page_is_current(records):
     page = PAGE.read_text("utf-8")
     table = memory_accuracy.markdown(memory_accuracy.lines(records))
     assert memory_accuracy.rewritten(page, table) == page
+
+
+def test_the_bands_are_current(records):
+    shipped = (resources.folder("presets") / "efficiency/memory.yaml").read_text("utf-8")
+    assert memory_accuracy.bands(records) == shipped
+
+
+def test_most_rows_lie_in_their_band(records):
+    for band in yaml.safe_load(memory_accuracy.bands(records))["measured"]:
+        readings = memory_accuracy.READINGS[band["quantity"]]
+        ratios = [
+            1 / (1 + row["error"]) - 1
+            for row in records
+            if "runs" in row and row.get("quantity") in readings
+        ]
+        assert len(ratios) == band["rows"]
+        inside = [band["low"] <= ratio <= band["high"] for ratio in ratios]
+        assert sum(inside) / len(inside) >= 0.85
 
 
 def test_each_prediction_names_its_moment_and_its_largest_tensors(records):

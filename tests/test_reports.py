@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner import render
+from planner import bands, render
 from planner.errors import PlanError
 from planner.render.numbers import clean, column, percent, shares
 from planner.render.report import slug
@@ -291,8 +291,6 @@ def test_the_summary_starts_with_the_answer(result: Result) -> None:
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_a_predicted_time_shows_what_published_runs_leave_open(plan: str) -> None:
-    from planner import bands
-
     result = planner.load(plan, set={"time.mfu": "null"}).evaluate()
     low, high = (float(bound) for bound in result["time.step_seconds"].interval or ())
     found = bands.kind("hopper", "mixtral" in plan)
@@ -304,15 +302,75 @@ def test_a_predicted_time_shows_what_published_runs_leave_open(plan: str) -> Non
         thousand = 1000 if high < 1 else 1
         assert float(line[1]) == pytest.approx(low * thousand, rel=0.006)
         assert float(line[2]) == pytest.approx(high * thousand, rel=0.006)
-    row = next(line for line in markdown.splitlines() if line.startswith("| Time of one step, and"))
+    row = next(line for line in markdown.splitlines() if line.startswith("| [Time of one step, and"))
     assert f"| {found['rows']} | {found['sources']} |" in row and "hopper" in row
     assert max(map(len, text.splitlines())) <= 100
 
 
 def test_an_assumed_time_rests_on_no_published_run() -> None:
     result = planner.load(LLAMA).evaluate()
-    assert "published runs" not in render.text(result, colour=False)
-    assert "published runs" not in render.markdown(result)
+    assert result["time.step_seconds"].interval is None
+    markdown = render.markdown(result)
+    assert "Time of one step, and" not in markdown
+    for report in (render.text(result, colour=False), markdown):
+        for label in ("Time of one step", "Training time", "Cost"):
+            assert not re.search(rf"{label}\b[^\n]*\([\d.]+ to", report)
+
+
+def test_an_estimate_of_memory_shows_what_published_runs_leave_open() -> None:
+    result = planner.load(LLAMA).evaluate()
+    markdown = render.markdown(result)
+    for base in ("memory.total", "memory.process"):
+        found = next(row for row in bands.memory()["measured"] if row["quantity"] == base)
+        low, high = result[base].interval or (0, 0)
+        value = result[base].number
+        assert (float(low / value - 1), float(high / value - 1)) == pytest.approx(
+            (found["low"], found["high"])
+        )
+        title = result[base].title[1:].replace("_", r"\_")
+        row = next(x for x in markdown.splitlines() if title in x and f"| {found['rows']} |" in x)
+        assert all(source in row for source in found["sources"])
+    process, headroom = result["memory.process"], result["memory.headroom"]
+    assert process.interval and headroom.interval
+    capacity = result["memory.capacity"].number
+    assert headroom.interval == (capacity - process.interval[1], capacity - process.interval[0])
+    data = json.loads(render.json(result))["quantities"]
+    assert data["memory.process"]["interval"] == [float(bound) for bound in process.interval]
+
+
+def test_what_published_runs_leave_open_is_a_warning() -> None:
+    """A device that holds the plan as predicted, not at the upper end of the range."""
+    result = planner.load(LLAMA).evaluate()
+    low, high = result["memory.process"].interval or (0, 0)
+    for capacity, fits, words in (
+        (result["memory.process"].number + 1, True, "leave open that it does not fit"),
+        (result["memory.process"].number - 1, False, "leave open that it fits"),
+        (int(high) + 2**20, True, None),
+        (int(low) - 2**20, False, None),
+    ):
+        key = "cluster.accelerator.memory_usable"
+        tight = planner.load(LLAMA, set={key: f"{capacity} B"}).evaluate()
+        assert tight.verdict["fits"] is fits
+        text = render.text(tight, colour=False)
+        assert ("runs leave open that" in text) == (words is not None)
+        assert words is None or words in text
+
+
+@pytest.mark.parametrize(
+    "change", [{"training.mode": "inference"}, {"model": {"parameters": "70B"}}], ids=str
+)
+def test_what_no_published_run_is_like_has_no_interval(change: dict[str, object]) -> None:
+    result = planner.load({**SIZE_ONLY, "model": "llama2-70b"}).evaluate()
+    assert result["memory.process"].interval is not None
+    document = json.loads(json.dumps({**SIZE_ONLY, "model": "llama2-70b"}))
+    for key, value in change.items():
+        if "." in key:
+            document["training"]["mode"] = value
+        else:
+            document[key] = value
+    result = planner.load(document).evaluate()
+    assert result["memory.process"].interval is None
+    assert "Memory of the process" not in render.markdown(result).split("## Assumptions")[1]
 
 
 def test_the_step_is_shown_down_to_the_layers_of_the_slowest_stage() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from planner.display import THIN
 from planner.evaluate import Entry
 from planner.folds import Total
-from planner.render.layout import SHARES, SHOWN
+from planner.render.layout import SECTIONS, SHARES, SHOWN
 from planner.render.numbers import PLAIN, clean, column, exactly, headline, shown
 from planner.result import Quantity, Result
 from planner.typeset import HTML, LATEX, MATHML, TEXT, Box, Style
@@ -188,6 +188,7 @@ class Derivations:
             rows=[],
             count=0,
             used={},
+            shown=next((s.id for s in SECTIONS if quantity.base in s.laws), ""),
         )
 
     def _instance(self, quantity: Quantity) -> Data:

@@ -122,7 +122,17 @@ def warnings(result: Result) -> list[tuple[str, str]]:
             continue
         if part.number < whole.number * Fraction(*rule.below):
             found[rule.part] = rule.words
-    return [*found.items(), *_advice(result)]
+    return [*found.items(), *_open(result), *_advice(result)]
+
+
+def _open(result: Result) -> list[tuple[str, str]]:
+    """Whether published runs leave open what the verdict says."""
+    headroom = result.get("memory.headroom")
+    bounds = headroom.interval if headroom is not None else None
+    if headroom is None or bounds is None or bounds[0] >= 0 or bounds[1] < 0:
+        return []
+    other = "does not fit" if headroom.number >= 0 else "fits"
+    return [("memory.headroom", f"published runs leave open that it {other}")]
 
 
 def _advice(result: Result) -> list[tuple[str, str]]:

@@ -50,6 +50,7 @@ class Section(NamedTuple):
     side_by_side: tuple[str, ...] = ()  # ways to count the same; the first one is the measure
     first: tuple[str, ...] = ()  # rows that lead the table
     entries: tuple[str, ...] = ()  # quantities per stage: the columns of one table
+    laws: tuple[str, ...] = ()  # quantities per scaling law: the columns of one table
 
 
 SECTIONS = (
@@ -105,6 +106,12 @@ SECTIONS = (
             "time.training_days",
         ),
     ),
+    Section(
+        "compute-optimal",
+        "Compute-optimal training",
+        ("scaling", "optimal"),
+        laws=("scaling.model_tokens", "scaling.ratio", "scaling.loss"),
+    ),
     Section("money-energy-storage", "Money, energy and storage", ("cost", "energy", "checkpoint")),
 )
 
@@ -112,7 +119,12 @@ SECTIONS = (
 SHOWN = frozenset(base for section in SECTIONS for base in section.sums)
 
 #: What the prefix of an id is called, where it is not the word itself.
-PREFIXES = {"compute": "Compute", "cost": "Cost", "checkpoint": "Checkpoints"}
+PREFIXES = {
+    "compute": "Compute",
+    "cost": "Cost",
+    "checkpoint": "Checkpoints",
+    "scaling": "Scaling laws",
+}
 
 #: Groups of the inputs: title and the keys that they start with.
 INPUT_GROUPS = (
@@ -158,6 +170,9 @@ SHORT_TITLES = {
     "time.data": "data parallelism",
     "time.optimizer": "update of the weights",
     "network.pipeline": "sending to the next stage",
+    "scaling.model_tokens": "optimal tokens for this size",
+    "scaling.ratio": "the plan's over them",
+    "scaling.loss": "predicted loss",
 }
 
 

@@ -10,17 +10,24 @@ from planner import resources
 from planner.render.view import View
 from planner.result import Result
 
-__all__ = ["html", "markdown", "page"]
+__all__ = ["html", "markdown", "page", "view_of"]
 
 
 def markdown(result: Result) -> str:
     """The report as GitHub Markdown."""
-    return _tidy(_environment(False).get_template("report.md.jinja").render(view=View(result)))
+    template = _environment(False).get_template("report.md.jinja")
+    return _tidy(template.render(view=view_of(result)))
 
 
 def html(result: Result) -> str:
     """The report as one HTML file."""
-    return page("report.html.jinja", view=View(result))
+    return page("report.html.jinja", view=view_of(result))
+
+
+@lru_cache(maxsize=1)
+def view_of(result: Result) -> View:
+    """The view of a result; the formats of one report share it."""
+    return View(result)
 
 
 def page(template: str, **given: Any) -> str:

@@ -6,14 +6,14 @@ Both reports are made from this one view. Numbers are final text here; templates
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
 from planner import bands
-from planner.display import exact_text
+from planner.display import exact_text, significant
 from planner.evaluate import Absent
 from planner.inputs import Input
 from planner.render import facts
@@ -47,6 +47,7 @@ __all__ = ["View"]
 
 Data = SimpleNamespace
 COLOURS = 6
+STEP = "time.step_seconds"
 SLOWEST = "time.stage"  # of the stages only the slowest is shown in its parts
 QUIET = (False, None, 0, "none", "")
 
@@ -145,6 +146,7 @@ class View:
         """The anchors of the page."""
         parts = [
             ("key-figures", "Key figures"),
+            *([("plan-and-reality", "Plan and reality")] if self.comparison else []),
             ("what-decides", "What decides"),
             ("inputs", "Inputs"),
             *((section.id, section.title) for section in self.sections),
@@ -154,7 +156,7 @@ class View:
             ("reproduce", "How to reproduce"),
         ]
         if not (self.warnings or self.sensitivities or self.cliffs):
-            del parts[1]
+            parts.remove(("what-decides", "What decides"))
         if self.alternatives is not None:
             at = next(i for i, part in enumerate(parts) if part[0] == "derivations")
             parts.insert(at, ("alternatives", "Alternatives"))
@@ -176,6 +178,35 @@ class View:
     def heading(self, identifier: str) -> str:
         """The heading that a link to a quantity leads to, where only headings are anchors."""
         return self._headings.get(identifier, identifier)
+
+    # -- a measured run -----------------------------------------------------------------------
+
+    @cached_property
+    def comparison(self) -> Data | None:
+        """Planned, measured and their ratio, where the log of a run stands beside the plan."""
+        found = self.result.comparison
+        if found is None:
+            return None
+        return Data(
+            log=clean(found.log),
+            format=found.format,
+            rows=[self._measured(row) for row in found.rows],
+            notes=[headline(note) for note in found.notes],
+        )
+
+    def _measured(self, row: Any) -> Data:
+        base = row.id
+        share = base in SHARES
+        return Data(
+            id=base,
+            title=headline(row.title),
+            planned="–" if row.planned is None else facts.brief(self.result[base]),
+            absent=row.planned is None,
+            measured=shown(row.measured, row.unit, share),
+            ratio="–" if row.ratio is None else significant(row.ratio, 3),
+            inside={True: "inside", False: "outside", None: "–"}[row.inside],
+            how=clean(row.how),
+        )
 
     # -- inputs -------------------------------------------------------------------------------
 
@@ -275,7 +306,7 @@ class View:
             rows=rows,
             absent=absent,
             compared=self._compared(compared),
-            tables=self._by_stage(section.entries),
+            tables=self._by_stage(section.entries) + self._by_law(section.laws),
             capacity=self._capacity() if "memory" in section.prefixes else None,
         )
 
@@ -402,8 +433,23 @@ class View:
                 head="Stage",
                 rows=rows,
                 columns=[SHORT_TITLES.get(base, base) for base in full],
+                anchors=False,
             )
         ]
+
+    def _by_law(self, identifiers: Sequence[str]) -> list[Data]:
+        """What each scaling law says of the plan; a law may say nothing of a column."""
+        known = self.result.quantities
+        rows = []
+        for law in self.result.evaluation.case.axes["law"] if identifiers else ():
+            found = [known.get(f"{base}[{law.path}]") for base in identifiers]
+            cells = [Data(id=q.id, text=facts.brief(q)) if q else Data(id="", text="–") for q in found]
+            if any(found):
+                rows.append(Data(label=place(law), cells=cells))
+        columns = [SHORT_TITLES[base] for base in identifiers]
+        caption = "What published scaling laws say"
+        anchored = [Data(caption=caption, head="Law", rows=rows, columns=columns, anchors=True)]
+        return anchored if rows else []
 
     def _compared(self, quantities: list[Quantity]) -> list[Data]:
         """Ways to count one thing, with their ratio to the first."""
@@ -433,22 +479,34 @@ class View:
 
     @cached_property
     def accuracy(self) -> list[Data]:
-        """The published runs that the predictions of this report are held against."""
-        found = bands.of_settings(self.result.evaluation.case.settings)
-        if found is None:
-            return []
-        low, high = (Fraction(str(found[key])) for key in ("low", "high"))
-        of = "all generations" if found["architecture"] == "other" else found["architecture"]
-        runs = f"{clean(of)}, {'mixture of experts' if found['experts'] else 'dense'}"
+        """The published runs that the estimates of this report are held against."""
+        settings, rows = self.result.evaluation.case.settings, []
+        for base in ("memory.total", "memory.process"):
+            quantity = self.result.get(base)
+            found = bands.of_memory(base, settings) if quantity is not None else None
+            if quantity is not None and found is not None:
+                names = ", ".join(map(clean, found["sources"]))
+                rows.append(_band(base, headline(quantity.title), names, found))
+        found = bands.of_settings(settings)
+        if found is not None and STEP in self.result:
+            of = "all generations" if found["architecture"] == "other" else found["architecture"]
+            runs = f"{clean(of)}, {'mixture of experts' if found['experts'] else 'dense'}"
+            rows.append(_band(STEP, "Time of one step, and what follows from it", runs, found))
+        return rows
+
+    @cached_property
+    def counted(self) -> list[Data]:
+        """What other software counts the same, of the quantities that this report has."""
         return [
             Data(
-                what="Time of one step, and what follows from it",
-                runs=runs,
-                rows=str(found["rows"]),
-                sources=str(found["sources"]),
-                low=signed(low),
-                high=signed(high),
+                id=row["quantity"],
+                what=row["quantity"],
+                agree=f"{row['exact']} of {row['cases']} cases to the byte"
+                if row["exact"]
+                else f"{row['cases']} cases within {_within(row['worst'])}",
             )
+            for row in bands.memory()["counted"]
+            if row["quantity"] in self.result
         ]
 
     @cached_property
@@ -474,6 +532,10 @@ class View:
         """What makes this report again."""
         plan = self.result.document or "PLAN.yaml"
         words = ["python", "plan.py", plan]
+        found = self.result.comparison
+        if found is not None:
+            words[2:] = ["compare", plan, "--log", found.log]
+            words += ["--warm-up", str(found.warm_up)] if found.warm_up is not None else []
         for key, text in self.result.plan.document.overrides:
             words += ["--set", f"{key}={clean(text)}"]
         return shlex.join(words)
@@ -497,6 +559,25 @@ class View:
             title = PREFIXES.get(prefix, prefix.capitalize())
             groups.setdefault(prefix, Data(id=prefix, title=title, items=[])).items.append(item)
         return list(groups.values())
+
+
+def _band(identifier: str, what: str, runs: str, found: Mapping[str, Any]) -> Data:
+    """A row of the table of accuracy."""
+    low, high = (Fraction(str(found[key])) for key in ("low", "high"))
+    sources = found["sources"]
+    return Data(
+        id=identifier,
+        what=what,
+        runs=runs,
+        rows=str(found["rows"]),
+        sources=str(sources if isinstance(sources, int) else len(sources)),
+        low=signed(low),
+        high=signed(high),
+    )
+
+
+def _within(share: float) -> str:
+    return f"{100 * share:.3f} %"
 
 
 def _said(changes: dict[str, Any]) -> str:

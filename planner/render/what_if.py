@@ -19,8 +19,8 @@ from planner.errors import Fault, PlanError
 from planner.render import controls, facts
 from planner.render.layout import KEY_FIGURES, PREFIXES, SHARES, SHORT_TITLES
 from planner.render.numbers import clean, headline
-from planner.render.report import page
-from planner.render.view import COLOURS, View
+from planner.render.report import page, view_of
+from planner.render.view import COLOURS
 from planner.result import Quantity, Result
 
 __all__ = ["html"]
@@ -45,8 +45,7 @@ def html(result: Result) -> str:
     Raises:
         PlanError: a rule or a formula of the plan has no JavaScript.
     """
-    view = View(result)
-    view.contents.insert(1, SimpleNamespace(id="what-if", title="What if"))
+    view = view_of(result)
     listed = _listed(result)
     text = _script(result, listed)
     policy = b64encode(sha256(text.encode()).digest()).decode()
