@@ -20,10 +20,10 @@ STAGES = (
     {"errors", "display", "units", "resources", "version"},
     {"deprecated", "nodes", "references", "complaints", "source", "schema"},
     {"document", "hardware", "profile", "pipeline", "shapes", "model", "plan"},
-    {"folds", "quantity", "notation", "notation_hardware"},
+    {"folds", "quantity", "notation", "notation_hardware", "notation_scaling"},
     {"inventory", "formulas"},
     {"graph"},
-    {"evaluate", "compile", "tape", "tensors", "products", "case"},
+    {"evaluate", "compile", "tape", "tensors", "products", "laws", "case"},
     {"bands", "typeset", "inputs", "evaluated"},
     {
         "untraced",

@@ -38,6 +38,8 @@ TITLES = {
     "cost": "Cost",
     "energy": "Energy",
     "checkpoint": "Checkpoints",
+    "scaling": "Scaling laws",
+    "optimal": "Compute-optimal training",
 }
 
 
