@@ -55,12 +55,12 @@ def build(plan: Plan) -> Case:
     else:
         axes.update(_model_axes(plan.model, frozenset(plan.get("training.lora.targets") or ())))
         settings["experts"] = any(part.settings["experts"] for part in axes["part"])
-        axes["tensor"] = tuple(_tensors(plan.model, axes["block"], profile, settings))
+        axes["tensor"] = tuple(kept_tensors(plan.model, axes["block"], profile, settings))
         axes["product"] = tuple(products.axis(axes["component"]))
         axes["stage"], crossed = _stage_axis(plan, axes["part"])
-        crossed.update(_held(axes["stage"], axes["component"], crossed))
+        crossed.update(held_on_stages(axes["stage"], axes["component"], crossed))
         if settings["dummies"]:
-            crossed.update(_first_of_shape(axes["stage"], axes["component"], crossed))
+            crossed.update(first_of_shape(axes["stage"], axes["component"], crossed))
     return Case(bindings, settings, axes, crossed)
 
 
@@ -78,7 +78,7 @@ def _phases(mode: str) -> tuple[Entry, ...]:
     return tuple(Entry("phase", k, v, settings={"phase": k}) for k, v in titles.items())
 
 
-def _tensors(
+def kept_tensors(
     model: Model, blocks: tuple[Entry, ...], profile: profiles.Profile, settings: dict[str, Any]
 ) -> Iterator[Entry]:
     entries = iter(blocks)
@@ -104,23 +104,38 @@ def _stage_axis(
     )
     entries: list[Entry] = []
     crossed: dict[tuple[Symbol, Entry, Entry], Any] = {}
-    given = plan.get("training.recompute_layers")
-    most = 0 if plan.settings["training.recompute"] == "none" else given
-    most = len(plan.model.sequence) if most is None else most
+    most = recomputed_at_most(plan, plan.settings["training.recompute"])
     last = plan.settings["parallelism.pipeline"] - 1
     for stage in stages:
         entry = Entry("stage", stage.name, _stage_title(stage, last), settings={"stage": True})
         entries.append(entry)
-        for part in parts:
-            crossed[notation.L_ks, entry, part] = stage.holds.get(part.name, 0)
-            held, alive = stage.holds.get(part.name, 0), stage.alive.get(part.name, 0)
-            crossed[notation.A_ks, entry, part] = alive
-            again = min(held, most) if part.settings["layers"] else 0
-            crossed[notation.R_ks, entry, part] = Fraction(alive * again, held) if held else 0
+        crossed.update(on_stage(stage, entry, parts, most))
     return tuple(entries), crossed
 
 
-def _held(
+def recomputed_at_most(plan: Plan, recompute: str) -> int:
+    """How many layers of a stage are computed again at most."""
+    assert plan.model is not None
+    given = plan.get("training.recompute_layers")
+    most = 0 if recompute == "none" else given
+    return len(plan.model.sequence) if most is None else int(most)
+
+
+def on_stage(
+    stage: Stage, entry: Entry, parts: tuple[Entry, ...], most: int
+) -> dict[tuple[Symbol, Entry, Entry], Any]:
+    """What a stage holds, keeps and computes again of each part."""
+    crossed: dict[tuple[Symbol, Entry, Entry], Any] = {}
+    for part in parts:
+        held, alive = stage.holds.get(part.name, 0), stage.alive.get(part.name, 0)
+        again = min(held, most) if part.settings["layers"] else 0
+        crossed[notation.L_ks, entry, part] = held
+        crossed[notation.A_ks, entry, part] = alive
+        crossed[notation.R_ks, entry, part] = Fraction(alive * again, held) if held else 0
+    return crossed
+
+
+def held_on_stages(
     stages: tuple[Entry, ...],
     components: tuple[Entry, ...],
     crossed: dict[tuple[Symbol, Entry, Entry], Any],
@@ -142,7 +157,7 @@ def _held(
     return held
 
 
-def _first_of_shape(
+def first_of_shape(
     stages: tuple[Entry, ...],
     components: tuple[Entry, ...],
     crossed: dict[tuple[Symbol, Entry, Entry], Any],

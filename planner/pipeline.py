@@ -114,6 +114,12 @@ def _alive(index: int, size: int, virtual: int, micro_batches: int, schedule: st
     return [rounds * size + min(max(rest - size * chunk, 0), size) for chunk in range(virtual)]
 
 
+def most_alive(size: int, schedule: str) -> int | None:
+    """The number of micro-batches beyond which a further one changes nothing that `_alive` says;
+    None where each one is kept."""
+    return None if schedule == "gpipe" else 2 * size
+
+
 def _content(
     model: Model, cuts: Sequence[int], chunk: int, first: bool, last: bool
 ) -> dict[str, int]:

@@ -219,6 +219,36 @@ def _divisions(draft: Draft, model: Model) -> None:
         )
 
 
+def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> Draft:
+    """A plan with another layout, checked as far as a layout goes, its faults in the draft.
+
+    A search asks about thousands of layouts of one model, and what is wrong with most of them shows
+    before kernels and hardware are looked at. ``changes`` are dotted keys of ``parallelism`` and
+    ``training``, None for their default; without ``whole`` only what the model divides by is
+    checked.
+    """
+    assert plan.model is not None
+    document = plan.document.data
+    data = {
+        **plan.data,
+        "parallelism": dict(document["parallelism"]),
+        "training": dict(document["training"]),
+    }
+    for dotted, value in changes.items():
+        section, key = dotted.split(".")
+        if section in ("parallelism", "training"):
+            data[section][key] = about(dotted).get("default") if value is None else value
+    draft = Draft(plan.document, data)
+    if whole:
+        _choices(draft)
+        _sizes(draft)
+        profile.cut(draft)
+    _divisions(draft, plan.model)
+    if whole and not draft.faults:
+        pipeline.check(draft, plan.model)
+    return draft
+
+
 def variant(plan: Plan, changes: Mapping[str, Any]) -> Plan:
     """The same plan with some dotted keys changed; None takes a key back to its default.
 

@@ -79,6 +79,13 @@ def _served(recipe: Mapping[str, int]) -> Mapping[str, int]:
     return {**dict.fromkeys(recipe, 0), **kept, "activation": recipe["activation"]}
 
 
+def cut(draft: Draft) -> None:
+    """Fill in the rule by which the implementation cuts layers into stages."""
+    implementation = draft.get("training", "implementation")
+    rule = load(implementation)["cut"]
+    draft.default(("parallelism", "cut"), rule, f"under {implementation}")
+
+
 def complete(draft: Draft) -> None:
     """Fill in what the profile decides: bytes of the recipe, padding; and the usable memory."""
     training = draft.get("training")
@@ -93,7 +100,7 @@ def complete(draft: Draft) -> None:
     draft.default(
         ("parallelism", "vocab_multiple"), profile["vocabulary_multiple"], f"under {implementation}"
     )
-    draft.default(("parallelism", "cut"), profile["cut"], f"under {implementation}")
+    cut(draft)
     draft.default(("memory", "workspaces"), profile["workspaces"], f"under {implementation}")
     for key in ("context", "pipeline_communicators"):
         draft.default(("memory", key), profile[key], f"under {implementation}")

@@ -200,9 +200,9 @@ def _crossed(row: Row, recompute: str, first: Case) -> list[Any]:
     parts, components = first.axes["part"], first.axes["component"]
     assert isinstance(parts, tuple) and isinstance(components, tuple)
     stages, crossed = case._stage_axis(replace(plan, data=data, settings=settings), parts)
-    crossed.update(case._held(stages, components, crossed))
+    crossed.update(case.held_on_stages(stages, components, crossed))
     if first.settings["dummies"]:
-        crossed.update(case._first_of_shape(stages, components, crossed))
+        crossed.update(case.first_of_shape(stages, components, crossed))
     kept = {stages[i] for i in _fullest(stages_of(row))}
     return [value for key, value in crossed.items() if key[1] in kept]
 
