@@ -9,12 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
 
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 Golden = Callable[[str, str], None]
+
+#: `--hypothesis-profile=long`: a hundred times as many examples, for `make fuzz`.
+settings.register_profile("long", max_examples=100 * settings.default.max_examples)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

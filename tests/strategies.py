@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
+
+PRESETS = Path(__file__).resolve().parent.parent / "presets"
 
 Document = dict[str, Any]
 POWERS = st.sampled_from((1, 2, 4, 8))
@@ -57,3 +62,86 @@ def plans(draw: st.DrawFn) -> Document:
         },
         "time": {"mfu": 0.4},
     }  # fmt: skip
+
+
+# Everything that ships, under everything that a schema lists ---------------------------------
+
+#: Settings that are no choice of the schema, by key: what a person might write.
+NUMBERS: dict[str, tuple[Any, ...]] = {
+    "training.tokens": (1, 10**9, 15 * 10**12),
+    "training.sequence_length": (1, 64, 1000, 4096, 131_072),
+    "training.micro_batch": (1, 2, 3, 16),
+    "training.recompute_layers": (0, 1, 3),
+    "training.offload.activations": (0, 0.5, 1),
+    "training.dropout": (0, 0.1),
+    "training.expert_imbalance": (1, 1.5),
+    "training.loss_chunks": (1, 8, 1000),
+    "training.output_tokens": (0, 1, 100),
+    "training.lora.rank": (1, 16),
+    "training.bytes.master": (0, 2, 4),
+    "parallelism.tensor": (1, 2, 8),
+    "parallelism.pipeline": (1, 2, 4, 12),
+    "parallelism.virtual_pipeline": (1, 2, 3),
+    "parallelism.context": (1, 2, 4),
+    "parallelism.expert": (1, 2, 8),
+    "parallelism.expert_tensor": (1, 2),
+    "parallelism.replicate": (1, 2),
+    "parallelism.vocab_multiple": (1, 128),
+    "memory.allocator_share": (0, 0.05, 0.3),
+    "memory.bucket_size": (1, 10**9),
+    "time.mfu": (0.01, 0.4, 1),
+    "time.restart": (0, "1 h"),
+}
+SWITCHES = (
+    "training.distributed_optimizer", "training.partition_activations", "training.early_stop",
+    "training.offload.optimizer", "parallelism.sequence", "parallelism.reshard",
+    "parallelism.tensor_overlap",
+)  # fmt: skip
+
+
+@cache
+def _names(folder: str) -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in (PRESETS / folder).glob("*.yaml")))
+
+
+@cache
+def settings() -> dict[str, tuple[Any, ...]]:
+    """Values to try for the keys of a run and of its layout."""
+    schema = json.loads((PRESETS.parent / "schemas/plan.schema.json").read_text("utf-8"))
+    found = {**NUMBERS, **{key: (False, True) for key in SWITCHES}}
+    for section in ("training", "parallelism"):
+        for key, said in schema["properties"][section]["properties"].items():
+            if "enum" in said:
+                found[f"{section}.{key}"] = tuple(said["enum"])
+    return found
+
+
+@st.composite
+def changes(draw: st.DrawFn, most: int = 6) -> dict[str, Any]:
+    """Some keys of a plan with values, as `set` takes them."""
+    found = settings()
+    keys = draw(st.lists(st.sampled_from(sorted(found)), max_size=most, unique=True))
+    return {key: draw(st.sampled_from(found[key])) for key in keys}
+
+
+@st.composite
+def wide_plans(draw: st.DrawFn) -> tuple[Document, dict[str, Any]]:
+    """A plan of any shipped model on any shipped hardware, and changes; not each is possible."""
+    chosen = draw(changes())
+    layout = {key: chosen.get(f"parallelism.{key}", 1) for key in
+              ("tensor", "pipeline", "context", "expert", "replicate")}  # fmt: skip
+    ranks = draw(POWERS) * layout["expert"] * layout["replicate"]
+    micro, steps = chosen.get("training.micro_batch", 1), draw(st.sampled_from((1, 1, 3, 8)))
+    hardware = draw(st.sampled_from(("accelerator", "extends")))
+    folder = {"accelerator": "accelerators", "extends": "clusters"}[hardware]
+    return {
+        "name": "a plan",
+        "model": draw(st.sampled_from(_names("models"))),
+        "cluster": {
+            hardware: draw(st.sampled_from(_names(folder))),
+            "devices": layout["tensor"] * layout["pipeline"] * layout["context"] * ranks,
+            "price": draw(st.sampled_from(("0 USD/h", "2 USD/h"))),
+        },
+        "training": {"tokens": 10**9, "sequence_length": 512,
+                     "global_batch": micro * steps * ranks},
+    }, chosen  # fmt: skip

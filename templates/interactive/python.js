@@ -163,7 +163,9 @@ const $ = (() => {
       if (!(name in kinds)) throw new Error(`no type ${name}`);
       return kinds[name](value);
     }),
-    dict: value => new Dict(value === undefined ? [] : pairs(value)),
+    dict: Object.assign(value => new Dict(value === undefined ? [] : pairs(value)), {
+      fromkeys: (keys, value = null) => new Dict(list(keys).map(k => [k, value])),
+    }),
     set: value => new Set_(value === undefined ? [] : iter(value)),
     frozenset: value => new Set_(value === undefined ? [] : iter(value)),
     len: value => value instanceof Dict || value instanceof Set_ ? value.held.size : value.length,

@@ -1,0 +1,308 @@
+"""What must hold for every plan: any shipped model on any shipped hardware, run and laid out in any
+way that a schema lists. `--hypothesis-profile=long` tries a hundred times as many (make fuzz)."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+import tempfile
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+
+import planner
+from planner import formulas, resources
+from planner.quantity import BOOK
+from planner.result import Result
+from tests.strategies import Document, wide_plans
+
+NODE = shutil.which("node")
+Wide = tuple[Document, dict[str, Any]]
+#: Ten by default, a thousand in the long profile.
+MANY = settings(
+    max_examples=settings.default.max_examples // 10, deadline=None, derandomize=True,
+    database=None, suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],  # to shrink an example takes minutes
+)  # fmt: skip
+assert formulas  # what fills the book
+SCALARS = [name for name, (first, *_) in BOOK.declarations.items() if not first.per]
+PLAIN = (int, Fraction, float)
+
+
+def evaluated(plan: Wide, **more: Any) -> Result:
+    """The result; a plan that is refused, as a fault, is no example."""
+    document, chosen = plan
+    try:
+        return planner.load(document, set={**chosen, **more}).evaluate()
+    except planner.PlanError as error:
+        assert error.faults
+        assume(False)
+        raise
+
+
+def value(result: Result, identifier: str) -> Any:
+    """The value; None where it is absent, which has a reason."""
+    quantity = result.find(identifier)
+    assert (quantity.absent is None) == (quantity.value is not None), identifier
+    assert quantity.absent is None or quantity.absent.strip(), identifier
+    return quantity.value
+
+
+def numbers(result: Result) -> dict[str, Any]:
+    return {i: v for i in SCALARS if isinstance(v := value(result, i), PLAIN)}
+
+
+@MANY
+@given(wide_plans())
+def test_every_number_is_finite_and_of_its_kind(plan: Wide) -> None:
+    result = evaluated(plan)
+    found = numbers(result)
+    for identifier, number in found.items():
+        assert math.isfinite(number), identifier
+        if identifier != "memory.headroom":
+            assert number >= 0, f"{identifier} is {number}"
+        if BOOK.declarations[identifier][0].unit == "bytes" and result[identifier].exact:
+            assert not isinstance(number, float), identifier
+    for share in ("time.mfu", "time.hfu"):
+        assert found.get(share, 0) <= 1, f"{share} is {found[share]}"
+
+
+@MANY
+@given(wide_plans())
+def test_nothing_is_lost_or_made(plan: Wide) -> None:
+    result = evaluated(plan)
+    found = numbers(result)
+    assert found["parameters.total"] == sum(
+        found[f"parameters.{part}"] for part in ("embedding", "head", "non_embedding")
+    )
+    assert found["parameters.active"] <= found["parameters.total"]
+    if "compute.training_flops" in found:
+        assert found["compute.training_flops"] == (
+            plan[1].get("training.tokens", 10**9) * found["compute.flops_per_token"]
+        )
+    live = [found.get(f"memory.{part}", 0) for part in
+            ("weights", "gradients", "optimizer", "activations", "buffers")]  # fmt: skip
+    assert max(found["memory.weights"], 0) <= found["memory.total"] <= sum(live)
+    assert found["memory.total"] <= found["memory.reserved"] <= found["memory.process"]
+    assert found["memory.headroom"] == found["memory.capacity"] - found["memory.process"]
+    assert result.verdict["fits"] is (found["memory.headroom"] >= 0)
+    if "time.tokens_per_second" in found:
+        each = found["time.tokens_per_second_per_device"]
+        assert float(found["time.tokens_per_second"]) == pytest.approx(
+            float(each * plan[0]["cluster"]["devices"]), rel=1e-12
+        )
+
+
+@MANY
+@given(wide_plans(), st.integers(2, 9))
+def test_a_longer_run_takes_and_costs_in_proportion(plan: Wide, times: int) -> None:
+    tokens = plan[1].get("training.tokens", 10**9)
+    short = numbers(evaluated(plan))
+    long = numbers(evaluated(plan, **{"training.tokens": tokens * times}))
+    assert short.keys() == long.keys()
+    for identifier, number in long.items():
+        factor = Fraction(number) / Fraction(short[identifier]) if short[identifier] else 1
+        assert factor in (1, times) or float(factor) == pytest.approx(times, rel=1e-12), identifier
+    for identifier in ("compute.training_flops", "time.training_days", "cost.total"):
+        if short.get(identifier):
+            assert long[identifier] != short[identifier], identifier
+
+
+#: What may only grow (1) or shrink (-1) with a key, and what then grows with it at most.
+GROWS: dict[str, tuple[int, tuple[str, ...]]] = {
+    "training.micro_batch": (2, ("memory.activations",)),
+    "training.bytes.master": (2, ("memory.optimizer",)),
+    "memory.other": (2, ("memory.process",)),
+    "memory.allocator_share": (2, ("memory.reserved", "memory.process")),
+}
+
+
+@MANY
+@given(wide_plans(), st.sampled_from(sorted(GROWS)))
+def test_more_of_it_takes_no_less(plan: Wide, key: str) -> None:
+    start = {"training.micro_batch": 1, "memory.other": 10**9,
+             "memory.allocator_share": 0.1, "training.bytes.master": 2}[key]  # fmt: skip
+    times, ids = GROWS[key]
+    plan[0]["training"]["global_batch"] *= times
+    small = numbers(evaluated(plan, **{key: start}))
+    large = numbers(evaluated(plan, **{key: start * times}))
+    for identifier in ids:
+        if identifier in small:
+            assert large[identifier] >= small[identifier], identifier
+
+
+@MANY
+@given(wide_plans())
+def test_more_recomputation_keeps_no_more(plan: Wide) -> None:
+    for key in ("training.recompute_layers", "training.recompute_modules"):
+        plan[1].pop(key, None)
+    kept = [
+        value(evaluated(plan, **{"training.recompute": mode}), "memory.activations")
+        for mode in ("none", "selective", "full")
+    ]
+    assert kept == sorted(kept, reverse=True)
+
+
+@MANY
+@given(wide_plans())
+def test_exact_and_compiled_evaluation_agree(plan: Wide) -> None:
+    """The plan three times over in arrays gives the exact numbers, or NaN where one is absent."""
+    import numpy as np
+
+    from planner.compile import ArrayEvaluation
+
+    result = evaluated(plan)
+    built = result.evaluation.case
+    arrays = {
+        symbol: np.array([float(bound)] * 3)
+        if isinstance(bound, (int, Fraction)) and not isinstance(bound, bool)
+        else bound
+        for symbol, bound in built.bindings.items()
+    }
+    engine = ArrayEvaluation(replace(built, bindings=arrays), result.evaluation.book)
+    for identifier in SCALARS:
+        wanted = value(result, identifier)
+        if not isinstance(wanted, str):
+            found = engine.array(identifier, (3,))
+            expected = [math.nan if wanted is None else float(wanted)] * 3
+            assert found == pytest.approx(expected, rel=1e-9, abs=1e-9, nan_ok=True), identifier
+
+
+@MANY
+@given(wide_plans(), st.data())
+def test_a_varied_input_gives_what_a_new_evaluation_gives(plan: Wide, data: st.DataObject) -> None:
+    from planner.evaluate import Absent, Evaluation
+
+    whole = evaluated(plan).evaluation
+    ids = ("time.training_days", "memory.process", "cost.total", "compute.training_flops")
+
+    def found(evaluation: Evaluation, identifier: str) -> Any:
+        try:
+            return evaluation.value(identifier)
+        except Absent as absent:
+            return absent.reason
+
+    for identifier in ids:
+        found(whole, identifier)
+    numeric = {
+        symbol: bound
+        for symbol, bound in whole.case.bindings.items()
+        if isinstance(bound, (int, Fraction)) and not isinstance(bound, bool) and bound
+    }
+    for symbol in data.draw(st.lists(st.sampled_from(list(numeric)), min_size=3, max_size=3)):
+        more = numeric[symbol] * Fraction(11, 10)
+        other = replace(whole.case, bindings={**whole.case.bindings, symbol: more})
+        anew, varied = Evaluation(other, whole.book), whole.varied(symbol, more)
+        for identifier in ids:
+            assert found(varied, identifier) == found(anew, identifier), (symbol, identifier)
+
+
+# The page's program under Node ---------------------------------------------------------------
+
+ASK = """
+const changed = (data, [step, ...below], value) => {
+  const copy = new $.Dict(data.items());
+  copy.put(step, below.length ? changed(data.get(step) || new $.Dict(), below, value) : value);
+  return copy;
+};
+globalThis.changedDocument = changes => ({
+  data: changes.reduce((data, [key, value]) => changed(data, key.split("."), value), DOCUMENT),
+  place: () => null,
+});
+const answer = changes => {
+  const evaluation = planned(changes), found = {};
+  for (const id of IDS) {
+    try {
+      found[id] = evaluation.value(id, {});
+      if (found[id] === Infinity) found[id] = "infinite";
+    } catch (error) {
+      if (!(error instanceof $.Absent)) throw error;
+      found[id] = null;
+    }
+  }
+  return found;
+};
+process.stdout.write(JSON.stringify(CHANGES.map(changes => {
+  try { return answer(changes); }
+  catch (error) {
+    if (!(error instanceof $.PlanError)) throw error;
+    return error.faults.map(fault => fault.message);
+  }
+})));
+"""
+
+
+def in_node(result: Result, folder: Path, several: list[dict[str, Any]]) -> list[Any]:
+    """What the page's program finds for each set of changes: numbers, or a list of faults."""
+    from planner.javascript.program import program
+
+    shown = resources.folder("templates") / "interactive"
+    pairs = [[[key, value] for key, value in one.items()] for one in several]
+    parts = (
+        (shown / "python.js").read_text("utf-8"),
+        program(result, [*SCALARS, "memory.peak", "memory.stage"], (), {}),
+        (shown / "evaluation.js").read_text("utf-8"),
+        f"const CHANGES={json.dumps(pairs)},IDS={json.dumps(SCALARS)};",
+        ASK,
+    )
+    file = folder / "program.js"
+    file.write_text("\n".join(parts), "utf-8")
+    done = subprocess.run(
+        [NODE or "", str(file)], capture_output=True, encoding="utf-8", timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return list(json.loads(done.stdout))
+
+
+@st.composite
+def moves(draw: st.DrawFn, result: Result) -> dict[str, tuple[Any, str]]:
+    """Some controls of the page, each at one of its positions, with its unit."""
+    from planner.render.controls import groups
+
+    controls = [control for _, group in groups(result.plan) for control in group]
+    moved = draw(st.lists(st.sampled_from(controls), max_size=4, unique_by=lambda c: c.key))
+    found = {}
+    for control in moved:
+        position = draw(st.sampled_from(control.options or control.steps or (None,)))
+        if position is not None:
+            plain = float(position) if isinstance(position, Fraction) else position
+            found[control.key] = (plain, control.unit)
+    return found
+
+
+def same(result: Result, shown: dict[str, Any]) -> None:
+    for identifier in SCALARS:
+        wanted, found = value(result, identifier), shown[identifier]
+        if isinstance(wanted, PLAIN) and wanted:
+            assert found == pytest.approx(float(wanted), rel=1e-9, abs=0), identifier
+        else:
+            assert found == wanted, identifier
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no Node")
+@MANY
+@given(wide_plans(), st.data())
+def test_the_what_if_page_computes_what_set_gives(plan: Wide, data: st.DataObject) -> None:
+    result = evaluated(plan)
+    several = [{}, *(data.draw(moves(result)) for _ in range(6))]
+    with tempfile.TemporaryDirectory() as folder:
+        answers = in_node(
+            result, Path(folder), [{k: v for k, (v, _) in one.items()} for one in several]
+        )
+    for one, shown in zip(several, answers, strict=True):
+        said = {key: f"{at} {unit}" if unit else at for key, (at, unit) in one.items()}
+        try:
+            anew = planner.load(plan[0], set={**plan[1], **said}).evaluate()
+        except planner.PlanError as error:
+            assert isinstance(shown, list), (one, str(error))
+            assert {fault.message for fault in error.faults} <= set(shown), one
+        else:
+            assert isinstance(shown, dict), (one, shown)
+            same(anew, shown)
