@@ -42,8 +42,10 @@ class Plan:
 
     def solve(self, question: str | None = None, **options: Any) -> Any:
         """An inverse question; see ``plan.py solve --help`` for the questions and options."""
-        from planner import questions
+        from planner import budgets, questions
 
+        if question == budgets.QUESTION:
+            return budgets.ask(self.plan, **options)
         return questions.ask(self.plan, question, **options)
 
     def search(self, top: int = 10, by: str = "time.step_seconds", **options: Any) -> Any:

@@ -288,6 +288,27 @@ def _solve(options: argparse.Namespace) -> int:
     plan = plans.load(options.plan, options.set)
     answer = questions.ask(
         plan, options.question, vary=options.vary, until=options.until, deadline=options.deadline
+    parser.add_argument(
+        "--with-layout",
+        metavar="auto",
+        help="auto searches for the best layout at each value; own, the default, keeps the plan's",
+    )
+    parser.add_argument(
+        "--family",
+        metavar="MODEL",
+        help="the model whose shape largest-model scales; the plan's own by default",
+    )
+    parser.add_argument(
+        "--accelerators",
+        metavar="NAME[=PRICE],…",
+        help="what cheapest chooses from; by default all that ship with a price",
+    )
+    parser.add_argument(
+        "--budget",
+        metavar="AMOUNT",
+        help="of compute-optimal: such as '1e24 FLOP', '2M USD' or '30 days'; left out, what the "
+        "plan spends",
+    )
     )
     if options.format == "json":
         sys.stdout.write(questions.to_json(answer))
@@ -296,6 +317,10 @@ def _solve(options: argparse.Namespace) -> int:
     return OK if answer.holds else FAILED
 
 
+    if options.question == "compute-optimal":
+        return _spend(plan, options)
+    if options.budget is not None:
+        raise PlanError(Fault("--budget is for one question", None, "compute-optimal"))
 # search ------------------------------------------------------------------------------------
 
 
@@ -315,6 +340,17 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a key of the layout that keeps the plan's value; repeatable",
     )
+def _spend(plan: Any, options: argparse.Namespace) -> int:
+    from planner import budgets
+
+    if options.vary or options.until or options.deadline:
+        raise PlanError(Fault("compute-optimal takes no --vary, --until or --deadline", None))
+    answer = budgets.ask(plan, options.budget)
+    writer = budgets.to_json if options.format == "json" else budgets.text
+    sys.stdout.write(writer(answer))
+    return OK
+
+
     parser.add_argument("--format", choices=("text", "json", "csv"), default="text")
 
 

@@ -35,6 +35,7 @@ STAGES = (
         "families",
         "closed",
         "questions",
+        "budgets",
         "remedies",
         "layouts",
         "search",

@@ -443,7 +443,9 @@ class View:
         rows = []
         for law in self.result.evaluation.case.axes["law"] if identifiers else ():
             found = [known.get(f"{base}[{law.path}]") for base in identifiers]
-            cells = [Data(id=q.id, text=facts.brief(q)) if q else Data(id="", text="–") for q in found]
+            cells = [
+                Data(id=q.id, text=facts.brief(q)) if q else Data(id="", text="–") for q in found
+            ]
             if any(found):
                 rows.append(Data(label=place(law), cells=cells))
         columns = [SHORT_TITLES[base] for base in identifiers]

@@ -1,0 +1,299 @@
+"""What a budget of compute, money or time is best spent on, by each published scaling law.
+
+A budget in USD or days becomes FLOP at the rate of the plan itself: its tokens per second times
+6 FLOP for each parameter that a token uses. So the plan's hardware, layout and utilisation decide
+what a day is worth; that another size would run at another utilisation is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from planner import case, laws, notation, units
+from planner.display import format_value, one_line
+from planner.document import Plan
+from planner.errors import Fault, PlanError
+from planner.evaluate import Absent, Entry, Evaluation
+from planner.limits import shown
+
+QUESTION = "compute-optimal"
+UNITS = ("FLOP", "USD", "s")
+BUDGETS = "compute, money or time, such as '1e24 FLOP', '2M USD' or '30 days'"
+
+Number = int | Fraction | float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What one law says: parameters and tokens for the budget, and where the plan stands."""
+
+    law: Mapping[str, Any]  # as in presets/scaling
+    parameters: Number
+    tokens: Number
+    loss: Number | None  # at those; None for a law without a loss
+    model_tokens: Number | None  # compute-optimal for the plan's size
+    ratio: Number | None  # the plan's tokens over them
+    plan_loss: Number | None
+    plan_lowest: Number | None  # the lowest loss for the plan's own compute
+
+
+@dataclass(frozen=True)
+class Spending:
+    """The answer: the budget in every unit that the plan has a rate for, and each law's choice."""
+
+    given: str | None  # None: the plan's own compute
+    flops: Number
+    seconds: Number | None
+    cost: Number | None
+    parameters: Number  # of the plan, those that a token uses
+    tokens: Number | None
+    choices: tuple[Choice, ...]
+    notes: tuple[str, ...]
+
+
+def ask(plan: Plan, budget: str | None = None) -> Spending:
+    """Compute-optimal parameters and tokens for a budget.
+
+    Args:
+        plan: whose hardware and rate turn money and time into compute.
+        budget: such as ``1e24 FLOP``, ``2M USD`` or ``30 days``; None is what the plan spends.
+
+    Raises:
+        PlanError: no such budget, or the plan has no rate or price for it.
+    """
+    base = Evaluation(case.build(plan))
+    entries = base.case.axes["law"]
+    if isinstance(entries, Absent) or not entries:
+        raise PlanError(
+            Fault(
+                f"{QUESTION} is about training all weights of a model from scratch",
+                None,
+                "training.mode: train, without training.lora",
+            )
+        )
+    active = _needed(base, "parameters.active")
+    flops = _flops(base, plan, active, budget)
+    spent = base.varied(notation.T, Fraction(flops) / (6 * Fraction(active)))
+    rate = _found(base, "time.tokens_per_second")
+    seconds = None if rate is None else Fraction(flops) / (6 * Fraction(active) * Fraction(rate))
+    price = plan.get("cluster.price")
+    hours = None if seconds is None else seconds / 3600 * plan.get("cluster.devices")
+    return Spending(
+        budget,
+        flops,
+        seconds,
+        None if hours is None or price is None else hours * price,
+        active,
+        plan.get("training.tokens"),
+        tuple(
+            _choice(law, base, spent, entry)
+            for law, entry in zip(laws.published(), entries, strict=True)
+        ),
+        _notes(plan, budget),
+    )
+
+
+def _choice(law: Mapping[str, Any], base: Evaluation, spent: Evaluation, entry: Entry) -> Choice:
+    return Choice(
+        law,
+        _needed(spent, "optimal.parameters", entry),
+        _needed(spent, "optimal.tokens", entry),
+        _found(spent, "optimal.loss", entry),
+        _found(base, "scaling.model_tokens", entry),
+        _found(base, "scaling.ratio", entry),
+        _found(base, "scaling.loss", entry),
+        _found(base, "optimal.loss", entry),
+    )
+
+
+def _found(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
+    try:
+        return evaluation.value(quantity, {"law": entry} if entry else None)
+    except Absent:
+        return None
+
+
+def _needed(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
+    try:
+        return evaluation.value(quantity, {"law": entry} if entry else None)
+    except Absent as absent:
+        raise PlanError(Fault(f"{quantity} cannot be computed: {absent.reason}")) from None
+
+
+def _flops(base: Evaluation, plan: Plan, active: Number, budget: str | None) -> Number:
+    if budget is None:
+        return _needed(base, "compute.training_flops_6nd")  # type: ignore[no-any-return]
+    value, unit = _parsed(budget)
+    if value <= 0:
+        raise PlanError(Fault(f"--budget {budget} buys nothing", None, BUDGETS))
+    if unit == "FLOP":
+        return value
+    seconds: Number = value
+    if unit == "USD":
+        price = plan.get("cluster.price")
+        if not price:
+            place = plan.document.place(("cluster",))
+            raise PlanError(Fault("the cluster has no price (cluster.price)", place, "2.5 USD/h"))
+        seconds = Fraction(value) * 3600 / (price * plan.get("cluster.devices"))
+    return 6 * Fraction(active) * Fraction(_needed(base, "time.tokens_per_second")) * seconds
+
+
+def _parsed(budget: str) -> tuple[Number, str]:
+    """A budget and its unit; a number without a unit is FLOP."""
+    for unit in UNITS:
+        try:
+            return units.parse(budget, unit), unit
+        except units.UnitError:
+            continue
+    raise PlanError(Fault(f"--budget {one_line(budget)!r} is no budget", None, BUDGETS))
+
+
+def _notes(plan: Plan, budget: str | None) -> tuple[str, ...]:
+    notes = ["the laws were fitted on dense models, each on its laboratory's data and vocabulary"]
+    if plan.model is not None and any(
+        block.kind == "moe" for part in plan.model.parts for block in part.blocks
+    ):
+        notes.append("of a mixture of experts, parameters are those that one token uses")
+    notes.append("predicted losses rank choices of one law; they forecast no other data")
+    if budget is not None:
+        notes.append(
+            "time and money at this plan's rate in 6ND FLOP/s, without interruptions; another size "
+            "runs at another utilisation"
+        )
+    return tuple(notes)
+
+
+# as text and data --------------------------------------------------------------------------
+
+
+def text(answer: Spending) -> str:
+    """For a terminal: what the budget is, each law's choice, and where the plan stands."""
+    worth = [shown(answer.flops, "FLOP")]
+    if answer.seconds is not None:
+        worth.append(shown(answer.seconds, "s"))
+    if answer.cost is not None:
+        worth.append(shown(answer.cost, "USD"))
+    given = f" for {one_line(answer.given)}" if answer.given else " for what this plan spends"
+    lines = [f"{QUESTION}{given}: {', '.join(worth)}", ""]
+    lines += _table(
+        ("law", "parameters", "tokens", "per parameter", "loss"),
+        [
+            (
+                _title(choice),
+                _short(choice.parameters),
+                _short(choice.tokens),
+                _short(choice.tokens / choice.parameters),
+                _short(choice.loss, 4),
+            )
+            for choice in answer.choices
+        ],
+    )
+    if answer.tokens is not None:
+        each = Fraction(answer.tokens) / Fraction(answer.parameters)
+        lines += [
+            "",
+            f"This plan: {_short(answer.parameters)} parameters, {_short(answer.tokens)} tokens, "
+            f"{_short(each)} for each parameter: {_verdict(answer)}",
+            "",
+        ]
+        lines += _table(
+            ("law", "optimal tokens", "the plan's over them", "loss", "lowest for its compute"),
+            [
+                (
+                    _title(choice),
+                    _short(choice.model_tokens),
+                    _short(choice.ratio),
+                    _short(choice.plan_loss, 4),
+                    _short(choice.plan_lowest, 4),
+                )
+                for choice in answer.choices
+            ],
+        )
+    lines += ["", "* later work disagrees with this law; shown for comparison"]
+    lines += [f"Note: {note}." for note in answer.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _title(choice: Choice) -> str:
+    return str(choice.law["title"]) + ("" if choice.law["current"] else " *")
+
+
+def _verdict(answer: Spending) -> str:
+    """Over- or under-trained, where the laws that later work confirms agree on it."""
+    ratios = [c.ratio for c in answer.choices if c.law["current"] and c.ratio is not None]
+    if not ratios:
+        return "no law has its size"
+    low, high = min(ratios), max(ratios)
+    if high < 1:
+        return f"under-trained, {_short(low)} to {_short(high)} of the optimal tokens"
+    if low > 1:
+        return f"over-trained, {_short(low)} to {_short(high)} times the optimal tokens"
+    return f"near compute-optimal, {_short(low)} to {_short(high)} times the optimal tokens"
+
+
+def _short(value: Number | None, digits: int = 3) -> str:
+    if value is None:
+        return "–"
+    return format_value(Fraction(value), "1", digits, short=True)
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    first, *rest = widths
+    return [
+        f"  {row[0]:<{first}}"
+        + "".join(f"  {cell:>{width}}" for cell, width in zip(row[1:], rest, strict=True))
+        for row in (head, *rows)
+    ]
+
+
+def as_data(answer: Spending) -> dict[str, Any]:
+    """Plain data for JSON: numbers are ints where exact, else floats."""
+    days = None if answer.seconds is None else Fraction(answer.seconds) / 86400
+    return {
+        "question": QUESTION,
+        "solved": True,
+        "budget": {
+            "given": answer.given,
+            "FLOP": _number(answer.flops),
+            "days": _number(days),
+            "USD": _number(answer.cost),
+        },
+        "laws": [
+            {
+                "law": choice.law["name"],
+                "title": choice.law["title"],
+                "source": choice.law["source"],
+                "current": choice.law["current"],
+                "note": choice.law["note"],
+                "parameters": _number(choice.parameters),
+                "tokens": _number(choice.tokens),
+                "loss": _number(choice.loss),
+                "plan": {
+                    "optimal_tokens": _number(choice.model_tokens),
+                    "ratio": _number(choice.ratio),
+                    "loss": _number(choice.plan_loss),
+                    "lowest_loss": _number(choice.plan_lowest),
+                },
+            }
+            for choice in answer.choices
+        ],
+        "plan": {"parameters": _number(answer.parameters), "tokens": _number(answer.tokens)},
+        "exact": False,
+        "notes": list(answer.notes),
+    }
+
+
+def _number(value: Number | None) -> Any:
+    if isinstance(value, Fraction):
+        return int(value) if value.denominator == 1 else float(value)
+    return value
+
+
+def to_json(answer: Spending) -> str:
+    """The answer as JSON text, keys in a fixed order."""
+    return json.dumps(as_data(answer), indent=2, ensure_ascii=False) + "\n"
