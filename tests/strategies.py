@@ -108,7 +108,7 @@ def _names(folder: str) -> tuple[str, ...]:
 def settings() -> dict[str, tuple[Any, ...]]:
     """Values to try for the keys of a run and of its layout."""
     schema = json.loads((PRESETS.parent / "schemas/plan.schema.json").read_text("utf-8"))
-    found = {**NUMBERS, **{key: (False, True) for key in SWITCHES}}
+    found = {**NUMBERS, **dict.fromkeys(SWITCHES, (False, True))}
     for section in ("training", "parallelism"):
         for key, said in schema["properties"][section]["properties"].items():
             if "enum" in said:
