@@ -180,8 +180,8 @@ READINGS = {
 def bands(records: list[Record]) -> str:
     """The intervals of estimates, and what counts by other software agree with, as a document."""
     lines = [
-        "# Memory: measured over predicted on published runs, less 1: 5th and 95th percentile, each",
-        "# source with the same weight; and how many counts by other software are met to the byte.",
+        "# Measured over predicted memory on published runs, less 1: 5th and 95th percentile,",
+        "# each source with the same weight; and how many counts of other software are the same.",
         "# Written by benchmarks.memory_accuracy --bands.",
         "measured:",
     ]

@@ -5,8 +5,8 @@ of experts), how measured step times compare with predicted ones: the 5th and th
 over all rows, written by ``python -m benchmarks.time_accuracy --bands``. A generation without
 published runs gets the band of none, which is wider.
 
-presets/efficiency/memory.yaml holds the same for memory, by what was read (the allocator's peak, the
-process as the driver shows it), written by ``python -m benchmarks.memory_accuracy --bands``.
+presets/efficiency/memory.yaml holds the same for memory, by what was read (the allocator's peak,
+the process as the driver shows it), written by ``python -m benchmarks.memory_accuracy --bands``.
 """
 
 from __future__ import annotations
