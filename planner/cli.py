@@ -266,8 +266,8 @@ def _solve_arguments(parser: argparse.ArgumentParser) -> None:
         "question",
         nargs="?",
         metavar="QUESTION",
-        help="largest-model, largest-batch, longest-context, fewest-devices or "
-        "tokens-by-deadline; left out with --vary",
+        help="largest-model, largest-batch, longest-context, fewest-devices, "
+        "tokens-by-deadline or compute-optimal; left out with --vary",
     )
     parser.add_argument("--vary", metavar="KEY", help="the key to vary")
     parser.add_argument(
@@ -278,6 +278,12 @@ def _solve_arguments(parser: argparse.ArgumentParser) -> None:
         help="a limit (<= or >=); repeatable",
     )
     parser.add_argument("--deadline", metavar="TIME", help="such as '30 days'")
+    parser.add_argument(
+        "--budget",
+        metavar="AMOUNT",
+        help="of compute-optimal: such as '1e24 FLOP', '2M USD' or '30 days'; left out, what the "
+        "plan spends",
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
 
@@ -286,29 +292,12 @@ def _solve(options: argparse.Namespace) -> int:
     from planner import questions
 
     plan = plans.load(options.plan, options.set)
+    if options.question == "compute-optimal":
+        return _spend(plan, options)
+    if options.budget is not None:
+        raise PlanError(Fault("--budget is for one question", None, "compute-optimal"))
     answer = questions.ask(
         plan, options.question, vary=options.vary, until=options.until, deadline=options.deadline
-    parser.add_argument(
-        "--with-layout",
-        metavar="auto",
-        help="auto searches for the best layout at each value; own, the default, keeps the plan's",
-    )
-    parser.add_argument(
-        "--family",
-        metavar="MODEL",
-        help="the model whose shape largest-model scales; the plan's own by default",
-    )
-    parser.add_argument(
-        "--accelerators",
-        metavar="NAME[=PRICE],…",
-        help="what cheapest chooses from; by default all that ship with a price",
-    )
-    parser.add_argument(
-        "--budget",
-        metavar="AMOUNT",
-        help="of compute-optimal: such as '1e24 FLOP', '2M USD' or '30 days'; left out, what the "
-        "plan spends",
-    )
     )
     if options.format == "json":
         sys.stdout.write(questions.to_json(answer))
@@ -317,10 +306,17 @@ def _solve(options: argparse.Namespace) -> int:
     return OK if answer.holds else FAILED
 
 
-    if options.question == "compute-optimal":
-        return _spend(plan, options)
-    if options.budget is not None:
-        raise PlanError(Fault("--budget is for one question", None, "compute-optimal"))
+def _spend(plan: Any, options: argparse.Namespace) -> int:
+    from planner import budgets
+
+    if options.vary or options.until or options.deadline:
+        raise PlanError(Fault("compute-optimal takes no --vary, --until or --deadline", None))
+    answer = budgets.ask(plan, options.budget)
+    writer = budgets.to_json if options.format == "json" else budgets.text
+    sys.stdout.write(writer(answer))
+    return OK
+
+
 # search ------------------------------------------------------------------------------------
 
 
@@ -340,17 +336,6 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a key of the layout that keeps the plan's value; repeatable",
     )
-def _spend(plan: Any, options: argparse.Namespace) -> int:
-    from planner import budgets
-
-    if options.vary or options.until or options.deadline:
-        raise PlanError(Fault("compute-optimal takes no --vary, --until or --deadline", None))
-    answer = budgets.ask(plan, options.budget)
-    writer = budgets.to_json if options.format == "json" else budgets.text
-    sys.stdout.write(writer(answer))
-    return OK
-
-
     parser.add_argument("--format", choices=("text", "json", "csv"), default="text")
 
 
