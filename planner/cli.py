@@ -219,6 +219,10 @@ def _validate(options: argparse.Namespace) -> int:
     for file in options.files:
         try:
             kind = plans.check(file, options.set)
+            if kind == "study":
+                from planner.sweep import study
+
+                study.load(file, options.set)
             print(f"{file}: a valid {kind}")
         except PlanError as error:
             faults += error.faults
@@ -243,7 +247,7 @@ def _explain(options: argparse.Namespace) -> int:
     return OK
 
 
-LISTS = ("models", "accelerators", "clusters", "plans", "precisions", "quantities")
+LISTS = ("models", "accelerators", "clusters", "plans", "studies", "precisions", "quantities")
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -364,6 +368,21 @@ def _progress() -> Callable[[int, int, float], None] | None:
         print(f"\r{done:,} of {total:,} layouts, {seconds:.1f} s", end=end, file=sys.stderr)
 
     return show
+
+
+# sweep -------------------------------------------------------------------------------------
+
+
+def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
+    from planner.sweep.command import arguments
+
+    arguments(parser)
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    from planner.sweep.command import sweep
+
+    return OK if sweep(options) else FAILED
 
 
 # check, diff, import -----------------------------------------------------------------------
@@ -517,6 +536,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Handle
     "explain": ("print the derivation of one quantity", _explain_arguments, _explain),
     "solve": ("answer an inverse question", _solve_arguments, _solve),
     "search": ("rank the layouts of a plan", _search_arguments, _search),
+    "sweep": ("evaluate a grid of plans into a table", _sweep_arguments, _sweep),
     "check": ("re-evaluate committed reports and report drift", _check_arguments, _check),
     "diff": ("compare two plans or results", _diff_arguments, _diff),
     "import": ("turn a published configuration into a model document", _import_arguments, _import),

@@ -16,7 +16,7 @@ def listing(what: str | None = None) -> str:
     if what is not None:
         return _table(TABLES[what]())
     sections = []
-    for kind in ("plans", "models", "clusters", "accelerators"):
+    for kind in ("plans", "studies", "models", "clusters", "accelerators"):
         sections.append(f"{kind}\n" + _table(TABLES[kind](), indent="  "))
     return "\n".join(sections)
 
@@ -46,6 +46,13 @@ def _presets(kind: str, facts: Callable[[dict[str, Any]], Row]) -> list[Row]:
 def _plans() -> list[Row]:
     rows: list[Row] = []
     for path in sorted(resources.folder("presets").glob("*.yaml")):
+        rows.append((path.stem, str(source.read(path).plain().get("name", ""))))
+    return rows
+
+
+def _studies() -> list[Row]:
+    rows: list[Row] = []
+    for path in sorted((resources.folder("presets") / source.FOLDERS["study"]).glob("*.yaml")):
         rows.append((path.stem, str(source.read(path).plain().get("name", ""))))
     return rows
 
@@ -82,6 +89,7 @@ def _quantities() -> list[Row]:
 
 TABLES: dict[str, Callable[[], list[Row]]] = {
     "plans": _plans,
+    "studies": _studies,
     "models": _models,
     "clusters": _clusters,
     "accelerators": _accelerators,

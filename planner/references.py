@@ -14,7 +14,12 @@ from planner.nodes import REFERENCES, Node, Origin
 
 __all__ = ["FOLDERS", "REFERENCES", "Resolver", "preset_names", "read"]
 
-FOLDERS = {"model": "models", "cluster": "clusters", "accelerator": "accelerators"}
+FOLDERS = {
+    "model": "models",
+    "cluster": "clusters",
+    "accelerator": "accelerators",
+    "study": "studies",
+}
 
 
 # Reading -----------------------------------------------------------------------------------

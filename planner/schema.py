@@ -21,7 +21,7 @@ from planner.errors import MOST, Fault, PlanError
 from planner.nodes import Node, Origin, from_data
 from planner.source import Document, Path_
 
-__all__ = ["describe", "validate"]
+__all__ = ["describe", "knows", "paths", "validate"]
 
 Schema = Mapping[str, Any]
 DEFAULT = Origin("default", "default")
@@ -311,6 +311,21 @@ def _paths_of_keys(file: Path) -> dict[str, set[str]]:
                     found.setdefault(name, set()).add(prefix + name)
         level = below
     return found
+
+
+def knows(schema: str, path: str) -> bool:
+    """Whether a kind of document has a dotted key."""
+    try:
+        describe(schema, path)
+    except KeyError:
+        return False
+    return True
+
+
+def paths(schema: str) -> list[str]:
+    """The dotted keys near the top of a kind of document, for near spellings."""
+    found = _paths_of_keys(_file(schema, None)).values()
+    return sorted(path for several in found for path in several)
 
 
 def _file(schema: str, folder: Path | None) -> Path:

@@ -44,7 +44,7 @@ STAGES = (
     }
     | {"notebook", "ranking", "result", "sensitivity"},
     {"files", "formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}
-    | {"logs", "compare", "javascript"},
+    | {"logs", "compare", "javascript", "sweep"},
     {"cli", "api", "__init__", "__main__"},  # the faces: nothing inside imports from them
 )
 STAGE_OF = {name: number for number, stage in enumerate(STAGES) for name in stage}

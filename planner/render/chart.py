@@ -1,0 +1,195 @@
+"""Charts of a study as plain numbers: where ticks, lines, marks and bars lie in a fixed box.
+
+The templates draw them as SVG. Nothing is computed there, and nothing of a document's text is put
+into a path.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["HEIGHT", "WIDTH", "Bar", "Chart", "Line", "Mark", "Tick", "bars", "lines"]
+
+#: The box, and what is left free around the drawing for words.
+WIDTH, HEIGHT = 760, 340
+LEFT, RIGHT, TOP, BOTTOM = 74, 18, 14, 46
+#: A range with a larger ratio is drawn logarithmically.
+RATIO = 12
+BAR = 26
+
+Number = float
+Words = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A place on an axis with its words."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point with what it says."""
+
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """A series: its path and its marks, the colour by number."""
+
+    label: str
+    colour: int
+    path: str
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines in a box with two axes."""
+
+    x_label: str
+    y_label: str
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    lines: tuple[Line, ...]
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+    top: int = TOP
+    bottom: int = HEIGHT - BOTTOM
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar from the least to the most, on a track from nothing to everything."""
+
+    label: str
+    y: int
+    x: float
+    width: float
+    text: str
+    over: bool  # its least is beyond the limit
+
+
+class _Scale:
+    """Numbers to places along one axis."""
+
+    def __init__(self, values: Sequence[float], start: float, end: float) -> None:
+        low, high = min(values), max(values)
+        self.log = low > 0 and high / low > RATIO
+        self.start, self.end = start, end
+        if self.log:
+            self.ticks = _powers(low, high)
+        else:
+            self.ticks = _steps(0.0 if low >= 0 and low < high / 2 else low, high)
+        low, high = min(low, self.ticks[0]), max(high, self.ticks[-1])
+        self.low, self.high = self._of(low), self._of(high)
+
+    def _of(self, value: float) -> float:
+        return math.log10(value) if self.log else value
+
+    def __call__(self, value: float) -> float:
+        span = (self.high - self.low) or 1.0
+        share = (self._of(value) - self.low) / span
+        return round(self.start + share * (self.end - self.start), 1)
+
+
+def _steps(low: float, high: float, about: int = 5) -> list[float]:
+    """Round numbers from below the low end to above the high one."""
+    span = (high - low) or abs(high) or 1.0
+    size = 10.0 ** math.floor(math.log10(span / about))
+    step = next(size * m for m in (1, 2, 2.5, 5, 10) if span / (size * m) <= about)
+    first = math.floor(low / step)
+    count = math.ceil(round(high / step - first, 6))
+    return [round((first + i) * step, 12) for i in range(max(count, 1) + 1)]
+
+
+def _powers(low: float, high: float) -> list[float]:
+    """Powers of ten with what lies between them, not too many."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    inner = (1,) if last - first > 4 else (1, 3) if last - first > 2 else (1, 2, 5)
+    ticks = [m * 10.0**power for power in range(first, last + 1) for m in inner]
+    below = max((t for t in ticks if t <= low), default=low)
+    above = min((t for t in ticks if t >= high), default=high)
+    return [t for t in ticks if below <= t <= above]
+
+
+def lines(
+    series: Sequence[tuple[str, Sequence[tuple[float, float]]]],
+    labels: tuple[str, str],
+    words: tuple[Words, Words],
+    x_values: Sequence[float] | None = None,
+) -> Chart | None:
+    """Lines through points; None where there are not two points.
+
+    Args:
+        series: label and points of each line.
+        labels: what the axes are called.
+        words: how numbers of each axis are said.
+        x_values: what ticks stand at along x, where that is not round numbers.
+    """
+    points = [point for _, several in series for point in several]
+    if len(points) < 2 or not all(map(math.isfinite, (v for p in points for v in p))):
+        return None
+    across = _Scale([p[0] for p in points], LEFT, WIDTH - RIGHT)
+    up = _Scale([p[1] for p in points], HEIGHT - BOTTOM, TOP)
+    drawn = []
+    for number, (label, several) in enumerate(series):
+        marks = tuple(
+            Mark(across(x), up(y), f"{label + ': ' if label else ''}{words[0](x)}, {words[1](y)}")
+            for x, y in several
+        )
+        path = "M" + "L".join(f"{mark.x:g} {mark.y:g}" for mark in marks) if marks else ""
+        drawn.append(Line(label, number, path, marks))
+    at = _spread([(across(x), words[0](x)) for x in x_values or across.ticks])
+    return Chart(
+        *labels,
+        at,
+        tuple(Tick(up(y), words[1](y)) for y in up.ticks),
+        tuple(drawn),
+    )
+
+
+def _spread(ticks: Sequence[tuple[float, str]]) -> tuple[Tick, ...]:
+    """Ticks whose words do not run into each other."""
+    kept: list[Tick] = []
+    free = -math.inf
+    for at, text in ticks:
+        half = 4.2 * len(text)
+        if at - half >= free:
+            kept.append(Tick(at, text))
+            free = at + half
+    return tuple(kept)
+
+
+def bars(
+    rows: Sequence[tuple[str, float, float]], limit: float | None, words: Words
+) -> dict[str, Any] | None:
+    """Ranges as horizontal bars, with a limit where there is one; None without rows."""
+    if not rows:
+        return None
+    largest = max([high for _, _, high in rows] + ([limit] if limit else []))
+    scale = 1000 / largest if largest > 0 else 0.0
+    drawn = []
+    for number, (label, low, high) in enumerate(rows):
+        # A range of nothing is still a stroke to see.
+        start = 0.0 if low == high else round(low * scale, 1)
+        width = max(round(high * scale, 1) - start, 3.0)
+        said = words(high) if low == high else f"{words(low)} to {words(high)}"
+        over = limit is not None and low > limit
+        drawn.append(Bar(label, number * BAR, start, width, said, over))
+    return {
+        "bars": drawn,
+        "height": len(rows) * BAR,
+        "thick": BAR - 8,
+        "limit": round(limit * scale, 1) if limit else None,
+    }

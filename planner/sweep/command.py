@@ -1,0 +1,97 @@
+"""The command `sweep`: what it takes, and what it prints when it is done."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from planner.errors import Fault, PlanError
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("study", metavar="STUDY.yaml", help="a study document; - is standard input")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="the table (.csv, .jsonl, .parquet), a comparison (.html, .md); repeatable",
+    )
+    parser.add_argument(
+        "--workers",
+        metavar="N",
+        type=int,
+        help="processes on this machine; all cores by default",
+    )
+    parser.add_argument(
+        "--on",
+        metavar="ADDRESS",
+        help="a cluster in the place of this machine: dask://HOST:PORT or ray://HOST:PORT",
+    )
+    parser.add_argument(
+        "--restart",
+        action="store_true",
+        help="begin afresh where an earlier sweep was stopped; without it, that one goes on",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="override a key of the study; repeatable",
+    )
+
+
+def sweep(options: argparse.Namespace) -> bool:
+    """Run the command; returns whether the study has any point to show.
+
+    Raises:
+        PlanError: bad input, an output that cannot be written, an engine that fails.
+    """
+    from planner import files
+    from planner.sweep import study as studies
+    from planner.sweep.table import FORMATS
+
+    if not options.output:
+        raise PlanError(Fault("a sweep needs an output", None, "-o FILE.csv, .parquet or .html"))
+    endings = tuple(FORMATS)
+    tables = [path for path in options.output if path.lower().endswith(endings)]
+    reports = [path for path in options.output if path not in tables]
+    from planner.render import study as pages
+    from planner.sweep.run import sweep as run
+
+    for path in reports:
+        if pages.check_output(path) is None:
+            raise pages.refuse(path, endings)
+    if len(tables) > 1:
+        raise PlanError(Fault(f"two tables: {tables[0]} and {tables[1]}", None, "one of them"))
+    study = studies.load(options.study, options.set)
+    for path in reports:
+        files.spare(path, study.files)
+    outcome = run(
+        study,
+        tables[0] if tables else None,
+        options.workers,
+        options.on,
+        options.restart,
+        _progress(),
+    )
+    for path in reports:
+        pages.write(outcome, path)
+    sys.stdout.write(pages.text(outcome))
+    return outcome.summary.points > outcome.summary.invalid + outcome.summary.outside
+
+
+def _progress() -> Callable[[int, int, float], None] | None:
+    """A line that counts up, on a terminal only."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int, seconds: float) -> None:
+        end = "\n" if done >= total else ""
+        print(f"\r{done:,} of {total:,} plans, {seconds:.1f} s", end=end, file=sys.stderr)
+
+    return show

@@ -1,0 +1,209 @@
+"""Where pieces are worked on: in this process, in others, on a Dask or a Ray cluster.
+
+An engine takes the numbers of pieces and gives the pieces back as they come. It never holds more
+than a window of them, so that memory does not grow with the study.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from planner.errors import Fault, Place, PlanError
+from planner.sweep.work import Job, Piece, work
+
+Engine = Callable[[Job, range], Iterator[Piece]]
+#: Pieces under way for each worker.
+AHEAD = 3
+#: How often a pool of processes is made anew after one of them died.
+MOST_DEATHS = 5
+SCHEMES = ("dask://", "ray://")
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def chosen(workers: int | None, on: str | None) -> Engine:
+    """The engine that the options ask for.
+
+    Raises:
+        PlanError: an address of no engine, or an engine that is not installed.
+    """
+    if on is None:
+        count = cores() if workers is None else workers
+        if count < 1:
+            raise PlanError(Fault(f"--workers {count} does nothing", None, "at least 1"))
+        return lambda job, numbers: local(job, numbers, count)
+    if workers is not None:
+        raise PlanError(
+            Fault("--workers is for this machine, --on for a cluster", None, "one of them")
+        )
+    for scheme, engine in (("dask://", dask), ("ray://", ray)):
+        if on.startswith(scheme) and len(on) > len(scheme):
+            return lambda job, numbers: engine(job, numbers, on)
+    raise PlanError(Fault(f"--on {on} is no engine", None, "dask://HOST:PORT or ray://HOST:PORT"))
+
+
+# This machine -----------------------------------------------------------------------------------
+
+
+def local(job: Job, numbers: range, workers: int) -> Iterator[Piece]:
+    """In this process, or in several where there is enough to do."""
+    if min(workers, len(numbers)) <= 1:
+        yield from map(job.work, numbers)
+        return
+    from concurrent.futures.process import BrokenProcessPool
+
+    waiting, deaths = deque(numbers), 0
+    while waiting:
+        try:
+            for piece in _pool(job, waiting, min(workers, len(numbers))):
+                waiting.remove(piece.number)
+                yield piece
+        except BrokenProcessPool:
+            deaths += 1
+            if deaths > MOST_DEATHS:
+                raise PlanError(
+                    Fault(
+                        "worker processes keep dying (killed, or out of memory)",
+                        None,
+                        "fewer --workers; what is done is kept, the same command goes on",
+                    )
+                ) from None
+
+
+_JOB: list[Job] = []
+
+
+def _begin(job: Job) -> None:
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    _JOB[:] = [job]
+
+
+def _work(number: int) -> Piece:
+    return work(_JOB[0], number)
+
+
+def _pool(job: Job, waiting: deque[int], workers: int) -> Iterator[Piece]:
+    from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+
+    # A forked worker has everything loaded; where there is no fork it starts afresh.
+    way = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+    context = multiprocessing.get_context(way)
+    with ProcessPoolExecutor(workers, context, _begin, (job,)) as pool:
+        numbers = iter(list(waiting))
+        try:
+            futures = {pool.submit(_work, n) for n in _some(numbers, workers * AHEAD)}
+            while futures:
+                done, futures = wait(futures, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield future.result()
+                futures |= {pool.submit(_work, n) for n in _some(numbers, len(done))}
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _some(numbers: Iterator[int], count: int) -> list[int]:
+    return [number for _, number in zip(range(count), numbers, strict=False)]
+
+
+# Clusters ---------------------------------------------------------------------------------------
+
+
+def dask(job: Job, numbers: range, address: str) -> Iterator[Piece]:
+    """On a Dask cluster; its scheduler gives the work of a lost worker to another.
+
+    Raises:
+        PlanError: Dask is not installed, or the cluster does not answer or fails.
+    """
+    try:
+        from distributed import Client, as_completed
+    except ImportError:
+        raise PlanError(_missing("dask://", "dask")) from None
+    try:
+        client = Client(f"tcp://{address.removeprefix('dask://')}", timeout="20s")
+    except (OSError, ValueError, TimeoutError) as error:
+        raise PlanError(_unreachable(address, error)) from None
+    with client:
+        waiting = iter(numbers)
+        sent = client.scatter(job, broadcast=True, hash=False)
+        width = max(1, len(client.scheduler_info().get("workers", {})))
+
+        def submit(number: int) -> Any:
+            return client.submit(work, sent, number, pure=False, retries=MOST_DEATHS)
+
+        futures = as_completed([submit(n) for n in _some(waiting, width * AHEAD)])
+        for future in futures:
+            try:
+                piece = future.result()
+            except PlanError:
+                raise
+            except Exception as error:
+                raise PlanError(_failed(address, error)) from error
+            future.release()
+            for number in _some(waiting, 1):
+                futures.add(submit(number))
+            yield piece
+
+
+def ray(job: Job, numbers: range, address: str) -> Iterator[Piece]:
+    """On a Ray cluster; a task whose worker is lost is run again.
+
+    Raises:
+        PlanError: Ray is not installed, or the cluster does not answer or fails.
+    """
+    try:
+        import ray as engine
+    except ImportError:
+        raise PlanError(_missing("ray://", "ray")) from None
+    try:
+        engine.init(address, logging_level="ERROR", log_to_driver=False)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise PlanError(_unreachable(address, error)) from None
+    try:
+        waiting = iter(numbers)
+        sent = engine.put(job)
+        task = engine.remote(max_retries=MOST_DEATHS)(work)
+        width = max(1, int(engine.cluster_resources().get("CPU", 1)))
+        futures = [task.remote(sent, n) for n in _some(waiting, width * AHEAD)]
+        while futures:
+            done, futures = engine.wait(futures)
+            try:
+                found = engine.get(done)
+            except engine.exceptions.RayError as error:
+                cause = getattr(error, "cause", None)
+                raise (
+                    cause if isinstance(cause, PlanError) else PlanError(_failed(address, error))
+                ) from error
+            futures += [task.remote(sent, n) for n in _some(waiting, len(done))]
+            yield from found
+    finally:
+        engine.shutdown()
+
+
+def _missing(address: str, package: str) -> Fault:
+    return Fault(f"--on {address} needs {package}", None, f"pip install 'trainplan[{package}]'")
+
+
+def _unreachable(address: str, error: BaseException) -> Fault:
+    said = str(error).strip().splitlines() or [type(error).__name__]
+    return Fault(f"the cluster does not answer: {said[0]}", Place(f"--on {address}"))
+
+
+def _failed(address: str, error: BaseException) -> Fault:
+    said = str(error).strip().splitlines() or [""]
+    return Fault(
+        f"a worker failed: {type(error).__name__}: {said[0]}",
+        Place(f"--on {address}"),
+        "what is done is kept; the same command goes on",
+    )

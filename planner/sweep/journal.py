@@ -1,0 +1,181 @@
+"""A table that is being written, and the journal of it, so that a killed sweep goes on.
+
+Beside the table lie TABLE.partial with the rows so far and TABLE.journal with a line for each
+piece: where its bytes end, their checksum and what the comparison needs. On the way back in, a
+piece counts whose line is whole and whose bytes agree with it; what follows is cut off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from planner.errors import Fault, Place, PlanError
+
+#: Seconds between two forced writes to the disk.
+EVERY = 2.0
+#: Bytes read at once.
+BLOCK = 1 << 22
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the journal knows of one piece."""
+
+    end: int  # of its bytes in the table
+    checksum: int
+    summary: dict[str, Any]
+
+
+class Journal:
+    """One table on its way."""
+
+    def __init__(self, target: Path, about: dict[str, Any], afresh: bool = False) -> None:
+        """Open or go on with a table.
+
+        Args:
+            about: what two runs must have in common to go on with each other.
+            afresh: throw away what an earlier run left.
+
+        Raises:
+            PlanError: another sweep left something else there, or writes there now.
+        """
+        self.target = target
+        self.partial = target.with_name(target.name + ".partial")
+        self.log = target.with_name(target.name + ".journal")
+        self.entries: list[Entry] = []
+        self._synced = time.monotonic()
+        try:
+            self._log = open(self.log, "a+b")  # noqa: SIM115 (closed by close)
+        except OSError as error:
+            raise _cannot(target, error) from None
+        try:
+            self._lock()
+            self._open(about, afresh)
+        except BaseException:
+            self._log.close()
+            raise
+
+    def _lock(self) -> None:
+        try:
+            import fcntl
+        except ImportError:  # not everywhere
+            return
+        try:
+            fcntl.flock(self._log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise PlanError(
+                Fault("another sweep is writing this", Place(str(self.target)), "another file")
+            ) from None
+
+    def _open(self, about: dict[str, Any], afresh: bool) -> None:
+        self._log.seek(0)
+        lines = self._log.read().split(b"\n")
+        found = _parsed(lines[0]) if len(lines) > 1 and not afresh else None
+        if found is not None and found != about:
+            raise PlanError(
+                Fault(
+                    "an unfinished table of another study, or of another version of it",
+                    Place(str(self.partial)),
+                    "--restart to begin afresh, or another file",
+                )
+            )
+        self._table: IO[bytes] = open(self.partial, "a+b")  # noqa: SIM115
+        self.end = 0
+        kept = self._agreeing(lines[1:]) if found is not None else 0
+        self._log.seek(0)
+        self._log.truncate(sum(len(line) + 1 for line in lines[: kept + 1]) if found else 0)
+        self._log.seek(0, os.SEEK_END)
+        self._table.truncate(self.end)
+        self._table.seek(0, os.SEEK_END)
+        if found is None:
+            self._log.write(_line(about))
+            self._log.flush()
+
+    def _agreeing(self, lines: list[bytes]) -> int:
+        """Takes over the pieces whose bytes are in the table; returns how many."""
+        self._table.seek(0)
+        for line in lines[:-1]:  # the last one has no end
+            data = _parsed(line)
+            if data is None or self._checksum(data["end"] - self.end) != data["checksum"]:
+                break
+            self.end = data["end"]
+            self.entries.append(Entry(data["end"], data["checksum"], data["summary"]))
+        return len(self.entries)
+
+    def _checksum(self, length: int) -> int | None:
+        found = 0
+        while length > 0:
+            block = self._table.read(min(length, BLOCK))
+            if not block:
+                return None
+            found = zlib.crc32(block, found)
+            length -= len(block)
+        return found
+
+    def add(self, data: bytes, summary: dict[str, Any]) -> None:
+        """The next piece."""
+        self._table.write(data)
+        self._table.flush()
+        self.end += len(data)
+        entry = Entry(self.end, zlib.crc32(data), summary)
+        line = _line({"end": entry.end, "checksum": entry.checksum, "summary": summary})
+        self._log.write(line)
+        self._log.flush()
+        self.entries.append(Entry(entry.end, entry.checksum, {}))
+        if time.monotonic() - self._synced > EVERY:
+            self.sync()
+
+    def sync(self) -> None:
+        """Force what was written to the disk: the rows, then the journal of them."""
+        os.fsync(self._table.fileno())
+        os.fsync(self._log.fileno())
+        self._synced = time.monotonic()
+
+    def pieces(self) -> Iterator[memoryview]:
+        """The bytes of each piece."""
+        self._table.seek(0)
+        start = 0
+        for entry in self.entries:
+            yield memoryview(self._table.read(entry.end - start))
+            start = entry.end
+
+    def finish(self, made: Path | None = None) -> None:
+        """The table takes its name; the journal goes. ``made`` is what the pieces were made into,
+        where they are not the table themselves."""
+        self.sync()
+        os.replace(made or self.partial, self.target)
+        if made is not None:
+            self.partial.unlink()
+        self.log.unlink()
+        self.close()
+
+    def close(self) -> None:
+        """Leave what is there for the next run."""
+        self._table.close()
+        self._log.close()
+
+
+def _line(data: dict[str, Any]) -> bytes:
+    return json.dumps(data, separators=(",", ":")).encode() + b"\n"
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    with contextlib.suppress(ValueError):
+        data = json.loads(line)
+        if isinstance(data, dict):
+            return data
+    return None
+
+
+def _cannot(path: Path, error: OSError) -> PlanError:
+    return PlanError(
+        Fault(f"cannot be written: {(error.strerror or str(error)).lower()}", Place(str(path)))
+    )

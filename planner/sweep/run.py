@@ -1,0 +1,117 @@
+"""Runs a study: pieces on some engine, their rows in order into one table."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner import files
+from planner.sweep import parquet, table
+from planner.sweep.engines import Engine, chosen
+from planner.sweep.journal import Journal
+from planner.sweep.study import Study
+from planner.sweep.summary import Summary
+from planner.sweep.work import Job, Piece
+
+#: Called with points done, points in all, seconds passed.
+Progress = Callable[[int, int, float], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A study, done: its table, and what a comparison says of it."""
+
+    study: Study
+    output: str | None
+    summary: Summary
+
+
+def sweep(
+    study: Study,
+    output: str | Path | None = None,
+    workers: int | None = None,
+    on: str | None = None,
+    restart: bool = False,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Evaluate every point of a study.
+
+    Args:
+        output: the table, .csv, .jsonl or .parquet; None for the comparison alone. Rows are in the
+            order of the points, the last axis turning fastest, whoever evaluates them. A sweep
+            that was stopped goes on where it was.
+        workers: processes on this machine; all cores by default.
+        on: a cluster instead, ``dask://HOST:PORT`` or ``ray://HOST:PORT``.
+        restart: begin afresh where an earlier sweep was stopped.
+        progress: called with points done, points in all, seconds passed.
+
+    Raises:
+        PlanError: the table cannot be written, or the engine fails.
+    """
+    engine = chosen(workers, on)
+    if output is None:
+        found = Summary()
+        for piece in _in_order(engine, Job.of(study, None), 0, found, progress):
+            found.add(Summary.from_json(piece.summary))
+        return Outcome(study, None, found)
+    kind = table.kind_of(str(output))
+    if kind == "parquet":
+        parquet.needed()
+    files.spare(output, study.files)
+    return Outcome(
+        study, str(output), _written(study, Path(output), kind, engine, restart, progress)
+    )
+
+
+def _written(
+    study: Study,
+    output: Path,
+    kind: str,
+    engine: Engine,
+    restart: bool,
+    progress: Progress | None,
+) -> Summary:
+    job = Job.of(study, kind)
+    about = {"study": study.digest, "format": kind, "pieces": len(job.pieces)}
+    target = Path(os.path.realpath(output)) if output.is_symlink() else output
+    journal, found = Journal(target, about, restart), Summary()
+    with contextlib.closing(journal):
+        for entry in journal.entries:
+            found.add(Summary.from_json(entry.summary))
+        for piece in _in_order(engine, job, len(journal.entries), found, progress):
+            head = table.header(study, kind) if piece.number == 0 else b""
+            journal.add(head + piece.data, piece.summary)
+            found.add(Summary.from_json(piece.summary))
+        if kind != "parquet":
+            journal.finish()
+            return found
+        whole = frozenset(name for name, is_whole in found.whole.items() if is_whole)
+        made = target.with_name(target.name + ".made")
+        try:
+            parquet.write(study, journal.pieces(), made, whole)
+            journal.finish(made)
+        finally:
+            with contextlib.suppress(OSError):
+                made.unlink()
+    return found
+
+
+def _in_order(
+    engine: Engine, job: Job, first: int, found: Summary, progress: Progress | None
+) -> Iterator[Piece]:
+    """The pieces from one on, in order, however they come."""
+    start, waiting, following = time.perf_counter(), {}, first
+    if progress is not None:
+        progress(found.points, job.study.size, 0.0)
+    with contextlib.closing(engine(job, range(first, len(job.pieces)))) as pieces:  # type: ignore[type-var]
+        for piece in pieces:
+            waiting[piece.number] = piece
+            while following in waiting:
+                yield waiting.pop(following)
+                following += 1
+                if progress is not None:
+                    progress(found.points, job.study.size, time.perf_counter() - start)

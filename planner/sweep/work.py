@@ -1,0 +1,108 @@
+"""One piece of a study, from its number to its rows: what every worker runs, wherever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from planner.errors import Fault, PlanError
+from planner.sweep import arrays, points, table
+from planner.sweep.grid import Pieces
+from planner.sweep.points import Values
+from planner.sweep.study import Study
+from planner.sweep.summary import summary
+from planner.version import full
+
+#: Points of a piece: over arrays, and one plan after another.
+OVER_ARRAYS, ONE_BY_ONE = 1 << 17, 64
+#: Plans that a piece over arrays completes at most.
+MOST_PLANS = 2048
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One piece, done: its rows as bytes, and what the comparison needs of it."""
+
+    number: int
+    data: bytes
+    summary: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker is told: the study and how its rows are written."""
+
+    study: Study
+    kind: str | None  # csv, jsonl, parquet; None: no table
+    version: str
+
+    @classmethod
+    def of(cls, study: Study, kind: str | None) -> Job:
+        return cls(study, kind, full())
+
+    @cached_property
+    def over_arrays(self) -> bool:
+        return arrays.able(self.study)
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """How the points are cut, whoever works on them."""
+        shape = self.study.shape
+        if not self.over_arrays:
+            return Pieces(shape, ONE_BY_ONE)
+        plain, most = arrays.plain(self.study), OVER_ARRAYS
+        while True:
+            cut, plans = Pieces(shape, most), 1
+            for places, alone in zip(cut.ranges(0), plain, strict=True):
+                plans *= 1 if alone else len(places)
+            if plans <= MOST_PLANS or most == 1:
+                return cut
+            most //= 2
+
+    @cached_property
+    def evaluate(self) -> Callable[[Sequence[range]], Values]:
+        if self.over_arrays:
+            return arrays.Evaluator(self.study).evaluate
+        return lambda ranges: points.evaluate(self.study, ranges)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what a worker finds for itself."""
+        return {"study": self.study, "kind": self.kind, "version": self.version}
+
+    def work(self, number: int) -> Piece:
+        """The rows of a piece."""
+        ranges = self.pieces.ranges(number)
+        rows = table.rows(self.study, ranges, self.evaluate(ranges))
+        data = table.encoded(rows, self.kind) if self.kind else b""
+        return Piece(number, data, summary(rows).to_json())
+
+
+#: The job at hand in this process: what it found is kept from piece to piece.
+_AT_HAND: dict[str, Job] = {}
+
+
+def work(job: Job, number: int) -> Piece:
+    """As ``Job.work``, in a process that may have worked on the study before.
+
+    Raises:
+        PlanError: the program here is another version than where the study was read.
+    """
+    if job.version != full_here():
+        raise PlanError(Fault(f"a worker runs {full_here()}, the study {job.version}"))
+    key = f"{job.study.digest} {job.kind}"
+    if key not in _AT_HAND:
+        _AT_HAND.clear()
+        _AT_HAND[key] = job
+    return _AT_HAND[key].work(number)
+
+
+_HERE: list[str] = []
+
+
+def full_here() -> str:
+    """The version of this process, worked out once."""
+    if not _HERE:
+        _HERE.append(full())
+    return _HERE[0]
