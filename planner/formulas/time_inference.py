@@ -1,48 +1,239 @@
 """Serving: time to the first token, and of each further one, by roofline with the cache."""
 
-from planner.folds import Largest, Total
-from planner.formulas.layout import data
-from planner.formulas.memory import weights
+from typing import Any
+
+from planner.folds import Largest, Total, largest
+from planner.formulas.compute import component as component_flops
+from planner.formulas.layout import data, tokens
+from planner.formulas.memory_cache import block as cache_block
 from planner.formulas.memory_cache import cache_stage
-from planner.formulas.network import send
+from planner.formulas.memory_states import weights_component
+from planner.formulas.network import experts as experts_exchange
+from planner.formulas.network import fabric, link, send
 from planner.formulas.time_layer import exchanges, forward
-from planner.notation import L_k, b, p, s_o, t
-from planner.notation_hardware import W, a_link, e_mem
+from planner.formulas.time_peak import peak
+from planner.notation import E, L_k, L_ks, b, e, h, k, p, s, s_o, t
+from planner.notation_hardware import W, a_link, a_net, e_mem, e_mm
 from planner.quantity import quantity
 
 POPE = "Pope et al. 2022 (arXiv 2211.05102), section 2"
 SERVING = {"training.mode": "inference", "time.assumed": False}
+SECONDS: dict[str, Any] = {"unit": "s", "exact": False, "when": SERVING}
 
 
 @quantity(
     "time.prefill_seconds",
     symbol=r"t_{\mathrm{pre}}",
-    unit="s",
     title="time to the first token",
+    source=POPE,
+    **SECONDS,
+)
+def prefill():
+    """The forward pass of all layers over the prompts of a micro-batch, through the p stages.
+    Logits of the last position alone are too few to count."""
+    return Total(L_k * forward, "part", head=False) + (p - 1) * send
+
+
+@quantity(
+    "time.prefill_tokens_per_second",
+    symbol=r"r_{\mathrm{pre}}",
+    unit="tokens/s",
+    title="tokens of prompts read per second, all devices",
     source=POPE,
     exact=False,
     when=SERVING,
+    coefficient="tokens",
 )
-def prefill():
-    """The forward pass of all layers over the prompts of a micro-batch, through the p stages."""
-    return Total(L_k * forward, "part") + (p - 1) * send
+def prefill_rate():
+    """Each of the d replicas has p micro-batches of b prompts under way, one on each stage."""
+    return data * p * b * s / prefill
+
+
+# -- what one step of decoding reads --------------------------------------------------------------
+
+
+@quantity(
+    "time.decode.touched",
+    symbol=r"f_{\mathrm{exp}}",
+    unit="1",
+    title="share of the experts that a step of decoding reads",
+    source="Rajbhandari et al. 2022 (arXiv 2201.05596), section 5.1",
+    exact=False,
+    per=("block",),
+    when={"block": "moe"},
+)
+def touched():
+    """Each of the b tokens of e groups chooses k of E experts evenly; the expected share that at
+    least one of them chose."""
+    return 1 - (1 - k / E) ** (b * e)
+
+
+READ: dict[str, Any] = {
+    "identifier": "time.decode.component",
+    "symbol": r"D_c",
+    "unit": "bytes",
+    "title": "weights of one component that a step of decoding reads, on one device",
+    "source": POPE,
+    "exact": False,
+    "per": ("component",),
+}
+
+
+@quantity(**READ, when={"routed": False})
+def read():
+    """All of them, once for the whole batch, in the format that they are kept in."""
+    return weights_component
+
+
+@quantity(**READ, when={"routed": True})
+def read_experts():
+    """Those of the experts that some token of the batch chose."""
+    return weights_component * touched
+
+
+@quantity(
+    "time.decode.bytes",
+    symbol=r"D_\sigma",
+    unit="bytes",
+    title="weights and cache that a step of decoding reads on a stage",
+    source=POPE,
+    exact=False,
+    per=("stage",),
+)
+def stage_bytes():
+    """Tables that are looked up give a few rows only. On average over the answer, half of its
+    s_o tokens are in the cache."""
+    weights = Total(L_ks * Total(read, "component"), "part")
+    tables = Total(L_ks * Total(read, "component", type="table"), "part")
+    keys = Total(L_ks * Total(cache_block, "block", block="attention"), "part")
+    return weights - tables + cache_stage - keys * s_o / (2 * (s + s_o))
+
+
+@quantity(
+    "time.decode.flops",
+    symbol=r"C_\sigma",
+    unit="FLOP",
+    title="products of a step of decoding on a stage",
+    source=POPE,
+    exact=False,
+    per=("stage",),
+)
+def stage_flops():
+    """Those of b tokens, divided over the tensor-parallel ranks; experts stay as busy, for each
+    device brings its tokens."""
+    linear = Total(component_flops, "component", type="linear")
+    return b * Total(L_ks * linear, "part") / t
+
+
+@quantity(
+    "time.decode.stage",
+    symbol=r"t_{\mathrm{dec},\sigma}",
+    unit="s",
+    title="one token of each sequence on one stage",
+    source="Williams et al. 2009, Roofline: an insightful visual performance model",
+    exact=False,
+    per=("stage",),
+)
+def stage():
+    """Small batches wait for the memory, large ones for the arithmetic. Kernels are taken as
+    launched together (CUDA graphs)."""
+    return largest(stage_bytes / (W * e_mem), stage_flops / (peak * e_mm))
+
+
+# -- what it exchanges ------------------------------------------------------------------------------
+
+EXCHANGE: dict[str, Any] = {
+    "identifier": "time.decode.exchange",
+    "symbol": r"t_{\mathrm{ex,dec}}",
+    "title": "exchanges of a step of decoding with tensor- and expert-parallel ranks",
+    "source": "Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms",
+    "unit": "s",
+    "exact": False,
+    "coefficient": "bytes",
+}
+HOP: dict[str, Any] = {
+    "identifier": "time.decode.hop",
+    "symbol": r"t_{\mathrm{hop}}",
+    "title": "one hop of a token's exchange, and its share of b h values of 2 bytes",
+    "source": "cluster document",
+    "unit": "s",
+    "exact": False,
+    "coefficient": "bytes",
+}
+
+
+@quantity(**HOP, when={"time.tensor": "none"})
+def hop_none():
+    """One device has nothing to exchange."""
+    return 0
+
+
+@quantity(**HOP, when={"time.tensor": "node"})
+def hop():
+    """Over the link of the node."""
+    return a_link + 2 * b * h / (t * link)
+
+
+@quantity(**HOP, when={"time.tensor": "nodes"})
+def hop_between():
+    """Over the network, which sets the pace of a ring that leaves the node."""
+    return a_net + 2 * b * h / (t * fabric)
+
+
+@quantity(**EXCHANGE, when={**SERVING, "experts": False})
+def exchange():
+    """A ring of 2 (t-1) hops for each exchange of a layer: a token's is too small for bandwidth."""
+    return 2 * (t - 1) * hop * Total(L_k * Total(exchanges, "block"), "part")
+
+
+@quantity(**EXCHANGE, when={**SERVING, "experts": True})
+def exchange_experts():
+    """As without experts; and tokens go to their experts and come back, with one hop to each of
+    the other groups."""
+    there = experts_exchange * b / tokens + (e - 1) * a_link
+    routed = Total(L_k * Total(2 * there, "block", block="moe"), "part")
+    return 2 * (t - 1) * hop * Total(L_k * Total(exchanges, "block"), "part") + routed
+
+
+SENDS: dict[str, Any] = {
+    "identifier": "time.decode.sends",
+    "symbol": r"t_{\mathrm{send,dec}}",
+    "title": "sending a step's tokens through the stages",
+    "source": "Narayanan et al. 2021 (arXiv 2104.04473), section 4.1",
+    "unit": "s",
+    "exact": False,
+    "coefficient": "bytes",
+}
+
+
+@quantity(**SENDS, when={"time.pipeline": "none"})
+def sends_none():
+    """There is one stage."""
+    return 0
+
+
+@quantity(**SENDS, when={"time.pipeline": "node"})
+def sends():
+    """p - 1 times b h values of 2 bytes over the link, divided over the tensor-parallel ranks."""
+    return (p - 1) * (2 * b * h / (t * link) + a_link)
+
+
+@quantity(**SENDS, when={"time.pipeline": "nodes"})
+def sends_between():
+    """As inside a node, over the network."""
+    return (p - 1) * (2 * b * h / (t * fabric) + a_net)
 
 
 @quantity(
     "time.decode_seconds",
     symbol=r"t_{\mathrm{dec}}",
-    unit="s",
     title="time of one further token",
     source=POPE,
-    exact=False,
-    when=SERVING,
+    **SECONDS,
 )
 def decode():
-    """Weights and cache are read once on each of the p stages; small batches wait for the
-    memory, not for arithmetic. Each layer's exchanges are too small for bandwidth: they cost
-    their hops."""
-    hops = 2 * (t - 1) * a_link * Total(L_k * Total(exchanges, "block"), "part")
-    return p * (weights + Largest(cache_stage, "stage")) / (W * e_mem) + hops + (p - 1) * send
+    """The p stages one after another, the exchanges of all layers and the way between stages."""
+    return p * Largest(stage, "stage") + exchange + sends_none
 
 
 @quantity(
@@ -63,11 +254,9 @@ def decode_rate():
 @quantity(
     "time.latency_seconds",
     symbol=r"t_{\mathrm{lat}}",
-    unit="s",
     title="time of a whole answer",
     source=POPE,
-    exact=False,
-    when=SERVING,
+    **SECONDS,
 )
 def latency():
     """The first token, then each of the rest."""

@@ -1,0 +1,112 @@
+"""Serving: what a step of decoding reads, when arithmetic decides, and published measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import serving_accuracy
+from planner import case, plan
+from planner.evaluate import Evaluation
+
+PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
+
+
+def serving(model: str = "llama2-7b", devices: int = 1, **changes: Any) -> Evaluation:
+    document: dict[str, Any] = {
+        "model": model,
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": devices, "devices_per_node": 8},
+        "training": {
+            "mode": "inference",
+            "sequence_length": 1000,
+            "output_tokens": 200,
+            "precision": "bf16-pure",
+        },
+        "parallelism": {},
+    }
+    for key, value in changes.items():
+        section, _, name = key.partition("__")
+        document[section][name] = value
+    return Evaluation(case.build(plan.load(document)))
+
+
+def seconds(evaluation: Evaluation, what: str = "time.decode_seconds") -> float:
+    return float(evaluation.value(what))
+
+
+def test_a_step_reads_the_weights_once_and_the_cache_of_each_sequence() -> None:
+    """Llama-2 7B: 6.74 billion parameters less the 131 million of the table that is looked up, in
+    2 bytes; keys and values of 32 layers of 4096 wide, for 1,000 tokens and half of 200."""
+    evaluation = serving(training__micro_batch=4)
+    (stage,) = evaluation.case.axes["stage"]  # type: ignore[misc]
+    read = evaluation.value("time.decode.bytes", {"stage": stage})
+    assert read == 2 * (6_738_415_616 - 32000 * 4096) + 4 * 1100 * 32 * 2 * 4096 * 2
+    assert seconds(evaluation) == pytest.approx(float(read) / 3.35e12 / 0.915, rel=0.05)
+
+
+def test_grouped_queries_and_narrow_weights_read_less() -> None:
+    many, few = serving("llama2-13b", training__micro_batch=16), serving("llama2-13b")
+    assert seconds(many) > 1.3 * seconds(few)
+    grouped = (serving("llama3-8b", training__micro_batch=b) for b in (1, 16))
+    first, last = map(seconds, grouped)
+    assert last < 1.2 * first  # 8 of 32 heads keep keys and values
+    half = seconds(serving(training__bytes={"weight": 1}))
+    assert half == pytest.approx(seconds(serving()) / 2, rel=0.05)
+
+
+def test_large_batches_wait_for_arithmetic() -> None:
+    """Beyond peak over bandwidth (here about 240 tokens) a step takes as long as its products."""
+    small, large = (
+        serving(training__micro_batch=b, training__sequence_length=1) for b in (64, 4096)
+    )
+    rate = [64 / seconds(small), 4096 / seconds(large)]
+    (stage,) = large.case.axes["stage"]  # type: ignore[misc]
+    flops = float(large.value("time.decode.flops", {"stage": stage}))
+    assert flops == pytest.approx(2 * 4096 * 6.6e9, rel=0.01)
+    assert seconds(large) >= flops / 989.5e12
+    assert rate[0] < rate[1] < 64 * rate[0]
+
+
+def test_a_batch_touches_more_experts_the_larger_it_is() -> None:
+    """One token of Mixtral reads 2 of 8 experts; many read all."""
+    one = serving("mixtral-8x7b", 2, parallelism__tensor=2, parallelism__expert_tensor=2)
+    all_of_them = serving(
+        "mixtral-8x7b",
+        2,
+        parallelism__tensor=2,
+        parallelism__expert_tensor=2,
+        training__micro_batch=64,
+        training__sequence_length=1,
+    )
+    block = next(b for b in one.case.axes["block"] if b.settings["block"] == "moe")  # type: ignore[union-attr]
+    assert one.value("time.decode.touched", {"block": block}) == pytest.approx(2 / 8)
+    ratio = seconds(all_of_them) / seconds(one)
+    assert 46.7 / 12.9 * 0.85 < ratio < 46.7 / 12.9  # billions of parameters, all and used by one
+
+
+def test_more_devices_read_faster_and_pay_for_their_hops() -> None:
+    times = [seconds(serving("llama2-70b", n, parallelism__tensor=n)) for n in (2, 4, 8)]
+    assert times[0] > times[1] > times[2] > times[0] / 4
+    stages = serving("llama2-70b", 2, parallelism__pipeline=2)
+    whole = serving("llama2-70b")
+    assert seconds(stages) == pytest.approx(seconds(whole), rel=0.02)  # one token, stage by stage
+    assert seconds(stages, "time.decode_tokens_per_second") > 1.9 * seconds(
+        whole, "time.decode_tokens_per_second"
+    )
+
+
+def test_prompts_are_read_at_the_rate_of_a_forward_pass() -> None:
+    evaluation = serving(training__micro_batch=8)
+    rate = seconds(evaluation, "time.prefill_tokens_per_second")
+    assert rate == pytest.approx(8 * 1000 / seconds(evaluation, "time.prefill_seconds"))
+    assert 0.4 < rate * 2 * 6.6e9 / 989.5e12 < 0.75
+
+
+def test_the_page_states_what_the_program_prints() -> None:
+    rows = list(serving_accuracy.compared(serving_accuracy.RUNS))
+    page = PAGE.read_text("utf-8").partition(serving_accuracy.BEGIN)[2]
+    assert page.partition(serving_accuracy.END)[0].strip() == serving_accuracy.table(rows).strip()
+    faster = [row for row in rows if row.ratio > 0.75]
+    assert len(faster) == len(rows)  # a roofline is not much slower than a run
