@@ -67,14 +67,19 @@ def summary(result: Result, colour: bool | None = None) -> str:
 
 
 def _absent_figures(result: Result) -> list[tuple[str, str]]:
+    """What lacks a fact; not what has no formula under the plan's choices, nor what training takes
+    where the plan serves."""
     from planner.render.layout import KEY_FIGURES
 
-    found = []
+    found: list[tuple[str, str]] = []
+    if result.plan.settings["training.mode"] == "inference":
+        return found
     for row in KEY_FIGURES:
         if row.id in result.evaluation.book.declarations:
-            reason = result[row.id].absent
-            if reason is not None:
-                found.append((row.id, reason))
+            quantity = result[row.id]
+            unused = quantity.declaration is None and result.plan.model is not None
+            if quantity.absent is not None and not unused:
+                found.append((row.id, quantity.absent))
     return found
 
 
