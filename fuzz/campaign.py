@@ -4,7 +4,8 @@
     python -m fuzz.campaign --seed 1 --only 4711      # one document again, with its output
 
 Document number i of a seed is always the same. Exit status 1 where any document gave a traceback,
-took more than two seconds or 500 MB, was refused without a place, or ended with another status.
+took more than two seconds (of a search: twenty) or 500 MB, was refused without a place, or ended
+with another status.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fuzz import mutate, seeds, values, watch
+from fuzz import lines, mutate, seeds, watch
 from fuzz.watch import Outcome
 
 ROOT = seeds.ROOT
@@ -32,11 +33,11 @@ KINDS = (
     + ("model",) * 4
     + ("cluster", "accelerator", "set")
     + ("config",) * 4
-    + ("log", "arguments", "result")
+    + ("log", "arguments", "result", "study", "line", "line")
 )
 ENDINGS = {"config": ".json", "result": ".json", "log": ".log", "arguments": ".sh"}
 FORMATS = ("json",) * 6 + ("text",) * 2 + ("md", "html")
-STUCK = 30.0  # seconds without a sign of life: a hang that no signal ends
+STUCK = 120.0  # seconds without a sign of life: a hang that no signal ends
 ADDRESS_SPACE = 3 * 10**9  # bytes; beyond, allocation fails with a MemoryError
 BATCH = 250  # documents of one worker process
 
@@ -69,7 +70,7 @@ def arguments(random: Random, kind: str, file: Path) -> list[str]:
         plan = str(file)
     elif kind == "set":
         for _ in range(random.choice((1, 1, 2, 3))):
-            extra += ["--set", _override(random)]
+            extra += ["--set", lines.override(random)]
     else:
         key = "cluster.accelerator" if kind == "accelerator" else kind
         extra = ["--set", f"{key}={file}"]
@@ -78,27 +79,25 @@ def arguments(random: Random, kind: str, file: Path) -> list[str]:
     return ["report", plan, *extra, "--format", random.choice(FORMATS)]
 
 
-def _override(random: Random) -> str:
-    path, said = random.choice(seeds.keys("plan"))
-    text = seeds.sample(random, said) if random.random() < 0.7 else values.scalar(random)
-    return f"{'.'.join(path)}={text}"
-
-
-def one(seed: int, number: int, folder: Path) -> tuple[list[str], bytes, Outcome]:
+def one(
+    seed: int, number: int, folder: Path, kind: str | None = None
+) -> tuple[list[str], bytes, Outcome]:
     """Make, write and run one document."""
     random = Random(f"{seed}:{number}")
-    kind = random.choice(KINDS)
-    raw = b"" if kind == "set" else mutate.document(random, kind)
+    kind = kind or random.choice(KINDS)
+    raw = b"" if kind in ("set", "line") else mutate.document(random, kind)
     file = folder / f"{kind}{ENDINGS.get(kind, '.yaml')}"
     file.write_bytes(raw)
-    line = arguments(random, kind, file)
-    return line, raw, watch.run(line)
+    free = kind == "line"
+    line = lines.line(random, folder) if free else arguments(random, kind, file)
+    limit = lines.PATIENCE.get(line[0], watch.SECONDS)
+    return line, raw, watch.run(line, limit, by_option=free)
 
 
-def _work(pipe: Connection, seed: int, numbers: range, folder: str) -> None:
+def _work(pipe: Connection, seed: int, numbers: range, folder: str, kind: str | None) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     for number in numbers:
-        line, raw, outcome = one(seed, number, Path(folder))
+        line, raw, outcome = one(seed, number, Path(folder), kind)
         pipe.send((number, line, raw if outcome.problem else b"", outcome))
     pipe.close()
 
@@ -106,8 +105,10 @@ def _work(pipe: Connection, seed: int, numbers: range, folder: str) -> None:
 class Campaign:
     """Workers that take batches of documents, and the tally of what became of these."""
 
-    def __init__(self, seed: int, first: int, documents: int, keep: Path | None) -> None:
-        self.seed, self.keep = seed, keep
+    def __init__(
+        self, seed: int, first: int, documents: int, keep: Path | None, kind: str | None = None
+    ) -> None:
+        self.seed, self.keep, self.kind = seed, keep, kind
         last = first + documents
         self.batches = [range(i, min(i + BATCH, last)) for i in range(first, last, BATCH)][::-1]
         self.statuses: Counter[int | None] = Counter()
@@ -166,7 +167,8 @@ class Campaign:
     def _start(self, context: Any, active: dict[Any, Any], numbers: range) -> None:
         ours, theirs = context.Pipe(duplex=False)
         folder = tempfile.TemporaryDirectory(prefix="fuzz-")
-        process = context.Process(target=_work, args=(theirs, self.seed, numbers, folder.name))
+        arguments = (theirs, self.seed, numbers, folder.name, self.kind)
+        process = context.Process(target=_work, args=arguments)
         process.start()
         theirs.close()
         active[ours] = (process, numbers, numbers.start, time.monotonic(), folder)
@@ -182,6 +184,7 @@ def main() -> int:
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--kind", choices=sorted({*KINDS}), help="of this kind only")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--minutes", type=float, help="begin no batch after this time")
     parser.add_argument("--keep", type=Path, help="folder for the first document of each problem")
@@ -190,7 +193,7 @@ def main() -> int:
     os.chdir(ROOT)
     if options.only is not None:
         with tempfile.TemporaryDirectory() as folder:
-            line, raw, outcome = one(options.seed, options.only, Path(folder))
+            line, raw, outcome = one(options.seed, options.only, Path(folder), options.kind)
         sys.stdout.write(raw[:20_000].decode("utf-8", "backslashreplace"))
         print(f"\n{' '.join(line)}\n{outcome}")
         return int(outcome.problem is not None)
@@ -198,7 +201,7 @@ def main() -> int:
     import planner.render
     import planner.result  # noqa: F401
 
-    campaign = Campaign(options.seed, options.first, options.documents, options.keep)
+    campaign = Campaign(options.seed, options.first, options.documents, options.keep, options.kind)
     campaign.run(options.workers, options.minutes and options.minutes * 60)
     print(
         f"{campaign.done} documents in {time.monotonic() - started:.0f} s, "

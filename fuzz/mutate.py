@@ -10,7 +10,7 @@ from random import Random
 from fuzz import seeds, values
 from fuzz.tree import Path, Tree, at, block, copied, flow, from_data, paths, somewhere
 
-_WITH_SCHEMA = ("plan", "model", "cluster", "accelerator")
+_WITH_SCHEMA = ("plan", "model", "cluster", "accelerator", "study")
 _NUMBER = re.compile(r"[0-9]{1,60}")
 Change = Callable[[Random, Tree, str], Tree]
 

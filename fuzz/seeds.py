@@ -14,7 +14,9 @@ from fuzz import values
 from fuzz.tree import Tree, from_data
 
 ROOT = Path(__file__).resolve().parent.parent
-KINDS = ("plan", "model", "cluster", "accelerator", "config", "log", "arguments", "result")
+KINDS = (
+    "plan", "model", "cluster", "accelerator", "config", "log", "arguments", "result", "study",
+)  # fmt: skip
 
 
 @cache
@@ -29,6 +31,7 @@ def texts(kind: str) -> tuple[str, ...]:
         "log": ["tests/data/logs/*"],
         "arguments": [],
         "result": [],
+        "study": ["presets/studies/*.yaml"],
     }[kind]
     files = [file for pattern in folders for file in sorted(ROOT.glob(pattern)) if file.is_file()]
     found = [file.read_text("utf-8")[:20_000] for file in files]

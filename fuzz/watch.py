@@ -19,6 +19,8 @@ PLACE = re.compile(r"[^:]+(:\d+){0,2}: .|--set [^ ].*: .", re.DOTALL)
 # A file that is none, or is too large to be looked into, is the place.
 EXACT_PLACE = re.compile(r"[^:]+:(\d+:\d+:| the file is too large) .|--set [^ ].*: .", re.DOTALL)
 
+STEERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
 
 class Hang(BaseException):
     """The document took too long. No Exception, so that no handler of ours takes it."""
@@ -39,8 +41,9 @@ def _alarm(signum: int, frame: Any) -> None:
     raise Hang
 
 
-def run(arguments: list[str], limit: float = SECONDS) -> Outcome:
-    """Run the command line on a document; nothing of it is printed."""
+def run(arguments: list[str], limit: float = SECONDS, *, by_option: bool = False) -> Outcome:
+    """Run the command line on a document; nothing of it is printed. A fault has the place in the
+    document, or ``by_option`` names what was wrong on the command line."""
     from planner.cli import main
 
     out, err = io.StringIO(), io.StringIO()
@@ -62,21 +65,25 @@ def run(arguments: list[str], limit: float = SECONDS) -> Outcome:
         signal.signal(signal.SIGPROF, before)
     seconds, megabytes = time.process_time() - started, _peak()
     if problem is None:
-        problem, detail = _judged(arguments, status, out.getvalue(), err.getvalue())
+        problem, detail = _judged(arguments, status, out.getvalue(), err.getvalue(), by_option)
     if problem is None and megabytes > MEGABYTES:
         problem = f"over {MEGABYTES} MB"
     return Outcome(status, problem, detail, seconds, megabytes)
 
 
-def _judged(arguments: list[str], status: int | None, out: str, err: str) -> tuple[str | None, str]:
+def _judged(
+    arguments: list[str], status: int | None, out: str, err: str, by_option: bool
+) -> tuple[str | None, str]:
     """Whether the program kept its word: faults on standard error with places, numbers else."""
     if status not in (0, 1, 2):
         return f"exit status {status}", err[:300]
+    if steers := STEERS.search(out + err):
+        return "a character that steers the terminal", repr(steers[0])
     if status != 2:
         unsaid = arguments[0] == "export"  # what the framework cannot be told
         if err and not unsaid and not all("deprecated" in line for line in err.splitlines()):
             return "words on standard error without a fault", err[:300]
-        if "json" in arguments:
+        if "json" in arguments and out:
             try:
                 json.loads(out, parse_constant=_refuse)
             except ValueError as error:
@@ -89,7 +96,7 @@ def _judged(arguments: list[str], status: int | None, out: str, err: str) -> tup
     if not lines:
         return "refused without a word", ""
     for line in lines:
-        if not pattern.match(line):
+        if not (pattern.match(line) or (by_option and len(line) > 10)):
             return "a fault without a place", line[:300]
         if len(line) > 2000:
             return "a fault of more than 2000 characters", line[:300]

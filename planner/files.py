@@ -13,21 +13,26 @@ from planner.errors import Fault, Place, PlanError
 
 def write_text(path: str | Path, text: str) -> None:
     """Write UTF-8 text with LF line ends: to a temporary file beside the target, then renamed.
+    A device or a pipe is written to as it is: renaming would put a file in its place.
 
     Raises:
         PlanError: the folder is missing or not writable, the disk is full, the target a folder.
     """
     target = Path(path)
     temporary: str | None = None
+    # A name of a file that is no UTF-8 may stand in the text.
+    data = text.encode("utf-8", "backslashreplace")
     try:
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            target.write_bytes(data)
+            return
         if target.is_symlink():
             target = Path(os.path.realpath(target))
         if target.is_dir():
             raise IsADirectoryError(21, "it is a folder")
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         with os.fdopen(handle, "wb") as file:
-            # A name of a file that is no UTF-8 may stand in the text.
-            file.write(text.encode("utf-8", "backslashreplace"))
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, _mode(target))

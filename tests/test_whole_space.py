@@ -70,8 +70,9 @@ def test_every_number_is_finite_and_of_its_kind(plan: Wide) -> None:
             assert number >= 0, f"{identifier} is {number}"
         if BOOK.declarations[identifier][0].unit == "bytes" and result[identifier].exact:
             assert not isinstance(number, float), identifier
-    for share in ("time.mfu", "time.hfu"):
-        assert found.get(share, 0) <= 1, f"{share} is {found[share]}"
+    assert found.get("time.mfu", 0) <= 1
+    if "time.mfu" not in plan[1]:  # an assumed one may leave too little for what is recomputed
+        assert found.get("time.hfu", 0) <= 1
 
 
 @MANY
@@ -89,7 +90,7 @@ def test_nothing_is_lost_or_made(plan: Wide) -> None:
         )
     live = [found.get(f"memory.{part}", 0) for part in
             ("weights", "gradients", "optimizer", "activations", "buffers")]  # fmt: skip
-    assert max(found["memory.weights"], 0) <= found["memory.total"] <= sum(live)
+    assert found["memory.weights"] <= found["memory.total"] <= math.ceil(sum(live))
     assert found["memory.total"] <= found["memory.reserved"] <= found["memory.process"]
     assert found["memory.headroom"] == found["memory.capacity"] - found["memory.process"]
     assert result.verdict["fits"] is (found["memory.headroom"] >= 0)

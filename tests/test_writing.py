@@ -224,6 +224,30 @@ def test_a_link_stays_a_link_and_a_mode_stays(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+def test_a_pipe_or_a_device_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
+    write_text(pipe, "text")
+    assert reader.communicate(timeout=10)[0] == b"text"
+    assert pipe.is_fifo()
+    ends = os.pipe()  # as the shell names what is behind >(command)
+    write_text(f"/dev/fd/{ends[1]}", "more")
+    assert os.read(ends[0], 10) == b"more"
+    for end in ends:
+        os.close(end)
+    write_text(os.devnull, "nothing")
+    assert Path(os.devnull).is_char_device()
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+def test_a_full_device_is_a_fault() -> None:
+    with pytest.raises(PlanError, match="cannot be written: no space left on device"):
+        write_text("/dev/full", "text")
+    assert Path("/dev/full").is_char_device()
+
+
 def test_links_in_a_circle_are_a_fault(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
