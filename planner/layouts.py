@@ -1,172 +1,190 @@
 """All valid layouts of a plan, as columns of numbers and choices.
 
-Which degrees a cluster and a model allow is asked of the plan's own checks, once for each
-combination of degrees; micro-batch, virtual stages, ZeRO stage, recomputation and schedule are
-crossed with them as arrays.
+Which layouts are valid is asked of the plan's own checks, once for each thing that they can tell
+apart: combinations of degrees; stages, schedule and micro-batches; sequence parallelism; replicas.
+ZeRO stage and recomputation go with every row, so they are axes of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from planner import pipeline
 from planner.document import Draft, Plan
 from planner.domains import divisors
-from planner.errors import Fault, PlanError
-from planner.plan import variant
+from planner.errors import Fault, PlanError, nearest
+from planner.plan import layout_draft
+
+Array = NDArray[Any]
 
 #: Degrees in the order in which they are nested.
 DEGREES = ("tensor", "pipeline", "context", "expert", "expert_tensor")
 #: What the other choices may be.
 ZERO = (0, 1, 2, 3)
 RECOMPUTE = ("none", "selective", "full")
-SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "dualpipe")
+SCHEDULES = ("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe")
+#: GPipe takes as long as 1F1B and keeps more (Narayanan et al. 2021, section 2.2).
+SENSIBLE = tuple(schedule for schedule in SCHEDULES if schedule != "gpipe")
+#: Keys of a layout that a search chooses, and that may be held at a value instead.
+KEYS = (
+    *(f"parallelism.{key}" for key in DEGREES),
+    "parallelism.virtual_pipeline",
+    "parallelism.sequence",
+    "parallelism.zero",
+    "parallelism.replicate",
+    "training.micro_batch",
+    "training.recompute",
+    "training.schedule",
+)
 #: What follows from the layout and must not be kept from the plan that the search starts from.
-FOLLOWS: dict[str, None] = dict.fromkeys(
-    (
-        "parallelism.data",
-        "parallelism.stages",
-        "training.gradient_accumulation",
-        "training.distributed_optimizer",
-        "training.schedule",
-        "training.loss",
-        "training.implementation",
-        "time.mfu",
-    )
+FOLLOWS = (
+    "parallelism.data",
+    "parallelism.stages",
+    "training.gradient_accumulation",
+    "training.distributed_optimizer",
+    "training.schedule",
+    "training.loss",
+    "training.implementation",
+    "time.mfu",
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Degrees:
-    """One combination of degrees that the plan's checks accept, with the plan that has it."""
+    """One combination of degrees that the plan's checks accept, and what follows from it."""
 
-    plan: Plan
     values: tuple[int, ...]
+    data: int
+    implementation: str
+    loss: str
 
     @cached_property
-    def data(self) -> int:
-        return int(self.plan.get("parallelism.data"))
-
-    @cached_property
-    def changes(self) -> dict[str, int]:
-        return dict(zip((f"parallelism.{key}" for key in DEGREES), self.values, strict=True))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Row:
-    """One combination of degrees with micro-batch, virtual stages and schedule."""
-
-    degrees: Degrees
-    virtual: int
-    schedule: str
-    micro_batch: int
-    micro_batches: int
+    def named(self) -> dict[str, int]:
+        return dict(zip(DEGREES, self.values, strict=True))
 
 
 class Space:
-    """The layouts of one plan; ``fixed`` holds keys at a value."""
+    """The layouts of one plan.
 
-    def __init__(self, plan: Plan, fixed: Mapping[str, Any] | None = None) -> None:
-        self.fixed = dict(fixed or {})
+    Args:
+        plan: its model, cluster and batch stay; its layout does not.
+        options: for keys of a layout, the values that they may have; a key that is left out takes
+            every value that is valid and sensible.
+        full: every valid value, sensible or not: schedules that lose against another in every
+            respect, and replicas of every size.
+
+    Raises:
+        PlanError: a key that no layout has, a value that it cannot have, or no valid layout.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        options: Mapping[str, Sequence[Any]] | None = None,
+        full: bool = False,
+    ) -> None:
+        self.options, self.full = {k: tuple(v) for k, v in (options or {}).items()}, full
+        for key in self.options:
+            if key not in KEYS:
+                raise PlanError(
+                    Fault(
+                        f"{key} is no choice of a layout",
+                        None,
+                        "one of " + ", ".join(KEYS),
+                        nearest(key, KEYS),
+                    )
+                )
         kept = {
             key: None
             for key in FOLLOWS
-            if key not in self.fixed and plan.document.data.get(key.split(".")[0]) is not None
+            if key not in self.options and plan.document.data.get(key.split(".")[0]) is not None
         }
         for key in ("training.implementation", "training.loss"):
             section, name = key.split(".")
             if plan.document.data[section].get(name) is not None:
                 kept.pop(key, None)  # the plan's own choice of kernels stays
         batch = plan.get("training.global_batch")
-        ones = {f"parallelism.{k}": 1 for k in (*DEGREES, "virtual_pipeline", "replicate")}
         self.plan = plan
-        self.base = {
-            **kept,
-            **ones,
-            "training.global_batch": batch,
+        self.base: dict[str, Any] = {**kept, "training.global_batch": batch}
+        self.batch = int(batch)
+        self.start = {
+            **self.base,
+            **{f"parallelism.{key}": 1 for key in (*DEGREES, "virtual_pipeline", "replicate")},
             "training.micro_batch": 1,
             "parallelism.zero": 0,
+            "parallelism.sequence": False,
         }
-        self.batch = int(batch)
-        #: What the stages of a pipeline hold and keep, found once for all groups.
-        self.pipelines: dict[tuple[Any, ...], list[Any]] = {}
+        self.zero = self._options("parallelism.zero", ZERO)
+        self.recompute = self._options("training.recompute", RECOMPUTE)
+        self._found: dict[Any, Any] = {}
+        self._runs: dict[tuple[int, str], int] = {}
 
     def _options(self, key: str, free: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (self.fixed[key],) if key in self.fixed else free
+        return self.options.get(key, free)
+
+    # -- asking the plan's checks -------------------------------------------------------------
+
+    def _faults(self, **changes: Any) -> list[Fault]:
+        """What is wrong with a layout; ``pipeline=4`` or ``micro_batch=2``."""
+        return self._draft(**changes).faults
+
+    def _draft(self, **changes: Any) -> Draft:
+        named = {f"{_SECTION[key]}.{key}": value for key, value in changes.items()}
+        return layout_draft(self.plan, {**self.start, **named})
 
     @cached_property
     def degrees(self) -> tuple[Degrees, ...]:
         """Every combination of degrees that makes a valid plan."""
-        devices = self.plan.get("cluster.devices")
+        devices, faults = self.plan.get("cluster.devices"), dict[str, Fault]()
         experts = self.plan.get("model.moe.experts") or 1
         whole = divisors(devices)
         free = (whole, whole, whole, divisors(experts), whole if experts > 1 else (1,))
-        options = [
-            self._options(f"parallelism.{key}", values)
+        tensor, stages, context, expert, inner = (
+            tuple(value for value in self._options(f"parallelism.{key}", values)
+                  if not self._keep(faults, self._indivisible(key, value)))
             for key, values in zip(DEGREES, free, strict=True)
-        ]
+        )  # fmt: skip
         found: list[Degrees] = []
-        faults: list[Fault] = []
-        for values in product(*options):
-            tensor, stages, context, _, inner = values
-            if devices % (tensor * stages * context) or inner > tensor:
+        for outer in product(tensor, stages, context):
+            if devices % math.prod(outer) and faults:
                 continue
-            changes = dict(zip((f"parallelism.{key}" for key in DEGREES), values, strict=True))
-            try:
-                found.append(Degrees(variant(self.plan, {**self.base, **changes}), values))
-            except PlanError as error:
-                faults += error.faults
+            if self._keep(faults, self._faults(**dict(zip(DEGREES, outer, strict=False)))):
+                continue
+            for pair in product(expert, inner):
+                if pair[1] > outer[0] and len(inner) > 1:
+                    continue
+                draft = self._draft(**dict(zip(DEGREES, (*outer, *pair), strict=True)))
+                if not self._keep(faults, draft.faults):
+                    training = draft.get("training")
+                    found.append(
+                        Degrees(
+                            (*outer, *pair),
+                            draft.get("parallelism", "data"),
+                            training["implementation"],
+                            training["loss"],
+                        )
+                    )
         if not found:
-            raise PlanError(faults or Fault("no layout is valid", None))
+            raise PlanError(list(faults.values())[:3] or Fault("no layout is valid", None))
         return tuple(found)
 
-    @cached_property
-    def rows(self) -> tuple[Row, ...]:
-        """Every combination of degrees, micro-batch, virtual stages and schedule that is valid."""
-        found = []
-        for degrees in self.degrees:
-            stages = degrees.values[1]
-            share = self.batch // degrees.data
-            micro = [
-                b for b in self._options("training.micro_batch", divisors(share)) if share % b == 0
-            ]
-            for virtual, schedule in self._schedules(stages):
-                found += [
-                    Row(degrees, virtual, schedule, b, share // b)
-                    for b in micro
-                    if self.runs(stages, virtual, schedule, share // b)
-                ]
-        return tuple(found)
+    def _indivisible(self, key: str, value: int) -> list[Fault]:
+        """What is wrong with one degree whatever the others are: it does not divide the model."""
+        return layout_draft(self.plan, {**self.start, f"parallelism.{key}": value}, False).faults
 
-    def choices(self, tensor: int) -> tuple[tuple[Any, ...], ...]:
-        """What each row is crossed with: sequence parallelism, ZeRO stage, recomputation."""
-        sequence = self._options("parallelism.sequence", (False, True) if tensor > 1 else (False,))
-        zero = self._options("parallelism.zero", ZERO)
-        return tuple(product(sequence, zero, self._options("training.recompute", RECOMPUTE)))
-
-    @cached_property
-    def size(self) -> int:
-        """How many layouts there are."""
-        crossed = {t: len(self.choices(t)) for t in (1, 2)}
-        return sum(crossed[min(2, row.degrees.values[0])] for row in self.rows)
-
-    def changes(self, row: Row, choice: tuple[Any, ...]) -> dict[str, Any]:
-        """One layout as changes of the plan."""
-        sequence, zero, recompute = choice
-        return {
-            **self.base,
-            **row.degrees.changes,
-            "training.micro_batch": row.micro_batch,
-            "parallelism.virtual_pipeline": row.virtual,
-            "training.schedule": row.schedule,
-            "parallelism.zero": zero,
-            "parallelism.sequence": sequence,
-            "training.recompute": recompute,
-        }
+    @staticmethod
+    def _keep(faults: dict[str, Fault], found: list[Fault]) -> bool:
+        for fault in found:
+            faults.setdefault(fault.message, fault)
+        return bool(found)
 
     def _schedules(self, stages: int) -> list[tuple[int, str]]:
         """Virtual stages and schedules that go together for a number of stages."""
@@ -176,7 +194,7 @@ class Space:
             "parallelism.virtual_pipeline",
             divisors(max(1, layers // stages)) if stages > 1 else (1,),
         )
-        schedules = self._options("training.schedule", SCHEDULES)
+        schedules = self._options("training.schedule", SCHEDULES if self.full else SENSIBLE)
         return [
             (v, s)
             for v in virtual
@@ -184,30 +202,172 @@ class Space:
             if (v > 1) == (s == "interleaved") and (stages > 1 or s == "1f1b")
         ]
 
-    def runs(self, stages: int, virtual: int, schedule: str, micro_batches: int) -> bool:
+    def _batches(self, stages: int, share: int) -> Array:
+        """What a pipeline can run with a share of the batch, as two columns: virtual stages and
+        schedule (by place in ``runs``), and micro-batch."""
+        key = (stages, share)
+        if key not in self._found:
+            found = []
+            sizes = self._options("training.micro_batch", divisors(share))
+            for run in self._schedules(stages):
+                for size in sizes:
+                    if share % size == 0 and self._can_run(stages, *run, share // size):
+                        found.append((self._runs.setdefault(run, len(self._runs)), size))
+            self._found[key] = np.array(found, dtype=np.int64).reshape(-1, 2)
+        return self._found[key]  # type: ignore[no-any-return]
+
+    def _can_run(self, stages: int, virtual: int, schedule: str, micro_batches: int) -> bool:
         """Whether a schedule can run that many micro-batches: the plan's own check."""
         key = (stages, virtual, schedule, micro_batches)
-        if key not in self._runs:
-            data = {
-                "parallelism": {
-                    **self.plan.data["parallelism"],
-                    "pipeline": stages,
-                    "virtual_pipeline": virtual,
-                    "context": 1,
-                    "stages": None,
-                },
-                "training": {
-                    **self.plan.data["training"],
-                    "schedule": schedule,
-                    "gradient_accumulation": micro_batches,
-                },
+        if key not in self._found:
+            layout = {
+                **self.plan.data["parallelism"],
+                "pipeline": stages,
+                "virtual_pipeline": virtual,
+                "context": 1,
+                "data": None,
+                "stages": None,
             }
+            training = {
+                **self.plan.data["training"],
+                "schedule": schedule,
+                "gradient_accumulation": micro_batches,
+            }
+            data = {**self.plan.data, "parallelism": layout, "training": training}
             draft = Draft(self.plan.document, data)
             assert self.plan.model is not None
             pipeline.check(draft, self.plan.model)
-            self._runs[key] = not draft.faults
-        return self._runs[key]
+            self._found[key] = not draft.faults
+        return self._found[key]  # type: ignore[no-any-return]
+
+    def _sequences(self, degrees: Degrees) -> tuple[bool, ...]:
+        """Whether the residual stream may be divided over the tensor-parallel ranks."""
+        tensor, _, context, *_ = degrees.values
+        key = ("sequence", tensor, context)
+        if key not in self._found:
+            free = self._options("parallelism.sequence", (False, True) if tensor > 1 else (False,))
+            valid = [s for s in free if not self._faults(**degrees.named, sequence=s)]
+            self._found[key] = tuple(valid)
+        return self._found[key]  # type: ignore[no-any-return]
+
+    def _replicas(self, degrees: Degrees) -> tuple[int, ...]:
+        """Replicas of hybrid sharding that have something left to divide: sensibly none, or as many
+        as there are nodes, each with its shards behind one link."""
+        shards, tensor = degrees.data * degrees.values[2], degrees.values[0]
+        key = ("replicas", shards, tensor)
+        if key not in self._found:
+            free: tuple[int, ...] = (1,)
+            if self.zero != (0,):
+                free = divisors(shards)[:-1] or free
+            if not self.full:
+                node = self.plan.get("cluster.devices_per_node")
+                inside = [r for r in free if shards // r * tensor <= node]
+                free = tuple(dict.fromkeys((1, *inside[:1])))
+            found = self._options("parallelism.replicate", free)
+            self._found[key] = tuple(
+                r for r in found if not self._faults(**degrees.named, replicate=r)
+            )
+        return self._found[key]  # type: ignore[no-any-return]
+
+    # -- the rows -----------------------------------------------------------------------------
 
     @cached_property
-    def _runs(self) -> dict[tuple[int, int, str, int], bool]:
-        return {}
+    def crossed(self) -> tuple[tuple[tuple[bool, ...], tuple[int, ...], Array], ...]:
+        """What each combination of degrees is crossed with: sequence parallelism, replicas, and
+        pipelines with micro-batches."""
+        return tuple(
+            (
+                self._sequences(degrees),
+                self._replicas(degrees),
+                self._batches(degrees.values[1], self.batch // degrees.data),
+            )
+            for degrees in self.degrees
+        )
+
+    @cached_property
+    def runs(self) -> tuple[tuple[int, str], ...]:
+        """Virtual stages and schedules that occur."""
+        assert self.crossed is not None  # which finds them
+        return tuple(self._runs)
+
+    @cached_property
+    def size(self) -> int:
+        """How many layouts there are."""
+        sharded = sum(stage > 0 for stage in self.zero)
+        rows = 0
+        for sequences, replicas, batches in self.crossed:
+            pairs = sum(len(self.zero) if r == 1 else sharded for r in replicas)
+            rows += len(sequences) * pairs * len(batches)
+        return rows * len(self.recompute)
+
+    def blocks(self, most: int = 65_536) -> Iterator[Rows]:
+        """All rows, about so many at a time.
+
+        Raises:
+            PlanError: there is none.
+        """
+        if not self.size:
+            raise PlanError(Fault("no layout is valid: no schedule runs these micro-batches", None))
+        pieces: list[Array] = []
+        for place, (sequences, replicas, batches) in enumerate(self.crossed):
+            crossed = len(sequences) * len(replicas)
+            piece = np.empty((5, len(batches) * crossed), dtype=np.int64)
+            piece[0] = place
+            piece[1:3] = np.tile(batches.T, crossed)
+            piece[3] = np.repeat(sequences, len(batches) * len(replicas))
+            piece[4] = np.tile(np.repeat(replicas, len(batches)), len(sequences))
+            pieces.append(piece)
+            if sum(p.shape[1] for p in pieces) >= most:
+                yield Rows(self, *np.concatenate(pieces, axis=1))
+                pieces = []
+        if pieces:
+            yield Rows(self, *np.concatenate(pieces, axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Layouts without ZeRO stage and recomputation, as columns: places in ``space.degrees`` and in
+    ``space.runs``, and values."""
+
+    space: Space
+    of_degrees: Array
+    of_run: Array
+    of_batch: Array
+    of_sequence: Array
+    of_replicate: Array
+
+    def __len__(self) -> int:
+        return len(self.of_degrees)
+
+    def valid(self, rows: slice) -> Array:
+        """Which choices each row may take, over ZeRO stage, recomputation and rows: replicas need
+        something that is sharded."""
+        sharded = np.array([stage > 0 for stage in self.space.zero])[:, None, None]
+        shape = (len(self.space.zero), len(self.space.recompute), len(self.of_replicate[rows]))
+        return np.broadcast_to(sharded | (self.of_replicate[rows] == 1), shape)
+
+    def changes(self, row: int, zero: int, recompute: int) -> dict[str, Any]:
+        """One layout as changes of the plan."""
+        space = self.space
+        degrees, run = space.degrees[self.of_degrees[row]], space.runs[self.of_run[row]]
+        return {
+            **space.base,
+            **{f"parallelism.{key}": value for key, value in degrees.named.items()},
+            "parallelism.virtual_pipeline": run[0],
+            "parallelism.sequence": bool(self.of_sequence[row]),
+            "parallelism.zero": space.zero[zero],
+            "parallelism.replicate": int(self.of_replicate[row]),
+            "training.micro_batch": int(self.of_batch[row]),
+            "training.recompute": space.recompute[recompute],
+            "training.schedule": run[1],
+        }
+
+    def all(self) -> Iterator[dict[str, Any]]:
+        """Every layout, one after another."""
+        valid = self.valid(slice(None))
+        for row in range(len(self)):
+            for zero, recompute in np.argwhere(valid[:, :, row]):
+                yield self.changes(row, int(zero), int(recompute))
+
+
+_SECTION = {key.split(".")[1]: key.split(".")[0] for key in KEYS}

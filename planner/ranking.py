@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from planner.display import exact_text
+from planner.limits import shown
 from planner.quantity import BOOK
 from planner.search import FITS, MEMORY, Found, Layout
-from planner.solve import shown
 
 #: Heading and key of each column of a layout.
 COLUMNS = (
@@ -24,26 +24,37 @@ COLUMNS = (
     ("expert", "parallelism.expert"),
     ("in expert", "parallelism.expert_tensor"),
     ("zero", "parallelism.zero"),
+    ("replicas", "parallelism.replicate"),
     ("micro-batch", "training.micro_batch"),
     ("recompute", "training.recompute"),
     ("schedule", "training.schedule"),
 )
 
 
-def text(found: Found) -> str:
-    """The best layouts as a table for a terminal, the plan's own last."""
-    by = BOOK.declarations[found.by][0]
+def columns(found: Found) -> tuple[tuple[str, str], ...]:
+    """The columns of a layout, with one for each further key that was varied."""
+    further = (key for key in found.varied if key not in dict(COLUMNS).values())
+    return (*COLUMNS, *((key.split(".")[-1].replace("_", " "), key) for key in further))
+
+
+def text(found: Found, front: bool = False) -> str:
+    """The best layouts as a table for a terminal, or the front of memory; the plan's own last."""
     counted = f"{exact_text(found.size)} layouts, {exact_text(found.fitting)} fit into memory"
+    if found.limits:
+        counted += " and keep " + " and ".join(map(str, found.limits))
     if not found.best:
-        return f"no layout fits: {counted}\n"
-    shown_columns = [column for column in COLUMNS if _differs(found, column[1])]
+        return f"no layout fits: {counted}\n" + _nearest(found)
+    listed = found.front if front else found.best
+    shown_columns = [column for column in columns(found) if _differs(found, listed, column[1])]
+    by = BOOK.declarations[found.by][0]
     rows = [("", *(heading for heading, _ in shown_columns), by.title.split(" (")[0], "memory")]
-    for number, layout in enumerate(found.best, start=1):
+    for number, layout in enumerate(listed, start=1):
         rows.append(_row(str(number), layout, shown_columns, found.by))
     if found.own is not None:
         rows.append(_row("own", found.own, shown_columns, found.by))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [f"{counted}; smallest {found.by} first", ""]
+    order = "each needs less memory than all before it" if front else "smallest first"
+    lines = [f"{counted}; by {found.by}, {order}", ""]
     lines += [
         "  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
@@ -52,9 +63,31 @@ def text(found: Found) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _differs(found: Found, key: str) -> bool:
+def _nearest(found: Found) -> str:
+    """Of layouts that do not fit, the one that lacks least."""
+    if found.nearest is None:
+        return ""
+    room = found.nearest.values[FITS]
+    said = words(found.nearest.changes)
+    if room >= 0:
+        return f"The layout with most room breaks a limit: {said}.\n"
+    return f"The nearest lacks {shown(-room, 'bytes')}: {said}.\n"
+
+
+def words(changes: Mapping[str, Any]) -> str:
+    """A layout in a few words: what is not neutral."""
+    named = [
+        f"{heading} {_word(changes[key])}"
+        for heading, key in COLUMNS
+        if changes.get(key) not in (None, 1, False)
+        or (changes.get(key) == 1 and key.endswith(("micro_batch", "zero")))
+    ]
+    return ", ".join(named) or "nothing divided"
+
+
+def _differs(found: Found, listed: Sequence[Layout], key: str) -> bool:
     """Whether a column says something: not all layouts have the neutral value."""
-    layouts = (*found.best, *([found.own] if found.own else []))
+    layouts = (*listed, *([found.own] if found.own else []))
     return any(layout.changes.get(key) not in (None, 1, False) for layout in layouts)
 
 
@@ -70,14 +103,18 @@ def _word(value: Any) -> str:
 
 def as_data(found: Found) -> dict[str, Any]:
     """Plain data for JSON."""
-    return {
+    data = {
         "by": found.by,
         "layouts": found.size,
         "fitting": found.fitting,
+        "limits": [str(limit) for limit in found.limits],
         "best": [_data(layout) for layout in found.best],
         "front": [_data(layout) for layout in found.front],
         "own": None if found.own is None else _data(found.own),
     }
+    if found.nearest is not None:
+        data["nearest"] = _data(found.nearest)
+    return data
 
 
 def _data(layout: Layout) -> dict[str, Any]:
@@ -98,14 +135,15 @@ def to_json(found: Found) -> str:
     return json.dumps(as_data(found), indent=2) + "\n"
 
 
-def to_csv(found: Found) -> str:
-    """One line for each of the best layouts."""
+def to_csv(found: Found, front: bool = False) -> str:
+    """One line for each of the best layouts, or of the front of memory."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    keys = [key for _, key in COLUMNS]
-    names = list(found.best[0].values) if found.best else []
+    listed = found.front if front else found.best
+    keys = [key for _, key in columns(found)]
+    names = list(listed[0].values) if listed else []
     writer.writerow([*keys, *names])
-    for layout in found.best:
+    for layout in listed:
         numbers = _numbers(layout.values)
         writer.writerow(
             [*(layout.changes.get(key) for key in keys), *(numbers[name] for name in names)]

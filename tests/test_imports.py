@@ -23,7 +23,7 @@ STAGES = (
     {"folds", "quantity", "notation", "notation_hardware", "notation_scaling"},
     {"inventory", "formulas"},
     {"graph"},
-    {"evaluate", "compile", "tape", "tensors", "products", "laws", "case"},
+    {"evaluate", "compile", "table", "program", "tape", "tensors", "products", "laws", "case"},
     {"bands", "typeset", "inputs", "evaluated"},
     {
         "untraced",
@@ -31,6 +31,10 @@ STAGES = (
         "probes",
         "solve",
         "optimum",
+        "relayout",
+        "offers",
+        "cheapest",
+        "answers",
         "domains",
         "families",
         "closed",
@@ -38,19 +42,21 @@ STAGES = (
         "budgets",
         "remedies",
         "layouts",
+        "spread",
+        "selection",
         "search",
-        "columns",
         "sweep",
     }
     | {"notebook", "ranking", "result", "sensitivity"},
     {"files", "formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}
     | {"logs", "compare", "javascript", "sweep"},
+    {"measure"},
     {"cli", "api", "__init__", "__main__"},  # the faces: nothing inside imports from them
 )
 STAGE_OF = {name: number for number, stage in enumerate(STAGES) for name in stage}
 
 # What a command that evaluates nothing must not pay for.
-HEAVY = ("sympy", "mpmath", "numpy")
+HEAVY = ("sympy", "mpmath", "numpy", "torch")
 LIGHT_MODULES = ("errors", "units", "resources", "version", "source", "schema", "document")
 
 

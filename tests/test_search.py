@@ -6,19 +6,19 @@ import csv
 import io
 import json
 import random
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 from typing import Any
 
 import numpy as np
 import pytest
 
+from planner import layouts, ranking
 from planner import plan as plans
-from planner import ranking
 from planner import search as searching
 from planner.errors import PlanError
-from planner.layouts import Space
+from planner.layouts import SCHEDULES, Space
 from planner.plan import variant
-from planner.solve import evaluated
+from planner.untraced import evaluated
 
 QUANTITIES = ("memory.headroom", "memory.process", "time.step_seconds", "memory.activations")
 
@@ -46,30 +46,28 @@ PLANS = [
 
 
 @pytest.mark.parametrize("make", PLANS)
-def test_arrays_agree_with_exact_evaluation(make: Any) -> None:
+@pytest.mark.parametrize("full", [False, True])
+def test_arrays_agree_with_exact_evaluation(make: Any, full: bool) -> None:
     plan, chance = make(), random.Random(9)
-    space = Space(plan)
-    groups = list(searching.groups(space))
-    for group in chance.sample(groups, min(8, len(groups))):
-        start = chance.randrange(len(group.rows))
-        rows = slice(start, start + 50)
-        values = searching.evaluate(group, rows, QUANTITIES)
-        count = len(values["memory.process"])
-        for place in chance.sample(range(count), min(4, count)):
-            changes = group.changes(start * len(group.choices) + place)
+    walk = searching.Walk(plan, QUANTITIES, full=full)
+    chunks = list(islice(walk, 8))
+    for chunk in chunks:
+        for place in chance.sample(np.flatnonzero(chunk.valid).tolist(), 6):
+            changes = chunk.changes(place)
             exact = evaluated(variant(plan, changes), QUANTITIES)
             for name in QUANTITIES:
-                assert values[name][place] == pytest.approx(float(exact[name]), rel=1e-9), changes
+                assert chunk.values[name].ravel()[place] == pytest.approx(
+                    float(exact[name]), rel=1e-9
+                ), changes
 
 
 @pytest.mark.parametrize("model", ["gpt2-small", "mixtral-8x7b"])
 def test_every_valid_layout_is_there_once(model: str) -> None:
     plan = small(model)
-    space = Space(plan)
+    space = Space(plan, full=True)
     found = set()
-    for group in searching.groups(space):
-        for place in range(group.size):
-            changes = group.changes(place)
+    for rows in space.blocks(most=1000):
+        for changes in rows.all():
             key = tuple(changes[k] for k in KEYS)
             assert key not in found
             found.add(key)
@@ -81,42 +79,47 @@ def test_every_valid_layout_is_there_once(model: str) -> None:
             chance.choice(sizes),
             chance.choice(sizes),
             chance.choice((1, 1, 2)),
-            1,
-            1,
+            chance.choice((1, 1, 2)),
+            chance.choice((1, 1, 2)),
             chance.choice((1, 1, 2, 3)),
+            chance.random() < 0.3,
+            chance.choice((0, 1, 2, 3)),
+            chance.choice((1, 1, 2, 4)),
             chance.choice((1, 2, 4)),
-            chance.choice(("1f1b", "interleaved", "zero-bubble")),
+            "none",
+            chance.choice(SCHEDULES),
         )
-        for _ in range(400)
+        for _ in range(3000)
     }
-    for values in tried:
-        key = (*values, False, 1, "none")
+    valid = 0
+    for key in tried:
         changes = dict(zip(KEYS, key, strict=True))
-        stages, virtual, schedule = values[1], values[5], values[7]
-        sensible = (virtual > 1) == (schedule == "interleaved") and (
-            stages > 1 or schedule == "1f1b"
-        )
         try:
             variant(plan, {**space.base, **changes})
         except PlanError:
             assert key not in found
         else:
-            assert key in found or not sensible, key
+            valid += 1
+            assert key in found or not sensible(plan, changes), key
+    assert valid > 50
 
 
-KEYS = (
-    "parallelism.tensor",
-    "parallelism.pipeline",
-    "parallelism.context",
-    "parallelism.expert",
-    "parallelism.expert_tensor",
-    "parallelism.virtual_pipeline",
-    "training.micro_batch",
-    "training.schedule",
-    "parallelism.sequence",
-    "parallelism.zero",
-    "training.recompute",
-)
+def sensible(plan: plans.Plan, changes: dict[str, Any]) -> bool:
+    """What a search leaves out although it is valid: it says the same as another layout."""
+    get = {key.split(".")[1]: value for key, value in changes.items()}
+    stages, schedule, tensor = get["pipeline"], get["schedule"], get["tensor"]
+    shards = 16 // (tensor * stages)  # of data and context parallelism
+    experts = plan.get("model.moe.experts") or 1
+    return bool(
+        (get["virtual_pipeline"] > 1) == (schedule == "interleaved")
+        and (stages > 1 or schedule == "1f1b")
+        and (tensor > 1 or not get["sequence"])
+        and get["expert_tensor"] <= (tensor if experts > 1 else 1)
+        and (get["replicate"] == 1 or (get["zero"] and get["replicate"] < shards))
+    )
+
+
+KEYS = layouts.KEYS
 
 
 def test_the_best_is_the_best_of_all() -> None:
@@ -127,6 +130,7 @@ def test_the_best_is_the_best_of_all() -> None:
         "training.schedule": "1f1b",
         "parallelism.context": 1,
         "parallelism.zero": 1,
+        "parallelism.replicate": 1,
     }
     found = searching.search(plan, top=5, fixed=fixed)
     best = []

@@ -1,0 +1,134 @@
+"""Keeps, of many layouts that come in chunks, the best, the front and a sample.
+
+Nothing that is kept grows with the number of layouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+#: A kept layout: its two numbers, and what it changes.
+Item = tuple[float, float, Mapping[str, Any]]
+#: What a layout changes, by its place in a chunk.
+Changes = Callable[[int], Mapping[str, Any]]
+#: Numbers that agree in so many binary digits count as equal, so that which of two equally good
+#: layouts comes first does not hang on how a processor rounds.
+DIGITS = 38
+#: Points that a sample collects before it is thinned, for each that is wanted.
+COLLECTED = 20
+
+
+def _rounded(values: Array) -> Array:
+    """Without the last binary digits."""
+    mantissa, exponent = np.frexp(values)
+    rounded: Array = np.ldexp(np.rint(np.ldexp(mantissa, DIGITS)), exponent - DIGITS)
+    return rounded
+
+
+def _key(item: Item) -> tuple[float, float]:
+    first, second = _rounded(np.array(item[:2], dtype=np.float64))
+    return float(first), float(second)
+
+
+class Best:
+    """The layouts with the smallest score; of equal ones, those with less memory, then the first
+    to come."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._items: list[Item] = []
+        self._worst = np.inf
+
+    def add(self, score: Array, memory: Array, changes: Changes, places: Array) -> None:
+        near = np.flatnonzero(score <= self._worst * (1 + 1e-9) if self._worst > 0
+                              else score <= self._worst * (1 - 1e-9))  # fmt: skip
+        if not len(near):
+            return
+        order = near[np.lexsort((_rounded(memory[near]), _rounded(score[near])))][: self.count]
+        self._items += [(float(score[i]), float(memory[i]), changes(int(places[i]))) for i in order]
+        self._items = sorted(self._items, key=_key)[: self.count]
+        if len(self._items) == self.count:
+            self._worst = self._items[-1][0]
+
+    def items(self) -> list[Item]:
+        return self._items
+
+
+class Front:
+    """The layouts that no other one beats in score and in memory, from the smallest score on."""
+
+    def __init__(self) -> None:
+        self._items: list[Item] = []
+        self._scores, self._memory = np.empty(0), np.empty(0)
+
+    def add(self, score: Array, memory: Array, changes: Changes, places: Array) -> None:
+        near = np.arange(len(score))
+        if self._items:
+            near = np.flatnonzero((memory < self._memory[0]) | (score < self._scores[0]))
+            behind = np.searchsorted(self._scores, score[near], side="right") - 1
+            near = near[(behind < 0) | (memory[near] < self._memory[behind])]
+        if not len(near):
+            return
+        order = near[np.lexsort((memory[near], score[near]))]
+        lowest = np.minimum.accumulate(memory[order])
+        order = order[np.concatenate(([True], lowest[1:] < lowest[:-1]))]
+        found = [(float(score[i]), float(memory[i]), changes(int(places[i]))) for i in order]
+        kept: list[Item] = []
+        for item in sorted([*self._items, *found], key=_key):
+            if not kept or _key(item)[1] < _key(kept[-1])[1]:
+                kept.append(item)
+        self._items = kept
+        self._scores = np.array([item[0] for item in kept])
+        self._memory = np.array([item[1] for item in kept])
+
+    def items(self) -> list[Item]:
+        return self._items
+
+
+class Sample:
+    """Points spread over the plane of memory and score: every so-manieth layout, then one for each
+    field of a grid."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self.count = count
+        self._stride = max(1, size // (COLLECTED * max(1, count)))
+        self._seen = 0
+        self._parts: list[Array] = []
+
+    def add(self, score: Array, memory: Array, there: Array, fits: Array) -> None:
+        places = np.flatnonzero(there)
+        chosen = places[-self._seen % self._stride :: self._stride]
+        self._seen += len(places)
+        self._parts.append(np.stack((score[chosen], memory[chosen], fits[chosen])))
+
+    def thinned(self) -> Iterator[tuple[float, float, bool]]:
+        """Score, memory and whether it fits, of about as many points as wanted."""
+        if not self._parts or not self.count:
+            return
+        score, memory, fits = np.concatenate(self._parts, axis=1)
+        side = 2
+        chosen = np.arange(0)
+        while True:
+            fields = np.unique(
+                _fields(score, side) * side + _fields(memory, side), return_index=True
+            )
+            if len(fields[1]) > self.count or side > 4 * self.count:
+                break
+            chosen, side = np.sort(fields[1]), side + max(1, side // 4)
+        for i in chosen:
+            yield float(score[i]), float(memory[i]), bool(fits[i])
+
+
+def _fields(values: Array, side: int) -> Array:
+    """In which of equally wide fields of its logarithm a value lies."""
+    logs = np.log(np.maximum(values, np.finfo(float).tiny))
+    low, high = logs.min(), logs.max()
+    if high == low:
+        return np.zeros(len(values), dtype=np.int64)
+    fields: Array = np.minimum((logs - low) / (high - low) * side, side - 1).astype(np.int64)
+    return fields

@@ -1,0 +1,599 @@
+"""The case of all layouts of a space at once, and what each row of them binds its symbols to.
+
+Layouts differ in numbers (degrees, micro-batches), in settings (schedule, ZeRO stage, whether a
+group leaves its node), in what their pipeline stages hold, and in which tensors their layers keep.
+A ``Spread`` has one case for all: settings that differ are ``Varying``, pipelines with fewer
+distinct stages repeat one, and a tensor that some layouts keep is there under a condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sympy import Symbol
+
+from planner import case, hardware, notation, pipeline
+from planner import profile as profiles
+from planner.compile import Compiled, Varying, compiled
+from planner.document import Draft, Plan, Stage
+from planner.evaluate import Absent, Case, Entry
+from planner.graph import Content
+from planner.layouts import Rows, Space
+from planner.plan import variant
+from planner.program import Program, Values
+from planner.quantity import BOOK
+from planner.table import Codes, Table
+
+Array = NDArray[Any]
+ZERO, RECOMPUTE = "parallelism.zero", "training.recompute"
+#: Graphs kept for further searches over plans of the same structure.
+MOST_KEPT = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Kernels:
+    """What follows from implementation and loss: a plan that has them, with its case."""
+
+    plan: Plan
+    case: Case
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """What spaces have in common that can share a graph."""
+
+    key: tuple[Any, ...]
+    case: Case
+    compiled: Compiled
+    tensors: Mapping[Entry, int]  # which pattern says when a tensor is there
+    patterns: tuple[Array, ...]  # over ZeRO stage, recomputation and facts
+    lines: Mapping[tuple[Symbol, Entry, Entry], tuple[int, int]]  # slot and place in its line
+
+
+class Spread:
+    """The layouts of a space as one case, a table for each block of rows, and their values."""
+
+    def __init__(self, space: Space, quantities: Sequence[str]) -> None:
+        self.space, self.quantities = space, tuple(quantities)
+        self.plan = space.plan
+        self.axes = (len(space.zero), len(space.recompute))
+        self._lines: dict[tuple[Any, ...], int] = {}
+        self._pipelines: dict[tuple[Any, ...], tuple[int, ...]] = {}
+        self._held: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self.structure = self._structure()
+
+    # -- what follows from implementation and loss --------------------------------------------
+
+    @cached_property
+    def kernels(self) -> tuple[Kernels, ...]:
+        found = {}
+        for degrees in self.space.degrees:
+            key = (degrees.implementation, degrees.loss)
+            if key not in found:
+                changes = {f"parallelism.{k}": v for k, v in degrees.named.items()}
+                plan = variant(self.plan, {**self.space.start, **changes})
+                found[key] = Kernels(plan, case.build(plan))
+        return tuple(found.values())
+
+    @cached_property
+    def of_degrees(self) -> Mapping[str, Array]:
+        """Columns over combinations of degrees, as values; ``kernels`` as places."""
+        degrees = self.space.degrees
+        names = [(k.plan.settings["training.implementation"], k.plan.settings["training.loss"])
+                 for k in self.kernels]  # fmt: skip
+        columns = {
+            f"parallelism.{key}": np.array([d.named[key] for d in degrees])
+            for key in degrees[0].named
+        }
+        columns["parallelism.data"] = np.array([d.data for d in degrees])
+        columns["kernels"] = np.array([names.index((d.implementation, d.loss)) for d in degrees])
+        return columns
+
+    # -- settings -----------------------------------------------------------------------------
+
+    @cached_property
+    def asked(self) -> frozenset[str]:
+        """Settings that a formula of the book asks for."""
+        return frozenset(n for ds in BOOK.declarations.values() for d in ds for n in d.when)
+
+    @cached_property
+    def replicas(self) -> tuple[int, ...]:
+        return tuple(sorted({r for _, replicas, _ in self.space.crossed for r in replicas}))
+
+    @cached_property
+    def of_hardware(self) -> Mapping[str, tuple[Array, tuple[Any, ...]]]:
+        """Settings that the hardware decides, over degrees and replicas, as codes and values; those
+        that are the same everywhere left out."""
+        codes: dict[str, Array] = {}
+        values: dict[str, dict[Any, int]] = {}
+        shape = (len(self.space.degrees), len(self.replicas))
+        for place, degrees in enumerate(self.space.degrees):
+            base = self.kernels[self.of_degrees["kernels"][place]].plan
+            layout = {**base.data["parallelism"], **degrees.named, "data": degrees.data}
+            data = {**base.data, "parallelism": layout}
+            draft = Draft(base.document, data)
+            for replicas in self.space.crossed[place][1]:
+                layout["replicate"] = replicas
+                column = self.replicas.index(replicas)
+                for name, value in hardware.settings(draft).items():
+                    if name in self.asked:
+                        known = values.setdefault(name, {})
+                        if name not in codes:
+                            codes[name] = np.zeros(shape, dtype=np.int64)
+                        codes[name][place, column] = known.setdefault(value, len(known))
+        return {
+            name: (codes[name], tuple(found)) for name, found in values.items() if len(found) > 1
+        }
+
+    @cached_property
+    def of_kernels(self) -> Mapping[str, tuple[Any, ...]]:
+        """Settings that differ between kernels, one value for each."""
+        first, *others = (k.case.settings for k in self.kernels)
+        return {
+            name: (value, *(other[name] for other in others))
+            for name, value in first.items()
+            if name in self.asked
+            and name not in self.of_hardware
+            and any(other[name] != value for other in others)
+        }
+
+    @cached_property
+    def varying(self) -> Mapping[str, tuple[Any, ...]]:
+        """Settings that differ between layouts, with their values in the order of the codes."""
+        found: dict[str, tuple[Any, ...]] = {
+            "parallelism.sequence": (False, True),
+            "training.schedule": tuple(dict.fromkeys(s for _, s in self.space.runs)),
+            ZERO: self.space.zero,
+            RECOMPUTE: self.space.recompute,
+        }
+        found |= {name: values for name, (_, values) in self.of_hardware.items()}
+        found |= {name: tuple(dict.fromkeys(v)) for name, v in self.of_kernels.items()}
+        return found
+
+    # -- pipeline stages ----------------------------------------------------------------------
+
+    def pipeline(self, stages: int, run: int, micro_batches: int, kernels: int) -> tuple[int, ...]:
+        """The distinct stages of a pipeline, as places in ``lines``."""
+        virtual, schedule = self.space.runs[run]
+        most = pipeline.most_alive(stages, schedule)
+        micro_batches = micro_batches if most is None else min(micro_batches, most)
+        plan = self.kernels[kernels].plan
+        cut = plan.data["parallelism"]["cut"]
+        key = (stages, virtual, schedule, micro_batches, cut)
+        if key not in self._pipelines:
+            assert plan.model is not None
+            layout = {
+                **plan.data["parallelism"], "pipeline": stages, "virtual_pipeline": virtual,
+            }  # fmt: skip
+            found = pipeline.stages(
+                plan.model, layout, schedule, micro_batches, plan.get("model.vocab")
+            )
+            self._pipelines[key] = tuple(self._line(found[i]) for i in _fullest(found))
+        return self._pipelines[key]
+
+    def _line(self, stage: Stage) -> int:
+        line = (tuple(sorted(stage.holds.items())), tuple(sorted(stage.alive.items())))
+        return self._lines.setdefault(line, len(self._lines))
+
+    @cached_property
+    def of_pipelines(self) -> dict[tuple[int, int, int, int], tuple[int, ...]]:
+        """Every pipeline of the space: stages, run, micro-batches, kernels."""
+        found: dict[tuple[int, int, int, int], tuple[int, ...]] = {}
+        seen = set()
+        for degrees, place, (_, _, batches) in zip(
+            self.space.degrees, self.of_degrees["kernels"], self.space.crossed, strict=True
+        ):
+            share = self.space.batch // degrees.data
+            key = (degrees.values[1], share, int(place))
+            if key in seen:
+                continue
+            seen.add(key)
+            for run, size in batches.tolist():
+                at = (degrees.values[1], run, share // size, int(place))
+                if at not in found:
+                    found[at] = self.pipeline(*at)
+        return found
+
+    @cached_property
+    def slots(self) -> int:
+        """Distinct stages of the pipeline that has most."""
+        return max(map(len, self.of_pipelines.values()))
+
+    # -- the structure ------------------------------------------------------------------------
+
+    @cached_property
+    def facts(self) -> tuple[tuple[Any, ...], ...]:
+        """What decides, of a row, which tensors are kept: kernels, sequence parallelism, and
+        whether tensor, context, pipeline and micro-batch are above 1."""
+        found: dict[tuple[Any, ...], None] = {}
+        for degrees, place, (sequences, _, batches) in zip(
+            self.space.degrees, self.of_degrees["kernels"], self.space.crossed, strict=True
+        ):
+            tensor, stages, context, *_ = degrees.values
+            sizes = {size > 1 for size in batches[:, 1].tolist()}
+            for sequence, several in product(sequences, sizes):
+                found[int(place), sequence, tensor > 1, context > 1, stages > 1, several] = None
+        return tuple(found)
+
+    def _structure(self) -> Structure:
+        settings = tuple(
+            tuple((name, kernels.case.settings.get(name)) for name in sorted(self.asked))
+            for kernels in self.kernels
+        )
+        absent = tuple(
+            frozenset(s for s, value in k.case.bindings.items() if isinstance(value, Absent))
+            for k in self.kernels
+        )
+        key = (
+            self.quantities, self.plan.model, settings, absent, dict(self.varying), self.facts,
+            self.slots,
+        )  # fmt: skip
+        for known in _KEPT:
+            if known.key == key:
+                return known
+        made = self._made(key)
+        _KEPT[:] = [made, *_KEPT[: MOST_KEPT - 1]]
+        return made
+
+    def _made(self, key: tuple[Any, ...]) -> Structure:
+        first = self.kernels[0].case
+        bindings = dict(first.bindings)
+        for kernels in self.kernels[1:]:
+            for symbol, value in kernels.case.bindings.items():
+                if isinstance(bindings[symbol], Absent):
+                    bindings[symbol] = value
+        settings = {**first.settings, **{n: Varying(v) for n, v in self.varying.items()}}
+        stages = tuple(Entry("stage", str(i), settings={"stage": True}) for i in range(self.slots))
+        parts, blocks, components = (
+            _entries(first, axis) for axis in ("part", "block", "component")
+        )
+        tensors, patterns, of_tensor = self._tensors(blocks)
+        axes = {**first.axes, "stage": stages, "tensor": tensors}
+        lines: dict[tuple[Symbol, Entry, Entry], tuple[int, int]] = {}
+        of_part = (notation.L_ks, notation.A_ks, notation.R_ks)
+        of_component = (notation.held_sc, notation.first_sc)
+        for slot, stage in enumerate(stages):
+            places = [(symbol, stage, part) for symbol in of_part for part in parts]
+            places += [(symbol, stage, c) for symbol in of_component for c in components]
+            lines |= {place: (slot, number) for number, place in enumerate(places)}
+        whole = Case(bindings, settings, axes, dict.fromkeys(lines, 0))
+        conditional = {entry: place for entry, place in of_tensor.items() if place is not None}
+        return Structure(
+            key, whole, compiled(whole, self.quantities, conditional), conditional, patterns, lines
+        )
+
+    def _tensors(
+        self, blocks: tuple[Entry, ...]
+    ) -> tuple[tuple[Entry, ...], tuple[Array, ...], dict[Entry, int | None]]:
+        """The tensors that any layout keeps, the patterns of when, and which is whose."""
+        model = self.plan.model
+        assert model is not None
+        shape = (*self.axes, len(self.facts))
+        there: dict[tuple[Any, ...], tuple[Entry, Array]] = {}
+        for place, (kernels, sequence, tensor, context, stages, several) in enumerate(self.facts):
+            of_kernels = self.kernels[kernels].case.settings
+            profile = profiles.load(of_kernels["training.implementation"])
+            told = _told_apart(profile)
+            seen: dict[Any, list[tuple[Any, ...]]] = {}
+            for zero, recompute in product(range(shape[0]), range(shape[1])):
+                stage, mode = self.space.zero[zero], self.space.recompute[recompute]
+                same = (stage == 3, mode if told else None)
+                if same not in seen:
+                    settings = {
+                        **of_kernels,
+                        "parallelism.sequence": sequence,
+                        "parallelism.tensor": 1 + tensor,
+                        "parallelism.context": 1 + context,
+                        "parallelism.pipeline": 1 + stages,
+                        "parallelism.zero": stage,
+                        "training.micro_batch": 1 + several,
+                        "training.recompute": mode,
+                    }
+                    kept = []
+                    for entry in case.kept_tensors(model, blocks, profile, settings):
+                        key = (
+                            entry.parent, entry.name,
+                            tuple(entry.bindings.values()), tuple(entry.settings.values()),
+                        )  # fmt: skip
+                        if key not in there:
+                            there[key] = (entry, np.zeros(shape, dtype=bool))
+                        kept.append(key)
+                    seen[same] = kept
+                for key in seen[same]:
+                    there[key][1][zero, recompute, place] = True
+        patterns: dict[bytes, int] = {}
+        arrays: list[Array] = []
+        of_tensor: dict[Entry, int | None] = {}
+        for entry, pattern in there.values():
+            name = pattern.tobytes()
+            if pattern.all():
+                of_tensor[entry] = None
+                continue
+            if name not in patterns:
+                patterns[name] = len(arrays)
+                arrays.append(pattern)
+            of_tensor[entry] = patterns[name]
+        order = {block: place for place, block in enumerate(blocks)}
+        entries = sorted(of_tensor, key=lambda entry: order[entry.parent])  # type: ignore[index]
+        return tuple(entries), tuple(arrays), of_tensor
+
+    # -- a block of rows ----------------------------------------------------------------------
+
+    def program(self, rows: Rows) -> Program:
+        """The graph over some rows."""
+        columns, values = self._columns(rows)
+        table = Table(len(rows), columns, [rule for rule in self.rules if _known(rule, columns)])
+        made = self.structure.compiled
+        return Program(made.graph, made.roots.values(), table, _Leaves(self, values))
+
+    def _columns(self, rows: Rows) -> tuple[dict[str, Codes], dict[str, Array]]:
+        """The columns of a table, and what the codes of those that are numbers are worth."""
+        columns: dict[str, Codes] = {}
+        numbers: dict[str, Array] = {}
+
+        def number(key: str, table: Array, places: Array) -> None:
+            found, codes = np.unique(table, return_inverse=True)
+            columns[key] = Codes(codes.ravel()[places], len(found))
+            numbers[key] = found
+
+        for key, table in self.of_degrees.items():
+            number(key, table, rows.of_degrees)
+        virtual = np.array([v for v, _ in self.space.runs])
+        number("parallelism.virtual_pipeline", virtual, rows.of_run)
+        number("training.micro_batch", *_coded(rows.of_batch))
+        share = self.space.batch // self.of_degrees["parallelism.data"][rows.of_degrees]
+        steps = share // rows.of_batch
+        number("training.gradient_accumulation", *_coded(steps))
+        number("parallelism.replicate", *_coded(rows.of_replicate))
+        columns["parallelism.sequence"] = Codes(rows.of_sequence, 2)
+        schedules = self.varying["training.schedule"]
+        of_run = np.array([schedules.index(s) for _, s in self.space.runs])
+        columns["training.schedule"] = Codes(of_run[rows.of_run], len(schedules))
+        replica = np.searchsorted(np.array(self.replicas), rows.of_replicate)
+        for name, (codes, found) in self.of_hardware.items():
+            columns[name] = Codes(codes[rows.of_degrees, replica], len(found))
+        for name, found in self.of_kernels.items():
+            codes = np.array([self.varying[name].index(value) for value in found])
+            columns[name] = Codes(codes[columns["kernels"].of_row], len(self.varying[name]))
+        self._stage_columns(rows, steps, columns)
+        self._fact_columns(rows, columns)
+        return columns, numbers
+
+    def _stage_columns(self, rows: Rows, steps: Array, columns: dict[str, Codes]) -> None:
+        stages = self.of_degrees["parallelism.pipeline"][rows.of_degrees]
+        kernels = self.of_degrees["kernels"][rows.of_degrees]
+        found = Table(len(rows), {
+            "pipeline": _codes(stages), "run": _codes(rows.of_run), "steps": _codes(steps),
+            "kernels": _codes(kernels),
+        })  # fmt: skip
+        group = found.exact(found.all.mask)
+        first = group.first
+        keys = zip(
+            stages[first].tolist(), rows.of_run[first].tolist(), steps[first].tolist(),
+            kernels[first].tolist(), strict=True,
+        )  # fmt: skip
+        lines = [self.of_pipelines[key] for key in keys]
+        shapes = self.shapes
+        of_group = np.array([shapes[line] for line in lines])
+        columns["stages"] = Codes(of_group[group.of_rows], len(shapes))
+
+    @cached_property
+    def shapes(self) -> dict[tuple[int, ...], int]:
+        """The pipelines that differ in what their stages hold and keep."""
+        found: dict[tuple[int, ...], int] = {}
+        for lines in self.of_pipelines.values():
+            found.setdefault(lines, len(found))
+        return found
+
+    @cached_property
+    def of_slots(self) -> Array:
+        """The line of each slot of each shape; a pipeline with fewer stages repeats its first."""
+        return np.array([[*shape, *shape[:1] * (self.slots - len(shape))] for shape in self.shapes])
+
+    @cached_property
+    def rules(self) -> list[tuple[tuple[str, ...], str]]:
+        """Which columns follow from which others."""
+        data, batch = "parallelism.data", "training.micro_batch"
+        steps = "training.gradient_accumulation"
+        outer = ("parallelism.tensor", "parallelism.pipeline", "parallelism.context", data)
+        found = [(tuple(n for n in outer if n != name), name) for name in outer]
+        inner = (data, batch, steps)
+        found += [(tuple(n for n in inner if n != name), name) for name in inner]
+        degrees = {name: column[:, None] for name, column in self.of_degrees.items()}
+        degrees["parallelism.replicate"] = np.array(self.replicas)[None, :]
+        there = np.zeros((len(self.space.degrees), len(self.replicas)), dtype=bool)
+        for place, (_, replicas, _) in enumerate(self.space.crossed):
+            there[place, np.searchsorted(self.replicas, replicas)] = True
+        flat = {name: np.broadcast_to(c, there.shape)[there] for name, c in degrees.items()}
+        for name, (codes, _) in self.of_hardware.items():
+            found.append((_determining(codes[there], flat), name))
+        kernels = flat.pop("kernels")
+        found.append((_determining(kernels, flat), "kernels"))
+        found += [(("kernels",), name) for name in self.of_kernels]
+        run = ("parallelism.virtual_pipeline", "training.schedule")
+        cuts = {k.plan.data["parallelism"]["cut"] for k in self.kernels}
+        by_kernels = ("kernels",) if len(cuts) > 1 else ()
+        found.append((("parallelism.pipeline", *run, steps, *by_kernels), "stages"))
+        pipelines = list(self.of_pipelines)
+        shapes = np.array([self.shapes[lines] for lines in self.of_pipelines.values()])
+        sizes = np.array([stages for stages, *_ in pipelines])
+        if _follows(sizes, shapes):
+            found.append((("stages",), "parallelism.pipeline"))
+        names = ("kernels", "parallelism.sequence", "parallelism.tensor", "parallelism.context",
+                 "parallelism.pipeline", batch)  # fmt: skip
+        facts = dict(zip(names, np.array(self.facts, dtype=np.int64).T, strict=True))
+        for number, (codes, _) in enumerate(self.patterns):
+            found.append((_determining(codes, facts), f"tensors {number}"))
+        return found
+
+    def _fact_columns(self, rows: Rows, columns: dict[str, Codes]) -> None:
+        """A column for each pattern: which of its distinct cases a row is."""
+        tensor, context, stages = (
+            self.of_degrees[f"parallelism.{key}"][rows.of_degrees] > 1
+            for key in ("tensor", "context", "pipeline")
+        )
+        kernels = self.of_degrees["kernels"][rows.of_degrees]
+        coded = kernels
+        for flag in (rows.of_sequence, tensor, context, stages, rows.of_batch > 1):
+            coded = coded * 2 + flag
+        size = len(self.kernels) * 32
+        places = np.zeros(size, dtype=np.int64)
+        for place, (of_kernels, *flags) in enumerate(self.facts):
+            at = int(of_kernels)
+            for flag in flags:
+                at = at * 2 + int(flag)
+            places[at] = place
+        facts = places[coded]
+        for number, (codes, cases) in enumerate(self.patterns):
+            columns[f"tensors {number}"] = Codes(codes[facts], cases.shape[2])
+
+    @cached_property
+    def patterns(self) -> tuple[tuple[Array, Array], ...]:
+        """For each pattern the code of each fact, and what the codes are worth."""
+        found = []
+        for pattern in self.structure.patterns:
+            flat = pattern.reshape(-1, pattern.shape[2])
+            cases, codes = np.unique(flat, axis=1, return_inverse=True)
+            cases = cases.reshape(*pattern.shape[:2], -1).astype(np.float64)
+            for axis in (0, 1):
+                if (cases == cases.take([0], axis=axis)).all():
+                    cases = cases.take([0], axis=axis)
+            found.append((codes.ravel(), cases))
+        return tuple(found)
+
+    @cached_property
+    def lines(self) -> Array:
+        """What each distinct stage binds the crossed symbols to: over recomputation, lines and
+        places in a line."""
+        whole = self.structure.case
+        parts, components = _entries(whole, "part"), _entries(whole, "component")
+        modes = self.space.recompute
+        most = [case.recomputed_at_most(self.plan, mode) for mode in modes]
+        entry = Entry("stage", "")
+        names = (notation.L_ks, notation.A_ks, notation.R_ks)
+        table = []
+        for holds, alive in self._lines:
+            stage = Stage(0, 0, dict(holds), dict(alive))
+            kept = [case.on_stage(stage, entry, parts, m) for m in most]
+            of_parts = [[float(k[s, entry, p]) for s in names for p in parts] for k in kept]
+            if holds not in self._held:
+                held = case.held_on_stages((entry,), components, kept[0])
+                first = case.first_of_shape((entry,), components, kept[0])
+                self._held[holds] = (
+                    *(held[notation.held_sc, entry, c] for c in components),
+                    *(first[notation.first_sc, entry, c] for c in components),
+                )
+            table.append([[*line, *self._held[holds]] for line in of_parts])
+        return np.array(table, dtype=np.float64).transpose(1, 0, 2)
+
+
+class _Leaves:
+    """What the leaves of a graph are worth in a table."""
+
+    def __init__(self, spread: Spread, numbers: Mapping[str, Array]) -> None:
+        self.spread, self.numbers = spread, numbers
+        self.keys = {note.symbol: note.key for note in BOOK.notation.values() if not note.per}
+
+    def __call__(self, content: Content) -> Any:
+        operation, arguments = content
+        if operation == "is":
+            return self._is(arguments[0], arguments[1:])
+        if operation == "present":
+            cases = self.spread.patterns[arguments[0]][1]
+            return Values(f"tensors {arguments[0]}", cases)
+        if len(arguments) == 3:
+            return self._on_stage(*self.spread.structure.lines[arguments])
+        return self._of_plan(arguments[0])
+
+    def _of_plan(self, symbol: Symbol) -> Any:
+        key = self.keys[symbol] or ""
+        if key in self.numbers:
+            return Values(key, self.numbers[key].astype(np.float64)[None, None, :])
+        values = [kernels.case.bindings[symbol] for kernels in self.spread.kernels]
+        if all(value == values[0] for value in values):
+            return values[0]
+        array = np.array([np.nan if isinstance(v, Absent) else float(v) for v in values])
+        return Values("kernels", array[None, None, :])
+
+    def _on_stage(self, slot: int, place: int) -> Values:
+        array = self.spread.lines[:, self.spread.of_slots[:, slot], place]
+        if (array == array[0]).all():
+            array = array[:1]
+        return Values("stages", array[None, :, :])
+
+    def _is(self, name: str, wanted: tuple[Any, ...]) -> Values:
+        found = np.array([value in wanted for value in self.spread.varying[name]])
+        if name == ZERO:
+            return Values(None, found[:, None, None])
+        if name == RECOMPUTE:
+            return Values(None, found[None, :, None])
+        return Values(name, found[None, None, :])
+
+
+_KEPT: list[Structure] = []
+
+
+def _entries(found: Case, axis: str) -> tuple[Entry, ...]:
+    entries = found.axes[axis]
+    assert isinstance(entries, tuple)
+    return entries
+
+
+def _follows(target: Array, source: Array) -> bool:
+    """Whether equal values of a source always come with equal values of a target."""
+    found = np.full(int(source.max()) + 1, -1, dtype=np.int64)
+    found[source] = target
+    return bool((found[source] == target).all())
+
+
+def _determining(target: Array, candidates: Mapping[str, Array]) -> tuple[str, ...]:
+    """The fewest candidates from which a target follows; all of them where no two do."""
+    coded = {name: _coded(values)[1] for name, values in candidates.items()}
+    for name, codes in coded.items():
+        if _follows(target, codes):
+            return (name,)
+    for one, other in combinations(coded, 2):
+        if _follows(target, coded[one] * (coded[other].max() + 1) + coded[other]):
+            return (one, other)
+    return tuple(candidates)
+
+
+def _known(rule: tuple[tuple[str, ...], str], columns: Mapping[str, Any]) -> bool:
+    return rule[1] in columns and all(name in columns for name in rule[0])
+
+
+def _coded(values: Array) -> tuple[Array, Array]:
+    """The distinct values of a column, and the place of each row's."""
+    found, codes = np.unique(values, return_inverse=True)
+    return found, codes.ravel()
+
+
+def _codes(values: Array) -> Codes:
+    found, codes = _coded(values)
+    return Codes(codes, len(found))
+
+
+def _told_apart(profile: profiles.Profile) -> bool:
+    """Whether a line of a profile depends on how much is recomputed."""
+    lines = (line for block in profile["blocks"].values() for line in block)
+    return any("recompute" in line.get("when", {}) for line in lines)
+
+
+def _fullest(stages: Sequence[Stage]) -> list[int]:
+    """Without stages that hold the same as an earlier one and keep no more: uneven cuts repeat
+    themselves."""
+    kept: dict[tuple[Any, ...], list[int]] = {}
+    for index, stage in enumerate(stages):
+        same = kept.setdefault(tuple(sorted(stage.holds.items())), [])
+        if not any(
+            all(stages[i].alive.get(part, 0) >= count for part, count in stage.alive.items())
+            for i in same
+        ):
+            same.append(index)
+    return sorted(index for same in kept.values() for index in same)
