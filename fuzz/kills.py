@@ -57,7 +57,7 @@ def _compare(folder: Path) -> tuple[Words, Words]:
 def _sweep(folder: Path) -> tuple[Words, Words]:
     study = folder / "study.config"
     study.write_text(
-        f"base: {PLAN}\naxes:\n  training.micro_batch: [1, 2, 4]\n"
+        f"base: {{extends: {PLAN}}}\naxes:\n  training.micro_batch: [1, 2, 4]\n"
         "  training.sequence_length: [256, 512, 1024]\n",
         "utf-8",
     )

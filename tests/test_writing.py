@@ -134,14 +134,14 @@ def test_a_file_that_cannot_grow_leaves_the_old_one(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["out.txt"]
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 kB; needs the right to mount one."""
-    folder = tmp_path / "disk"
+@contextlib.contextmanager
+def mounted(folder: Path, size: str) -> Iterator[Path]:
+    """A disk of a size; needs the right to mount one."""
     folder.mkdir()
     try:
         done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], capture_output=True
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
+            capture_output=True,
         )
     except FileNotFoundError:
         pytest.skip("there is no mount")
@@ -151,6 +151,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with mounted(tmp_path / "disk", "64k") as folder:
+        yield folder
 
 
 def test_a_full_disk_leaves_the_old_file(small_disk: Path) -> None:

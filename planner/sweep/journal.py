@@ -52,15 +52,14 @@ class Journal:
         self.log = target.with_name(target.name + ".journal")
         self.entries: list[Entry] = []
         self._synced = time.monotonic()
-        try:
+        with _writing(target):
             self._log = open(self.log, "a+b")  # noqa: SIM115 (closed by close)
-        except OSError as error:
-            raise _cannot(target, error) from None
         try:
             self._lock()
-            self._open(about, afresh)
+            with _writing(target):
+                self._open(about, afresh)
         except BaseException:
-            self._log.close()
+            self.close()
             raise
 
     def _lock(self) -> None:
@@ -121,7 +120,15 @@ class Journal:
         return found
 
     def add(self, data: bytes, summary: dict[str, Any]) -> None:
-        """The next piece."""
+        """The next piece.
+
+        Raises:
+            PlanError: it cannot be written.
+        """
+        with _writing(self.target):
+            self._add(data, summary)
+
+    def _add(self, data: bytes, summary: dict[str, Any]) -> None:
         self._table.write(data)
         self._table.flush()
         self.end += len(data)
@@ -149,18 +156,24 @@ class Journal:
 
     def finish(self, made: Path | None = None) -> None:
         """The table takes its name; the journal goes. ``made`` is what the pieces were made into,
-        where they are not the table themselves."""
-        self.sync()
-        os.replace(made or self.partial, self.target)
-        if made is not None:
-            self.partial.unlink()
-        self.log.unlink()
-        self.close()
+        where they are not the table themselves.
+
+        Raises:
+            PlanError: it cannot.
+        """
+        with _writing(self.target):
+            self.sync()
+            os.replace(made or self.partial, self.target)
+            if made is not None:
+                self.partial.unlink()
+            self.log.unlink()
+            self.close()
 
     def close(self) -> None:
         """Leave what is there for the next run."""
-        self._table.close()
-        self._log.close()
+        for name in ("_table", "_log"):  # the first may not be open yet
+            with contextlib.suppress(OSError, AttributeError):  # a full disk was told already
+                getattr(self, name).close()
 
 
 def _line(data: dict[str, Any]) -> bytes:
@@ -175,7 +188,11 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     return None
 
 
-def _cannot(path: Path, error: OSError) -> PlanError:
-    return PlanError(
-        Fault(f"cannot be written: {(error.strerror or str(error)).lower()}", Place(str(path)))
-    )
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """What the system refuses is a fault of the table's file."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise PlanError(Fault(f"cannot be written: {reason}", Place(str(path)))) from None
