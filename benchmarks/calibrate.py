@@ -28,9 +28,13 @@ from planner.evaluate import Absent, Evaluation
 #: Documents of one source that enter the fit, at most: the largest has hundreds of one kind.
 MOST = 50
 STEP = 1.02
+#: A source counts the more the better its rows agree among themselves, down to this error.
+NOISE = 0.03
 #: Constant: symbol, and the accelerators and formats that it holds for (empty: all).
 SHARED = ("e_mem", "e_link", "e_net", "hidden_t", "e_a2a", "d_min", "k_64", "t_la", "k_ew")
-LIMITS = dict.fromkeys(("matmul tpu", "e_mem", "e_link", "e_net", "e_a2a"), 1.0) | {"hidden_t": 0.9}
+LIMITS = dict.fromkeys(
+    ("matmul tpu", "matmul gb300 8-bit", "e_mem", "e_link", "e_net", "e_a2a"), 1.0
+) | {"hidden_t": 0.9}
 
 
 def family(accelerator: str) -> str:
@@ -127,14 +131,15 @@ def solve(jacobian: Any, residual: Any, sources: Any, low: Any, high: Any, offse
             if name in offset:
                 part = part - np.median(part)
             share = 0.35 if name.endswith(" experts") and "simumax" not in name else 1.0
-            weight[rows] = share / len(rows) / np.maximum(np.abs(part), 0.01)
+            noise = max(float(np.mean(np.abs(part))), NOISE)
+            weight[rows] = share * NOISE / noise / len(rows) / np.maximum(np.abs(part), 0.01)
         target = residual.copy()
         design = jacobian
         for name, rows in groups.items():
             if name in offset:  # a common factor of the source is free
                 part = now[rows]
                 target[rows] -= np.median(part)
-        ridge = 0.02 * len(groups)
+        ridge = 0.01 * len(groups)
         left = design.T @ (weight[:, None] * design) + ridge * np.eye(design.shape[1])
         step = -np.linalg.solve(left, design.T @ (weight * target))
         move = np.clip(0.5 * move + 0.5 * step, low, high)

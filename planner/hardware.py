@@ -28,8 +28,8 @@ FORMATS = {
 }
 #: Bytes of an element of the products' inputs, by format.
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp4": Fraction(1, 2)}
-#: Which of an accelerator's shares holds for products of a format.
-SHARES = {"fp8": "matmul_8bit", "fp4": "matmul_4bit"}
+#: Which of an accelerator's shares hold for products of a format, the first that it has.
+SHARES = {"fp8": ("matmul_8bit",), "fp4": ("matmul_4bit", "matmul_8bit")}
 
 
 def complete(draft: Draft) -> None:
@@ -77,16 +77,12 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
         fill(key, _value(fact), f"calibrated: {fact['rows']}")
     # A share of one format stands beside that of all: `matmul_fp32` beside `matmul`.
     wide = accelerator.get("peak_16") or {"format": "bf16"}
-    for key, form, name in (
-        ("matmul_16", wide["format"], "matmul"),
-        ("matmul", wanted, SHARES.get(wanted, "matmul")),
+    for key, form, shares in (
+        ("matmul_16", wide["format"], ()),
+        ("matmul", wanted, SHARES.get(wanted, ())),
     ):
-        fact = (
-            own.get(f"matmul_{form}")
-            or own.get(name)
-            or own.get("matmul")
-            or facts["defaults"]["matmul"]
-        )
+        held = (own[name] for name in (f"matmul_{form}", *shares, "matmul") if name in own)
+        fact = next(held, facts["defaults"]["matmul"])
         fill(key, _value(fact), f"calibrated: {fact['rows']}")
     kernel = "attention" if _kernel(draft, own) == "vendor" else "attention_open"
     fact = own.get(f"{kernel}_{wanted}") or own.get(kernel) or facts["shared"][kernel]
@@ -168,6 +164,7 @@ def settings(draft: Draft) -> dict[str, Any]:
     assumed = draft.get("time", "mfu") is not None
     found = {
         "time.assumed": assumed,
+        "time.stragglers_given": cluster.get("stragglers") is not None,
         "energy.hosts_given": cluster.get("host_power") is not None,
         "energy.pue_given": cluster.get("pue") is not None,
     }
@@ -194,11 +191,13 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.pipeline": span(layout["pipeline"], devices),
         "time.shards": "node" if shards * layout["tensor"] <= node else "nodes",
         "time.context": span(layout["context"], inner),
+        "time.context_exchange": kernels["context"],
         "time.replicated": layout["replicate"] > 1,
         "time.tiles": accelerator.get("multiprocessors") is not None,
         "time.casts": wide,
         "time.attention": _kernel(draft, measured(accelerator)),
         "time.accumulation": kernels["accumulation"],
         "time.buckets": kernels["buckets"],
+        "time.data_overlap": kernels["overlap"],
         "time.tensor_overlap": bool(layout.get("tensor_overlap")),
     }

@@ -161,7 +161,7 @@ hidden_t = symbol(
 )
 d_min = symbol(
     "d_min",
-    "width at which a product runs at half of its rate",
+    "depth at which products run at half of their rate, for each TFLOP/s of a multiprocessor",
     latex=r"d_{1/2}",
     key="time.efficiency.small_dimension",
 )
@@ -241,4 +241,25 @@ t_res = symbol(
     unit="s",
     latex=r"t_{\mathrm{res}}",
     key="time.restart",
+)
+x_slow = symbol(
+    "x_slow",
+    "share by which stragglers lengthen a step",
+    latex=r"\sigma_{\mathrm{slow}}",
+    key="cluster.stragglers",
+)
+
+# Power by use
+idle_power = symbol(
+    "idle_power",
+    "power of one idle device",
+    unit="W",
+    latex=r"P_{\mathrm{idle}}",
+    key="cluster.accelerator.idle_power",
+)
+e_own = symbol(
+    "e_own",
+    "share of the peak that large products sustain at the rated power",
+    latex=r"\eta_{\mathrm{dev}}",
+    key="cluster.accelerator.efficiency.matmul.value",
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.folds import largest, smallest
 from planner.formulas.layout import data, tokens
-from planner.notation import c, e, h, k, n, n_node, p, r, t
+from planner.notation import a_kv, c, d_h, d_v, e, h, k, n, n_node, p, r, t
 from planner.notation_hardware import B_link, B_net, a_link, a_net, e_a2a, e_link, e_net, o_net
 from planner.quantity import quantity
 
@@ -200,6 +200,39 @@ def experts_of_nodes():
         2 * tokens * k * h * (e - 1) / (e * t) / (link * e_a2a),
         2 * tokens * h / t * (nodes - 1) * (1 - (1 - 1 / nodes) ** k) * o_net / (fabric * e_a2a),
     )
+
+
+# -- context parallelism -----------------------------------------------------------------------
+
+CONTEXT: dict[str, Any] = {
+    "identifier": "network.context",
+    "symbol": r"t_{\mathrm{kv}}",
+    "unit": "s",
+    "title": "one hop of a rank's keys and values round its context-parallel group",
+    "source": RING,
+    "exact": False,
+    "per": ("block",),
+    "coefficient": "bytes",
+}
+
+
+def _keys_and_values():
+    """2 bytes a value; a tensor-parallel rank has one head at least."""
+    return 2 * tokens * largest(1, a_kv / t) * (d_h + d_v)
+
+
+@quantity(**CONTEXT, when={"time.context": "node"})
+def context():
+    """Heads are divided over the tensor-parallel ranks, one at least; 2 bytes a value. The group
+    lies inside one node."""
+    return _keys_and_values() / link + a_link
+
+
+@quantity(**CONTEXT, when={"time.context": "nodes"})
+def context_of_nodes():
+    """Heads are divided over the tensor-parallel ranks, one at least; 2 bytes a value. All hops
+    run at once, so the one between nodes sets the pace: a device's network card."""
+    return _keys_and_values() / smallest(link, fabric) + a_net
 
 
 # -- pipeline ----------------------------------------------------------------------------------

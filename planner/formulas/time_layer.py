@@ -9,181 +9,24 @@ from planner.formulas.layout import routed, sequence_ranks, tokens, vocabulary
 from planner.formulas.memory_states import device_whole
 from planner.formulas.network import experts as experts_exchange
 from planner.formulas.network import group, hops, shards, tensor
-from planner.formulas.time_peak import peak_16
-from planner.formulas.time_product import backward as product_backward
-from planner.formulas.time_product import casts, roofline, waves
-from planner.formulas.time_product import forward as product_forward
-from planner.notation import a, a_kv, b, c, d_h, d_v, f, f_e, f_s, h, k_c, s, t, t_e, w
-from planner.notation_hardware import (
-    W,
-    e_16,
-    e_att,
-    e_mem,
-    f_clk,
-    hidden_t,
-    k_ew,
-    n_la,
-    n_sm,
-    p_drop,
-    p_rope,
-    t_la,
+from planner.formulas.time_core import (
+    EAGER,
+    FLASH,
+    FUSED,
+    KORTHIKANTI,
+    context_backward,
+    context_forward,
+    core_backward,
+    core_forward,
 )
+from planner.formulas.time_product import backward as product_backward
+from planner.formulas.time_product import casts
+from planner.formulas.time_product import forward as product_forward
+from planner.notation import a, a_kv, c, d_h, f, f_e, f_s, h, k_c, t, t_e
+from planner.notation_hardware import W, e_mem, hidden_t, k_ew, n_la, p_drop, p_rope, t_la
 from planner.quantity import quantity
 
-FLASH = "Dao et al. 2022 (arXiv 2205.14135), section 3; Dao 2023 (arXiv 2307.08691)"
-KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198), section 4"
 CALIBRATED = "calibrated on published runs (presets/efficiency)"
-
-# -- attention core ----------------------------------------------------------------------------
-
-KEYS: dict[str, Any] = {
-    "identifier": "time.core.keys",
-    "symbol": r"\bar s",
-    "unit": "1",
-    "title": "keys that a fused kernel meets for a query, on average",
-    "source": FLASH,
-    "exact": False,
-    "per": ("block",),
-}
-
-
-@quantity(**KEYS, when={"block.sees": "all"})
-def keys():
-    """All of them."""
-    return s
-
-
-@quantity(**KEYS, when={"block.sees": "past"})
-def keys_past():
-    """Blocks above the diagonal are skipped, which leaves half."""
-    return s / 2
-
-
-@quantity(**KEYS, when={"block.sees": "window"})
-def keys_window():
-    """Those of the window."""
-    return smallest(s, w)
-
-
-@quantity(**KEYS, when={"block.sees": "past window"})
-def keys_past_window():
-    """Those of the window, or half of the sequence where it is shorter."""
-    return smallest(s / 2, w)
-
-
-RATE: dict[str, Any] = {
-    "identifier": "time.core.rate",
-    "symbol": r"R_{\mathrm{att}}",
-    "unit": "FLOP/s",
-    "title": "rate of fused attention",
-    "exact": False,
-    "per": ("block",),
-}
-
-
-@quantity(**RATE, source=CALIBRATED, when={"time.attention": "vendor"})
-def core_rate():
-    """A share of the 16-bit peak; heads below 128 fill the products less well."""
-    return e_att * peak_16 * smallest(1, d_h / 128) ** Rational(1, 10)
-
-
-@quantity(**RATE, source=CALIBRATED, when={"time.attention": "open"}, coefficient="FLOP")
-def core_rate_open():
-    """Open kernels issue instructions of the Ampere generation: 2048 FLOP for each
-    multiprocessor and clock (312 TFLOP/s on an A100); heads below 128 fill the products less
-    well."""
-    return e_att * 2048 * n_sm * f_clk * smallest(1, d_h / 128) ** Rational(1, 10)
-
-
-@quantity(**RATE, source="no published calibration", when={"time.attention": "unknown"})
-def core_rate_unknown():
-    """Without multiprocessors and clock, the share of open kernels is taken of the 16-bit peak."""
-    return e_att * peak_16 * smallest(1, d_h / 128) ** Rational(1, 10)
-
-
-FORWARD: dict[str, Any] = {
-    "identifier": "time.core.forward",
-    "symbol": r"t_{\mathrm{core}}",
-    "unit": "s",
-    "title": "forward pass of an attention core",
-    "exact": False,
-    "per": ("block",),
-    "coefficient": "FLOP",
-}
-BACKWARD: dict[str, Any] = {
-    "identifier": "time.core.backward",
-    "symbol": r"t_{\mathrm{core}}'",
-    "unit": "s",
-    "title": "backward pass of an attention core",
-    "exact": False,
-    "per": ("block",),
-}
-FUSED: dict[str, Any] = {"training.attention": ("flash", "efficient")}
-EAGER: dict[str, Any] = {"training.attention": "eager"}
-
-
-@quantity(**FORWARD, source=FLASH, when=FUSED)
-def core_forward():
-    """2 FLOP for each query, key and width of query and value, heads divided over the tensor-
-    parallel ranks; keys and values of other context-parallel ranks travel meanwhile."""
-    return 2 * tokens * keys * a * (d_h + d_v) / (t * core_rate)
-
-
-@quantity(**BACKWARD, source=FLASH, when=FUSED)
-def core_backward():
-    """Five products instead of two, at 4/5 of the forward rate."""
-    return core_forward * Rational(5, 2) / Rational(4, 5)
-
-
-def _product(m, n, k):
-    """One batched product of an unfused core, at the 16-bit rate."""
-    return roofline(m, n, k, b * a / t, waves(m, n, b * a / t), e_16 * peak_16)
-
-
-SCORES: dict[str, Any] = {"unit": "s", "exact": False, "per": ("block",), "coefficient": "bytes"}
-
-
-@quantity(
-    "time.core.scores",
-    symbol=r"t_{\mathrm{sc}}",
-    title="softmax and dropout of unfused scores, forward",
-    source=KORTHIKANTI,
-    **SCORES,
-)
-def scores():
-    """Softmax reads and writes 2 bytes of each score, dropout 2 each and a mask of 1."""
-    return b * a * s * s / (c * t) * (4 + 5 * p_drop) / (W * e_mem)
-
-
-@quantity(
-    "time.core.scores_backward",
-    symbol=r"t_{\mathrm{sc}}'",
-    title="softmax and dropout of unfused scores, backward",
-    source=KORTHIKANTI,
-    **SCORES,
-)
-def scores_backward():
-    """Softmax reads its output and its gradient and writes 2 bytes, dropout 2 each and its mask."""
-    return b * a * s * s / (c * t) * (6 + 5 * p_drop) / (W * e_mem)
-
-
-@quantity(**FORWARD, source=KORTHIKANTI, when=EAGER)
-def core_forward_eager():
-    """Queries with keys and scores with values, in full, and the kernels on the scores."""
-    return _product(s / c, s, d_h) + _product(s / c, d_v, s) + scores
-
-
-@quantity(**BACKWARD, coefficient="FLOP", source=KORTHIKANTI, when=EAGER)
-def core_backward_eager():
-    """Four products of the transposed shapes, and the kernels on the scores."""
-    return (
-        _product(s / c, d_h, s)
-        + _product(s, d_h, s / c)
-        + _product(s / c, s, d_v)
-        + _product(s, d_v, s / c)
-        + scores_backward
-    )
-
 
 # -- elementwise kernels -----------------------------------------------------------------------
 
@@ -383,7 +226,7 @@ def forward():
     """Products, attention, elementwise kernels and exchanges, one after another."""
     return (
         Total(product_forward, "product")
-        + Total(core_forward, "block", block="attention")
+        + Total(core_forward + context_forward, "block", block="attention")
         + Total(elementwise, "block")
         + Total(exchange, "block")
     )
@@ -401,7 +244,7 @@ def backward():
     here."""
     return (
         Total(product_backward + casts, "product")
-        + Total(core_backward, "block", block="attention")
+        + Total(core_backward + context_backward, "block", block="attention")
         + Total(elementwise * 3 / 2, "block")
         + Total(exchange, "block")
     )
@@ -445,6 +288,22 @@ def repeated_ends():
     return 0
 
 
+@quantity(
+    "time.part.launches",
+    symbol=r"n_\ell",
+    unit="1",
+    title="kernels that the host launches for one pass of a layer",
+    source=CALIBRATED,
+    exact=False,
+    per=("part",),
+    when={"layers": True},
+)
+def launches():
+    """Those of the layer, one more for each exchange with tensor-parallel ranks, and 6 for each
+    further block of keys and values (send, receive, attention, and the sum of its outputs)."""
+    return n_la + Total(exchanges, "block") * (t - 1) / 2 + 6 * (c - 1)
+
+
 HOST: dict[str, Any] = {
     "identifier": "time.part.host",
     "symbol": r"t_H",
@@ -462,14 +321,14 @@ def host_ends():
 
 @quantity(**HOST, when={"layers": True, "training.recompute": ("none", "selective")})
 def host():
-    """Forward once, backward twice as many launches; 4 more for each exchange."""
-    return 3 * (n_la + 4 * Total(exchanges, "block") * smallest(1, t - 1)) * t_la
+    """Launches once forward and twice backward."""
+    return 3 * launches * t_la
 
 
 @quantity(**HOST, when={"layers": True, "training.recompute": "full"})
 def host_repeated():
-    """Forward twice, backward twice as many launches; 4 more for each exchange."""
-    return 4 * (n_la + 4 * Total(exchanges, "block") * smallest(1, t - 1)) * t_la
+    """Launches twice forward and twice backward."""
+    return 4 * launches * t_la
 
 
 GATHERS: dict[str, Any] = {
@@ -495,8 +354,7 @@ def gathers_none():
 )
 def gathers():
     """Weights are gathered for the forward and for the backward pass, gradients reduced and
-    scattered, all in the compute format: three rings over the group. Traffic that runs beside
-    products slows them, so it counts in full."""
+    scattered, all in the compute format: three rings over the group."""
     return 3 * (k_c * Total(device_whole, "component") * (shards - 1) / (shards * group) + hops)
 
 
@@ -511,4 +369,5 @@ def part():
     """The device waits for the host where kernels are short: the longer of the two, rounded
     where they are alike; and the gathers."""
     device = forward + backward + repeated_none
-    return (device**4 + host**4) ** Rational(1, 4) + gathers
+    busy = (device**4 + host**4) ** Rational(1, 4)
+    return busy + gathers - smallest(hidden_t * gathers, busy)

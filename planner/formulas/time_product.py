@@ -14,36 +14,42 @@ TILES = "NVIDIA, Matrix multiplication background user's guide (tile and wave qu
 CALIBRATED = "calibrated on published runs (presets/efficiency)"
 
 
-def slowdown(rows, columns, depth):
-    """Narrow products do not reach the rate, nor do those whose widths are no multiple of 64, or
+def slowdown(columns, depth, half):
+    """Shallow products do not reach the rate, nor do those whose widths are no multiple of 64, or
     even of 8 (elements of 2 bytes that fill 128- and 16-byte loads)."""
 
     def uneven(step):
         return largest(*(ceil(x / step) - whole(x / step) for x in (columns, depth)))
 
-    return (
-        (1 + d_min / smallest(rows, columns, depth))
-        * (1 + (k_64 - 1) * uneven(64))
-        * (1 + 3 * uneven(8))
-    )
+    return (1 + half / depth) * (1 + (k_64 - 1) * uneven(64)) * (1 + 3 * uneven(8))
 
 
-def waves(rows, columns, count):
+def waves(rows, columns, depth, count, half):
     """Work of whole tiles in whole waves over the multiprocessors, relative to the product's own:
-    tiles of 128 x 256 either way, or of 128 x 128, which load more for each product (8 %)."""
+    tiles of 128 x 256 either way, or of 128 x 128, which load more for each product (8 %) and may
+    be cut in 2 or 4 pieces of the depth, each of which pays for being shallow."""
 
-    def cut(high, wide):
-        tiles = ceil(rows / high) * ceil(columns / wide) * count
-        return ceil(tiles / n_sm) * n_sm * high * wide / (rows * columns * count)
+    def cut(high, wide, pieces=1):
+        tiles = ceil(rows / high) * ceil(columns / wide) * count * pieces
+        return ceil(tiles / n_sm) * n_sm * high * wide / (rows * columns * count * pieces)
 
-    return smallest(cut(128, 256), cut(256, 128), cut(128, 128) * 27 / 25)
+    def split(pieces):
+        return cut(128, 128, pieces) * (1 + half * (pieces - 1) / depth) * 27 / 25
+
+    return smallest(cut(128, 256), cut(256, 128), split(1), split(2), split(4))
 
 
-def roofline(rows, columns, depth, count, waste, rate):
+def roofline(rows, columns, depth, count, waste, rate, half):
     """Arithmetic or memory traffic, whichever takes longer."""
-    work = 2 * rows * columns * depth * count * waste * slowdown(rows, columns, depth) / rate
+    work = 2 * rows * columns * depth * count * waste * slowdown(columns, depth, half) / rate
     elements = (rows * depth + depth * columns + rows * columns) * count
     return largest(work, k_x * elements / (W * e_mem))
+
+
+def shallow(rate):
+    """Between two waves of tiles a multiprocessor loads and stores for a while, in which a faster
+    one would have worked off more of the depth: so many rows of it for each TFLOP/s of its."""
+    return d_min * rate / (10**12 * n_sm)
 
 
 # -- shapes ------------------------------------------------------------------------------------
@@ -122,6 +128,29 @@ def rate_16():
     return e_16 * peak_16
 
 
+HALF: dict[str, Any] = {
+    "identifier": "time.product.half",
+    "symbol": r"d_x",
+    "unit": "1",
+    "title": "depth at which a product runs at half of its rate",
+    "exact": False,
+    "per": ("product",),
+}
+
+
+@quantity(**HALF, source=CALIBRATED, when={"time.tiles": True}, coefficient="s/FLOP")
+def half():
+    """Between two waves of tiles a multiprocessor loads and stores for a while; the faster it is,
+    the more of the depth it would have worked off meanwhile. For each TFLOP/s of its rate."""
+    return shallow(rate)
+
+
+@quantity(**HALF, source="no multiprocessors are known", when={"time.tiles": False})
+def half_unknown():
+    """As if each multiprocessor did 1 TFLOP/s."""
+    return d_min
+
+
 # -- waste -------------------------------------------------------------------------------------
 
 
@@ -140,7 +169,7 @@ def declare_waste(name: str, symbol: str, title: str, shape: Any) -> Any:
     def waste():
         """Whole tiles of 128 x 256, 256 x 128 or 128 x 128 (which costs 27/25), in whole waves
         over the multiprocessors, over what the product needs: the best of the three."""
-        return waves(*shape, count)
+        return waves(*shape, count, half)
 
     @quantity(**shared, source=TILES, when={"time.tiles": False})
     def waste_unknown():
@@ -150,10 +179,12 @@ def declare_waste(name: str, symbol: str, title: str, shape: Any) -> Any:
     return waste
 
 
-waste_forward = declare_waste("forward", "q_x", "tiles and waves, forward", (rows, N_x))
-waste_input = declare_waste("input", "q_x'", "tiles and waves, gradient of the input", (rows, K_x))
+waste_forward = declare_waste("forward", "q_x", "tiles and waves, forward", (rows, N_x, K_x))
+waste_input = declare_waste(
+    "input", "q_x'", "tiles and waves, gradient of the input", (rows, K_x, N_x)
+)
 waste_weight = declare_waste(
-    "weight", "q_x''", "tiles and waves, gradient of the weight", (K_x, N_x)
+    "weight", "q_x''", "tiles and waves, gradient of the weight", (K_x, N_x, rows)
 )
 
 
@@ -171,9 +202,9 @@ waste_weight = declare_waste(
     coefficient="FLOP",
 )
 def forward():
-    """2 FLOP for each of rows, columns and depth, times what tiles and waves waste, what small
-    widths cost, and what odd widths cost; or the traffic of inputs and output."""
-    return roofline(rows, N_x, K_x, count, waste_forward, rate)
+    """2 FLOP for each of rows, columns and depth, times what tiles and waves waste, what a shallow
+    product costs, and what odd widths cost; or the traffic of inputs and output."""
+    return roofline(rows, N_x, K_x, count, waste_forward, rate, half)
 
 
 BACKWARD: dict[str, Any] = {
@@ -191,8 +222,8 @@ LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 def backward():
     """Two products of their own shapes: the output's gradient with the weight, and the input with
     the output's gradient."""
-    return roofline(rows, K_x, N_x, count, waste_input, rate) + roofline(
-        K_x, N_x, rows, count, waste_weight, rate
+    return roofline(rows, K_x, N_x, count, waste_input, rate, half) + roofline(
+        K_x, N_x, rows, count, waste_weight, rate, half
     )
 
 
@@ -204,7 +235,7 @@ def backward():
 )
 def backward_of_base():
     """The weight is frozen: the output's gradient with the weight only."""
-    return roofline(rows, K_x, N_x, count, waste_input, rate)
+    return roofline(rows, K_x, N_x, count, waste_input, rate, half)
 
 
 @quantity(
@@ -216,8 +247,8 @@ def backward_of_base():
 def backward_with_adapter():
     """The frozen weight's product; and the adapter's two narrow products, forward once and backward
     twice, which run far below the rate of wide ones."""
-    narrow = roofline(rows, k_l, K_x, 1, 1, rate) + roofline(rows, N_x, k_l, 1, 1, rate)
-    return roofline(rows, K_x, N_x, count, waste_input, rate) + 3 * narrow
+    narrow = roofline(rows, k_l, K_x, 1, 1, rate, half) + roofline(rows, N_x, k_l, 1, 1, rate, half)
+    return roofline(rows, K_x, N_x, count, waste_input, rate, half) + 3 * narrow
 
 
 @quantity(**BACKWARD, source="DeepSeek-AI 2025 (arXiv 2512.02556)", when={"frozen": True})

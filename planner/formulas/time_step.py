@@ -2,17 +2,18 @@
 
 from typing import Any
 
-from planner.folds import Largest, Total, largest
+from planner.folds import Largest, Total, largest, smallest
 from planner.formulas.layout import micro_batches
 from planner.formulas.memory_states import per_parameter_adamw, trained
 from planner.formulas.network import fabric, group, hops, send, shards
 from planner.formulas.time_layer import part
 from planner.notation import L_k, L_ks, k_c, k_g, k_m, k_red, k_w, p, r, v
-from planner.notation_hardware import W, e_mem
+from planner.notation_hardware import W, e_mem, hidden_t
 from planner.quantity import quantity
 
 PIPELINE = "Narayanan et al. 2021 (arXiv 2104.04473), section 2.2"
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 7"
+OVERLAP = "Li et al. 2020 (arXiv 2006.15704), section 3.2.3; Megatron-LM (distributed optimizer)"
 SECONDS: dict[str, Any] = {"unit": "s", "exact": False}
 
 
@@ -153,14 +154,6 @@ def accumulation_sharded():
     return 6 * micro_batches * resident / (shards * W * e_mem)
 
 
-DATA: dict[str, Any] = {
-    "identifier": "time.data",
-    "symbol": r"t_d",
-    "title": "reducing gradients and gathering weights over data parallelism",
-    **SECONDS,
-}
-
-
 BUCKETS: dict[str, Any] = {
     "identifier": "time.buckets",
     "symbol": r"n_{\mathrm{rings}}",
@@ -206,42 +199,100 @@ def buckets_of_shards():
     return _growing()
 
 
+REDUCE: dict[str, Any] = {
+    "identifier": "time.data.reduce",
+    "symbol": r"t_{\mathrm{red}}",
+    "title": "reducing gradients over data parallelism",
+    **SECONDS,
+}
+GATHER: dict[str, Any] = {
+    "identifier": "time.data.gather",
+    "symbol": r"t_{\mathrm{gat}}",
+    "title": "gathering updated weights over data parallelism",
+    **SECONDS,
+}
+
+
 def _between_replicas():
     """All-reduce of the shards' gradients over r replicas."""
     return 2 * k_red * resident / shards * (1 - 1 / r) / fabric
 
 
-@quantity(**DATA, source=ZERO, when={"parallelism.zero": 0})
-def data():
-    """An all-reduce: 2 (g-1)/g of the gradients. Traffic that runs beside products slows them,
-    so it counts in full."""
+@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 0})
+def reduce():
+    """An all-reduce: 2 (g-1)/g of the gradients."""
     return 2 * k_red * resident * (shards - 1) / (shards * group) + 2 * buckets * hops
 
 
-@quantity(**DATA, source=ZERO, when={"parallelism.zero": (1, 2), "time.replicated": False})
-def data_sharded():
-    """Gradients are reduced and scattered, weights gathered: (g-1)/g of each. Traffic that runs
-    beside products slows them, so it counts in full."""
-    return (k_red + k_c) * resident * (shards - 1) / (shards * group) + 2 * buckets * hops
+@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": (1, 2), "time.replicated": False})
+def reduce_sharded():
+    """Gradients are reduced and scattered: (g-1)/g of them."""
+    return k_red * resident * (shards - 1) / (shards * group) + buckets * hops
 
 
-@quantity(**DATA, source=ZERO, when={"parallelism.zero": (1, 2), "time.replicated": True})
-def data_replicated():
+@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": (1, 2), "time.replicated": True})
+def reduce_replicated():
     """As without replicas, inside each; then the shards' gradients over the r replicas."""
-    inside = (k_red + k_c) * resident * (shards - 1) / (shards * group) + 2 * buckets * hops
+    inside = k_red * resident * (shards - 1) / (shards * group) + buckets * hops
     return inside + _between_replicas()
 
 
-@quantity(**DATA, source=ZERO, when={"parallelism.zero": 3, "time.replicated": False})
-def data_none():
-    """Layers gather and scatter for themselves (time.part.gathers)."""
+@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 3, "time.replicated": False})
+def reduce_none():
+    """Layers scatter for themselves (time.part.gathers)."""
     return 0
 
 
-@quantity(**DATA, source=ZERO, when={"parallelism.zero": 3, "time.replicated": True})
-def data_between():
-    """Layers gather and scatter inside a replica; the shards' gradients go over the r replicas."""
+@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 3, "time.replicated": True})
+def reduce_between():
+    """Layers scatter inside a replica; the shards' gradients go over the r replicas."""
     return _between_replicas()
+
+
+@quantity(**GATHER, source=ZERO, when={"parallelism.zero": (0, 3)})
+def gather_none():
+    """Every device updates all that it needs, or layers gather for themselves."""
+    return 0
+
+
+@quantity(**GATHER, source=ZERO, when={"parallelism.zero": (1, 2)})
+def gather():
+    """Each device gets the weights that the g - 1 others updated."""
+    return k_c * resident * (shards - 1) / (shards * group) + buckets * hops
+
+
+DATA: dict[str, Any] = {
+    "identifier": "time.data",
+    "symbol": r"t_d",
+    "title": "traffic of data parallelism that nothing hides",
+    **SECONDS,
+}
+
+
+def _shown(traffic, beside):
+    """What overlap leaves of it: it hides a share, as far as there is work beside."""
+    return traffic - smallest(hidden_t * traffic, beside)
+
+
+@quantity(**DATA, source=ZERO, when={"time.data_overlap": "none"})
+def data():
+    """Gradients are reduced when the last one is there; weights are gathered before the next
+    step starts."""
+    return reduce + gather
+
+
+@quantity(**DATA, source=OVERLAP, when={"time.data_overlap": "gradients"})
+def data_beside_backward():
+    """Gradients are reduced beside the backward pass of the last micro-batch, two thirds of its
+    time, which hides a share of the traffic; weights are gathered before the next step starts."""
+    return _shown(reduce, micro_batch * 2 / 3) + gather
+
+
+@quantity(**DATA, source=OVERLAP, when={"time.data_overlap": "all"})
+def data_beside_both():
+    """Gradients are reduced beside the backward pass of the last micro-batch, two thirds of its
+    time, and weights gathered beside the forward pass of the first: both hide a share."""
+    return _shown(reduce, micro_batch * 2 / 3) + _shown(gather, micro_batch / 3)
 
 
 OPTIMIZER: dict[str, Any] = {

@@ -1,0 +1,252 @@
+"""Predicted time of an attention core: fused or not, and over context-parallel ranks."""
+
+from typing import Any
+
+from sympy import Rational
+
+from planner.folds import largest, smallest
+from planner.formulas.layout import tokens
+from planner.formulas.network import context
+from planner.formulas.time_peak import peak_16
+from planner.formulas.time_product import roofline, shallow, waves
+from planner.notation import a, a_kv, b, c, d_h, d_v, s, t, w
+from planner.notation_hardware import W, d_min, e_16, e_att, e_mem, f_clk, n_sm, p_drop
+from planner.quantity import quantity
+
+FLASH = "Dao et al. 2022 (arXiv 2205.14135), section 3; Dao 2023 (arXiv 2307.08691)"
+KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198), section 4"
+CALIBRATED = "calibrated on published runs (presets/efficiency)"
+RING = "Liu et al. 2023 (arXiv 2310.01889), section 3; Transformer Engine, context parallelism"
+GATHER = "Grattafiori et al. 2024 (arXiv 2407.21783), section 3.3.2"
+
+KEYS: dict[str, Any] = {
+    "identifier": "time.core.keys",
+    "symbol": r"\bar s",
+    "unit": "1",
+    "title": "keys that a fused kernel meets for a query, on average",
+    "source": FLASH,
+    "exact": False,
+    "per": ("block",),
+}
+
+
+@quantity(**KEYS, when={"block.sees": "all"})
+def keys():
+    """All of them."""
+    return s
+
+
+@quantity(**KEYS, when={"block.sees": "past"})
+def keys_past():
+    """Blocks of 128 keys above the diagonal are skipped, which leaves half and the other half of
+    those on it."""
+    return (s + 128) / 2
+
+
+@quantity(**KEYS, when={"block.sees": "window"})
+def keys_window():
+    """Those of the window, in whole blocks of 128."""
+    return smallest(s, w + 128)
+
+
+@quantity(**KEYS, when={"block.sees": "past window"})
+def keys_past_window():
+    """Those of the window, or half of the sequence where it is shorter; whole blocks of 128."""
+    return smallest((s + 128) / 2, w + 128)
+
+
+RATE: dict[str, Any] = {
+    "identifier": "time.core.rate",
+    "symbol": r"R_{\mathrm{att}}",
+    "unit": "FLOP/s",
+    "title": "rate of fused attention",
+    "exact": False,
+    "per": ("block",),
+}
+
+
+@quantity(**RATE, source=CALIBRATED, when={"time.attention": "vendor"})
+def core_rate():
+    """A share of the 16-bit peak; heads below 128 fill the products less well."""
+    return e_att * peak_16 * smallest(1, d_h / 128) ** Rational(1, 10)
+
+
+@quantity(**RATE, source=CALIBRATED, when={"time.attention": "open"}, coefficient="FLOP")
+def core_rate_open():
+    """Open kernels issue instructions of the Ampere generation: 2048 FLOP for each
+    multiprocessor and clock (312 TFLOP/s on an A100); heads below 128 fill the products less
+    well."""
+    return e_att * 2048 * n_sm * f_clk * smallest(1, d_h / 128) ** Rational(1, 10)
+
+
+@quantity(**RATE, source="no published calibration", when={"time.attention": "unknown"})
+def core_rate_unknown():
+    """Without multiprocessors and clock, the share of open kernels is taken of the 16-bit peak."""
+    return e_att * peak_16 * smallest(1, d_h / 128) ** Rational(1, 10)
+
+
+FORWARD: dict[str, Any] = {
+    "identifier": "time.core.forward",
+    "symbol": r"t_{\mathrm{core}}",
+    "unit": "s",
+    "title": "forward pass of an attention core",
+    "exact": False,
+    "per": ("block",),
+    "coefficient": "FLOP",
+}
+BACKWARD: dict[str, Any] = {
+    "identifier": "time.core.backward",
+    "symbol": r"t_{\mathrm{core}}'",
+    "unit": "s",
+    "title": "backward pass of an attention core",
+    "exact": False,
+    "per": ("block",),
+}
+FUSED: dict[str, Any] = {"training.attention": ("flash", "efficient")}
+EAGER: dict[str, Any] = {"training.attention": "eager"}
+
+
+@quantity(**FORWARD, source=FLASH, when=FUSED)
+def core_forward():
+    """2 FLOP for each query, key and width of query and value, heads divided over the tensor-
+    parallel ranks."""
+    return 2 * tokens * keys * a * (d_h + d_v) / (t * core_rate)
+
+
+@quantity(**BACKWARD, source=FLASH, when=FUSED)
+def core_backward():
+    """Five products instead of two, at 4/5 of the forward rate."""
+    return core_forward * Rational(5, 2) / Rational(4, 5)
+
+
+HALF: dict[str, Any] = {
+    "identifier": "time.core.half",
+    "symbol": r"d_{\mathrm{core}}",
+    "unit": "1",
+    "title": "depth at which the products of an unfused core run at half of their rate",
+    "exact": False,
+}
+
+
+@quantity(**HALF, source=CALIBRATED, when={"time.tiles": True}, coefficient="s/FLOP")
+def half():
+    """As for other products (time.product.half), at the 16-bit rate."""
+    return shallow(e_16 * peak_16)
+
+
+@quantity(**HALF, source="no multiprocessors are known", when={"time.tiles": False})
+def half_unknown():
+    """As if each multiprocessor did 1 TFLOP/s."""
+    return d_min
+
+
+def _product(m, n, k):
+    """One batched product of an unfused core, at the 16-bit rate."""
+    waste = waves(m, n, k, b * a / t, half)
+    return roofline(m, n, k, b * a / t, waste, e_16 * peak_16, half)
+
+
+SCORES: dict[str, Any] = {"unit": "s", "exact": False, "per": ("block",), "coefficient": "bytes"}
+
+
+@quantity(
+    "time.core.scores",
+    symbol=r"t_{\mathrm{sc}}",
+    title="softmax and dropout of unfused scores, forward",
+    source=KORTHIKANTI,
+    **SCORES,
+)
+def scores():
+    """Softmax reads and writes 2 bytes of each score, dropout 2 each and a mask of 1."""
+    return b * a * s * s / (c * t) * (4 + 5 * p_drop) / (W * e_mem)
+
+
+@quantity(
+    "time.core.scores_backward",
+    symbol=r"t_{\mathrm{sc}}'",
+    title="softmax and dropout of unfused scores, backward",
+    source=KORTHIKANTI,
+    **SCORES,
+)
+def scores_backward():
+    """Softmax reads its output and its gradient and writes 2 bytes, dropout 2 each and its mask."""
+    return b * a * s * s / (c * t) * (6 + 5 * p_drop) / (W * e_mem)
+
+
+@quantity(**FORWARD, source=KORTHIKANTI, when=EAGER)
+def core_forward_eager():
+    """Queries with keys and scores with values, in full, and the kernels on the scores."""
+    return _product(s / c, s, d_h) + _product(s / c, d_v, s) + scores
+
+
+@quantity(**BACKWARD, coefficient="FLOP", source=KORTHIKANTI, when=EAGER)
+def core_backward_eager():
+    """Four products of the transposed shapes, and the kernels on the scores."""
+    return (
+        _product(s / c, d_h, s)
+        + _product(s, d_h, s / c)
+        + _product(s / c, s, d_v)
+        + _product(s, d_v, s / c)
+        + scores_backward
+    )
+
+
+# -- context parallelism -----------------------------------------------------------------------
+
+CONTEXT: dict[str, Any] = {"unit": "s", "exact": False, "per": ("block",)}
+AHEAD: dict[str, Any] = {
+    "identifier": "time.core.context",
+    "symbol": r"t_{\mathrm{cp}}",
+    "title": "keys and values of other context-parallel ranks, forward",
+    **CONTEXT,
+}
+BACK: dict[str, Any] = {
+    "identifier": "time.core.context_backward",
+    "symbol": r"t_{\mathrm{cp}}'",
+    "title": "keys and values of other context-parallel ranks, backward",
+    **CONTEXT,
+}
+NONE: dict[str, Any] = {"time.context": "none"}
+RINGS: dict[str, Any] = {"time.context": ("node", "nodes"), "time.context_exchange": "ring"}
+GATHERS: dict[str, Any] = {"time.context": ("node", "nodes"), "time.context_exchange": "gather"}
+
+
+@quantity(**AHEAD, source=RING, when=NONE)
+def context_forward():
+    """The device holds whole sequences."""
+    return 0
+
+
+@quantity(**BACK, source=RING, when=NONE)
+def context_backward():
+    """The device holds whole sequences."""
+    return 0
+
+
+@quantity(**AHEAD, source=RING, when=RINGS, coefficient="bytes")
+def context_forward_ring():
+    """Keys and values travel round the ring while the block before is worked on: what takes longer
+    than a block shows. Each rank holds a piece from either end of the sequence, so that all blocks
+    of a causal sequence are alike. Outputs of the c blocks are read (2) and summed in fp32 (8)."""
+    merged = 10 * c * tokens * a * d_v / (t * W * e_mem)
+    return (c - 1) * largest(0, context - core_forward / c) + merged
+
+
+@quantity(**BACK, source=RING, when=RINGS, coefficient="bytes")
+def context_backward_ring():
+    """Keys and values travel again, and their gradients with them, which go one hop further, home.
+    Gradients of each block are added up: two values read and one written (6)."""
+    merged = 6 * c * tokens * (a * d_h + a_kv * (d_h + d_v)) / (t * W * e_mem)
+    return (c - 1) * largest(0, 2 * context - core_backward / c) + context + merged
+
+
+@quantity(**AHEAD, source=GATHER, when=GATHERS)
+def context_forward_gather():
+    """Keys and values of all ranks are gathered before attention starts; nothing hides that."""
+    return (c - 1) * context
+
+
+@quantity(**BACK, source=GATHER, when=GATHERS)
+def context_backward_gather():
+    """They are gathered again, and their gradients reduced and scattered."""
+    return 2 * (c - 1) * context
