@@ -272,8 +272,8 @@ def _solve_arguments(parser: argparse.ArgumentParser) -> None:
         "question",
         nargs="?",
         metavar="QUESTION",
-        help="largest-model, largest-batch, longest-context, fewest-devices, "
-        "tokens-by-deadline or compute-optimal; left out with --vary",
+        help="largest-model, largest-model-by-deadline, largest-batch, longest-context, "
+        "fewest-devices, tokens-by-deadline, cheapest or compute-optimal; left out with --vary",
     )
     parser.add_argument("--vary", metavar="KEY", help="the key to vary")
     parser.add_argument(
@@ -283,7 +283,32 @@ def _solve_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a limit (<= or >=); repeatable",
     )
+    parser.add_argument(
+        "--maximize",
+        metavar="QUANTITY",
+        help="the value of KEY that makes this largest within the limits",
+    )
+    parser.add_argument(
+        "--minimize",
+        metavar="QUANTITY",
+        help="the value of KEY that makes this smallest within the limits",
+    )
     parser.add_argument("--deadline", metavar="TIME", help="such as '30 days'")
+    parser.add_argument(
+        "--with-layout",
+        metavar="auto",
+        help="auto searches for the best layout at each value; own, the default, keeps the plan's",
+    )
+    parser.add_argument(
+        "--family",
+        metavar="MODEL",
+        help="the model whose shape largest-model scales; the plan's own by default",
+    )
+    parser.add_argument(
+        "--accelerators",
+        metavar="NAME[=PRICE],…",
+        help="what cheapest chooses from; by default all that ship with a price",
+    )
     parser.add_argument(
         "--budget",
         metavar="AMOUNT",
@@ -303,7 +328,16 @@ def _solve(options: argparse.Namespace) -> int:
     if options.budget is not None:
         raise PlanError(Fault("--budget is for one question", None, "compute-optimal"))
     answer = questions.ask(
-        plan, options.question, vary=options.vary, until=options.until, deadline=options.deadline
+        plan,
+        options.question,
+        vary=options.vary,
+        until=options.until,
+        deadline=options.deadline,
+        maximize=options.maximize,
+        minimize=options.minimize,
+        family=options.family,
+        accelerators=options.accelerators,
+        with_layout=options.with_layout,
     )
     if options.format == "json":
         sys.stdout.write(questions.to_json(answer))
@@ -337,26 +371,74 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--fix",
-        metavar="KEY",
+        metavar="KEY[=VALUE]",
         action="append",
         default=[],
-        help="a key of the layout that keeps the plan's value; repeatable",
+        help="a key of the layout that keeps a value, the plan's unless another is given; "
+        "repeatable",
+    )
+    parser.add_argument(
+        "--vary",
+        metavar="KEY[=V1,V2]",
+        action="append",
+        default=[],
+        help="values that a key may have, of the layout or another such as training.precision; "
+        "all of them where none are given; repeatable",
+    )
+    parser.add_argument(
+        "--limit",
+        metavar="'QUANTITY<=VALUE'",
+        action="append",
+        default=[],
+        help="a limit besides memory that a layout has to keep (<= or >=); repeatable",
+    )
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="every valid layout, also those that lose against another in every respect",
+    )
+    parser.add_argument(
+        "--front",
+        action="store_true",
+        help="list the layouts that no other beats both in memory and in what is made small",
     )
     parser.add_argument("--format", choices=("text", "json", "csv"), default="text")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="write what was found; .json, .csv or .txt picks the format; repeatable",
+    )
 
 
 def _search(options: argparse.Namespace) -> int:
+    from planner import choices, files, ranking
     from planner import plan as plans
-    from planner import ranking
+    from planner.limits import parse_limit
     from planner.search import search
 
     if options.top < 1:
         raise PlanError(Fault(f"--top {options.top} shows nothing", None, "at least 1"))
     plan = plans.load(options.plan, options.set)
-    fixed = {key: plan.get(key) for key in options.fix}
-    found = search(plan, options.top, options.by, fixed, _progress())
-    writers = {"text": ranking.text, "json": ranking.to_json, "csv": ranking.to_csv}
-    sys.stdout.write(writers[options.format](found))
+    for path in options.output:
+        ranking.check_output(path)
+        files.spare(path, plan.document.files())
+    fixed = choices.fixed(plan, options.fix)
+    found = search(
+        plan,
+        options.top,
+        options.by,
+        fixed,
+        _progress(),
+        limits=[parse_limit(limit) for limit in options.limit],
+        vary=choices.varied(options.vary, fixed),
+        full=options.full,
+    )
+    for path in options.output:
+        files.write_text(path, ranking.written(found, Path(path).suffix[1:].lower(), options.front))
+    sys.stdout.write(ranking.written(found, options.format, options.front))
     return OK if found.best else FAILED
 
 
@@ -510,6 +592,58 @@ def _compare(options: argparse.Namespace) -> int:
     return OK
 
 
+def _measure_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o", "--output", metavar="FILE.yaml", help="the accelerator document to write"
+    )
+    parser.add_argument("--device", choices=("cuda", "cpu", "mps"), help="the best by default")
+    parser.add_argument("--name", help="of the accelerator; the device's own by default")
+    parser.add_argument(
+        "--seconds", metavar="N", type=float, help="for all benchmarks (40), or all steps (60)"
+    )
+    parser.add_argument(
+        "--processes",
+        metavar="N",
+        type=int,
+        help="processes of the collectives: GPUs (all by default), or on a CPU any number",
+    )
+    parser.add_argument(
+        "--extends",
+        metavar="NAME",
+        help="a shipped accelerator whose datasheet holds; only shares of it are written",
+    )
+    parser.add_argument(
+        "--step",
+        metavar="PLAN.yaml",
+        help="run training steps of this plan's model, scaled down, beside what is predicted",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="with --step: override a key of the plan; repeatable",
+    )
+    parser.add_argument(
+        "--accelerator",
+        metavar="FILE",
+        help="with --step: predict for this document, such as one of -o, not the plan's own",
+    )
+    parser.add_argument(
+        "--layers", metavar="N", type=int, help="with --step: layers that run; as many as fit"
+    )
+    parser.add_argument(
+        "--steps", metavar="N", type=int, default=5, help="with --step: steps that are timed (5)"
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="with --step")
+
+
+def _measure(options: argparse.Namespace) -> int:
+    from planner.measure import command
+
+    return command.run(options, _put)
+
+
 def _completion_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
 
@@ -544,6 +678,11 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Handle
     "import": ("turn a published configuration into a model document", _import_arguments, _import),
     "export": ("write the launch configuration of a framework", _export_arguments, _export),
     "compare": ("put a plan beside the log of a run", _compare_arguments, _compare),
+    "measure": (
+        "measure this machine, or a training step on it beside its plan",
+        _measure_arguments,
+        _measure,
+    ),
     "list": ("list what ships as presets", _list_arguments, _list),
     "completion": ("print the completion script of a shell", _completion_arguments, _completion),
 }

@@ -8,7 +8,7 @@ ZeRO stage and recomputation go with every row, so they are axes of their own.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -21,7 +21,7 @@ from planner import pipeline
 from planner.document import Draft, Plan
 from planner.domains import divisors
 from planner.errors import Fault, PlanError, nearest
-from planner.plan import layout_draft
+from planner.plan import checked, layout_draft
 
 Array = NDArray[Any]
 
@@ -79,7 +79,7 @@ class Space:
         options: for keys of a layout, the values that they may have; a key that is left out takes
             every value that is valid and sensible.
         full: every valid value, sensible or not: schedules that lose against another in every
-            respect, and replicas of every size.
+            respect, and replicas of every size; or the keys of which that holds.
 
     Raises:
         PlanError: a key that no layout has, a value that it cannot have, or no valid layout.
@@ -89,9 +89,10 @@ class Space:
         self,
         plan: Plan,
         options: Mapping[str, Sequence[Any]] | None = None,
-        full: bool = False,
+        full: bool | Collection[str] = False,
     ) -> None:
-        self.options, self.full = {k: tuple(v) for k, v in (options or {}).items()}, full
+        self.options = {key: tuple(values) for key, values in (options or {}).items()}
+        self.full = (KEYS if full else ()) if isinstance(full, bool) else full
         for key in self.options:
             if key not in KEYS:
                 raise PlanError(
@@ -102,6 +103,8 @@ class Space:
                         nearest(key, KEYS),
                     )
                 )
+            for value in self.options[key]:
+                checked(key, value)
         kept = {
             key: None
             for key in FOLLOWS
@@ -194,7 +197,8 @@ class Space:
             "parallelism.virtual_pipeline",
             divisors(max(1, layers // stages)) if stages > 1 else (1,),
         )
-        schedules = self._options("training.schedule", SCHEDULES if self.full else SENSIBLE)
+        free = SCHEDULES if "training.schedule" in self.full else SENSIBLE
+        schedules = self._options("training.schedule", free)
         return [
             (v, s)
             for v in virtual
@@ -259,7 +263,7 @@ class Space:
             free: tuple[int, ...] = (1,)
             if self.zero != (0,):
                 free = divisors(shards)[:-1] or free
-            if not self.full:
+            if "parallelism.replicate" not in self.full:
                 node = self.plan.get("cluster.devices_per_node")
                 inside = [r for r in free if shards // r * tensor <= node]
                 free = tuple(dict.fromkeys((1, *inside[:1])))

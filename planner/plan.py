@@ -259,7 +259,7 @@ def variant(plan: Plan, changes: Mapping[str, Any]) -> Plan:
     Raises:
         PlanError: where the changed document is no valid plan.
     """
-    return revised(plan.document, {key: _checked(key, value) for key, value in changes.items()})
+    return revised(plan.document, {key: checked(key, value) for key, value in changes.items()})
 
 
 def revised(document: source.Document, changes: Mapping[str, Any]) -> Plan:
@@ -302,8 +302,12 @@ def about(key: str) -> Mapping[str, Any]:
         raise PlanError(Fault(f"unknown key {key}", None, "a key of a plan")) from None
 
 
-def _checked(key: str, value: Any) -> Any:
-    """A value in the unit of its key, held against what the schema says about the key."""
+def checked(key: str, value: Any) -> Any:
+    """A value in the unit of its key, held against what the schema says about the key.
+
+    Raises:
+        PlanError: the key cannot have it.
+    """
     if value is None:
         return about(key).get("default")
     if isinstance(value, Mapping):

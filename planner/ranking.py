@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from planner.display import exact_text
+from planner.errors import Fault, Place, PlanError
 from planner.limits import shown
 from planner.quantity import BOOK
 from planner.search import FITS, MEMORY, Found, Layout
@@ -29,6 +31,22 @@ COLUMNS = (
     ("recompute", "training.recompute"),
     ("schedule", "training.schedule"),
 )
+
+
+def check_output(path: str) -> None:
+    """Refuse a file whose ending says no format.
+
+    Raises:
+        PlanError: with the endings that do.
+    """
+    if Path(path).suffix.lower().lstrip(".") not in WRITERS:
+        allowed = "one of " + ", ".join(f".{kind}" for kind in WRITERS)
+        raise PlanError(Fault("unknown ending of an output", Place(path), allowed))
+
+
+def written(found: Found, kind: str, front: bool = False) -> str:
+    """What was found as text, json or csv (or by the ending of a file, such as txt)."""
+    return WRITERS[kind](found, front)
 
 
 def columns(found: Found) -> tuple[tuple[str, str], ...]:
@@ -130,8 +148,8 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def to_json(found: Found) -> str:
-    """JSON text."""
+def to_json(found: Found, front: bool = False) -> str:
+    """JSON text, which has best and front."""
     return json.dumps(as_data(found), indent=2) + "\n"
 
 
@@ -149,3 +167,11 @@ def to_csv(found: Found, front: bool = False) -> str:
             [*(layout.changes.get(key) for key in keys), *(numbers[name] for name in names)]
         )
     return buffer.getvalue()
+
+
+WRITERS: Mapping[str, Callable[[Found, bool], str]] = {
+    "text": text,
+    "txt": text,
+    "json": to_json,
+    "csv": to_csv,
+}

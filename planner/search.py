@@ -101,8 +101,8 @@ class Walk:
     Args:
         plan: its model, cluster and batch stay; its layout and an assumed utilisation do not.
         quantities: what is evaluated.
-        options: values that keys may have: keys of the layout, or any other key of the plan, whose
-            values are tried one after another.
+        options: values that keys may have: keys of the layout (none: every valid value), or any
+            other key of the plan, whose values are tried one after another.
         full: not only sensible layouts (``layouts.Space``).
 
     Raises:
@@ -117,15 +117,16 @@ class Walk:
     def __post_init__(self) -> None:
         if self.plan.model is None:
             raise PlanError(Fault("a search needs the shape of the model"))
-        inner = {key: values for key, values in self.options.items() if key in KEYS}
+        inner = {key: values for key, values in self.options.items() if key in KEYS and values}
         outer = {key: values for key, values in self.options.items() if key not in KEYS}
+        free = {key for key, values in self.options.items() if key in KEYS and not values}
         faults: list[Fault] = []
         self.spaces: list[tuple[Mapping[str, Any], Space]] = []
         for combination in product(*outer.values()):
             varied = dict(zip(outer, combination, strict=True))
             try:
                 changed = variant(self.plan, {**varied, "time.mfu": None}) if varied else self.plan
-                space = Space(changed, inner, self.full)
+                space = Space(changed, inner, self.full or free)
                 if space.size:
                     self.spaces.append((varied, space))
                 else:
@@ -179,7 +180,8 @@ def search(
         fixed: keys of the layout that keep a value, such as ``{"parallelism.tensor": 8}``.
         progress: called with layouts done, layouts in all, seconds passed.
         limits: further limits that a layout has to keep.
-        vary: values that keys may have, of the layout or not (``training.precision``).
+        vary: values that keys may have, of the layout (none: every valid value) or not
+            (``training.precision``).
         full: every valid layout, also those that are never sensible (``layouts.Space``).
         points: about how many points of a scatter plot; 0 for none.
 

@@ -44,6 +44,7 @@ STAGES = (
         "layouts",
         "spread",
         "selection",
+        "choices",
         "search",
         "sweep",
     }
