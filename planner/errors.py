@@ -73,6 +73,9 @@ class PlanError(Exception):
         self.faults = tuple(found)
         super().__init__("\n".join(map(str, self.faults)))
 
+    def __reduce__(self) -> tuple[type[PlanError], tuple[tuple[Fault, ...]]]:
+        return PlanError, (self.faults,)  # so that it travels from one process to another
+
 
 def divisors(number: int, most: int = 1024) -> str:
     """The divisors of a number up to a bound, as what is allowed."""
