@@ -18,6 +18,7 @@ PROGRAMS = ("trainplan", "plan.py")
 
 #: What stands for a file; everything else with a value is free text or has words.
 FILES = {"plan", "files", "paths", "old", "new", "config", "log", "output", "study"}
+FILES |= {"step", "accelerator"}
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,12 @@ def quantities() -> tuple[str, ...]:
     return tuple(sorted(BOOK.declarations))
 
 
+def _accelerators() -> tuple[str, ...]:
+    from planner import source
+
+    return tuple(source.preset_names("accelerator"))
+
+
 def _questions() -> tuple[str, ...]:
     from planner.questions import QUESTIONS
 
@@ -136,6 +143,7 @@ WORDS: dict[str, Callable[[], tuple[str, ...]]] = {
     "vary": _numeric,
     "quantity": quantities,
     "question": _questions,
+    "extends": _accelerators,
 }
 
 

@@ -71,6 +71,7 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
         "all_to_all",
         "small_dimension",
         "alignment",
+        "alignment_8",
         "launch",
     ):
         fact = own.get(f"{key}_{wanted}") or own.get(key) or facts["shared"][key]

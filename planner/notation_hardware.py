@@ -171,6 +171,12 @@ k_64 = symbol(
     latex=r"\kappa_{64}",
     key="time.efficiency.alignment",
 )
+k_8 = symbol(
+    "k_8",
+    "slowdown of products whose widths are no multiple of 8",
+    latex=r"\kappa_{8}",
+    key="time.efficiency.alignment_8",
+)
 k_ew = symbol(
     "k_ew",
     "memory traffic of the implementation's elementwise kernels, relative to fused ones",

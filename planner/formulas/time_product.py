@@ -6,7 +6,7 @@ from planner.folds import ceil, largest, smallest, whole
 from planner.formulas.layout import routed, sequence_ranks, tokens
 from planner.formulas.time_peak import peak, peak_16
 from planner.notation import E, applied, e, k_l
-from planner.notation_hardware import K_x, N_x, W, d_min, e_16, e_mem, e_mm, k_64, k_x, n_sm
+from planner.notation_hardware import K_x, N_x, W, d_min, e_16, e_mem, e_mm, k_8, k_64, k_x, n_sm
 from planner.quantity import quantity
 
 ROOFLINE = "Williams et al. 2009, Roofline: an insightful visual performance model"
@@ -21,7 +21,7 @@ def slowdown(columns, depth, half):
     def uneven(step):
         return largest(*(ceil(x / step) - whole(x / step) for x in (columns, depth)))
 
-    return (1 + half / depth) * (1 + (k_64 - 1) * uneven(64)) * (1 + 3 * uneven(8))
+    return (1 + half / depth) * (1 + (k_64 - 1) * uneven(64)) * (1 + (k_8 - 1) * uneven(8))
 
 
 def waves(rows, columns, depth, count, half):
