@@ -52,6 +52,10 @@ def arguments(random: Random, kind: str, file: Path) -> list[str]:
         return ["compare", PLAN, "--log", str(file), "--format", random.choice(FORMATS[5:9])]
     if kind == "result":
         return ["diff", *random.sample([str(file), PLAN], 2)]
+    if kind == "study":
+        if random.random() < 0.3:
+            return ["validate", str(file)]
+        return _sweep(random, file)
     if kind == "plan" and random.random() < 0.06:
         if random.random() < 0.3:
             return ["diff", str(file), PLAN]
@@ -77,6 +81,16 @@ def arguments(random: Random, kind: str, file: Path) -> list[str]:
     if random.random() < 0.05:
         return ["explain", plan, "memory.total", *extra]
     return ["report", plan, *extra, "--format", random.choice(FORMATS)]
+
+
+def _sweep(random: Random, file: Path) -> list[str]:
+    """A study to its table and comparison: few points, in this process."""
+    endings = random.sample(
+        (random.choice((".csv", ".jsonl")), ".md", ".html"), random.choice((1, 1, 2))
+    )
+    outputs = [word for ending in endings for word in ("-o", str(file.with_name("out" + ending)))]
+    limit = ["--set", f"limit={random.choice((1, 20, 60, 60))}"]
+    return ["sweep", str(file), "--workers", "1", "--restart", *limit, *outputs]
 
 
 def one(

@@ -37,6 +37,8 @@ def texts(kind: str) -> tuple[str, ...]:
     found = [file.read_text("utf-8")[:20_000] for file in files]
     if kind in ("arguments", "result"):
         found = [_made(kind, file) for file in sorted(ROOT.glob("presets/*.yaml"))]
+    if kind == "study":
+        found += _STUDIES
     if kind == "config":
         found = [json.dumps(config, indent=2) for config in _configs()]
     return tuple(found)
@@ -59,6 +61,47 @@ def trees(kind: str) -> tuple[Tree, ...]:
         if isinstance(data, dict):
             found.append(from_data(data))
     return tuple(found)
+
+
+#: Small studies with every form that a study has.
+_STUDIES = [
+    """\
+name: a grid
+base: gpt2small_hgx-h100
+axes:
+  training.micro_batch: [1, 2]
+  training.sequence_length: {from: 256, to: 1024, factor: 2}
+record: [memory.process, time.step_seconds, memory.stage]
+where: ["memory.headroom >= 0", "time.training_days <= 90 days"]
+""",
+    """\
+plans: [gpt2small_hgx-h100, {extends: gpt2small_hgx-h100, model: pythia-160m}]
+combine: zip
+axes:
+  cluster.devices: {from: 8, to: 64, steps: 3, scale: log}
+  training.tokens: [1B, 2B, 10 T]
+invalid: drop
+by: cost.total
+limit: 1000
+""",
+    """\
+base: {extends: gpt2small_hgx-h100, time: {mfu: null}}
+axes:
+  model: [gpt2-small, {extends: gpt2-small, layers: 6}, {parameters: 1B}]
+  parallelism: [{tensor: 2, sequence: true}, {zero: 3}, llama70b_h100x1024]
+  run:
+    - {name: short, set: {training.tokens: 1B, training.precision: fp8}}
+    - {name: long, set: {training.tokens: 3B, cluster.accelerator: a100-sxm-80gb}}
+""",
+    """\
+notes: The best layout of each point.
+base: gpt2small_hgx-h100
+axes:
+  parallelism: auto
+  training.recompute: [none, full]
+  time.mfu: {from: 0.1, to: 0.5, step: 0.2}
+""",
+]
 
 
 def _made(kind: str, file: Path) -> str:

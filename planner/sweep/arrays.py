@@ -177,7 +177,7 @@ class Evaluator:
         def flat(array: Array) -> Array:
             lengths = [len(r) for r in slow if r is not None]
             own = [n for n, p in zip(lengths, self.plain, strict=True) if not p]
-            return array.reshape(*own, *map(len, fast)).transpose(order).reshape(size).ravel()
+            return array.reshape((*own, *map(len, fast))).transpose(order).reshape(size).ravel()
 
         return Values(
             {name: flat(array) for name, array in numbers.items()},
