@@ -71,6 +71,16 @@ class Degrees:
         return dict(zip(DEGREES, self.values, strict=True))
 
 
+def starts(devices: int, experts: int = 1) -> Iterator[dict[str, int]]:
+    """Layouts one of which is probably valid, for a search to start from: every combination of
+    degrees, small ones first."""
+    whole = divisors(devices)
+    free = (whole, whole, whole, divisors(experts))
+    for degrees in sorted(product(*free), key=lambda d: (math.prod(d), d)):
+        if devices % math.prod(degrees[:3]) == 0:
+            yield {f"parallelism.{k}": d for k, d in zip(DEGREES, degrees, strict=False)}
+
+
 class Space:
     """The layouts of one plan.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,22 @@ def load(
     Raises:
         PlanError: every fault of the first stage (reading, schema, checks) that found one.
     """
-    return complete(schema.validate(source.load(document, overrides), "plan"))
+    return planned(schema.validate(source.load(document, overrides), "plan"))
+
+
+def planned(document: source.Document) -> Plan:
+    """A plan from a document that agrees with the schema; a layout that it leaves open is found.
+
+    Raises:
+        PlanError: every fault that was found, or no valid layout.
+    """
+    layout = document.data.get("parallelism") or {}
+    if not layout.get("auto"):
+        return complete(document)
+    # The one step back up the list of modules: to find a layout, plans are evaluated.
+    automatic = import_module("planner.automatic")
+    found: Plan = automatic.planned(document)
+    return found
 
 
 def complete(document: source.Document) -> Plan:
@@ -274,7 +290,7 @@ def revised(document: source.Document, changes: Mapping[str, Any]) -> Plan:
         data = _changed(data, dotted.split("."), value)
     document = replace(document)
     document.__dict__["data"] = data  # in the place of what the cached property would read
-    return complete(document)
+    return planned(document)
 
 
 def _changed(node: Mapping[str, Any], steps: Sequence[str], value: Any) -> dict[str, Any]:

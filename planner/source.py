@@ -101,6 +101,16 @@ def _child(node: Node, step: str | int) -> Node | None:
     return None
 
 
+def spelled_out(root: Node, kind: str) -> Node:
+    """``parallelism: auto`` of a plan as the mapping that it is short for."""
+    layout = root.value.get("parallelism") if isinstance(root.value, dict) else None
+    if kind != "plan" or layout is None or layout.value != "auto":
+        return root
+    auto = replace(layout, value=True, text="true")
+    entries = {**root.value, "parallelism": replace(layout, value={"auto": auto}, text=None)}  # type: ignore[dict-item]
+    return replace(root, value=entries)
+
+
 # --set -------------------------------------------------------------------------------------
 
 _KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
@@ -198,7 +208,7 @@ def load(
         root = read(source)
         if str(source) != "-":
             chain, base = (Path(source).resolve(),), Path(source).parent
-    root = deprecated.renamed(root, kind)
+    root = spelled_out(deprecated.renamed(root, kind), kind)
     resolver = Resolver(presets, base)
     # Faults of independent overrides are reported together.
     changes: list[tuple[tuple[list[str], Node], tuple[str, str]]] = []
@@ -214,7 +224,7 @@ def load(
         raise PlanError(faults)
     root = resolver.extend(root, kind, chain)
     for (steps, value), _ in changes:
-        root = _set(root, steps, value, kind, resolver)
+        root = spelled_out(_set(root, steps, value, kind, resolver), kind)
     root = resolver.extend(root, kind, chain) if changes else root
     root = resolver.names(root, kind, ())
     return Document(root, kind, tuple(shown for _, shown in changes))

@@ -23,7 +23,7 @@ STAGES = (
     {"folds", "quantity", "notation", "notation_hardware", "notation_scaling"},
     {"inventory", "formulas"},
     {"graph"},
-    {"evaluate", "compile", "table", "program", "tape", "tensors", "products", "laws", "case"},
+    {"evaluate", "compile", "table", "program", "tape", "tensors", "products", "laws", "conventions", "case"},
     {"bands", "typeset", "inputs", "evaluated"},
     {
         "untraced",
@@ -45,6 +45,7 @@ STAGES = (
         "spread",
         "selection",
         "choices",
+        "automatic",
         "search",
         "sweep",
     }

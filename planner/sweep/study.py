@@ -289,7 +289,7 @@ class _Reader:
         for key, node in sorted(latest.items(), key=lambda item: item[0].count(".")):
             if not (key == LAYOUT and node.value == AUTO):
                 root = source._set(root, key.split("."), node, "plan", self.resolver)
-        root = self.resolver.extend(root, "plan", ())
+        root = self.resolver.extend(source.spelled_out(root, "plan"), "plan", ())
         root = self.resolver.names(root, "plan", ())
         return schema.validate(Document(root, "plan"), "plan")
 

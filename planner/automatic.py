@@ -1,0 +1,118 @@
+"""``parallelism: auto``: the plan of a document that leaves its layout to the search.
+
+Keys of the layout that the document gives stay, and so do micro-batch, recomputation and schedule
+where it says them; the rest is the layout with the shortest predicted step of all that fit. Where
+none fits, it is the one that lacks least memory, and the verdict says so as for any plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from planner.display import exact_text
+from planner.document import Plan
+from planner.errors import Fault, PlanError
+from planner.layouts import KEYS, starts
+from planner.limits import shown
+from planner.plan import revised
+from planner.search import FITS, STEP, Layout, search
+from planner.source import Document
+
+AUTO = "parallelism.auto"
+#: Layouts found in this process, by what the documents say.
+_FOUND: dict[str, tuple[Layout, str]] = {}
+MOST_KEPT = 64
+
+
+def planned(document: Document) -> Plan:
+    """The plan of a document with the best layout.
+
+    Raises:
+        PlanError: no valid layout, or a document for which a step cannot be predicted.
+    """
+    key = repr(document.data)
+    if key not in _FOUND:
+        while len(_FOUND) >= MOST_KEPT:
+            del _FOUND[next(iter(_FOUND))]
+        _FOUND[key] = _found(document)
+    layout, why = _FOUND[key]
+    chosen = {k: v for k, v in layout.changes.items() if k in KEYS}
+    # What the document gives besides (an assumed utilisation, a loss) stays as it is.
+    plan = revised(document, {AUTO: None, **chosen})
+    given = {k for k in chosen if _given(document, k)}
+    derived = {**plan.derived, **{k: why for k in chosen if k not in given}}
+    return replace(plan, derived=derived)
+
+
+def _given(document: Document, key: str) -> bool:
+    path = key.split(".")
+    return document.has(path) and document.origin(path).kind != "default"
+
+
+def _found(document: Document) -> tuple[Layout, str]:
+    place = document.key_place(("parallelism",))
+    data = document.data
+    if data["training"].get("global_batch") is None:
+        raise PlanError(
+            Fault("parallelism: auto divides a batch, and none is given", place,
+                  "training.global_batch")
+        )  # fmt: skip
+    fixed = {k: _value(data, k) for k in KEYS if _given(document, k)}
+    start = _start(document, fixed)
+    if start.model is None:
+        raise PlanError(
+            Fault("parallelism: auto needs the shape of the model", place, "a layout spelled out")
+        )
+    if start.settings["training.mode"] != "train":
+        raise PlanError(
+            Fault("parallelism: auto ranks layouts by the time of a training step", place,
+                  "a layout spelled out, or training.mode: train")
+        )  # fmt: skip
+    try:
+        found = search(start, 1, STEP, fixed)
+    except PlanError as error:
+        raise PlanError(
+            Fault(f"parallelism: auto: {fault.message}", fault.place or place, fault.allowed)
+            for fault in error.faults
+        ) from None
+    counted = f"{exact_text(found.size)} layouts"
+    if found.best:
+        return found.best[0], f"found: the fastest that fits of {counted} (parallelism: auto)"
+    assert found.nearest is not None
+    lacking = shown(-found.nearest.values[FITS], "bytes")
+    why = f"none of {counted} fits (parallelism: auto); this one lacks least, {lacking}"
+    return found.nearest, why
+
+
+def _value(data: Mapping[str, Any], key: str) -> Any:
+    section, name = key.split(".")
+    return data[section][name]
+
+
+def _start(document: Document, fixed: Mapping[str, Any]) -> Plan:
+    """Some valid plan to search from.
+
+    Raises:
+        PlanError: there is none; what is wrong with the first that was tried.
+    """
+    first: PlanError | None = None
+    for changes in _tried(document, fixed):
+        try:
+            return revised(document, {AUTO: None, "parallelism.data": None, **changes})
+        except PlanError as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def _tried(document: Document, fixed: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    devices = document.data["cluster"].get("devices") or 1
+    experts = (document.data["model"].get("moe") or {}).get("experts") or 1
+    seen = set()
+    for layout in starts(devices, experts):
+        changes = {**layout, **fixed}
+        if (key := tuple(changes.values())) not in seen:
+            seen.add(key)
+            yield changes

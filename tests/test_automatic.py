@@ -1,0 +1,110 @@
+"""`parallelism: auto`: every command sees the layout that the search finds."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from planner import cli
+from planner import plan as plans
+from planner.errors import PlanError
+from planner.search import search
+from planner.source import load as read
+
+PLAN: dict[str, Any] = {
+    "name": "open",
+    "model": "gpt2-medium",
+    "cluster": {"accelerator": "a100-sxm-40gb", "devices": 16, "devices_per_node": 8},
+    "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
+    "parallelism": "auto",
+}
+SPELLED = ("tensor", "pipeline", "context", "zero", "virtual_pipeline", "replicate", "sequence")
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        status = cli.main(list(words))
+    return status, out.getvalue(), errors.getvalue()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "open.yaml"
+    path.write_text(yaml.safe_dump(PLAN), "utf-8")
+    return str(path)
+
+
+def test_the_layout_is_the_best_that_a_search_finds() -> None:
+    plan = plans.load(PLAN)
+    best = search(plan, top=1).best[0]
+    for key, value in best.changes.items():
+        if key.split(".")[1] in (*SPELLED, "micro_batch", "recompute", "schedule"):
+            assert plan.get(key) == value, key
+    assert plan.get("parallelism.auto") is None
+
+
+def test_what_is_given_stays() -> None:
+    layout = {"auto": True, "tensor": 4, "zero": 1}
+    training = {**PLAN["training"], "micro_batch": 2, "recompute": "full"}
+    plan = plans.load({**PLAN, "parallelism": layout, "training": training})
+    given = ("parallelism.tensor", "parallelism.zero", "training.micro_batch")
+    assert [plan.get(key) for key in given] == [4, 1, 2]
+    assert plan.get("training.recompute") == "full"
+    assert not set(given) & set(plan.derived)
+    assert "found" in plan.derived["parallelism.pipeline"]
+
+
+def test_by_set_as_in_the_document() -> None:
+    spelled = {**PLAN, "parallelism": {"tensor": 2}}
+    assert plans.load(spelled, {"parallelism": "auto"}).data == plans.load(PLAN).data
+    kept = plans.load(PLAN, {"parallelism.tensor": "2"})
+    assert kept.get("parallelism.tensor") == 2 and "parallelism.pipeline" in kept.derived
+    assert read(PLAN).data["parallelism"] == {"auto": True}
+
+
+def test_every_command_sees_the_layout(file: str, tmp_path: Path) -> None:
+    status, first, _ = run(file, "--format", "json")
+    assert status == 0 and first == run(file, "--format", "json")[1]
+    result = json.loads(first)
+    said = result["inputs"]["parallelism.tensor"]
+    assert "parallelism: auto" in said["origin"]
+    resolved = run(file, "--print", "resolved")[1]
+    again = tmp_path / "resolved.yaml"
+    again.write_text(resolved, "utf-8")
+    assert "auto" not in yaml.safe_load(resolved)["parallelism"]
+    spelled = json.loads(run(str(again), "--format", "json")[1])
+    for key in ("memory.process", "time.step_seconds"):
+        assert spelled["quantities"][key]["value"] == result["quantities"][key]["value"]
+    assert run("explain", file, "memory.process")[0] == 0
+    assert run("validate", file)[0] == 0
+    assert run("diff", file, str(again))[0] == 0
+
+
+def test_where_nothing_fits_the_nearest_is_shown(file: str) -> None:
+    tight = ("--set", "cluster.devices=1", "--set", "model=llama2-70b")
+    status, text, _ = run(file, *tight, "--require-fit")
+    assert status == 1 and "Does not fit" in text
+    resolved = run(file, *tight, "--print", "resolved")[1]
+    assert "lacks least" in resolved
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model": {"parameters": "7B"}}, "shape of the model"),
+        ({"training": {"sequence_length": 1024, "tokens": "1B"}}, "global_batch"),
+        ({"training": {**PLAN["training"], "mode": "inference"}}, "training step"),
+        ({"parallelism": {"auto": True, "tensor": 3}}, "3"),
+        ({"parallelism": "best"}, "auto"),
+    ],
+)
+def test_what_auto_cannot_do(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        plans.load({**PLAN, **changes})
