@@ -17,8 +17,8 @@ GOLDEN = ROOT / "tests" / "golden"
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 Golden = Callable[[str, str], None]
 
-#: `--hypothesis-profile=long`: a hundred times as many examples, for `make fuzz`.
-settings.register_profile("long", max_examples=100 * settings.default.max_examples)
+#: `--hypothesis-profile=long`: thirty times as many examples, for `make fuzz`.
+settings.register_profile("long", max_examples=30 * settings.default.max_examples)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

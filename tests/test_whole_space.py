@@ -1,5 +1,5 @@
 """What must hold for every plan: any shipped model on any shipped hardware, run and laid out in any
-way that a schema lists. `--hypothesis-profile=long` tries a hundred times as many (make fuzz)."""
+way that a schema lists. `--hypothesis-profile=long` tries thirty times as many (make fuzz)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.strategies import Document, wide_plans
 
 NODE = shutil.which("node")
 Wide = tuple[Document, dict[str, Any]]
-#: Ten by default, a thousand in the long profile.
+#: Ten by default, three hundred in the long profile.
 MANY = settings(
     max_examples=settings.default.max_examples // 10, deadline=None, derandomize=True,
     database=None, suppress_health_check=list(HealthCheck),

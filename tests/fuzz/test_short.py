@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fuzz import campaign, mutate, readers, watch
+from fuzz import campaign, lines, mutate, readers, watch
 
-KINDS = ("plan", "model", "cluster", "accelerator", "config")
+KINDS = ("plan", "model", "cluster", "accelerator", "config", "study")
 
 
 def tried(random: Random, kind: str, folder: Path) -> None:
@@ -56,6 +56,12 @@ def test_too_much_is_refused(tmp_path: Path) -> None:
         outcome = watch.run(["validate", str(file)])
         assert outcome.problem is None, outcome
         assert outcome.status == 2
+
+
+def test_every_command_is_tried(tmp_path: Path) -> None:
+    random = Random(1)
+    tried = {lines.line(random, tmp_path)[0] for _ in range(300)}
+    assert tried == {*lines.commands()} - {*lines.LEFT_OUT}
 
 
 @pytest.mark.parametrize("target", readers.TARGETS)
