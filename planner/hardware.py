@@ -28,6 +28,8 @@ FORMATS = {
 }
 #: Bytes of an element of the products' inputs, by format.
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp4": Fraction(1, 2)}
+#: What selective recomputation can be told to compute again (training.recompute_modules).
+MODULES = ("core_attention", "norm", "activation", "mlp", "moe")
 #: Which of an accelerator's shares hold for products of a format, the first that it has.
 SHARES = {"fp8": ("matmul_8bit",), "fp4": ("matmul_4bit", "matmul_8bit")}
 
@@ -50,6 +52,13 @@ def complete(draft: Draft) -> None:
     if network is not None:
         draft.default(
             ("cluster", "network"), dict(network), "that of the accelerator's usual systems"
+        )
+    rated, idle = accelerator.get("power"), accelerator.get("idle_power")
+    if rated is not None and idle is not None and idle > rated:
+        draft.fault(
+            ("cluster", "accelerator", "idle_power"),
+            f"{idle} W idle is more than the device's power of {rated} W",
+            f"at most {rated} W",
         )
     if draft.get("time", "mfu") is None:
         _efficiency(draft, accelerator, wanted)
@@ -102,6 +111,9 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
             _value(facts["defaults"]["link_latency"]),
             facts["defaults"]["link_latency"]["rows"].removeprefix("none; "),
         )
+    for key in ("host_link", "host_memory"):
+        fact = facts["defaults"][key]
+        draft.default(("time", key), _value(fact, "bytes/s"), fact["rows"].removeprefix("none; "))
     training = draft.get("training")
     draft.default(("time", "dropout"), int(training["dropout"] > 0), "training.dropout")
     draft.default(("time", "element"), BYTES[wanted], f"bytes of {wanted}")
@@ -141,11 +153,11 @@ def _shares(name: str) -> Mapping[str, Any]:
     return _read(f"accelerators/{name}.yaml").get("efficiency") or {}
 
 
-def _value(fact: Mapping[str, Any]) -> Any:
+def _value(fact: Mapping[str, Any], unit: str = "s") -> Any:
     """The value of a fact, exact: 0.92, or `26 us`."""
     value = fact["value"]
     if isinstance(value, str):
-        return units.parse(value, "s")
+        return units.parse(value, unit)
     return Fraction(str(value)) if isinstance(value, float) else value
 
 
@@ -170,6 +182,18 @@ def settings(draft: Draft) -> dict[str, Any]:
         "energy.pue_given": cluster.get("pue") is not None,
     }
     return found if assumed else {**found, **_predicted(draft)}
+
+
+def _again(draft: Draft) -> dict[str, bool]:
+    """What selective recomputation computes again, and whether it does so in some layers only."""
+    training = draft.get("training")
+    operations = bool(profile.load(training["implementation"]).get("selective"))
+    modules = training.get("recompute_modules") or ()
+    return {
+        "time.again.operations": operations,
+        "time.again.some": training.get("recompute_layers") is not None,
+        **{f"time.again.{key}": key in modules for key in MODULES},
+    }
 
 
 def _predicted(draft: Draft) -> dict[str, Any]:
@@ -200,5 +224,7 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.accumulation": kernels["accumulation"],
         "time.buckets": kernels["buckets"],
         "time.data_overlap": kernels["overlap"],
+        **_again(draft),
+        "time.offload": training["offload"]["activations"] > 0,
         "time.tensor_overlap": bool(layout.get("tensor_overlap")),
     }

@@ -110,6 +110,21 @@ o_net = symbol(
     key="cluster.network.oversubscription",
 )
 
+B_host = symbol(
+    "B_host",
+    "rate between a device and its host's memory, one direction",
+    unit="bytes/s",
+    latex=r"\beta_{\mathrm{host}}",
+    key="time.host_link",
+)
+B_dram = symbol(
+    "B_dram",
+    "rate at which a host's processors read and write its memory",
+    unit="bytes/s",
+    latex=r"W_{\mathrm{host}}",
+    key="time.host_memory",
+)
+
 # Shares of those rates that runs sustain: calibrated facts (presets/efficiency)
 e_mm = symbol(
     "e_mm",

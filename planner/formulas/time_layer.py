@@ -2,18 +2,11 @@
 
 from typing import Any
 
-from sympy import Rational
-
-from planner.folds import Total, smallest
+from planner.folds import Total
 from planner.formulas.layout import routed, sequence_ranks, tokens, vocabulary
-from planner.formulas.memory_states import device_whole
 from planner.formulas.network import experts as experts_exchange
-from planner.formulas.network import group, hops, shards, tensor
+from planner.formulas.network import tensor
 from planner.formulas.time_core import (
-    EAGER,
-    FLASH,
-    FUSED,
-    KORTHIKANTI,
     context_backward,
     context_forward,
     core_backward,
@@ -22,8 +15,8 @@ from planner.formulas.time_core import (
 from planner.formulas.time_product import backward as product_backward
 from planner.formulas.time_product import casts
 from planner.formulas.time_product import forward as product_forward
-from planner.notation import a, a_kv, c, d_h, f, f_e, f_s, h, k_c, t, t_e
-from planner.notation_hardware import W, e_mem, hidden_t, k_ew, n_la, p_drop, p_rope, t_la
+from planner.notation import a, a_kv, d_h, f, f_e, f_s, h, t, t_e
+from planner.notation_hardware import W, e_mem, hidden_t, k_ew, p_drop, p_rope
 from planner.quantity import quantity
 
 CALIBRATED = "calibrated on published runs (presets/efficiency)"
@@ -248,126 +241,3 @@ def backward():
         + Total(elementwise * 3 / 2, "block")
         + Total(exchange, "block")
     )
-
-
-REPEATED: dict[str, Any] = {
-    "identifier": "time.part.repeated",
-    "symbol": r"t_R",
-    "title": "what the backward pass of a layer computes again",
-    **PART,
-}
-
-
-@quantity(**REPEATED, source=KORTHIKANTI, when={"training.recompute": "none"})
-def repeated_none():
-    """Nothing."""
-    return 0
-
-
-@quantity(**REPEATED, source=FLASH, when={"training.recompute": "selective", **FUSED})
-def repeated_fused():
-    """Nothing: the fused kernel computes its scores again by itself."""
-    return 0
-
-
-@quantity(**REPEATED, source=KORTHIKANTI, when={"training.recompute": "selective", **EAGER})
-def repeated_core():
-    """The attention core."""
-    return Total(core_forward, "block", block="attention")
-
-
-@quantity(**REPEATED, source=KORTHIKANTI, when={"training.recompute": "full", "layers": True})
-def repeated_layer():
-    """The whole forward pass of the layer, with its exchanges."""
-    return forward
-
-
-@quantity(**REPEATED, source=KORTHIKANTI, when={"training.recompute": "full", "layers": False})
-def repeated_ends():
-    """Embedding and head are not computed again."""
-    return 0
-
-
-@quantity(
-    "time.part.launches",
-    symbol=r"n_\ell",
-    unit="1",
-    title="kernels that the host launches for one pass of a layer",
-    source=CALIBRATED,
-    exact=False,
-    per=("part",),
-    when={"layers": True},
-)
-def launches():
-    """Those of the layer, one more for each exchange with tensor-parallel ranks, and 6 for each
-    further block of keys and values (send, receive, attention, and the sum of its outputs)."""
-    return n_la + Total(exchanges, "block") * (t - 1) / 2 + 6 * (c - 1)
-
-
-HOST: dict[str, Any] = {
-    "identifier": "time.part.host",
-    "symbol": r"t_H",
-    "title": "host time of a layer: launches of its kernels",
-    "source": CALIBRATED,
-    **PART,
-}
-
-
-@quantity(**HOST, when={"layers": False})
-def host_ends():
-    """60 launches forward and backward, for lookup, logits and loss."""
-    return 60 * t_la
-
-
-@quantity(**HOST, when={"layers": True, "training.recompute": ("none", "selective")})
-def host():
-    """Launches once forward and twice backward."""
-    return 3 * launches * t_la
-
-
-@quantity(**HOST, when={"layers": True, "training.recompute": "full"})
-def host_repeated():
-    """Launches twice forward and twice backward."""
-    return 4 * launches * t_la
-
-
-GATHERS: dict[str, Any] = {
-    "identifier": "time.part.gathers",
-    "symbol": r"t_G",
-    "title": "gathering a layer's weights and scattering its gradients",
-    **PART,
-}
-
-
-@quantity(
-    **GATHERS,
-    source="Rajbhandari et al. 2020 (arXiv 1910.02054), section 5",
-    when={"parallelism.zero": (0, 1, 2)},
-)
-def gathers_none():
-    """Every device holds its weights."""
-    return 0
-
-
-@quantity(
-    **GATHERS, source="Zhao et al. 2023 (arXiv 2304.11277), section 3", when={"parallelism.zero": 3}
-)
-def gathers():
-    """Weights are gathered for the forward and for the backward pass, gradients reduced and
-    scattered, all in the compute format: three rings over the group."""
-    return 3 * (k_c * Total(device_whole, "component") * (shards - 1) / (shards * group) + hops)
-
-
-@quantity(
-    "time.part",
-    symbol=r"t_\ell",
-    title="a layer, forward and backward, of one micro-batch",
-    source=CALIBRATED,
-    **PART,
-)
-def part():
-    """The device waits for the host where kernels are short: the longer of the two, rounded
-    where they are alike; and the gathers."""
-    device = forward + backward + repeated_none
-    busy = (device**4 + host**4) ** Rational(1, 4)
-    return busy + gathers - smallest(hidden_t * gathers, busy)

@@ -6,9 +6,9 @@ from planner.folds import Largest, Total, largest, smallest
 from planner.formulas.layout import micro_batches
 from planner.formulas.memory_states import per_parameter_adamw, trained
 from planner.formulas.network import fabric, group, hops, send, shards
-from planner.formulas.time_layer import part
-from planner.notation import L_k, L_ks, k_c, k_g, k_m, k_red, k_w, p, r, v
-from planner.notation_hardware import W, e_mem, hidden_t
+from planner.formulas.time_part import part, repeated
+from planner.notation import A_ks, L_k, L_ks, R_ks, k_c, k_g, k_m, k_red, k_w, n_node, p, r, v
+from planner.notation_hardware import B_dram, B_host, W, e_mem, hidden_t
 from planner.quantity import quantity
 
 PIPELINE = "Narayanan et al. 2021 (arXiv 2104.04473), section 2.2"
@@ -26,14 +26,20 @@ STAGE: dict[str, Any] = {
 }
 
 
-@quantity(
-    **STAGE,
-    source=PIPELINE,
-    when={"training.schedule": ("1f1b", "interleaved", "gpipe", "zero-bubble")},
-)
+IN_TURN: dict[str, Any] = {"training.schedule": ("1f1b", "interleaved", "gpipe", "zero-bubble")}
+
+
+@quantity(**STAGE, source=PIPELINE, when={**IN_TURN, "time.again.some": False})
 def stage():
     """The layers of the stage, and the embedding or the head where it holds them."""
     return Total(L_ks * part, "part")
+
+
+@quantity(**STAGE, source=PIPELINE, when={**IN_TURN, "time.again.some": True})
+def stage_of_some():
+    """The layers of the stage, and the embedding or the head where it holds them; layers beyond
+    training.recompute_layers compute nothing again."""
+    return Total(L_ks * (part - (1 - R_ks / largest(1, A_ks)) * repeated), "part")
 
 
 @quantity(
@@ -304,16 +310,40 @@ OPTIMIZER: dict[str, Any] = {
 }
 
 
-@quantity(**OPTIMIZER, when={"parallelism.zero": 0})
+STAYS: dict[str, Any] = {"training.offload.optimizer": False}
+LEAVES: dict[str, Any] = {"training.offload.optimizer": True}
+ON_HOST: dict[str, Any] = {**OPTIMIZER, "source": "Ren et al. 2021 (arXiv 2101.06840), section 4"}
+
+
+@quantity(**OPTIMIZER, when={"parallelism.zero": 0, **STAYS})
 def optimizer():
     """Weights, master weights and states are read and written, gradients read."""
     return (2 * (k_w + k_m + per_parameter_adamw) + k_g) * resident / (W * e_mem)
 
 
-@quantity(**OPTIMIZER, when={"parallelism.zero": (1, 2, 3)})
+@quantity(**OPTIMIZER, when={"parallelism.zero": (1, 2, 3), **STAYS})
 def optimizer_sharded():
     """As without sharding, for the part that the device keeps."""
     return (2 * (k_w + k_m + per_parameter_adamw) + k_g) * resident / (shards * W * e_mem)
+
+
+def _on_host():
+    """Seconds for each parameter that a device owns."""
+    states = (2 * (k_w + k_m + per_parameter_adamw) + k_g) * n_node / B_dram
+    return (k_g + k_c) / B_host + states
+
+
+@quantity(**ON_HOST, when={"parallelism.zero": 0, **LEAVES})
+def optimizer_on_host():
+    """Gradients go to the host and weights come back; there weights, master weights and states are
+    read and written, gradients read, at the rate of its memory, which the devices share."""
+    return resident * _on_host()
+
+
+@quantity(**ON_HOST, when={"parallelism.zero": (1, 2, 3), **LEAVES})
+def optimizer_on_host_sharded():
+    """As without sharding, for the part that the device keeps."""
+    return resident / shards * _on_host()
 
 
 @quantity(

@@ -1,0 +1,301 @@
+"""Predicted time of a layer of one micro-batch: what is computed again, what the host launches,
+what travels beside."""
+
+from typing import Any
+
+from sympy import Rational
+
+from planner.folds import Total, largest, smallest
+from planner.formulas.memory_activations import layer as kept
+from planner.formulas.memory_states import device_whole
+from planner.formulas.network import group, hops, shards
+from planner.formulas.time_core import EAGER, FLASH, FUSED, KORTHIKANTI, core_forward
+from planner.formulas.time_layer import (
+    CALIBRATED,
+    IN_TURN,
+    NOTHING,
+    OTHERS,
+    PART,
+    backward,
+    elementwise,
+    exchange,
+    exchanges,
+    forward,
+)
+from planner.formulas.time_product import forward as product_forward
+from planner.notation import c, f_off, k_c, t
+from planner.notation_hardware import B_host, hidden_t, n_la, t_la
+from planner.quantity import quantity
+
+# -- what is computed again --------------------------------------------------------------------
+
+AGAIN: dict[str, Any] = {
+    "identifier": "time.block.again",
+    "symbol": r"t_{\mathrm{re}}",
+    "unit": "s",
+    "title": "what the backward pass computes again of a block",
+    "exact": False,
+    "per": ("block",),
+}
+MODULES = "Megatron-LM (recompute-modules)"
+ELSE = ("embedding", "head", *OTHERS, *NOTHING)
+
+
+@quantity(**AGAIN, source=FLASH, when={"block": "attention", **FUSED})
+def again_fused():
+    """Nothing: the fused kernel computes its scores again by itself."""
+    return 0
+
+
+@quantity(
+    **AGAIN,
+    source=KORTHIKANTI,
+    when={"block": "attention", "time.again.core_attention": True, **EAGER},
+)
+def again_core():
+    """The attention core."""
+    return core_forward
+
+
+@quantity(
+    **AGAIN,
+    source=MODULES,
+    when={"block": "attention", "time.again.core_attention": False, **EAGER},
+)
+def again_core_none():
+    """Its core is kept."""
+    return 0
+
+
+@quantity(**AGAIN, source=MODULES, when={"block": "norm", "time.again.norm": True})
+def again_norm():
+    """The norm."""
+    return elementwise
+
+
+@quantity(**AGAIN, source=MODULES, when={"block": "norm", "time.again.norm": False})
+def again_norm_none():
+    """It is kept."""
+    return 0
+
+
+def declare_feed_forward(kind: str) -> None:
+    """Dense and routed feed-forwards are chosen by their own names."""
+    whole, activation = f"time.again.{kind}", "time.again.activation"
+
+    @quantity(**AGAIN, source=MODULES, when={"block": kind, whole: True})
+    def again_block():
+        """The whole block: products, elementwise kernels and exchanges."""
+        return Total(product_forward, "product") + elementwise + exchange
+
+    @quantity(**AGAIN, source=MODULES, when={"block": kind, whole: False, activation: True})
+    def again_activation():
+        """The activation between its products."""
+        return elementwise
+
+    @quantity(**AGAIN, source=MODULES, when={"block": kind, whole: False, activation: False})
+    def again_nothing():
+        """It is kept."""
+        return 0
+
+
+declare_feed_forward("mlp")
+declare_feed_forward("moe")
+
+
+@quantity(**AGAIN, source=MODULES, when={"block": ELSE})
+def again_else():
+    """Nothing of it can be chosen."""
+    return 0
+
+
+REPEATED: dict[str, Any] = {
+    "identifier": "time.part.repeated",
+    "symbol": r"t_R",
+    "title": "what the backward pass of a layer computes again",
+    **PART,
+}
+SELECTIVE: dict[str, Any] = {"training.recompute": "selective"}
+
+
+@quantity(**REPEATED, source=KORTHIKANTI, when={"training.recompute": "none"})
+def repeated():
+    """Nothing."""
+    return 0
+
+
+@quantity(**REPEATED, source=KORTHIKANTI, when={**SELECTIVE, "time.again.operations": False})
+def repeated_modules():
+    """The chosen modules (training.recompute_modules) of its blocks."""
+    return Total(again_fused, "block")
+
+
+@quantity(
+    **REPEATED,
+    source="torchtitan, models/common (per-operation selective checkpointing)",
+    when={**SELECTIVE, "time.again.operations": True},
+)
+def repeated_operations():
+    """Every second product and all elementwise kernels; attention and exchanges are kept."""
+    return Total(product_forward, "product") / 2 + Total(elementwise, "block")
+
+
+@quantity(**REPEATED, source=KORTHIKANTI, when={"training.recompute": "full", "layers": True})
+def repeated_layer():
+    """The whole forward pass of the layer, with its exchanges."""
+    return forward
+
+
+@quantity(**REPEATED, source=KORTHIKANTI, when={"training.recompute": "full", "layers": False})
+def repeated_ends():
+    """Embedding and head are not computed again."""
+    return 0
+
+
+# -- host ------------------------------------------------------------------------------------
+
+
+@quantity(
+    "time.part.launches",
+    symbol=r"n_\ell",
+    unit="1",
+    title="kernels that the host launches for one pass of a layer",
+    source=CALIBRATED,
+    exact=False,
+    per=("part",),
+    when={"layers": True},
+)
+def launches():
+    """Those of the layer, one more for each exchange with tensor-parallel ranks, and 6 for each
+    further block of keys and values (send, receive, attention, and the sum of its outputs)."""
+    return n_la + Total(exchanges, "block") * (t - 1) / 2 + 6 * (c - 1)
+
+
+HOST: dict[str, Any] = {
+    "identifier": "time.part.host",
+    "symbol": r"t_H",
+    "title": "host time of a layer: launches of its kernels",
+    "source": CALIBRATED,
+    **PART,
+}
+
+
+@quantity(**HOST, when={"layers": False})
+def host_ends():
+    """60 launches forward and backward, for lookup, logits and loss."""
+    return 60 * t_la
+
+
+@quantity(**HOST, when={"layers": True, "training.recompute": ("none", "selective")})
+def host():
+    """Launches once forward and twice backward."""
+    return 3 * launches * t_la
+
+
+@quantity(**HOST, when={"layers": True, "training.recompute": "full"})
+def host_repeated():
+    """Launches twice forward and twice backward."""
+    return 4 * launches * t_la
+
+
+GATHERS: dict[str, Any] = {
+    "identifier": "time.part.gathers",
+    "symbol": r"t_G",
+    "title": "gathering a layer's weights and scattering its gradients",
+    **PART,
+}
+
+
+@quantity(
+    **GATHERS,
+    source="Rajbhandari et al. 2020 (arXiv 1910.02054), section 5",
+    when={"parallelism.zero": (0, 1, 2)},
+)
+def gathers_none():
+    """Every device holds its weights."""
+    return 0
+
+
+@quantity(
+    **GATHERS, source="Zhao et al. 2023 (arXiv 2304.11277), section 3", when={"parallelism.zero": 3}
+)
+def gathers():
+    """Weights are gathered for the forward and for the backward pass, gradients reduced and
+    scattered, all in the compute format: three rings over the group."""
+    return 3 * (k_c * Total(device_whole, "component") * (shards - 1) / (shards * group) + hops)
+
+
+# -- host memory -------------------------------------------------------------------------------
+
+OFFLOAD: dict[str, Any] = {
+    "identifier": "time.part.offload",
+    "symbol": r"t_{\mathrm{off}}",
+    "title": "activations of a layer on their way to the host and back",
+    **PART,
+}
+ZERO_OFFLOAD = "Ren et al. 2021 (arXiv 2101.06840), section 4"
+
+
+@quantity(**OFFLOAD, source=ZERO_OFFLOAD, when={"time.offload": False})
+def offload_none():
+    """They stay on the device."""
+    return 0
+
+
+@quantity(**OFFLOAD, source=ZERO_OFFLOAD, when={"time.offload": True})
+def offload():
+    """They leave beside the forward pass and return beside the backward pass: what takes longer
+    than the pass shows."""
+    way = f_off * kept / B_host
+    return largest(0, way - forward) + largest(0, way - backward - repeated)
+
+
+# -- a layer -----------------------------------------------------------------------------------
+
+BUSY: dict[str, Any] = {
+    "identifier": "time.part.busy",
+    "symbol": r"t_{\mathrm{busy}}",
+    "title": "device or host at work on a layer",
+    **PART,
+}
+
+
+def _longer():
+    return ((forward + backward + repeated) ** 4 + host_ends**4) ** Rational(1, 4)
+
+
+@quantity(**BUSY, source=CALIBRATED, when={"training.schedule": IN_TURN})
+def busy():
+    """The device waits for the host where kernels are short: the longer of the two, rounded where
+    they are alike."""
+    return _longer()
+
+
+@quantity(**BUSY, source=CALIBRATED, when={"training.schedule": "dualpipe", "time.expert": "none"})
+def busy_without_exchange():
+    """The device waits for the host where kernels are short: the longer of the two, rounded where
+    they are alike."""
+    return _longer()
+
+
+@quantity(
+    **BUSY,
+    source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.2",
+    when={"training.schedule": "dualpipe", "time.expert": ("node", "nodes")},
+)
+def busy_beside_exchange():
+    """The exchanges that run beside the products take 20 of 132 multiprocessors from them."""
+    return _longer() * Rational(132, 112)
+
+
+@quantity(
+    "time.part",
+    symbol=r"t_\ell",
+    title="a layer, forward and backward, of one micro-batch",
+    source=CALIBRATED,
+    **PART,
+)
+def part():
+    """What device or host are at work on; the gathers, less the share that this hides; and what
+    shows of the way to the host."""
+    return busy + gathers_none - smallest(hidden_t * gathers_none, busy) + offload_none
