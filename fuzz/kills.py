@@ -54,6 +54,12 @@ def _compare(folder: Path) -> tuple[Words, Words]:
     return old, [*old, "--set", "training.micro_batch=2"]
 
 
+def _search(folder: Path) -> tuple[Words, Words]:
+    outputs = [f"-o{folder}/out.{kind}" for kind in ("json", "csv")]
+    old = ["search", PLAN, *outputs]
+    return old, [*old, "--set", "training.sequence_length=512"]
+
+
 def _sweep(folder: Path) -> tuple[Words, Words]:
     study = folder / "study.config"
     study.write_text(
@@ -71,6 +77,7 @@ WRITERS: dict[str, Callable[[Path], tuple[Words, Words]]] = {
     "import": _import,
     "export": _export,
     "compare": _compare,
+    "search": _search,
     "sweep": _sweep,
 }
 
