@@ -11,14 +11,23 @@ from planner.errors import Fault, Place, PlanError
 from planner.version import __version__
 
 if TYPE_CHECKING:
-    from planner.api import Plan, import_config, load
+    from planner.api import Plan, import_config, load, load_study
 
-__all__ = ["Fault", "Place", "Plan", "PlanError", "__version__", "import_config", "load"]
+__all__ = [
+    "Fault",
+    "Place",
+    "Plan",
+    "PlanError",
+    "__version__",
+    "import_config",
+    "load",
+    "load_study",
+]
 
 
 def __getattr__(name: str) -> Any:
     # The command line imports this package too, and has no use for the Python face.
-    if name in ("Plan", "import_config", "load"):
+    if name in ("Plan", "import_config", "load", "load_study"):
         from planner import api
 
         return getattr(api, name)

@@ -12,6 +12,7 @@ from planner import plan as _plan
 
 if TYPE_CHECKING:
     from planner.result import Result
+    from planner.sweep.face import Study
 
 
 class Plan:
@@ -68,6 +69,21 @@ def load(
         PlanError: every fault that was found, with its place.
     """
     return Plan(_plan.load(document, set))
+
+
+def load_study(
+    document: str | Path | Mapping[str, Any],
+    set: Mapping[str, Any] | Sequence[str] = (),
+) -> Study:
+    """The study of a YAML file or of a mapping, ``set`` overriding its keys.
+
+    Raises:
+        PlanError: every fault that was found, with its place.
+    """
+    from planner.sweep import study
+    from planner.sweep.face import Study
+
+    return Study(study.load(document, set))
 
 
 def import_config(config: Mapping[str, Any]) -> dict[str, Any]:

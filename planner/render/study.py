@@ -156,11 +156,12 @@ class View:
                     rows.append((question, *self._axes_of(point), *cells))
         if not rows:
             return None
+        note = self._left_out.strip() if self.roles.tasks else ""
         heads = [clean(axis.name) for axis in self.varying]
         if self.study.searches:
             heads.append("layout")
         head = ("Question", *heads, *(HEADS[quantity] for quantity in BESIDE))
-        return Table("The best for each question", head, tuple(rows), self._left_out.strip())
+        return Table("The best for each question", head, tuple(rows), note)
 
     def _axes_of(self, point: int) -> list[str]:
         layout = [self.exact(point).layout or "as given"] if self.study.searches else []

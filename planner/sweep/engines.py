@@ -9,18 +9,20 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from planner.errors import Fault, Place, PlanError
 from planner.sweep.work import Job, Piece, work
 
-Engine = Callable[[Job, range], Iterator[Piece]]
+Pieces = Generator[Piece, None, None]
+Engine = Callable[[Job, range], Pieces]
 #: Pieces under way for each worker.
 AHEAD = 3
 #: How often a pool of processes is made anew after one of them died.
 MOST_DEATHS = 5
-SCHEMES = ("dask://", "ray://")
+#: Seconds until a cluster counts as not there.
+PATIENCE = 20
 
 
 def cores() -> int:
@@ -54,7 +56,7 @@ def chosen(workers: int | None, on: str | None) -> Engine:
 # This machine -----------------------------------------------------------------------------------
 
 
-def local(job: Job, numbers: range, workers: int) -> Iterator[Piece]:
+def local(job: Job, numbers: range, workers: int) -> Pieces:
     """In this process, or in several where there is enough to do."""
     if min(workers, len(numbers)) <= 1:
         yield from map(job.work, numbers)
@@ -93,7 +95,7 @@ def _work(number: int) -> Piece:
     return work(_JOB[0], number)
 
 
-def _pool(job: Job, waiting: deque[int], workers: int) -> Iterator[Piece]:
+def _pool(job: Job, waiting: deque[int], workers: int) -> Pieces:
     from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 
     # A forked worker has everything loaded; where there is no fork it starts afresh.
@@ -120,7 +122,7 @@ def _some(numbers: Iterator[int], count: int) -> list[int]:
 # Clusters ---------------------------------------------------------------------------------------
 
 
-def dask(job: Job, numbers: range, address: str) -> Iterator[Piece]:
+def dask(job: Job, numbers: range, address: str) -> Pieces:
     """On a Dask cluster; its scheduler gives the work of a lost worker to another.
 
     Raises:
@@ -131,16 +133,16 @@ def dask(job: Job, numbers: range, address: str) -> Iterator[Piece]:
     except ImportError:
         raise PlanError(_missing("dask://", "dask")) from None
     try:
-        client = Client(f"tcp://{address.removeprefix('dask://')}", timeout="20s")
+        client = Client(f"tcp://{address.removeprefix('dask://')}", timeout=PATIENCE)
     except (OSError, ValueError, TimeoutError) as error:
         raise PlanError(_unreachable(address, error)) from None
     with client:
         waiting = iter(numbers)
-        sent = client.scatter(job, broadcast=True, hash=False)
         width = max(1, len(client.scheduler_info().get("workers", {})))
 
         def submit(number: int) -> Any:
-            return client.submit(work, sent, number, pure=False, retries=MOST_DEATHS)
+            # The job goes with every piece: what lies on a worker may be lost with it.
+            return client.submit(work, job, number, pure=False, retries=MOST_DEATHS)
 
         futures = as_completed([submit(n) for n in _some(waiting, width * AHEAD)])
         for future in futures:
@@ -156,7 +158,7 @@ def dask(job: Job, numbers: range, address: str) -> Iterator[Piece]:
             yield piece
 
 
-def ray(job: Job, numbers: range, address: str) -> Iterator[Piece]:
+def ray(job: Job, numbers: range, address: str) -> Pieces:
     """On a Ray cluster; a task whose worker is lost is run again.
 
     Raises:
@@ -167,7 +169,7 @@ def ray(job: Job, numbers: range, address: str) -> Iterator[Piece]:
     except ImportError:
         raise PlanError(_missing("ray://", "ray")) from None
     try:
-        engine.init(address, logging_level="ERROR", log_to_driver=False)
+        engine.init(address, log_to_driver=False)
     except (OSError, ValueError, RuntimeError) as error:
         raise PlanError(_unreachable(address, error)) from None
     try:

@@ -84,8 +84,8 @@ def _array(arrow: Any, table: Rows, column: Column) -> Any:
         return arrow.array(numbers, mask=np.isnan(numbers))
     codes, distinct = coded(table, column)
     if kind == "text":
-        texts = [None if value is None else str(value) for value in distinct]
-        absent = np.array([text is None for text in texts], dtype=bool)
+        texts = ["" if value is None else str(value) for value in distinct]
+        absent = np.array([value is None for value in distinct], dtype=bool)
         places = arrow.array(codes.astype(np.int32), mask=absent[codes])
         return arrow.DictionaryArray.from_arrays(places, arrow.array(texts, arrow.string()))
     if kind == "flag":

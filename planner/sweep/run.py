@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def sweep(
     engine = chosen(workers, on)
     if output is None:
         found = Summary()
-        for piece in _in_order(engine, Job.of(study, None), 0, found, progress):
+        for piece in in_order(engine, Job.of(study, None), 0, found, progress):
             found.add(Summary.from_json(piece.summary))
         return Outcome(study, None, found)
     kind = table.kind_of(str(output))
@@ -82,7 +82,7 @@ def _written(
     with contextlib.closing(journal):
         for entry in journal.entries:
             found.add(Summary.from_json(entry.summary))
-        for piece in _in_order(engine, job, len(journal.entries), found, progress):
+        for piece in in_order(engine, job, len(journal.entries), found, progress):
             head = table.header(study, kind) if piece.number == 0 else b""
             journal.add(head + piece.data, piece.summary)
             found.add(Summary.from_json(piece.summary))
@@ -100,14 +100,14 @@ def _written(
     return found
 
 
-def _in_order(
+def in_order(
     engine: Engine, job: Job, first: int, found: Summary, progress: Progress | None
-) -> Iterator[Piece]:
+) -> Generator[Piece, None, None]:
     """The pieces from one on, in order, however they come."""
     start, waiting, following = time.perf_counter(), {}, first
     if progress is not None:
         progress(found.points, job.study.size, 0.0)
-    with contextlib.closing(engine(job, range(first, len(job.pieces)))) as pieces:  # type: ignore[type-var]
+    with contextlib.closing(engine(job, range(first, len(job.pieces)))) as pieces:
         for piece in pieces:
             waiting[piece.number] = piece
             while following in waiting:

@@ -116,6 +116,7 @@ class Roles:
 
     x: int | None
     lines: tuple[int, ...]
+    tasks: bool  # lines are different tasks, each with a best of its own
     layout: int | None
 
     def line(self, study: Study, places: Sequence[int]) -> int:
@@ -154,6 +155,7 @@ def roles(study: Study) -> Roles:
     lines = tuple(i for i in tasks if i != x)
     while lines and math.prod(study.shape[i] for i in lines) > MOST_PLACES:
         lines = lines[:-1]
+    are_tasks = bool(lines)
     if not lines:
         rest = [i for i in shown if i != x]
         words = [i for i in rest if i not in numeric]
@@ -161,7 +163,7 @@ def roles(study: Study) -> Roles:
         lines = tuple((words or few)[:1])
     layouts = [i for i in shown if any(k.startswith("parallelism") for k in keys[i])]
     others = [i for i in (*layouts, *lines) if i != x]
-    return Roles(x, lines, others[0] if others else None)
+    return Roles(x, lines, are_tasks, others[0] if others else None)
 
 
 def _is_task(key: str) -> bool:
@@ -272,9 +274,10 @@ def _charts(found: Summary, table: Rows, scores: dict[str, Array], first: list[i
         return role.line(study, [ranges[d][i] for d, i in zip(role.lines, index, strict=True)])
 
     for question, score in scores.items():
-        for index, place in _lowest(score.reshape(shape), role.lines):
+        for index, place in _lowest(score.reshape(shape), role.lines if role.tasks else ()):
             best = _value(question, score[place], first, place, study, ranges)
-            found.best.setdefault(str(line(index)), {})[question] = best
+            number = line(index) if role.tasks else 0
+            found.best.setdefault(str(number), {})[question] = best
     if role.x is not None:
         for chart, question in (("days", "shortest run"), ("cost", "lowest cost")):
             score = scores[question]

@@ -1,0 +1,681 @@
+"""Studies: what they evaluate, that rows are those of single plans, and that nothing is lost."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import random
+import signal
+import sys
+from collections.abc import Mapping
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import planner
+from planner import cli, resources
+from planner import plan as plans
+from planner.document import Plan
+from planner.errors import Fault, Place, PlanError
+from planner.quantity import BOOK
+from planner.sweep import arrays, journal, parquet, points, run, study, table, work
+from planner.sweep.grid import Pieces
+from planner.sweep.plain import PLAIN, SYMBOLS
+
+LLAMA = {"extends": "llama70b_h100x1024", "time": {"mfu": None}}
+SMALL: dict[str, Any] = {
+    "base": LLAMA,
+    "axes": {
+        "cluster.devices": [96, 128, 256],
+        "parallelism.tensor": [1, 4, 8],
+        "training.tokens": {"from": "1T", "to": "2T", "steps": 5},
+        "cluster.price": ["1 USD/h", "2.5 USD/h"],
+    },
+}
+
+
+@pytest.fixture
+def little_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of a few points, so that a small study has many."""
+    monkeypatch.setattr(work, "OVER_ARRAYS", 7)
+    monkeypatch.setattr(work, "ONE_BY_ONE", 3)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# The grid --------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 5), max_size=4), st.integers(1, 60))
+def test_pieces_hold_every_point_once_and_in_order(shape: list[int], most: int) -> None:
+    pieces = Pieces(tuple(shape), most)
+    numbers = np.arange(math.prod(shape)).reshape(shape)
+    found: list[int] = []
+    for piece in range(len(pieces)):
+        ranges = pieces.ranges(piece)
+        inside = numbers[np.ix_(*ranges)] if shape else numbers
+        assert inside.size <= max(most, 1)
+        found += inside.ravel().tolist()
+        assert pieces.first(ranges) == inside.ravel()[0]
+    assert found == list(range(math.prod(shape)))
+
+
+def values(key: str, axis: Any) -> list[Any]:
+    read = study.load({"base": LLAMA, "axes": {key: axis}})
+    return [choice.label for choice in read.axes[0].choices]
+
+
+@pytest.mark.parametrize(
+    ("key", "axis", "expected"),
+    [
+        ("cluster.devices", {"from": 64, "to": 4096, "steps": 7, "scale": "log"},
+         [64, 128, 256, 512, 1024, 2048, 4096]),
+        ("cluster.devices", {"from": 8, "to": 24, "step": 8}, [8, 16, 24]),
+        ("cluster.devices", {"from": 1, "to": 9, "factor": 3}, [1, 3, 9]),
+        ("cluster.devices", {"from": 1, "to": 3, "steps": 9}, [1, 2, 3]),
+        ("training.tokens", {"from": "1T", "to": "2T", "steps": 3},
+         [10**12, 15 * 10**11, 2 * 10**12]),
+        ("cluster.price", {"from": "1 USD/h", "to": "2 USD/h", "step": "0.5 USD/h"},
+         [1, Fraction(3, 2), 2]),
+        ("training.tokens", "3T", [3 * 10**12]),
+        ("time.mfu", ["40%", None], [Fraction(2, 5), "default"]),
+        ("parallelism", ["llama70b_h100x1024", {"name": "wide", "tensor": 8}, {"pipeline": 2}],
+         ["llama70b_h100x1024", "wide", "pipeline=2"]),
+        ("model", ["llama2-7b", {"extends": "llama2-7b", "layers": 8}], ["llama2-7b", "llama2-7b"]),
+        ("parallelism.sequence", [True, False], ["true", "false"]),
+    ],
+)  # fmt: skip
+def test_an_axis_has_the_values_that_it_names(key: str, axis: Any, expected: list[Any]) -> None:
+    assert values(key, axis) == expected
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(2, 40))
+def test_a_logarithmic_range_ends_where_it_says_and_grows(low: int, more: int, steps: int) -> None:
+    axis = {"from": low, "to": low + more, "steps": steps, "scale": "log"}
+    found = values("training.tokens", axis)
+    assert found[0] == low and found[-1] == low + more
+    assert found == sorted(found)
+    if more > low * steps:
+        ratios = [float(b / a) for a, b in pairwise(found)]
+        assert max(ratios) == pytest.approx(min(ratios), rel=1e-6)
+
+
+def test_several_keys_change_together_and_sections_come_before_their_keys() -> None:
+    read = study.load(
+        {
+            "base": LLAMA,
+            "axes": {
+                "parallelism.zero": [3],
+                "size": [{"name": "big", "set": {"cluster.devices": 512, "model.layers": 40}}],
+                "parallelism": [{"tensor": 2}],
+            },
+        }
+    )
+    plan = read.plan(0)
+    assert (plan.get("cluster.devices"), plan.get("model.layers")) == (512, 40)
+    assert (plan.get("parallelism.tensor"), plan.get("parallelism.zero")) == (2, 3)
+    assert read.labels(0) == {"parallelism.zero": 3, "size": "big", "parallelism": "tensor=2"}
+
+
+def test_zipped_axes_move_together_and_plans_are_an_axis() -> None:
+    read = study.load(
+        {
+            "plans": ["llama70b_h100x1024", "gpt3_a100x1024"],
+            "combine": "zip",
+            "axes": {
+                "training.tokens": ["1T", "2T", "3T"],
+                "cluster.price": [f"{i} USD/h" for i in (1, 2, 3)],
+            },
+        }
+    )
+    assert read.shape == (2, 3)
+    assert read.labels(4) == {
+        "plan": "gpt3_a100x1024", "training.tokens": 2 * 10**12, "cluster.price": 2
+    }  # fmt: skip
+    assert read.plan(4).name == plans.load("presets/gpt3_a100x1024.yaml").name
+
+
+# Values ----------------------------------------------------------------------------------------
+
+STUDIES: list[dict[str, Any]] = [
+    {
+        "base": LLAMA,
+        "axes": {
+            "model": ["llama2-7b", "llama2-70b", "mixtral-8x7b"],
+            "training.tokens": ["1T", "2T"],
+            "time.mfu": [0.3, 0.5],
+            "cluster.devices": {"from": 64, "to": 256, "factor": 2},
+            "parallelism.tensor": [1, 4, 8, 5],
+            "training.recompute": ["none", "selective", "full"],
+        },
+    },
+    {
+        "base": {"extends": "gpt3_a100x1024", "time": {"mfu": None}},
+        "axes": {
+            "parallelism.zero": [0, 1, 3],
+            "parallelism.pipeline": [1, 4, 8],
+            "training.micro_batch": [1, 2, 4],
+            "cluster.network.bandwidth": ["100 Gb/s", "400 Gb/s"],
+            "cluster.accelerator.memory_bandwidth": ["1 TB/s", "2 TB/s"],
+            "parallelism.sequence": [True, False],
+        },
+    },
+    {
+        "plans": ["gpt2small_hgx-h100", "mixtral8x7b_h100x1024"],
+        "axes": {
+            "training.precision": ["bf16", "fp32", "fp8"],
+            "training.optimizer": ["adamw", "sgd"],
+            "training.sequence_length": [1024, 8192],
+            "cluster.price": ["1 USD/h", None],
+            "training.tokens": {"from": "100B", "to": "1T", "steps": 3},
+        },
+    },
+]
+
+
+@pytest.mark.parametrize("document", STUDIES, ids=("models", "layouts", "plans"))
+def test_arrays_agree_with_plans_evaluated_one_by_one(document: Mapping[str, Any]) -> None:
+    read = study.load(document)
+    found = arrays.Evaluator(read).evaluate([range(n) for n in read.shape])
+    compared = 0
+    for point in random.Random(1).sample(range(read.size), 60):
+        exact = points.exact(read, read.places(point), points.wanted(read))
+        assert bool(found.valid[point]) == (exact.plan is not None)
+        reason = exact.reason or points.missing(read, exact.absent)
+        assert found.texts[found.reasons[point]] == reason
+        for quantity in points.wanted(read):
+            number = found.numbers[quantity][point]
+            if quantity in exact.values:
+                compared += 1
+                assert number == pytest.approx(float(exact.values[quantity]), rel=1e-9, abs=0)
+            else:
+                assert np.isnan(number)
+    assert compared > 100
+
+
+PLANS = ("llama70b_h100x1024", "gpt3_a100x1024", "mixtral8x7b_h100x1024", "gpt2small_hgx-h100")
+
+
+def bound(plan: Plan) -> dict[str, Any]:
+    """What evaluations of a plan begin with, apart from its document."""
+    from planner import case
+
+    built = case.build(plan)
+    asked = {n for several in BOOK.declarations.values() for d in several for n in d.when}
+    entries = [
+        [(e.path, dict(e.bindings), dict(e.settings)) for e in axis]
+        for axis in built.axes.values()
+        if isinstance(axis, tuple)
+    ]
+    return {
+        "bindings": {s: v for s, v in built.bindings.items() if not isinstance(v, Exception)},
+        "settings": {n: v for n, v in built.settings.items() if n in asked or "." not in n},
+        "entries": repr(entries),
+        "crossed": list(built.crossed.values()),
+    }
+
+
+@pytest.mark.parametrize("key", sorted(PLAIN))
+@pytest.mark.parametrize("name", PLANS)
+def test_a_plain_key_changes_its_own_symbol_and_nothing_else(key: str, name: str) -> None:
+    plan = plans.load(f"presets/{name}.yaml", {"time.mfu": None} if key != "time.mfu" else {})
+    assert "accelerator.link" not in key or plan.get("cluster.accelerator.link") is not None
+    # The first value is given too, so that nothing else changes from given to not given.
+    low, high = (Fraction(1, 5), Fraction(3, 5)) if key == "time.mfu" else (3 * 10**9, 10**12)
+    if key == "training.expert_imbalance":
+        low, high = Fraction(6, 5), Fraction(2)
+    before, after = (bound(plans.revised(plan.document, {key: v})) for v in (low, high))
+    own = SYMBOLS[key]
+    assert before["bindings"].pop(own) == low and after["bindings"].pop(own) == high
+    assert before == after
+
+
+def test_rows_are_what_the_plans_themselves_say(tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    found = run.sweep(study.load(SMALL), out, workers=1)
+    table_rows = rows(out)
+    assert len(table_rows) == found.summary.points == 3 * 3 * 5 * 2
+    assert found.summary.invalid == 30  # 1,024 sequences divide over no 96 devices
+    for row in random.Random(2).sample(table_rows, 12):
+        changes = {key: row[key] for key in SMALL["axes"]}
+        changes["cluster.price"] += " USD/h"
+        try:
+            result = planner.load(LLAMA, set=changes).evaluate()
+        except PlanError as error:
+            assert row["reason"] == "; ".join(fault.message for fault in error.faults)
+            assert row["fits"] == row["memory.process"] == ""
+            continue
+        assert row["reason"] == ""
+        assert row["fits"] == str(result.verdict["fits"]).lower()
+        for quantity in ("parameters.total", "memory.process", "memory.headroom"):
+            assert row[quantity] == str(result[quantity].value)  # whole numbers stay whole
+        for quantity in ("time.step_seconds", "cost.total", "time.training_days"):
+            assert float(row[quantity]) == pytest.approx(float(result[quantity].number), rel=1e-9)
+
+
+def test_what_breaks_a_limit_is_left_out_and_counted(tmp_path: Path) -> None:
+    limited = {
+        **SMALL,
+        "where": ["memory.headroom >= 0", "time.training_days <= 150 days"],
+        "invalid": "drop",
+    }
+    out = tmp_path / "out.csv"
+    found = run.sweep(study.load(limited), out, workers=1).summary
+    kept = rows(out)
+    assert 0 < len(kept) == found.rows == found.fit < found.points - found.invalid
+    assert found.points == found.rows + found.outside + found.invalid
+    for row in kept:
+        assert int(row["memory.headroom"]) >= 0 and float(row["time.training_days"]) <= 150
+    every = [row for row in study_rows(SMALL) if row["reason"] is None]
+    fitting = [r for r in every if r["fits"] and r["time.training_days"] <= 150]
+    assert len(fitting) == len(kept)
+
+
+def study_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return list(planner.load_study(document))
+
+
+def test_names_are_columns_too_and_absent_values_have_reasons() -> None:
+    named = {**SMALL, "record": ["memory.stage", "memory.process", "energy.total"]}
+    named["axes"] = {"parallelism.tensor": [8], "cluster.accelerator.power": [None]}
+    (row,) = study_rows(named)
+    assert isinstance(row["memory.stage"], str) and isinstance(row["memory.process"], int)
+    result = planner.load(LLAMA, set={"cluster.accelerator.power": None}).evaluate()
+    assert row["energy.total"] is None
+    assert row["reason"] == f"energy.total: {result['energy.total'].absent}"
+
+
+def test_the_best_points_are_the_best_rows() -> None:
+    found = planner.load_study(SMALL).sweep()
+    every = [row for row in study_rows(SMALL) if row["fits"]]
+    assert {entry["question"] for entry in found.best} == {
+        "shortest run", "lowest cost", "least memory", "highest MFU"
+    }  # fmt: skip
+    for entry in found.best:
+        tokens = entry["point"]["training.tokens"]
+        of_task = [row for row in every if row["training.tokens"] == tokens]
+        best = (max if entry["question"] == "highest MFU" else min)(
+            row[entry["quantity"]] for row in of_task
+        )
+        assert entry["value"] == best
+        assert any(
+            row[entry["quantity"]] == best and all(row[k] == v for k, v in entry["point"].items())
+            for row in of_task
+        )
+
+
+def test_the_best_layout_of_each_point_is_found_once() -> None:
+    document = {
+        "base": {"extends": "gpt2small_hgx-h100", "time": {"mfu": None}},
+        "axes": {
+            "parallelism": ["auto", {"tensor": 1}],
+            "cluster.devices": [4, 8],
+            "training.tokens": ["10B", "20B"],
+        },
+    }
+    from planner.search import best
+    from planner.sweep import automatic
+
+    automatic._FOUND.clear()
+    found = study_rows(document)
+    assert len(automatic._FOUND) == 2  # tokens decide nothing
+    plan = plans.load(document["base"], {"cluster.devices": 4, "parallelism": {}})  # type: ignore[arg-type]
+    layout = best(plan)
+    assert layout is not None
+    assert found[0]["time.step_seconds"] == pytest.approx(float(layout.values["time.step_seconds"]))
+    for auto, own in zip(found[:4], found[4:], strict=True):
+        assert auto["layout"] and own["layout"] is None
+        assert auto["time.step_seconds"] <= own["time.step_seconds"] * (1 + 1e-9)
+
+
+# The table -------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("little_pieces")
+def test_rows_come_in_order_whoever_works(tmp_path: Path) -> None:
+    read = study.load(SMALL)
+    files = []
+    for workers in (1, 3):
+        files.append(tmp_path / f"{workers}.csv")
+        run.sweep(read, files[-1], workers=workers)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    keys = list(SMALL["axes"])
+    order = [tuple(float(row[key]) for key in keys) for row in rows(files[0])]
+    assert order == sorted(order)
+    assert list(tmp_path.iterdir()) and {p.name for p in tmp_path.iterdir()} == {"1.csv", "3.csv"}
+
+
+@pytest.mark.usefixtures("little_pieces")
+def test_lines_of_json_and_parquet_hold_the_same_as_csv(tmp_path: Path) -> None:
+    read = study.load(SMALL)
+    run.sweep(read, tmp_path / "t.csv", workers=1)
+    run.sweep(read, tmp_path / "t.jsonl", workers=1)
+    lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text("utf-8").splitlines()]
+    for line, row in zip(lines, rows(tmp_path / "t.csv"), strict=True):
+        assert list(line) == list(row)
+        for name, value in line.items():
+            words = {"None": "", "True": "true", "False": "false"}
+            assert words.get(str(value), str(value)) == row[name]
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet as reader
+
+    run.sweep(read, tmp_path / "t.parquet", workers=1)
+    held = reader.read_table(tmp_path / "t.parquet")
+    assert held.to_pylist() == lines
+    assert str(held.schema.field("memory.process").type) == "int64"
+    assert str(held.schema.field("cost.total").type) == "double"
+
+
+def test_parquet_without_pyarrow_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(PlanError, match=r"Parquet needs pyarrow \(pip install"):
+        run.sweep(study.load(SMALL), tmp_path / "t.parquet", workers=1)
+    assert not list(tmp_path.iterdir())
+    assert parquet.GROUP > 1
+
+
+@given(st.text())
+def test_a_cell_of_any_text_is_read_back_on_one_line(text: str) -> None:
+    cell = table._csv(text)
+    (row,) = csv.reader(io.StringIO(f"{cell},x\n", newline=""))
+    assert row[1] == "x" and row[0].split() == text.split()
+
+
+# Going on --------------------------------------------------------------------------------------
+
+
+def _killed(read: study.Study, out: Path, after: int) -> bool:
+    """Sweep in a process of its own that is killed after so many lines of the code that writes;
+    whether it was."""
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        left = after
+
+        def traced(frame: Any, event: str, argument: Any) -> Any:
+            nonlocal left
+            if frame.f_code.co_filename not in (journal.__file__, run.__file__):
+                return None
+            left -= event == "line"
+            if left <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return traced
+
+        try:
+            sys.settrace(traced)
+            run.sweep(read, out, workers=1)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked here")
+@pytest.mark.usefixtures("little_pieces")
+def test_a_sweep_killed_at_random_goes_on_without_a_row_lost_or_doubled(tmp_path: Path) -> None:
+    read = study.load({**SMALL, "axes": {**SMALL["axes"], "training.micro_batch": [1, 2]}})
+    whole, out, log = (tmp_path / n for n in ("whole.csv", "out.csv", "out.csv.journal"))
+    run.sweep(read, whole, workers=1)
+    chance, kills, done = random.Random(3), 0, [0]
+    while kills < 25:
+        if _killed(read, out, chance.randrange(1, 200 + 20 * done[-1])):
+            kills += 1
+            done.append(log.read_bytes().count(b"\n") if log.exists() else 0)
+            assert done[-1] >= done[-2]
+        else:
+            assert out.read_bytes() == whole.read_bytes()
+            out.unlink()
+            done.append(0)
+    run.sweep(read, out, workers=1)
+    assert out.read_bytes() == whole.read_bytes()
+    assert len(set(done)) > 8
+    assert {p.name for p in tmp_path.iterdir()} == {"whole.csv", "out.csv"}
+
+
+class Stopped(Exception):
+    """A sweep that stops in the middle."""
+
+
+def _stopped(read: study.Study, out: Path, points_done: int) -> None:
+    def progress(done: int, total: int, seconds: float) -> None:
+        if done >= points_done:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run.sweep(read, out, workers=1, progress=progress)
+
+
+@pytest.mark.usefixtures("little_pieces")
+@pytest.mark.parametrize("kind", ("csv", "jsonl", "parquet"))
+def test_whatever_a_crash_leaves_of_the_files_the_table_is_whole(tmp_path: Path, kind: str) -> None:
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    read = study.load(SMALL)
+    whole, out = tmp_path / f"whole.{kind}", tmp_path / f"out.{kind}"
+    run.sweep(read, whole, workers=1)
+    chance = random.Random(4)
+    for trial in range(6):
+        _stopped(read, out, 50)
+        for name in ("partial", "journal"):
+            left = tmp_path / f"{out.name}.{name}"
+            data = bytearray(left.read_bytes())
+            if trial % 3 == 0:  # the end never reached the disk
+                del data[chance.randrange(len(data)) :]
+            elif trial % 3 == 1 and name == "partial":  # a block of it did not
+                at = chance.randrange(len(data))
+                data[at : at + 40] = bytes(len(data[at : at + 40]))
+            left.write_bytes(data)
+        run.sweep(read, out, workers=1)
+        assert out.read_bytes() == whole.read_bytes()
+        out.unlink()
+
+
+@pytest.mark.usefixtures("little_pieces")
+def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+    read, out = study.load(SMALL), tmp_path / "out.csv"
+    _stopped(read, out, 50)
+    seen: list[int] = []
+    run.sweep(read, out, workers=1, progress=lambda done, total, seconds: seen.append(done))
+    assert seen[0] >= 42 and seen[-1] == read.size
+    _stopped(read, out, 50)
+    run.sweep(read, out, workers=1, restart=True, progress=lambda d, t, s: seen.append(d))
+    assert seen.count(0) == 1
+
+
+@pytest.mark.usefixtures("little_pieces")
+def test_an_unfinished_table_of_another_study_is_left_alone(tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    _stopped(study.load(SMALL), out, 50)
+    left = (tmp_path / "out.csv.partial").read_bytes()
+    other = study.load({**SMALL, "record": ["memory.process"]})
+    with pytest.raises(PlanError, match=r"of another study.*--restart"):
+        run.sweep(other, out, workers=1)
+    assert (tmp_path / "out.csv.partial").read_bytes() == left
+    run.sweep(other, out, workers=1, restart=True)
+    assert "memory.headroom" not in rows(out)[0]
+
+
+def test_two_sweeps_do_not_write_one_table(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    first = journal.Journal(tmp_path / "out.csv", {"study": "x"})
+    with pytest.raises(PlanError, match="another sweep is writing this"):
+        journal.Journal(tmp_path / "out.csv", {"study": "x"})
+    first.close()
+
+
+def test_a_table_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
+    for path in (tmp_path / "no" / "folder.csv", Path("/proc/none.csv")):
+        with pytest.raises(PlanError, match="cannot be written"):
+            run.sweep(study.load(SMALL), path, workers=1)
+
+
+# The command line ------------------------------------------------------------------------------
+
+
+def called(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    status = cli.main(["sweep", *words])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Path:
+    path = tmp_path / "study.yaml"
+    path.write_text(json.dumps({"name": "Small", **SMALL}), encoding="utf-8")
+    return path
+
+
+def test_the_command_writes_table_and_comparison(
+    document: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outputs = [tmp_path / name for name in ("o.csv", "o.html", "o.md")]
+    words = [word for path in outputs for word in ("-o", str(path))]
+    status, out, err = called(capsys, str(document), *words, "--workers", "1")
+    assert (status, err) == (0, "")
+    assert out.startswith("Small: 90 plans, ") and "lowest cost" in out
+    assert all(path.stat().st_size > 1000 for path in outputs)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "a sweep needs an output (-o FILE.csv, .parquet or .html)"),
+        (["-o", "t.cvs"], "t.cvs: no table and no comparison has the ending '.cvs' (one of .csv, "
+         ".jsonl, .ndjson, .parquet, .md, .markdown, .html, .htm; did you mean '.csv'?)"),
+        (["-o", "a.csv", "-o", "b.csv"], "two tables: a.csv and b.csv (one of them)"),
+        (["-o", "a.csv", "--workers", "0"], "--workers 0 does nothing (at least 1)"),
+        (["-o", "a.csv", "--on", "http://x"], "--on http://x is no engine (dask://HOST:PORT or "
+         "ray://HOST:PORT)"),
+        (["-o", "a.csv", "--on", "dask://x:1", "--workers", "2"],
+         "--workers is for this machine, --on for a cluster (one of them)"),
+        (["-o", "a.csv", "--set", "limit=89"], "{study}:1:16: the study has 3 × 3 × 5 × 2 = 90 "
+         "points (at most 89; the key limit allows more)"),
+        (["-o", "a.csv", "--set", "recrod=[x]"], "--set recrod=[x]: unknown key 'recrod' "
+         "(did you mean 'record'?)"),
+    ],
+)  # fmt: skip
+def test_bad_usage_is_one_line(
+    words: list[str],
+    message: str,
+    document: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(document.parent)
+    status, out, err = called(capsys, document.name, *words)
+    place = err.partition(": ")[0] if "{study}" in message else ""
+    assert (status, out) == (2, "")
+    assert err == message.replace("{study}:1:16", place) + "\n"
+    assert not place or place.startswith("study.yaml:1:")
+
+
+def test_an_input_is_not_written_over(document: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = document.read_bytes()
+    copy = document.with_suffix(".md")
+    copy.hardlink_to(document)
+    status, _, err = called(capsys, str(document), "-o", str(copy))
+    assert status == 2 and "this is an input" in err
+    assert document.read_bytes() == text
+
+
+def test_a_study_that_keeps_nothing_exits_with_1(
+    document: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limit = "where=[time.training_days <= 1 s]"
+    out = str(tmp_path / "o.csv")
+    status, said, _ = called(capsys, str(document), "-o", out, "--set", limit, "--workers", "1")
+    assert status == 1 and "60 break a limit of the study" in said
+
+
+def test_an_engine_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for package, engine in (("distributed", "dask"), ("ray", "ray")):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(
+            PlanError, match=rf"needs {engine} \(pip install 'trainplan\[{engine}\]'"
+        ):
+            run.sweep(study.load(SMALL), on=f"{engine}://localhost:1")
+
+
+@pytest.mark.parametrize(
+    "path", sorted((resources.folder("presets") / "studies").glob("*.yaml")), ids=lambda p: p.stem
+)
+def test_a_shipped_study_runs_and_something_fits(path: Path) -> None:
+    found = planner.load_study(path).sweep()
+    assert found.counts["fit"] > 0
+    assert path.read_text("utf-8").startswith(
+        "# yaml-language-server: $schema=../../schemas/study.schema.json\n"
+    )
+
+
+def test_faults_travel_between_processes() -> None:
+    import pickle
+
+    error = PlanError([Fault("a", Place("f", 1, 2), "b", "c"), Fault("d")])
+    assert pickle.loads(pickle.dumps(error)).faults == error.faults
+
+
+# The comparison --------------------------------------------------------------------------------
+
+HOSTILE = "<script>alert(1)</script>|`*&\"'"
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.text(min_size=1, max_size=40))
+def test_text_of_a_study_is_never_markup(words: str) -> None:
+    from planner.render import study as pages
+
+    for text in (HOSTILE, words):
+        document = {
+            "name": text,
+            "notes": text,
+            "base": LLAMA,
+            "axes": {
+                "training.tokens": ["1T", "2T"],
+                "x": [
+                    {"name": text, "set": {"parallelism.tensor": 8}},
+                    {"set": {"parallelism.tensor": 7}},
+                ],
+            },
+        }
+        outcome = planner.load_study(document).sweep().outcome
+        page, note = pages.html(outcome), pages.markdown(outcome)
+        assert "<script" not in page and "<script" not in note
+        assert "alert(1)|" not in note
+        assert page == pages.html(outcome)
+
+
+def test_the_page_draws_a_chart_for_each_question(tmp_path: Path) -> None:
+    from html.parser import HTMLParser
+
+    from planner.render import study as pages
+
+    path = resources.folder("presets") / "studies" / "llama70b_devices.yaml"
+    found = planner.load_study(path).sweep()
+    page = pages.html(found.outcome)
+    tags: list[str] = []
+    reader = HTMLParser()
+    reader.handle_starttag = lambda tag, attributes: tags.append(tag)  # type: ignore[method-assign,assignment]
+    reader.feed(page)
+    assert tags.count("figure") == 4 and "script" not in tags
+    for title in ("Days against devices", "Cost against devices", "Cost against days"):
+        assert f">{title}</h2>" in page
+    assert "Memory by layout" in page and "://" not in page
+    best = next(b for b in found.best if b["question"] == "shortest run")
+    assert f"{best['value']:.1f} days" in page
+    found.write(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text("utf-8") == page

@@ -1,0 +1,159 @@
+"""A study on a cluster of several worker processes, one of which is killed on the way.
+
+Run where Dask or Ray is installed (extras `dask` and `ray`); skipped elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.errors import PlanError
+from planner.sweep import run, study
+
+ROOT = Path(__file__).resolve().parent.parent
+# Values in words are evaluated plan by plan, in many small pieces.
+STUDY: dict[str, Any] = {
+    "base": "gpt2small_hgx-h100",
+    "record": ["memory.stage", "memory.process", "cost.total"],
+    "axes": {
+        "training.tokens": {"from": "1T", "to": "2T", "steps": 40},
+        "training.micro_batch": [1, 2, 4],
+        "cluster.devices": [2, 4, 8, 7],
+    },
+}
+
+pytestmark = pytest.mark.slow
+
+
+def compared(address: str, tmp_path: Path, kill: Callable[[], int]) -> None:
+    """The table of a cluster is that of one process, though a worker is killed on the way."""
+    read = study.load(STUDY)
+    alone, spread = tmp_path / "alone.csv", tmp_path / "spread.csv"
+    run.sweep(read, alone, workers=1)
+    killed: list[int] = []
+
+    def progress(done: int, total: int, seconds: float) -> None:
+        if done > total // 4 and not killed:
+            killed.append(kill())
+
+    run.sweep(read, spread, on=address, progress=progress)
+    assert killed
+    assert spread.read_bytes() == alone.read_bytes()
+
+
+def test_a_dask_cluster_loses_a_worker_and_nothing_else(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        address = cluster.scheduler_address.replace("tcp://", "dask://")
+        workers = [worker.pid for worker in cluster.workers.values()]
+
+        def kill() -> int:
+            os.kill(workers[0], signal.SIGKILL)
+            return int(workers[0])
+
+        compared(address, tmp_path, kill)
+
+
+def test_a_dask_cluster_that_is_not_there_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    from planner.sweep import engines
+
+    monkeypatch.setattr(engines, "PATIENCE", 1)
+    with pytest.raises(PlanError, match="the cluster does not answer"):
+        run.sweep(study.load(STUDY), on="dask://127.0.0.1:1")
+
+
+def free_port(first: int) -> int:
+    for port in range(first, first + 500):
+        with socket.socket() as held:
+            if held.connect_ex(("127.0.0.1", port)):
+                return port
+    raise OSError("no free port")
+
+
+@pytest.fixture
+def ray_cluster() -> Iterator[str]:
+    """A Ray head of two workers in processes of its own."""
+    pytest.importorskip("ray")
+    program = shutil.which("ray", path=f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}")
+    if program is None:
+        pytest.skip("the program ray is not there")
+    client = free_port(23001)
+    command = [
+        *(program, "start", "--head", "--block", "--num-cpus=2", "--disable-usage-stats"),
+        *(f"--port={free_port(26001)}", f"--ray-client-server-port={client}"),
+        *("--include-dashboard=false", "--object-store-memory=100000000"),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    head = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 60
+        while free_port(client) == client and time.monotonic() < deadline:
+            time.sleep(0.2)
+        yield f"ray://127.0.0.1:{client}"
+    finally:
+        os.killpg(head.pid, signal.SIGTERM)
+        head.wait(30)
+
+
+def ray_workers() -> list[int]:
+    """The processes that work on our pieces."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if command.startswith(b"ray::work"):
+            found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="workers are found in /proc")
+def test_a_ray_cluster_loses_a_worker_and_nothing_else(ray_cluster: str, tmp_path: Path) -> None:
+    def kill() -> int:
+        worker = ray_workers()[0]
+        os.kill(worker, signal.SIGKILL)
+        return worker
+
+    compared(ray_cluster, tmp_path, kill)
+
+
+def test_a_killed_process_of_this_machine_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first worker that reaches a piece in the middle dies of it."""
+    from planner.sweep import engines
+
+    mark = tmp_path / "killed"
+    whole = engines.work
+
+    def fatal(job: Any, number: int) -> Any:
+        if number == 3 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return whole(job, number)
+
+    monkeypatch.setattr(engines, "work", fatal)
+    read = study.load(STUDY)
+    run.sweep(read, tmp_path / "spread.csv", workers=2)
+    assert mark.exists()
+    monkeypatch.setattr(engines, "work", whole)
+    run.sweep(read, tmp_path / "alone.csv", workers=1)
+    assert (tmp_path / "spread.csv").read_bytes() == (tmp_path / "alone.csv").read_bytes()
