@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -39,8 +39,8 @@ class Domain:
     endless: bool = False  # ``last`` is where we stop, not where valid values end
 
 
-def of_key(plan: Plan, key: str) -> Domain:
-    """The candidate values of any numeric key of a plan.
+def of_key(plan: Plan, key: str, free: bool = False) -> Domain:
+    """The candidate values of any numeric key of a plan; ``free`` where the layout is.
 
     Raises:
         PlanError: no such key, or one that holds no number.
@@ -54,14 +54,22 @@ def of_key(plan: Plan, key: str) -> Domain:
         raise PlanError(
             Fault(f"{key} has no value to start from", None, f"give one with --set {key}=…")
         )
+    if free and key == "cluster.devices":
+        return devices(plan)
     listed = _listed(plan, key)
+    if free and key == "training.micro_batch":
+        listed = divisors(plan.get("training.global_batch"))
     if said.get("enum"):
         listed = tuple(v for v in said["enum"] if isinstance(v, int))
     if listed is not None:
         return among(key, said.get("unit", "1"), listed, current)
     if "integer" not in kinds and key != "training.tokens":
         return _continuous(key, said, Fraction(current))
-    return stepped(plan, key, current, said)
+    step = None
+    if free and key == "training.sequence_length":
+        # Lengths that many layouts divide: an eighth of the present one, as a power of two.
+        step = 1 << max(6, int(current).bit_length() - 4)
+    return stepped(plan, key, current, said, step)
 
 
 def among(key: str, unit: str, values: tuple[int, ...], current: Number) -> Domain:
@@ -134,6 +142,30 @@ def _step(plan: Plan, key: str) -> int:
         fixed = (plan.document.data["model"].get("attention") or {}).get("head_dim") is not None
         return 1 if fixed else int(get("model.attention.heads") or 1)
     return 1
+
+
+def devices(plan: Plan, node: int | None = None) -> Domain:
+    """Counts of devices that make whole nodes and even layouts: a number that divides the batch,
+    times one that divides the layers, times a power of two that divides the heads.
+
+    Raises:
+        PlanError: the model is given by its size only.
+    """
+    if plan.model is None:
+        raise PlanError(Fault("the best layout needs the shape of the model", None))
+    node = node or plan.get("cluster.devices_per_node")
+    heads = plan.get("model.attention.heads") or 1
+    halves = [1 << i for i in range((heads & -heads).bit_length())]
+    whole = {
+        data * stages * tensor
+        for data in divisors(plan.get("training.global_batch"))
+        for stages in divisors(len(plan.model.sequence))
+        for tensor in halves
+    }
+    current = plan.get("cluster.devices")
+    counts = tuple(sorted(n for n in whole if n % node == 0 or n == current)) or (current,)
+    domain = among("cluster.devices", "1", counts, current)
+    return replace(domain, step="whole nodes that batch, layers and heads divide over")
 
 
 def _listed(plan: Plan, key: str) -> tuple[int, ...] | None:

@@ -1,4 +1,4 @@
-"""Families of models: the plan's own architecture, scaled in width and depth.
+"""Families of models: an architecture, the plan's own or another, scaled in width and depth.
 
 The shape is kept: head size, the ratios of feed-forward and embedding width to hidden size, query
 heads per key/value head, experts, and layers per width. What a layout divides stays divisible.
@@ -6,7 +6,7 @@ heads per key/value head, experts, and layers per width. What a layout divides s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from math import floor, gcd, lcm
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from planner.document import Plan
 from planner.domains import MOST_LAYERS, Domain
 from planner.errors import Fault, PlanError
+from planner.plan import variant
 
 #: Widths that grow with the hidden size, where the document gives them.
 WIDTHS = (
@@ -27,21 +28,68 @@ WIDTHS = (
 SPELLED = ("kinds", "pattern", "mixer", "encoder", "decoder")
 
 
-def of_plan(plan: Plan) -> Domain:
-    """The models of the plan's family by size; index 1 is the smallest.
+def of_plan(plan: Plan, family: str | None = None) -> tuple[Plan, Domain]:
+    """The models of a family by size, index 1 the smallest, and a plan that has one of them.
+
+    Args:
+        plan: its own model's shape is scaled unless ``family`` names another model.
+        family: a name or path of a model document.
 
     Raises:
-        PlanError: the plan's model is given by its size only.
+        PlanError: the model is given by its size only, there is no model of that name, or no size
+            of its shape agrees with the plan's layout.
     """
+    if family is not None:
+        return _of_other(plan, family)
     if plan.model is None:
         raise PlanError(
             Fault(
                 "largest-model scales a shape, and the model is given by its size only",
                 plan.document.place(("model",)),
-                "a model with layers, hidden and so on",
+                "a model with layers, hidden and so on, or --family NAME",
             )
         )
-    model = plan.document.data["model"]
+    return plan, _domain(plan, plan.document.data["model"])
+
+
+def _of_other(plan: Plan, family: str) -> tuple[Plan, Domain]:
+    from planner import schema, source
+
+    # As a plan's `model: NAME` would be read: a shipped name, or a path.
+    document = source.load({"extends": family}, kind="model")
+    model = schema.validate(document, "model").data
+    if not model.get("layers"):
+        raise PlanError(Fault(f"--family {family} has no shape to scale", None, "another model"))
+    domain = _domain(plan, model)
+    faults: Sequence[Fault] = ()
+    last = domain.last or 1
+    for index in sorted(range(1, min(last, 4 * domain.start) + 1), key=_distance(domain.start)):
+        try:
+            sized = _with(model, domain.changes(domain.value(index)))
+            return variant(plan, {"model": sized}), domain
+        except PlanError as error:
+            faults = faults or error.faults
+    raise PlanError(faults)
+
+
+def _distance(start: int) -> Callable[[int], int]:
+    return lambda index: abs(index - start)
+
+
+def _with(model: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A model document with some keys (``model.layers``, …) changed."""
+    changed: dict[str, Any] = {**model}
+    for dotted, value in changes.items():
+        *inner, last = dotted.split(".")[1:]
+        node = changed
+        for step in inner:
+            node[step] = {**node[step]}
+            node = node[step]
+        node[last] = value
+    return changed
+
+
+def _domain(plan: Plan, model: Mapping[str, Any]) -> Domain:
     if model.get("attention") and not any(model.get(key) for key in SPELLED):
         return _scaled(plan, model)
     return _deeper(plan, model)
@@ -70,7 +118,7 @@ def _deeper(plan: Plan, model: Mapping[str, Any]) -> Domain:
 
 def _scaled(plan: Plan, model: Mapping[str, Any]) -> Domain:
     heads, hidden = model["attention"]["heads"], model["hidden"]
-    shared = plan.get("model.attention.kv_heads") or heads
+    shared = model["attention"].get("kv_heads") or heads
     tensor, chunks = plan.get("parallelism.tensor"), _chunks(plan)
     group = heads // shared if shared > 1 else 1
     divided = tensor if shared > 1 and shared % tensor == 0 else 1

@@ -50,21 +50,59 @@ class Probe:
         return limit.share(self.values[limit.quantity])
 
 
-class Evaluator(Protocol):
-    """Quantities of plans: those of the plan as it is, or of the best that it can be."""
+@dataclass(frozen=True)
+class Goal:
+    """A quantity to make large (+1) or small (-1)."""
 
-    def __call__(self, plan: Plan, exact: bool) -> tuple[Plan, Mapping[str, Any], bool]:
-        """The plan that is meant, its quantities, and whether they are exact."""
+    quantity: str
+    sense: int
+
+    @property
+    def word(self) -> str:
+        return "largest" if self.sense > 0 else "smallest"
+
+    def of(self, probe: Probe) -> Number:
+        """What a value is worth: more is better."""
+        value: Number = self.sense * probe.values[self.quantity]
+        return value
+
+    def rank(self, probe: Probe) -> tuple[int, Number]:
+        """Order by what holds first, then by worth; of what is broken, by how little."""
+        if probe.broken:
+            return 0, min(map(probe.share, probe.broken))
+        return 1, self.of(probe)
+
+
+class Evaluator(Protocol):
+    """Which plans a value of the unknown stands for, and what their quantities are."""
+
+    def variants(self, plan: Plan, changes: Mapping[str, Any]) -> Sequence[Plan]:
+        """The plans with some keys changed, at least one.
+
+        Raises:
+            PlanError: none of them is valid.
+        """
+
+    def values(self, plans: Sequence[Plan], exact: bool) -> tuple[Plan, Mapping[str, Any], bool]:
+        """The plan that is meant, its quantities, and whether they are exact.
+
+        Raises:
+            PlanError: a quantity cannot be computed.
+        """
 
 
 class AsItIs:
-    """Quantities of a plan with the layout that it has."""
+    """Each value is one plan, with the layout that it has."""
 
     def __init__(self, quantities: Iterable[str]) -> None:
         self.quantities = tuple(dict.fromkeys(quantities))
         self._tapes: list[Tape] = []
 
-    def __call__(self, plan: Plan, exact: bool = True) -> tuple[Plan, Mapping[str, Any], bool]:
+    def variants(self, plan: Plan, changes: Mapping[str, Any]) -> Sequence[Plan]:
+        return (variant(plan, changes),)
+
+    def values(self, plans: Sequence[Plan], exact: bool) -> tuple[Plan, Mapping[str, Any], bool]:
+        (plan,) = plans
         built = case.build(plan)
         tape, leaves = self._tape(built)
         if not exact:
@@ -145,24 +183,24 @@ class Probes:
             return None
         value = self.domain.value(index)
         try:
-            changed = variant(self.plan, self.domain.changes(value))
+            plans = self.evaluator.variants(self.plan, self.domain.changes(value))
         except PlanError as error:
             self.faults[index] = error
             return None
-        probe = self._evaluated(index, value, changed, exact=False)
+        probe = self._evaluated(index, value, plans, exact=False)
         if not probe.exact and any(abs(probe.share(limit)) < NEAR for limit in self.limits):
-            probe = self._evaluated(index, value, changed, exact=True)
+            probe = self._evaluated(index, value, plans, exact=True)
         return probe
 
-    def _evaluated(self, index: int, value: Number, plan: Plan, exact: bool) -> Probe:
-        meant, values, is_exact = self.evaluator(plan, exact)
+    def _evaluated(self, index: int, value: Number, plans: Sequence[Plan], exact: bool) -> Probe:
+        meant, values, is_exact = self.evaluator.values(plans, exact)
         broken = tuple(li for li in self.limits if not li.holds(values[li.quantity]))
         return Probe(index, value, meant, values, broken, is_exact)
 
     def confirmed(self, probe: Probe) -> Probe:
         """The same with exact values, which replace the estimates."""
         if not probe.exact:
-            probe = self._evaluated(probe.index, probe.value, probe.plan, exact=True)
+            probe = self._evaluated(probe.index, probe.value, (probe.plan,), exact=True)
             self.found[probe.index] = probe
         return probe
 

@@ -18,13 +18,17 @@ from planner.document import Plan
 from planner.domains import Domain
 from planner.errors import Fault, PlanError
 from planner.limits import Limit, known, parse_limit, shown
-from planner.probes import Evaluator, Probe, Probes
+from planner.probes import Evaluator, Goal, Probe, Probes
 from planner.untraced import evaluated
 
 __all__ = ["Answer", "Limit", "Probe", "evaluated", "known", "parse_limit", "shown", "solve"]
 
 #: Strides, each at least twice the one before, until a question counts as unbounded.
 MOST_STRIDES = 60
+#: Strides on which nothing gets better until a question turns back.
+PATIENCE = 2
+#: How often limits may hold again beyond an answer until it is taken nonetheless.
+MOST_JUMPS = 8
 #: How far beyond an answer it is checked that nothing holds again: steps, and multiples.
 STEPS = (2, 3, 5)
 BEYOND = (Fraction(9, 8), Fraction(3, 2), Fraction(3))
@@ -41,7 +45,10 @@ class Answer:
     holds: Probe | None
     fails: Probe | None  # None: the domain ends with ``holds``
     miss: Probe | None = None  # without a solution: the value that comes nearest
-    unmet: tuple[Limit, ...] = ()  # without a solution: what no value meets, alone or together
+    goal: Goal | None = None  # what is largest or smallest at ``holds``, if asked for
+    beside: tuple[Probe, ...] = ()  # with a goal: the next valid values, worse or not within limits
+    unmet: tuple[Limit, ...] = ()  # without a solution: what no value meets
+    together: bool = False  # each of ``unmet`` can be met, but not both
     notes: tuple[str, ...] = ()
     tried: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -91,6 +98,8 @@ def solve(
     notes: tuple[str, ...] = ()
     if jumps or (few and not _monotone(search.known)):
         notes = ("not monotone: the limits break and hold again on the way",)
+    if jumps == MOST_JUMPS:
+        notes = ("not monotone: the limits break and hold again, perhaps further on too",)
     return replace(answer, holds=inside, fails=outside, notes=notes, tried=len(search.known))
 
 
@@ -106,7 +115,7 @@ def missed(search: Probes) -> dict[str, Any]:
     together = next(
         ((a, b) for a, b in pairs if all(a in p.broken or b in p.broken for p in probes)), ()
     )
-    return {"miss": miss, "unmet": together}
+    return {"miss": miss, "unmet": together, "together": bool(together)}
 
 
 def _confirmed(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Probe | None, int]:
@@ -143,7 +152,7 @@ def _direction(search: Probes, start: Probe) -> int:
     return 1
 
 
-def _strides(search: Probes, start: Probe, toward: int) -> Iterator[Probe]:
+def strides(search: Probes, start: Probe, toward: int) -> Iterator[Probe]:
     """Valid values further and further away, to the end of the domain."""
     here, stride = start, max(1, abs(start.index) // 16)
     for _ in range(MOST_STRIDES):
@@ -183,16 +192,18 @@ def _inside(search: Probes, start: Probe, direction: int) -> Probe | None:
     if not start.broken:
         return start
     for toward in (-direction, direction):
-        here = start
-        for there in _strides(search, start, toward):
+        here, worse = start, 0
+        for there in strides(search, start, toward):
             if not there.broken:
                 return there
             if not set(here.broken) & set(there.broken):
                 found = _between_limits(search, here, there)
                 if found is not None:
                     return found
-            if all(there.slack(limit) <= here.slack(limit) for limit in there.broken):
-                break  # further away nothing gets better
+            better = any(there.slack(limit) > here.slack(limit) for limit in there.broken)
+            worse = 0 if better else worse + 1
+            if worse == PATIENCE:
+                break
             here = there
     return None
 
@@ -217,7 +228,7 @@ def _last(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Probe |
     jumps = 0
     while True:
         outside = None
-        for probe in _strides(search, inside, direction):
+        for probe in strides(search, inside, direction):
             if probe.broken:
                 outside = probe
                 break
@@ -235,7 +246,7 @@ def _last(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Probe |
         if outside is None:
             return inside, None, jumps
         inside, outside = _narrow(search, inside, outside)
-        again = _holds_again(search, outside, direction)
+        again = _holds_again(search, outside, direction) if jumps < MOST_JUMPS else None
         if again is None:
             return inside, outside, jumps
         inside, jumps = again, jumps + 1

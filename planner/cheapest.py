@@ -1,0 +1,126 @@
+"""The cheapest way to train a plan's model in time: which devices, how many, in which layout.
+
+For each kind of device the fewest that meet the limits are found with the layout free. More devices
+lose efficiency and so cost more, which is checked on the counts above. What devices would cost at
+full utilisation rules out those that cannot win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from planner import domains
+from planner.document import Plan
+from planner.errors import PlanError
+from planner.evaluate import Number
+from planner.limits import Limit, shown
+from planner.offers import Offer, offers
+from planner.plan import variant
+from planner.probes import Goal, Probes
+from planner.relayout import BY, Layouts, any_layout, fitting, solve_free
+from planner.solve import Answer
+from planner.untraced import evaluated
+
+GOAL = Goal("cost.total", -1)
+#: Counts above the fewest devices that are priced too, as multiples of a node.
+MORE = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one kind of device comes to."""
+
+    offer: Offer
+    answer: Answer | None
+    reason: str = ""  # why there is no answer
+
+    @property
+    def cost(self) -> Number | None:
+        if self.answer is None or self.answer.holds is None:
+            return None
+        cost: Number = self.answer.holds.values[GOAL.quantity]
+        return cost
+
+
+def cheapest(plan: Plan, limits: tuple[Limit, ...], accelerators: Sequence[str] | None) -> Answer:
+    """The cheapest devices, count and layout that keep the limits.
+
+    Raises:
+        PlanError: an unknown accelerator or one without a price; no offer makes a valid plan.
+    """
+    rows: list[Row] = []
+    best: Number | None = None
+    ranked = [(*_at_best(plan, offer), offer) for offer in offers(plan, accelerators)]
+    ranked.sort(key=lambda entry: (entry[1] is None, entry[1] or 0))
+    for base, floor, offer in ranked:
+        if isinstance(base, PlanError):
+            rows.append(Row(offer, None, base.faults[0].message))
+        elif best is not None and floor is not None and floor >= best:
+            least = shown(floor, "USD")
+            rows.append(Row(offer, None, f"{least} at full utilisation already"))
+        else:
+            row = _priced(base, offer, limits)
+            rows.append(row)
+            if row.cost is not None:
+                best = row.cost if best is None else min(best, row.cost)
+    held = [row for row in rows if row.cost is not None]
+    if held:
+        winner = min(held, key=lambda row: row.cost or 0)
+    else:
+        tried = [row for row in rows if row.answer is not None]
+        if not tried:
+            faults = [base for base, _, _ in ranked if isinstance(base, PlanError)]
+            raise faults[0]
+        winner = max(tried, key=lambda row: _nearness(row.answer))
+    assert winner.answer is not None
+    answer = winner.answer
+    return replace(answer, question="cheapest", extra={**answer.extra, "rows": tuple(rows)})
+
+
+def _nearness(answer: Answer | None) -> float:
+    assert answer is not None and answer.miss is not None
+    return min(map(answer.miss.share, answer.miss.broken))
+
+
+def _at_best(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number | None]:
+    """A valid plan on these devices, and its cost if every peak FLOP did useful work."""
+    devices = -(-plan.get("cluster.devices") // offer.per_node) * offer.per_node
+    try:
+        base = any_layout(plan, offer.changes(devices), devices)
+        cost = evaluated(variant(base, {"time.mfu": 1}), [GOAL.quantity])[GOAL.quantity]
+    except PlanError as error:
+        return error, None
+    return base, cost
+
+
+def _priced(base: Plan, offer: Offer, limits: tuple[Limit, ...]) -> Row:
+    """The fewest devices of an offer that keep the limits, or more where that is cheaper."""
+    domain = domains.devices(base, offer.per_node)
+    try:
+        answer = solve_free(base, domain, limits, direction=-1, also=(GOAL.quantity,))
+    except PlanError as error:
+        return Row(offer, None, error.faults[0].message)
+    if answer.holds is None:
+        return Row(offer, answer, _missed(answer))
+    layouts = Layouts(fitting(limits), BY, (GOAL.quantity,), thorough=True)
+    search = Probes(base, domain, answer.limits, [GOAL.quantity], layouts)
+    best, above = answer.holds, []
+    for more in MORE:
+        probe = search.probe(answer.holds.index + more)
+        if probe is not None:
+            above.append(probe)
+            best = max(best, probe, key=GOAL.rank)
+    below = [answer.fails] if answer.fails is not None else []
+    beside = (*below, *above[:1])
+    if best is not answer.holds:
+        near = (search.probe(best.index + step) for step in (-1, 1))
+        beside = tuple(probe for probe in near if probe is not None)
+    return Row(offer, replace(answer, goal=GOAL, holds=best, fails=None, beside=beside))
+
+
+def _missed(answer: Answer) -> str:
+    limit = answer.binding
+    if limit is None or answer.miss is None:
+        return "no count keeps the limits"
+    return f"{limit} missed by {shown(-answer.miss.slack(limit), limit.unit)}"
