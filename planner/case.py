@@ -2,9 +2,9 @@
 
 Axes: ``part`` (embedding, layer kinds, head), ``block`` and ``component`` inside a part,
 ``product`` (matrix products as kernels run them), ``stage`` (distinct pipeline stages), ``tensor``
-(what the implementation keeps of a block), ``phase`` (moments of a step) and ``law`` (published
-scaling laws). The symbols ``L_ks``, ``A_ks`` and ``R_ks`` have a value per stage and part,
-``held_sc`` and ``first_sc`` per stage and component.
+(what the implementation keeps of a block), ``phase`` (moments of a step), ``law`` (published
+scaling laws) and ``convention`` (of utilisation). The symbols ``L_ks``, ``A_ks`` and ``R_ks`` have
+a value per stage and part, ``held_sc`` and ``first_sc`` per stage and component.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from sympy import Symbol
 
 import planner.formulas  # noqa: F401  (registers the quantities)
-from planner import inventory, laws, notation, pipeline, products, tensors
+from planner import conventions, inventory, laws, notation, pipeline, products, tensors
 from planner import profile as profiles
 from planner.document import Model, Plan, Stage
 from planner.evaluate import SIZE_ONLY, Absent, Case, Entry
@@ -48,6 +48,7 @@ def build(plan: Plan) -> Case:
     axes["law"] = (
         laws.axis() if settings["training.mode"] == "train" and not settings["lora"] else ()
     )
+    axes["convention"] = conventions.axis(settings)
     crossed: dict[tuple[Symbol, Entry, Entry], Any] = {}
     if plan.model is None:
         for axis in ("part", "block", "component", "product", "tensor", "stage"):

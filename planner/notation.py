@@ -351,3 +351,12 @@ f_all = symbol(
     latex=r"f_{\mathrm{all}}",
     key="memory.allocator_share",
 )
+
+# A convention of utilisation: bound to expressions by planner/conventions.py
+C_conv = symbol(
+    "C_conv",
+    "FLOPs of a token that the convention counts",
+    unit="FLOP",
+    latex=r"C_\kappa",
+    per=("convention",),
+)

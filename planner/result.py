@@ -191,13 +191,16 @@ class Result:
         return {key: self._quantities[key] for key in keys}
 
     def _roots(self, base: str, per: tuple[str, ...]) -> list[Quantity]:
-        """A quantity without axes; what all scaling laws say of the plan. What they say of its
-        budget (``optimal.``) is made when it is asked for."""
+        """A quantity without axes; what each convention and each scaling law says of the plan. What
+        laws say of a budget (``optimal.``) is made when it is asked for."""
         if not per:
             return [self.quantity(base, {})]
-        if per != ("law",) or not base.startswith("scaling."):
+        if per not in (("law",), ("convention",)) or base.startswith("optimal."):
             return []
-        found = [self.quantity(base, {"law": law}) for law in self.evaluation.case.axes["law"]]
+        entries = self.evaluation.case.axes[per[0]]
+        if isinstance(entries, Absent):
+            return []
+        found = [self.quantity(base, {per[0]: entry}) for entry in entries]
         return [quantity for quantity in found if quantity.declaration is not None]
 
     @cached_property

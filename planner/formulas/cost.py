@@ -1,6 +1,7 @@
 """How much: device hours at the prices of the cluster document."""
 
 from planner.formulas.time import device_hours
+from planner.formulas.time_run import run_device_hours
 from planner.notation_hardware import price, reserved_price
 from planner.quantity import quantity
 
@@ -29,3 +30,16 @@ def total():
 def reserved():
     """The same hours at the price of reserved devices."""
     return device_hours * reserved_price
+
+
+@quantity(
+    "cost.run",
+    symbol=r"\pi_{\mathrm{cal}}",
+    unit="USD",
+    title="cost of the run with interruptions",
+    source=PRICES,
+    exact=False,
+)
+def run():
+    """The device hours on the calendar at the price of the cluster."""
+    return run_device_hours * price

@@ -2,8 +2,16 @@
 
 from typing import Any
 
-from planner.formulas.time import device_hours
-from planner.notation_hardware import carbon_intensity, host_power, power, pue
+from planner.folds import smallest
+from planner.formulas.time import device_hours, hfu
+from planner.notation_hardware import (
+    carbon_intensity,
+    e_own,
+    host_power,
+    idle_power,
+    power,
+    pue,
+)
 from planner.quantity import quantity
 
 PATTERSON = "Patterson et al. 2021 (arXiv 2104.10350), section 2"
@@ -90,3 +98,19 @@ def total_without_cooling():
 def carbon():
     """Energy times the intensity of the grid; making the hardware is not in it."""
     return total * carbon_intensity
+
+
+@quantity(
+    "energy.expected",
+    symbol=r"E_{\mathrm{exp}}",
+    unit="kWh",
+    title="energy by how busy the devices are",
+    source="Newkirk et al. 2025 (arXiv 2506.14551): nodes draw less than their rating, by the "
+    "arithmetic that they do",
+    exact=False,
+)
+def expected():
+    """A device draws its idle power and, above it, as much as its arithmetic: at the share of the
+    peak that large products sustain it draws the rated power. Hosts stay at their rating."""
+    busy = smallest(1, hfu / e_own)
+    return total * (1 - devices / computers * (1 - idle_power / power) * (1 - busy))

@@ -13,7 +13,7 @@ from typing import Any
 
 from sympy import Add, Mul, Symbol, ceiling, floor
 
-from planner import case, hardware, laws, model, plan, products, profile
+from planner import case, conventions, hardware, laws, model, plan, products, profile
 from planner.document import Block, Model, Part, Plan
 from planner.errors import Fault, PlanError
 from planner.evaluate import Absent, Entry
@@ -50,7 +50,9 @@ def program(
             model.lower: "lowered",
             case._model_axes: "modelAxes",
             products.axis: "productAxis",
-            laws.axis: "(()=>[])",  # what they say stands in the report, and no control asks them
+            # What laws and conventions say stands in the report; no control asks for it.
+            laws.axis: "(()=>[])",
+            conventions.axis: "(()=>[])",
             profile.load: "profileOf",
             hardware.calibration: "calibration",
             hardware.measured: "measured",

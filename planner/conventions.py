@@ -1,0 +1,54 @@
+"""Which FLOPs a utilisation counts, as entries of the axis ``convention``.
+
+Model FLOPs leave out what is computed again, hardware FLOPs count it; attention counts in full, or
+as far as it is causal: half of its scores are masked, forward, backward and where computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from sympy import Rational
+
+from planner.evaluate import Entry
+from planner.folds import Total
+from planner.formulas.compute import component, executed_per_token, per_token
+from planner.notation import C_conv, L_k
+
+SCORES = Total(L_k * Total(component, "component", type="core"), "part")
+MODEL, HARDWARE = "model FLOPs (MFU)", "hardware FLOPs, recomputation counted (HFU)"
+
+
+def axis(settings: Mapping[str, Any]) -> tuple[Entry, ...]:
+    """The conventions that can be told apart under a plan's settings."""
+    if settings["training.mode"] != "train":
+        return ()
+    if settings["training.attention_count"] in ("causal", "causal-window"):
+        return tuple(
+            _entry(name, f"{title}, attention as far as it is causal", counted)
+            for name, title, counted in (
+                ("mfu-causal", MODEL, per_token),
+                ("hfu-causal", HARDWARE, executed_per_token),
+            )
+        )
+    full = (
+        _entry("mfu", f"{MODEL}, attention in full", per_token),
+        _entry("hfu", f"{HARDWARE}, attention in full", executed_per_token),
+    )
+    if not settings["model.shape"]:
+        return full
+    again = 0 if settings["training.recompute"] == "none" else Fraction(1, 2)
+    masked = Rational(3, 2) * SCORES
+    executed = executed_per_token - (Rational(3, 2) + Rational(again)) * SCORES
+    return (
+        full[0],
+        _entry("mfu-causal", f"{MODEL}, attention as far as it is causal", per_token - masked),
+        full[1],
+        _entry("hfu-causal", f"{HARDWARE}, attention as far as it is causal", executed),
+    )
+
+
+def _entry(name: str, title: str, counted: Any) -> Entry:
+    return Entry("convention", name, title, bindings={C_conv: counted})

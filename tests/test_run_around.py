@@ -1,0 +1,168 @@
+"""The run around the step: interruptions, stragglers, cost, energy; adapters; utilisation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+
+VALID = Path(__file__).parent / "documents" / "valid" / "run_around_the_step.yaml"
+LLAMA = "presets/llama70b_h100x1024.yaml"
+
+
+def values(changes: dict[str, Any] | None = None, document: Any = VALID) -> Any:
+    result = planner.load(document, set=changes or {}).evaluate()
+    return lambda name: float(result[name].number)
+
+
+def test_the_days_of_a_run_are_the_sum_of_where_they_go() -> None:
+    """Renewal: on the calendar each day gives goodput days of training."""
+    for changes in ({}, {"cluster.stragglers": "null"}):
+        of = values(changes)
+        trained = of("time.training_days") + (of("time.straggler_days") if not changes else 0)
+        lost = of("time.checkpoint_days") + of("time.failure_days")
+        assert of("time.run_days") == pytest.approx(trained + lost)
+        assert of("time.run_days") == pytest.approx(trained / of("time.goodput"))
+        interruptions = of("time.run_days") * 86400 / of("time.between_failures")
+        each = of("checkpoint.interval_seconds") / 2 + 600
+        assert of("time.failure_days") * 86400 == pytest.approx(interruptions * each)
+
+
+def test_stragglers_lengthen_every_step() -> None:
+    with_them, without = values(), values({"cluster.stragglers": 0})
+    assert with_them("time.run_days") == pytest.approx(1.05 * without("time.run_days"))
+    assert without("time.straggler_days") == 0
+
+
+def test_the_best_interval_is_best() -> None:
+    """Young: checkpoints and lost work cost the same; writing slower costs more."""
+    of, slower = values(), values({"cluster.storage.bandwidth": "12.5 GB/s"})
+    rework = of("time.failure_days") * (
+        of("checkpoint.interval_seconds") / 2 / (of("checkpoint.interval_seconds") / 2 + 600)
+    )
+    assert of("time.checkpoint_days") == pytest.approx(rework)
+    assert slower("checkpoint.interval_seconds") == pytest.approx(
+        2 * of("checkpoint.interval_seconds")
+    )
+    assert slower("time.goodput") < of("time.goodput")
+
+
+def test_llama_3_device_hours_with_its_own_interruptions() -> None:
+    """Model card of Llama 3.1: 30.84 million hours for 405B on 16,384 H100s that were interrupted
+    419 times in 54 days; 38 to 43 % utilisation (Grattafiori et al. 2024, table 4); more than 90 %
+    effective training time is said of snapshots, with automated restarts."""
+    document = {
+        "name": "Llama 3.1 405B",
+        "model": "llama3.1-405b",
+        "cluster": "meta-h100x16384",
+        "training": {"tokens": "15.6T", "sequence_length": 8192, "global_batch": 2048},
+        "parallelism": {"tensor": 8, "pipeline": 16, "sequence": True},
+        "time": {"mfu": 0.41},
+    }
+    of = values(document=document)
+    assert of("time.run_device_hours") == pytest.approx(30.84e6, rel=0.05)
+    assert of("time.device_hours") < of("time.run_device_hours")
+    assert of("time.goodput") == pytest.approx(0.9, abs=0.01)
+
+
+def test_both_prices_and_the_run_on_the_calendar() -> None:
+    of = values()
+    assert of("cost.total") == pytest.approx(2.5 * of("time.device_hours"))
+    assert of("cost.reserved") == pytest.approx(1.9 * of("time.device_hours"))
+    assert of("cost.run") == pytest.approx(2.5 * 24 * 64 * of("time.run_days"))
+
+
+def test_energy_lies_between_idle_and_rated_and_grows_with_use() -> None:
+    hours = values()("time.device_hours")
+    shares = []
+    for mfu in ("0.1", "0.3", "0.5", "0.9"):
+        of = values({"time.mfu": mfu})
+        low = (75 + 500) / 1000 * of("time.device_hours") * 1.2
+        assert low < of("energy.expected") <= of("energy.total") * (1 + 1e-12)
+        shares.append(of("energy.expected") / of("energy.total"))
+    assert shares == sorted(shares) and shares[-1] == pytest.approx(1)
+    assert values()("energy.total") == pytest.approx(hours * (700 + 500) / 1000 * 1.2)
+
+
+def test_a_node_of_h100s_draws_what_was_measured() -> None:
+    """Latif et al. 2024 (arXiv 2412.08602): at most 8.4 kW of 10.2 kW rated, in training."""
+    result = planner.load(LLAMA).evaluate()
+    expected, hours = result["energy.expected"].number, result["time.device_hours"].number
+    kilowatts = float(expected / hours) * 8
+    assert kilowatts == pytest.approx(8.4, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("missing", "quantity"),
+    [
+        ("cluster.stragglers", "time.straggler_days"),
+        ("cluster.storage", "time.run_days"),
+        ("cluster.failures", "time.goodput"),
+        ("cluster.price", "cost.run"),
+        ("cluster.reserved_price", "cost.reserved"),
+        ("cluster.accelerator.idle_power", "energy.expected"),
+        ("cluster.carbon_intensity", "energy.carbon"),
+    ],
+)
+def test_what_has_no_fact_is_absent_and_named(missing: str, quantity: str) -> None:
+    found = planner.load(VALID, set={missing: "null"}).evaluate()[quantity]
+    assert found.value is None and found.absent is not None and missing in found.absent
+
+
+def test_adapters_leave_out_the_gradients_of_frozen_weights() -> None:
+    """Of three products of equal work, forward and two backward, one is left out."""
+    adapted = {"training.lora": {"rank": 16, "targets": ["query", "value"]}, "time.mfu": "null"}
+    base = planner.load(VALID, set={"time.mfu": "null"}).evaluate()
+    lora = planner.load(VALID, set=adapted).evaluate()
+    forward = float(base["compute.forward_flops_per_token"].number)
+    assert lora["compute.forward_flops_per_token"].number >= forward
+    narrow = "time.product.backward[layer.mlp.gate]"
+    names = [i for i in base.quantities if i.startswith("time.product.backward[layer.mlp")]
+    assert names, narrow
+    for name in names:
+        assert float(lora[name].number) == pytest.approx(float(base[name].number) / 2, rel=0.2)
+    ratio = float(lora["time.step_seconds"].number / base["time.step_seconds"].number)
+    assert 0.6 < ratio < 0.85
+
+
+def test_utilisation_by_every_convention() -> None:
+    result = planner.load(LLAMA, set={"training.recompute": "full"}).evaluate()
+    of = {
+        (work, attention, peak): float(result[f"time.{peak}[{name}]"].number)
+        for work, attention, name in (
+            ("model", "full", "mfu"),
+            ("model", "causal", "mfu-causal"),
+            ("hardware", "full", "hfu"),
+            ("hardware", "causal", "hfu-causal"),
+        )
+        for peak in ("utilisation", "utilisation_listed")
+    }
+    for work in ("model", "hardware"):
+        for attention in ("full", "causal"):
+            # the H100's sheet prints the rate with sparsity
+            dense = of[work, attention, "utilisation"]
+            assert dense == pytest.approx(2 * of[work, attention, "utilisation_listed"])
+        full, causal = (of[work, attention, "utilisation"] for attention in ("full", "causal"))
+        # of Llama-2 70B at 4,096 tokens, attention scores are 7.2 % of all; half are masked
+        assert 1 - causal / full == pytest.approx(0.0725 / 2, rel=0.02)
+    model, hardware = (of[work, "full", "utilisation"] for work in ("model", "hardware"))
+    assert model == pytest.approx(float(result["time.mfu"].number))
+    assert hardware == pytest.approx(float(result["time.hfu"].number))
+    assert hardware == pytest.approx(4 / 3 * model, rel=0.02)
+
+
+def test_only_what_can_be_told_apart_is_shown() -> None:
+    def shown(**changes: str) -> set[str]:
+        keys = {key.replace("__", "."): value for key, value in changes.items()}
+        result = planner.load(LLAMA, set=keys).evaluate()
+        return {i for i in result.quantities if i.startswith("time.utilisation[")}
+
+    assert len(shown()) == 4
+    assert shown(training__attention_count="causal") == {
+        "time.utilisation[mfu-causal]",
+        "time.utilisation[hfu-causal]",
+    }
+    assert shown(training__mode="inference") == set()
