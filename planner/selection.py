@@ -6,6 +6,7 @@ Nothing that is kept grows with the number of layouts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,22 @@ def _rounded(values: Array) -> Array:
     return rounded
 
 
-def _key(item: Item) -> tuple[float, float]:
-    first, second = _rounded(np.array(item[:2], dtype=np.float64))
-    return float(first), float(second)
+@dataclass(frozen=True)
+class _Kept:
+    """A layout that is kept, with its numbers rounded for comparison."""
+
+    key: tuple[float, float]
+    item: Item
+
+
+def _kept(
+    score: Array, memory: Array, order: Array, changes: Changes, places: Array
+) -> list[_Kept]:
+    keys = zip(_rounded(score[order]).tolist(), _rounded(memory[order]).tolist(), strict=True)
+    numbers = zip(
+        score[order].tolist(), memory[order].tolist(), places[order].tolist(), strict=True
+    )
+    return [_Kept(k, (s, m, changes(p))) for k, (s, m, p) in zip(keys, numbers, strict=True)]
 
 
 class Best:
@@ -41,7 +55,7 @@ class Best:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._items: list[Item] = []
+        self._items: list[_Kept] = []
         self._worst = np.inf
 
     def add(self, score: Array, memory: Array, changes: Changes, places: Array) -> None:
@@ -50,20 +64,20 @@ class Best:
         if not len(near):
             return
         order = near[np.lexsort((_rounded(memory[near]), _rounded(score[near])))][: self.count]
-        self._items += [(float(score[i]), float(memory[i]), changes(int(places[i]))) for i in order]
-        self._items = sorted(self._items, key=_key)[: self.count]
+        self._items += _kept(score, memory, order, changes, places)
+        self._items = sorted(self._items, key=lambda kept: kept.key)[: self.count]
         if len(self._items) == self.count:
-            self._worst = self._items[-1][0]
+            self._worst = self._items[-1].item[0]
 
     def items(self) -> list[Item]:
-        return self._items
+        return [kept.item for kept in self._items]
 
 
 class Front:
     """The layouts that no other one beats in score and in memory, from the smallest score on."""
 
     def __init__(self) -> None:
-        self._items: list[Item] = []
+        self._items: list[_Kept] = []
         self._scores, self._memory = np.empty(0), np.empty(0)
 
     def add(self, score: Array, memory: Array, changes: Changes, places: Array) -> None:
@@ -77,17 +91,17 @@ class Front:
         order = near[np.lexsort((memory[near], score[near]))]
         lowest = np.minimum.accumulate(memory[order])
         order = order[np.concatenate(([True], lowest[1:] < lowest[:-1]))]
-        found = [(float(score[i]), float(memory[i]), changes(int(places[i]))) for i in order]
-        kept: list[Item] = []
-        for item in sorted([*self._items, *found], key=_key):
-            if not kept or _key(item)[1] < _key(kept[-1])[1]:
-                kept.append(item)
+        kept: list[_Kept] = []
+        found = _kept(score, memory, order, changes, places)
+        for one in sorted([*self._items, *found], key=lambda kept: kept.key):
+            if not kept or one.key[1] < kept[-1].key[1]:
+                kept.append(one)
         self._items = kept
-        self._scores = np.array([item[0] for item in kept])
-        self._memory = np.array([item[1] for item in kept])
+        self._scores = np.array([one.item[0] for one in kept])
+        self._memory = np.array([one.item[1] for one in kept])
 
     def items(self) -> list[Item]:
-        return self._items
+        return [kept.item for kept in self._items]
 
 
 class Sample:

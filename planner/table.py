@@ -34,11 +34,12 @@ class Codes:
 class Group:
     """The distinct combinations of some columns."""
 
-    def __init__(self, table: Table, mask: int, parent: Group | None, of_parent: Array | None):
-        self.table, self.mask, self.parent, self.of_parent = table, mask, parent, of_parent
-        self.count = table.size
-        self.first: Array = np.arange(0)
-        self._steps: dict[Group, Array | None] = {}
+    def __init__(
+        self, mask: int, first: Array, parent: Group | None = None, of_parent: Array | None = None
+    ) -> None:
+        self.mask, self.first = mask, first  # for each place a row that has it
+        self.parent, self.of_parent = parent, of_parent
+        self.count = len(first)
 
     def of(self, rows: Array) -> Array:
         """The places of some rows."""
@@ -50,17 +51,8 @@ class Group:
     def of_rows(self) -> Array:
         """The places of all rows."""
         if self.parent is None or self.of_parent is None:
-            return np.arange(self.count)
+            return self.first
         return self.of_parent[self.parent.of_rows]
-
-    def at(self, other: Group) -> Array | None:
-        """For each place of another group, which tells more apart, the place here; None where
-        they are the same."""
-        if other is self:
-            return None
-        if other not in self._steps:
-            self._steps[other] = self.of(other.first)
-        return self._steps[other]
 
 
 class Table:
@@ -80,10 +72,10 @@ class Table:
         self.bits = {name: 1 << place for place, name in enumerate(columns)}
         self._rules = [(self.mask(names), self.bits[name]) for names, name in determined]
         self._closed: dict[int, int] = {}
-        self.all = Group(self, (1 << len(columns)) - 1, None, None)
-        self.all.first = np.arange(size)
+        self.all = Group((1 << len(columns)) - 1, np.arange(size))
         self._groups: dict[int, Group] = {self.all.mask: self.all}
         self._distinct: list[Group] = [self.all]
+        self._places: dict[tuple[Group, Group], Array] = {}
 
     def mask(self, names: Sequence[str]) -> int:
         """A set of columns as one number."""
@@ -112,6 +104,15 @@ class Table:
         if found is None:
             found = self._groups[mask] = self._found(mask)
         return found
+
+    def places(self, of: Group, at: Group) -> Array | None:
+        """For each place of a group that tells more apart (``at``), the place in another (``of``);
+        None where they are the same."""
+        if of is at:
+            return None
+        if (of, at) not in self._places:
+            self._places[of, at] = of.of(at.first)
+        return self._places[of, at]
 
     def _found(self, mask: int) -> Group:
         parent = min(
@@ -156,9 +157,7 @@ class Table:
             codes = codes * column.count + column.of_row[parent.first]
             size *= column.count
         codes, first = _numbered(codes, size)
-        made = Group(self, mask, parent, codes)
-        made.count, made.first = len(first), parent.first[first]
-        return made
+        return Group(mask, parent.first[first], parent, codes)
 
 
 def _numbered(codes: Array, size: int) -> tuple[Array, Array]:
