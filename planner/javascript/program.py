@@ -131,7 +131,8 @@ def _without(node: Any) -> Any:
 def _exact(node: Any) -> Any:
     """Facts whose values are read as hardware.py reads them: `26 us` is a number of seconds."""
     if isinstance(node, Mapping):
-        value = {"value": hardware._value(node)} if "value" in node else {}
+        unit = "bytes/s" if str(node.get("value")).endswith("/s") else "s"
+        value = {"value": hardware._value(node, unit)} if "value" in node else {}
         return {k: _exact(v) for k, v in node.items()} | value
     return node
 
