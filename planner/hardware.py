@@ -214,7 +214,7 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.tensor": span(layout["tensor"], layout["tensor"]),
         "time.expert": span(layout["expert"], layout["expert"] * layout["tensor"]),
         "time.pipeline": span(layout["pipeline"], devices),
-        "time.shards": "node" if shards * layout["tensor"] <= node else "nodes",
+        "time.shards": span(shards, shards * layout["tensor"]),
         "time.context": span(layout["context"], inner),
         "time.context_exchange": kernels["context"],
         "time.replicated": layout["replicate"] > 1,

@@ -9,7 +9,18 @@ from typing import Any
 from planner.folds import largest, smallest
 from planner.formulas.layout import data, tokens
 from planner.notation import a_kv, c, d_h, d_v, e, h, k, n, n_node, p, r, t
-from planner.notation_hardware import B_link, B_net, a_link, a_net, e_a2a, e_link, e_net, o_net
+from planner.notation_hardware import (
+    B_link,
+    B_net,
+    W,
+    a_link,
+    a_net,
+    e_a2a,
+    e_link,
+    e_mem,
+    e_net,
+    o_net,
+)
 from planner.quantity import quantity
 
 RING = "Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms; Thakur et al. 2005"
@@ -127,6 +138,12 @@ GROUP: dict[str, Any] = {
 }
 
 
+@quantity(**GROUP, source="a group of one device", when={"time.shards": "none"})
+def group_of_one():
+    """A device alone exchanges nothing; what it would, stays in its memory."""
+    return e_mem * W
+
+
 @quantity(**GROUP, source=RING, when={"time.shards": "node"})
 def group():
     """The group lies inside one node."""
@@ -146,6 +163,12 @@ HOPS: dict[str, Any] = {
     "title": "hops of one ring over the data-parallel group",
     "exact": False,
 }
+
+
+@quantity(**HOPS, source="a group of one device", when={"time.shards": "none"})
+def hops_of_one():
+    """None: a device alone."""
+    return 0
 
 
 @quantity(**HOPS, source=RING, when={"time.shards": "node"})

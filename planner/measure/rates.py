@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
@@ -82,9 +83,13 @@ def products(
 
 
 def _noise(times: Mapping[Product, Sequence[float]]) -> float:
-    """How far repetitions of one product lie apart, typically, as a share of their time."""
-    spreads = [(spread(found), median(found)) for found in times.values()]
-    return median((high - low) / middle for (low, high), middle in spreads)
+    """How uncertain the median time of one product is, typically, as a share of it."""
+
+    def uncertain(found: Sequence[float]) -> float:
+        low, high = spread(found)
+        return (high - low) / median(found) / math.sqrt(len(found))
+
+    return median(map(uncertain, times.values()))
 
 
 @dataclass(frozen=True)

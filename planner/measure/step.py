@@ -165,6 +165,8 @@ def comparison(full: Plan, small: Plan, found: Any) -> Beside:
     layers, of = small.get("model.layers"), full.get("model.layers")
     notes = [f"{layers} of the model's {of} layers, one device, one micro-batch a step"]
     notes += found.notes
+    reasons = {result[row.id].absent for row in rows if row.planned is None}
+    notes += [f"not predicted: {reason}" for reason in sorted(filter(None, reasons))]
     accelerator = small.get("cluster.accelerator.name") or "the plan's accelerator"
     notes.append(f"predicted for {accelerator}")
     return Beside(small, found.device, found.torch, tuple(rows), tuple(notes))
