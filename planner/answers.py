@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.document import Plan
 from planner.domains import DIGITS
@@ -14,6 +14,9 @@ from planner.probes import Probe
 from planner.quantity import BOOK
 from planner.solve import Answer
 from planner.untraced import evaluated
+
+if TYPE_CHECKING:
+    from planner.expression import Expression
 
 #: Keys of a layout as they are shown, where they are not 1, 0 or false.
 LAYOUT = (
@@ -45,7 +48,7 @@ def text(answer: Answer) -> str:
     lines += _table(answer)
     if "layouts" in answer.extra and answer.holds is not None:
         lines += ["", f"Layout: {layout_words(answer.holds.plan)}."]
-    lines += ["", *_reasons(answer)]
+    lines += ["", *_reasons(answer), *_closed(answer)]
     if answer.domain.step:
         lines.append(f"Steps: {answer.domain.step}.")
     lines += [f"Note: {note}." for note in answer.notes]
@@ -153,6 +156,50 @@ def _reasons(answer: Answer) -> list[str]:
     return [f"{limit} binds: {left} left here, short by {short} one step further."]
 
 
+def _closed(answer: Answer) -> list[str]:
+    """The closed form, or why there is none; nothing where no limit was solved for."""
+    found = expression(answer)
+    if found is None:
+        return []
+    if isinstance(found, str):
+        return [f"No closed form: {found}."]
+    name, degree = found.unknown, ("first", "second")[found.degree - 1]
+    lines = ["", f"In closed form, of {degree} degree in {name} ({answer.domain.key}):"]
+    lines += [f"  {name} = {found.formula}", f"  {' ' * len(name)} = {found.substituted}"]
+    lines.append(f"  {' ' * len(name)} = {shown(found.value, answer.domain.unit, DIGITS)}")
+    lines += [f"  {symbol}: {meaning}" for symbol, meaning in found.where]
+    return [*lines, ""]
+
+
+def expression(answer: Answer) -> Expression | str | None:
+    """The closed form of an answer, or why there is none; None where nothing is to be solved."""
+    from planner.expression import NoForm, closed_form
+
+    if answer.binding is None or answer.holds is None or answer.fails is None:
+        return None
+    try:
+        return closed_form(answer)
+    except NoForm as none:
+        return str(none)
+
+
+def _expression_data(answer: Answer) -> dict[str, Any] | None:
+    found = expression(answer)
+    if found is None:
+        return None
+    if isinstance(found, str):
+        return {"none": found}
+    return {
+        "unknown": found.unknown,
+        "degree": found.degree,
+        "formula": found.formula,
+        "latex": found.latex,
+        "substituted": found.substituted,
+        "value": number(found.value),
+        "where": dict(found.where),
+    }
+
+
 def _beside(answer: Answer, best: Probe, probe: Probe) -> str:
     goal = answer.goal
     assert goal is not None
@@ -227,6 +274,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
             }
             for row in answer.extra.get("closed", ())
         ],
+        "expression": _expression_data(answer),
         "family": answer.extra.get("family"),
         **_offer_data(answer),
         "step": answer.domain.step,
