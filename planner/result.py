@@ -114,7 +114,10 @@ class Result:
         if bracket:
             return self.quantity(*self._instance(base, path.rstrip("]"), identifier))
         if known[base][0].per:
+            entries = self.evaluation.case.axes.get(known[base][0].per[0], ())
             names = [q.id for q in self.quantities.values() if q.base == base]
+            if not names and base.startswith("optimal.") and not isinstance(entries, Absent):
+                names = [f"{base}[{entry.path}]" for entry in entries]
             some = f"one of {', '.join(names[:8])}" if names else "this plan uses none of it"
             raise PlanError(Fault(f"{base} holds per {', '.join(known[base][0].per)}", None, some))
         return self.quantity(base, {})

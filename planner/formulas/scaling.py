@@ -85,7 +85,9 @@ def loss():
     **BY_LAW,
 )
 def parameters():
-    """A power of compute through a point of the law."""
+    """A power of compute through a point of the law. Of a law of the loss, E + A/N^alpha +
+    B/D^beta, the point lies at C = 6, where N_0 = (alpha A/(beta B))^(1/(alpha + beta)) and D_0 is
+    1/N_0, and a_N is beta/(alpha + beta): there the loss is lowest under 6 N D = C (equation 4)."""
     return N_0 * (training_6nd / C_0) ** a_N
 
 
