@@ -27,7 +27,7 @@ _MARK = re.compile(r"^(?:<p[^>]*>)?trainplan [^;\n]+;[^\n]*resolved input", re.M
 _COMMAND = re.compile(r"^(?:<pre[^>]*>)?(python plan\.py [^\n]*?)(?:</pre>)?$", re.MULTILINE)
 _NUMBER = re.compile(r"\d+(?:[\u202f\u2009,]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
 #: Numbers that say nothing but where a source stands in the list at the end.
-_REFERENCE = re.compile(r"#source-\d+|\\?\[\d+\\?\]|^\d+\. |<li id=\"source-\d+\">")
+_REFERENCE = re.compile(r"#s\d+\b|\\?\[\d+\\?\]|^\d+\. |<li id=s\d+>")
 _BAR = re.compile("[█░]+")
 #: Values that differ by less, as a share, are the same: the last digits of floats.
 ROUNDING = 1e-12

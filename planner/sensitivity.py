@@ -13,7 +13,7 @@ from planner.evaluate import Absent
 from planner.quantity import Notation
 from planner.result import Quantity, Result, evaluate
 
-__all__ = ["Neighbour", "Sensitivity", "neighbours", "sensitivities"]
+__all__ = ["Neighbour", "Sensitivity", "neighbours", "predicted", "sensitivities"]
 
 #: Keys that hold measures rather than choices: a tenth more of them is a plan as well.
 SMOOTH = (
@@ -78,7 +78,8 @@ def _inputs(quantity: Quantity) -> list[Notation]:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A plan one step away: the keys that differ, and its result; a reason where it is no plan."""
+    """A plan one step away: the keys that differ, and its result; a reason where it is no plan.
+    Its time is predicted, whatever utilisation the plan assumes."""
 
     changes: dict[str, Any]
     result: Result | None
@@ -127,12 +128,25 @@ def neighbours(result: Result, most: int = 5) -> list[Neighbour]:
         if len(found) == most:
             break
         try:
-            other = evaluate(plans.variant(result.plan, changes))
+            other = evaluate(plans.variant(result.plan, changes | _unassumed(result)))
         except PlanError as error:
             found.append(Neighbour(changes, None, error.faults[0].message))
             continue
         found.append(Neighbour(changes, other))
     return found
+
+
+def predicted(result: Result) -> Result | None:
+    """The same plan with its time predicted; None where it is, or cannot be."""
+    changes = _unassumed(result)
+    try:
+        return evaluate(plans.variant(result.plan, changes)) if changes else None
+    except PlanError:
+        return None
+
+
+def _unassumed(result: Result) -> dict[str, Any]:
+    return {"time.mfu": None} if result.plan.get("time.mfu") is not None else {}
 
 
 def _changes(

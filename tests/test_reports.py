@@ -95,6 +95,7 @@ class Page(HTMLParser):
         "thead": {"tbody", "tfoot"},
         "tbody": {"tbody", "tfoot"},
         "li": {"li"},
+        "p": {"article", "div", "figure", "h2", "h3", "h4", "ol", "p", "pre", "section", "ul"},
     }
 
     def __init__(self, page: str) -> None:

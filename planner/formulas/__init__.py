@@ -13,6 +13,7 @@ from planner.formulas import (  # noqa: F401
     memory_cache,
     memory_states,
     parameters,
+    roofline,
     scaling,
     time,
     time_conventions,

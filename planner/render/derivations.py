@@ -32,6 +32,7 @@ class Derivations:
     def __init__(self, result: Result) -> None:
         self.result = result
         self._sources: dict[str, int] = {}
+        self._anchors: set[str] = set()
         self.items = list(self._items())
         for item in self.items:
             if item.kind == "table":
@@ -154,8 +155,7 @@ class Derivations:
             name = parse(note.latex)
             found[note.latex] = Data(
                 latex=name.latex(),
-                mathml=name.mathml(),
-                plain=name.plain(),
+                html=name.html(),
                 meaning=clean(note.meaning),
                 values=[number],
                 origin=clean(given.origin) if given and given.kind != "derived" else "",
@@ -176,7 +176,7 @@ class Derivations:
         head = self._head(quantity) | {"exact": declaration.exact}
         return Data(
             kind="table",
-            id=f"{quantity.base}.{_slug(where)}" if where else quantity.base,
+            id=self._anchor(quantity.base, where),
             **head,
             where=where,
             unit="value" if quantity.unit in PLAIN else quantity.unit,
@@ -188,8 +188,16 @@ class Derivations:
             rows=[],
             count=0,
             used={},
-            shown=next((s.id for s in SECTIONS if quantity.base in s.laws), ""),
+            shown=next(
+                (s.id for s in SECTIONS for b in s.beside if quantity.base in b.columns), ""
+            ),
         )
+
+    def _anchor(self, base: str, where: str) -> str:
+        """The id of a table: that of its quantity; of a second one the setting makes it unique."""
+        name = base if base not in self._anchors or not where else f"{base}.{_slug(where)}"
+        self._anchors.add(name)
+        return name
 
     def _instance(self, quantity: Quantity) -> Data:
         symbolic, numeric = quantity.boxes
@@ -210,12 +218,16 @@ class Derivations:
 
 
 def grouped(quantities: list[Quantity]) -> list[Data]:
-    """Links to quantities; several instances of one are a single link to the first."""
+    """Links to quantities; several instances of one are a single link to their table."""
     by_base: dict[str, list[str]] = {}
     for quantity in quantities:
         by_base.setdefault(quantity.base, []).append(quantity.id)
     return [
-        Data(id=ids[0], text=ids[0] if len(ids) == 1 else base, more=len(ids) - 1)
+        Data(
+            id=ids[0] if len(ids) == 1 else base,
+            text=ids[0] if len(ids) == 1 else base,
+            more=len(ids) - 1,
+        )
         for base, ids in by_base.items()
     ]
 
@@ -249,7 +261,7 @@ def written(name: Any, box: Box) -> Data:
     """`name = formula` in the three styles."""
     return Data(
         latex=f"{name.latex()} = {LATEX.write(box)}",
-        mathml=f"<mrow>{name.mathml()}<mo>=</mo>{MATHML.write(box)}</mrow>",
+        mathml=f"{bare(name.mathml())}<mo>=</mo>{bare(MATHML.write(box))}",
         plain=f"{name.plain()} = {TEXT.write(box)}",
     )
 
@@ -274,7 +286,7 @@ def lines(name: Any, boxes: list[Box], value: Data) -> list[Data]:
                     plain=_chunk(TEXT, chunk, i),
                 )
             )
-    latex, mathml = LATEX.write(value.box), MATHML.write(value.box)
+    latex, mathml = LATEX.write(value.box), bare(MATHML.write(value.box))
     if value.unit:
         latex += rf"\ {_upright(value.unit)}"
         mathml += f'<mspace width=".3em"/><mtext>{value.unit}</mtext>'
@@ -301,6 +313,17 @@ def _upright(words: str) -> str:
     return r"\mathrm{" + escaped.replace("−", "-").replace(" ", r"\ ") + "}"
 
 
+def bare(mathml: str) -> str:
+    """MathML without the one row around all of it, which its place implies."""
+    depth = 0
+    for tag in re.finditer(r"<(/?)mrow>", mathml):
+        depth += -1 if tag[1] else 1
+        if depth == 0:
+            whole = mathml.startswith("<mrow>") and tag.end() == len(mathml)
+            return mathml[6:-7] if whole else mathml
+    return mathml
+
+
 def _chunk(style: Style, box: Box, place: int) -> str:
     """One line of a broken sum; all but the first begin with their sign."""
     text = style.write(box)
@@ -313,7 +336,7 @@ def _marked(box: Box, place: int) -> str:
     """The same in MathML; a line that has numbers only needs no marks, which weigh the most."""
     if flat(box):
         return f"<mtext>{escape(_chunk(TEXT, box, place))}</mtext>"
-    return _chunk(MATHML, box, place)
+    return bare(_chunk(MATHML, box, place))
 
 
 def broken(box: Box) -> list[Box]:

@@ -40,7 +40,16 @@ KEY_FIGURES = (
 )
 
 #: Quantities that are shares and print as percentages.
-SHARES = frozenset({"time.mfu", "time.hfu"})
+SHARES = frozenset({"time.mfu", "time.hfu", "time.utilisation", "time.utilisation_listed"})
+
+
+class Beside(NamedTuple):
+    """A table with a row for each entry of an axis, and a column for each of some quantities."""
+
+    axis: str
+    head: str
+    caption: str
+    columns: tuple[str, ...]
 
 
 class Section(NamedTuple):
@@ -53,7 +62,7 @@ class Section(NamedTuple):
     side_by_side: tuple[str, ...] = ()  # ways to count the same; the first one is the measure
     first: tuple[str, ...] = ()  # rows that lead the table
     entries: tuple[str, ...] = ()  # quantities per stage: the columns of one table
-    laws: tuple[str, ...] = ()  # quantities per scaling law: the columns of one table
+    beside: tuple[Beside, ...] = ()  # what stands beside each other by the entries of an axis
 
 
 SECTIONS = (
@@ -99,8 +108,16 @@ SECTIONS = (
     Section(
         "time",
         "Time",
-        ("time", "network"),
-        sums=("time.step_seconds", "time.micro_batch", "time.stage"),
+        ("time", "network", "roofline"),
+        sums=("time.step_seconds", "time.micro_batch", "time.stage", "time.run_days"),
+        beside=(
+            Beside(
+                "convention",
+                "What counts",
+                "Utilisation by every convention",
+                ("time.utilisation", "time.utilisation_listed"),
+            ),
+        ),
         first=(
             "time.step_seconds",
             "time.tokens_per_second",
@@ -113,7 +130,14 @@ SECTIONS = (
         "compute-optimal",
         "Compute-optimal training",
         ("scaling", "optimal"),
-        laws=("scaling.model_tokens", "scaling.ratio", "scaling.loss"),
+        beside=(
+            Beside(
+                "law",
+                "Law",
+                "What published scaling laws say",
+                ("scaling.model_tokens", "scaling.ratio", "scaling.loss"),
+            ),
+        ),
     ),
     Section("money-energy-storage", "Money, energy and storage", ("cost", "energy", "checkpoint")),
 )
@@ -146,11 +170,13 @@ BETWEEN = "what published runs of this kind leave open, 5th to 95th percentile"
 
 #: What sensitivities are about.
 DAYS = "time.training_days"
+STEP = "time.step_seconds"
 
 #: Columns of the table of alternatives.
 ALTERNATIVES = (
     ("Memory per device", "memory.process"),
     ("Left", "memory.headroom"),
+    ("Step", "time.step_seconds"),
     ("Days", DAYS),
     ("Cost", "cost.total"),
 )
@@ -176,7 +202,17 @@ SHORT_TITLES = {
     "scaling.model_tokens": "optimal tokens for this size",
     "scaling.ratio": "the plan's over them",
     "scaling.loss": "predicted loss",
+    "time.utilisation": "of the dense peak",
+    "time.utilisation_listed": "of the peak as printed",
 }
+
+
+#: Inverse questions that a report answers by itself: by name, with the words of the table.
+ANSWERS = (
+    ("largest-batch", "Largest micro-batch"),
+    ("longest-context", "Longest context"),
+    ("fewest-devices", "Fewest devices"),
+)
 
 
 class Warning(NamedTuple):

@@ -31,13 +31,15 @@ def view_of(result: Result) -> View:
 
 
 def page(template: str, **given: Any) -> str:
-    """A page from a template, its style on one line, without empty lines and without the end tags
-    that HTML implies in tables and lists (they weigh 4 %)."""
+    """A page from a template, its style on one line, without empty lines, and without what HTML
+    implies: end tags in tables and lists, quotes around plain attributes (they weigh 7 %)."""
     text = _environment(True).get_template(template).render(**given)
     head, style, rest = re.split(r"(?s)(?<=<style>)(.*?)(?=</style>)", text, maxsplit=1)
     text = head + re.sub(r"\s*([{};,])\s*|\n\s*", r"\1", style) + rest
-    body, script, rest = text.partition("<script>")
-    text = _IMPLIED.sub("", body) + script + rest
+    head, end, rest = text.partition("</style>")
+    body, script, rest = rest.partition("<script>")
+    body = _QUOTES.sub(r"=\1", _PARAGRAPH.sub("", _IMPLIED.sub("", body)))
+    text = head + end + body + script + rest
     return re.sub(r"\n\s*\n+", "\n", text).strip() + "\n"
 
 
@@ -45,6 +47,9 @@ def page(template: str, **given: Any) -> str:
 _IMPLIED = re.compile(
     r"</(?:td|th|tr|li|thead|tbody)>(?=\s*</?(?:td|th|tr|li|tbody|tfoot|table|ul|ol)\b)"
 )
+#: Quotation marks in text are escaped, so that these are of attributes.
+_QUOTES = re.compile(r'="([\w.#%:+\-\[\],]+)"(?=[\s>])')
+_PARAGRAPH = re.compile(r"</p>(?=\s*<(?:article|div|figure|h[1-6]|ol|p|pre|section|ul)\b)")
 
 
 def _tidy(text: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import islice, product
 from typing import Any
 
 from planner.display import exact_text, format_value
@@ -16,8 +18,9 @@ from planner.quantity import BOOK
 from planner.render import chart
 from planner.render.numbers import clean, percent, shown
 from planner.render.report import _environment, _tidy, page
+from planner.sweep.asked import COST, DAYS, DEVICES, FITS, MEMORY, USE
 from planner.sweep.axes import Axis
-from planner.sweep.points import COST, DAYS, DEVICES, FITS, MEMORY, USE, Point, exact
+from planner.sweep.points import Point, exact
 from planner.sweep.run import Outcome
 from planner.sweep.summary import MOST_LINES, QUESTIONS, Roles, roles
 from planner.version import __version__
@@ -28,6 +31,8 @@ SUFFIXES = {".md": "md", ".markdown": "md", ".html": "html", ".htm": "html"}
 CAPACITY = "memory.capacity"
 #: What stands beside every highlighted point.
 BESIDE = (DAYS, COST, MEMORY, FITS, USE)
+#: With more tasks the highlights leave out the questions beyond time and money.
+FEW_TASKS = 3
 HEADS = {
     DAYS: "Days",
     COST: "Cost",
@@ -36,7 +41,7 @@ HEADS = {
     USE: "MFU",
 }
 #: Rows of a table, and bars of a chart, that are shown.
-MOST_ROWS, MOST_BARS, MOST_VALUES = 40, 24, 8
+MOST_ROWS, MOST_BARS, MOST_VALUES, MOST_TASKS = 40, 24, 8, 12
 
 
 @dataclass(frozen=True)
@@ -148,15 +153,15 @@ class View:
         """The best point for each question and each task, evaluated exactly."""
         rows = []
         lines = sorted(self.found.best.items(), key=lambda item: int(item[0]))
-        for _, questions in lines[:MOST_LINES]:
-            for question in QUESTIONS:
+        for _, questions in lines[:MOST_TASKS]:
+            for question in list(QUESTIONS)[: None if len(lines) <= FEW_TASKS else 2]:
                 if question in questions:
                     _, point = questions[question]
                     cells = self._cells(self.exact(point).values)
                     rows.append((question, *self._axes_of(point), *cells))
         if not rows:
             return None
-        note = self._left_out.strip() if self.roles.tasks else ""
+        note = _first_of(MOST_TASKS, len(lines)).strip()
         heads = [clean(axis.name) for axis in self.varying]
         if self.study.searches:
             heads.append("layout")
@@ -192,19 +197,25 @@ class View:
     def roles(self) -> Roles:
         return roles(self.study)
 
-    def _lines(self) -> list[tuple[int, str]]:
-        """The numbers and the words of the lines of a chart."""
-        role, found = self.roles, []
-        for line in range(min(role.count(self.study), MOST_LINES)):
-            places = role.places(self.study, line)
-            words = (self.at(d, place) for d, place in zip(role.lines, places, strict=True))
-            found.append((line, ", ".join(words)))
+    @cached_property
+    def lines(self) -> list[tuple[int, str]]:
+        """The numbers and the words of the lines that a chart draws: all, or where they are too
+        many those with the last values of the last dimensions."""
+        role, shape = self.roles, self.study.shape
+        places = [range(shape[dimension]) for dimension in role.lines]
+        for index in reversed(range(len(places))):
+            if math.prod(map(len, places)) > MOST_LINES and index:
+                places[index] = places[index][-1:]
+        found = []
+        for at in islice(product(*places), MOST_LINES):
+            words = (self.at(d, place) for d, place in zip(role.lines, at, strict=True))
+            found.append((role.line(self.study, at), ", ".join(words)))
         return found
 
     @property
     def _left_out(self) -> str:
         count = self.roles.count(self.study)
-        return _first_of(MOST_LINES, count)
+        return f" {len(self.lines)} of {count} lines are drawn." if count > len(self.lines) else ""
 
     def _x(self, dimension: int, place: int) -> float:
         """Where a value stands along x: at its number, or one after another."""
@@ -228,7 +239,7 @@ class View:
         if x_dimension is None or not cells:
             return None
         places = range(self.study.shape[x_dimension])
-        series = self._lines()
+        series = self.lines
         drawn = []
         for place, label in series:
             points = [
@@ -273,7 +284,7 @@ class View:
             return None
         series = [
             (label, self.found.front[str(place)])
-            for place, label in self._lines()
+            for place, label in self.lines
             if str(place) in self.found.front
         ]
         picture = chart.lines(

@@ -16,10 +16,11 @@ from planner import bands
 from planner.display import exact_text, significant
 from planner.evaluate import Absent
 from planner.inputs import Input
-from planner.render import facts
+from planner.render import facts, pictures
+from planner.render.alternatives import alternatives, said
+from planner.render.bars import COLOURS, bar_of
 from planner.render.derivations import Derivations, place
 from planner.render.layout import (
-    ALTERNATIVES,
     BETWEEN,
     DAYS,
     INPUT_GROUPS,
@@ -28,6 +29,8 @@ from planner.render.layout import (
     SECTIONS,
     SHARES,
     SHORT_TITLES,
+    STEP,
+    Beside,
     Section,
 )
 from planner.render.numbers import (
@@ -46,8 +49,6 @@ from planner.sensitivity import Neighbour, neighbours, sensitivities
 __all__ = ["View"]
 
 Data = SimpleNamespace
-COLOURS = 6
-STEP = "time.step_seconds"
 SLOWEST = "time.stage"  # of the stages only the slowest is shown in its parts
 QUIET = (False, None, 0, "none", "")
 
@@ -78,6 +79,7 @@ class View:
                 Data(
                     key=entry.note.key,
                     meaning=headline(entry.note.meaning),
+                    short=".".join(str(entry.note.key).removesuffix(".value").split(".")[-2:]),
                     text=signed(entry.change),
                     more=entry.change > 0,
                     width=width,
@@ -100,46 +102,13 @@ class View:
             headroom = entry.result.get("memory.headroom") if entry.result else None
             if headroom is not None and headroom.number < 0:
                 short = shown(-headroom.number, headroom.unit)
-                found.append(Data(changes=_said(entry.changes), short=short))
+                found.append(Data(changes=said(entry.changes), short=short))
         return found
 
     @cached_property
     def alternatives(self) -> Data | None:
-        """This plan and the plans one step away, side by side."""
-        columns = [(label, base) for label, base in ALTERNATIVES if base in self.result]
-        tried = [entry for entry in self._neighbours if entry.result is not None]
-        if not columns or not tried:
-            return None
-        rows = [self._alternative("This plan", self.result, columns, True)]
-        rows += [
-            self._alternative(_said(entry.changes), entry.result, columns, False)
-            for entry in tried
-            if entry.result is not None
-        ]
-        impossible = [
-            Data(changes=_said(entry.changes), reason=clean(entry.reason))
-            for entry in self._neighbours
-            if entry.reason is not None
-        ]
-        assumed = self.result.plan.get("time.mfu") is not None
-        return Data(
-            columns=[label for label, _ in columns],
-            rows=rows,
-            impossible=impossible,
-            note="All at the assumed utilisation (time.mfu); left out, it is predicted for each."
-            if assumed
-            else "",
-        )
-
-    def _alternative(
-        self, label: str, result: Result, columns: list[tuple[str, str]], this: bool
-    ) -> Data:
-        cells = []
-        for _, base in columns:
-            quantity = result.get(base)
-            cells.append(facts.brief(quantity) if quantity is not None else "–")
-        answer = facts.verdict(result)
-        return Data(label=label, cells=cells, this=this, word=answer.word, status=answer.status)
+        """This plan and the plans one step away, and how far this one goes."""
+        return alternatives(self.result, self._neighbours)
 
     @cached_property
     def contents(self) -> list[Data]:
@@ -306,8 +275,12 @@ class View:
             rows=rows,
             absent=absent,
             compared=self._compared(compared),
-            tables=self._by_stage(section.entries) + self._by_law(section.laws),
+            tables=self._by_stage(section.entries) + self._beside(section.beside),
             capacity=self._capacity() if "memory" in section.prefixes else None,
+            stages=pictures.stages(self.result, self._place)
+            if "memory" in section.prefixes
+            else None,
+            roofline=pictures.roof(self.result) if "roofline" in section.prefixes else None,
         )
 
     def _is_slowest(self, stage: Quantity) -> bool:
@@ -437,21 +410,32 @@ class View:
             )
         ]
 
-    def _by_law(self, identifiers: Sequence[str]) -> list[Data]:
-        """What each scaling law says of the plan; a law may say nothing of a column."""
-        known = self.result.quantities
-        rows = []
-        for law in self.result.evaluation.case.axes["law"] if identifiers else ():
-            found = [known.get(f"{base}[{law.path}]") for base in identifiers]
-            cells = [
-                Data(id=q.id, text=facts.brief(q)) if q else Data(id="", text="–") for q in found
-            ]
-            if any(found):
-                rows.append(Data(label=place(law), cells=cells))
-        columns = [SHORT_TITLES[base] for base in identifiers]
-        caption = "What published scaling laws say"
-        anchored = [Data(caption=caption, head="Law", rows=rows, columns=columns, anchors=True)]
-        return anchored if rows else []
+    def _beside(self, wanted: Sequence[Beside]) -> list[Data]:
+        """What the entries of an axis say, such as scaling laws; some say nothing of a column."""
+        known, tables = self.result.quantities, []
+        for table in wanted:
+            entries = self.result.evaluation.case.axes.get(table.axis, ())
+            rows = []
+            for entry in () if isinstance(entries, Absent) else entries:
+                found = [known.get(f"{base}[{entry.path}]") for base in table.columns]
+                cells = [
+                    Data(id=q.id, text=facts.brief(q)) if q else Data(id="", text="–")
+                    for q in found
+                ]
+                if any(found):
+                    rows.append(Data(label=headline(place(entry)), cells=cells))
+            columns = [SHORT_TITLES[base] for base in table.columns]
+            if rows:
+                tables.append(
+                    Data(
+                        caption=table.caption,
+                        head=table.head,
+                        rows=rows,
+                        columns=columns,
+                        anchors=True,
+                    )
+                )
+        return tables
 
     def _compared(self, quantities: list[Quantity]) -> list[Data]:
         """Ways to count one thing, with their ratio to the first."""
@@ -582,10 +566,6 @@ def _within(share: float) -> str:
     return f"{100 * share:.3f} %"
 
 
-def _said(changes: dict[str, Any]) -> str:
-    return ", ".join(f"{key}: {str(value).lower()}" for key, value in changes.items())
-
-
 def _outside_layers(quantity: Quantity) -> bool:
     """Whether it is of the embedding or the head, which say little beside the layers."""
     return any(entry.settings.get("layers") is False for entry in quantity.entries)
@@ -625,43 +605,3 @@ def _item(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_item(v)}" for k, v in value.items()) + "}"
     return str(value)
-
-
-def hatch(place: int) -> int:
-    """The pattern of a place: labels that share a colour differ in it."""
-    return (place % COLOURS + place // COLOURS) % COLOURS
-
-
-def bar_of(
-    identifier: str, title: str, rows: Sequence[Data], values: Sequence[Any], whole: Fraction
-) -> Data | None:
-    """A stacked bar in thousandths of its width; None where parts are negative or all nothing."""
-    if whole <= 0 or any(value < 0 for value in values):
-        return None
-    segments, before = [], Fraction(0)
-    for row, value in zip(rows, values, strict=True):
-        part = Fraction(value) * 1000 / whole
-        start, stop = round(before), round(before + part)
-        before += part
-        if stop > start:
-            segments.append(
-                Data(
-                    x=start,
-                    width=stop - start,
-                    label=row.label,
-                    colour=row.place % COLOURS,
-                    hatch=hatch(row.place),
-                    named=stop - start >= 60,
-                )
-            )
-    text = ", ".join(f"{row.label} {row.share} %" if row.share else row.label for row in rows)
-    return Data(
-        id=f"bar-{identifier}",
-        title=title,
-        text=text,
-        segments=segments,
-        rest=1000 - round(before),
-        rest_label="",
-        limit=None,
-        caption=f"{title}: {text}.",
-    )

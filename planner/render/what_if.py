@@ -17,10 +17,10 @@ from typing import Any
 from planner import resources
 from planner.errors import Fault, PlanError
 from planner.render import controls, facts
+from planner.render.bars import COLOURS
 from planner.render.layout import KEY_FIGURES, PREFIXES, SHARES, SHORT_TITLES
 from planner.render.numbers import clean, headline
 from planner.render.report import page, view_of
-from planner.render.view import COLOURS
 from planner.result import Quantity, Result
 
 __all__ = ["html"]

@@ -135,10 +135,19 @@ class Name(NamedTuple):
             case "row" | "accent":
                 return "".join(part.html() for part in self.parts if part)
             case "script":
+                inner, index, power = self.parts
+                if inner and index and not power and inner.kind == "letter" and index.slanted():
+                    return f"<var>{inner.text}<sub>{index.plain()}</sub></var>"
                 base, below, above = (part.html() if part else "" for part in self.parts)
                 below, above = below and f"<sub>{below}</sub>", above and f"<sup>{above}</sup>"
                 return base + below + above
         return escape(self.plain())
+
+    def slanted(self) -> bool:
+        """Whether it is made of letters alone."""
+        return self.kind == "letter" or (
+            self.kind == "row" and all(part is not None and part.slanted() for part in self.parts)
+        )
 
     def plain(self) -> str:
         match self.kind:

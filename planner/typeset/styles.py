@@ -261,7 +261,7 @@ class _MathML(Style):
         return f"<mrow><munder>{sign}{index}</munder>{body}</mrow>"
 
     def _total(self, box: Box) -> str:
-        return self._under('<mo largeop="true" movablelimits="false">∑</mo>', box)
+        return self._under("<mo>∑</mo>", box)
 
     def _largest(self, box: Box) -> str:
         return self._under("<mo>max</mo>", box)

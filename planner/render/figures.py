@@ -1,0 +1,129 @@
+"""Figures as geometry: what is drawn where, in the units of a view box. Templates only place it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import NamedTuple
+
+__all__ = ["Dot", "Kernel", "roofline", "scatter"]
+
+Data = SimpleNamespace
+WIDTH, HEIGHT = 480, 236
+LEFT, RIGHT, TOP, BOTTOM = 46, 470, 14, 196
+
+
+class Dot(NamedTuple):
+    """A plan in a scatter: its mark, step time and memory as shares of the axes' ends."""
+
+    mark: str
+    x: float
+    y: float
+    fits: bool
+    own: bool = False
+
+
+class Kernel(NamedTuple):
+    """A kernel under the roof: FLOPs for each byte, and FLOP/s where a time is predicted."""
+
+    mark: str
+    intensity: float
+    rate: float | None = None
+
+
+def roofline(peak: float, bandwidth: float, kernels: Sequence[Kernel]) -> Data:
+    """Kernels against the roof of a device: logarithmic in both directions.
+
+    Args:
+        peak: FLOP/s; the flat part of the roof.
+        bandwidth: bytes/s; its slope.
+    """
+    ridge = peak / bandwidth
+    rates = [k.rate for k in kernels if k.rate]
+    first = math.floor(math.log10(min(ridge / 8, *(k.intensity for k in kernels))))
+    last = math.ceil(math.log10(2 * max(ridge, *(k.intensity for k in kernels))))
+    low = math.log10(min(bandwidth * 10**first, *rates) if rates else bandwidth * 10**first)
+    high = math.log10(peak) + 0.12
+
+    def x(intensity: float) -> int:
+        share = (math.log10(intensity) - first) / (last - first)
+        return round(LEFT + share * (RIGHT - LEFT))
+
+    def y(rate: float) -> int:
+        return round(BOTTOM - (math.log10(rate) - low) / (high - low) * (BOTTOM - TOP))
+
+    placed: list[Data] = []
+    for kernel in sorted(kernels, key=lambda k: k.intensity):
+        roof = min(peak, bandwidth * kernel.intensity)
+        rate = kernel.rate or roof
+        here = Data(mark=kernel.mark, x=x(kernel.intensity), y=y(rate), roof=y(roof))
+        here.label = _free(here, placed)
+        placed.append(here)
+    ticks = range(math.ceil(low), math.floor(high) + 1)
+    return Data(
+        x_ticks=[Data(at=x(10**i), text=_power(i)) for i in range(first, last + 1)],
+        y_ticks=[Data(at=y(10**i), text=_power(i - 12)) for i in ticks],
+        roof=f"M{LEFT} {y(bandwidth * 10**first)}L{x(ridge)} {y(peak)}H{RIGHT}",
+        kernels=placed,
+    )
+
+
+def _free(here: Data, placed: Sequence[Data]) -> int:
+    """Where the mark of a dot stands below it: no other mark is written there."""
+    room = 4 + 4 * len(here.mark)
+    for lower in range(17, 90, 12):
+        taken = (
+            abs(p.x - here.x) < room + 4 * len(p.mark) and abs(p.label - here.y - lower) < 12
+            for p in placed
+        )
+        if not any(taken):
+            return int(here.y) + lower
+    return int(here.y) + 17
+
+
+def _power(exponent: int) -> str:
+    """A power of ten for an axis."""
+    if exponent > 3:
+        return f"10{'⁰¹²³⁴⁵⁶⁷⁸⁹'[exponent % 10]}"
+    return str(10**exponent) if exponent >= 0 else f"0.{'0' * (-exponent - 1)}1"
+
+
+def scatter(dots: Sequence[Dot], limit: float | None) -> Data:
+    """Plans by step time (to the right) and memory (upwards), both from nothing.
+
+    Args:
+        dots: their coordinates in seconds and GiB.
+        limit: GiB of a device; None leaves the line out.
+    """
+    right = _end(max(dot.x for dot in dots) * 1.05)
+    top = _end(max(*(dot.y for dot in dots), limit or 0.0) * 1.05)
+
+    def x(value: float) -> int:
+        return round(LEFT + value / right * (RIGHT - LEFT))
+
+    def y(value: float) -> int:
+        return round(BOTTOM - value / top * (BOTTOM - TOP))
+
+    placed: list[Data] = []
+    for dot in dots:
+        here = Data(mark=dot.mark, x=x(dot.x), y=y(dot.y), fits=dot.fits, own=dot.own)
+        taken = sum(abs(p.x - here.x) < 16 and abs(p.y - here.y) < 12 for p in placed)
+        here.label = here.x + 9 + 11 * taken
+        placed.append(here)
+    return Data(
+        dots=placed,
+        limit=y(limit) if limit is not None else None,
+        x_ticks=[Data(at=x(right * i / 4), text=_short(right * i / 4)) for i in range(5)],
+        y_ticks=[Data(at=y(top * i / 4), text=_short(top * i / 4)) for i in range(5)],
+    )
+
+
+def _end(value: float) -> float:
+    """The end of an axis: a number of which quarters are short."""
+    step = 10.0 ** math.floor(math.log10(value))
+    return next(step * i for i in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10, 12) if step * i >= value)
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}"
