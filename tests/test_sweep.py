@@ -318,28 +318,20 @@ def test_the_best_points_are_the_best_rows() -> None:
         )
 
 
-def test_the_best_layout_of_each_point_is_found_once() -> None:
-    document = {
-        "base": {"extends": "gpt2small_hgx-h100", "time": {"mfu": None}},
-        "axes": {
-            "parallelism": ["auto", {"tensor": 1}],
-            "cluster.devices": [4, 8],
-            "training.tokens": ["10B", "20B"],
-        },
+def test_the_best_layout_of_each_point_is_that_of_the_plan_by_itself() -> None:
+    base = {"extends": "gpt2small_hgx-h100", "time": {"mfu": None}}
+    axes = {
+        "parallelism": ["auto", {"tensor": 1}],
+        "cluster.devices": [4, 8],
+        "training.tokens": ["10B", "20B"],
     }
-    from planner.search import best
-    from planner.sweep import automatic
-
-    automatic._FOUND.clear()
-    found = study_rows(document)
-    assert len(automatic._FOUND) == 2  # tokens decide nothing
-    plan = plans.load(document["base"], {"cluster.devices": 4, "parallelism": {}})  # type: ignore[arg-type]
-    layout = best(plan)
-    assert layout is not None
-    assert found[0]["time.step_seconds"] == pytest.approx(float(layout.values["time.step_seconds"]))
+    found = study_rows({"base": base, "axes": axes})
     for auto, own in zip(found[:4], found[4:], strict=True):
         assert auto["layout"] and own["layout"] is None
         assert auto["time.step_seconds"] <= own["time.step_seconds"] * (1 + 1e-9)
+    alone = planner.load(base, set={"parallelism": "auto", "cluster.devices": 8}).evaluate()
+    assert found[2]["time.step_seconds"] == pytest.approx(float(alone["time.step_seconds"].number))
+    assert f"micro_batch={alone.plan.get('training.micro_batch')}" in found[2]["layout"]
 
 
 # The table -------------------------------------------------------------------------------------

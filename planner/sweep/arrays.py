@@ -20,10 +20,10 @@ from planner import case, schema
 from planner.errors import PlanError
 from planner.evaluate import Absent, Case
 from planner.quantity import BOOK
-from planner.sweep.automatic import NO_LAYOUT, found
+from planner.sweep.automatic import DECIDING, automatic, words
 from planner.sweep.operations import over_arrays
 from planner.sweep.plain import PLAIN, SYMBOLS, rests_on
-from planner.sweep.points import FITS, MEMORY, Array, Values, exact, is_name, missing, wanted, why
+from planner.sweep.points import Array, Values, exact, is_name, missing, wanted, why
 from planner.sweep.study import Study
 from planner.tape import Tape
 from planner.untraced import Untraced
@@ -40,7 +40,7 @@ def able(study: Study) -> bool:
 
 def plain(study: Study) -> tuple[bool, ...]:
     """Along which dimensions only plain keys change."""
-    decides = rests_on((FITS, MEMORY, study.by)) if study.searches else frozenset()
+    decides = rests_on(DECIDING) if study.searches else frozenset()
 
     def alone(key: str, values: Sequence[Any]) -> bool:
         numbers = all(schema.is_number(None, value) for value in values)
@@ -91,17 +91,11 @@ class Members:
         return member
 
     def _made(self, places: Places) -> Member | str:
-        layout = ""
         try:
-            if self.study.automatic(places):
-                chosen = found(self.study, places)
-                if chosen is None:
-                    return NO_LAYOUT
-                plan, layout = chosen
-            else:
-                plan = self.study.plan_at(places)
+            plan = self.study.plan_at(places)
         except PlanError as error:
             return why(error)
+        layout = words(plan) if automatic(self.study, places) else ""
         built = case.build(plan)
         # Quantities that rest on what is not given are absent for all of a kind.
         known = tuple(not isinstance(value, Absent) for value in built.bindings.values())

@@ -16,22 +16,12 @@ from planner.document import Plan
 from planner.errors import PlanError
 from planner.evaluate import Absent
 from planner.quantity import BOOK
-from planner.sweep.axes import LAYOUT
+from planner.sweep.asked import COMPARED
+from planner.sweep.automatic import automatic, words
 from planner.sweep.study import Study
 from planner.untraced import Untraced
 
 Array = NDArray[Any]
-
-#: What the comparison asks of every point, recorded or not.
-DAYS, COST, MEMORY, FITS, USE, DEVICES = (
-    "time.training_days",
-    "cost.total",
-    "memory.process",
-    "memory.headroom",
-    "time.mfu",
-    "cluster.devices",
-)
-COMPARED = (DAYS, COST, MEMORY, FITS, USE)
 
 
 @dataclass
@@ -80,17 +70,8 @@ class Point:
 
 def exact(study: Study, places: Sequence[int], quantities: Sequence[str]) -> Point:
     """A point as the plan by itself would be evaluated."""
-    from planner.sweep.automatic import NO_LAYOUT, found
-
-    layout = ""
     try:
-        if study.automatic(places):
-            chosen = found(study, places)
-            if chosen is None:
-                return Point(None, {}, {}, NO_LAYOUT)
-            plan, layout = chosen
-        else:
-            plan = study.plan_at(places)
+        plan = study.plan_at(places)
     except PlanError as error:
         return Point(None, {}, {}, why(error))
     evaluation = Untraced(case.build(plan))
@@ -101,7 +82,7 @@ def exact(study: Study, places: Sequence[int], quantities: Sequence[str]) -> Poi
             values[quantity] = evaluation.value(quantity)
         except Absent as error:
             absent[quantity] = error.reason
-    return Point(plan, values, absent, "", layout)
+    return Point(plan, values, absent, "", words(plan) if automatic(study, places) else "")
 
 
 def evaluate(study: Study, ranges: Sequence[range]) -> Values:
@@ -112,17 +93,17 @@ def evaluate(study: Study, ranges: Sequence[range]) -> Values:
         q: np.full(size, None, dtype=object) if is_name(q) else np.full(size, np.nan)
         for q in quantities
     }
-    found = Values(numbers, np.zeros(size, dtype=bool), np.zeros(size, dtype=np.int64))
-    found.layouts = [""] * size if study.searches else None
+    into = Values(numbers, np.zeros(size, dtype=bool), np.zeros(size, dtype=np.int64))
+    into.layouts = [""] * size if study.searches else None
     for index, places in enumerate(product(*ranges)):
         point = exact(study, places, quantities)
-        found.valid[index] = point.plan is not None
+        into.valid[index] = point.plan is not None
         for quantity, value in point.values.items():
             numbers[quantity][index] = value
-        found.reasons[index] = found.reason(point.reason or missing(study, point.absent))
-        if found.layouts is not None:
-            found.layouts[index] = point.layout
-    return found
+        into.reasons[index] = into.reason(point.reason or missing(study, point.absent))
+        if into.layouts is not None:
+            into.layouts[index] = point.layout
+    return into
 
 
 def missing(study: Study, absent: Mapping[str, str]) -> str:
@@ -132,6 +113,3 @@ def missing(study: Study, absent: Mapping[str, str]) -> str:
         if quantity in absent:
             by_reason.setdefault(absent[quantity], []).append(quantity)
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())
-
-
-__all__ = ["COMPARED", "LAYOUT", "Point", "Values", "evaluate", "exact", "missing", "wanted"]

@@ -57,8 +57,6 @@ class Study:
     record: tuple[str, ...]
     where: tuple[Limit, ...]
     keep_invalid: bool
-    by: str
-    neutral: Mapping[str, Any]  # the layout that divides nothing
 
     @cached_property
     def dimensions(self) -> tuple[tuple[Axis, ...], ...]:
@@ -132,14 +130,13 @@ class Study:
                 return value
         return None
 
-    def automatic(self, places: Sequence[int]) -> bool:
-        """Whether the layout of a point is to be found."""
-        return any(c.changes.get(LAYOUT) == AUTO for _, c in self.choices(places))
-
     @cached_property
     def searches(self) -> bool:
         """Whether the layout of some point is to be found."""
-        return any(c.changes.get(LAYOUT) == AUTO for axis in self.axes for c in axis.choices)
+        layouts = [c.changes.get(LAYOUT) for axis in self.axes for c in axis.choices]
+        layouts += [base.data.get(LAYOUT) for base in self.bases]
+        given = any(c.changes.get(f"{LAYOUT}.{AUTO}") for axis in self.axes for c in axis.choices)
+        return given or any(layout and layout.get(AUTO) for layout in layouts)
 
     @cached_property
     def digest(self) -> str:
@@ -148,7 +145,7 @@ class Study:
             full(),
             [base.data for base in self.bases],
             [[axis.name, [[c.label, c.changes] for c in axis.choices]] for axis in self.axes],
-            [self.zipped, self.record, list(map(str, self.where)), self.keep_invalid, self.by],
+            [self.zipped, self.record, list(map(str, self.where)), self.keep_invalid],
         ]
         return hashlib.sha256(json.dumps(data, default=str).encode()).hexdigest()
 
@@ -184,7 +181,6 @@ class _Reader:
         most = data["limit"]
         for index, name in enumerate(data["record"]):
             self._collect(partial(known, name), ("record", index))
-        self._collect(partial(known, data["by"]), ("by",))
         where: list[Limit] = []
         for index, text in enumerate(data["where"]):
             where += self._collect(partial(parse_limit, text), ("where", index))
@@ -216,8 +212,6 @@ class _Reader:
             tuple(data["record"]),
             tuple(where),
             data["invalid"] == "keep",
-            data["by"],
-            self._neutral(bases[0]) if self.searches(axes) else {},
         )
 
     def _named(self) -> str | None:
@@ -226,14 +220,6 @@ class _Reader:
             return None
         path = Path(file)
         return path.name if path.is_absolute() else path.as_posix()
-
-    def searches(self, axes: Sequence[Axis]) -> bool:
-        return any(c.changes.get(LAYOUT) == AUTO for axis in axes for c in axis.choices)
-
-    def _neutral(self, base: Node) -> Mapping[str, Any]:
-        """The layout of a plan that says nothing of one."""
-        empty = nodes.from_data({}, "<defaults>", Origin("default", "default"))
-        return self._checked(base, [(LAYOUT, empty)]).data[LAYOUT]  # type: ignore[no-any-return]
 
     # -- faults -------------------------------------------------------------------------------
 
@@ -287,8 +273,7 @@ class _Reader:
         root = base
         latest = {**dict(self.first), **dict(settings)}
         for key, node in sorted(latest.items(), key=lambda item: item[0].count(".")):
-            if not (key == LAYOUT and node.value == AUTO):
-                root = source._set(root, key.split("."), node, "plan", self.resolver)
+            root = source._set(root, key.split("."), node, "plan", self.resolver)
         root = self.resolver.extend(source.spelled_out(root, "plan"), "plan", ())
         root = self.resolver.names(root, "plan", ())
         return schema.validate(Document(root, "plan"), "plan")
@@ -419,7 +404,7 @@ class _Written:
             except PlanError as error:
                 reader.faults += error.faults
                 continue
-            changes = {key: _value(found, key, node) for key, node in settings}
+            changes = {key: _value(found, key) for key, node in settings}
             value = settings[0][1]
             shown: Any = text or value.reference or label(value, index)
             if text is None and isinstance(value.value, int) and not isinstance(value.value, bool):
@@ -458,10 +443,8 @@ def _first(pair: tuple[Any, Node]) -> Any:
     return pair[0]
 
 
-def _value(document: Document, key: str, node: Node) -> Any:
+def _value(document: Document, key: str) -> Any:
     """The value of a key as a checked plan document holds it; None where it holds none."""
-    if key == LAYOUT and node.value == AUTO:
-        return AUTO
     value: Any = document.data
     for step in key.split("."):
         value = value.get(step) if isinstance(value, Mapping) else None

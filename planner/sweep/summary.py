@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.sweep.points import COST, DAYS, DEVICES, MEMORY, USE, Array
+from planner.sweep.asked import COST, DAYS, DEVICES, MEMORY, USE
+from planner.sweep.points import Array
 from planner.sweep.study import Study
 from planner.sweep.table import EXACT, Rows
 

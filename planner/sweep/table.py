@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from planner.errors import Fault, Place, PlanError, nearest
-from planner.sweep.points import FITS, Array, Values, is_name
+from planner.sweep.asked import FITS
+from planner.sweep.points import Array, Values, is_name
 from planner.sweep.study import Study
 
 #: What the ending of a table's file means.
@@ -101,10 +102,6 @@ def header(study: Study, kind: str) -> bytes:
 
 def encoded(table: Rows, kind: str) -> bytes:
     """The rows as bytes that follow those of the piece before."""
-    if kind == "parquet":
-        from planner.sweep.parquet import batch
-
-        return batch(table)
     count = int(table.kept.sum())
     if not count:
         return b""

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from planner.errors import Fault, PlanError
-from planner.sweep import arrays, points, table
+from planner.sweep import arrays, parquet, points, table
 from planner.sweep.grid import Pieces
 from planner.sweep.points import Values
 from planner.sweep.study import Study
@@ -75,8 +75,13 @@ class Job:
         """The rows of a piece."""
         ranges = self.pieces.ranges(number)
         rows = table.rows(self.study, ranges, self.evaluate(ranges))
-        data = table.encoded(rows, self.kind) if self.kind else b""
+        data = self._encoded(rows)
         return Piece(number, data, summary(rows).to_json())
+
+    def _encoded(self, rows: table.Rows) -> bytes:
+        if self.kind is None:
+            return b""
+        return parquet.batch(rows) if self.kind == "parquet" else table.encoded(rows, self.kind)
 
 
 #: The job at hand in this process: what it found is kept from piece to piece.

@@ -1,0 +1,13 @@
+"""The quantities that a comparison asks of every point, recorded or not."""
+
+from __future__ import annotations
+
+DAYS = "time.training_days"
+COST = "cost.total"
+MEMORY = "memory.process"
+FITS = "memory.headroom"
+USE = "time.mfu"
+COMPARED = (DAYS, COST, MEMORY, FITS, USE)
+
+#: The key along which charts go, where it varies.
+DEVICES = "cluster.devices"
