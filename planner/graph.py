@@ -86,6 +86,8 @@ class Graph:
         ratio = above / below
         if not ratio:
             return self.const(0)
+        if not over and not under:
+            return self.const(ratio if inexact == 1.0 else float(ratio) * inexact)
         both = over & under
         top = self._product(over - both, ratio.numerator, inexact)
         bottom = self._product(under - both, ratio.denominator, 1.0)
@@ -119,9 +121,11 @@ class Graph:
         if isinstance(value, int):
             if number is not None and not isinstance(number, float):
                 return self.const(Fraction(number) ** value)
-            if 0 <= value <= 4:
+            if 0 <= value <= 1:
+                return base if value else self.const(1)
+            if 1 < value <= 4:
                 half = self.mul([base] * (value // 2))
-                return self.mul([half, half] + [base] * (value % 2)) if value > 1 else half
+                return self.mul([half, half] + [base] * (value % 2))
             if value < 0:
                 return self.mul([], [self.power(base, self.const(-value))])
         return self.node("pow", base, exponent)

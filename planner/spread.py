@@ -18,22 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 from sympy import Symbol
 
-from planner import case, hardware, notation, pipeline
-from planner import profile as profiles
-from planner.compile import Compiled, Varying, compiled
-from planner.document import Draft, Plan, Stage
-from planner.evaluate import Absent, Case, Entry
+from planner import case, hardware
+from planner.document import Draft, Plan
+from planner.evaluate import Absent, Case
 from planner.graph import Content
 from planner.layouts import Rows, Space
+from planner.pipelines import Pipelines
 from planner.plan import variant
 from planner.program import Program, Values
 from planner.quantity import BOOK
+from planner.structure import entries, structure
 from planner.table import Codes, Table
 
 Array = NDArray[Any]
 ZERO, RECOMPUTE = "parallelism.zero", "training.recompute"
-#: Graphs kept for further searches over plans of the same structure.
-MOST_KEPT = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,18 +42,6 @@ class Kernels:
     case: Case
 
 
-@dataclass(frozen=True, eq=False)
-class Structure:
-    """What spaces have in common that can share a graph."""
-
-    key: tuple[Any, ...]
-    case: Case
-    compiled: Compiled
-    tensors: Mapping[Entry, int]  # which pattern says when a tensor is there
-    patterns: tuple[Array, ...]  # over ZeRO stage, recomputation and facts
-    lines: Mapping[tuple[Symbol, Entry, Entry], tuple[int, int]]  # slot and place in its line
-
-
 class Spread:
     """The layouts of a space as one case, a table for each block of rows, and their values."""
 
@@ -63,10 +49,18 @@ class Spread:
         self.space, self.quantities = space, tuple(quantities)
         self.plan = space.plan
         self.axes = (len(space.zero), len(space.recompute))
-        self._lines: dict[tuple[Any, ...], int] = {}
-        self._pipelines: dict[tuple[Any, ...], tuple[int, ...]] = {}
-        self._held: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        self.structure = self._structure()
+        kernels = self.of_degrees["kernels"].tolist()
+        self.pipelines = Pipelines(space, [k.plan for k in self.kernels], kernels)
+        self.structure = structure(
+            space,
+            [k.case for k in self.kernels],
+            self.varying,
+            self.facts,
+            self.pipelines.slots,
+            self.quantities,
+        )
+        whole = self.structure.case
+        self.lines = self.pipelines.lines(entries(whole, "part"), entries(whole, "component"))
 
     # -- what follows from implementation and loss --------------------------------------------
 
@@ -156,57 +150,6 @@ class Spread:
         found |= {name: tuple(dict.fromkeys(v)) for name, v in self.of_kernels.items()}
         return found
 
-    # -- pipeline stages ----------------------------------------------------------------------
-
-    def pipeline(self, stages: int, run: int, micro_batches: int, kernels: int) -> tuple[int, ...]:
-        """The distinct stages of a pipeline, as places in ``lines``."""
-        virtual, schedule = self.space.runs[run]
-        most = pipeline.most_alive(stages, schedule)
-        micro_batches = micro_batches if most is None else min(micro_batches, most)
-        plan = self.kernels[kernels].plan
-        cut = plan.data["parallelism"]["cut"]
-        key = (stages, virtual, schedule, micro_batches, cut)
-        if key not in self._pipelines:
-            assert plan.model is not None
-            layout = {
-                **plan.data["parallelism"], "pipeline": stages, "virtual_pipeline": virtual,
-            }  # fmt: skip
-            found = pipeline.stages(
-                plan.model, layout, schedule, micro_batches, plan.get("model.vocab")
-            )
-            self._pipelines[key] = tuple(self._line(found[i]) for i in _fullest(found))
-        return self._pipelines[key]
-
-    def _line(self, stage: Stage) -> int:
-        line = (tuple(sorted(stage.holds.items())), tuple(sorted(stage.alive.items())))
-        return self._lines.setdefault(line, len(self._lines))
-
-    @cached_property
-    def of_pipelines(self) -> dict[tuple[int, int, int, int], tuple[int, ...]]:
-        """Every pipeline of the space: stages, run, micro-batches, kernels."""
-        found: dict[tuple[int, int, int, int], tuple[int, ...]] = {}
-        seen = set()
-        for degrees, place, (_, _, batches) in zip(
-            self.space.degrees, self.of_degrees["kernels"], self.space.crossed, strict=True
-        ):
-            share = self.space.batch // degrees.data
-            key = (degrees.values[1], share, int(place))
-            if key in seen:
-                continue
-            seen.add(key)
-            for run, size in batches.tolist():
-                at = (degrees.values[1], run, share // size, int(place))
-                if at not in found:
-                    found[at] = self.pipeline(*at)
-        return found
-
-    @cached_property
-    def slots(self) -> int:
-        """Distinct stages of the pipeline that has most."""
-        return max(map(len, self.of_pipelines.values()))
-
-    # -- the structure ------------------------------------------------------------------------
-
     @cached_property
     def facts(self) -> tuple[tuple[Any, ...], ...]:
         """What decides, of a row, which tensors are kept: kernels, sequence parallelism, and
@@ -220,108 +163,6 @@ class Spread:
             for sequence, several in product(sequences, sizes):
                 found[int(place), sequence, tensor > 1, context > 1, stages > 1, several] = None
         return tuple(found)
-
-    def _structure(self) -> Structure:
-        settings = tuple(
-            tuple((name, kernels.case.settings.get(name)) for name in sorted(self.asked))
-            for kernels in self.kernels
-        )
-        absent = tuple(
-            frozenset(s for s, value in k.case.bindings.items() if isinstance(value, Absent))
-            for k in self.kernels
-        )
-        key = (
-            self.quantities, self.plan.model, settings, absent, dict(self.varying), self.facts,
-            self.slots,
-        )  # fmt: skip
-        for known in _KEPT:
-            if known.key == key:
-                return known
-        made = self._made(key)
-        _KEPT[:] = [made, *_KEPT[: MOST_KEPT - 1]]
-        return made
-
-    def _made(self, key: tuple[Any, ...]) -> Structure:
-        first = self.kernels[0].case
-        bindings = dict(first.bindings)
-        for kernels in self.kernels[1:]:
-            for symbol, value in kernels.case.bindings.items():
-                if isinstance(bindings[symbol], Absent):
-                    bindings[symbol] = value
-        settings = {**first.settings, **{n: Varying(v) for n, v in self.varying.items()}}
-        stages = tuple(Entry("stage", str(i), settings={"stage": True}) for i in range(self.slots))
-        parts, blocks, components = (
-            _entries(first, axis) for axis in ("part", "block", "component")
-        )
-        tensors, patterns, of_tensor = self._tensors(blocks)
-        axes = {**first.axes, "stage": stages, "tensor": tensors}
-        lines: dict[tuple[Symbol, Entry, Entry], tuple[int, int]] = {}
-        of_part = (notation.L_ks, notation.A_ks, notation.R_ks)
-        of_component = (notation.held_sc, notation.first_sc)
-        for slot, stage in enumerate(stages):
-            places = [(symbol, stage, part) for symbol in of_part for part in parts]
-            places += [(symbol, stage, c) for symbol in of_component for c in components]
-            lines |= {place: (slot, number) for number, place in enumerate(places)}
-        whole = Case(bindings, settings, axes, dict.fromkeys(lines, 0))
-        conditional = {entry: place for entry, place in of_tensor.items() if place is not None}
-        return Structure(
-            key, whole, compiled(whole, self.quantities, conditional), conditional, patterns, lines
-        )
-
-    def _tensors(
-        self, blocks: tuple[Entry, ...]
-    ) -> tuple[tuple[Entry, ...], tuple[Array, ...], dict[Entry, int | None]]:
-        """The tensors that any layout keeps, the patterns of when, and which is whose."""
-        model = self.plan.model
-        assert model is not None
-        shape = (*self.axes, len(self.facts))
-        there: dict[tuple[Any, ...], tuple[Entry, Array]] = {}
-        for place, (kernels, sequence, tensor, context, stages, several) in enumerate(self.facts):
-            of_kernels = self.kernels[kernels].case.settings
-            profile = profiles.load(of_kernels["training.implementation"])
-            told = _told_apart(profile)
-            seen: dict[Any, list[tuple[Any, ...]]] = {}
-            for zero, recompute in product(range(shape[0]), range(shape[1])):
-                stage, mode = self.space.zero[zero], self.space.recompute[recompute]
-                same = (stage == 3, mode if told else None)
-                if same not in seen:
-                    settings = {
-                        **of_kernels,
-                        "parallelism.sequence": sequence,
-                        "parallelism.tensor": 1 + tensor,
-                        "parallelism.context": 1 + context,
-                        "parallelism.pipeline": 1 + stages,
-                        "parallelism.zero": stage,
-                        "training.micro_batch": 1 + several,
-                        "training.recompute": mode,
-                    }
-                    kept = []
-                    for entry in case.kept_tensors(model, blocks, profile, settings):
-                        key = (
-                            entry.parent, entry.name,
-                            tuple(entry.bindings.values()), tuple(entry.settings.values()),
-                        )  # fmt: skip
-                        if key not in there:
-                            there[key] = (entry, np.zeros(shape, dtype=bool))
-                        kept.append(key)
-                    seen[same] = kept
-                for key in seen[same]:
-                    there[key][1][zero, recompute, place] = True
-        patterns: dict[bytes, int] = {}
-        arrays: list[Array] = []
-        of_tensor: dict[Entry, int | None] = {}
-        for entry, pattern in there.values():
-            name = pattern.tobytes()
-            if pattern.all():
-                of_tensor[entry] = None
-                continue
-            if name not in patterns:
-                patterns[name] = len(arrays)
-                arrays.append(pattern)
-            of_tensor[entry] = patterns[name]
-        order = {block: place for place, block in enumerate(blocks)}
-        entries = sorted(of_tensor, key=lambda entry: order[entry.parent])  # type: ignore[index]
-        return tuple(entries), tuple(arrays), of_tensor
 
     # -- a block of rows ----------------------------------------------------------------------
 
@@ -366,35 +207,20 @@ class Spread:
         return columns, numbers
 
     def _stage_columns(self, rows: Rows, steps: Array, columns: dict[str, Codes]) -> None:
-        stages = self.of_degrees["parallelism.pipeline"][rows.of_degrees]
-        kernels = self.of_degrees["kernels"][rows.of_degrees]
-        found = Table(len(rows), {
-            "pipeline": _codes(stages), "run": _codes(rows.of_run), "steps": _codes(steps),
-            "kernels": _codes(kernels),
-        })  # fmt: skip
+        """Which of the distinct pipelines a row has."""
+        of_degrees = self.of_degrees
+        decide = (
+            of_degrees["parallelism.pipeline"][rows.of_degrees],
+            rows.of_run,
+            steps,
+            of_degrees["kernels"][rows.of_degrees],
+        )
+        found = Table(len(rows), {str(i): _codes(values) for i, values in enumerate(decide)})
         group = found.exact(found.all.mask)
-        first = group.first
-        keys = zip(
-            stages[first].tolist(), rows.of_run[first].tolist(), steps[first].tolist(),
-            kernels[first].tolist(), strict=True,
-        )  # fmt: skip
-        lines = [self.of_pipelines[key] for key in keys]
-        shapes = self.shapes
-        of_group = np.array([shapes[line] for line in lines])
+        keys = zip(*(values[group.first].tolist() for values in decide), strict=True)
+        shapes = self.pipelines.shapes
+        of_group = np.array([shapes[self.pipelines.all[key]] for key in keys])
         columns["stages"] = Codes(of_group[group.of_rows], len(shapes))
-
-    @cached_property
-    def shapes(self) -> dict[tuple[int, ...], int]:
-        """The pipelines that differ in what their stages hold and keep."""
-        found: dict[tuple[int, ...], int] = {}
-        for lines in self.of_pipelines.values():
-            found.setdefault(lines, len(found))
-        return found
-
-    @cached_property
-    def of_slots(self) -> Array:
-        """The line of each slot of each shape; a pipeline with fewer stages repeats its first."""
-        return np.array([[*shape, *shape[:1] * (self.slots - len(shape))] for shape in self.shapes])
 
     @cached_property
     def rules(self) -> list[tuple[tuple[str, ...], str]]:
@@ -420,8 +246,8 @@ class Spread:
         cuts = {k.plan.data["parallelism"]["cut"] for k in self.kernels}
         by_kernels = ("kernels",) if len(cuts) > 1 else ()
         found.append((("parallelism.pipeline", *run, steps, *by_kernels), "stages"))
-        pipelines = list(self.of_pipelines)
-        shapes = np.array([self.shapes[lines] for lines in self.of_pipelines.values()])
+        pipelines = list(self.pipelines.all)
+        shapes = np.array([self.pipelines.shapes[lines] for lines in self.pipelines.all.values()])
         sizes = np.array([stages for stages, *_ in pipelines])
         if _follows(sizes, shapes):
             found.append((("stages",), "parallelism.pipeline"))
@@ -467,31 +293,6 @@ class Spread:
             found.append((codes.ravel(), cases))
         return tuple(found)
 
-    @cached_property
-    def lines(self) -> Array:
-        """What each distinct stage binds the crossed symbols to: over recomputation, lines and
-        places in a line."""
-        whole = self.structure.case
-        parts, components = _entries(whole, "part"), _entries(whole, "component")
-        modes = self.space.recompute
-        most = [case.recomputed_at_most(self.plan, mode) for mode in modes]
-        entry = Entry("stage", "")
-        names = (notation.L_ks, notation.A_ks, notation.R_ks)
-        table = []
-        for holds, alive in self._lines:
-            stage = Stage(0, 0, dict(holds), dict(alive))
-            kept = [case.on_stage(stage, entry, parts, m) for m in most]
-            of_parts = [[float(k[s, entry, p]) for s in names for p in parts] for k in kept]
-            if holds not in self._held:
-                held = case.held_on_stages((entry,), components, kept[0])
-                first = case.first_of_shape((entry,), components, kept[0])
-                self._held[holds] = (
-                    *(held[notation.held_sc, entry, c] for c in components),
-                    *(first[notation.first_sc, entry, c] for c in components),
-                )
-            table.append([[*line, *self._held[holds]] for line in of_parts])
-        return np.array(table, dtype=np.float64).transpose(1, 0, 2)
-
 
 class _Leaves:
     """What the leaves of a graph are worth in a table."""
@@ -522,7 +323,7 @@ class _Leaves:
         return Values("kernels", array[None, None, :])
 
     def _on_stage(self, slot: int, place: int) -> Values:
-        array = self.spread.lines[:, self.spread.of_slots[:, slot], place]
+        array = self.spread.lines[:, self.spread.pipelines.of_slots[:, slot], place]
         if (array == array[0]).all():
             array = array[:1]
         return Values("stages", array[None, :, :])
@@ -534,15 +335,6 @@ class _Leaves:
         if name == RECOMPUTE:
             return Values(None, found[None, :, None])
         return Values(name, found[None, None, :])
-
-
-_KEPT: list[Structure] = []
-
-
-def _entries(found: Case, axis: str) -> tuple[Entry, ...]:
-    entries = found.axes[axis]
-    assert isinstance(entries, tuple)
-    return entries
 
 
 def _follows(target: Array, source: Array) -> bool:
@@ -577,23 +369,3 @@ def _coded(values: Array) -> tuple[Array, Array]:
 def _codes(values: Array) -> Codes:
     found, codes = _coded(values)
     return Codes(codes, len(found))
-
-
-def _told_apart(profile: profiles.Profile) -> bool:
-    """Whether a line of a profile depends on how much is recomputed."""
-    lines = (line for block in profile["blocks"].values() for line in block)
-    return any("recompute" in line.get("when", {}) for line in lines)
-
-
-def _fullest(stages: Sequence[Stage]) -> list[int]:
-    """Without stages that hold the same as an earlier one and keep no more: uneven cuts repeat
-    themselves."""
-    kept: dict[tuple[Any, ...], list[int]] = {}
-    for index, stage in enumerate(stages):
-        same = kept.setdefault(tuple(sorted(stage.holds.items())), [])
-        if not any(
-            all(stages[i].alive.get(part, 0) >= count for part, count in stage.alive.items())
-            for i in same
-        ):
-            same.append(index)
-    return sorted(index for same in kept.values() for index in same)

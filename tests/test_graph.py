@@ -1,0 +1,146 @@
+"""A graph over a table gives what plain arithmetic gives, row by row."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner import program
+from planner.graph import Graph
+from planner.program import Program, Values
+from planner.table import Codes, Table
+
+COLUMNS = {"a": (1.0, 2.0, 3.0), "b": (0.5, 4.0), "c": tuple(range(1, 40))}
+AXES = {"zero": (1.0, 2.0, 5.0), "mode": (7.0, 9.0)}
+
+
+def build(graph: Graph, chance: random.Random, depth: int) -> int:
+    """A random formula over the inputs."""
+    kind = chance.choice(("input", "input", "const") if depth == 0 else OPERATIONS)
+    if kind == "input":
+        return graph.node("input", chance.choice([*COLUMNS, *AXES]))
+    if kind == "const":
+        return graph.const(chance.choice((1, 2, Fraction(1, 3), 0.25)))
+    inner = [build(graph, chance, depth - 1) for _ in range(chance.choice((2, 3)))]
+    if kind == "add":
+        return graph.add(inner)
+    if kind == "mul":
+        return graph.mul(inner[:1], inner[1:])
+    if kind == "power":
+        exponent = chance.choice((0, 1, 2, 3, 4, -1, Fraction(1, 2), Fraction(1, 4)))
+        return graph.power(inner[0], graph.const(exponent))
+    if kind in ("max", "min"):
+        return graph.extreme(kind, inner)
+    if kind == "pick":
+        return graph.pick(inner, [build(graph, chance, depth - 1) for _ in inner])
+    if kind == "select":
+        first = graph.node("is", "kind", "x")
+        second = graph.node("is", "kind", "y", "z")
+        return graph.select([(first, inner[0]), (second, inner[1])])
+    return graph.node(kind, inner[0])
+
+
+OPERATIONS = ("add", "mul", "mul", "power", "max", "min", "pick", "select", "ceil", "floor")
+
+
+def plainly(graph: Graph, place: int, values: dict[str, Any]) -> float:
+    """The value of a node for one row and one choice."""
+    operation, arguments = graph.nodes[place]
+    if operation == "const":
+        return float(arguments[0])
+    if operation == "input":
+        return float(values[arguments[0]])
+    if operation == "is":
+        return float(values[arguments[0]] in arguments[1:])
+    inner = [plainly(graph, a, values) for a in arguments]
+    if operation == "select":
+        return next(v for c, v in zip(inner[0::2], inner[1::2], strict=True) if c)
+    if operation == "pick":
+        return max(zip(inner[0::2], inner[1::2], strict=True), key=lambda pair: pair[0])[1]
+    whole = {
+        "add": sum,
+        "mul": math.prod,
+        "div": lambda x: x[0] / x[1],
+        "pow": lambda x: x[0] ** x[1],
+        "sqrt": lambda x: math.sqrt(x[0]),
+        "max": max,
+        "min": min,
+        "ceil": lambda x: math.ceil(x[0] * (1 - program.SNAP)),
+        "floor": lambda x: math.floor(x[0] * (1 + program.SNAP)),
+    }
+    return float(whole[operation](inner))
+
+
+@pytest.mark.parametrize("rows", [40, 6000])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_random_graph_over_a_random_table(seed: int, rows: int) -> None:
+    chance, draw = random.Random(seed), np.random.default_rng(seed)
+    graph = Graph()
+    roots = []
+    while len(roots) < 6:
+        with contextlib.suppress(ZeroDivisionError):
+            roots.append(build(graph, chance, 4))
+    columns = {k: Codes(draw.integers(0, len(v), rows), len(v)) for k, v in COLUMNS.items()}
+    kinds = ("x", "y", "z")
+    columns["kind"] = Codes(columns["a"].of_row, 3)  # follows from a
+    table = Table(rows, columns, [(("a",), "kind"), (("kind",), "a")])
+
+    def leaf(content: Any) -> Values:
+        operation, arguments = content
+        if operation == "is":
+            found = np.array([kind in arguments[1:] for kind in kinds])
+            return Values("kind", found[None, None, :])
+        name = arguments[0]
+        if name in COLUMNS:
+            return Values(name, np.array(COLUMNS[name], dtype=float)[None, None, :])
+        array = np.array(AXES[name])
+        return Values(None, array[:, None, None] if name == "zero" else array[None, :, None])
+
+    made = Program(graph, roots, table, leaf)
+    start = chance.randrange(rows - 20)
+    found = made.run(slice(start, start + 20), (3, 2))
+    for row in range(0, 20, 7):
+        values = {k: v[columns[k].of_row[start + row]] for k, v in COLUMNS.items()}
+        values["kind"] = kinds[columns["kind"].of_row[start + row]]
+        for zero, mode in ((0, 0), (2, 1)):
+            values |= {"zero": AXES["zero"][zero], "mode": AXES["mode"][mode]}
+            for root in roots:
+                try:
+                    expected = plainly(graph, root, values)
+                except (ZeroDivisionError, OverflowError):  # infinite or no number over arrays
+                    continue
+                assert found[root][zero, mode, row] == pytest.approx(expected, rel=1e-9)
+
+
+def test_equal_formulas_are_one_node() -> None:
+    graph = Graph()
+    x, y = graph.node("input", "x"), graph.node("input", "y")
+    assert graph.add([x, y]) == graph.add([y, x])
+    assert graph.mul([x, y], [x]) == y
+    assert graph.number(graph.mul([graph.const(2)], [graph.const(6)])) == Fraction(1, 3)
+    assert graph.pick([x, y], [x, y]) == graph.extreme("max", [x, y])
+    # Parts of a sum picked at the largest sum are that largest sum.
+    one, two = graph.add([x, y]), graph.add([x, graph.const(1)])
+    parts = [graph.pick([one, two], [x, x]), graph.pick([one, two], [y, graph.const(1)])]
+    assert graph.add(parts) in (graph.extreme("max", [one, two]), graph.add([x, parts[1]]))
+    with pytest.raises(ZeroDivisionError):
+        graph.mul([x], [graph.const(0)])
+
+
+def test_groups_say_which_rows_agree() -> None:
+    draw = np.random.default_rng(1)
+    columns = {name: Codes(draw.integers(0, size, 5000), size) for name, size in
+               (("a", 3), ("b", 50), ("c", 700))}  # fmt: skip
+    table = Table(5000, columns)
+    for names in (("a",), ("a", "b"), ("b", "c"), ("a", "b", "c")):
+        group = table.exact(table.mask(names))
+        keys = list(zip(*(columns[name].of_row.tolist() for name in names), strict=True))
+        assert group.count == len(set(keys))
+        for row in range(0, 5000, 97):
+            assert keys[group.first[group.of_rows[row]]] == keys[row]
