@@ -38,44 +38,42 @@ def run(jobs: Sequence[Collective], device: str, seconds: float) -> dict[Collect
     paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     with tempfile.TemporaryDirectory(prefix="measure-") as folder:
-        started: list[subprocess.Popen[str]] = []
+        started: list[subprocess.Popen[bytes]] = []
         try:
             for rank in range(count):
                 told = json.dumps([rank, device, seconds, folder, [astuple(job) for job in jobs]])
-                started.append(
-                    subprocess.Popen(
+                with (Path(folder) / f"{rank}.txt").open("wb") as said:
+                    process = subprocess.Popen(
                         [sys.executable, "-c", WORK, told],
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL,
-                        stderr=subprocess.PIPE,
-                        text=True,
+                        stderr=said,
                         env=environment,
                         start_new_session=True,  # an interruption reaches us, who end them
                     )
-                )
-            _wait(started, seconds)
+                started.append(process)
+            _wait(started, seconds, Path(folder))
         finally:
             for process in started:
                 process.kill()
-                process.communicate()
+                process.wait()
         answer = json.loads((Path(folder) / "answer.json").read_text("utf-8"))
     return dict(zip(jobs, answer, strict=True))
 
 
-def _wait(started: Sequence[subprocess.Popen[str]], seconds: float) -> None:
+def _wait(started: Sequence[subprocess.Popen[bytes]], seconds: float, folder: Path) -> None:
     end = time.monotonic() + seconds + PATIENCE
     while any(process.poll() is None for process in started):
-        failed = next((process for process in started if process.poll()), None)
-        if failed is not None:
+        if any(process.poll() for process in started):
             break
         if time.monotonic() > end:
             raise PlanError(Fault("--processes: the processes of collectives do not answer"))
         time.sleep(0.05)
-    failed = next((process for process in started if process.poll()), None)
-    if failed is not None:
-        said = (failed.communicate()[1] or "").strip().splitlines()
-        reason = said[-1] if said else f"exit status {failed.returncode}"
-        raise PlanError(Fault(f"--processes: a process of collectives failed: {reason}"))
+    for rank, process in enumerate(started):
+        if process.poll():
+            said = (folder / f"{rank}.txt").read_text("utf-8", "replace").strip().splitlines()
+            reason = said[-1] if said else f"exit status {process.returncode}"
+            raise PlanError(Fault(f"--processes: a process of collectives failed: {reason}"))
 
 
 # -- in each process ---------------------------------------------------------------------------
