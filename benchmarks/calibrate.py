@@ -1,21 +1,20 @@
 """Fits the constants of predicted time to published runs, and says how firm they are.
 
-``python -m benchmarks.calibrate --runs FILE`` evaluates the plan documents of all rows through the
-book, takes the sensitivity of each predicted time to each constant, and fits the constants to the
-mean absolute error over sources. It prints each constant with its interval (resampled sources) and,
-for every source, the error with it and the error of a fit that never saw it. It changes no file:
-the values are entered by hand, as facts, in presets/efficiency and presets/accelerators.
+``python -m benchmarks.calibrate --runs FILE`` writes down what the book computes for the plan
+document of each row (a tape), takes the sensitivity of each predicted time to each constant, and
+fits the constants to the mean absolute errors of the sources, each counted the more the better its
+rows agree. It prints each constant with its interval (rows drawn again within each source) and, for
+every source, the error with it and the error of a fit that never saw it; ``--markdown FILE``
+rewrites that table between the markers of a page. It changes no constant: the values are entered
+by hand, as facts, in presets/efficiency, presets/accelerators and presets/implementations.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from fractions import Fraction
-from multiprocessing import Pool
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,18 +22,19 @@ from benchmarks import runs_time, time_accuracy
 from benchmarks.runs_memory import LeftOut
 from planner import case, notation_hardware, plan
 from planner.errors import PlanError
-from planner.evaluate import Absent, Evaluation
+from planner.evaluate import Absent
+from planner.tape import Tape
 
-#: Documents of one source that enter the fit, at most: the largest has hundreds of one kind.
-MOST = 50
+BEGIN, END = "<!-- calibrate: begin -->", "<!-- calibrate: end -->"
+#: Runs of one source that enter the fit, at most: the largest has hundreds of one kind.
+MOST = 150
 STEP = 1.02
 #: A source counts the more the better its rows agree among themselves, down to this error.
 NOISE = 0.03
-#: Constant: symbol, and the accelerators and formats that it holds for (empty: all).
-SHARED = ("e_mem", "e_link", "e_net", "hidden_t", "e_a2a", "d_min", "k_64", "t_la", "k_ew")
-LIMITS = dict.fromkeys(
-    ("matmul tpu", "matmul gb300 8-bit", "e_mem", "e_link", "e_net", "e_a2a"), 1.0
-) | {"hidden_t": 0.9}
+#: Constants that belong to no accelerator; the others are named by what they belong to.
+SHARED = ("e_mem", "e_link", "e_net", "hidden_t", "e_a2a", "d_min", "k_64", "t_la")
+#: Shares of a peak or of a bandwidth cannot be above 1.
+SHARES = ("e_mem", "e_link", "e_net", "hidden_t", "e_a2a")
 
 
 def family(accelerator: str) -> str:
@@ -46,28 +46,38 @@ def family(accelerator: str) -> str:
 def constants(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(constant, symbol) of everything fitted that a plan rests on."""
     name = family(document["cluster"]["accelerator"])
-    precision = document["training"]["precision"]
-    found = [(symbol, symbol) for symbol in SHARED if symbol != "k_ew"]
+    found = [(symbol, symbol) for symbol in SHARED]
     if document["training"]["implementation"] in ("pytorch", "nanotron") and "time" not in document:
         found.append(("k_ew", "k_ew"))
     wide = "b200" if name == "gb300" else name
     found.append((f"matmul {wide}", "e_16"))
-    if precision == "nvfp4":
-        found += [(f"matmul {name} 8-bit", "e_mm"), ("4-bit to 8-bit", "e_mm")]
-    elif precision == "fp8" and name in ("b200", "gb300"):
-        found.append((f"matmul {name} 8-bit", "e_mm"))
-    else:
-        found.append((f"matmul {wide}", "e_mm"))
-    vendor = document["training"]["implementation"] == "megatron"
-    found.append(
-        (f"attention {wide}" if vendor and wide in ("h100", "b200") else "attention open", "e_att")
-    )
+    narrow = document["training"]["precision"] in ("fp8", "nvfp4") and name in ("b200", "gb300")
+    found.append((f"matmul {name} 8-bit" if narrow else f"matmul {wide}", "e_mm"))
+    vendor = document["training"]["implementation"] == "megatron" and wide in ("h100", "b200")
+    found.append((f"attention {wide}" if vendor else "attention open", "e_att"))
     return found
 
 
-def documents(file: Path) -> list[tuple[str, str, dict[str, Any], float]]:
-    """(source, id, document, measured seconds of a step) of each run."""
-    found: dict[str, tuple[str, str, dict[str, Any], float]] = {}
+class Run(NamedTuple):
+    """A published run: what the book computes for it, over numbers that can be moved."""
+
+    source: str
+    tape: Tape
+    leaves: list[Any]
+    places: list[tuple[str, int]]  # constant and the leaf that holds it
+    measured: float  # seconds of a step
+
+    def seconds(self, factors: Mapping[str, float]) -> float:
+        """Predicted time of a step under factors on the constants."""
+        leaves = list(self.leaves)
+        for name, place in self.places:
+            leaves[place] *= factors.get(name, 1.0)
+        return float(self.tape.run(leaves)[self.tape.results["time.step_seconds"]])
+
+
+def published(file: Path) -> list[Run]:
+    """Each run of the file; several rows may state one run's speed in several units."""
+    found: dict[str, Run] = {}
     plans = time_accuracy.Plans()
     for row in time_accuracy.rows(file):
         stem = row["id"].rstrip("abcdefgh")
@@ -76,45 +86,45 @@ def documents(file: Path) -> list[tuple[str, str, dict[str, Any], float]]:
         try:
             document = runs_time.document(row)
             evaluation = plans.evaluation(document)
-            value = time_accuracy.predicted(row, evaluation)
-            ratio = value / float(row["value"])
+            ratio = time_accuracy.predicted(row, evaluation) / float(row["value"])
             seconds = float(evaluation.value("time.step_seconds"))
+            built = case.build(plan.load(document))
+            tape = Tape(built, ["time.step_seconds"])
         except (LeftOut, Absent, PlanError):
             continue
-        true = seconds / ratio if row["measured_quantity"] == "step_time_s" else seconds * ratio
-        found[stem] = (runs_time.source(row), row["id"], document, true)
+        slower = row["measured_quantity"] == "step_time_s"
+        places = [
+            (name, place)
+            for name, symbol in constants(document)
+            for place, leaf in enumerate(tape.leaves)
+            if leaf.symbol is getattr(notation_hardware, symbol)
+        ]
+        found[stem] = Run(
+            runs_time.source(row),
+            tape,
+            [float(value) for value in tape.values(built) or ()],
+            places,
+            seconds / ratio if slower else seconds * ratio,
+        )
     return thinned(list(found.values()))
 
 
-def thinned(runs: list[Any]) -> list[Any]:
+def thinned(runs: list[Run]) -> list[Run]:
     """At most so many runs of one source, evenly spread."""
     kept = []
-    for source in sorted({run[0] for run in runs}):
-        group = [run for run in runs if run[0] == source]
-        step = max(1, -(-len(group) // MOST))
-        kept += group[::step]
+    for source in sorted({run.source for run in runs}):
+        group = [run for run in runs if run.source == source]
+        kept += group[:: max(1, -(-len(group) // MOST))]
     return kept
 
 
-def sensitivities(task: tuple[dict[str, Any], dict[str, float]]) -> tuple[float, dict[str, float]]:
+def sensitivities(run: Run, factors: Mapping[str, float]) -> tuple[float, dict[str, float]]:
     """Predicted seconds under given factors on the constants, and d log seconds / d log factor."""
-    document, factors = task
-    base = case.build(plan.load(document))
-    pairs = constants(document)
-
-    def seconds(factors: Mapping[str, float]) -> float:
-        bindings = dict(base.bindings)
-        for name, symbol in pairs:
-            key = getattr(notation_hardware, symbol)
-            if isinstance(bindings.get(key), (int, float, Fraction)):
-                bindings[key] = float(bindings[key]) * factors.get(name, 1.0)
-        return float(Evaluation(replace(base, bindings=bindings)).value("time.step_seconds"))
-
-    now = seconds(factors)
+    now = run.seconds(factors)
     slopes = {}
-    for name in dict.fromkeys(name for name, _ in pairs):
-        moved = {**factors, name: factors.get(name, 1.0) * STEP}
-        slopes[name] = float(np.log(seconds(moved) / now) / np.log(STEP))
+    for name in dict.fromkeys(name for name, _ in run.places):
+        moved = run.seconds({**factors, name: factors.get(name, 1.0) * STEP})
+        slopes[name] = float(np.log(moved / now) / np.log(STEP))
     return now, slopes
 
 
@@ -155,39 +165,23 @@ def errors(residual: Any, sources: Any, offset: set[str]) -> dict[str, float]:
     return found
 
 
-def fit(runs: Sequence[Any], offset: set[str], rounds: int, pool: Any) -> None:
-    sources = np.array([run[0] for run in runs])
-    measured = np.log([run[3] for run in runs])
-    factors: dict[str, float] = {}
-    names: list[str] = []
-    start: dict[str, float] = {}
-    for document in (run[2] for run in runs):
-        plan_ = case.build(plan.load(document))
-        for name, symbol in constants(document):
-            key = getattr(notation_hardware, symbol)
-            if name == "4-bit to 8-bit":
-                start[name] = 0.81
-            elif name.endswith("8-bit") and document["training"]["precision"] == "nvfp4":
-                start.setdefault(name, float(plan_.bindings[key]) / 0.81)
-            elif isinstance(plan_.bindings.get(key), (int, float, Fraction)):
-                start[name] = float(plan_.bindings[key])
+def fit(runs: Sequence[Run], offset: set[str], rounds: int) -> str:
+    """Prints the constants and the errors; returns the table of the errors."""
+    sources = np.array([run.source for run in runs])
+    measured = np.log([run.measured for run in runs])
+    start = {name: run.leaves[place] for run in runs for name, place in run.places}
     names = sorted(start)
     factors = dict.fromkeys(names, 1.0)
     for round_ in range(rounds + 1):
-        results = pool.map(sensitivities, [(run[2], factors) for run in runs], chunksize=8)
+        results = [sensitivities(run, factors) for run in runs]
         residual = np.log([now for now, _ in results]) - measured
         jacobian = np.array([[slopes.get(name, 0.0) for name in names] for _, slopes in results])
         found = errors(residual, sources, offset)
-        dense = [e for s, e in found.items() if not s.endswith(" experts") or "simumax" in s]
-        print(f"round {round_}: mean over sources {100 * np.mean(dense):.2f} %", flush=True)
+        dense = [error for name, error in found.items() if not name.endswith(" experts")]
+        print(f"round {round_}: mean over dense sources {100 * np.mean(dense):.2f} %", flush=True)
         low = np.full(len(names), -0.35)
-        high = np.array(
-            [
-                min(0.35, np.log(LIMITS.get(n, np.inf) / (start[n] * factors[n]) + 1e-12))
-                for n in names
-            ]
-        )
-        high = np.maximum(high, 0.0)
+        room = [1 / (start[n] * factors[n]) if _share(n) else np.inf for n in names]
+        high = np.clip(np.log(np.maximum(room, 1.0)), 0.0, 0.35)
         if round_ < rounds:
             move = solve(jacobian, residual, sources, low, high, offset)
             factors = {n: factors[n] * float(np.exp(m)) for n, m in zip(names, move, strict=True)}
@@ -197,12 +191,17 @@ def fit(runs: Sequence[Any], offset: set[str], rounds: int, pool: Any) -> None:
         value = start[name] * factors[name]
         a, b = value * np.exp(np.percentile(spread[:, i], [5, 95]))
         print(f"{name:24s} {value:10.4g}  {a:.4g} to {b:.4g}")
-    print(f"\n{'source':24s} {'fitted':>8s} {'left out':>9s}")
+    rows = ["| source | fitted | left out |", "|---|--:|--:|"]
     for name, error in found.items():
         rest = sources != name
         move = solve(jacobian[rest], residual[rest], sources[rest], low, high, offset)
         without = errors((residual + jacobian @ move)[~rest], sources[~rest], offset)[name]
-        print(f"{name:24s} {100 * error:7.1f} % {100 * without:7.1f} %")
+        rows.append(f"| {name} | {100 * error:.1f} % | {100 * without:.1f} % |")
+    return "\n".join(rows)
+
+
+def _share(name: str) -> bool:
+    return name in SHARES or name.startswith(("matmul", "attention"))
 
 
 def resampled(
@@ -222,14 +221,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, required=True, help="CSV file of measured runs")
     parser.add_argument("--rounds", type=int, default=3, help="fits, each at the last one's values")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
     options = parser.parse_args()
-    runs = documents(options.runs)
+    runs = published(options.runs)
     offset = {
         runs_time.source(row) for row in time_accuracy.rows(options.runs) if row["use"] == "offset"
     }
-    with Pool(options.jobs) as pool:
-        fit(runs, offset, options.rounds, pool)
+    table = fit(runs, offset, options.rounds)
+    print(f"\n{table}")
+    if options.markdown:
+        page = options.markdown.read_text("utf-8")
+        before, rest = page.split(BEGIN)
+        options.markdown.write_text(
+            f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}", "utf-8"
+        )
 
 
 if __name__ == "__main__":
