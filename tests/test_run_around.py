@@ -128,6 +128,20 @@ def test_adapters_leave_out_the_gradients_of_frozen_weights() -> None:
     assert 0.6 < ratio < 0.85
 
 
+def test_adapters_count_two_thirds_of_the_work() -> None:
+    """Llama-2 7B, rank 16 beside queries and values of 32 layers: 8.4 million weights train. Frozen
+    weights multiply twice instead of three times, attention scores three times, adapters too."""
+    lora = {"training.lora": {"rank": 16, "targets": ["query", "value"]}}
+    base, adapted = planner.load(VALID).evaluate(), planner.load(VALID, set=lora).evaluate()
+    scores = 2 * 4096 * 2 * 4096 * 32  # 2 FLOP, all keys, both products, layers
+    forward = base["compute.forward_flops_per_token"].number
+    narrow = 32 * 2 * 16 * 2 * 4096  # layers, projections, rank, both matrices
+    assert adapted["compute.flops_per_token"].value == 2 * forward + scores + 6 * narrow
+    step = "time.step_seconds"  # at an assumed utilisation the step is shorter by as much
+    ratio = adapted[step].number / base[step].number
+    assert ratio == (2 * forward + scores + 6 * narrow) / (3 * forward)
+
+
 def test_utilisation_by_every_convention() -> None:
     result = planner.load(LLAMA, set={"training.recompute": "full"}).evaluate()
     of = {

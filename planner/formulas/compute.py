@@ -16,6 +16,7 @@ from planner.notation import (
     d_dk,
     d_dv,
     d_l,
+    k_l,
     n_in,
     n_out,
     s,
@@ -207,6 +208,7 @@ def component_lightning():
     return 4 * n_in * (full * c_l**2 + rest**2 + s * d_l) / s
 
 
+LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 BACKWARD: dict[str, Any] = {
     "identifier": "compute.component_backward",
     "symbol": r"C_c'",
@@ -217,10 +219,37 @@ BACKWARD: dict[str, Any] = {
 }
 
 
-@quantity(**BACKWARD, source=MATMUL, when={"type": ("linear", "core"), "frozen": False})
+@quantity(**BACKWARD, source=MATMUL, when={"type": "core", "frozen": False})
+def backward_core():
+    """One product for the gradient of each factor: twice the forward pass."""
+    return 2 * component
+
+
+@quantity(**BACKWARD, source=MATMUL, when={"type": "linear", "frozen": False, "lora": False})
 def backward_component():
     """One product for the gradient of each factor: twice the forward pass."""
     return 2 * component
+
+
+@quantity(
+    **BACKWARD,
+    source=LORA,
+    when={"type": "linear", "frozen": False, "lora": True, "adapted": False},
+)
+def backward_of_base():
+    """The weight is frozen: one product, for the gradient of the input."""
+    return component
+
+
+@quantity(
+    **BACKWARD,
+    source=LORA,
+    when={"type": "linear", "frozen": False, "lora": True, "adapted": True},
+)
+def backward_with_adapter():
+    """One product for the gradient of the frozen weight's input; and the adapter's two narrow
+    products, forward once and backward twice: 2 FLOP for each of their weights and passes."""
+    return component + 6 * applied * k_l * (n_in + n_out)
 
 
 @quantity(
