@@ -249,6 +249,29 @@ def _explain(options: argparse.Namespace) -> int:
     return OK
 
 
+def _sensitivity_arguments(parser: argparse.ArgumentParser) -> None:
+    _plan_arguments(parser)
+    parser.add_argument("quantity", metavar="QUANTITY", help="such as time.training_days")
+    parser.add_argument(
+        "--top", type=int, default=None, metavar="N", help="inputs shown of each kind; all"
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def _sensitivity(options: argparse.Namespace) -> int:
+    from planner import elasticity
+    from planner import plan as plans
+
+    if options.top is not None and options.top < 1:
+        raise PlanError(Fault(f"--top {options.top} shows nothing", None, "at least 1"))
+    found = elasticity.hangs_on(plans.load(options.plan, options.set), options.quantity)
+    if options.format == "json":
+        sys.stdout.write(elasticity.to_json(found, options.top))
+    else:
+        sys.stdout.write(elasticity.text(found, options.top))
+    return OK
+
+
 LISTS = ("models", "accelerators", "clusters", "plans", "studies", "precisions", "quantities")
 
 
@@ -670,6 +693,11 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Handle
     "report": ("evaluate a plan, print a summary, write reports", _report_arguments, _report),
     "validate": ("check documents against schema and cross-field rules", _files, _validate),
     "explain": ("print the derivation of one quantity", _explain_arguments, _explain),
+    "sensitivity": (
+        "say how a quantity moves with every input",
+        _sensitivity_arguments,
+        _sensitivity,
+    ),
     "solve": ("answer an inverse question", _solve_arguments, _solve),
     "search": ("rank the layouts of a plan", _search_arguments, _search),
     "sweep": ("evaluate a grid of plans into a table", _sweep_arguments, _sweep),

@@ -134,6 +134,24 @@ def _questions() -> tuple[str, ...]:
     return tuple(QUESTIONS)
 
 
+def _layouts() -> tuple[str, ...]:
+    from planner.questions import LAYOUTS
+
+    return LAYOUTS
+
+
+def _models() -> tuple[str, ...]:
+    from planner import source
+
+    return tuple(source.preset_names("model"))
+
+
+def _accelerators() -> tuple[str, ...]:
+    from planner import source
+
+    return tuple(source.preset_names("accelerator"))
+
+
 def _numeric() -> tuple[str, ...]:
     return tuple(_keys())
 
@@ -141,6 +159,11 @@ def _numeric() -> tuple[str, ...]:
 WORDS: dict[str, Callable[[], tuple[str, ...]]] = {
     "set": keys,
     "vary": _numeric,
+    "maximize": quantities,
+    "minimize": quantities,
+    "family": _models,
+    "accelerators": _accelerators,
+    "with_layout": _layouts,
     "quantity": quantities,
     "question": _questions,
     "extends": _accelerators,

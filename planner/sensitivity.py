@@ -8,14 +8,14 @@ from fractions import Fraction
 from typing import Any
 
 from planner import plan as plans
+from planner.elasticity import Slopes
 from planner.errors import PlanError
-from planner.evaluate import Absent
 from planner.quantity import Notation
-from planner.result import Quantity, Result, evaluate
+from planner.result import Result, evaluate
 
 __all__ = ["Neighbour", "Sensitivity", "neighbours", "predicted", "sensitivities"]
 
-#: Keys that hold measures rather than choices: a tenth more of them is a plan as well.
+#: Keys of the measures that reports name: facts and prices, not the sizes of number formats.
 SMOOTH = (
     "training.tokens",
     "time.",
@@ -32,10 +32,15 @@ TENTH = Fraction(1, 10)
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """By which share of itself a quantity changes where one input is a tenth larger."""
+    """How a quantity moves with one input.
+
+    ``elasticity`` is exact, by the derivative of the formula: 1 % more of the input is so many per
+    cent of the quantity. ``change`` is the share by which it changes for a tenth more.
+    """
 
     note: Notation
     change: Fraction
+    elasticity: Fraction
 
 
 def sensitivities(result: Result, target: str, most: int = 5) -> list[Sensitivity]:
@@ -43,37 +48,16 @@ def sensitivities(result: Result, target: str, most: int = 5) -> list[Sensitivit
     quantity = result.get(target)
     if quantity is None or not quantity.number:
         return []
-    case, found = result.evaluation.case, []
-    for note in _inputs(quantity):
-        value = case.bindings.get(note.symbol)
-        if isinstance(value, bool) or not isinstance(value, (int, Fraction)) or not value:
-            continue
-        changed = result.evaluation.varied(note.symbol, value * (1 + TENTH))
-        try:
-            after = Fraction(changed.value(target))
-        except Absent:
-            continue
-        if after != quantity.number:
-            found.append(Sensitivity(note, after / quantity.number - 1))
-    found.sort(key=lambda entry: (-abs(entry.change), entry.note.rank))
-    return found[:most]
-
-
-def _inputs(quantity: Quantity) -> list[Notation]:
-    """The smooth inputs that a quantity rests on, however deep."""
-    notes: dict[Notation, None] = {}
-    seen = {quantity.key}
-    stack = [quantity]
-    while stack:
-        here = stack.pop()
-        for note, _, _ in here.symbols:
-            if note.key is not None and not note.per and note.key.startswith(SMOOTH):
-                notes[note] = None
-        for used in here.uses:
-            if used.key not in seen:
-                seen.add(used.key)
-                stack.append(used)
-    return sorted(notes, key=lambda note: note.rank)
+    slopes = Slopes(result.evaluation.case, target)
+    found: list[Sensitivity] = []
+    for entry in slopes.measures:
+        if len(found) == most:
+            break
+        if entry.note.key is not None and entry.note.key.startswith(SMOOTH):
+            change = slopes.change(entry.note, TENTH)
+            if change is not None:
+                found.append(Sensitivity(entry.note, change, entry.elasticity))
+    return found
 
 
 @dataclass(frozen=True)

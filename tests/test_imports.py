@@ -36,6 +36,7 @@ STAGES = (
         "cheapest",
         "expression",
         "gradient",
+        "elasticity",
         "answers",
         "domains",
         "families",
