@@ -7,7 +7,7 @@ as far as it is causal: half of its scores are masked, forward, backward and whe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from sympy import Rational
@@ -25,7 +25,16 @@ def axis(settings: Mapping[str, Any]) -> tuple[Entry, ...]:
     """The conventions that can be told apart under a plan's settings."""
     if settings["training.mode"] != "train":
         return ()
-    if settings["training.attention_count"] in ("causal", "causal-window"):
+    return _entries(
+        settings["training.attention_count"] in ("causal", "causal-window"),
+        bool(settings["model.shape"]),
+        settings["training.recompute"] != "none",
+    )
+
+
+@cache
+def _entries(causal: bool, shape: bool, recomputed: bool) -> tuple[Entry, ...]:
+    if causal:
         return tuple(
             _entry(name, f"{title}, attention as far as it is causal", counted)
             for name, title, counted in (
@@ -37,11 +46,10 @@ def axis(settings: Mapping[str, Any]) -> tuple[Entry, ...]:
         _entry("mfu", f"{MODEL}, attention in full", per_token),
         _entry("hfu", f"{HARDWARE}, attention in full", executed_per_token),
     )
-    if not settings["model.shape"]:
+    if not shape:
         return full
-    again = 0 if settings["training.recompute"] == "none" else Fraction(1, 2)
     masked = Rational(3, 2) * SCORES
-    executed = executed_per_token - (Rational(3, 2) + Rational(again)) * SCORES
+    executed = executed_per_token - (2 * SCORES if recomputed else masked)
     return (
         full[0],
         _entry("mfu-causal", f"{MODEL}, attention as far as it is causal", per_token - masked),
