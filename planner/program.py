@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -46,6 +46,7 @@ class _State:
     array: Any = None
     group: Group | None = None
     slot: int | None = None
+    spread: dict[Group, Any] = field(default_factory=dict)  # the array at the places of others
 
     @property
     def cost(self) -> float:
@@ -132,9 +133,18 @@ class Program:
             if state.group is None:
                 arrays.append(_rowless(state))
                 continue
-            places = self.table.places(state.group, group)
-            arrays.append(state.array if places is None else state.array.take(places, axis=2))
+            arrays.append(self._at(state, group))
         return _State(mask, array=function(*arrays), group=group)
+
+    def _at(self, state: _State, group: Group) -> Array:
+        """An array at the places of a group that tells more apart than its own."""
+        found: Array | None = state.spread.get(group)
+        if found is None:
+            assert state.group is not None
+            places = self.table.places(state.group, group)
+            found = state.array if places is None else state.array.take(places, axis=2)
+            state.spread[group] = found
+        return found
 
     # -- what is left to do for each chunk ----------------------------------------------------
 
