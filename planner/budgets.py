@@ -139,7 +139,11 @@ def _flops(base: Evaluation, plan: Plan, active: Number, budget: str | None) -> 
             place = plan.document.place(("cluster",))
             raise PlanError(Fault("the cluster has no price (cluster.price)", place, "2.5 USD/h"))
         seconds = Fraction(value) * 3600 / (price * plan.get("cluster.devices"))
-    return 6 * Fraction(active) * Fraction(_needed(base, "time.tokens_per_second")) * seconds
+    rate = _found(base, "time.tokens_per_second")
+    if rate is None:
+        known = "time.mfu, or a model of known shape, from which it is predicted"
+        raise PlanError(Fault("the plan has no rate that turns time into compute", None, known))
+    return 6 * Fraction(active) * Fraction(rate) * seconds
 
 
 def _parsed(budget: str) -> tuple[Number, str]:

@@ -17,7 +17,14 @@ from planner.folds import Total
 from planner.formulas.compute import component, executed_per_token, per_token
 from planner.notation import C_conv, L_k
 
-SCORES = Total(L_k * Total(component, "component", type="core"), "part")
+
+def _scores(sees: str) -> Any:
+    where = {"type": "core", "block.sees": sees}
+    return Total(L_k * Total(component, "component", **where), "part")
+
+
+#: Scores that are masked, of which half count: those of decoders, not of encoders.
+SCORES = _scores("past") + _scores("past window")
 MODEL, HARDWARE = "model FLOPs (MFU)", "hardware FLOPs, recomputation counted (HFU)"
 
 

@@ -168,6 +168,13 @@ def test_utilisation_by_every_convention() -> None:
     assert hardware == pytest.approx(4 / 3 * model, rel=0.02)
 
 
+def test_an_encoder_masks_nothing() -> None:
+    layout = {f"parallelism.{key}": 1 for key in ("tensor", "pipeline")}
+    changes = {"model": "bert-base", "parallelism.sequence": False, "training.sequence_length": 512}
+    of = values({**layout, **changes}, LLAMA)
+    assert of("time.utilisation[mfu-causal]") == of("time.utilisation[mfu]")
+
+
 def test_only_what_can_be_told_apart_is_shown() -> None:
     def shown(**changes: str) -> set[str]:
         keys = {key.replace("__", "."): value for key, value in changes.items()}
