@@ -372,8 +372,10 @@ def _solve(options: argparse.Namespace) -> int:
 def _spend(plan: Any, options: argparse.Namespace) -> int:
     from planner import budgets
 
-    if options.vary or options.until or options.deadline:
-        raise PlanError(Fault("compute-optimal takes no --vary, --until or --deadline", None))
+    others = ("vary", "until", "maximize", "minimize", "deadline", "with_layout", "family")
+    if any(getattr(options, name) for name in (*others, "accelerators")):
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
+        raise PlanError(Fault(f"compute-optimal takes no {names} or --accelerators", None))
     answer = budgets.ask(plan, options.budget)
     writer = budgets.to_json if options.format == "json" else budgets.text
     sys.stdout.write(writer(answer))

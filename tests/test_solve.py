@@ -137,6 +137,7 @@ def table(plan: plans.Plan, key: str, quantity: str, values: Iterable[int]) -> d
         ("model.hidden", "compute.training_flops", range(12, 1500, 12), "<=", max),
         ("training.micro_batch", "memory.activations", range(1, 65), "<=", max),
         ("model.layers", "parameters.total", range(1, 160), ">=", min),
+        ("training.sequence_length", "memory.process", range(1, 200), "<=", max),
     ],
 )
 def test_agrees_with_a_scan_on_random_questions(
@@ -211,6 +212,24 @@ def test_contradiction_names_a_limit_and_the_nearest_miss() -> None:
         ({"question": "tokens-by-deadline"}, "needs a deadline"),
         ({"question": "tokens-by-deadline", "deadline": "5 GiB"}, "--deadline"),
         ({}, "ask a question"),
+        ({"question": "largest-model-by-deadline"}, "needs a deadline"),
+        ({"question": "cheapest", "until": ["cost.total<=10 USD"]}, "needs a deadline"),
+        ({"question": "largest-batch", "maximize": "time.mfu"}, "needs a key to vary"),
+        (
+            {"vary": "model.layers", "maximize": "time.mfu", "minimize": "cost.total"},
+            "exclude each other",
+        ),
+        ({"vary": "model.layers", "maximize": "time.mfo"}, "did you mean 'time.mfu'"),
+        ({"vary": "model.layers", "minimize": "memory.stage"}, "is a name"),
+        ({"vary": "training.tokens", "maximize": "cost.total"}, "unbounded"),
+        ({"vary": "training.tokens", "maximize": "memory.process"}, "does not change with"),
+        ({"question": "largest-batch", "with_layout": "autp"}, "did you mean 'auto'"),
+        ({"question": "largest-batch", "family": "llama2-7b"}, "goes with largest-model"),
+        ({"question": "largest-model", "family": "lama2-7b"}, "did you mean 'llama2-7b'"),
+        ({"question": "largest-batch", "accelerators": "mi300x"}, "goes with cheapest"),
+        ({"question": "cheapest", "deadline": "2 days", "accelerators": "mi300x"}, "no price for"),
+        ({"question": "cheapest", "deadline": "2 days", "accelerators": "m300x"}, "'mi300x'"),
+        ({"question": "cheapest", "deadline": "2 days", "accelerators": "l4=1 GiB"}, "USD"),
     ],
 )
 def test_bad_questions(options: Mapping[str, Any], says: str) -> None:

@@ -1,0 +1,107 @@
+"""Closed forms: the root lies where bisection found the answer, in symbols as in numbers."""
+
+from __future__ import annotations
+
+import json
+import random
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from planner import plan as loading
+from planner import questions
+from planner.expression import NoForm, closed_form
+from planner.plan import variant
+from planner.untraced import evaluated
+
+GPT2 = "presets/gpt2small_hgx-h100.yaml"
+LLAMA = "presets/llama70b_h100x1024.yaml"
+
+
+def asked(path: str, changes: dict[str, Any] | None = None, **options: Any) -> questions.Answer:
+    return questions.ask(variant(loading.load(path), changes or {}), **options)
+
+
+def test_tokens_of_a_deadline_are_the_rate_times_the_time() -> None:
+    answer = asked(LLAMA, question="tokens-by-deadline", deadline="30 days")
+    form = closed_form(answer)
+    rate = evaluated(answer.holds.plan, ["time.tokens_per_second"])["time.tokens_per_second"]
+    assert form.value == 30 * 86_400 * Fraction(rate)
+    assert form.degree == 1 and form.unknown == "T"
+    assert form.formula == "86\u202f400 · t_days,max · r_tok"
+
+
+def test_the_longest_context_in_symbols() -> None:
+    """Memory is linear in the sequence length: what is left, over what each token takes."""
+    form = closed_form(asked(LLAMA, question="longest-context"))
+    above, below = form.formula.split(" / ")
+    assert "M_cap" in above and "M_w" in above and "M_act,1" in below
+    assert dict(form.where)["M_act,1"] == "activations on the fullest device: per s"
+    assert form.latex.startswith(r"\frac{M_{\mathrm{cap}}")
+
+
+def test_parameters_are_of_second_degree_in_the_width() -> None:
+    """12 L h² and what the embeddings add: the width of 10⁹ parameters by the root of a square."""
+    answer = asked(GPT2, vary="model.hidden", until=["parameters.total<=1e9"])
+    form = closed_form(answer)
+    assert form.degree == 2 and "√" in form.formula
+    square, linear = 12 * 12, (1_000_000_000 - float(form.value) ** 2 * 144) / float(form.value)
+    assert linear == pytest.approx(50257 + 1024 + 12 * 13 + 2)  # vocabulary, positions, biases
+    assert square == 144
+
+
+QUESTIONS: tuple[tuple[str, str, str, int, int], ...] = (
+    ("model.layers", "parameters.total", "<=", 60_000_000, 10**9),
+    ("model.hidden", "parameters.total", "<=", 10**8, 10**10),
+    ("model.vocab", "parameters.total", "<=", 2 * 10**8, 10**9),
+    ("training.tokens", "cost.total", "<=", 100, 10**6),
+    ("training.tokens", "time.training_days", "<=", 1, 100),
+    ("training.sequence_length", "compute.forward_flops_per_token", "<=", 260_000_000, 10**9),
+    ("cluster.price", "cost.total", "<=", 10, 1000),
+)
+
+
+@pytest.mark.parametrize(("key", "quantity", "relation", "low", "high"), QUESTIONS)
+def test_random_limits_are_met_at_the_root(
+    key: str, quantity: str, relation: str, low: int, high: int
+) -> None:
+    plan = variant(loading.load(GPT2), {"model.positions": "rope"})
+    chance = random.Random(key + quantity)
+    units = {"cost": " USD", "time": " days", "compute": " FLOP"}
+    for _ in range(4):
+        bound = chance.randint(low, high)
+        text = f"{quantity}{relation}{bound}{units.get(quantity.partition('.')[0], '')}"
+        answer = questions.ask(plan, vary=key, until=[text])
+        form = closed_form(answer)
+        assert answer.holds.value <= form.value <= answer.fails.value, text
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "why"),
+    [
+        (GPT2, {"question": "largest-model"}, "width and depth change together"),
+        (LLAMA, {"question": "fewest-devices"}, "no limit binds"),
+        (
+            LLAMA,
+            {"vary": "model.layers", "until": ["memory.process<=70 GiB"]},
+            "changes in steps",
+        ),
+        (GPT2, {"vary": "training.micro_batch", "maximize": "memory.process"}, "trying values"),
+    ],
+)
+def test_none_is_claimed_where_there_is_none(path: str, options: Any, why: str) -> None:
+    with pytest.raises(NoForm, match=why):
+        closed_form(asked(path, **options))
+
+
+def test_text_and_data_show_it() -> None:
+    answer = asked(GPT2, vary="model.layers", until=["parameters.total<=1e9"])
+    text, data = questions.text(answer), json.loads(questions.to_json(answer))
+    assert "In closed form, of first degree in L (model.layers):" in text
+    assert "L = (N_max − N_0) / N_1" in text and "N_0: parameters: the part without L" in text
+    assert data["expression"]["degree"] == 1
+    assert data["expression"]["value"] == pytest.approx((10**9 - 39_385_344) / 7_087_872)
+    stepped = asked(LLAMA, vary="model.layers", until=["memory.process<=70 GiB"])
+    assert "No closed form: what the plan derives" in questions.text(stepped)
+    assert "none" in json.loads(questions.to_json(stepped))["expression"]

@@ -1,0 +1,117 @@
+"""Elasticities: exact derivatives held against differences, choices against whole plans."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner import case
+from planner import plan as loading
+from planner.elasticity import Slopes, by_step, hangs_on
+from planner.errors import PlanError
+from planner.evaluate import Evaluation
+from planner.plan import variant
+from planner.result import evaluate
+from planner.sensitivity import sensitivities
+from planner.untraced import evaluated
+from tests.conftest import RunCli
+from tests.strategies import plans
+
+LLAMA = "presets/llama70b_h100x1024.yaml"
+GPT2 = "presets/gpt2small_hgx-h100.yaml"
+STEP = Fraction(1, 10**4)
+
+
+def differences(evaluation: Evaluation, symbol: Any, value: Any, target: str) -> list[float]:
+    """The elasticity by a small step up and by one down, both through the evaluation itself."""
+    here = Fraction(evaluation.value(target))
+    found = []
+    for step in (STEP, -STEP):
+        moved = evaluation.varied(symbol, Fraction(value) * (1 + step))
+        found.append(float((Fraction(moved.value(target)) / here - 1) / step))
+    return found
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    plans(),
+    st.sampled_from(("time.step_seconds", "memory.process", "time.training_days")),
+    st.sampled_from((None, 0.4)),
+)
+def test_a_derivative_lies_between_the_differences_on_both_sides(
+    document: Any, target: str, mfu: float | None
+) -> None:
+    """Where the formula is smooth the two are the same; at a kink it is one of them. Rounding to
+    whole bytes, tokens and steps is what the derivative passes over."""
+    document = {**document, "time": {"mfu": mfu} if mfu else {}}
+    document["training"] = {**document["training"], "tokens": 15 * 10**12}
+    plan = loading.load(document)
+    evaluation = Evaluation(case.build(plan))
+    entries = Slopes(evaluation.case, target).measures
+    assert entries
+    for entry in entries:
+        both = differences(evaluation, entry.note.symbol, entry.value, target)
+        slack = 5e-3 * max(map(abs, both)) + 2e-4
+        assert min(both) - slack <= entry.elasticity <= max(both) + slack, (entry, both)
+
+
+@pytest.mark.parametrize("mfu", [None, Fraction(1, 2)], ids=["predicted", "assumed"])
+def test_whatever_is_left_out_moves_nothing(mfu: Any) -> None:
+    plan = variant(loading.load(LLAMA), {"time.mfu": mfu})
+    evaluation = Evaluation(case.build(plan))
+    slopes = Slopes(evaluation.case, "time.training_days")
+    named = {entry.note.key for entry in slopes.measures}
+    for key in ("cluster.price", "memory.context", "cluster.accelerator.memory"):
+        assert key not in named
+    assert "training.tokens" in named and ("time.mfu" in named) == (mfu is not None)
+
+
+def test_what_is_proportional_has_an_elasticity_of_one() -> None:
+    found = {e.note.key: e.elasticity for e in hangs_on(loading.load(LLAMA), "cost.total").measures}
+    assert found["training.tokens"] == found["cluster.price"] == 1
+    assert found["time.mfu"] == found["cluster.accelerator.peak.value"] == -1
+
+
+def test_a_choice_moves_by_one_valid_step() -> None:
+    plan = loading.load(GPT2)
+    here = evaluated(plan, ["memory.process"])["memory.process"]
+    steps = {step.key: step for step in by_step(plan, "memory.process")}
+    for key in ("training.micro_batch", "model.layers", "training.sequence_length"):
+        step = steps[key]
+        assert step.before == plan.get(key)
+        there = evaluated(variant(plan, {key: step.after}), ["memory.process", "memory.headroom"])
+        assert step.change == Fraction(there["memory.process"], here) - 1
+        assert step.fits == (there["memory.headroom"] >= 0)
+    assert steps["training.micro_batch"].after == 64 and not steps["training.micro_batch"].fits
+
+
+def test_reports_name_facts_with_the_change_for_a_tenth_more() -> None:
+    result = evaluate(loading.load(LLAMA))
+    found = {entry.note.key: entry for entry in sensitivities(result, "time.training_days")}
+    assert found["training.tokens"].change == Fraction(1, 10)
+    assert found["time.mfu"].change == Fraction(10, 11) - 1 and found["time.mfu"].elasticity == -1
+    assert "training.bytes.reduce" not in found
+
+
+def test_the_command_line(run_cli: RunCli) -> None:
+    done = run_cli("sensitivity", GPT2, "memory.process", "--top", "3")
+    assert done.returncode == 0 and "by exact derivative" in done.stdout
+    data = json.loads(run_cli("sensitivity", GPT2, "cost.total", "--format", "json").stdout)
+    assert {"key": "cluster.price", "value": 4.916, "elasticity": 1} in data["measures"]
+    for arguments, says in (
+        (("memory.proces",), "did you mean 'memory.process'"),
+        (("memory.stage",), "is a name"),
+        (("memory.process", "--top", "0"), "shows nothing"),
+    ):
+        done = run_cli("sensitivity", GPT2, *arguments)
+        assert (done.returncode, done.stdout) == (2, "") and says in done.stderr
+
+
+def test_what_cannot_be_computed_says_why() -> None:
+    with pytest.raises(PlanError, match="price of one device"):
+        hangs_on(loading.load("presets/gpt3_a100x1024.yaml"), "cost.total")
