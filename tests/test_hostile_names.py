@@ -6,6 +6,7 @@ import html.parser
 import re
 import shutil
 import subprocess
+import tempfile
 import threading
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +15,10 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner import render
+from planner import compare, render
+from planner.result import Result
+from planner.sweep import study as studies
+from planner.sweep.run import Outcome, sweep
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 
@@ -112,7 +116,7 @@ def outline(page: str) -> Outline:
 
 
 @pytest.mark.parametrize("words", HOSTILE)
-@pytest.mark.parametrize("kind", ["html", "interactive"])
+@pytest.mark.parametrize("kind", ["html", "interactive", "study html", "compared html"])
 def test_a_name_adds_no_element_attribute_or_target(words: str, kind: str) -> None:
     words = words.format(site="http://127.0.0.1:9")
     plain, hostile = outline(page("plain words", kind)), outline(page(words, kind))
@@ -127,13 +131,54 @@ def test_a_name_adds_no_element_attribute_or_target(words: str, kind: str) -> No
 
 @cache
 def page(words: str, kind: str = "html") -> str:
+    """A report; of a study or with a comparison where the kind says so."""
+    what, _, form = kind.rpartition(" ")
+    if what == "study":
+        from planner.render import study as pages
+
+        return {"html": pages.html, "md": pages.markdown, "text": pages.text}[form](studied(words))
+    if what == "compared":
+        return render.as_text(compared(words), form)
     return render.as_text(result_of(words), kind)  # type: ignore[arg-type]
 
 
+@cache
+def studied(words: str) -> Outcome:
+    """A study whose name, notes, plans and values are hostile words."""
+    base = document(words)
+    base["model"] = {"extends": "gpt2-small", "name": words}
+    names = [words[:200], words[:190] + " again"]
+    return sweep(
+        studies.load({
+            "name": words[:200], "notes": words, "base": base,
+            "axes": {
+                "model": [{"extends": "gpt2-small", "name": name} for name in names],
+                "run": [{"name": name, "set": {"parallelism.tensor": 5**at}}
+                        for at, name in enumerate(names)],
+                "training.micro_batch": [1, 2],
+            },
+        }),
+        workers=1,
+    )  # fmt: skip
+
+
+@cache
+def compared(words: str) -> Result:
+    """A plan beside a log of a hostile name, with a column and a unit of that name."""
+    name = words.replace("/", "\u2215").replace("\0", "")[:80]
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / f"{name}.csv"
+        column = words.replace('"', '""').replace(";", "")  # which may part the columns
+        log.write_text(f'step,step_time,"{column}"\n1,0.5,1\n2,0.5,"{column}"\n', "utf-8")
+        plan = planner.load(document(words[:200]) | {"model": "gpt2-small"}).plan
+        return compare.compare(plan, str(log), 0).report()
+
+
 @pytest.mark.parametrize("words", HOSTILE)
-def test_a_name_changes_no_structure_of_the_markdown(words: str) -> None:
+@pytest.mark.parametrize("kind", ["md", "study md", "compared md"])
+def test_a_name_changes_no_structure_of_the_markdown(words: str, kind: str) -> None:
     words = words.format(site="http://127.0.0.1:9")
-    text = render.as_text(result_of(words), "md")  # type: ignore[arg-type]
+    text = page(words, kind)
     rows = [line for line in text.splitlines() if line.startswith("|")]
     headings = [line for line in text.splitlines() if re.match(r"#{1,6} ", line)]
     assert rows, "the report has tables"
@@ -141,6 +186,8 @@ def test_a_name_changes_no_structure_of_the_markdown(words: str) -> None:
         lines = table.splitlines()
         wide = {len(re.findall(r"(?<!\\)\|", line)) for line in lines}
         assert len(wide) == 1, lines
+    text = re.sub(r"(?ms)^(`{3,}).*?^\1$", "", text)  # what is code is shown as it is
+    text = re.sub(r"(?s)(?<![`\\])(`+)(?!`).+?(?<!`)\1(?!`)", "", text)
     assert "<script" not in text.lower().replace("&lt;script", "")
     assert not re.search(r"(?<!\\)\]\(\s*javascript:", text)
     assert not re.search(r"(?<!\\)!\[[^\]]*(?<!\\)\]\(http", text)
@@ -192,7 +239,8 @@ def test_in_a_browser_nothing_runs_and_nothing_is_requested(tmp_path: Path) -> N
         _Recorder.asked.clear()
         everything = " ".join(words.format(site=site) for words in HOSTILE)
         first = HOSTILE[1].format(site=site)
-        pages = [page(everything), page(first), page(everything, "interactive")]
+        kinds = ("html", "interactive", "study html", "compared html")
+        pages = [page(words, kind) for kind in kinds for words in (everything, first)]
         for number, text in enumerate(pages):
             assert "Content-Security-Policy" in text
             # With the policy, and without it: escaping alone has to hold.
