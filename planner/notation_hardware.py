@@ -170,8 +170,8 @@ e_a2a = symbol(
 )
 hidden_t = symbol(
     "hidden_t",
-    "share of tensor-parallel traffic that runs beside products",
-    latex=r"\theta_t",
+    "share of traffic that runs beside products, where it is overlapped",
+    latex=r"\theta",
     key="time.efficiency.tensor_hidden",
 )
 d_min = symbol(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks import time_accuracy
+from benchmarks import time_accuracy, time_totals
 from planner import resources
 
 DATA = Path(__file__).parent / "data" / "time_runs.csv"
@@ -18,13 +18,18 @@ PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
 
 #: Mean relative error that a source may have (runs of one laboratory or experiment).
 BOUNDS = {
-    "vtrain-multi": 0.065,
-    "megatron-2205": 0.06,
-    "bloom-prestudy": 0.065,
-    "foundry-a100": 0.075,
-    "foundry-h100": 0.05,
-    "dgxc-h100": 0.06,
-    "simumax-b200": 0.075,
+    "vtrain-multi": 0.06,
+    "vtrain-single": 0.08,
+    "megatron-2205": 0.03,
+    "bloom-prestudy": 0.06,
+    "foundry-a100": 0.065,
+    "foundry-h100": 0.035,
+    "dgxc-h100": 0.04,
+    "bridge-b200": 0.06,
+    "bridge-gb200": 0.06,
+    "bridge-gb300": 0.08,
+    "simumax-b200": 0.055,
+    "internevo-7b": 0.075,
     "nanotron-tpscale": 0.04,
 }
 
@@ -39,6 +44,7 @@ def test_each_source_keeps_its_bound(records: list[dict[str, Any]], source: str)
     errors = [abs(r["error"]) for r in records if r["source"] == source and "error" in r]
     assert len(errors) >= 3
     assert mean(errors) <= BOUNDS[source]
+    assert sorted(errors)[int(0.9 * len(errors))] <= 0.2
 
 
 def test_the_mean_over_sources_keeps_its_bound(records: list[dict[str, Any]]) -> None:
@@ -47,7 +53,7 @@ def test_the_mean_over_sources_keeps_its_bound(records: list[dict[str, Any]]) ->
         for source, group in time_accuracy.by_source(records).items()
         if not source.endswith(" experts") and any("error" in r for r in group)
     ]
-    assert mean(means) <= 0.085
+    assert mean(means) <= 0.07
 
 
 def test_a_row_is_left_out_only_for_what_it_does_not_publish(
@@ -83,3 +89,24 @@ def test_most_rows_lie_in_the_band_of_their_kind(records: list[dict[str, Any]]) 
             slower = time_accuracy.slowness(row, record)
             inside.append(1 + band(row)["low"] <= slower <= 1 + band(row)["high"])
     assert sum(inside) / len(inside) >= 0.8
+
+
+TOTALS = Path(__file__).parent / "data" / "time_totals.yaml"
+
+
+@pytest.fixture(scope="module")
+def totals() -> list[time_totals.Total]:
+    return list(time_totals.totals(TOTALS))
+
+
+def test_the_table_of_the_largest_runs_is_current(totals: list[time_totals.Total]) -> None:
+    page = PAGE.read_text("utf-8")
+    assert time_totals.rewritten(page, time_totals.table(totals)) == page
+
+
+def test_runs_that_nothing_was_fitted_to_are_met(totals: list[time_totals.Total]) -> None:
+    """The layout that fits best, of those that the source leaves open."""
+    best = {total.run: min(map(abs, total.errors())) for total in totals}
+    assert sum(error <= 0.15 for error in best.values()) / len(best) >= 0.5
+    assert max(best.values()) <= 0.25
+    assert best["Nemotron-4 340B on 1,536 H100"] <= 0.05
