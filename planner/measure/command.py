@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from planner import files
+from planner import files, source
 from planner import plan as plans
-from planner.errors import Fault, Place, PlanError
+from planner.errors import Fault, Place, PlanError, nearest
 from planner.measure import need_torch
 
 Put = Callable[[str, str | None, Sequence[str]], None]
@@ -59,6 +59,12 @@ def _check(options: argparse.Namespace) -> None:
         faults.append(fault("processes", "1 to 64"))
     if not 1 <= options.steps <= 1000:
         faults.append(fault("steps", "1 to 1000"))
+    names = source.preset_names("accelerator")
+    if options.extends is not None and options.extends not in names:
+        unknown = f"plan.py measure: --extends {options.extends}"
+        faults.append(
+            Fault(unknown, None, "see plan.py list accelerators", nearest(options.extends, names))
+        )
     if options.name is not None and not options.name.strip():
         faults.append(fault("name", "a name"))
     if faults:
@@ -67,11 +73,13 @@ def _check(options: argparse.Namespace) -> None:
 
 def _inputs(options: argparse.Namespace) -> list[str]:
     """The files that are read; plans are checked before anything takes its time."""
-    given = [path for path in (options.step, options.accelerator, options.extends) if path]
+    given = [path for path in (options.step, options.accelerator) if path]
     if options.accelerator is not None:
         if not Path(options.accelerator).is_file():
             raise PlanError(Fault("no such file", Place(options.accelerator)))
-        plans.check(options.accelerator)
+        kind = plans.check(options.accelerator)
+        if kind != "accelerator":
+            raise PlanError(Fault(f"this is a {kind}", Place(options.accelerator), "accelerator"))
     if options.step not in (None, "-"):
         plan = plans.load(options.step, options.set)
         given += plan.document.files()
