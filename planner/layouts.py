@@ -202,7 +202,8 @@ class Space:
     def _schedules(self, stages: int) -> list[tuple[int, str]]:
         """Virtual stages and schedules that go together for a number of stages."""
         assert self.plan.model is not None
-        layers = len(self.plan.model.sequence)
+        cut = self.plan.get("parallelism.cut")
+        layers = pipeline.counted(len(self.plan.model.sequence), cut, stages)
         virtual = self._options(
             "parallelism.virtual_pipeline",
             divisors(max(1, layers // stages)) if stages > 1 else (1,),
@@ -251,7 +252,10 @@ class Space:
             draft = Draft(self.plan.document, data)
             assert self.plan.model is not None
             pipeline.check(draft, self.plan.model)
-            self._found[key] = not draft.faults
+            chunks = {"pipeline": stages, "virtual_pipeline": virtual}
+            named = {f"parallelism.{name}": value for name, value in chunks.items()}
+            divided = layout_draft(self.plan, {**self.start, **named}, False)
+            self._found[key] = not draft.faults and not divided.faults
         return self._found[key]  # type: ignore[no-any-return]
 
     def _sequences(self, degrees: Degrees) -> tuple[bool, ...]:

@@ -63,8 +63,14 @@ def _cuts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
     if layout["cut"] == "compute" and chunks > 1:
         return _by_compute(model, chunks, vocab)
     ends = 1 if layout["cut"] == "ends" and chunks > 1 else 0
-    cuts = [(layers + 2 * ends) * i // chunks - ends for i in range(chunks + 1)]
+    whole = counted(layers, layout["cut"], chunks)
+    cuts = [whole * i // chunks - ends for i in range(chunks + 1)]
     return [0, *cuts[1:-1], layers]
+
+
+def counted(layers: int, cut: str, chunks: int) -> int:
+    """How many layers a cut into chunks divides: `ends` counts embedding and head as one each."""
+    return layers + 2 if cut == "ends" and chunks > 1 else layers
 
 
 def _by_compute(model: Model, chunks: int, vocab: int) -> list[int]:
@@ -150,11 +156,12 @@ def check(draft: Draft, model: Model) -> None:
     layers, chunks = len(model.sequence), size * virtual
     steps = training.get("gradient_accumulation")
     if training["schedule"] == "interleaved" and virtual > 1:
-        if layers % chunks and layout.get("stages") is None:
+        whole = counted(layers, layout["cut"], chunks)
+        if whole % chunks and layout.get("stages") is None:
             draft.fault(
                 ("parallelism", "virtual_pipeline"),
-                f"{layers} layers do not divide over pipeline {size} × virtual_pipeline {virtual}",
-                f"pipeline × virtual_pipeline a divisor of {layers}, or stages spelled out",
+                f"{whole} layers do not divide over pipeline {size} × virtual_pipeline {virtual}",
+                f"pipeline × virtual_pipeline a divisor of {whole}, or stages spelled out",
             )
         if steps and steps % size:
             draft.fault(

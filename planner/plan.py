@@ -220,7 +220,10 @@ def _divisions(draft: Draft, model: Model) -> None:
         )
     layers = len(model.sequence)
     chunks = layout["pipeline"] * layout["virtual_pipeline"]
-    if layers < chunks and layout.get("stages") is None:
+    if (
+        pipeline.counted(layers, layout.get("cut") or "even", chunks) < chunks
+        and layout.get("stages") is None
+    ):
         draft.fault(
             ("parallelism", "pipeline"),
             f"{layers} layers cannot fill {chunks} pipeline stages",

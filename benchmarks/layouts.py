@@ -1,0 +1,116 @@
+"""Where published layouts stand among all layouts of their own runs, under our model.
+
+    python -m benchmarks.layouts [--layouts FILE] [--json FILE] [--markdown]
+
+For each published layout: its rank by predicted step time among the layouts that fit and that its
+authors could choose from, as a share of them, and how much longer its step takes than the best.
+What the source leaves open (a micro-batch, say) takes its best value. A layout that does not fit by
+our model has no rank; what it lacks is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from planner import search
+from planner.document import Plan
+from planner.errors import PlanError
+from planner.files import write_text
+from planner.layouts import starts
+from planner.limits import shown
+from planner.plan import load
+
+LAYOUTS = Path(__file__).parent.parent / "tests" / "data" / "published_layouts.yaml"
+QUANTITIES = (search.FITS, search.MEMORY, search.STEP)
+Row = dict[str, Any]
+
+
+def rows(path: Path) -> Iterator[Row]:
+    """Each published layout with its figures."""
+    data = yaml.safe_load(path.read_text("utf-8"))
+    for layout in data["layouts"]:
+        yield row(layout, data["kinds"][layout["kind"]])
+
+
+def row(layout: Mapping[str, Any], kind: Mapping[str, Any]) -> Row:
+    plan = some_plan(layout["plan"])
+    given = {key: (value,) for key, value in layout["given"].items()}
+    own, missing, _ = _steps(plan, {**kind["open"], **given})
+    every, _, fitting = _steps(plan, kind["open"])
+    found: Row = {
+        "name": layout["name"],
+        "source": kind["source"],
+        "layouts": fitting,
+        "best": float(every.min()) if fitting else None,
+    }
+    if not len(own):
+        return {**found, "lacks": missing}
+    time = float(own.min())
+    faster = int(np.count_nonzero(every < time * (1 - 1e-9)))
+    return {**found, "step": time, "rank": faster + 1, "share": (faster + 1) / fitting}
+
+
+def _steps(plan: Plan, options: Mapping[str, Any]) -> tuple[Any, float, int]:
+    """Step times of the layouts that fit, what the nearest lacks, and how many fit."""
+    found, least = [], -np.inf
+    for chunk in search.Walk(plan, QUANTITIES, options):
+        room, step = chunk.values[search.FITS], chunk.values[search.STEP]
+        there = chunk.valid & np.isfinite(step)
+        found.append(step[there & (room >= 0)])
+        if there.any():
+            least = max(least, float(room[there].max()))
+    steps = np.concatenate(found) if found else np.empty(0)
+    return steps, -least, len(steps)
+
+
+def some_plan(document: Mapping[str, Any]) -> Plan:
+    """The plan with some valid layout, for a search to start from."""
+    devices = document["cluster"]["devices"]
+    own = {f"parallelism.{key}": value for key, value in document.get("parallelism", {}).items()}
+    failure: PlanError | None = None
+    for changes in starts(devices):
+        try:
+            return load({**document, "name": "a published run"}, {**own, **changes})
+        except PlanError as error:
+            failure = error
+    assert failure is not None
+    raise failure
+
+
+def line(found: Row) -> str:
+    """One row of a Markdown table."""
+    counted = f"{found['layouts']:,}"
+    if "lacks" in found:
+        return f"| {found['name']} | {counted} | lacks {shown(found['lacks'], 'bytes')} | | |"
+    behind = found["step"] / found["best"] - 1
+    return (
+        f"| {found['name']} | {counted} | {found['rank']:,} | {100 * found['share']:.1f} % "
+        f"| +{100 * behind:.1f} % |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--layouts", type=Path, default=LAYOUTS, metavar="FILE")
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    found = []
+    print("| run | layouts that fit | rank | best | step against the best |\n|---|--:|--:|--:|--:|")
+    for one in rows(options.layouts):
+        found.append(one)
+        print(line(one))
+        sys.stdout.flush()
+    if options.json:
+        write_text(options.json, json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

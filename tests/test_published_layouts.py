@@ -1,0 +1,21 @@
+"""Layouts that large runs were published with rank high among all layouts of their runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from benchmarks.layouts import LAYOUTS, row
+
+DATA = yaml.safe_load(LAYOUTS.read_text("utf-8"))
+FEW = 0.03
+
+
+@pytest.mark.parametrize("layout", DATA["layouts"], ids=lambda layout: layout["name"])
+def test_rank(layout: dict[str, Any]) -> None:
+    found = row(layout, DATA["kinds"][layout["kind"]])
+    assert found["layouts"] >= 20 and "lacks" not in found
+    # Where one is not among the best few per cent, the reason stands beside it (docs/search.md).
+    assert (found["share"] <= FEW) == ("behind" not in layout), found
