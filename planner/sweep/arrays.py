@@ -61,7 +61,6 @@ class Kind:
 
     tape: Tape
     absent: Mapping[str, str]  # why a quantity has no value
-    order: int  # of its discovery
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,14 +111,17 @@ class Members:
         return Member(kind, leaves, layout)
 
     def _kind(self, built: Case) -> Kind:
-        evaluation, absent = Untraced(built), {}
+        absent: dict[str, str] = {}
+        try:
+            return Kind(Tape(built, self.quantities), absent)
+        except Absent:
+            evaluation = Untraced(built)
         for name in self.quantities:
             try:
                 evaluation.value(name)
             except Absent as error:
                 absent[name] = error.reason
-        there = [name for name in self.quantities if name not in absent]
-        return Kind(Tape(built, there), absent, sum(map(len, self.kinds.values())))
+        return Kind(Tape(built, [n for n in self.quantities if n not in absent]), absent)
 
 
 @lru_cache(maxsize=1)

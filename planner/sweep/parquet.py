@@ -19,7 +19,7 @@ from planner.sweep.study import Study
 from planner.sweep.table import Column, Rows, coded, columns
 
 #: Rows of a row group.
-GROUP = 1 << 20
+GROUP = 1 << 19
 
 
 def needed() -> Any:
@@ -80,8 +80,8 @@ def batch(table: Rows) -> bytes:
 def _array(arrow: Any, table: Rows, column: Column) -> Any:
     kind = _kind(table.study, column)
     if column.role == "quantity" and kind == "number":
-        numbers = table.values.numbers[column.source][table.kept]
-        return arrow.array(numbers, mask=np.isnan(numbers))
+        # What is absent is NaN, and null in the table.
+        return arrow.array(table.of_kept(table.values.numbers[column.source]), from_pandas=True)
     codes, distinct = coded(table, column)
     if kind == "text":
         texts = ["" if value is None else str(value) for value in distinct]
@@ -107,8 +107,8 @@ def write(study: Study, streams: Iterator[memoryview], target: Path, whole: froz
 
     wanted = schema(study, whole)
     waiting: list[Any] = []
-    texts = [column.name for column in columns(study) if _kind(study, column) == "text"]
-    with parquet.ParquetWriter(target, wanted, use_dictionary=texts, compression="zstd") as writer:
+    few = [column.name for column in columns(study) if column.role != "quantity"]
+    with parquet.ParquetWriter(target, wanted, use_dictionary=few, compression="zstd") as writer:
 
         def flush() -> None:
             if waiting:

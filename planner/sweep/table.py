@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -67,10 +68,19 @@ class Rows:
 
     def place(self, dimension: int) -> Array:
         """The place of each kept point along a dimension."""
-        sizes = [len(r) for r in self.ranges]
-        below = int(np.prod(sizes[dimension + 1 :], dtype=np.int64))
-        points = np.flatnonzero(self.kept)
-        return points // below % sizes[dimension] + self.ranges[dimension].start
+        shape = tuple(map(len, self.ranges))
+        along = [1] * len(shape)
+        along[dimension] = shape[dimension]
+        places = np.array(self.ranges[dimension], dtype=np.int64).reshape(along)
+        return self.of_kept(np.broadcast_to(places, shape).ravel())
+
+    def of_kept(self, column: Array) -> Array:
+        """What a column over all points holds for those that are kept."""
+        return column if self._all else column[self.kept]
+
+    @cached_property
+    def _all(self) -> bool:
+        return bool(self.kept.all())
 
     def axis(self, name: str) -> tuple[Array, list[Any]]:
         """For each kept point the place of its value, and the values of an axis."""
@@ -130,12 +140,12 @@ def coded(table: Rows, column: Column) -> tuple[Array, list[Any]]:
         codes, labels = table.axis(column.source)
         return codes, [plain(label) for label in labels]
     if column.role == "verdict":
-        return table.fits[table.kept] + 1, [None, False, True]
+        return table.of_kept(table.fits) + 1, [None, False, True]
     if column.role == "reason":
-        return values.reasons[table.kept], [text or None for text in values.texts]
+        return table.of_kept(values.reasons), [text or None for text in values.texts]
     if column.role == "layout":
         return _factored(np.array(values.layouts, dtype=object)[table.kept].tolist())
-    numbers = values.numbers[column.source][table.kept]
+    numbers = table.of_kept(values.numbers[column.source])
     if is_name(column.source):
         return _factored(numbers.tolist())
     distinct, codes = np.unique(numbers, return_inverse=True)
