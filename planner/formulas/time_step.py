@@ -7,7 +7,7 @@ from planner.formulas.layout import micro_batches
 from planner.formulas.memory_states import per_parameter_adamw, trained
 from planner.formulas.network import fabric, group, hops, send, shards
 from planner.formulas.time_part import part, repeated
-from planner.notation import A_ks, L_k, L_ks, R_ks, k_c, k_g, k_m, k_red, k_w, n_node, p, r, v
+from planner.notation import A_ks, L_k, L_ks, R_ks, k_c, k_g, k_m, k_red, k_w, n, n_node, p, r, v
 from planner.notation_hardware import B_dram, B_host, W, e_mem, hidden_t
 from planner.quantity import quantity
 
@@ -329,7 +329,7 @@ def optimizer_sharded():
 
 def _on_host():
     """Seconds for each parameter that a device owns."""
-    states = (2 * (k_w + k_m + per_parameter_adamw) + k_g) * n_node / B_dram
+    states = (2 * (k_w + k_m + per_parameter_adamw) + k_g) * smallest(n, n_node) / B_dram
     return (k_g + k_c) / B_host + states
 
 

@@ -222,3 +222,98 @@ def test_decoding_reads_weights_and_cache_from_memory() -> None:
 
     assert 6.74e9 * 2 / 3.35e12 < decode(128) < 1.2 * 6.74e9 * 2 / 3.35e12
     assert decode(4096) > decode(128)
+
+
+LONG: dict[str, Any] = {
+    "cluster__devices": 64,
+    "training__sequence_length": 131072,
+    "training__global_batch": 16,
+    "training__micro_batch": 1,
+    "parallelism__tensor": 4,
+}
+
+
+def block_values(e: Evaluation, identifier: str) -> list[float]:
+    """A quantity of every attention block of the layers."""
+    return [
+        float(e.value(identifier, {"part": block.parent, "block": block}))
+        for block in e.case.axes["block"]
+        if block.settings["block"] == "attention"
+    ]
+
+
+def test_one_rank_of_a_sequence_waits_for_nobody() -> None:
+    assert set(block_values(evaluation(**LONG), "time.core.context")) == {0.0}
+
+
+@pytest.mark.parametrize("bandwidth", ["4000 Gb/s", "1 Gb/s"])
+def test_a_ring_of_keys_and_values_shows_what_attention_does_not_hide(bandwidth: str) -> None:
+    e = evaluation(**LONG, parallelism__context=8, cluster__network={"bandwidth": bandwidth})
+    hop, core = (block_values(e, i)[0] for i in ("network.context", "time.core.forward"))
+    shown = 7 * max(0.0, hop - core / 8)
+    assert (shown > 0) == (bandwidth == "1 Gb/s")
+    assert block_values(e, "time.core.context")[0] > shown  # the sum of the outputs
+    # 2 bytes of keys and of values of 16,384 tokens, 8 of 32 heads of 128.
+    size = 2 * 2 * 16384 * 8 * 128
+    rate = min(float(e.value("network.fabric")), float(e.value("network.link")))
+    assert hop == pytest.approx(size / rate, rel=0.15)
+
+
+def test_gathered_keys_and_values_show_in_full() -> None:
+    e = evaluation(**LONG, parallelism__context=8, training__implementation="pytorch")
+    hop = block_values(e, "network.context")[0]
+    assert block_values(e, "time.core.context")[0] == pytest.approx(7 * hop)
+    assert block_values(e, "time.core.context_backward")[0] == pytest.approx(14 * hop)
+
+
+def test_what_is_computed_again_takes_its_time() -> None:
+    plain, full = seconds(), seconds(training__recompute="full")
+    found = [plain]
+    for modules in (["norm"], ["norm", "activation"], ["norm", "mlp"]):
+        found.append(seconds(training__recompute="selective", training__recompute_modules=modules))
+    assert found == sorted(found) and len(set(found)) == len(found)
+    assert found[-1] < full
+    half = seconds(training__recompute="full", training__recompute_layers=16)
+    assert half == pytest.approx((plain + full) / 2, rel=0.02)
+
+
+def test_optimizer_states_on_the_host_are_updated_there() -> None:
+    """Ren et al. 2021 (arXiv 2101.06840), table 4: 2.4 s for 8e9 parameters on one host's
+    processors; the way there and back comes on top."""
+    one: dict[str, Any] = {"cluster__devices": 1, "parallelism": {"tensor": 1, "zero": 0}}
+    e = evaluation(**one, training__global_batch=2, training__offload={"optimizer": True})
+    each = float(e.value("time.optimizer")) / float(e.value("parameters.total"))
+    assert 2.4 / 8e9 < each < 2 * 2.4 / 8e9
+    assert seconds(training__offload={"optimizer": True}) > seconds()
+
+
+def test_activations_on_the_host_show_where_the_link_is_slow() -> None:
+    away = {"training__offload": {"activations": 1}}
+    assert seconds(**away, time={"host_link": "1 TB/s"}) == pytest.approx(seconds())
+    assert seconds(**away, time={"host_link": "5 GB/s"}) > 1.2 * seconds()
+
+
+def test_exchanges_beside_products_take_multiprocessors_from_them() -> None:
+    """DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.2: 20 of 132."""
+    document = {
+        "model": "deepseek-v3",
+        "cluster": "deepseek-h800x2048",
+        "training": {
+            "tokens": "14.8T",
+            "sequence_length": 4096,
+            "global_batch": 15360,
+            "micro_batch": 1,
+            "precision": "fp8",
+            "implementation": "megatron",
+            "schedule": "dualpipe",
+        },
+        "parallelism": {"pipeline": 16, "expert": 64, "zero": 1},
+    }
+    e = Evaluation(case.build(plan.load(document)))
+    (part,) = (part for part in e.case.axes["part"] if part.name == "moe")
+    device, host = (
+        sum(float(e.value(f"time.part.{i}", {"part": part})) for i in names)
+        for names in (("forward", "backward"), ("host",))
+    )
+    busy = float(e.value("time.part.busy", {"part": part}))
+    assert busy == pytest.approx((device**4 + host**4) ** 0.25 * 132 / 112)
