@@ -78,7 +78,7 @@ def ask(
             Fault(
                 "ask a question or vary a key",
                 None,
-                "one of: " + ", ".join(QUESTIONS) + "; or --vary KEY",
+                "one of: " + ", ".join(NAMES) + "; or --vary KEY",
             )
         )
     if question is not None and question not in QUESTIONS:
@@ -86,8 +86,8 @@ def ask(
             Fault(
                 f"unknown question {question}",
                 None,
-                "one of: " + ", ".join(QUESTIONS),
-                nearest(question, QUESTIONS),
+                "one of: " + ", ".join(NAMES),
+                nearest(question, NAMES),
             )
         )
     for option, given, takes in (
@@ -224,5 +224,7 @@ QUESTIONS: dict[str, Callable[[Asked], Answer]] = {
     "tokens-by-deadline": _of_key("training.tokens", 1, fits=False),
     "cheapest": _cheapest,
 }
+#: With the question of budgets.py, which is about a budget and has no unknown to search.
+NAMES = (*QUESTIONS, "compute-optimal")
 FAMILIES = ("largest-model", "largest-model-by-deadline")
 DEADLINES = ("largest-model-by-deadline", "cheapest")
