@@ -88,6 +88,8 @@ def scientific(value: Exact, digits: int = 3) -> str:
 
 def exact_text(value: Exact, separator: str = THIN) -> str:
     """An exact number in full: `3 556 769 792`, `0.25`, `1/3`."""
+    if type(value) is int and value.bit_length() <= _LONGEST:
+        return ("-" if value < 0 else "") + _grouped(abs(value), separator)
     value = Fraction(value)
     if max(value.numerator.bit_length(), value.denominator.bit_length()) > _LONGEST:
         return scientific(value)

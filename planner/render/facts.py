@@ -129,7 +129,10 @@ def _open(result: Result) -> list[tuple[str, str]]:
     """Whether published runs leave open what the verdict says."""
     headroom = result.get("memory.headroom")
     bounds = headroom.interval if headroom is not None else None
-    if headroom is None or bounds is None or bounds[0] >= 0 or bounds[1] < 0:
+    if headroom is None or bounds is None:
+        return []
+    low, high = map(Fraction, bounds)
+    if low >= 0 or high < 0:
         return []
     other = "does not fit" if headroom.number >= 0 else "fits"
     return [("memory.headroom", f"published runs leave open that it {other}")]

@@ -119,9 +119,13 @@ _CONTROL = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 def clean(text: Any, most: int = 400) -> str:
     """Words of a document on one line without control characters or changes of direction."""
+    words = str(text)
+    if words.isascii() and words.isprintable() and "  " not in words:  # most words
+        words = words.strip()
+        return words if len(words) <= most else words[: most - 1] + "…"
     words = "".join(
         " " if c.isspace() and c not in "\u202f\u2009\u00a0" else c
-        for c in str(text)
+        for c in words
         if c.isspace() or unicodedata.category(c) not in _CONTROL
     )
     words = re.sub(r" +", " ", words).strip()

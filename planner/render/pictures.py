@@ -63,7 +63,8 @@ def roof(result: Result) -> Data | None:
     layers = [part for part in parts if part.settings.get("layers")]
     symbol = result.evaluation.symbol
     layer = max(layers, key=lambda part: float(symbol(L_k, {"part": part})), default=None)
-    rows, kernels = [], []
+    rows: list[Data] = []
+    kernels: list[Kernel] = []
     for quantity in known.values():
         base, _, name = quantity.base.rpartition(".")
         if name != "intensity" or not quantity.entries or not _inside(quantity.entries[0], layer):

@@ -4,6 +4,7 @@ text with marked names for the cells of HTML tables, where MathML would weigh a 
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from html import escape
 from typing import Any
 
@@ -29,12 +30,15 @@ NUMBERS = ("number", "value")
 LONGEST = 40  # digits of an exact integer
 
 
+@lru_cache(maxsize=8192, typed=True)  # each number is written in several styles and places
 def digits(value: Any) -> tuple[str, int | None]:
     """A number as digits and, where it is written with one, a power of ten.
 
     Integers are exact. Other values are exact where few decimals say them, else rounded to six
     digits.
     """
+    if type(value) is int and -(10**12) < value < 10**12:
+        return exact_text(value), None
     exact = Fraction(value)
     if exact.denominator == 1 and isinstance(value, (int, Fraction)):
         text = exact_text(exact)
