@@ -40,6 +40,8 @@ from planner.version import full
 PLANS = "plan"
 T = TypeVar("T")
 Setting = tuple[str, Node]  # a dotted key and its value
+#: Values other than numbers, of all axes; each is read as a plan.
+ONE_BY_ONE = 250
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,11 @@ class _Reader:
         self.finish()
         zipped = data["combine"] == "zip"
         self._lengths([(a.name, len(a.values)) for a in written], len(bases), zipped, most)
+        spelled = sum(len(axis.values) for axis in written if not axis.numeric)
+        if spelled > ONE_BY_ONE:
+            what = f"the axes have {spelled} values that are no numbers"
+            place = self.document.find(("axes",)).place
+            raise PlanError(Fault(what, place, f"at most {ONE_BY_ONE}, each is a plan to read"))
         self.first = [setting for axis in written for setting in axis.settings(0)]
         documents: list[Document] = []
         for base in bases:

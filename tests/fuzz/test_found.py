@@ -1,0 +1,36 @@
+"""What campaigns of the fuzzer found, each a document that once hung or broke the program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fuzz import watch
+
+STUDY = "base: gpt2small_hgx-h100\n"
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".md", ".html"])
+def test_a_study_of_one_plan_has_one_point(tmp_path: Path, ending: str) -> None:
+    study, table = tmp_path / "study.yaml", tmp_path / f"out{ending}"
+    study.write_text(STUDY)
+    outcome = watch.run(["sweep", str(study), "--workers", "1", "-o", str(table)])
+    assert (outcome.status, outcome.problem) == (0, None), outcome
+    assert table.stat().st_size
+
+
+def test_values_that_are_read_one_by_one_are_few(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.cli import main
+
+    study = tmp_path / "study.yaml"
+    study.write_text(STUDY + "axes: {parallelism: [" + "auto, " * 3000 + "]}\n")
+    outcome = watch.run(["validate", str(study)])
+    assert (outcome.status, outcome.problem) == (2, None), outcome
+    assert main(["validate", str(study)]) == 2
+    assert capsys.readouterr().err == (
+        f"{study}:2:7: the axes have 3000 values that are no numbers "
+        "(at most 250, each is a plan to read)\n"
+    )
