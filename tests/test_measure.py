@@ -337,8 +337,11 @@ PLAN = {
 ALONE = {**PLAN, "parallelism": {}}
 
 
+ROOM = step.Room("cuda", 60, 2**40, 1e15)
+
+
 def test_the_plan_of_a_step_has_one_device_and_the_planned_micro_batch() -> None:
-    small = step.scaled(plans.load(PLAN), "cuda", 3, 5, 60, 2**40)
+    small = step.scaled(plans.load(PLAN), 3, 5, ROOM)
     wanted = {
         "model.layers": 3,
         "training.micro_batch": 4,
@@ -354,18 +357,34 @@ def test_the_plan_of_a_step_has_one_device_and_the_planned_micro_batch() -> None
     assert evaluate(small)["time.step_seconds"].value > 0
 
 
-def test_as_many_layers_run_as_fit() -> None:
+def test_as_many_layers_run_as_fit_into_memory() -> None:
     full = plans.load(PLAN)
-    needs = [step._needs(step.scaled(full, "cuda", n, 5, 60, 2**40)) for n in (5, 6)]
-    room = int(needs[0] / step.ROOM) + 1
-    assert room * step.ROOM < needs[1]
-    assert step.scaled(full, "cuda", None, 5, 60, room).get("model.layers") == 5
-    assert step.scaled(full, "cuda", None, 5, 60, 2**40).get("model.layers") == 12
-    assert step.scaled(full, "cuda", None, 5, 1e-9, 2**40).get("model.layers") == 1
-    with pytest.raises(PlanError, match="a step of one layer takes"):
-        step.scaled(full, "cuda", None, 5, 60, 2**20)
+    needs = [step._needs(step.scaled(full, n, 5, ROOM)) for n in (5, 6)]
+    memory = int(needs[0] / step.ROOM) + 1
+    assert memory * step.ROOM < needs[1]
+
+    def layers(**less: Any) -> Any:
+        return step.scaled(full, None, 5, replace(ROOM, **less)).get("model.layers")
+
+    assert layers(memory=memory) == 5
+    assert layers() == 12
+    with pytest.raises(PlanError, match=r"a step of one layer takes .* are free"):
+        layers(memory=2**20)
     with pytest.raises(PlanError, match=r"--layers 13 \(1 to the model's 12\)"):
-        step.scaled(full, "cuda", 13, 5, 60, 2**40)
+        step.scaled(full, 13, 5, ROOM)
+
+
+def test_as_many_layers_run_as_there_is_time_for() -> None:
+    full = plans.load(PLAN)
+    takes = [step._takes(step.scaled(full, n, 5, ROOM), ROOM) for n in (1, 4)]
+    less = replace(ROOM, seconds=takes[1] * 6 * 1.001)
+    assert step.scaled(full, None, 5, less).get("model.layers") == 4
+    hurried = replace(ROOM, seconds=takes[0] * 6 / (2 * step.LONGER))
+    with pytest.raises(PlanError, match=r"a step of one layer takes about .* or --layers 1"):
+        step.scaled(full, None, 5, hurried)
+    # A plan for a faster device than the one that runs.
+    slow = replace(ROOM, device="cpu", rate=1e10, seconds=600)
+    assert step.scaled(full, None, 5, slow).get("model.layers") < 12
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,7 @@ def test_two_processes_exchange() -> None:
     found = engine.Engine("cpu", 2).collectives(jobs[:3], 0.1)
     assert set(found) == set(jobs[:3])
     assert all(0 < each < 10 for each in found[jobs[0]])
-    with pytest.raises(PlanError, match="a process of collectives failed: .*KeyError: 'none'"):
+    with pytest.raises(PlanError, match=r"a process of collectives failed: .*KeyError: 'none'"):
         engine.Engine("cpu", 2).collectives(jobs[3:], 0.1)
 
 

@@ -7,6 +7,7 @@ implementation `pytorch`. Nothing of it is computed here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ STEPS = 5
 ROOM = Fraction(4, 5)
 #: Seconds that all steps together may be predicted to take.
 SECONDS = 60.0
+#: How much longer the least that can run may take.
+LONGER = 5
 Tell = Callable[[str], None]
 
 
@@ -62,43 +65,59 @@ def step(
     full = plans.load(path, overrides)
     supported.check(full)
     where = training.device(device)
-    small = scaled(full, str(where), layers, steps, seconds, training.free_memory(where))
+    rate = training.product_rate(full.get("training.precision"), where)
+    room = Room(where.type, seconds, training.free_memory(where), rate)
+    small = scaled(full, layers, steps, room)
     tell(_what(small, str(where)))
     found = training.run(small, where, steps, tell)
     return comparison(full, small, found)
 
 
-def scaled(
-    full: Plan, device: str, layers: int | None, steps: int, seconds: float, memory: int
-) -> Plan:
+@dataclass(frozen=True)
+class Room:
+    """What a run may take: seconds for all steps, bytes that are free; and FLOP/s of a product here,
+    which tell a step's time where the plan is for another device."""
+
+    device: str
+    seconds: float
+    memory: int
+    rate: float
+
+
+def scaled(full: Plan, layers: int | None, steps: int, room: Room) -> Plan:
     """The plan of what runs: one device, one micro-batch, and the layers that fit."""
-    one = plans.variant(full, _one_device(full, device))
+    one = plans.variant(full, _one_device(full, room.device))
     most = len(one.model.sequence) if one.model else 0
     if layers is not None:
         if not 1 <= layers <= most:
             raise PlanError(Fault(f"--layers {layers}", None, f"1 to the model's {most}"))
         return _with_layers(one, layers)
-    if _needs(_with_layers(one, 1)) > memory * ROOM:
-        need = format_value(_needs(_with_layers(one, 1)), "bytes")
-        raise PlanError(
-            Fault(
-                f"a step of one layer takes {need}, of which {device} has "
-                f"{format_value(memory, 'bytes')} free",
-                full.document.place(("model",)),
-                "a smaller --set training.micro_batch, training.sequence_length or model",
-            )
-        )
+    _check_least(full, _with_layers(one, 1), steps, room)
     low, high = 1, most
     while low < high:
         middle = (low + high + 1) // 2
         tried = _with_layers(one, middle)
-        takes = _takes(tried)
-        fits = _needs(tried) <= memory * ROOM
-        if fits and (takes is None or takes * (steps + 1) <= seconds):
+        fits = _needs(tried) <= room.memory * ROOM
+        if fits and _takes(tried, room) * (steps + 1) <= room.seconds:
             low = middle
         else:
             high = middle - 1
     return _with_layers(one, low)
+
+
+def _check_least(full: Plan, least: Plan, steps: int, room: Room) -> None:
+    """One layer fits, and is done before long."""
+    smaller = "a smaller --set training.micro_batch, training.sequence_length or model"
+    where = full.document.place(("model",))
+    needs, takes = _needs(least), _takes(least, room)
+    if needs > room.memory * ROOM:
+        has = format_value(room.memory, "bytes")
+        fault = f"a step of one layer takes {format_value(needs, 'bytes')}, of which {has} are free"
+        raise PlanError(Fault(fault, where, smaller))
+    if takes * (steps + 1) > room.seconds * LONGER:
+        each = format_value(Fraction(takes), "s")
+        fault = f"a step of one layer takes about {each} on {room.device}"
+        raise PlanError(Fault(fault, where, f"{smaller}, or --layers 1"))
 
 
 def _one_device(full: Plan, device: str) -> Mapping[str, Any]:
@@ -135,8 +154,11 @@ def _needs(plan: Plan) -> Any:
     return _value(plan, "memory.total")
 
 
-def _takes(plan: Plan) -> Any:
-    return _value(plan, "time.step_seconds")
+def _takes(plan: Plan, room: Room) -> float:
+    """Seconds of a step: predicted, or by its FLOPs at the rate of a product where that is more."""
+    tokens = plan.get("training.micro_batch") * plan.get("training.sequence_length")
+    flops = float(_value(plan, "compute.flops_per_token") * tokens)
+    return max(float(_value(plan, "time.step_seconds") or 0), flops / room.rate)
 
 
 def _what(plan: Plan, device: str) -> str:
