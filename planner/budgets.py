@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from planner import case, laws, notation, units
+from planner import case, families, laws, notation, units
 from planner.display import format_value, one_line
 from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.evaluate import Absent, Entry, Evaluation
 from planner.limits import shown
+from planner.plan import variant
+from planner.untraced import evaluated
 
 QUESTION = "compute-optimal"
 UNITS = ("FLOP", "USD", "s")
@@ -42,6 +44,15 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Shape:
+    """The model of the plan's family whose size is nearest to what a law chooses."""
+
+    law: str
+    parameters: Number  # those that a token uses
+    changes: Mapping[str, Any]  # dotted keys of the plan
+
+
+@dataclass(frozen=True)
 class Spending:
     """The answer: the budget in every unit that the plan has a rate for, and each law's choice."""
 
@@ -53,6 +64,7 @@ class Spending:
     tokens: Number | None
     choices: tuple[Choice, ...]
     notes: tuple[str, ...]
+    shape: Shape | None = None  # None: the plan's model has no shape to scale
 
 
 def ask(plan: Plan, budget: str | None = None) -> Spending:
@@ -82,6 +94,10 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
     seconds = None if rate is None else Fraction(flops) / (6 * Fraction(active) * Fraction(rate))
     price = plan.get("cluster.price")
     hours = None if seconds is None else seconds / 3600 * plan.get("cluster.devices")
+    choices = tuple(
+        _choice(law, base, spent, entry)
+        for law, entry in zip(laws.published(), entries, strict=True)
+    )
     return Spending(
         budget,
         flops,
@@ -89,11 +105,9 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
         None if hours is None or price is None else hours * price,
         active,
         plan.get("training.tokens"),
-        tuple(
-            _choice(law, base, spent, entry)
-            for law, entry in zip(laws.published(), entries, strict=True)
-        ),
+        choices,
         _notes(plan, budget),
+        _shape(plan, next(c for c in choices if c.law["current"] and c.loss is not None)),
     )
 
 
@@ -108,6 +122,49 @@ def _choice(law: Mapping[str, Any], base: Evaluation, spent: Evaluation, entry: 
         _found(base, "scaling.loss", entry),
         _found(base, "optimal.loss", entry),
     )
+
+
+def _shape(plan: Plan, choice: Choice) -> Shape | None:
+    """Found by halving, for sizes of a family grow with their index; an index that the layout does
+    not allow is passed over."""
+    try:
+        whole, domain = families.of_plan(plan)
+    except PlanError:
+        return None
+    sizes: dict[int, Number | None] = {}
+
+    def size(index: int) -> Number | None:
+        if index not in sizes:
+            try:
+                scaled = variant(whole, domain.changes(domain.value(index)))
+                sizes[index] = evaluated(scaled, ["parameters.active"])["parameters.active"]
+            except PlanError:
+                sizes[index] = None
+        return sizes[index]
+
+    def valid(index: int, stop: int) -> int | None:
+        toward = 1 if stop >= index else -1
+        return next((i for i in range(index, stop + toward, toward) if size(i) is not None), None)
+
+    end = domain.last if domain.last is not None else domain.start * 2**16
+    high = domain.start
+    while high < end and (size(high) or 0) < choice.parameters:
+        high = min(2 * high, end)
+    low = domain.first
+    while high - low > 1:
+        middle = valid((low + high) // 2, high)
+        if middle is None or middle == high or (size(middle) or 0) >= choice.parameters:
+            high = (low + high) // 2
+        else:
+            low = middle
+    around = [
+        i for i in (valid(high, min(end, high + 64)), valid(low, domain.first)) if i is not None
+    ]
+    if not around:
+        return None
+    best = min(around, key=lambda i: float(abs((size(i) or 0) - choice.parameters)))
+    changes = domain.changes(domain.value(best))
+    return Shape(str(choice.law["name"]), size(best) or 0, changes)
 
 
 def _found(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
@@ -196,6 +253,15 @@ def text(answer: Spending) -> str:
             for choice in answer.choices
         ],
     )
+    if answer.shape is not None:
+        title = next(c.law["title"] for c in answer.choices if c.law["name"] == answer.shape.law)
+        keys = " ".join(f"--set {key}={value}" for key, value in answer.shape.changes.items())
+        lines += [
+            "",
+            f"Nearest to {title}, in the shape of this plan's model: "
+            f"{_short(answer.shape.parameters)} parameters",
+            f"  {keys}",
+        ]
     if answer.tokens is not None:
         each = Fraction(answer.tokens) / Fraction(answer.parameters)
         lines += [
@@ -287,6 +353,12 @@ def as_data(answer: Spending) -> dict[str, Any]:
             for choice in answer.choices
         ],
         "plan": {"parameters": _number(answer.parameters), "tokens": _number(answer.tokens)},
+        "shape": answer.shape
+        and {
+            "law": answer.shape.law,
+            "parameters": _number(answer.shape.parameters),
+            "set": {key: _number(value) for key, value in answer.shape.changes.items()},
+        },
         "exact": False,
         "notes": list(answer.notes),
     }

@@ -154,6 +154,17 @@ def test_money_and_time_buy_what_the_plan_would_spend() -> None:
     assert float(own.cost) == pytest.approx(float(result["cost.total"].number))
 
 
+@pytest.mark.parametrize("preset", ["llama70b_h100x1024", "mixtral8x7b_h100x1024"])
+def test_a_model_of_the_plans_shape_is_near_the_choice(preset: str) -> None:
+    """As the keys of the answer, set in the plan, say themselves."""
+    file = f"presets/{preset}.yaml"
+    answer = planner.load(file).solve("compute-optimal", budget="1e24 FLOP")
+    wanted = {choice.law["name"]: choice for choice in answer.choices}[answer.shape.law]
+    found = planner.load(file, set=dict(answer.shape.changes)).evaluate()["parameters.active"]
+    assert found.value == answer.shape.parameters
+    assert float(found.number) == pytest.approx(float(wanted.parameters), rel=0.12)
+
+
 def test_over_and_under_trained() -> None:
     for tokens, word in ((300e9, "under-trained"), (1.5e12, "near"), (15e12, "over-trained")):
         text = budgets.text(planner.load(sized(70e9, tokens)).solve("compute-optimal"))
