@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import html.parser
+import json
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
 import threading
+import tomllib
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import yaml
 
 import planner
-from planner import compare, render
+from planner import compare, exports, render
+from planner.exports import FORMATS
 from planner.result import Result
 from planner.sweep import study as studies
 from planner.sweep.run import Outcome, sweep
@@ -192,6 +197,44 @@ def test_a_name_changes_no_structure_of_the_markdown(words: str, kind: str) -> N
     assert not re.search(r"(?<!\\)\]\(\s*javascript:", text)
     assert not re.search(r"(?<!\\)!\[[^\]]*(?<!\\)\]\(http", text)
     assert all(heading.strip("# ") for heading in headings)
+
+
+def _read(text: str, form: str) -> object:
+    """What the reader of a launch configuration makes of it, but for what is the name."""
+    return _unnamed(_parsed(text, form))
+
+
+def _unnamed(read: object) -> object:
+    if isinstance(read, dict):
+        named = {"description", "project", "run"}
+        return {k: isinstance(v, str) if k in named else _unnamed(v) for k, v in read.items()}
+    return read
+
+
+def _parsed(text: str, form: str) -> object:
+    if form == "megatron":
+        lines = [line for line in text.split("\n") if not line.startswith("#")]
+        return shlex.split("\n".join(lines), comments=True)
+    if form == "torchtitan":
+        return tomllib.loads(text)
+    return json.loads(text) if form == "deepspeed" else yaml.load(text, yaml.SafeLoader)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_name_changes_nothing_in_a_launch_configuration(form: str) -> None:
+    """Nor does the shell that reads it run a word of it."""
+    lines = ("a{end}evil: 1{end}--evil 1{end}[evil]{end}x = 1",)
+    ends = ("\n", "\r", "\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c", " ")
+    words = [line.format(end=end) for line in lines for end in ends]
+    words += [word.format(site="http://127.0.0.1:9") for word in HOSTILE]
+    found = []
+    for word in ("plain", *words):
+        given = document(word[:200])
+        given["model"] = {"extends": "gpt2-small", "name": word, "notes": word}
+        found.append(_read(exports.config(planner.load(given).plan, form).text, form))
+    assert found[0]
+    for word, read in zip(words, found[1:], strict=True):
+        assert read == found[0], word
 
 
 class _Recorder(BaseHTTPRequestHandler):
