@@ -162,7 +162,7 @@ def _shape(plan: Plan, choice: Choice) -> Shape | None:
     ]
     if not around:
         return None
-    best = min(around, key=lambda i: float(abs((size(i) or 0) - choice.parameters)))
+    best = min(around, key=lambda i: abs(float(size(i) or 0) - float(choice.parameters)))
     changes = domain.changes(domain.value(best))
     return Shape(str(choice.law["name"]), size(best) or 0, changes)
 
