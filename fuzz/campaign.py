@@ -11,6 +11,7 @@ with another status.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import multiprocessing
 import os
 import resource
@@ -37,7 +38,8 @@ KINDS = (
 )
 ENDINGS = {"config": ".json", "result": ".json", "log": ".log", "arguments": ".sh"}
 FORMATS = ("json",) * 6 + ("text",) * 2 + ("md", "html")
-STUCK = 120.0  # seconds without a sign of life: a hang that no signal ends
+STUCK = 60.0  # seconds without a sign of life that make a worker suspicious,
+IDLE, BUSY = 0.2, 40.0  # and what of them it worked: it waits for ever, or no signal ends it
 ADDRESS_SPACE = 3 * 10**9  # bytes; beyond, allocation fails with a MemoryError
 BATCH = 250  # documents of one worker process
 
@@ -116,6 +118,21 @@ def _work(pipe: Connection, seed: int, numbers: range, folder: str, kind: str | 
     pipe.close()
 
 
+def _sign(process: int) -> tuple[float, float]:
+    """Now, and the processor time that a process has taken; 0 where the system does not tell."""
+    spent = 0.0
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        spent = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return time.monotonic(), spent
+
+
+def _stuck(before: tuple[float, float], now: tuple[float, float]) -> bool:
+    """Whether a worker hangs, on a machine that may have little time for it."""
+    worked = now[1] - before[1]
+    return now[0] - before[0] > STUCK and not IDLE < worked < BUSY
+
+
 class Campaign:
     """Workers that take batches of documents, and the tally of what became of these."""
 
@@ -150,7 +167,7 @@ class Campaign:
 
     def run(self, workers: int, until: float | None = None) -> None:
         context = multiprocessing.get_context("fork")
-        active: dict[Any, tuple[Any, range, int, float, Any]] = {}
+        active: dict[Any, tuple[Any, range, int, tuple[float, float], Any]] = {}
         started = time.monotonic()
         while self.batches or active:
             while self.batches and len(active) < workers:
@@ -166,10 +183,10 @@ class Campaign:
                     if at < numbers.stop:
                         self._lost(numbers, at, f"the process died ({process.exitcode})")
                     continue
-                active[pipe] = (process, numbers, number + 1, time.monotonic(), folder)
+                active[pipe] = (process, numbers, number + 1, _sign(process.pid), folder)
                 self.record(number, line, raw, outcome)
             for pipe, (process, numbers, at, seen, folder) in list(active.items()):
-                if time.monotonic() - seen > STUCK:
+                if _stuck(seen, _sign(process.pid)):
                     process.kill()
                     process.join()
                     del active[pipe]
@@ -185,7 +202,7 @@ class Campaign:
         process = context.Process(target=_work, args=arguments)
         process.start()
         theirs.close()
-        active[ours] = (process, numbers, numbers.start, time.monotonic(), folder)
+        active[ours] = (process, numbers, numbers.start, _sign(process.pid), folder)
 
     def _lost(self, numbers: range, at: int, problem: str) -> None:
         self.record(at, [], b"", Outcome(None, problem, f"document {at}"))
