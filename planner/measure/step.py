@@ -75,8 +75,8 @@ def step(
 
 @dataclass(frozen=True)
 class Room:
-    """What a run may take: seconds for all steps, bytes that are free; and FLOP/s of a product here,
-    which tell a step's time where the plan is for another device."""
+    """What a run may take: seconds for all steps, and bytes that are free; FLOP/s of a product here
+    tell a step's time where the plan is for another device."""
 
     device: str
     seconds: float
