@@ -8,7 +8,7 @@ from planner.folds import largest, smallest
 from planner.formulas.layout import tokens
 from planner.formulas.network import context
 from planner.formulas.time_peak import peak_16
-from planner.formulas.time_product import roofline, shallow, waves
+from planner.formulas.time_product import roofline, shallow, uneven, waves
 from planner.notation import a, a_kv, b, c, d_h, d_v, s, t, w
 from planner.notation_hardware import W, d_min, e_16, e_att, e_mem, f_clk, n_sm, p_drop
 from planner.quantity import quantity
@@ -142,8 +142,8 @@ def half_unknown():
 
 def _product(m, n, k):
     """One batched product of an unfused core, at the 16-bit rate."""
-    waste = waves(m, n, k, b * a / t, half)
-    return roofline(m, n, k, b * a / t, waste, e_16 * peak_16, half)
+    slower = waves(m, n, k, b * a / t, half) * uneven(n, k)
+    return roofline(m, n, k, b * a / t, slower, e_16 * peak_16, half)
 
 
 SCORES: dict[str, Any] = {"unit": "s", "exact": False, "per": ("block",), "coefficient": "bytes"}

@@ -233,8 +233,8 @@ def forward():
     **PART,
 )
 def backward():
-    """The same backward; elementwise kernels move half as much again. Casts of both passes are
-    here."""
+    """The gradients of products, attention and elementwise kernels, which move half as much again;
+    as many exchanges as forward. Casts of both passes are here."""
     return (
         Total(product_backward + casts, "product")
         + Total(core_backward + context_backward, "block", block="attention")

@@ -14,14 +14,14 @@ TILES = "NVIDIA, Matrix multiplication background user's guide (tile and wave qu
 CALIBRATED = "calibrated on published runs (presets/efficiency)"
 
 
-def slowdown(columns, depth, half):
-    """Shallow products do not reach the rate, nor do those whose widths are no multiple of 64, or
-    even of 8 (elements of 2 bytes that fill 128- and 16-byte loads)."""
+def uneven(*widths):
+    """What widths cost that are no multiple of 64, or even of 8 (elements of 2 bytes that fill
+    128- and 16-byte loads)."""
 
-    def uneven(step):
-        return largest(*(ceil(x / step) - whole(x / step) for x in (columns, depth)))
+    def odd(step):
+        return largest(*(ceil(x / step) - whole(x / step) for x in widths))
 
-    return (1 + half / depth) * (1 + (k_64 - 1) * uneven(64)) * (1 + (k_8 - 1) * uneven(8))
+    return (1 + (k_64 - 1) * odd(64)) * (1 + (k_8 - 1) * odd(8))
 
 
 def waves(rows, columns, depth, count, half):
@@ -39,9 +39,10 @@ def waves(rows, columns, depth, count, half):
     return smallest(cut(128, 256), cut(256, 128), split(1), split(2), split(4))
 
 
-def roofline(rows, columns, depth, count, waste, rate, half):
-    """Arithmetic or memory traffic, whichever takes longer."""
-    work = 2 * rows * columns * depth * count * waste * slowdown(columns, depth, half) / rate
+def roofline(rows, columns, depth, count, slower, rate, half):
+    """Arithmetic or memory traffic, whichever takes longer; shallow products do not reach the
+    rate."""
+    work = 2 * rows * columns * depth * count * slower * (1 + half / depth) / rate
     elements = (rows * depth + depth * columns + rows * columns) * count
     return largest(work, k_x * elements / (W * e_mem))
 
@@ -168,7 +169,8 @@ def declare_waste(name: str, symbol: str, title: str, shape: Any) -> Any:
     @quantity(**shared, source=TILES, when={"time.tiles": True})
     def waste():
         """Whole tiles of 128 x 256, 256 x 128 or 128 x 128 (which costs 27/25), in whole waves
-        over the multiprocessors, over what the product needs: the best of the three."""
+        over the multiprocessors, over what the product needs: the best of the three. The smallest
+        may be cut in 2 or 4 pieces of the depth, each of which is the shallower."""
         return waves(*shape, count, half)
 
     @quantity(**shared, source=TILES, when={"time.tiles": False})
@@ -188,54 +190,101 @@ waste_weight = declare_waste(
 )
 
 
+ODD: dict[str, Any] = {
+    "unit": "1",
+    "source": "NVIDIA, Matrix multiplication background user's guide (tensor-core requirements)",
+    "exact": False,
+    "per": ("product",),
+}
+
+
+@quantity(
+    "time.product.odd",
+    symbol=r"\kappa_x",
+    title="what odd widths cost, forward and for the gradient of the input",
+    **ODD,
+)
+def odd():
+    """1 where columns and depth are multiples of 64."""
+    return uneven(N_x, K_x)
+
+
+@quantity(
+    "time.product.odd_weight",
+    symbol=r"\kappa_x''",
+    title="what odd widths cost, for the gradient of the weight",
+    **ODD,
+)
+def odd_weight():
+    """1 where columns and rows, the depth of this product, are multiples of 64."""
+    return uneven(N_x, rows)
+
+
 # -- time --------------------------------------------------------------------------------------
+
+TIME: dict[str, Any] = {"unit": "s", "exact": False, "per": ("product",)}
 
 
 @quantity(
     "time.product.forward",
     symbol=r"t_x",
-    unit="s",
     title="forward pass of a product",
     source=ROOFLINE,
-    exact=False,
-    per=("product",),
     coefficient="FLOP",
+    **TIME,
 )
 def forward():
     """2 FLOP for each of rows, columns and depth, times what tiles and waves waste, what a shallow
     product costs, and what odd widths cost; or the traffic of inputs and output."""
-    return roofline(rows, N_x, K_x, count, waste_forward, rate, half)
+    return roofline(rows, N_x, K_x, count, waste_forward * odd, rate, half)
+
+
+@quantity(
+    "time.product.input",
+    symbol=r"t_x^{\mathrm{in}}",
+    title="gradient of a product's input",
+    source=ROOFLINE,
+    coefficient="FLOP",
+    **TIME,
+)
+def gradient_of_input():
+    """The output's gradient with the weight: the forward product, with columns and depth
+    exchanged."""
+    return roofline(rows, K_x, N_x, count, waste_input * odd, rate, half)
+
+
+@quantity(
+    "time.product.weight",
+    symbol=r"t_x^{\mathrm{w}}",
+    title="gradient of a product's weight",
+    source=ROOFLINE,
+    coefficient="FLOP",
+    **TIME,
+)
+def gradient_of_weight():
+    """The input with the output's gradient: the rows are what is summed over."""
+    return roofline(K_x, N_x, rows, count, waste_weight * odd_weight, rate, half)
 
 
 BACKWARD: dict[str, Any] = {
     "identifier": "time.product.backward",
     "symbol": r"t_x'",
-    "unit": "s",
     "title": "backward pass of a product",
-    "exact": False,
-    "per": ("product",),
+    **TIME,
 }
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
 
-@quantity(**BACKWARD, source=ROOFLINE, when={"frozen": False, "lora": False}, coefficient="FLOP")
+@quantity(**BACKWARD, source=ROOFLINE, when={"frozen": False, "lora": False})
 def backward():
-    """Two products of their own shapes: the output's gradient with the weight, and the input with
-    the output's gradient."""
-    return roofline(rows, K_x, N_x, count, waste_input, rate, half) + roofline(
-        K_x, N_x, rows, count, waste_weight, rate, half
-    )
+    """Two products: the gradient of the input and that of the weight."""
+    return gradient_of_input + gradient_of_weight
 
 
-@quantity(
-    **BACKWARD,
-    source=LORA,
-    when={"frozen": False, "lora": True, "adapted": False},
-    coefficient="FLOP",
-)
+@quantity(**BACKWARD, source=LORA, when={"frozen": False, "lora": True, "adapted": False})
 def backward_of_base():
-    """The weight is frozen: the output's gradient with the weight only."""
-    return roofline(rows, K_x, N_x, count, waste_input, rate, half)
+    """The weight is frozen: the gradient of the input only."""
+    return gradient_of_input
 
 
 @quantity(
@@ -248,7 +297,7 @@ def backward_with_adapter():
     """The frozen weight's product; and the adapter's two narrow products, forward once and backward
     twice, which run far below the rate of wide ones."""
     narrow = roofline(rows, k_l, K_x, 1, 1, rate, half) + roofline(rows, N_x, k_l, 1, 1, rate, half)
-    return roofline(rows, K_x, N_x, count, waste_input, rate, half) + 3 * narrow
+    return gradient_of_input + 3 * narrow
 
 
 @quantity(**BACKWARD, source="DeepSeek-AI 2025 (arXiv 2512.02556)", when={"frozen": True})
