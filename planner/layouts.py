@@ -252,10 +252,16 @@ class Space:
             draft = Draft(self.plan.document, data)
             assert self.plan.model is not None
             pipeline.check(draft, self.plan.model)
-            chunks = {"pipeline": stages, "virtual_pipeline": virtual}
-            named = {f"parallelism.{name}": value for name, value in chunks.items()}
-            divided = layout_draft(self.plan, {**self.start, **named}, False)
-            self._found[key] = not draft.faults and not divided.faults
+            self._found[key] = not draft.faults and self._can_cut(stages, virtual)
+        return self._found[key]  # type: ignore[no-any-return]
+
+    def _can_cut(self, stages: int, virtual: int) -> bool:
+        """Whether there are layers for so many chunks: the plan's own check."""
+        key = ("chunks", stages, virtual)
+        if key not in self._found:
+            chunks = {"parallelism.pipeline": stages, "parallelism.virtual_pipeline": virtual}
+            draft = layout_draft(self.plan, {**self.start, **chunks}, False)
+            self._found[key] = not draft.faults
         return self._found[key]  # type: ignore[no-any-return]
 
     def _sequences(self, degrees: Degrees) -> tuple[bool, ...]:

@@ -15,6 +15,8 @@ from planner.evaluate import Entry
 from planner.layouts import Space
 
 Array = NDArray[Any]
+#: What a stage holds and what it keeps, by part.
+Line = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]
 #: Crossed symbols of a stage with each part, and with each component, in the order of a line.
 OF_PART = (notation.L_ks, notation.A_ks, notation.R_ks)
 OF_COMPONENT = (notation.held_sc, notation.first_sc)
@@ -26,8 +28,8 @@ class Pipelines:
 
     def __init__(self, space: Space, plans: Sequence[Plan], kernels: Sequence[int]) -> None:
         self.space, self.plans, self.kernels = space, plans, kernels
-        self._lines: dict[tuple[Any, ...], int] = {}
-        self._found: dict[tuple[Any, ...], tuple[int, ...]] = {}
+        self._lines: dict[Line, int] = {}
+        self._known = _known(space.plan)
 
     def _pipeline(self, stages: int, run: int, micro_batches: int, kernels: int) -> tuple[int, ...]:
         """The distinct stages of a pipeline, as places in ``lines``."""
@@ -37,7 +39,7 @@ class Pipelines:
         plan = self.plans[kernels]
         cut = plan.data["parallelism"]["cut"]
         key = (stages, virtual, schedule, micro_batches, cut)
-        if key not in self._found:
+        if key not in self._known:
             assert plan.model is not None
             layout = {
                 **plan.data["parallelism"], "pipeline": stages, "virtual_pipeline": virtual,
@@ -45,12 +47,9 @@ class Pipelines:
             found = pipeline.stages(
                 plan.model, layout, schedule, micro_batches, plan.get("model.vocab")
             )
-            self._found[key] = tuple(self._line(found[i]) for i in _fullest(found))
-        return self._found[key]
-
-    def _line(self, stage: Stage) -> int:
-        line = (tuple(sorted(stage.holds.items())), tuple(sorted(stage.alive.items())))
-        return self._lines.setdefault(line, len(self._lines))
+            self._known[key] = tuple(_line(found[i]) for i in _fullest(found))
+        lines = self._lines
+        return tuple(lines.setdefault(line, len(lines)) for line in self._known[key])
 
     @cached_property
     def all(self) -> dict[tuple[int, int, int, int], tuple[int, ...]]:
@@ -110,6 +109,25 @@ class Pipelines:
                 )
             table.append([[*line, *of_components[holds]] for line in of_parts])
         return np.array(table, dtype=np.float64).transpose(1, 0, 2)
+
+
+#: The lines of pipelines of the models that were searched last, for further searches.
+_KEPT: list[tuple[Any, dict[tuple[Any, ...], tuple[Line, ...]]]] = []
+MOST_KEPT = 4
+
+
+def _known(plan: Plan) -> dict[tuple[Any, ...], tuple[Line, ...]]:
+    """What is known of the pipelines of a model."""
+    model = (plan.model, plan.get("model.vocab"))
+    for kept, found in _KEPT:
+        if kept == model:
+            return found
+    _KEPT[:] = [(model, {}), *_KEPT[: MOST_KEPT - 1]]
+    return _KEPT[0][1]
+
+
+def _line(stage: Stage) -> Line:
+    return tuple(sorted(stage.holds.items())), tuple(sorted(stage.alive.items()))
 
 
 def _fullest(stages: Sequence[Stage]) -> list[int]:

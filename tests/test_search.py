@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import layouts, ranking
+from planner import layouts, pipeline, ranking
 from planner import plan as plans
 from planner import search as searching
 from planner.errors import PlanError
 from planner.layouts import SCHEDULES, Space
+from planner.limits import Limit
 from planner.plan import variant
 from planner.untraced import evaluated
 
@@ -227,3 +228,64 @@ def test_progress_reaches_the_end() -> None:
     done = [d for d, _ in seen]
     assert done == sorted(done) and seen[-1][0] == seen[-1][1]
     assert np.isfinite(done).all()
+
+
+def test_more_micro_batches_than_are_alive_change_nothing() -> None:
+    """What lets a search look at few pipelines."""
+    plan = small("gpt2-small", model__layers=48)
+    assert plan.model is not None
+    layout = dict(plan.data["parallelism"])
+    for schedule, stages, virtual in product(SCHEDULES, (2, 4, 8), (1, 3)):
+        most = pipeline.most_alive(stages, schedule)
+        layout |= {"pipeline": stages, "virtual_pipeline": virtual}
+        if most is None or (virtual > 1) != (schedule == "interleaved"):
+            continue
+        told = [pipeline.stages(plan.model, layout, schedule, most + more, 50257)
+                for more in (0, stages, 5 * stages)]  # fmt: skip
+        assert told[0] == told[1] == told[2]
+
+
+def test_the_best_is_that_of_the_search_and_keeps_limits() -> None:
+    plan = small("mixtral-8x7b")
+    found = searching.search(plan, top=40)
+    first = searching.best(plan)
+    assert first is not None and first.changes == found.best[0].changes
+    assert first.of(plan).get("parallelism.pipeline") == first.changes["parallelism.pipeline"]
+    bound = found.best[0].values["memory.process"] * 9 / 10
+    within = searching.best(plan, limits=[Limit("memory.process", "<=", bound)])
+    assert within is not None
+    expected = next(x for x in found.best if x.values["memory.process"] <= bound)
+    assert within.values["time.step_seconds"] == expected.values["time.step_seconds"]
+    assert searching.best(plan, limits=[Limit("memory.process", "<=", 1)]) is None
+
+
+def test_values_of_any_key_are_tried() -> None:
+    plan = small("gpt2-small")
+    found = searching.search(plan, top=3, vary={"training.precision": ("bf16", "fp8")})
+    alone = [searching.search(variant(plan, {"training.precision": p})) for p in ("bf16", "fp8")]
+    assert found.size == sum(one.size for one in alone)
+    best = min(one.best[0].values["time.step_seconds"] for one in alone)
+    assert found.best[0].values["time.step_seconds"] == best
+    assert found.best[0].changes["training.precision"] == "fp8"
+
+
+def test_points_of_a_scatter_plot() -> None:
+    found = searching.scatter(small("gpt2-small"), points=200)
+    assert 100 < len(found.points) < 300
+    assert found.points == searching.scatter(small("gpt2-small"), points=200).points
+    front = [(p.score, p.memory) for p in found.points if p.front]
+    assert len(front) == len(found.front) > 3
+    for point in found.points:  # no point lies beyond the front
+        if point.fits:
+            assert any(s <= point.score and m <= point.memory for s, m in front)
+    assert found.own is not None and len(found.best) == 5
+
+
+def test_memory_does_not_grow_with_the_space() -> None:
+    """What is kept alive at any time is that of one block of rows."""
+    plan = small("mixtral-8x7b", cluster__devices=64, training__global_batch=64)
+    space = Space(plan, full=True)
+    blocks = [len(rows) for rows in space.blocks(most=2000)]
+    assert len(blocks) > 5 and max(blocks) < 2000 + max(
+        len(s) * len(r) * len(b) for s, r, b in space.crossed
+    )
