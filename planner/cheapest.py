@@ -12,19 +12,20 @@ from dataclasses import dataclass, replace
 
 from planner import domains
 from planner.document import Plan
+from planner.domains import Domain
 from planner.errors import PlanError
 from planner.evaluate import Number
 from planner.limits import Limit, shown
 from planner.offers import Offer, offers
 from planner.plan import variant
-from planner.probes import Goal, Probes
-from planner.relayout import BY, Layouts, any_layout, fitting, solve_free
+from planner.probes import Goal, Probe, Probes
+from planner.relayout import BY, Layouts, any_layout, solve_free
 from planner.solve import Answer
 from planner.untraced import evaluated
 
 GOAL = Goal("cost.total", -1)
-#: Counts above the fewest devices that are priced too, as multiples of a node.
-MORE = (1, 2, 4, 8)
+#: Which counts above the fewest devices are priced too, besides the next.
+MORE = (2, 4, 8)
 
 
 @dataclass(frozen=True)
@@ -103,20 +104,29 @@ def _priced(base: Plan, offer: Offer, limits: tuple[Limit, ...]) -> Row:
         return Row(offer, None, error.faults[0].message)
     if answer.holds is None:
         return Row(offer, answer, _missed(answer))
-    layouts = Layouts(fitting(limits), BY, (GOAL.quantity,), thorough=True)
-    search = Probes(base, domain, answer.limits, [GOAL.quantity], layouts)
-    best, above = answer.holds, []
-    for more in MORE:
-        probe = search.probe(answer.holds.index + more)
-        if probe is not None:
-            above.append(probe)
-            best = max(best, probe, key=GOAL.rank)
-    below = [answer.fails] if answer.fails is not None else []
-    beside = (*below, *above[:1])
-    if best is not answer.holds:
-        near = (search.probe(best.index + step) for step in (-1, 1))
-        beside = tuple(probe for probe in near if probe is not None)
+    best, beside = _compared(base, domain, answer)
     return Row(offer, replace(answer, goal=GOAL, holds=best, fails=None, beside=beside))
+
+
+def _compared(base: Plan, domain: Domain, answer: Answer) -> tuple[Probe, tuple[Probe, ...]]:
+    """The cheapest count from the fewest on, with the counts beside it. One count more is searched
+    for its best layout; those further on have to be cheaper with a layout that is known."""
+    assert answer.holds is not None
+    layouts = Layouts(answer.limits, BY, (GOAL.quantity,), thorough=True)
+    search = Probes(base, domain, answer.limits, [GOAL.quantity], layouts)
+    best, first = answer.holds, answer.holds.index
+    above = search.probe(first + 1)
+    layouts.thorough = False
+    further = [search.probe(first + more) for more in MORE]
+    for probe in (above, *further):
+        if probe is not None and GOAL.rank(probe) > GOAL.rank(best):
+            best = probe
+    if best is answer.holds:
+        sides = (answer.fails, above)
+    else:
+        layouts.thorough = True
+        sides = (search.probe(best.index - 1), search.probe(best.index + 1))
+    return search.confirmed(best), tuple(search.confirmed(side) for side in sides if side)
 
 
 def _missed(answer: Answer) -> str:

@@ -29,7 +29,7 @@ NEAR = 1e-9
 #: A domain of no more values is tried in full.
 FEW = 64
 #: Tapes kept at once.
-MOST_TAPES = 8
+MOST_TAPES = 48
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,10 @@ from planner.solve import Answer, solve
 BY = "time.step_seconds"
 #: Layouts that move an answer on until it is taken as it is.
 MOST_ROUNDS = 24
+#: Searches of the whole space until known layouts have to do.
+MOST_SEARCHES = 40
+#: Of these, where no known layout keeps the limits anywhere.
+LAST_RESORT = 8
 #: Keys that a layout decides; one that is varied keeps its value.
 DECIDED = frozenset(
     {
@@ -52,6 +56,7 @@ class Layouts:
     ) -> None:
         self.limits, self.by, self.thorough = tuple(limits), by, thorough
         self.known: list[Changes] = []
+        self._left = MOST_SEARCHES
         self._exactly = AsItIs([*(limit.quantity for limit in limits), FITS, by, *also])
 
     def variants(self, plan: Plan, changes: Changes) -> Sequence[Plan]:
@@ -59,7 +64,7 @@ class Layouts:
         for layout in self.known:
             with suppress(PlanError):
                 found.append(variant(plan, {**layout, **changes}))
-        if self.thorough:
+        if self.thorough and self._left > 0:
             base = found[0] if found else any_layout(plan, {"time.mfu": None, **changes})
             # Where no layout keeps the limits, one that fits says by how much they are missed.
             new = self.searched(base, changes) or self.searched(base, changes, limits=())
@@ -76,6 +81,10 @@ class Layouts:
         worst = min((limit.share(values[limit.quantity]) for limit in self.limits), default=0.0)
         return (True, -float(values[self.by])) if worst >= 0 else (False, worst)
 
+    def desperate(self) -> None:
+        """No known layout helps anywhere: search at the values that are tried next."""
+        self.thorough, self._left = True, LAST_RESORT
+
     def searched(
         self,
         plan: Plan,
@@ -86,6 +95,7 @@ class Layouts:
         """The best layout that keeps the limits, from now on among the known ones; None where there
         is none."""
         fixed = {key: plan.get(key) for key in changes if key in DECIDED}
+        self._left -= 1
         limits = self.limits if limits is None else limits
         further = [limit for limit in limits if limit.quantity != FITS]
         try:
@@ -171,7 +181,7 @@ def solve_free(
         if len(layouts.known) == known:
             if answer.holds is not None or layouts.thorough:
                 break
-            layouts.thorough = True  # no known layout helps anywhere: search at every value
+            layouts.desperate()
     layouts.thorough = False
     if answer.holds is not None:
         answer = replace(answer, holds=_fastest(layouts, plan, domain, answer.holds, also))

@@ -92,6 +92,8 @@ def solve(
         direction = _direction(search, start)
     answer = Answer(question, domain, direction, limits, None, None, extra=extra or {})
     inside = _inside(search, start, direction)
+    if inside is None:  # perhaps one that was tried on the way
+        inside = next((probe for probe in search.known if not probe.broken), None)
     if inside is None:
         return replace(answer, **missed(search), tried=len(search.known))
     inside, outside, jumps = _confirmed(search, inside, direction)

@@ -27,6 +27,9 @@ SNAP = 1e-12
 Place = tuple[str, int]  # axis and position
 Quantity = tuple[str, tuple[Place, ...]]
 
+#: Operations whose arguments are simply those of the expression.
+_FOLDED = {Add: ADD, Mul: MUL, Max: MAX, Min: MIN}
+
 
 class Leaf(NamedTuple):
     """A bound symbol: of the plan, of one entry or of a pair of entries."""
@@ -169,6 +172,7 @@ class _Recorder(Evaluation):
         self.places = _places(case)
         self._found: dict[Any, int | Absent] = {}
         self._nodes: dict[Any, int] = {}
+        self._numbers: dict[int, int] = {}
 
     # -- as in Evaluation, with nodes for values ----------------------------------------------
 
@@ -241,29 +245,32 @@ class _Recorder(Evaluation):
         kind = type(expression)
         if kind is Symbol:
             return self.symbol(expression, point)
-        if kind is Add or kind is Mul:
-            nodes = tuple(self.compute(argument, point) for argument in expression.args)
-            return self._node(ADD if kind is Add else MUL, nodes)
+        operation = _FOLDED.get(kind)
+        if operation is not None:
+            return self._node(operation, tuple([self.compute(a, point) for a in expression.args]))
         if kind is Pow:
             return self._power(expression, point)
+        if expression.is_Number:
+            return self._constant(expression)
         if kind is Total:
             points = self.entries(expression.axis, point, expression.where)
-            return self._node(ADD, tuple(self.compute(expression.body, below) for below in points))
+            return self._node(ADD, tuple([self.compute(expression.body, p) for p in points]))
         if kind is ceiling or kind is floor:
             inner = self.compute(expression.args[0], point)
             return self._node(CEIL if kind is ceiling else FLOOR, (inner,))
-        if kind is Max or kind is Min:
-            nodes = tuple(self.compute(argument, point) for argument in expression.args)
-            return self._node(MAX if kind is Max else MIN, nodes)
         if kind is Largest or kind is AtLargest:
             return self._peak(expression, point)
-        if isinstance(expression, Integer):
-            return self._node(CONSTANT, (), int(expression.p))
-        if isinstance(expression, Rational):
-            return self._node(CONSTANT, (), Fraction(expression.p, expression.q))
         if kind is Which:
             raise Absent("a name is no number")
         raise TypeError(f"no operation for {kind.__name__}: {expression}")
+
+    def _constant(self, number: Any) -> int:
+        """The node of a number of the formula, found by which object it is: the book keeps them."""
+        found = self._numbers.get(id(number))
+        if found is None:
+            value = int(number.p) if isinstance(number, Integer) else Fraction(number.p, number.q)
+            found = self._numbers[id(number)] = self._node(CONSTANT, (), value)
+        return found
 
     def _power(self, expression: Any, point: Point) -> int:
         base, exponent = expression.args
@@ -299,10 +306,11 @@ class _Recorder(Evaluation):
         if len(arguments) == 1 and operation in (ADD, MUL, MAX, MIN):
             assert arguments[0] is not None
             return arguments[0]
-        node = Node(operation, arguments, data)
-        found = self._nodes.setdefault(node, len(self.nodes))
-        if found == len(self.nodes):
-            self.nodes.append(node)
+        key = (operation, arguments, data)
+        found = self._nodes.get(key)
+        if found is None:
+            found = self._nodes[key] = len(self.nodes)
+            self.nodes.append(Node(operation, arguments, data))
         return found
 
 
