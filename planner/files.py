@@ -35,7 +35,7 @@ def write_text(path: str | Path, text: str) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, _mode(target))
+        os.chmod(temporary, mode(target))
         os.replace(temporary, target)
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
@@ -60,7 +60,7 @@ def spare(path: str | Path, inputs: Iterable[str | Path]) -> None:
             raise PlanError(Fault("this is an input", Place(str(path)), "another file"))
 
 
-def _mode(target: Path) -> int:
+def mode(target: Path) -> int:
     """The mode of the file that is replaced; that of a new file otherwise."""
     try:
         return target.stat().st_mode & 0o7777

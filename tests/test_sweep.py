@@ -502,6 +502,19 @@ def test_an_unfinished_table_of_another_study_is_left_alone(tmp_path: Path) -> N
     assert "memory.headroom" not in rows(out)[0]
 
 
+def test_a_table_keeps_the_mode_of_the_one_before(tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    out.touch(0o640)
+    out.chmod(0o640)
+    run.sweep(study.load(SMALL), out, workers=1)
+    assert out.stat().st_mode & 0o777 == 0o640 and len(rows(out)) == 90
+
+
+def test_an_axis_is_not_called_as_a_column_of_the_table() -> None:
+    with pytest.raises(PlanError, match="the table has a column of that name"):
+        study.load({**SMALL, "axes": {"fits": [{"set": {"parallelism.tensor": 8}}]}})
+
+
 def test_two_sweeps_do_not_write_one_table(tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
     first = journal.Journal(tmp_path / "out.csv", {"study": "x"})

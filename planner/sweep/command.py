@@ -38,6 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--set",
+        dest="changes",  # of a study, whose keys are others than a plan's
         metavar="KEY=VALUE",
         action="append",
         default=[],
@@ -68,7 +69,7 @@ def sweep(options: argparse.Namespace) -> bool:
             raise pages.refuse(path, endings)
     if len(tables) > 1:
         raise PlanError(Fault(f"two tables: {tables[0]} and {tables[1]}", None, "one of them"))
-    study = studies.load(options.study, options.set)
+    study = studies.load(options.study, options.changes)
     for path in reports:
         files.spare(path, study.files)
     outcome = run(

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from planner import files
 from planner.errors import Fault, Place, PlanError
 
 #: Seconds between two forced writes to the disk.
@@ -163,11 +164,12 @@ class Journal:
         """
         with _writing(self.target):
             self.sync()
+            self.close()  # an open file cannot be renamed everywhere
+            os.chmod(made or self.partial, files.mode(self.target))
             os.replace(made or self.partial, self.target)
             if made is not None:
                 self.partial.unlink()
             self.log.unlink()
-            self.close()
 
     def close(self) -> None:
         """Leave what is there for the next run."""

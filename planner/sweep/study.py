@@ -36,8 +36,9 @@ from planner.sweep.axes import (
 )
 from planner.version import full
 
-#: The axis of several plans.
+#: The axis of several plans, and what else a table calls its own columns.
 PLANS = "plan"
+OWN_COLUMNS = (PLANS, "layout", "fits", "reason")
 T = TypeVar("T")
 Setting = tuple[str, Node]  # a dotted key and its value
 #: Values other than numbers, of all axes; each is read as a plan.
@@ -298,6 +299,10 @@ class _Reader:
         return found
 
     def _axis(self, name: str, node: Node, most: int) -> _Written:
+        if name in OWN_COLUMNS:
+            raise PlanError(
+                Fault(f"axes.{name}: the table has a column of that name", node.key_place)
+            )
         if not is_range(node):
             several = items(name, node)
             if all(map(is_item, several)):
