@@ -8,7 +8,8 @@ from typing import Any
 
 from planner.folds import largest, smallest
 from planner.formulas.layout import data, tokens
-from planner.notation import a_kv, c, d_h, d_v, e, h, k, n, n_node, p, r, t
+from planner.formulas.layout import shards as owners
+from planner.notation import a_kv, c, d_h, d_v, e, h, k, n, n_node, p, r, t, t_e
 from planner.notation_hardware import (
     B_link,
     B_net,
@@ -181,6 +182,37 @@ def hops():
 def hops_of_nodes():
     """A ring leaves each of the g t/n_node nodes once and stays inside otherwise."""
     return (shards * t / n_node - 1) * a_net + largest(0, shards - shards * t / n_node) * a_link
+
+
+PASSED: dict[str, Any] = {
+    "identifier": "network.passed",
+    "symbol": r"\tau_c",
+    "unit": "s/bytes",
+    "title": "time in which a ring passes each byte of a component to those that share it",
+    "exact": False,
+    "per": ("component",),
+}
+WHOLE = ("none", "column", "row", "vocabulary")
+
+
+@quantity(**PASSED, source=RING, when={"split": WHOLE})
+def passed():
+    """All but one of g shares leave each device, at the bandwidth of its group."""
+    return (shards - 1) / (shards * group)
+
+
+@quantity(**PASSED, source=RING, when={"split": "experts", "time.shards": ("none", "node")})
+def passed_of_experts():
+    """Fewer devices hold copies of an expert; they are in one node."""
+    return (owners - 1) / (owners * link)
+
+
+@quantity(**PASSED, source=RING, when={"split": "experts", "time.shards": "nodes"})
+def passed_of_experts_of_nodes():
+    """Fewer devices hold copies of an expert, n_node/(e t_e) in each node, one at least, whose
+    network cards they use."""
+    rate = smallest(link, fabric * largest(1, n_node / (e * t_e)))
+    return (owners - 1) / (owners * rate)
 
 
 # -- expert parallelism ------------------------------------------------------------------------

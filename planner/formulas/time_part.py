@@ -8,7 +8,7 @@ from sympy import Rational
 from planner.folds import Total, largest, smallest
 from planner.formulas.memory_activations import layer as kept
 from planner.formulas.memory_states import device_whole
-from planner.formulas.network import group, hops, shards
+from planner.formulas.network import hops, passed
 from planner.formulas.time_core import EAGER, FLASH, FUSED, KORTHIKANTI, core_forward
 from planner.formulas.time_layer import (
     CALIBRATED,
@@ -222,7 +222,7 @@ def gathers_none():
 def gathers():
     """Weights are gathered for the forward and for the backward pass, gradients reduced and
     scattered, all in the compute format: three rings over the group."""
-    return 3 * (k_c * Total(device_whole, "component") * (shards - 1) / (shards * group) + hops)
+    return 3 * (k_c * Total(device_whole * passed, "component") + hops)
 
 
 # -- host memory -------------------------------------------------------------------------------

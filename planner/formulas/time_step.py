@@ -4,8 +4,9 @@ from typing import Any
 
 from planner.folds import Largest, Total, largest, smallest
 from planner.formulas.layout import micro_batches
+from planner.formulas.layout import shards as owners
 from planner.formulas.memory_states import per_parameter_adamw, trained
-from planner.formulas.network import fabric, group, hops, send, shards
+from planner.formulas.network import fabric, hops, passed, send, shards
 from planner.formulas.time_part import part, repeated
 from planner.notation import A_ks, L_k, L_ks, R_ks, k_c, k_g, k_m, k_red, k_w, n, n_node, p, r, v
 from planner.notation_hardware import B_dram, B_host, W, e_mem, hidden_t
@@ -124,6 +125,32 @@ def resident():
     return Largest(Total(L_ks * Total(trained, "component"), "part"), "stage")
 
 
+@quantity(
+    "time.owned",
+    symbol=r"N_{\mathrm{own}}",
+    unit="parameters",
+    title="trained parameters of the fullest stage that one device owns",
+    source=ZERO,
+    exact=False,
+)
+def owned():
+    """Each weight is divided over the devices that share it; experts over fewer."""
+    return Largest(Total(L_ks * Total(trained / owners, "component"), "part"), "stage")
+
+
+@quantity(
+    "time.ring",
+    symbol=r"\tau_{\mathrm{ring}}",
+    unit="s/bytes",
+    title="time in which rings pass each byte of the trained parameters of the fullest stage",
+    source=ZERO,
+    exact=False,
+)
+def ring():
+    """Every component in its own group."""
+    return Largest(Total(L_ks * Total(trained * passed, "component"), "part"), "stage")
+
+
 ACCUMULATION: dict[str, Any] = {
     "identifier": "time.accumulation",
     "symbol": r"t_{\mathrm{acc}}",
@@ -157,7 +184,7 @@ def accumulation():
 )
 def accumulation_sharded():
     """As without sharding, for the part that the device keeps."""
-    return 6 * micro_batches * resident / (shards * W * e_mem)
+    return 6 * micro_batches * owned / (W * e_mem)
 
 
 BUCKETS: dict[str, Any] = {
@@ -221,26 +248,25 @@ GATHER: dict[str, Any] = {
 
 def _between_replicas():
     """All-reduce of the shards' gradients over r replicas."""
-    return 2 * k_red * resident / shards * (1 - 1 / r) / fabric
+    return 2 * k_red * owned * (1 - 1 / r) / fabric
 
 
 @quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 0})
 def reduce():
-    """An all-reduce: 2 (g-1)/g of the gradients."""
-    return 2 * k_red * resident * (shards - 1) / (shards * group) + 2 * buckets * hops
+    """An all-reduce: each gradient passes twice."""
+    return 2 * k_red * ring + 2 * buckets * hops
 
 
 @quantity(**REDUCE, source=ZERO, when={"parallelism.zero": (1, 2), "time.replicated": False})
 def reduce_sharded():
-    """Gradients are reduced and scattered: (g-1)/g of them."""
-    return k_red * resident * (shards - 1) / (shards * group) + buckets * hops
+    """Gradients are reduced and scattered: each passes once."""
+    return k_red * ring + buckets * hops
 
 
 @quantity(**REDUCE, source=ZERO, when={"parallelism.zero": (1, 2), "time.replicated": True})
 def reduce_replicated():
     """As without replicas, inside each; then the shards' gradients over the r replicas."""
-    inside = k_red * resident * (shards - 1) / (shards * group) + buckets * hops
-    return inside + _between_replicas()
+    return k_red * ring + buckets * hops + _between_replicas()
 
 
 @quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 3, "time.replicated": False})
@@ -264,7 +290,7 @@ def gather_none():
 @quantity(**GATHER, source=ZERO, when={"parallelism.zero": (1, 2)})
 def gather():
     """Each device gets the weights that the g - 1 others updated."""
-    return k_c * resident * (shards - 1) / (shards * group) + buckets * hops
+    return k_c * ring + buckets * hops
 
 
 DATA: dict[str, Any] = {
@@ -324,7 +350,7 @@ def optimizer():
 @quantity(**OPTIMIZER, when={"parallelism.zero": (1, 2, 3), **STAYS})
 def optimizer_sharded():
     """As without sharding, for the part that the device keeps."""
-    return (2 * (k_w + k_m + per_parameter_adamw) + k_g) * resident / (shards * W * e_mem)
+    return (2 * (k_w + k_m + per_parameter_adamw) + k_g) * owned / (W * e_mem)
 
 
 def _on_host():
@@ -343,7 +369,7 @@ def optimizer_on_host():
 @quantity(**ON_HOST, when={"parallelism.zero": (1, 2, 3), **LEAVES})
 def optimizer_on_host_sharded():
     """As without sharding, for the part that the device keeps."""
-    return resident / shards * _on_host()
+    return owned * _on_host()
 
 
 @quantity(
