@@ -219,46 +219,6 @@ def test_more_of_it_takes_no_less(document: Document, key: str) -> None:
 
 @SLOW
 @given(plans())
-def test_exact_and_compiled_evaluation_agree(document: Document) -> None:
-    """The same plan twice in an array gives the exact numbers twice, or NaN where one is absent."""
-    import numpy as np
-
-    from planner import case
-    from planner.compile import ArrayEvaluation
-    from planner.quantity import BOOK
-
-    plan = planner.load(document).plan
-    exact = evaluated(document)
-    built = case.build(plan)
-    plain = (int, Fraction)
-    arrays = {
-        symbol: np.array([float(value)] * 2)
-        if isinstance(value, plain) and not isinstance(value, bool)
-        else value
-        for symbol, value in built.bindings.items()
-    }
-    engine = ArrayEvaluation(replace(built, bindings=arrays))
-    compared = 0
-    for identifier, declarations in BOOK.declarations.items():
-        if declarations[0].per:
-            continue
-        try:
-            wanted = exact[identifier].value
-        except KeyError:
-            continue
-        if isinstance(wanted, str):
-            continue
-        found = engine.array(identifier, (2,))
-        if wanted is None:
-            assert np.isnan(found).all(), identifier
-        else:
-            assert found == pytest.approx([float(wanted)] * 2, rel=1e-9, abs=1e-9), identifier
-            compared += 1
-    assert compared > 30
-
-
-@SLOW
-@given(plans())
 def test_a_varied_input_gives_what_a_new_evaluation_gives(document: Document) -> None:
     from planner.evaluate import Evaluation
 

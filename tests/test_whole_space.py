@@ -3,6 +3,7 @@ way that a schema lists. `--hypothesis-profile=long` tries thirty times as many 
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import shutil
@@ -22,6 +23,7 @@ from planner import formulas, resources
 from planner.quantity import BOOK
 from planner.result import Result
 from tests.strategies import Document, wide_plans
+from tests.strategies import settings as every_setting
 
 NODE = shutil.which("node")
 Wide = tuple[Document, dict[str, Any]]
@@ -151,29 +153,59 @@ def test_more_recomputation_keeps_no_more(plan: Wide) -> None:
     assert kept == sorted(kept, reverse=True)
 
 
-@MANY
-@given(wide_plans())
-def test_exact_and_compiled_evaluation_agree(plan: Wide) -> None:
-    """The plan three times over in arrays gives the exact numbers, or NaN where one is absent."""
-    import numpy as np
+def with_changes(plan: Wide, more: dict[str, Any]) -> Document:
+    """The document with the changes written into it."""
+    document = json.loads(json.dumps(plan[0]))
+    for key, changed in {**plan[1], **more}.items():
+        *sections, last = key.split(".")
+        node = document
+        for section in sections:
+            node = node.setdefault(section, {})
+        node[last] = changed
+    return dict(document)
 
-    from planner.compile import ArrayEvaluation
 
-    result = evaluated(plan)
-    built = result.evaluation.case
-    arrays = {
-        symbol: np.array([float(bound)] * 3)
-        if isinstance(bound, (int, Fraction)) and not isinstance(bound, bool)
-        else bound
-        for symbol, bound in built.bindings.items()
+@st.composite
+def axes(draw: st.DrawFn) -> dict[str, list[Any]]:
+    """Two keys of a plan, each with some values."""
+    known = {key: values for key, values in every_setting().items() if len(values) > 1}
+    keys = draw(st.lists(st.sampled_from(sorted(known)), min_size=1, max_size=2, unique=True))
+    several = st.lists(st.integers(0, 9), min_size=2, max_size=3, unique=True)
+    return {
+        key: [known[key][at] for at in sorted({n % len(known[key]) for n in draw(several)})]
+        for key in keys
     }
-    engine = ArrayEvaluation(replace(built, bindings=arrays), result.evaluation.book)
-    for identifier in SCALARS:
-        wanted = value(result, identifier)
-        if not isinstance(wanted, str):
-            found = engine.array(identifier, (3,))
-            expected = [math.nan if wanted is None else float(wanted)] * 3
-            assert found == pytest.approx(expected, rel=1e-9, abs=1e-9, nan_ok=True), identifier
+
+
+@MANY
+@given(wide_plans(), axes())
+def test_a_study_computes_what_each_plan_gives(plan: Wide, varied: dict[str, list[Any]]) -> None:
+    """The compiled form, over arrays: the exact numbers to double precision, nothing where one is
+    absent, a reason where there is no such plan."""
+    from planner.sweep import study as studies
+    from planner.sweep.run import sweep
+
+    try:
+        study = studies.load({"base": with_changes(plan, {}), "axes": varied, "record": SCALARS})
+    except planner.PlanError as error:
+        assert error.faults
+        assume(False)
+        raise
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "out.jsonl"
+        sweep(study, table, workers=1)
+        rows = [json.loads(line) for line in table.read_text("utf-8").splitlines()]
+    points = list(itertools.product(*varied.values()))
+    assert len(rows) == len(points)
+    for row, point in zip(rows, points, strict=True):
+        changed = dict(zip(varied, point, strict=True))
+        try:
+            exact = planner.load(with_changes(plan, changed)).evaluate()
+        except planner.PlanError as error:
+            assert row["reason"], (changed, str(error))
+            assert all(row.get(identifier) is None for identifier in SCALARS), changed
+        else:
+            same(exact, row, (changed,))
 
 
 @MANY
@@ -278,13 +310,14 @@ def moves(draw: st.DrawFn, result: Result) -> dict[str, tuple[Any, str]]:
     return found
 
 
-def same(result: Result, shown: dict[str, Any]) -> None:
+def same(result: Result, shown: dict[str, Any], told: Any = None) -> None:
+    """Whether doubles are the exact numbers, and nothing is where one is absent."""
     for identifier in SCALARS:
-        wanted, found = value(result, identifier), shown[identifier]
+        wanted, found = value(result, identifier), shown.get(identifier)
         if isinstance(wanted, PLAIN) and wanted:
-            assert found == pytest.approx(float(wanted), rel=1e-9, abs=0), identifier
+            assert found == pytest.approx(float(wanted), rel=1e-9, abs=0), (identifier, told)
         else:
-            assert found == wanted, identifier
+            assert found == wanted, (identifier, told)
 
 
 @pytest.mark.skipif(NODE is None, reason="there is no Node")
