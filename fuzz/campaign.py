@@ -34,7 +34,7 @@ KINDS = (
     + ("model",) * 4
     + ("cluster", "accelerator", "set")
     + ("config",) * 4
-    + ("log", "arguments", "result", "study", "line", "line")
+    + ("log", "arguments", "result", "study", "line")
 )
 ENDINGS = {"config": ".json", "result": ".json", "log": ".log", "arguments": ".sh"}
 FORMATS = ("json",) * 6 + ("text",) * 2 + ("md", "html")
