@@ -189,6 +189,7 @@ class _Reader:
             where += self._collect(partial(parse_limit, text), ("where", index))
         bases = self._bases()
         written = self._axes(most)
+        self._set_once(written)
         self.finish()
         zipped = data["combine"] == "zip"
         self._lengths([(a.name, len(a.values)) for a in written], len(bases), zipped, most)
@@ -297,6 +298,17 @@ class _Reader:
             except PlanError as error:
                 self.faults += error.faults
         return found
+
+    def _set_once(self, axes: Sequence[_Written]) -> None:
+        """Two axes that set one key would contradict each other."""
+        owner: dict[str, str] = {}
+        for axis in axes:
+            for key in sorted({key for _, settings in axis.values for key, _ in settings}):
+                first = owner.setdefault(key, axis.name)
+                if first != axis.name:
+                    message = f"axes.{axis.name} sets {key}, and so does axes.{first}"
+                    place = self.document.key_place(("axes", axis.name))
+                    self.faults.append(Fault(message, place, "one of them"))
 
     def _axis(self, name: str, node: Node, most: int) -> _Written:
         if name in OWN_COLUMNS:
