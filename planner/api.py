@@ -49,6 +49,12 @@ class Plan:
             return budgets.ask(self.plan, **options)
         return questions.ask(self.plan, question, **options)
 
+    def sensitivity(self, quantity: str) -> Any:
+        """How a quantity moves with every measure and choice; see planner.elasticity."""
+        from planner.elasticity import hangs_on
+
+        return hangs_on(self.plan, quantity)
+
     def search(self, top: int = 10, by: str = "time.step_seconds", **options: Any) -> Any:
         """The best layouts that fit into memory, smallest ``by`` first; see planner.search."""
         from planner.search import search
