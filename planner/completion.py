@@ -129,9 +129,9 @@ def _accelerators() -> tuple[str, ...]:
 
 
 def _questions() -> tuple[str, ...]:
-    from planner.questions import QUESTIONS
+    from planner.questions import NAMES
 
-    return tuple(QUESTIONS)
+    return NAMES
 
 
 def _layouts() -> tuple[str, ...]:
@@ -144,12 +144,6 @@ def _models() -> tuple[str, ...]:
     from planner import source
 
     return tuple(source.preset_names("model"))
-
-
-def _accelerators() -> tuple[str, ...]:
-    from planner import source
-
-    return tuple(source.preset_names("accelerator"))
 
 
 def _numeric() -> tuple[str, ...]:
@@ -265,9 +259,12 @@ def _zsh(found: tuple[Command, ...]) -> str:
         "    fi",
         "    case $words[2] in",
     ]
-    for command in found:
-        lines.append(f"    {command.name})")
-        lines.append("        shift words; (( CURRENT-- ))")
+    bare = next(command for command in found if command.name == "report")
+    for command in (*(c for c in found if c is not bare), bare):
+        # A plan file after the program needs no command.
+        lines.append("    *)" if command is bare else f"    {command.name})")
+        shift = "[[ $words[2] == report ]] && " if command is bare else ""
+        lines.append(f"        {shift}{{ shift words; (( CURRENT-- )) }}")
         lines.append("        _arguments -S \\")
         lines += [f"            {spec} \\" for a in command.options for spec in _zsh_option(a)]
         for number, argument in enumerate(command.positions, 1):
@@ -277,7 +274,7 @@ def _zsh(found: tuple[Command, ...]) -> str:
             lines.append(f"            {spec} \\")
         lines[-1] = lines[-1].removesuffix(" \\")
         lines.append("        ;;")
-    lines += ["    *) _files ;;", "    esac", "}", '_trainplan "$@"']
+    lines += ["    esac", "}", '_trainplan "$@"']
     return "\n".join(lines) + "\n"
 
 
@@ -308,15 +305,19 @@ def _quoted(text: str) -> str:
 
 def _fish(found: tuple[Command, ...]) -> str:
     lines = ["# fish completion of trainplan; put it into ~/.config/fish/completions"]
-    names = " ".join(command.name for command in found)
     for program in PROGRAMS:
         for command in found:
             lines.append(
-                f"complete -c {program} -n 'not __fish_seen_subcommand_from {names}' "
+                f"complete -c {program} -n 'test (count (commandline -poc)) -eq 1' "
                 f"-a {command.name} -d {_fish_quoted(command.help)}"
             )
         for command in found:
-            here = f"complete -c {program} -n '__fish_seen_subcommand_from {command.name}'"
+            seen = f"__fish_seen_subcommand_from {command.name}"
+            if command.name == "report":  # a plan file after the program needs no command
+                others = " ".join(c.name for c in found if c is not command)
+                several = "test (count (commandline -poc)) -gt 1"
+                seen = f"{several}; and not __fish_seen_subcommand_from {others}"
+            here = f"complete -c {program} -n '{seen}'"
             for argument in command.options:
                 options = " ".join(
                     f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}"

@@ -23,6 +23,7 @@ from planner.javascript.words import Formulas, Untranslated, literal
 from planner.quantity import BOOK
 from planner.render import as_text
 from planner.result import Result, evaluate
+from planner.source import preset_names
 from tests.browser import Browser, executable
 from tests.conftest import ROOT, RunCli
 
@@ -187,6 +188,46 @@ def test_every_control_moves_the_numbers_as_set_does(
             assert all(word.startswith(f"{key}=") for word in moved)
             valid += check(browser, name)
     assert valid > 15
+    assert browser.problems == []
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_run_layout_accelerator_and_shape_have_controls(name: str, pages: dict[str, Path]) -> None:
+    found = {control["key"]: control for control in controls(pages[name])}
+    assert set(found) >= {
+        "cluster.devices",
+        "training.micro_batch",
+        "training.sequence_length",
+        "parallelism.tensor",
+        "parallelism.pipeline",
+        "parallelism.zero",
+        "training.precision",
+        "time.mfu",
+        "cluster.price",
+        "cluster.accelerator",
+        "model.layers",
+        "model.hidden",
+        "model.attention.heads",
+        "model.vocab",
+    }
+    assert set(found["cluster.accelerator"]["options"]) == set(preset_names("accelerator"))
+
+
+@needs_browser
+def test_a_shape_that_cannot_be_says_what_the_planner_says(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    name = "llama70b_h100x1024"
+    browser.open(pages[name])
+    for key, value in (
+        ("model.hidden", "8200"),
+        ("model.attention.heads", "60"),
+        ("model.attention.kv_heads", "7"),
+        ("model.layers", "3"),
+    ):
+        reset(browser)
+        move(browser, key, "text", value)
+        assert not check(browser, name), key
     assert browser.problems == []
 
 

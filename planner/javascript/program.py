@@ -13,13 +13,14 @@ from typing import Any
 
 from sympy import Add, Mul, Symbol, ceiling, floor
 
-from planner import case, conventions, hardware, laws, model, plan, products, profile
-from planner.document import Block, Model, Part, Plan
+from planner import case, conventions, hardware, laws, model, plan, products, profile, shapes
+from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.evaluate import Absent, Entry
 from planner.folds import Fold, Total
+from planner.javascript import accelerators
 from planner.javascript.rules import Program
-from planner.javascript.words import Formulas, Untranslated, literal, quoted
+from planner.javascript.words import Formulas, literal, quoted
 from planner.quantity import BOOK, Declaration
 from planner.result import Result
 from planner.typeset import TEXT, Typesetter
@@ -47,7 +48,8 @@ def program(
     rules = Program(
         formulas,
         {
-            model.lower: "lowered",
+            **({} if result.plan.model is not None else {model.lower: "(()=>null)"}),
+            shapes._constants: "blockDefaults",
             case._model_axes: "modelAxes",
             products.axis: "productAxis",
             # What laws and conventions say stands in the report; no control asks for it.
@@ -68,9 +70,7 @@ def program(
     complete = rules.reference(plan.complete, "complete", "planner.plan")
     build = rules.reference(case.build, "build", "planner.case")
     entry = rules.reference(Entry, "Entry", "planner.evaluate")
-    model_class = rules.reference(Model, "Model", "planner.document")
     fixed = _fixed(result, formulas, entry)
-    shape = _model(result.plan, rules, model_class)
     book = _book(formulas, result.typesetter, wanted, frozenset(sums), labels)
     return "\n".join(
         (
@@ -79,7 +79,6 @@ def program(
             rules.text(),
             _facts(result.plan),
             fixed,
-            shape,
             book,
             "const planned=changes=>"
             f"new Evaluation({build}({complete}(changedDocument(changes))));",
@@ -104,11 +103,17 @@ def _notes() -> str:
 
 def _facts(made: Plan) -> str:
     """The document, and the fact sheets that its rules look up."""
-    data = {**made.document.data, "model": made.data["model"]}
+    data = made.document.data
     given = made.document.data["training"].get("implementation")
     names = [given] if given else ["megatron", "pytorch"]
     sheets = {name: profile.load(name) for name in names}
     accelerator = made.data["cluster"]["accelerator"]
+    offered = accelerators.presets() if accelerators.name_of(made) else {}
+    offered = {name: _without(data) for name, data in offered.items()}
+    shares = {
+        one["name"]: _exact(hardware.measured(one)) for one in (*offered.values(), accelerator)
+    }
+    kinds = sorted(shapes._COMPLETE)
     return "\n".join(
         (
             f"const DOCUMENT={literal(_without(data))};",
@@ -116,8 +121,11 @@ def _facts(made: Plan) -> str:
             "const profileOf=name=>$.at(PROFILES,name);",
             f"const CALIBRATION={literal(_exact(hardware.calibration()))};",
             "const calibration=()=>CALIBRATION;",
-            f"const MEASURED={literal(_exact(hardware.measured(accelerator)))};",
-            "const measured=()=>MEASURED;",
+            f"const MEASURED={literal(shares)};",
+            'const measured=accelerator=>$.at(MEASURED,accelerator.get("name"));',
+            f"const ACCELERATORS={literal(offered)};",
+            f"const BLOCK_DEFAULTS={literal({kind: shapes._constants(kind) for kind in kinds})};",
+            "const blockDefaults=kind=>$.at(BLOCK_DEFAULTS,kind);",
         )
     )
 
@@ -137,6 +145,15 @@ def _exact(node: Any) -> Any:
     return node
 
 
+def _of_blocks() -> list[tuple[str, str, str]]:
+    """Symbols of blocks, with the kind and the key that they are values of."""
+    return [
+        (note.symbol.name, *note.key.split(".", 1))
+        for note in BOOK.notation.values()
+        if note.per == ("block",) and note.key
+    ]
+
+
 def _fixed(result: Result, formulas: Formulas, entry: str) -> str:
     """The entries of the fixed axes, each with its parent."""
     names: dict[Entry, str] = {}
@@ -150,7 +167,7 @@ def _fixed(result: Result, formulas: Formulas, entry: str) -> str:
     for axis in FIXED:
         entries = result.evaluation.case.axes[axis]
         if isinstance(entries, Absent):
-            return "const modelAxes=()=>new $.Dict();\nconst productAxis=()=>[];"
+            return "const AXES={},ENTRY=null,OF_BLOCKS=[];"
         made = []
         for number, one in enumerate(entries):
             names[one] = f"AXES.{axis}[{number}]"
@@ -164,35 +181,9 @@ def _fixed(result: Result, formulas: Formulas, entry: str) -> str:
         (
             "const AXES={};",
             *lines,
-            "const modelAxes=()=>new $.Dict([['part',AXES.part],['block',AXES.block],"
-            "['component',AXES.component]]);",
-            "const productAxis=()=>AXES.product;",
+            f"const ENTRY=(...given)=>new {entry}(...given);",
+            f"const OF_BLOCKS={literal(_of_blocks())};",
         )
-    )
-
-
-def _model(made: Plan, rules: Program, model_class: str) -> str:
-    """The model of known shape, and its section of the document as completed."""
-    if made.model is None:
-        return "const MODEL=null;\nconst lowered=()=>MODEL;"
-    part = rules.reference(Part, "Part", "planner.document")
-    block = rules.reference(Block, "Block", "planner.document")
-
-    def write(value: Any) -> str:
-        if isinstance(value, Block):
-            return (
-                f"new {block}({literal(value.kind)},{literal(value.name)},{literal(value.values)})"
-            )
-        if isinstance(value, Part):
-            return (
-                f"new {part}({literal(value.name)},{literal(value.title)},{value.count},"
-                f"{literal(value.blocks, write)})"
-            )
-        raise Untranslated(f"no JavaScript for {value!r}")
-
-    return (
-        f"const MODEL=new {model_class}({literal(made.model.parts, write)},"
-        f"{literal(made.model.sequence)});\nconst lowered=()=>MODEL;"
     )
 
 

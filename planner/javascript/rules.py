@@ -375,6 +375,8 @@ class _Function:
                 return quoted(value)
             case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
                 return f"$.str({self.expression(value)})"
+            case ast.FormattedValue(value=value, conversion=114, format_spec=None):  # !r
+                return f"$.repr({self.expression(value)})"
         raise self._unknown(node)
 
     def _truth(self, node: ast.expr) -> str:

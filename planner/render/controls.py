@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from planner.document import Plan
+from planner.javascript import accelerators
 from planner.plan import about
 
 __all__ = ["Control", "groups"]
@@ -57,7 +58,13 @@ def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
         ),
         default=1,
     )
+    accelerator = accelerators.name_of(plan)
     run = [
+        *(
+            [Control(accelerators.KEY, "Accelerator", accelerator, tuple(accelerators.presets()))]
+            if accelerator is not None
+            else []
+        ),
         _number(plan, "cluster.devices", "Devices", _doubled(plan.get("cluster.devices"), 6)),
         _number(plan, "training.tokens", "Training tokens", _tenths(plan.get("training.tokens"))),
         _number(
@@ -119,11 +126,59 @@ def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
         _choice(plan, "training.optimizer", "Optimizer"),
         _choice(plan, "training.schedule", "Pipeline schedule", optional="by the layout"),
     ]
-    sections = (("Run", run), ("Batch", batches), ("Layout", layout), ("Choices", memory))
+    sections = (
+        ("Run", run),
+        ("Batch", batches),
+        ("Layout", layout),
+        ("Choices", memory),
+        ("Model", _shape(plan)),
+    )
     return [
         (title, [c for c in controls if c.value is not None or c.optional])
         for title, controls in sections
     ]
+
+
+def _shape(plan: Plan) -> list[Control]:
+    """The sizes of a model with a shape, where its document says or its rules give them."""
+    if plan.model is None:
+        return []
+    sizes: list[tuple[str, str, tuple[Any, ...], str]] = [
+        ("layers", "Layers", _ratios(plan.get("model.layers"), 2), ""),
+        ("hidden", "Hidden size", _ratios(plan.get("model.hidden")), ""),
+        ("attention.heads", "Attention heads", _ratios(plan.get("model.attention.heads")), ""),
+        (
+            "attention.kv_heads",
+            "Key and value heads",
+            _ratios(plan.get("model.attention.kv_heads")),
+            "as many as heads",
+        ),
+        (
+            "mlp.intermediate",
+            "Feed-forward width",
+            _ratios(plan.get("model.mlp.intermediate")),
+            "by the hidden size",
+        ),
+        ("vocab", "Vocabulary", VOCABULARIES, ""),
+    ]
+    return [
+        _number(plan, f"model.{key}", label, steps, optional)
+        for key, label, steps, optional in sizes
+        if plan.get(f"model.{key}") is not None
+    ]
+
+
+#: Of common tokenizers; the plan's own is added.
+VOCABULARIES = (32000, 50304, 65536, 100352, 128256, 152064, 200064, 256000)
+EIGHTHS = (2, 4, 6, 8, 10, 12, 16, 24, 32)
+
+
+def _ratios(value: Any, least: int = 1) -> tuple[int, ...]:
+    """From a quarter to four times, where it stays whole."""
+    if not isinstance(value, int):
+        return ()
+    found = (value * eighth // 8 for eighth in EIGHTHS if value * eighth % 8 == 0)
+    return tuple(size for size in found if size >= least)
 
 
 def _choice(plan: Plan, key: str, label: str, optional: str = "") -> Control:

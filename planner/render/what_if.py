@@ -26,7 +26,12 @@ from planner.result import Quantity, Result
 __all__ = ["html"]
 
 #: Sums that are drawn as bars.
-BARS = ("memory.total", "time.step_seconds", "compute.forward_flops_per_token")
+BARS = (
+    "memory.total",
+    "time.step_seconds",
+    "parameters.total",
+    "compute.forward_flops_per_token",
+)
 #: What a change of layout moves, beside the key figures.
 FURTHER = (
     "memory.headroom",

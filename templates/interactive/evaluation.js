@@ -1,3 +1,36 @@
+// The entries of the model: the report's own, with the counts and the values of a changed shape.
+// A change of numbers keeps their kinds; one that does not is left to the planner.
+const modelAxes = model => {
+  if (typeof AXES === "undefined" || !AXES.part) return new $.Dict();
+  const names = parts => parts.map(part => [part.name, ...part.blocks.map(block => block.name)].join()).join(";");
+  const own = AXES.part.map(part => ({
+    name: part.name, blocks: AXES.block.filter(block => block.parent === part),
+  }));
+  if (names(model.parts) !== names(own)) {
+    throw new $.PlanError([new $.Fault("the layers of this shape are of other kinds: plan.py computes it")]);
+  }
+  const made = new Map(), blocks = model.parts.flatMap(part => part.blocks);
+  const again = (one, title, bindings, settings) => {
+    const entry = ENTRY(one.axis, one.name, title, made.get(one.parent) || null, bindings, settings);
+    made.set(one, entry);
+    return entry;
+  };
+  const part = AXES.part.map((one, i) =>
+    again(one, model.parts[i].title, new $.Dict([[$.sym("L_k"), model.parts[i].count]]), one.settings));
+  const block = AXES.block.map((one, i) => {
+    const { kind, values } = blocks[i];
+    const bound = OF_BLOCKS.filter(([, of, key]) => of === kind && (values.get(key) ?? null) !== null)
+      .map(([name, , key]) => [$.sym(name), values.get(key)]);
+    const said = [...values.items()].map(([key, value]) => ["block." + key, value]);
+    return again(one, one.title, new $.Dict(bound), new $.Dict([...one.settings.items(), ...said]));
+  });
+  const kept = one => again(one, one.title, one.bindings, one.settings);
+  const component = AXES.component.map(kept);
+  AXES.now = AXES.product.map(kept);
+  return new $.Dict([["part", part], ["block", block], ["component", component]]);
+};
+const productAxis = () => AXES.now || [];
+
 // Evaluates quantities on demand, as planner/evaluate.py does, with doubles in the place of exact
 // numbers. A point names one entry of each axis; symbols are looked up in it, then in the plan.
 class Evaluation {

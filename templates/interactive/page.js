@@ -6,7 +6,11 @@
   // Numbers for people, rounded as the report rounds them.
   const grouped = whole => whole.replace(/\B(?=(\d{3})+$)/g, THIN);
   const fixed = (value, decimals) => {
-    const [whole, part] = Math.abs(value).toFixed(decimals).split(".");
+    // Halves go to the even digit, as in the report.
+    const scaled = Math.abs(value) * 10 ** decimals, below = Math.floor(scaled);
+    const half = scaled - below === 0.5 && scaled < 2 ** 50;
+    const near = half ? (below + below % 2) / 10 ** decimals : Math.abs(value);
+    const [whole, part] = near.toFixed(decimals).split(".");
     const text = grouped(whole) + (part ? "." + part : "");
     return value < 0 && /[1-9]/.test(text) ? "\u2212" + text : text;
   };
@@ -65,7 +69,10 @@
   };
   globalThis.changedDocument = changes => {
     let data = DOCUMENT;
-    for (const [key, value] of changes) data = changed(data, key.split("."), value);
+    for (const [key, value] of changes) {
+      const whole = key === "cluster.accelerator" ? ACCELERATORS.get(value) : value;
+      data = changed(data, key.split("."), whole);
+    }
     return { data, place: () => null };
   };
   const wrong = (control, value) => {

@@ -120,6 +120,10 @@ const $ = (() => {
       },
       removeprefix: (s, start) => s.startsWith(start) ? s.slice(start.length) : s,
       removesuffix: (s, end) => end && s.endsWith(end) ? s.slice(0, -end.length) : s,
+      format: (s, ...given) => {
+        let next = 0;
+        return s.replace(/\{(\d*)\}/g, (_, i) => text(given[i === "" ? next++ : Number(i)]));
+      },
       split: (s, by) => s.split(by), lower: s => s.toLowerCase(), upper: s => s.toUpperCase(),
     },
   };
@@ -137,7 +141,7 @@ const $ = (() => {
   };
   return {
     Fault, PlanError, Absent, Sym, Expression, Dict, Set_, sym, key, iter, list, pairs, bool, eq, at,
-    put, run, str: text, in: within, tuple: list, sorted: all => list(all).sort((a, b) => a < b ? -1 : a > b ? 1 : 0),
+    put, run, str: text, repr: v => typeof v === "string" ? `'${v}'` : text(v), in: within, tuple: list, sorted: all => list(all).sort((a, b) => a < b ? -1 : a > b ? 1 : 0),
     expr: f => new Expression(f),
     named: values => new Named(values),
     is: (a, b) => (a === undefined ? null : a) === (b === undefined ? null : b),
