@@ -17,7 +17,7 @@ from planner.errors import Fault, PlanError
 from planner.layouts import KEYS, starts
 from planner.limits import shown
 from planner.plan import revised
-from planner.search import FITS, STEP, Layout, search
+from planner.search import FITS, MOST, STEP, Layout, search
 from planner.source import Document
 
 AUTO = "parallelism.auto"
@@ -71,7 +71,7 @@ def _found(document: Document) -> tuple[Layout, str]:
                   "a layout spelled out, or training.mode: train")
         )  # fmt: skip
     try:
-        found = search(start, 1, STEP, fixed)
+        found = search(start, 1, STEP, fixed, most=MOST)
     except PlanError as error:
         raise PlanError(
             Fault(f"parallelism: auto: {fault.message}", fault.place or place, fault.allowed)

@@ -172,7 +172,7 @@ class Space:
             if self._keep(faults, self._faults(**dict(zip(DEGREES, outer, strict=False)))):
                 continue
             for pair in product(expert, inner):
-                if pair[1] > outer[0] and len(inner) > 1:
+                if len(inner) > 1 and not self._inside(pair[1], outer[0]):
                     continue
                 draft = self._draft(**dict(zip(DEGREES, (*outer, *pair), strict=True)))
                 if not self._keep(faults, draft.faults):
@@ -188,6 +188,12 @@ class Space:
         if not found:
             raise PlanError(list(faults.values())[:3] or Fault("no layout is valid", None))
         return tuple(found)
+
+    def _inside(self, inner: int, tensor: int) -> bool:
+        """Whether an expert may be divided over so many ranks: sensibly not at all, or over the
+        tensor-parallel ranks as all other matrices."""
+        every = "parallelism.expert_tensor" in self.full
+        return inner <= tensor if every else inner in (1, tensor)
 
     def _indivisible(self, key: str, value: int) -> list[Fault]:
         """What is wrong with one degree whatever the others are: it does not divide the model."""

@@ -29,6 +29,14 @@ from planner.untraced import evaluated
 FITS = "memory.headroom"
 MEMORY = "memory.process"
 STEP = "time.step_seconds"
+#: Where one answer is wanted soon, a space of more layouts is narrowed, step by step.
+MOST = 3_000_000
+NARROWER = (
+    ("parallelism.replicate", (1,)),
+    ("parallelism.expert_tensor", (1,)),
+    ("training.micro_batch", (1, 2, 4, 8)),
+    ("parallelism.context", (1, 2, 4, 8, 16)),
+)
 
 Array = NDArray[Any]
 Progress = Callable[[int, int, float], None]
@@ -104,6 +112,7 @@ class Walk:
         options: values that keys may have: keys of the layout (none: every valid value), or any
             other key of the plan, whose values are tried one after another.
         full: not only sensible layouts (``layouts.Space``).
+        most: a larger space is narrowed to the first values of ``NARROWER``, as far as needed.
 
     Raises:
         PlanError: an unknown key, a value that it cannot have, no valid layout.
@@ -113,8 +122,17 @@ class Walk:
     quantities: tuple[str, ...]
     options: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     full: bool = False
+    most: int | None = None
 
     def __post_init__(self) -> None:
+        self.absent: dict[str, str] = {}
+        self._fill()
+        for key, values in NARROWER:
+            if self.most is not None and self.size > self.most and key not in self.options:
+                self.options = {**self.options, key: values}
+                self._fill()
+
+    def _fill(self) -> None:
         if self.plan.model is None:
             raise PlanError(Fault("a search needs the shape of the model"))
         inner = {key: values for key, values in self.options.items() if key in KEYS and values}
@@ -135,7 +153,6 @@ class Walk:
                 faults += error.faults
         if not self.spaces:
             raise PlanError(faults)
-        self.absent: dict[str, str] = {}
 
     @property
     def size(self) -> int:
@@ -170,6 +187,7 @@ def search(
     vary: Mapping[str, Sequence[Any]] | None = None,
     full: bool = False,
     points: int = 0,
+    most: int | None = None,
 ) -> Found:
     """The best layouts of a plan that fit into memory.
 
@@ -184,6 +202,7 @@ def search(
             (``training.precision``).
         full: every valid layout, also those that are never sensible (``layouts.Space``).
         points: about how many points of a scatter plot; 0 for none.
+        most: a larger space is narrowed (``NARROWER``).
 
     Raises:
         PlanError: no valid layout, an unknown quantity or key, a quantity that no layout has.
@@ -191,7 +210,7 @@ def search(
     known(by)
     wanted = tuple(dict.fromkeys((FITS, MEMORY, by, *(limit.quantity for limit in limits))))
     options = {**{k: (v,) for k, v in (fixed or {}).items()}, **(vary or {})}
-    walk, start = Walk(plan, wanted, options, full), time.perf_counter()
+    walk, start = Walk(plan, wanted, options, full, most), time.perf_counter()
     best, front, nearest = Best(top), Front(), Best(1)
     sample = Sample(points, walk.size)
     done = fitting = 0
@@ -253,6 +272,9 @@ def best(
         limits: further limits that the layout has to keep.
         fixed: keys of the layout that keep a value.
 
+    A space of more than ``MOST`` layouts is narrowed (``NARROWER``), so that an answer takes a
+    second or two.
+
     Returns:
         The layout with exact values of ``by``, ``memory.headroom``, ``memory.process`` and of each
         limit's quantity; ``layout.of(plan)`` is the plan. None where no layout fits and keeps the
@@ -263,7 +285,8 @@ def best(
     """
     known(by)
     wanted = tuple(dict.fromkeys((FITS, MEMORY, by, *(limit.quantity for limit in limits))))
-    walk, found = Walk(plan, wanted, {k: (v,) for k, v in (fixed or {}).items()}), Best(1)
+    walk = Walk(plan, wanted, {k: (v,) for k, v in (fixed or {}).items()}, most=MOST)
+    found = Best(1)
     seen_any = False
     for chunk in walk:
         score = chunk.values[by].ravel()
@@ -283,7 +306,7 @@ def best(
 def scatter(plan: Plan, points: int = 300, by: str = STEP) -> Found:
     """A search whose ``points`` show the whole space in a scatter plot of memory and ``by``: a
     sample of the layouts and the whole front, the same each time; ``own`` is the plan's layout."""
-    return search(plan, 5, by, points=points)
+    return search(plan, 5, by, points=points, most=MOST)
 
 
 def _holds(limit: Limit, values: Array) -> Array:

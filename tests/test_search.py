@@ -289,3 +289,12 @@ def test_memory_does_not_grow_with_the_space() -> None:
     assert len(blocks) > 5 and max(blocks) < 2000 + max(
         len(s) * len(r) * len(b) for s, r, b in space.crossed
     )
+
+
+def test_a_space_that_is_too_large_is_narrowed() -> None:
+    plan = small("mixtral-8x7b")
+    every = searching.Walk(plan, QUANTITIES)
+    fewer = searching.Walk(plan, QUANTITIES, most=every.size - 1)
+    assert 0 < fewer.size < every.size
+    kept = {"parallelism.replicate": (2,)}  # what is asked for is not narrowed
+    assert searching.Walk(plan, QUANTITIES, kept, most=1).options["parallelism.replicate"] == (2,)
