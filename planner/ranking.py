@@ -66,19 +66,35 @@ def text(found: Found, front: bool = False) -> str:
     shown_columns = [column for column in columns(found) if _differs(found, listed, column[1])]
     by = BOOK.declarations[found.by][0]
     rows = [("", *(heading for heading, _ in shown_columns), by.title.split(" (")[0], "memory")]
+    reasons = [""]
     for number, layout in enumerate(listed, start=1):
         rows.append(_row(str(number), layout, shown_columns, found.by))
+        reasons.append(behind(layout, listed[0]))
     if found.own is not None:
         rows.append(_row("own", found.own, shown_columns, found.by))
+        reasons.append(behind(found.own, found.best[0]))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     order = "each needs less memory than all before it" if front else "smallest first"
     lines = [f"{counted}; by {found.by}, {order}", ""]
     lines += [
-        "  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
+        "  ".join([*(c.rjust(w) for c, w in zip(row, widths, strict=True)), reason]).rstrip()
+        for row, reason in zip(rows, reasons, strict=True)
     ]
     if found.own is not None and found.own.values[FITS] < 0:
         lines += ["", "The plan's own layout does not fit into memory."]
     return "\n".join(lines) + "\n"
+
+
+def behind(layout: Layout, best: Layout) -> str:
+    """Where a layout loses most against a better one, in words; nothing where it does not."""
+    more = {name: value - best.parts.get(name, 0) for name, value in layout.parts.items()}
+    if not more or layout is best:
+        return ""
+    name = max(more, key=lambda name: more[name])
+    said = BOOK.declarations[name][0]
+    if more[name] <= abs(layout.parts[name]) * Fraction(1, 10**6):
+        return ""
+    return f"+{shown(more[name], said.unit)} {said.title}"
 
 
 def _nearest(found: Found) -> str:
@@ -136,7 +152,8 @@ def as_data(found: Found) -> dict[str, Any]:
 
 
 def _data(layout: Layout) -> dict[str, Any]:
-    return {"set": _numbers(layout.changes), "quantities": _numbers(layout.values)}
+    data = {"set": _numbers(layout.changes), "quantities": _numbers(layout.values)}
+    return {**data, "parts": _numbers(layout.parts)} if layout.parts else data
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,16 +15,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sympy import Add, Mul
 
+from planner import case
 from planner.document import Plan
 from planner.errors import Fault, PlanError
+from planner.evaluate import Absent
 from planner.layouts import KEYS, Rows, Space
 from planner.limits import Limit, known
 from planner.plan import variant
 from planner.program import CHUNK
 from planner.selection import Best, Front, Item, Sample
 from planner.spread import Spread
-from planner.untraced import evaluated
+from planner.untraced import Untraced, evaluated
 
 FITS = "memory.headroom"
 MEMORY = "memory.process"
@@ -50,6 +53,7 @@ class Layout:
     values: Mapping[str, Any]  # exact for the best, else as below
     approximate: Mapping[str, float]  # over arrays
     cleared: tuple[str, ...] = ()  # keys that go back to their defaults
+    parts: Mapping[str, Any] = field(default_factory=dict)  # summands of what is made small, by id
 
     def of(self, plan: Plan) -> Plan:
         """A plan with this layout."""
@@ -236,7 +240,7 @@ def search(
             progress(done, walk.size, time.perf_counter() - start)
     if not seen_any:
         _explain_absence(walk, by)
-    exact = [_layout(plan, item, (by, MEMORY), wanted) for item in best.items()]
+    exact = [_layout(plan, item, (by, MEMORY), wanted, by) for item in best.items()]
     exact.sort(key=lambda layout: (layout.values[by], layout.values[MEMORY]))
     edge = [_layout(plan, item, (by, MEMORY)) for item in front.items()]
     shown = [Point(m, s, f) for s, m, f in sample.thinned()]
@@ -250,7 +254,7 @@ def search(
         fitting,
         tuple(exact),
         tuple(edge),
-        _own(plan, wanted),
+        _own(plan, wanted, by),
         tuple(limits),
         tuple(vary or ()),
         tuple(shown),
@@ -316,27 +320,54 @@ def _holds(limit: Limit, values: Array) -> Array:
 
 
 def _layout(
-    plan: Plan,
-    item: Item,
-    names: Sequence[str],
-    exactly: Sequence[str] = (),
+    plan: Plan, item: Item, names: Sequence[str], exactly: Sequence[str] = (), by: str = ""
 ) -> Layout:
     """A layout that was selected, with exact values of some quantities."""
     *numbers, changes = item
     over_arrays = dict(zip(names, numbers, strict=False))
-    values = evaluated(variant(plan, changes), exactly) if exactly else over_arrays
     shown = {k: v for k, v in changes.items() if v is not None}
     cleared = tuple(k for k, v in changes.items() if v is None)
-    return Layout(shown, values, over_arrays, cleared)
+    if not exactly:
+        return Layout(shown, over_arrays, over_arrays, cleared)
+    values, parts = _exactly(variant(plan, changes), exactly, by)
+    return Layout(shown, values, over_arrays, cleared, parts)
 
 
-def _own(plan: Plan, quantities: Sequence[str]) -> Layout | None:
+def _exactly(plan: Plan, quantities: Sequence[str], by: str) -> tuple[dict[str, Any], Any]:
+    """Quantities of a plan, and the summands of one of them.
+
+    Raises:
+        PlanError: one of them cannot be computed, with the reason.
+    """
+    evaluation = Untraced(case.build(plan))
+    try:
+        values = {name: evaluation.value(name) for name in quantities}
+        return values, _parts(evaluation, by) if by else {}
+    except Absent as absent:
+        raise PlanError(Fault(absent.reason)) from None
+
+
+def _parts(evaluation: Untraced, by: str) -> dict[str, Any]:
+    """The summands of a quantity that are, or are a multiple of, a quantity of the same unit."""
+    book = evaluation.book
+    held = book.choose(by, lambda name: evaluation.setting(name, {}))
+    found: dict[str, Any] = {}
+    for term in Add.make_args(held.expression) if held is not None else ():
+        ids = [book.symbols[f] for f in Mul.make_args(term) if f in book.symbols]
+        alike = [i for i in ids if book.declarations[i][0].unit == book.declarations[by][0].unit]
+        if len(alike) == 1:
+            found[alike[0]] = evaluation.compute(term, {})
+    return found
+
+
+def _own(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
     """The plan's own layout, with time predicted as for the others."""
     try:
-        values = evaluated(variant(plan, {"time.mfu": None}), quantities)
+        values, parts = _exactly(variant(plan, {"time.mfu": None}), quantities, by)
     except PlanError:
         return None
-    return Layout({k: plan.get(k) for k in KEYS if plan.get(k) is not None}, values, {})
+    changes = {k: plan.get(k) for k in KEYS if plan.get(k) is not None}
+    return Layout(changes, values, {}, parts=parts)
 
 
 def _explain_absence(walk: Walk, by: str) -> None:

@@ -298,3 +298,15 @@ def test_a_space_that_is_too_large_is_narrowed() -> None:
     assert 0 < fewer.size < every.size
     kept = {"parallelism.replicate": (2,)}  # what is asked for is not narrowed
     assert searching.Walk(plan, QUANTITIES, kept, most=1).options["parallelism.replicate"] == (2,)
+
+
+def test_each_layout_says_where_it_loses() -> None:
+    found = searching.search(plans.load("presets/gpt3_a100x1024.yaml"), top=30)
+    for layout in (*found.best, found.own):
+        assert layout is not None
+        step = float(layout.values["time.step_seconds"])
+        assert sum(map(float, layout.parts.values())) == pytest.approx(step, rel=1e-9)
+    assert found.own is not None
+    assert "micro-batch" in ranking.behind(found.own, found.best[0])
+    assert ranking.behind(found.best[0], found.best[0]) == ""
+    assert " s " in ranking.text(found).splitlines()[-1]
