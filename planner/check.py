@@ -40,7 +40,7 @@ class Finding:
     """One report: ``same``, or how it drifted, with the first differences as lines."""
 
     path: str
-    kind: str  # same | numbers | wording | lost | invalid
+    kind: str  # same | numbers | wording | lost | invalid | missing (of a plan without a report)
     details: tuple[str, ...] = ()
 
     @property
@@ -58,13 +58,44 @@ class Claim:
     warm_up: int | None = None
 
 
-def check(paths: Sequence[Path] = ()) -> list[Finding]:
+def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Finding]:
     """Every report under the paths, evaluated anew; under docs/ and examples/ without paths.
+
+    Args:
+        paths: reports and folders of reports.
+        plans: plans and folders of plans, each of which must have a report among them.
 
     Raises:
         PlanError: a path does not exist, or a file named outright is no report.
     """
-    return [_compare(path, claim) for path, claim in _reports(paths)]
+    found, covered = [], set()
+    for path, claim in _reports(paths):
+        found.append(_compare(path, claim))
+        file = _find(path, claim.plan)
+        if file is not None:
+            covered.add(file.resolve())
+    found += [
+        Finding(str(plan), "missing") for plan in _plans(plans) if plan.resolve() not in covered
+    ]
+    return found
+
+
+def _plans(paths: Sequence[Path]) -> Iterator[Path]:
+    """The plans under the paths; other documents in a folder need no report."""
+    import yaml
+
+    for path in paths:
+        if path.is_file():
+            yield path
+        elif not path.is_dir():
+            raise PlanError(Fault("no such file or folder", Place(str(path))))
+        for file in sorted(path.rglob("*.y*ml")) if path.is_dir() else ():
+            try:
+                data = yaml.safe_load(file.read_text(encoding="utf-8"))
+            except (OSError, ValueError, RecursionError, yaml.YAMLError):
+                continue
+            if isinstance(data, dict) and {"model", "cluster", "training"} <= set(data):
+                yield file
 
 
 def text(findings: Sequence[Finding]) -> str:
@@ -74,6 +105,7 @@ def text(findings: Sequence[Finding]) -> str:
         "numbers": "numbers moved",
         "wording": "wording moved, numbers agree",
         "lost": "its plan is gone",
+        "missing": "no report of this plan",
         "invalid": "its plan is no longer valid",
     }
     lines = []
@@ -84,7 +116,11 @@ def text(findings: Sequence[Finding]) -> str:
     if not findings:
         lines.append("no reports found")
     else:
-        lines.append(f"{len(findings)} reports, {drifted or 'none'} drifted")
+        missing = sum(finding.kind == "missing" for finding in findings)
+        count = len(findings) - missing
+        lines.append(f"{count} reports, {drifted - missing or 'none'} drifted")
+        if missing:
+            lines[-1] += f"; {missing} plans without a report"
     return "\n".join(lines) + "\n"
 
 

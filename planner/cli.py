@@ -501,12 +501,19 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths", metavar="PATH", nargs="*", help="reports or folders; docs and examples by default"
     )
+    parser.add_argument(
+        "--plans",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="plans or a folder of plans, each of which must have a report; repeatable",
+    )
 
 
 def _check(options: argparse.Namespace) -> int:
     from planner import check
 
-    findings = check.check([Path(path) for path in options.paths])
+    findings = check.check(list(map(Path, options.paths)), list(map(Path, options.plans)))
     sys.stdout.write(check.text(findings))
     return FAILED if any(finding.drift for finding in findings) else OK
 

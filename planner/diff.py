@@ -91,7 +91,10 @@ def compare(
         about = b or a
         values = a and a["value"], b and b["value"]
         if not _same(*values, about["unit"], precision):
-            rows.append(Row(identifier, "quantity", about["title"], about["unit"], *values))
+            # Entries of an axis share their title.
+            entry = identifier.partition("[")[2].removesuffix("]")
+            title = f"{about['title']}: {entry}" if entry else about["title"]
+            rows.append(Row(identifier, "quantity", title, about["unit"], *values))
     return rows
 
 

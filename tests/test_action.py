@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -199,3 +200,86 @@ def test_a_token_that_may_not_write_is_no_failure(runner: Runner, tmp_path: Path
     runner.program("gh", "exit 1")
     done = runner.run("comment.sh", report, NUMBER="7", GITHUB_REPOSITORY="o/r")
     assert done.returncode == 0 and "::notice::" in done.stdout
+
+
+@needs_bash
+@pytest.mark.slow
+def test_the_whole_action_on_a_pull_request(runner: Runner, tmp_path: Path) -> None:
+    """Every step's script as the runner would execute it, with the program itself: a base branch,
+    a branch that changes one plan, adds one and leaves a committed report stale."""
+    plans, docs = runner.folder / "plans", runner.folder / "docs"
+    docs.mkdir()
+    preset = (ROOT / "presets" / "gpt2small_hgx-h100.yaml").read_text("utf-8")
+    (plans / "small.yaml").write_text(preset)
+    program = f'exec "{sys.executable}" "{ROOT / "plan.py"}" "$@"'
+    runner.program("trainplan", program)
+    subprocess.run(
+        [runner.bin / "trainplan", "plans/small.yaml", "-o", "docs/small.md"],
+        cwd=runner.folder,
+        check=True,
+        capture_output=True,
+    )
+    base = runner.commit()
+    runner.git("checkout", "--quiet", "-b", "change")
+    assert "tokens: 10B" in preset
+    (plans / "small.yaml").write_text(preset.replace("tokens: 10B", "tokens: 20B"))
+    (plans / "new.yaml").write_text(preset)
+    runner.commit()
+    body = tmp_path / "body.md"
+    runner.program(
+        "gh",
+        'for word; do case "$word" in body=@*) cp "${word#body=@}" '
+        + f'"{body}"'
+        + ";; esac; done",
+    )
+
+    files = {name: tmp_path / name for name in ("GITHUB_STEP_SUMMARY", "GITHUB_PATH")}
+    expressions = {
+        "${{ github.event.pull_request.base.sha }}": base,
+        "${{ github.event.pull_request.number }}": "7",
+        **{f"${{{{ inputs.{k} }}}}": v["default"] for k, v in ACTION["inputs"].items()},
+        "${{ inputs.token }}": "none",
+    }
+    environment = {
+        **os.environ,
+        "PATH": f"{runner.bin}{os.pathsep}{os.environ['PATH']}",
+        "GITHUB_ACTION_PATH": str(ROOT),
+        "GITHUB_REPOSITORY": "o/r",
+        "RUNNER_TEMP": str(tmp_path),
+        **{name: str(path) for name, path in files.items()},
+    }
+    ended = {}
+    for step in ACTION["runs"]["steps"]:
+        if step["name"] == "Install":  # needs a network
+            continue
+        given = {key: expressions.get(value, value) for key, value in step.get("env", {}).items()}
+        assert not any("${{" in value for value in given.values()), step["name"]
+        ended[step["name"]] = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+            cwd=runner.folder,
+            env={**environment, **given},
+            check=False,
+            capture_output=True,
+            encoding="utf-8",
+        )
+    assert [(name, done.returncode) for name, done in ended.items()] == [
+        ("Compare with the base branch", 0),
+        ("Comment", 0),
+        ("Check committed reports", 1),
+    ], [done.stderr for done in ended.values()]
+    summary = files["GITHUB_STEP_SUMMARY"].read_text("utf-8")
+    assert summary == body.read_text("utf-8")
+    assert summary.startswith(f"{MARKER}\n") and len(summary) < 60_000
+    _, new, changed = summary.split("### `plans/")
+    assert new.startswith("new.yaml`") and changed.startswith("small.yaml`")
+    assert "training.tokens" in changed and "+100 %" in changed
+    assert "Fits" in new
+    assert "docs/small.md: numbers moved" in ended["Check committed reports"].stdout
+
+
+@needs_bash
+def test_a_folder_that_does_not_exist_is_told(runner: Runner) -> None:
+    report = runner.folder.parent / "report.md"
+    base = runner.commit()
+    done = runner.run("compare.sh", report, BASE=base, PLANS="nowhere")
+    assert done.returncode == 0 and "No plan in `nowhere` changes." in report.read_text("utf-8")

@@ -70,6 +70,20 @@ def test_a_changed_plan_moves_numbers(repository: Path) -> None:
     assert "numbers moved" in check.text(list(found.values()))
 
 
+def test_a_plan_without_a_report_is_missing_one(repository: Path) -> None:
+    shutil.copy(PLAN, "plans/other.yaml")
+    Path("plans/model.yaml").write_text("layers: 2\n")
+    Path("plans/broken.yaml").write_text("a: [\n")
+    found = check.check(plans=[Path("plans")])
+    assert [f.path for f in found if f.kind == "missing"] == ["plans/other.yaml"]
+    assert check.text(found).splitlines()[-1] == (
+        "6 reports, none drifted; 1 plans without a report"
+    )
+    assert all(f.kind == "same" for f in check.check(plans=[Path("plans/small.yaml")]))
+    with pytest.raises(PlanError, match="no such file or folder"):
+        check.check(plans=[Path("nowhere")])
+
+
 def test_wording_is_told_from_numbers(repository: Path) -> None:
     edit("docs/small.md", "How to reproduce", "How to repeat")
     edit("docs/small.html", "<h2>How to reproduce", "<h2>How to repeat")
