@@ -162,7 +162,7 @@ def _closed(answer: Answer) -> list[str]:
     if found is None:
         return []
     if isinstance(found, str):
-        return [f"No closed form: {found}."]
+        return [] if answer.extra.get("closed") else [f"No closed form: {found}."]
     name, degree = found.unknown, ("first", "second")[found.degree - 1]
     lines = ["", f"In closed form, of {degree} degree in {name} ({answer.domain.key}):"]
     lines += [f"  {name} = {found.formula}", f"  {' ' * len(name)} = {found.substituted}"]

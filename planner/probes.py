@@ -247,6 +247,11 @@ class Probes:
             self.probe(index)
         return True
 
+    def keep_held(self) -> None:
+        """Forget what broke a limit or was no valid plan: the evaluator knows more now."""
+        self.found = {i: p for i, p in self.found.items() if p is not None and not p.broken}
+        self.faults = {}
+
     @property
     def known(self) -> list[Probe]:
         return sorted((p for p in self.found.values() if p), key=lambda p: p.index)

@@ -48,8 +48,11 @@ Changes = Mapping[str, Any]
 class Layouts:
     """The plans of a value are those with each layout that is known; ``searched`` finds others.
 
-    As an evaluator it takes, of several layouts, one that keeps the limits, the best by ``by``.
+    As an evaluator it takes, of several layouts, the best by ``by`` of those that keep the limits;
+    while it is ``hasty``, the first that does.
     """
+
+    hasty = False
 
     def __init__(
         self, limits: Sequence[Limit], by: str, also: Sequence[str] = (), thorough: bool = False
@@ -74,7 +77,12 @@ class Layouts:
         return found or [any_layout(plan, {"time.mfu": None, **changes})]
 
     def values(self, plans: Sequence[Plan], exact: bool) -> tuple[Plan, Mapping[str, Any], bool]:
-        return max((self._exactly.values((plan,), exact) for plan in plans), key=self._rank)
+        found = []
+        for plan in reversed(plans):  # what was found last goes furthest
+            found.append(self._exactly.values((plan,), exact))
+            if self.hasty and self._rank(found[-1])[0]:
+                return found[-1]
+        return max(found, key=self._rank)
 
     def _rank(self, found: tuple[Plan, Mapping[str, Any], bool]) -> tuple[bool, float]:
         values = found[1]
@@ -163,7 +171,10 @@ def solve_free(
     limits = fitting(limits)
     layouts = Layouts(limits, BY, also)
     layouts.searched(plan, {}, limits=())
+    layouts.hasty = True
+    search = Probes(plan, domain, limits, evaluator=layouts)
     for _ in range(MOST_ROUNDS):
+        search.keep_held()
         answer = solve(
             plan,
             domain,
@@ -171,7 +182,7 @@ def solve_free(
             question=question,
             direction=direction,
             extra=extra,
-            evaluator=layouts,
+            search=search,
         )
         edge = answer.fails or answer.miss
         known = len(layouts.known)
@@ -182,7 +193,7 @@ def solve_free(
             if answer.holds is not None or layouts.thorough:
                 break
             layouts.desperate()
-    layouts.thorough = False
+    layouts.thorough = layouts.hasty = False
     if answer.holds is not None:
         answer = replace(answer, holds=_fastest(layouts, plan, domain, answer.holds, also))
     if answer.fails is not None and answer.fails.broken:

@@ -18,7 +18,7 @@ from planner.document import Plan
 from planner.domains import Domain
 from planner.errors import Fault, PlanError
 from planner.limits import Limit, known, parse_limit, shown
-from planner.probes import Evaluator, Goal, Probe, Probes
+from planner.probes import Goal, Probe, Probes
 from planner.untraced import evaluated
 
 __all__ = ["Answer", "Limit", "Probe", "evaluated", "known", "parse_limit", "shown", "solve"]
@@ -73,19 +73,19 @@ def solve(
     question: str = "",
     direction: int | None = None,
     extra: Mapping[str, Any] | None = None,
-    evaluator: Evaluator | None = None,
+    search: Probes | None = None,
 ) -> Answer:
     """The last value of a domain at which every limit holds.
 
     ``direction`` +1 asks for the largest, -1 for the smallest; None lets the quantities decide:
     the way on which a limit comes nearer is the way on which the answer is the last one.
-    ``evaluator`` says what a plan's quantities are; by default those of the plan as it is.
+    ``search`` brings probes along, such as those of an evaluator that is not of the plan as it is.
 
     Raises:
         PlanError: no value makes a valid plan, a limit's quantity is absent, or nothing limits the
             unknown.
     """
-    search = Probes(plan, domain, limits, evaluator=evaluator)
+    search = search or Probes(plan, domain, limits)
     few = search.all()
     start = search.start()
     if direction is None:
