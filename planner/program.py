@@ -8,20 +8,18 @@ nearly all rows apart is left to a list of steps that runs chunk by chunk, in th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.graph import Content, Graph
+from planner.operations import OPERATIONS, State
 from planner.table import Group, Table
 
 Array = NDArray[Any]
-#: Results of divisions this close to a whole number, as a share, are that number.
-SNAP = 1e-12
 #: A group with more than this share of all rows is evaluated row by row.
 WIDE = 0.25
 #: Elements of the arrays of one chunk: a few of them fit into a core's cache.
@@ -37,25 +35,8 @@ class Values:
     array: Array
 
 
-@dataclass(slots=True)
-class _State:
-    """A node as far as it is evaluated: a number, an array over a group, or a slot of the steps."""
-
-    mask: int = 0
-    number: Any = None
-    array: Any = None
-    group: Group | None = None
-    slot: int | None = None
-    spread: dict[Group, Any] = field(default_factory=dict)  # the array at the places of others
-
-    @property
-    def cost(self) -> float:
-        if self.number is not None:
-            return 0
-        return math.inf if self.array is None else self.array.size
-
-
 Leaf = Callable[[Content], Any]
+_LEAVES = frozenset(("const", "input", "is", "present"))
 
 
 class Program:
@@ -78,44 +59,44 @@ class Program:
 
     # -- what few columns decide --------------------------------------------------------------
 
-    def _evaluated(self, roots: Sequence[int]) -> dict[int, _State]:
+    def _evaluated(self, roots: Sequence[int]) -> dict[int, State]:
         nodes = self._graph.nodes
         uses = _uses(nodes, roots)
-        states: dict[int, _State] = {}
+        states: dict[int, State] = {}
         for place in sorted(uses):
             operation, arguments = nodes[place]
             if operation in _LEAVES:
                 states[place] = self._of_leaf(nodes[place])
                 continue
-            states[place] = _OPERATIONS[operation](self, [states[a] for a in arguments])
+            states[place] = OPERATIONS[operation](self, [states[a] for a in arguments])
             for argument in arguments:
                 uses[argument] -= 1
                 if not uses[argument]:
                     del states[argument]
         return states
 
-    def _of_leaf(self, content: Content) -> _State:
+    def _of_leaf(self, content: Content) -> State:
         operation, arguments = content
         value = arguments[0] if operation == "const" else self._leaf(content)
         if not isinstance(value, Values):
-            return _State(number=value)
+            return State(number=value)
         array = value.array
         if value.column is None:
             first = array.flat[0]
             if (array == first).all():
-                return _State(number=_plain(first))
-            return _State(array=array)
+                return State(number=_plain(first))
+            return State(array=array)
         mask = self.table.bits[value.column]
         group = self.table.group(mask)
         codes = self.table.columns[value.column].of_row[group.first]
-        return _State(mask, array=array[:, :, codes], group=group)
+        return State(mask, array=array[:, :, codes], group=group)
 
     def _place(self, mask: int) -> Group | None:
         """The group to evaluate at; None row by row."""
         group = self.table.group(mask)
         return group if group.count <= self._narrow else None
 
-    def apply(self, function: Callable[..., Any], states: Sequence[_State]) -> _State:
+    def apply(self, function: Callable[..., Any], states: Sequence[State]) -> State:
         """One operation on nodes that are not all numbers."""
         mask = 0
         wide = False
@@ -123,20 +104,20 @@ class Program:
             mask |= state.mask
             wide |= state.slot is not None
         if not mask and not wide:
-            return _State(array=function(*(_rowless(state) for state in states)))
+            return State(array=function(*(_rowless(state) for state in states)))
         group = None if wide else self._place(mask)
         if group is None:
             slot = self._step(function, tuple(self._operand(state) for state in states))
-            return _State(mask, slot=slot)
+            return State(mask, slot=slot)
         arrays = []
         for state in states:
             if state.group is None:
                 arrays.append(_rowless(state))
                 continue
             arrays.append(self._at(state, group))
-        return _State(mask, array=function(*arrays), group=group)
+        return State(mask, array=function(*arrays), group=group)
 
-    def _at(self, state: _State, group: Group) -> Array:
+    def _at(self, state: State, group: Group) -> Array:
         """An array at the places of a group that tells more apart than its own."""
         found: Array | None = state.spread.get(group)
         if found is None:
@@ -154,7 +135,7 @@ class Program:
         self.steps.append((function, operands, slot))
         return slot
 
-    def _operand(self, state: _State) -> Any:
+    def _operand(self, state: State) -> Any:
         """A slot as ``(slot,)``, or what is the same for all rows."""
         if state.slot is not None:
             return (state.slot,)
@@ -235,7 +216,7 @@ def _uses(nodes: Sequence[Content], roots: Sequence[int]) -> dict[int, int]:
     return uses
 
 
-def _rowless(state: _State) -> Any:
+def _rowless(state: State) -> Any:
     return state.array if state.number is None else _float(state.number)
 
 
@@ -248,166 +229,3 @@ def _plain(value: Any) -> Any:
         return bool(value)
     number = float(value)
     return int(number) if number.is_integer() else number
-
-
-# -- operations -------------------------------------------------------------------------------
-
-
-def _joined(
-    program: Program, states: list[_State], function: Any, plain: Callable[[list[Any]], Any]
-) -> _State:
-    """An operation whose order does not matter: what is cheap first."""
-    numbers = [state.number for state in states if state.number is not None]
-    arrays = sorted((s for s in states if s.number is None), key=lambda state: state.cost)
-    if not arrays:
-        return _State(number=plain(numbers))
-    result = arrays[0]
-    if numbers:
-        result = program.apply(function, [_State(number=plain(numbers)), result])
-    for state in arrays[1:]:
-        result = program.apply(function, [result, state])
-    return result
-
-
-def _product(numbers: list[Any]) -> Any:
-    result: Any = 1
-    for number in numbers:
-        result *= number
-    return _tidy(result)
-
-
-def _tidy(number: Any) -> Any:
-    if isinstance(number, Fraction) and number.denominator == 1:
-        return number.numerator
-    return number
-
-
-def _add(program: Program, states: list[_State]) -> _State:
-    return _joined(program, states, np.add, lambda numbers: _tidy(sum(numbers)))
-
-
-def _mul(program: Program, states: list[_State]) -> _State:
-    return _joined(program, states, np.multiply, _product)
-
-
-def _div(program: Program, states: list[_State]) -> _State:
-    above, below = states
-    if above.number is not None and below.number is not None:
-        if not below.number:
-            return _State(number=math.nan)
-        if isinstance(above.number, float) or isinstance(below.number, float):
-            return _State(number=above.number / below.number)
-        return _State(number=_tidy(Fraction(above.number) / below.number))
-    return program.apply(np.divide, states)
-
-
-def _pow(program: Program, states: list[_State]) -> _State:
-    base, exponent = states
-    if base.number is not None and exponent.number is not None:
-        try:
-            return _State(number=_tidy(base.number**exponent.number))
-        except ArithmeticError:
-            return _State(number=math.nan)
-    return program.apply(np.power, states)
-
-
-def _sqrt(program: Program, states: list[_State]) -> _State:
-    number = states[0].number
-    if number is not None:
-        return _State(number=math.sqrt(number) if number >= 0 else math.nan)
-    return program.apply(np.sqrt, states)
-
-
-def _ceil(program: Program, states: list[_State]) -> _State:
-    number = states[0].number
-    if number is not None:
-        return _State(number=_rounded(number, math.ceil))
-    return program.apply(lambda x: np.ceil(x - SNAP * np.abs(x)), states)
-
-
-def _floor(program: Program, states: list[_State]) -> _State:
-    number = states[0].number
-    if number is not None:
-        return _State(number=_rounded(number, math.floor))
-    return program.apply(lambda x: np.floor(x + SNAP * np.abs(x)), states)
-
-
-def _rounded(number: Any, rule: Callable[[Any], int]) -> Any:
-    if isinstance(number, float):
-        if not math.isfinite(number):
-            return number
-        near = round(number)
-        number = near if abs(number - near) <= SNAP * abs(near) else number
-    return rule(number)
-
-
-def _max(program: Program, states: list[_State]) -> _State:
-    return _joined(program, states, np.maximum, max)
-
-
-def _min(program: Program, states: list[_State]) -> _State:
-    return _joined(program, states, np.minimum, min)
-
-
-def _and(program: Program, states: list[_State]) -> _State:
-    return _joined(program, states, np.logical_and, all)
-
-
-def _select(program: Program, states: list[_State]) -> _State:
-    """The first value whose condition is true; NaN where none is."""
-    pairs = list(zip(states[0::2], states[1::2], strict=True))
-    kept: list[tuple[_State, _State]] = []
-    for condition, value in pairs:
-        if condition.number is None:
-            kept.append((condition, value))
-        elif condition.number:
-            break
-    else:
-        value = _State(number=math.nan)
-        if kept and _exhaustive(program, [condition for condition, _ in kept]):
-            _, value = kept.pop()
-    for condition, other in reversed(kept):
-        if other is not value:
-            value = program.apply(np.where, [condition, other, value])
-    return value
-
-
-def _exhaustive(program: Program, conditions: list[_State]) -> bool:
-    """Whether one of the conditions is true everywhere."""
-    if any(condition.slot is not None for condition in conditions):
-        return False
-    either = conditions[0]
-    for condition in conditions[1:]:
-        either = program.apply(np.logical_or, [either, condition])
-        if either.slot is not None:
-            return False
-    return bool(either.array.all())
-
-
-def _pick(program: Program, states: list[_State]) -> _State:
-    by, body = states[0], states[1]
-    for other_by, other in zip(states[2::2], states[3::2], strict=True):
-        if by.number is not None and other_by.number is not None:
-            by, body = (other_by, other) if other_by.number > by.number else (by, body)
-            continue
-        better = program.apply(np.greater, [other_by, by])
-        body = program.apply(np.where, [better, other, body])
-        by = program.apply(np.maximum, [by, other_by])
-    return body
-
-
-_LEAVES = frozenset(("const", "input", "is", "present"))
-_OPERATIONS: Mapping[str, Callable[[Program, list[_State]], _State]] = {
-    "add": _add,
-    "mul": _mul,
-    "div": _div,
-    "pow": _pow,
-    "sqrt": _sqrt,
-    "ceil": _ceil,
-    "floor": _floor,
-    "max": _max,
-    "min": _min,
-    "and": _and,
-    "select": _select,
-    "pick": _pick,
-}

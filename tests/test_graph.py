@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import program
+from planner import operations
 from planner.graph import Graph
 from planner.program import Program, Values
 from planner.table import Codes, Table
@@ -63,7 +63,7 @@ def plainly(graph: Graph, place: int, values: dict[str, Any]) -> float:
         return next(v for c, v in zip(inner[0::2], inner[1::2], strict=True) if c)
     if operation == "pick":
         return max(zip(inner[0::2], inner[1::2], strict=True), key=lambda pair: pair[0])[1]
-    whole = {
+    whole: dict[str, Any] = {
         "add": sum,
         "mul": math.prod,
         "div": lambda x: x[0] / x[1],
@@ -71,8 +71,8 @@ def plainly(graph: Graph, place: int, values: dict[str, Any]) -> float:
         "sqrt": lambda x: math.sqrt(x[0]),
         "max": max,
         "min": min,
-        "ceil": lambda x: math.ceil(x[0] * (1 - program.SNAP)),
-        "floor": lambda x: math.floor(x[0] * (1 + program.SNAP)),
+        "ceil": lambda x: math.ceil(x[0] * (1 - operations.SNAP)),
+        "floor": lambda x: math.floor(x[0] * (1 + operations.SNAP)),
     }
     return float(whole[operation](inner))
 
@@ -82,7 +82,7 @@ def plainly(graph: Graph, place: int, values: dict[str, Any]) -> float:
 def test_a_random_graph_over_a_random_table(seed: int, rows: int) -> None:
     chance, draw = random.Random(seed), np.random.default_rng(seed)
     graph = Graph()
-    roots = []
+    roots: list[int] = []
     while len(roots) < 6:
         with contextlib.suppress(ZeroDivisionError):
             roots.append(build(graph, chance, 4))
