@@ -120,7 +120,7 @@ def ray_workers() -> list[int]:
             command = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if command.startswith(b"ray::work"):
+        if command.startswith(b"ray::shipped"):
             found.append(int(folder.name))
     return found
 

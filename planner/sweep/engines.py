@@ -119,6 +119,18 @@ def _some(numbers: Iterator[int], count: int) -> list[int]:
     return [number for _, number in zip(range(count), numbers, strict=False)]
 
 
+def shipped(job: Job, number: int) -> tuple[int, Any, dict[str, Any]]:
+    """A piece with its bytes as an array, which clusters send without copying it."""
+    import numpy as np
+
+    piece = work(job, number)
+    return number, np.frombuffer(piece.data, dtype=np.uint8), piece.summary
+
+
+def _unpacked(number: int, data: Any, summary: dict[str, Any]) -> Piece:
+    return Piece(number, memoryview(data), summary)
+
+
 # Clusters ---------------------------------------------------------------------------------------
 
 
@@ -142,12 +154,12 @@ def dask(job: Job, numbers: range, address: str) -> Pieces:
 
         def submit(number: int) -> Any:
             # The job goes with every piece: what lies on a worker may be lost with it.
-            return client.submit(work, job, number, pure=False, retries=MOST_DEATHS)
+            return client.submit(shipped, job, number, pure=False, retries=MOST_DEATHS)
 
         futures = as_completed([submit(n) for n in _some(waiting, width * AHEAD)])
         for future in futures:
             try:
-                piece = future.result()
+                piece = _unpacked(*future.result())
             except PlanError:
                 raise
             except Exception as error:
@@ -175,7 +187,7 @@ def ray(job: Job, numbers: range, address: str) -> Pieces:
     try:
         waiting = iter(numbers)
         sent = engine.put(job)
-        task = engine.remote(max_retries=MOST_DEATHS)(work)
+        task = engine.remote(max_retries=MOST_DEATHS)(shipped)
         width = max(1, int(engine.cluster_resources().get("CPU", 1)))
         futures = [task.remote(sent, n) for n in _some(waiting, width * AHEAD)]
         while futures:
@@ -188,7 +200,8 @@ def ray(job: Job, numbers: range, address: str) -> Pieces:
                     cause if isinstance(cause, PlanError) else PlanError(_failed(address, error))
                 ) from error
             futures += [task.remote(sent, n) for n in _some(waiting, len(done))]
-            yield from found
+            for one in found:
+                yield _unpacked(*one)
     finally:
         engine.shutdown()
 

@@ -52,7 +52,7 @@ class Study:
         job = Job.of(self.study, "jsonl")
         with contextlib.closing(run.in_order(engine, job, 0, Summary(), None)) as pieces:
             for piece in pieces:
-                yield from map(json.loads, piece.data.decode().splitlines())
+                yield from map(json.loads, bytes(piece.data).decode().splitlines())
 
     def to_pandas(self, workers: int = 1, on: str | None = None) -> Any:
         """The rows as a data frame.

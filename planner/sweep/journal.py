@@ -120,7 +120,7 @@ class Journal:
             length -= len(block)
         return found
 
-    def add(self, data: bytes, summary: dict[str, Any]) -> None:
+    def add(self, data: bytes | memoryview, summary: dict[str, Any]) -> None:
         """The next piece.
 
         Raises:
@@ -129,7 +129,7 @@ class Journal:
         with _writing(self.target):
             self._add(data, summary)
 
-    def _add(self, data: bytes, summary: dict[str, Any]) -> None:
+    def _add(self, data: bytes | memoryview, summary: dict[str, Any]) -> None:
         self._table.write(data)
         self._table.flush()
         self.end += len(data)

@@ -83,8 +83,10 @@ def _written(
         for entry in journal.entries:
             found.add(Summary.from_json(entry.summary))
         for piece in in_order(engine, job, len(journal.entries), found, progress):
-            head = table.header(study, kind) if piece.number == 0 else b""
-            journal.add(head + piece.data, piece.summary)
+            data = piece.data
+            if piece.number == 0:
+                data = table.header(study, kind) + bytes(data)
+            journal.add(data, piece.summary)
             found.add(Summary.from_json(piece.summary))
         if kind != "parquet":
             journal.finish()

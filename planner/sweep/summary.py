@@ -24,7 +24,9 @@ QUESTIONS: dict[str, tuple[str, bool]] = {
     "highest MFU": (USE, True),
 }
 #: Values of one dimension that are told apart.
-MOST_PLACES = 256
+MOST_PLACES = 128
+#: Tasks, each with a best of its own.
+MOST_TASKS = 24
 #: Lines of a chart, reasons and points of a front that are kept.
 MOST_LINES, MOST_REASONS, MOST_FRONT = 6, 64, 64
 
@@ -154,7 +156,7 @@ def roles(study: Study) -> Roles:
     if x is None and numeric:
         x = max(numeric, key=lambda i: study.shape[i])
     lines = tuple(i for i in tasks if i != x)
-    while lines and math.prod(study.shape[i] for i in lines) > MOST_PLACES:
+    while lines and math.prod(study.shape[i] for i in lines) > MOST_TASKS:
         lines = lines[:-1]
     are_tasks = bool(lines)
     if not lines:

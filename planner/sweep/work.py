@@ -26,7 +26,7 @@ class Piece:
     """One piece, done: its rows as bytes, and what the comparison needs of it."""
 
     number: int
-    data: bytes
+    data: bytes | memoryview
     summary: dict[str, Any]
 
 
