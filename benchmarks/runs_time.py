@@ -145,6 +145,9 @@ def document(row: Row, recompute: str | None = None) -> Document:
     }
     if modern:
         training["loss"] = "fused"
+    if "Composer" in row["framework"]:
+        # Its decoupled optimizers loop over tensors, an operation at a time.
+        training["optimizer_kernel"] = "loop"
     if code == "pytorch" and row["zero_stage_or_fsdp"].startswith("ZeRO"):
         # Rajbhandari et al. 2020: 2 + 2 bytes and a master copy in the optimizer.
         training["bytes"] = {"weight": 2, "gradient": 2, "master": 4, "reduce": 2, "compute": 2}

@@ -327,6 +327,36 @@ def data_beside_both():
     return _shown(reduce, micro_batch * 2 / 3) + _shown(gather, micro_batch / 3)
 
 
+UPDATE: dict[str, Any] = {
+    "identifier": "time.update",
+    "symbol": r"D_{\mathrm{upd}}",
+    "unit": "bytes",
+    "title": "memory traffic of the update, for each parameter",
+}
+
+
+@quantity(
+    **UPDATE,
+    source="one kernel: every value is read and written once",
+    when={"training.optimizer_kernel": "fused"},
+)
+def update():
+    """Weights, master weights and states are read and written, gradients read."""
+    return 2 * (k_w + k_m + per_parameter_adamw) + k_g
+
+
+@quantity(
+    **UPDATE,
+    source="PyTorch, torch.optim.adamw: operations on whole tensors",
+    when={"training.optimizer_kernel": ("foreach", "loop")},
+)
+def update_of_operations():
+    """Each operation reads and writes for itself: decay (2 accesses), first moment (3), second
+    moment (5), its root, correction and offset (6), step (4): 20 of a state's width, and the
+    gradient."""
+    return 10 * per_parameter_adamw + k_g
+
+
 OPTIMIZER: dict[str, Any] = {
     "identifier": "time.optimizer",
     "symbol": r"t_{\mathrm{opt}}",
@@ -343,14 +373,14 @@ ON_HOST: dict[str, Any] = {**OPTIMIZER, "source": "Ren et al. 2021 (arXiv 2101.0
 
 @quantity(**OPTIMIZER, when={"parallelism.zero": 0, **STAYS})
 def optimizer():
-    """Weights, master weights and states are read and written, gradients read."""
-    return (2 * (k_w + k_m + per_parameter_adamw) + k_g) * resident / (W * e_mem)
+    """The update of all parameters that the device holds."""
+    return update * resident / (W * e_mem)
 
 
 @quantity(**OPTIMIZER, when={"parallelism.zero": (1, 2, 3), **STAYS})
 def optimizer_sharded():
     """As without sharding, for the part that the device keeps."""
-    return (2 * (k_w + k_m + per_parameter_adamw) + k_g) * owned / (W * e_mem)
+    return update * owned / (W * e_mem)
 
 
 def _on_host():
