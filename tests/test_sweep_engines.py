@@ -109,7 +109,11 @@ def ray_cluster() -> Iterator[str]:
         yield f"ray://127.0.0.1:{client}"
     finally:
         os.killpg(head.pid, signal.SIGTERM)
-        head.wait(30)
+        try:
+            head.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(head.pid, signal.SIGKILL)
+            head.wait(20)
 
 
 def ray_workers() -> list[int]:
