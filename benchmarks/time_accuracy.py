@@ -83,6 +83,8 @@ def predicted(row: Mapping[str, str], evaluation: Evaluation) -> float:
 def megatron(evaluation: Evaluation) -> float:
     """FLOPs of one token by Megatron's formula: layers run forward twice, the head once."""
     parts = evaluation.case.axes["part"]
+    if isinstance(parts, Absent):
+        raise parts
     total = 0.0
     for part in parts:
         flops = float(evaluation.value("compute.layer", {"part": part}))
