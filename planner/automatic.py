@@ -1,8 +1,9 @@
 """``parallelism: auto``: the plan of a document that leaves its layout to the search.
 
 Keys of the layout that the document gives stay, and so do micro-batch, recomputation and schedule
-where it says them; the rest is the layout with the shortest predicted step of all that fit. Where
-none fits, it is the one that lacks least memory, and the verdict says so as for any plan.
+where it says them; the rest is the layout with the shortest predicted step of all that fit, under
+the schedules that are common. Where none fits, it is the one that lacks least memory, and the
+verdict says so as for any plan.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from planner.plan import revised
 from planner.search import FITS, MOST, STEP, Layout, search
 from planner.source import Document
 
-AUTO = "parallelism.auto"
+#: Schedules that launchers of training frameworks have; another one is taken where it is given.
+SCHEDULES = ("1f1b", "interleaved")
 #: Layouts found in this process, by what the documents say.
 _FOUND: dict[str, tuple[Layout, str]] = {}
 MOST_KEPT = 64
@@ -40,10 +42,24 @@ def planned(document: Document) -> Plan:
     layout, why = _FOUND[key]
     chosen = {k: v for k, v in layout.changes.items() if k in KEYS}
     # What the document gives besides (an assumed utilisation, a loss) stays as it is.
-    plan = revised(document, {AUTO: None, **chosen})
+    plan = revised(_closed(document), chosen)
     given = {k for k in chosen if _given(document, k)}
     derived = {**plan.derived, **{k: why for k in chosen if k not in given}}
     return replace(plan, derived=derived)
+
+
+def _closed(document: Document) -> Document:
+    """The document without the word that leaves its layout open."""
+    entries = dict(document.node.value)  # type: ignore[arg-type]
+    layout = dict(entries["parallelism"].value)  # type: ignore[arg-type]
+    layout.pop("auto", None)
+    entries["parallelism"] = replace(entries["parallelism"], value=layout)
+    closed = replace(document, node=replace(document.node, value=entries))
+    # What holds is the data, which may have been changed since the nodes were read.
+    data = document.data
+    said = {key: value for key, value in data["parallelism"].items() if key != "auto"}
+    closed.__dict__["data"] = {**data, "parallelism": said}
+    return closed
 
 
 def _given(document: Document, key: str) -> bool:
@@ -60,7 +76,7 @@ def _found(document: Document) -> tuple[Layout, str]:
                   "training.global_batch")
         )  # fmt: skip
     fixed = {k: _value(data, k) for k in KEYS if _given(document, k)}
-    start = _start(document, fixed)
+    start = _start(_closed(document), fixed)
     if start.model is None:
         raise PlanError(
             Fault("parallelism: auto needs the shape of the model", place, "a layout spelled out")
@@ -71,7 +87,8 @@ def _found(document: Document) -> tuple[Layout, str]:
                   "a layout spelled out, or training.mode: train")
         )  # fmt: skip
     try:
-        found = search(start, 1, STEP, fixed, most=MOST)
+        vary = {} if "training.schedule" in fixed else {"training.schedule": SCHEDULES}
+        found = search(start, 1, STEP, fixed, vary=vary, most=MOST)
     except PlanError as error:
         raise PlanError(
             Fault(f"parallelism: auto: {fault.message}", fault.place or place, fault.allowed)
@@ -100,7 +117,7 @@ def _start(document: Document, fixed: Mapping[str, Any]) -> Plan:
     first: PlanError | None = None
     for changes in _tried(document, fixed):
         try:
-            return revised(document, {AUTO: None, "parallelism.data": None, **changes})
+            return revised(document, {"parallelism.data": None, **changes})
         except PlanError as error:
             first = first or error
     assert first is not None

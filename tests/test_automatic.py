@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import yaml
 
 from planner import cli
 from planner import plan as plans
+from planner.automatic import SCHEDULES
 from planner.errors import PlanError
+from planner.schema import validate
 from planner.search import search
 from planner.source import load as read
 
@@ -43,11 +46,13 @@ def file(tmp_path: Path) -> str:
 
 def test_the_layout_is_the_best_that_a_search_finds() -> None:
     plan = plans.load(PLAN)
-    best = search(plan, top=1).best[0]
+    best = search(plan, top=1, vary={"training.schedule": SCHEDULES}).best[0]
     for key, value in best.changes.items():
         if key.split(".")[1] in (*SPELLED, "micro_batch", "recompute", "schedule"):
             assert plan.get(key) == value, key
-    assert plan.get("parallelism.auto") is None
+    assert plan.get("parallelism.auto") is None and not plan.document.has(("parallelism", "auto"))
+    other = plans.load(PLAN, {"training.schedule": "zero-bubble", "parallelism.pipeline": 2})
+    assert other.get("training.schedule") == "zero-bubble"
 
 
 def test_what_is_given_stays() -> None:
@@ -67,6 +72,19 @@ def test_by_set_as_in_the_document() -> None:
     kept = plans.load(PLAN, {"parallelism.tensor": "2"})
     assert kept.get("parallelism.tensor") == 2 and "parallelism.pipeline" in kept.derived
     assert read(PLAN).data["parallelism"] == {"auto": True}
+
+
+def test_a_variant_is_searched_anew_until_its_layout_is_known() -> None:
+    open_ended = validate(read(PLAN), "plan")
+    for devices in (8, 32):
+        plan = plans.revised(open_ended, {"cluster.devices": devices})
+        layout = [
+            plan.get(f"parallelism.{key}") for key in ("tensor", "pipeline", "context", "data")
+        ]
+        assert math.prod(layout) == devices
+    plan = plans.load(PLAN)
+    wider = plans.variant(plan, {"training.global_batch": 128})
+    assert wider.get("parallelism.tensor") == plan.get("parallelism.tensor")
 
 
 def test_every_command_sees_the_layout(file: str, tmp_path: Path) -> None:
