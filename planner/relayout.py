@@ -30,7 +30,7 @@ BY = "time.step_seconds"
 #: Layouts that move an answer on until it is taken as it is.
 MOST_ROUNDS = 24
 #: Searches of the whole space until known layouts have to do.
-MOST_SEARCHES = 40
+MOST_SEARCHES = 16
 #: Of these, where no known layout keeps the limits anywhere.
 LAST_RESORT = 8
 #: Keys that a layout decides; one that is varied keeps its value.
@@ -88,6 +88,11 @@ class Layouts:
         values = found[1]
         worst = min((limit.share(values[limit.quantity]) for limit in self.limits), default=0.0)
         return (True, -float(values[self.by])) if worst >= 0 else (False, worst)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether known layouts had to do because of too many searches."""
+        return self._left <= 0
 
     def desperate(self) -> None:
         """No known layout helps anywhere: search at the values that are tried next."""
@@ -237,7 +242,11 @@ def optimise_free(
     limits = fitting(limits)
     layouts = Layouts(limits, goal.quantity if goal.sense < 0 else BY, (goal.quantity,), True)
     answer = optimise(plan, domain, limits, goal, question=question, evaluator=layouts)
-    return _noted(answer, plan, len(layouts.known))
+    answer = _noted(answer, plan, len(layouts.known))
+    if layouts.exhausted:
+        note = f"all layouts were searched at {MOST_SEARCHES} values, elsewhere those found there"
+        answer = replace(answer, notes=(*answer.notes, note))
+    return answer
 
 
 def fitting(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
