@@ -35,7 +35,7 @@ def page(template: str, **given: Any) -> str:
     implies: end tags in tables and lists, quotes around plain attributes (they weigh 7 %)."""
     text = _environment(True).get_template(template).render(**given)
     head, style, rest = re.split(r"(?s)(?<=<style>)(.*?)(?=</style>)", text, maxsplit=1)
-    text = head + re.sub(r"\s*([{};,])\s*|\n\s*", r"\1", style) + rest
+    text = head + re.sub(r"\s*([{};,])\s*|\n\s*|(?<=:) ", r"\1", style) + rest
     head, end, rest = text.partition("</style>")
     body, script, rest = rest.partition("<script>")
     body = _QUOTES.sub(r"=\1", _PARAGRAPH.sub("", _IMPLIED.sub("", body)))

@@ -503,15 +503,9 @@ class View:
         ]
 
     @cached_property
-    def absent(self) -> list[Data]:
-        """What could not be computed, by reason; last, what this plan has no use for."""
-        reasons: dict[str, list[str]] = {}
-        for identifier in self._missing:
-            reasons.setdefault(clean(self.result.absent[identifier]), []).append(identifier)
-        rest = [i for i in self.result.absent if "[" not in i and i not in self._missing]
-        if rest:
-            reasons["No formula of the book holds under this plan's choices"] = rest
-        return [Data(reason=headline(reason), ids=ids) for reason, ids in reasons.items()]
+    def absent(self) -> list[str]:
+        """What this plan has no use for; what lacks a fact stands in its section."""
+        return [i for i in self.result.absent if "[" not in i and i not in self._missing]
 
     @cached_property
     def command(self) -> str:
