@@ -9,11 +9,16 @@ lint:
 ci:
 	.ci/run
 
-# An hour or so: 100,000 documents, then the two readers for 10 minutes each.
+# Some hours: documents and command lines at random, the two readers for 10 minutes each, kills,
+# properties of random plans, the same bytes in all surroundings. docs/hostile_input.md says more.
 fuzz:
 	python -m fuzz.campaign --documents 100000
+	python -m fuzz.campaign --kind study --documents 10000
+	python -m fuzz.campaign --kind line --documents 1000
 	python -m fuzz.readers yaml
 	python -m fuzz.readers units
+	python -m fuzz.kills
+	python -m pytest tests/test_whole_space.py tests/test_edges.py --hypothesis-profile=long
 	python -m benchmarks.same_bytes --wheel
 
 bench:
