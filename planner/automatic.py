@@ -75,6 +75,12 @@ def _found(document: Document) -> tuple[Layout, str]:
             Fault("parallelism: auto divides a batch, and none is given", place,
                   "training.global_batch")
         )  # fmt: skip
+    for key in ("parallelism.data", "parallelism.stages", "training.gradient_accumulation"):
+        if _given(document, key):
+            raise PlanError(
+                Fault(f"{key} follows from the layout, which parallelism: auto leaves open",
+                      document.key_place(key.split(".")), "left out")
+            )  # fmt: skip
     fixed = {k: _value(data, k) for k in KEYS if _given(document, k)}
     start = _start(_closed(document), fixed)
     if start.model is None:

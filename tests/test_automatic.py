@@ -120,6 +120,7 @@ def test_where_nothing_fits_the_nearest_is_shown(file: str) -> None:
         ({"training": {"sequence_length": 1024, "tokens": "1B"}}, "global_batch"),
         ({"training": {**PLAN["training"], "mode": "inference"}}, "training step"),
         ({"parallelism": {"auto": True, "tensor": 3}}, "3"),
+        ({"parallelism": {"auto": True, "data": 4}}, "parallelism.data follows"),
         ({"parallelism": "best"}, "auto"),
     ],
 )
