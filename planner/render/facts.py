@@ -131,7 +131,7 @@ def _open(result: Result) -> list[tuple[str, str]]:
     bounds = headroom.interval if headroom is not None else None
     if headroom is None or bounds is None:
         return []
-    low, high = map(Fraction, bounds)
+    low, high = (Fraction(bound) for bound in bounds)
     if low >= 0 or high < 0:
         return []
     other = "does not fit" if headroom.number >= 0 else "fits"
