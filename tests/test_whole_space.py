@@ -246,7 +246,8 @@ const changed = (data, [step, ...below], value) => {
   return copy;
 };
 globalThis.changedDocument = changes => ({
-  data: changes.reduce((data, [key, value]) => changed(data, key.split("."), value), DOCUMENT),
+  data: changes.reduce((data, [key, value]) => changed(data, key.split("."),
+    key === "cluster.accelerator" ? ACCELERATORS.get(value) : value), DOCUMENT),
   place: () => null,
 });
 const answer = changes => {
