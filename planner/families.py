@@ -1,7 +1,8 @@
 """Families of models: an architecture, the plan's own or another, scaled in width and depth.
 
-The shape is kept: head size, the ratios of feed-forward and embedding width to hidden size, query
-heads per key/value head, experts, and layers per width. What a layout divides stays divisible.
+The shape is kept: head size, the ratios of feed-forward and embedding width to hidden size,
+experts, and layers per width. Query heads that share keys and values keep as many key/value heads,
+as the published families do. What a layout divides stays divisible.
 """
 
 from __future__ import annotations
@@ -120,10 +121,9 @@ def _scaled(plan: Plan, model: Mapping[str, Any]) -> Domain:
     heads, hidden = model["attention"]["heads"], model["hidden"]
     shared = model["attention"].get("kv_heads") or heads
     tensor, chunks = plan.get("parallelism.tensor"), _chunks(plan)
-    group = heads // shared if shared > 1 else 1
-    divided = tensor if shared > 1 and shared % tensor == 0 else 1
+    kept = shared if shared < heads else 1
     # The fewest heads by which a model of this family can be wider.
-    quantum = lcm(tensor, group * divided, heads // gcd(heads, hidden))
+    quantum = lcm(tensor, kept, heads // gcd(heads, hidden))
     widths, depths = Fraction(heads, quantum), Fraction(model["layers"], chunks)
     # Steps fine enough that width and depth do not both change in one, unless they change together.
     fine = 4 * max(1, round(widths), round(depths))
@@ -138,7 +138,7 @@ def _scaled(plan: Plan, model: Mapping[str, Any]) -> Domain:
             "model.layers": max(1, _round(scale * depths)) * chunks,
         }
         if model["attention"].get("kv_heads") is not None:
-            changed["model.attention.kv_heads"] = count // group if shared > 1 else 1
+            changed["model.attention.kv_heads"] = shared if shared < heads else count
         for key in WIDTHS:
             given = _at(model, key)
             if given:
@@ -154,8 +154,8 @@ def _scaled(plan: Plan, model: Mapping[str, Any]) -> Domain:
         1,
         fine * MOST_LAYERS // model["layers"],
         f"heads in multiples of {quantum}, layers in multiples of {chunks}; layers to hidden as "
-        f"{model['layers']} to {hidden} within these steps; head size, feed-forward ratio, heads "
-        "per key/value head kept",
+        f"{model['layers']} to {hidden} within these steps; head size, feed-forward ratio"
+        f"{', key/value heads' if shared < heads else ''} kept",
         True,
     )
 

@@ -69,7 +69,7 @@ def test_family_keeps_its_shape() -> None:
         model = probe.plan.get("model")
         heads = model["attention"]["heads"]
         assert model["hidden"] == 128 * heads
-        assert heads == 4 * model["attention"]["kv_heads"]
+        assert model["attention"]["kv_heads"] == 8
         assert model["moe"]["intermediate"] * 4096 == 14336 * model["hidden"]
         assert model["moe"]["experts"] == 8
         assert model["layers"] % probe.plan.get("parallelism.pipeline") == 0
