@@ -98,7 +98,7 @@ def _judged(
     for line in lines:
         if not (pattern.match(line) or (by_option and len(line) > 10)):
             return "a fault without a place", line[:300]
-        if len(line) > 2000:
+        if len(line) > 2000 + max(map(len, arguments)):  # a file is called as it was called
             return "a fault of more than 2000 characters", line[:300]
     return None, ""
 
