@@ -427,29 +427,32 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="list the layouts that no other beats both in memory and in what is made small",
     )
-    parser.add_argument("--format", choices=("text", "json", "csv"), default="text")
+    parser.add_argument("--format", choices=("text", "md", "html", "json", "csv"), default="text")
     parser.add_argument(
         "-o",
         "--output",
         metavar="FILE",
         action="append",
         default=[],
-        help="write what was found; .json, .csv or .txt picks the format; repeatable",
+        help="write what was found; .html (with a picture of the space), .md, .json, .csv or .txt "
+        "picks the format; repeatable",
     )
 
 
 def _search(options: argparse.Namespace) -> int:
-    from planner import choices, files, ranking
+    from planner import choices, files
     from planner import plan as plans
     from planner.limits import parse_limit
+    from planner.render import space
     from planner.search import search
 
     if options.top < 1:
         raise PlanError(Fault(f"--top {options.top} shows nothing", None, "at least 1"))
     plan = plans.load(options.plan, options.set)
+    kinds = {path: space.kind_of(path) for path in options.output}
     for path in options.output:
-        ranking.check_output(path)
         files.spare(path, plan.document.files())
+    drawn = space.DRAWN & {options.format, *kinds.values()}
     fixed = choices.fixed(plan, options.fix)
     found = search(
         plan,
@@ -460,10 +463,11 @@ def _search(options: argparse.Namespace) -> int:
         limits=[parse_limit(limit) for limit in options.limit],
         vary=choices.varied(options.vary, fixed),
         full=options.full,
+        points=space.POINTS if drawn else 0,
     )
-    for path in options.output:
-        files.write_text(path, ranking.written(found, Path(path).suffix[1:].lower(), options.front))
-    sys.stdout.write(ranking.written(found, options.format, options.front))
+    for path, kind in kinds.items():
+        files.write_text(path, space.WRITERS[kind](found, options.front))
+    sys.stdout.write(space.WRITERS[options.format](found, options.front))
     return OK if found.best else FAILED
 
 

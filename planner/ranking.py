@@ -7,11 +7,9 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 from planner.display import exact_text
-from planner.errors import Fault, Place, PlanError
 from planner.limits import shown
 from planner.quantity import BOOK
 from planner.search import FITS, MEMORY, Found, Layout
@@ -33,35 +31,23 @@ COLUMNS = (
 )
 
 
-def check_output(path: str) -> None:
-    """Refuse a file whose ending says no format.
-
-    Raises:
-        PlanError: with the endings that do.
-    """
-    if Path(path).suffix.lower().lstrip(".") not in WRITERS:
-        allowed = "one of " + ", ".join(f".{kind}" for kind in WRITERS)
-        raise PlanError(Fault("unknown ending of an output", Place(path), allowed))
-
-
-def written(found: Found, kind: str, front: bool = False) -> str:
-    """What was found as text, json or csv (or by the ending of a file, such as txt)."""
-    return WRITERS[kind](found, front)
-
-
 def columns(found: Found) -> tuple[tuple[str, str], ...]:
     """The columns of a layout, with one for each further key that was varied."""
     further = (key for key in found.varied if key not in dict(COLUMNS).values())
     return (*COLUMNS, *((key.split(".")[-1].replace("_", " "), key) for key in further))
 
 
-def text(found: Found, front: bool = False) -> str:
-    """The best layouts as a table for a terminal, or the front of memory; the plan's own last."""
-    counted = f"{exact_text(found.size)} layouts, {exact_text(found.fitting)} fit into memory"
+def counted(found: Found) -> str:
+    """How many layouts there are, and how many of them fit."""
+    said = f"{exact_text(found.size)} layouts, {exact_text(found.fitting)} fit into memory"
     if found.limits:
-        counted += " and keep " + " and ".join(map(str, found.limits))
-    if not found.best:
-        return f"no layout fits: {counted}\n" + _nearest(found)
+        said += " and keep " + " and ".join(map(str, found.limits))
+    return said
+
+
+def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], list[str]]:
+    """The head and a row for each of the best layouts, or of the front of memory, the plan's own
+    last; and for each row where the layout loses against the first."""
     listed = found.front if front else found.best
     shown_columns = [column for column in columns(found) if _differs(found, listed, column[1])]
     by = BOOK.declarations[found.by][0]
@@ -73,9 +59,17 @@ def text(found: Found, front: bool = False) -> str:
     if found.own is not None:
         rows.append(_row("own", found.own, shown_columns, found.by))
         reasons.append(behind(found.own, found.best[0]))
+    return rows, reasons
+
+
+def text(found: Found, front: bool = False) -> str:
+    """The best layouts as a table for a terminal, or the front of memory; the plan's own last."""
+    if not found.best:
+        return f"no layout fits: {counted(found)}\n" + closest(found)
+    rows, reasons = table(found, front)
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     order = "each needs less memory than all before it" if front else "smallest first"
-    lines = [f"{counted}; by {found.by}, {order}", ""]
+    lines = [f"{counted(found)}; by {found.by}, {order}", ""]
     lines += [
         "  ".join([*(c.rjust(w) for c, w in zip(row, widths, strict=True)), reason]).rstrip()
         for row, reason in zip(rows, reasons, strict=True)
@@ -97,7 +91,7 @@ def behind(layout: Layout, best: Layout) -> str:
     return f"+{shown(more[name], said.unit)} {said.title}"
 
 
-def _nearest(found: Found) -> str:
+def closest(found: Found) -> str:
     """Of layouts that do not fit, the one that lacks least."""
     if found.nearest is None:
         return ""

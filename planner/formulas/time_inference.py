@@ -140,7 +140,7 @@ def stage():
     return largest(stage_bytes / (W * e_mem), stage_flops / (peak * e_mm))
 
 
-# -- what it exchanges ------------------------------------------------------------------------------
+# -- what it exchanges -----------------------------------------------------------------------------
 
 EXCHANGE: dict[str, Any] = {
     "identifier": "time.decode.exchange",

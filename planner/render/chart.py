@@ -7,7 +7,7 @@ into a path.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,6 +128,7 @@ def lines(
     labels: tuple[str, str],
     words: tuple[Words, Words],
     x_values: Sequence[float] | None = None,
+    loose: Collection[int] = (),
 ) -> Chart | None:
     """Lines through points; None where there are not two points.
 
@@ -136,6 +137,7 @@ def lines(
         labels: what the axes are called.
         words: how numbers of each axis are said.
         x_values: what ticks stand at along x, where that is not round numbers.
+        loose: places of series whose points no line joins.
     """
     points = [point for _, several in series for point in several]
     if len(points) < 2 or not all(map(math.isfinite, (v for p in points for v in p))):
@@ -148,7 +150,8 @@ def lines(
             Mark(across(x), up(y), f"{label + ': ' if label else ''}{words[0](x)}, {words[1](y)}")
             for x, y in several
         )
-        path = "M" + "L".join(f"{mark.x:g} {mark.y:g}" for mark in marks) if marks else ""
+        joined = marks and number not in loose
+        path = "M" + "L".join(f"{mark.x:g} {mark.y:g}" for mark in marks) if joined else ""
         drawn.append(Line(label, number, path, marks))
     at = _spread([(across(x), words[0](x)) for x in x_values or across.ticks])
     return Chart(

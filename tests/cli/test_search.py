@@ -110,3 +110,29 @@ def test_bad_input_is_one_line(words: tuple[str, ...], said: str) -> None:
     done = run("search", PLAN, *words)
     assert done.returncode == 2 and said in done.stderr, done.stderr
     assert "Traceback" not in done.stderr and done.stdout == ""
+
+
+def test_a_page_draws_the_space_with_the_plans_own_layout_ringed(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    page, text = tmp_path / "layouts.html", tmp_path / "layouts.md"
+    done = run_cli("search", PLAN, "--top", "3", "-o", str(page), "-o", str(text))
+    assert done.returncode == 0, done.stderr
+    drawn = page.read_text("utf-8")
+    own, best, front = (drawn.count(f"class=d{number} ") for number in (4, 3, 2))
+    # each once in the legend; one ring, a dot for each of the best, and a front
+    assert (own, best) == (2, 4) and front > 2
+    assert drawn.count("class=d0 ") + drawn.count("class=d1 ") > 100
+    assert "<script" not in drawn and "default-src 'none'" in drawn
+    table = text.read_text("utf-8")
+    assert table.count("\n| own |") == 2 and "## The front" in table
+    again = run_cli("search", PLAN, "--top", "3", "--format", "html")
+    assert again.stdout == drawn
+
+
+def test_a_page_says_what_comes_nearest_where_nothing_fits(run_cli: RunCli, tmp_path: Path) -> None:
+    page = tmp_path / "layouts.html"
+    crowded = "cluster.accelerator.memory_usable=1 GB"
+    done = run_cli("search", PLAN, "--set", crowded, "-o", str(page))
+    assert done.returncode == 1
+    assert "No layout fits" in page.read_text("utf-8") and "The nearest lacks" in done.stdout
