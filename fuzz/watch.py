@@ -83,7 +83,7 @@ def _judged(
         unsaid = arguments[0] == "export"  # what the framework cannot be told
         if err and not unsaid and not all("deprecated" in line for line in err.splitlines()):
             return "words on standard error without a fault", err[:300]
-        if "json" in arguments and out:
+        if "json" in arguments and out and "--print" not in arguments:
             try:
                 json.loads(out, parse_constant=_refuse)
             except ValueError as error:

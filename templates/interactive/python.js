@@ -107,6 +107,7 @@ const $ = (() => {
   const methods = {
     list: {
       append: (all, v) => { all.push(v); }, extend: (all, more) => { all.push(...iter(more)); },
+      insert: (all, at, v) => { all.splice(at, 0, v); },
       index: (all, v) => all.findIndex(w => eq(w, v)),
       count: (all, v) => all.filter(w => eq(w, v)).length,
     },
