@@ -20,6 +20,10 @@ POINT = {"compute": C_0, "parameters": N_0, "tokens": D_0}
 EXPONENTS = {"parameters": a_N, "tokens": a_D}
 LOSS = {"E": E_l, "A": A_l, "B": B_l, "alpha": x_N, "beta": x_D}
 
+#: Parameters times tokens of the budget at which a loss gives its point: that of runs of today, so
+#: that numbers of a few digits, put into the power law, make its value.
+PRODUCT = 10**22
+
 
 @cache
 def published() -> tuple[Mapping[str, Any], ...]:
@@ -50,11 +54,11 @@ def _entry(law: Mapping[str, Any]) -> Entry:
 
 
 def _frontier(E: Exact, A: Exact, B: Exact, alpha: Exact, beta: Exact) -> dict[Any, Exact | float]:
-    """Where a loss is lowest under 6 N D = C: Hoffmann et al. 2022, equation 4, with its point at
-    C = 6."""
+    """Where a loss is lowest under 6 N D = C: Hoffmann et al. 2022, equation 4, at one budget."""
     whole = alpha + beta
-    first = float(alpha * A / (beta * B)) ** float(1 / whole)
-    return {C_0: 6, N_0: first, D_0: 1 / first, a_N: beta / whole, a_D: alpha / whole}
+    unit = float(alpha * A / (beta * B)) ** float(1 / whole)
+    most = unit * PRODUCT ** float(beta / whole)
+    return {C_0: 6 * PRODUCT, N_0: most, D_0: PRODUCT / most, a_N: beta / whole, a_D: alpha / whole}
 
 
 def _exact(value: Any) -> Exact:
