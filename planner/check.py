@@ -171,7 +171,7 @@ def read(path: Path) -> Claim | None:
                 None if log is None else str(log),
                 None if warm_up is None else int(warm_up),
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
     commands = _COMMAND.findall(content)
     if not commands or not _MARK.search(content):

@@ -265,6 +265,14 @@ def _whole(text: str) -> int | str:
 def _json(text: str, name: str) -> Log | None:
     if text.lstrip()[:1] not in ("{", "["):
         return None
+    try:
+        return _records(text, name)
+    except RecursionError:
+        fault = Fault("nested too deeply", Place(name, 1, 1), "a list of records")
+        raise PlanError(fault) from None
+
+
+def _records(text: str, name: str) -> Log | None:
     import json
 
     # A number may be longer than Python turns into an int; as text it is judged like those of CSV.

@@ -175,7 +175,7 @@ def to_csv(found: Found, front: bool = False) -> str:
     for layout in listed:
         numbers = _numbers(layout.values)
         writer.writerow(
-            [*(layout.changes.get(key) for key in keys), *(numbers[name] for name in names)]
+            [*(layout.changes.get(key) for key in keys), *(numbers.get(name) for name in names)]
         )
     return buffer.getvalue()
 

@@ -44,6 +44,9 @@ NARROWER = (
 Array = NDArray[Any]
 Progress = Callable[[int, int, float], None]
 
+#: So many of the best are evaluated exactly; of further ones the values over arrays are shown.
+EXACT = 100
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -197,7 +200,7 @@ def search(
 
     Args:
         plan: its model, cluster and batch stay; its layout and an assumed utilisation do not.
-        top: how many of the best.
+        top: how many of the best; the first hundred of them are evaluated exactly.
         by: the quantity to make small, such as ``time.step_seconds`` or ``memory.process``.
         fixed: keys of the layout that keep a value, such as ``{"parallelism.tensor": 8}``.
         progress: called with layouts done, layouts in all, seconds passed.
@@ -240,7 +243,10 @@ def search(
             progress(done, walk.size, time.perf_counter() - start)
     if not seen_any:
         _explain_absence(walk, by)
-    exact = [_layout(plan, item, (by, MEMORY), wanted, by) for item in best.items()]
+    exact = [
+        _layout(plan, item, (by, MEMORY), wanted if number < EXACT else (), by)
+        for number, item in enumerate(best.items())
+    ]
     exact.sort(key=lambda layout: (layout.values[by], layout.values[MEMORY]))
     edge = [_layout(plan, item, (by, MEMORY)) for item in front.items()]
     shown = [Point(m, s, f) for s, m, f in sample.thinned()]

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from planner import case
 from planner import plan as plans
+from planner.document import Plan
 from planner.elasticity import Slopes
 from planner.errors import PlanError
 from planner.quantity import Notation
 from planner.result import Result, evaluate
+from planner.untraced import Untraced
 
 __all__ = ["Neighbour", "Sensitivity", "neighbours", "predicted", "sensitivities"]
 
@@ -112,12 +115,17 @@ def neighbours(result: Result, most: int = 5) -> list[Neighbour]:
         if len(found) == most:
             break
         try:
-            other = evaluate(plans.variant(result.plan, changes | _unassumed(result)))
+            other = _untraced(plans.variant(result.plan, changes | _unassumed(result)))
         except PlanError as error:
             found.append(Neighbour(changes, None, error.faults[0].message))
             continue
         found.append(Neighbour(changes, other))
     return found
+
+
+def _untraced(plan: Plan) -> Result:
+    """The values of a plan alone: of a neighbour nothing is derived."""
+    return Result(plan, Untraced(case.build(plan)))
 
 
 def predicted(result: Result) -> Result | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from planner import case
 from planner.document import Plan
 from planner.errors import Fault, PlanError
-from planner.evaluate import Absent, Case, Evaluation, Key, Point, widen
+from planner.evaluate import Absent, Case, Evaluation, Key, Point, Trace, widen
 
 if TYPE_CHECKING:
     from sympy import Symbol
@@ -29,6 +29,15 @@ class Untraced(Evaluation):
         if isinstance(found, Absent):
             raise found
         return found
+
+    def trace(self, identifier: str, point: Point | None = None) -> Trace:
+        """The instance of a quantity, without what it was made from."""
+        wide = widen(point or {})
+        declaration = self.book.choose(identifier, lambda name: self.setting(name, wide))
+        try:
+            return Trace(declaration, wide, self.value(identifier, point))
+        except Absent as absent:
+            return Trace(declaration, wide, absent)
 
     def _found(self, identifier: str, point: Point) -> Any:
         for declaration in self.book.declarations[identifier]:

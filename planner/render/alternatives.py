@@ -35,7 +35,7 @@ def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None
     if free is not None:
         rows.append(_row("time.mfu: predicted", free, columns))
     for number, (label, other) in enumerate(tried, 1):
-        rows.append(_row(label, other, columns, str(number)))
+        rows.append(_row(label, other, columns, str(number), like=free or result))
         compared.append((str(number), other))
     kept = [i for i, _ in enumerate(columns) if any(row.cells[i] != "–" for row in rows)]
     for row in rows:
@@ -57,13 +57,22 @@ def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None
 
 
 def _row(
-    label: str, result: Result, columns: list[tuple[str, str]], mark: str = "", this: bool = False
+    label: str,
+    result: Result,
+    columns: list[tuple[str, str]],
+    mark: str = "",
+    this: bool = False,
+    like: Result | None = None,
 ) -> Data:
     found = [result.get(base) for _, base in columns]
+    traced = [like.get(base) if like else None for _, base in columns]
     answer = facts.verdict(result)
     return Data(
         label=label,
-        cells=["–" if quantity is None else facts.brief(quantity) for quantity in found],
+        cells=[
+            "–" if quantity is None else facts.brief(quantity, other)
+            for quantity, other in zip(found, traced, strict=True)
+        ],
         this=this,
         word=answer.word,
         status=answer.status,

@@ -35,10 +35,11 @@ class Figure(NamedTuple):
     unit: str = ""
 
 
-def brief(quantity: Quantity) -> str:
-    """The rounded value with its unit, marked where it is an estimate."""
+def brief(quantity: Quantity, like: Quantity | None = None) -> str:
+    """The rounded value with its unit, marked where it is an estimate, or where ``like`` is one:
+    the same quantity of a plan that was evaluated with all that it rests on."""
     text = shown(quantity.value, quantity.unit, quantity.base in SHARES)
-    return text if quantity.exact or isinstance(quantity.value, str) else f"~{text}"
+    return text if (like or quantity).exact or isinstance(quantity.value, str) else f"~{text}"
 
 
 def between(quantity: Quantity) -> tuple[str, str]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from planner import resources
@@ -63,8 +67,10 @@ def _environment(escape: bool) -> Any:
     from jinja2 import FileSystemLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+    folder = resources.folder("templates")
     environment = ImmutableSandboxedEnvironment(
-        loader=FileSystemLoader(resources.folder("templates")),
+        loader=FileSystemLoader(folder),
+        bytecode_cache=_compiled(Path(folder) / "__pycache__", escape),
         autoescape=escape,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -73,6 +79,26 @@ def _environment(escape: bool) -> Any:
     )
     environment.filters.update(md=escaped, code=code, slug=slug)
     return environment
+
+
+def _compiled(folder: Path, escape: bool) -> Any:
+    """Compiled templates beside their sources, as Python keeps compiled modules: in the same
+    kind of folder, under the same switch, and not at all where nothing may be written."""
+    from jinja2 import FileSystemBytecodeCache
+
+    class Quiet(FileSystemBytecodeCache):
+        def dump_bytecode(self, bucket: Any) -> None:
+            with suppress(OSError):
+                super().dump_bytecode(bucket)
+
+    if sys.dont_write_bytecode:
+        return None
+    with suppress(OSError):
+        folder.mkdir(exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        return None
+    # What is compiled hangs on whether text is escaped.
+    return Quiet(str(folder), f"{'html' if escape else 'md'}-%s.cache")
 
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|$~])")

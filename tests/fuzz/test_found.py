@@ -34,3 +34,24 @@ def test_values_that_are_read_one_by_one_are_few(
         f"{study}:2:7: the axes have 3000 values that are no numbers "
         "(at most 250, each is a plan to read)\n"
     )
+
+
+def test_a_log_nested_deeply_is_a_fault_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.cli import main
+
+    log = tmp_path / "run.log"
+    for text in ("[" * 10_000, '{"a": ' * 10_000, "{}\n" + '{"a":' * 10_000):
+        log.write_text(text)
+        assert main(["compare", "presets/gpt2small_hgx-h100.yaml", "--log", str(log)]) == 2
+        assert f"{log}:1:1: nested too deeply" in capsys.readouterr().err
+
+
+def test_many_layouts_are_listed_without_evaluating_each(tmp_path: Path) -> None:
+    """The first of a long list are evaluated exactly, the others over arrays."""
+    table = tmp_path / "layouts.csv"
+    line = ["search", "presets/llama70b_h100x1024.yaml", "--top", "2000", "-o", str(table)]
+    outcome = watch.run(line)
+    assert (outcome.status, outcome.problem) == (0, None), outcome
+    assert len(table.read_text().splitlines()) == 2001 and outcome.seconds < 8
