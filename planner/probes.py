@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Protocol
 
 from planner import case
@@ -91,12 +92,19 @@ class Evaluator(Protocol):
         """
 
 
+@lru_cache(maxsize=8)
+def _tapes_of(quantities: tuple[str, ...]) -> list[Tape]:
+    """The tapes of questions about the same quantities, the last one first: each says itself
+    whether it holds for a plan."""
+    return []
+
+
 class AsItIs:
     """Each value is one plan, with the layout that it has."""
 
     def __init__(self, quantities: Iterable[str]) -> None:
         self.quantities = tuple(dict.fromkeys(quantities))
-        self._tapes: list[Tape] = []
+        self._tapes = _tapes_of(self.quantities)
 
     def variants(self, plan: Plan, changes: Mapping[str, Any]) -> Sequence[Plan]:
         return (variant(plan, changes),)
@@ -128,7 +136,7 @@ class AsItIs:
             tape = Tape(built, self.quantities)
         except Absent as absent:
             raise PlanError(Fault(absent.reason)) from None
-        self._tapes = [tape, *self._tapes[: MOST_TAPES - 1]]
+        self._tapes[:] = [tape, *self._tapes[: MOST_TAPES - 1]]
         leaves = tape.values(built)
         assert leaves is not None
         return tape, leaves
