@@ -13,7 +13,7 @@ from planner.document import Plan
 from planner.elasticity import Slopes
 from planner.errors import PlanError
 from planner.quantity import Notation
-from planner.result import Result, evaluate
+from planner.result import Result
 from planner.untraced import Untraced
 
 __all__ = ["Neighbour", "Sensitivity", "neighbours", "predicted", "sensitivities"]
@@ -106,7 +106,7 @@ HEAVIER: tuple[tuple[str, Callable[[Any], Any]], ...] = (
 )
 
 
-def neighbours(result: Result, most: int = 5) -> list[Neighbour]:
+def neighbours(result: Result, most: int = 4) -> list[Neighbour]:
     """Plans one step away: lighter ones where this one does not fit, else heavier ones first."""
     fits = result.verdict["fits"]
     steps = LIGHTER if fits is False else (*HEAVIER, *LIGHTER)
@@ -129,10 +129,10 @@ def _untraced(plan: Plan) -> Result:
 
 
 def predicted(result: Result) -> Result | None:
-    """The same plan with its time predicted; None where it is, or cannot be."""
+    """The values of the plan with its time predicted; None where it is, or cannot be."""
     changes = _unassumed(result)
     try:
-        return evaluate(plans.variant(result.plan, changes)) if changes else None
+        return _untraced(plans.variant(result.plan, changes)) if changes else None
     except PlanError:
         return None
 

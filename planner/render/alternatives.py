@@ -33,9 +33,9 @@ def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None
     rows = [_row("This plan", result, columns, this=True)]
     compared = [("", free or result)]
     if free is not None:
-        rows.append(_row("time.mfu: predicted", free, columns))
+        rows.append(_row("time.mfu: predicted", free, columns, estimate=True))
     for number, (label, other) in enumerate(tried, 1):
-        rows.append(_row(label, other, columns, str(number), like=free or result))
+        rows.append(_row(label, other, columns, str(number), estimate=True))
         compared.append((str(number), other))
     kept = [i for i, _ in enumerate(columns) if any(row.cells[i] != "–" for row in rows)]
     for row in rows:
@@ -62,17 +62,13 @@ def _row(
     columns: list[tuple[str, str]],
     mark: str = "",
     this: bool = False,
-    like: Result | None = None,
+    estimate: bool | None = None,
 ) -> Data:
     found = [result.get(base) for _, base in columns]
-    traced = [like.get(base) if like else None for _, base in columns]
     answer = facts.verdict(result)
     return Data(
         label=label,
-        cells=[
-            "–" if quantity is None else facts.brief(quantity, other)
-            for quantity, other in zip(found, traced, strict=True)
-        ],
+        cells=["–" if quantity is None else facts.brief(quantity, estimate) for quantity in found],
         this=this,
         word=answer.word,
         status=answer.status,

@@ -35,11 +35,12 @@ class Figure(NamedTuple):
     unit: str = ""
 
 
-def brief(quantity: Quantity, like: Quantity | None = None) -> str:
-    """The rounded value with its unit, marked where it is an estimate, or where ``like`` is one:
-    the same quantity of a plan that was evaluated with all that it rests on."""
+def brief(quantity: Quantity, estimate: bool | None = None) -> str:
+    """The rounded value with its unit, marked where it is an estimate; by ``estimate`` where it
+    was evaluated without what it rests on."""
     text = shown(quantity.value, quantity.unit, quantity.base in SHARES)
-    return text if (like or quantity).exact or isinstance(quantity.value, str) else f"~{text}"
+    marked = not quantity.exact if estimate is None else estimate
+    return f"~{text}" if marked and not isinstance(quantity.value, str) else text
 
 
 def between(quantity: Quantity) -> tuple[str, str]:

@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from planner import resources
@@ -67,8 +68,15 @@ def _environment(escape: bool) -> Any:
     from jinja2 import FileSystemLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+    class Sandbox(ImmutableSandboxedEnvironment):
+        def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+            """Most of what templates read is plain data: its rule, without the long way to it."""
+            if type(obj) is SimpleNamespace:
+                return not attr.startswith("_")
+            return super().is_safe_attribute(obj, attr, value)
+
     folder = resources.folder("templates")
-    environment = ImmutableSandboxedEnvironment(
+    environment = Sandbox(
         loader=FileSystemLoader(folder),
         bytecode_cache=_compiled(Path(folder) / "__pycache__", escape),
         autoescape=escape,
