@@ -75,10 +75,9 @@ def _environment(escape: bool) -> Any:
                 return not attr.startswith("_")
             return super().is_safe_attribute(obj, attr, value)
 
-    folder = resources.folder("templates")
     environment = Sandbox(
-        loader=FileSystemLoader(folder),
-        bytecode_cache=_compiled(Path(folder) / "__pycache__", escape),
+        loader=FileSystemLoader(resources.folder("templates")),
+        bytecode_cache=_compiled(Path(resources.folder("templates")) / "__pycache__", escape),
         autoescape=escape,
         undefined=StrictUndefined,
         trim_blocks=True,
