@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from planner.display import as_json
 from planner.document import Plan
 from planner.domains import DIGITS
 from planner.limits import Limit, shown
@@ -345,4 +345,4 @@ def number(value: Any) -> Any:
 
 def to_json(answer: Answer) -> str:
     """The answer as JSON text, keys in a fixed order."""
-    return json.dumps(as_data(answer), indent=2, ensure_ascii=False) + "\n"
+    return as_json(as_data(answer))

@@ -7,14 +7,13 @@ what a day is worth; that another size would run at another utilisation is left 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from planner import case, families, laws, notation, units
-from planner.display import format_value, one_line
+from planner.display import as_json, format_value, one_line
 from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.evaluate import Absent, Entry, Evaluation
@@ -372,4 +371,4 @@ def _number(value: Number | None) -> Any:
 
 def to_json(answer: Spending) -> str:
     """The answer as JSON text, keys in a fixed order."""
-    return json.dumps(as_data(answer), indent=2, ensure_ascii=False) + "\n"
+    return as_json(as_data(answer))

@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from planner import logs
-from planner.display import format_value, one_line, significant
+from planner.display import as_json, format_value, one_line, significant
 from planner.document import Plan
 from planner.errors import Fault, Place, PlanError
 
@@ -268,7 +268,5 @@ def markdown(comparison: Comparison) -> str:
 
 def data(comparison: Comparison) -> str:
     """The rows as JSON."""
-    import json
-
     tree = {"plan": comparison.plan, **comparison.to_json()}
-    return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
+    return as_json(tree)

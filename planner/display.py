@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from fractions import Fraction
+from typing import Any
 
 __all__ = [
+    "as_json",
     "exact_text",
     "format_value",
     "one_line",
     "plain_text",
+    "quoted",
     "rounded",
     "scientific",
     "significant",
@@ -19,6 +24,21 @@ Steps = tuple[tuple[str, Exact], ...]
 
 THIN = "\u202f"  # narrow no-break space
 _LONGEST = 13_000  # bits; beyond, a number is shown by its power of ten
+
+
+#: What steers a terminal or turns the direction of what follows.
+_STEERS = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def quoted(value: Any, indent: int | None = None) -> str:
+    """A value as JSON, a text also as YAML and TOML read it; what steers a terminal is escaped."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+    return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def as_json(tree: Any) -> str:
+    """A JSON document."""
+    return quoted(tree, indent=2) + "\n"
 
 
 def one_line(text: str) -> str:

@@ -5,11 +5,10 @@ Later versions configure jobs in Python; sections and keys kept their names as o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from planner.display import one_line
+from planner.display import one_line, quoted
 from planner.exports.table import (
     FOLLOWS,
     TRAINS,
@@ -173,5 +172,5 @@ def write(said: Mapping[str, Any], head: str) -> str:
     lines = [head.rstrip("\n")]
     for section, keys in nested(said).items():
         lines += ["", f"[{section}]"]
-        lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in keys.items()]
+        lines += [f"{key} = {quoted(value)}" for key, value in keys.items()]
     return "\n".join(lines) + "\n"

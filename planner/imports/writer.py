@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from planner.display import quoted
+
 HEADER = "# yaml-language-server: $schema={schema}\n"
 SCHEMA = "schemas/model.schema.json"
 
@@ -134,4 +136,4 @@ def _flow(value: Any) -> str:
         and text.strip() == text
         and text.lower() not in ("true", "false", "null", "yes", "no", "on", "off")
     )
-    return text if bare else json.dumps(text, ensure_ascii=False)
+    return text if bare else quoted(text)

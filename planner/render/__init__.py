@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from planner.display import as_json
 from planner.errors import Fault, Place, PlanError, nearest
 from planner.files import write_text
 from planner.result import Result
@@ -50,9 +51,7 @@ def interactive(result: Result) -> str:
 
 def json(result: Result) -> str:
     """The result as schemas/result.schema.json describes it."""
-    from json import dumps
-
-    return dumps(result.to_json(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    return as_json(result.to_json())
 
 
 def as_text(result: Result, kind: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 from planner import schema
-from planner.display import plain_text
+from planner.display import plain_text, quoted
 from planner.document import Plan
 from planner.inputs import LEFT_OUT, origin
 from planner.render.numbers import clean
@@ -77,4 +76,4 @@ def _scalar(text: str) -> str:
     """Plain where YAML reads it as text, else in double quotes, which JSON and YAML share."""
     if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
         return text
-    return json.dumps(text, ensure_ascii=False)
+    return quoted(text)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.display import quoted
 from planner.errors import Fault, Place, PlanError, nearest
 from planner.sweep.asked import FITS
 from planner.sweep.points import Array, Values, is_name
@@ -187,7 +188,7 @@ def _quoted(text: str) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return quoted(value)
 
 
 def kind_of(path: str) -> str:

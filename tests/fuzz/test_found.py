@@ -55,3 +55,19 @@ def test_many_layouts_are_listed_without_evaluating_each(tmp_path: Path) -> None
     outcome = watch.run(line)
     assert (outcome.status, outcome.problem) == (0, None), outcome
     assert len(table.read_text().splitlines()) == 2001 and outcome.seconds < 8
+
+
+def test_a_name_that_turns_the_direction_is_escaped_in_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import json
+
+    from planner.cli import main
+
+    plan = "presets/gpt2small_hgx-h100.yaml"
+    assert main(["report", plan, "--set", 'name="a\\u202eb"', "--format", "json"]) == 0
+    shown = capsys.readouterr().out
+    assert "\u202e" not in shown and json.loads(shown)["plan"]["name"]
+    assert main(["report", plan, "--set", "model.name=a\u202eb", "--format", "json"]) == 0
+    shown = capsys.readouterr().out
+    assert "\u202e" not in shown and "a\u202eb" in json.dumps(json.loads(shown), ensure_ascii=False)
