@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 import yaml
 
-from planner import search
 from planner.document import Plan
 from planner.errors import PlanError
 from planner.files import write_text
-from planner.layouts import starts
 from planner.limits import shown
 from planner.plan import load
+from planner.search import engine
+from planner.search.layouts import starts
 
 LAYOUTS = Path(__file__).parent.parent / "tests" / "data" / "published_layouts.yaml"
-QUANTITIES = (search.FITS, search.MEMORY, search.STEP)
+QUANTITIES = (engine.FITS, engine.MEMORY, engine.STEP)
 Row = dict[str, Any]
 
 
@@ -61,8 +61,8 @@ def row(layout: Mapping[str, Any], kind: Mapping[str, Any]) -> Row:
 def _steps(plan: Plan, options: Mapping[str, Any]) -> tuple[Any, float, int]:
     """Step times of the layouts that fit, what the nearest lacks, and how many fit."""
     found, least = [], -np.inf
-    for chunk in search.Walk(plan, QUANTITIES, options):
-        room, step = chunk.values[search.FITS], chunk.values[search.STEP]
+    for chunk in engine.Walk(plan, QUANTITIES, options):
+        room, step = chunk.values[engine.FITS], chunk.values[engine.STEP]
         there = chunk.valid & np.isfinite(step)
         found.append(step[there & (room >= 0)])
         if there.any():

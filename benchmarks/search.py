@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from planner import plan as plans
-from planner import search as searching
 from planner.document import Plan
 from planner.files import write_text
 from planner.plan import variant
+from planner.search import engine as searching
 from planner.untraced import evaluated
 
 QUANTITIES = (searching.FITS, searching.MEMORY, searching.STEP)

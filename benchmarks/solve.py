@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from planner import plan as loading
-from planner import questions
 from planner.document import Plan
 from planner.errors import PlanError
+from planner.inverse import questions
 from planner.plan import variant
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -94,7 +94,7 @@ def value(random: Random, action: argparse.Action, folder: Path) -> str:
     if "TIME" in about:
         return random.choice(("30 days", "1 h", "1e9 days", *LIMITS))
     if "QUESTION" in about:
-        from planner.questions import QUESTIONS
+        from planner.inverse.questions import QUESTIONS
 
         return random.choice(list(QUESTIONS))
     if action.dest == "log":

@@ -43,7 +43,7 @@ class Plan:
 
     def solve(self, question: str | None = None, **options: Any) -> Any:
         """An inverse question; see ``plan.py solve --help`` for the questions and options."""
-        from planner import budgets, questions
+        from planner.inverse import budgets, questions
 
         if question == budgets.QUESTION:
             return budgets.ask(self.plan, **options)
@@ -56,8 +56,8 @@ class Plan:
         return hangs_on(self.plan, quantity)
 
     def search(self, top: int = 10, by: str = "time.step_seconds", **options: Any) -> Any:
-        """The best layouts that fit into memory, smallest ``by`` first; see planner.search."""
-        from planner.search import search
+        """The best layouts that fit into memory, smallest ``by`` first."""
+        from planner.search.engine import search
 
         return search(self.plan, top, by, **options)
 

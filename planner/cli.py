@@ -343,7 +343,7 @@ def _solve_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _solve(options: argparse.Namespace) -> int:
     from planner import plan as plans
-    from planner import questions
+    from planner.inverse import questions
 
     plan = plans.load(options.plan, options.set)
     if options.question == "compute-optimal":
@@ -370,7 +370,7 @@ def _solve(options: argparse.Namespace) -> int:
 
 
 def _spend(plan: Any, options: argparse.Namespace) -> int:
-    from planner import budgets
+    from planner.inverse import budgets
 
     others = ("vary", "until", "maximize", "minimize", "deadline", "with_layout", "family")
     if any(getattr(options, name) for name in (*others, "accelerators")):
@@ -440,11 +440,13 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _search(options: argparse.Namespace) -> int:
-    from planner import choices, files
+    from planner import files
     from planner import plan as plans
     from planner.limits import parse_limit
+    from planner.progress import progress
     from planner.render import space
-    from planner.search import search
+    from planner.search import choices
+    from planner.search.engine import search
 
     if options.top < 1:
         raise PlanError(Fault(f"--top {options.top} shows nothing", None, "at least 1"))
@@ -459,7 +461,7 @@ def _search(options: argparse.Namespace) -> int:
         options.top,
         options.by,
         fixed,
-        _progress(),
+        progress("layouts"),
         limits=[parse_limit(limit) for limit in options.limit],
         vary=choices.varied(options.vary, fixed),
         full=options.full,
@@ -469,18 +471,6 @@ def _search(options: argparse.Namespace) -> int:
         files.write_text(path, space.WRITERS[kind](found, options.front))
     sys.stdout.write(space.WRITERS[options.format](found, options.front))
     return OK if found.best else FAILED
-
-
-def _progress() -> Callable[[int, int, float], None] | None:
-    """A line that counts up, on a terminal only."""
-    if not sys.stderr.isatty():
-        return None
-
-    def show(done: int, total: int, seconds: float) -> None:
-        end = "\n" if done >= total else ""
-        print(f"\r{done:,} of {total:,} layouts, {seconds:.1f} s", end=end, file=sys.stderr)
-
-    return show
 
 
 # sweep -------------------------------------------------------------------------------------

@@ -129,13 +129,13 @@ def _accelerators() -> tuple[str, ...]:
 
 
 def _questions() -> tuple[str, ...]:
-    from planner.questions import NAMES
+    from planner.inverse.questions import NAMES
 
     return NAMES
 
 
 def _layouts() -> tuple[str, ...]:
-    from planner.questions import LAYOUTS
+    from planner.inverse.questions import LAYOUTS
 
     return LAYOUTS
 

@@ -21,9 +21,9 @@ from planner.errors import Fault, PlanError
 from planner.evaluate import Absent, Case, Number
 from planner.evaluated import plain
 from planner.gradient import gradient
+from planner.inverse.probes import AsItIs, Probes
 from planner.limits import numeric, shown
 from planner.plan import about
-from planner.probes import AsItIs, Probes
 from planner.quantity import BOOK, Notation
 from planner.tape import Tape
 

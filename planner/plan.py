@@ -40,7 +40,7 @@ def planned(document: source.Document) -> Plan:
     if not layout.get("auto"):
         return complete(document)
     # The one step back up the list of modules: to find a layout, plans are evaluated.
-    automatic = import_module("planner.automatic")
+    automatic = import_module("planner.search.automatic")
     found: Plan = automatic.planned(document)
     return found
 

@@ -14,10 +14,10 @@ import yaml
 
 from planner import cli
 from planner import plan as plans
-from planner.automatic import SCHEDULES
 from planner.errors import PlanError
 from planner.schema import validate
-from planner.search import search
+from planner.search.automatic import SCHEDULES
+from planner.search.engine import search
 from planner.source import load as read
 
 PLAN: dict[str, Any] = {

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from planner import plan as loading
-from planner import questions
-from planner.expression import NoForm, closed_form
+from planner.inverse import questions
+from planner.inverse.expression import NoForm, closed_form
 from planner.plan import variant
 from planner.untraced import evaluated
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 
 from planner import plan as loading
-from planner import questions
 from planner.domains import of_key
 from planner.errors import PlanError
+from planner.inverse import questions
 from planner.limits import parse_limit
 from planner.plan import variant
-from planner.search import best
+from planner.search.engine import best
 from planner.untraced import evaluated
 from tests.conftest import RunCli
 from tests.strategies import plans
@@ -166,7 +166,7 @@ def test_the_cheapest_of_two_is_the_cheaper_one_and_earlier_costs_more() -> None
 
 
 def test_shipped_prices_are_offered() -> None:
-    from planner.offers import offers
+    from planner.inverse.offers import offers
 
     found = {offer.accelerator: offer.price for offer in offers(load(GPT2))}
     assert len(found) >= 5 and found["NVIDIA H800 SXM5 80 GB"] == 2

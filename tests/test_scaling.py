@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import planner
-from planner import budgets, laws
+from planner import laws
+from planner.inverse import budgets
 
 ROOT = Path(__file__).resolve().parent.parent
 LLAMA = "presets/llama70b_h100x1024.yaml"

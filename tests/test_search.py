@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import layouts, pipeline, ranking
+from planner import pipeline
 from planner import plan as plans
-from planner import search as searching
 from planner.errors import PlanError
-from planner.layouts import SCHEDULES, Space
 from planner.limits import Limit
 from planner.plan import variant
+from planner.search import engine as searching
+from planner.search import layouts, ranking
+from planner.search.layouts import SCHEDULES, Space
 from planner.untraced import evaluated
 
 QUANTITIES = ("memory.headroom", "memory.process", "time.step_seconds", "memory.activations")

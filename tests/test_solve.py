@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from planner import plan as plans
-from planner import questions
 from planner.domains import divisors
 from planner.errors import PlanError
+from planner.inverse import questions
+from planner.inverse.solve import evaluated
 from planner.plan import variant
-from planner.solve import evaluated
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
 LLAMA = "presets/llama70b_h100x1024.yaml"

@@ -62,6 +62,10 @@ def ratio():
     return T / model_tokens
 
 
+def _loss(parameters: Any, tokens: Any) -> Any:
+    return E_l + A_l / parameters**x_N + B_l / tokens**x_D
+
+
 @quantity(
     "scaling.loss",
     symbol=r"\hat L_\lambda",
@@ -73,7 +77,7 @@ def ratio():
 )
 def loss():
     """On the data and vocabulary of the law: it ranks plans, and forecasts no other data."""
-    return E_l + A_l / N_l**x_N + B_l / T**x_D
+    return _loss(N_l, T)
 
 
 @quantity(
@@ -86,8 +90,8 @@ def loss():
 )
 def parameters():
     """A power of compute through a point of the law. Of a law of the loss, E + A/N^alpha +
-    B/D^beta, the point lies at C = 6, where N_0 = (alpha A/(beta B))^(1/(alpha + beta)) and D_0 is
-    1/N_0, and a_N is beta/(alpha + beta): there the loss is lowest under 6 N D = C (equation 4)."""
+    B/D^beta, the loss is lowest under 6 N D = C where N = G (C/6)^(beta/(alpha + beta)), with
+    G = (alpha A/(beta B))^(1/(alpha + beta)): equation 4. Its point is that of one budget C_0."""
     return N_0 * (training_6nd / C_0) ** a_N
 
 
@@ -115,4 +119,4 @@ def tokens():
 )
 def optimal_loss():
     """The loss at the compute-optimal parameters and tokens."""
-    return E_l + A_l / parameters**x_N + B_l / tokens**x_D
+    return _loss(parameters, tokens)

@@ -7,20 +7,19 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
-from planner import questions
 from planner.display import exact_text
 from planner.errors import PlanError
+from planner.inverse import questions
 from planner.render import facts
 from planner.render.figures import Dot, scatter
 from planner.render.layout import ALTERNATIVES, ANSWERS, STEP
-from planner.render.numbers import clean, shown
+from planner.render.numbers import GIB, clean, shown
 from planner.result import Result
 from planner.sensitivity import Neighbour, predicted
 
 __all__ = ["alternatives", "said"]
 
 Data = SimpleNamespace
-GIB = 2**30
 
 
 def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None:

@@ -10,13 +10,25 @@ from typing import Any
 
 from planner.display import exact_text, format_value, scientific, significant
 
-__all__ = ["bar", "clean", "column", "exactly", "headline", "percent", "shares", "shown", "signed"]
+__all__ = [
+    "GIB",
+    "bar",
+    "clean",
+    "column",
+    "exactly",
+    "headline",
+    "percent",
+    "shares",
+    "shown",
+    "signed",
+]
 
+GIB = 2**30
 PLAIN = ("1", "–", "")
 Steps = tuple[tuple[str, int | Fraction], ...]
 #: Units of a column, largest first; the largest value of a column picks one.
 SCALES: dict[str, Steps] = {
-    "bytes": (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)),
+    "bytes": (("TiB", 2**40), ("GiB", GIB), ("MiB", 2**20), ("KiB", 2**10)),
     "s": (
         ("days", 86400),
         ("h", 3600),

@@ -15,13 +15,12 @@ from planner import resources
 from planner.render.view import View
 from planner.result import Result
 
-__all__ = ["html", "markdown", "page", "view_of"]
+__all__ = ["html", "markdown", "page", "view_of", "words"]
 
 
 def markdown(result: Result) -> str:
     """The report as GitHub Markdown."""
-    template = _environment(False).get_template("report.md.jinja")
-    return _tidy(template.render(view=view_of(result)))
+    return words("report.md.jinja", view=view_of(result))
 
 
 def html(result: Result) -> str:
@@ -33,6 +32,11 @@ def html(result: Result) -> str:
 def view_of(result: Result) -> View:
     """The view of a result; the formats of one report share it."""
     return View(result)
+
+
+def words(template: str, **given: Any) -> str:
+    """Markdown from a template."""
+    return _tidy(_environment(False).get_template(template).render(**given))
 
 
 def page(template: str, **given: Any) -> str:

@@ -11,15 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from planner import ranking
 from planner.display import exact_text
 from planner.errors import Fault, Place, PlanError, nearest
 from planner.limits import shown
 from planner.quantity import BOOK
 from planner.render import chart
-from planner.render.numbers import clean
-from planner.render.report import _environment, _tidy, page
-from planner.search import FITS, MEMORY, Found
+from planner.render.numbers import GIB, clean
+from planner.render.report import page, words
+from planner.search import ranking
+from planner.search.engine import FITS, MEMORY, Found
 from planner.version import __version__
 
 #: About how many layouts a page draws.
@@ -27,7 +27,6 @@ POINTS = 400
 #: Series of the chart, in the order in which they are drawn; points of all but JOINED are loose.
 SERIES = ("does not fit", "fits", "the front", "the best", "the plan's own", "a device's memory")
 JOINED = (2, 5)
-GIB = 2**30
 
 
 class View:
@@ -135,7 +134,7 @@ def html(found: Found, front: bool = False) -> str:
 
 def markdown(found: Found, front: bool = False) -> str:
     """The page as GitHub Markdown; it has best and front."""
-    return _tidy(_environment(False).get_template("search.md.jinja").render(view=View(found)))
+    return words("search.md.jinja", view=View(found))
 
 
 WRITERS: Mapping[str, Callable[[Found, bool], str]] = {

@@ -17,7 +17,7 @@ from planner.files import write_text
 from planner.quantity import BOOK
 from planner.render import chart
 from planner.render.numbers import clean, percent, shown
-from planner.render.report import _environment, _tidy, page
+from planner.render.report import page, words
 from planner.sweep.asked import COST, DAYS, DEVICES, FITS, MEMORY, USE
 from planner.sweep.axes import Axis
 from planner.sweep.points import Point, exact
@@ -96,13 +96,13 @@ class View:
         """How many points there are, and what became of them."""
         found = self.found
         said = [f"{exact_text(found.points)} plans", f"{exact_text(found.fit)} fit into memory"]
-        for count, words in (
+        for count, what in (
             (found.unfit, "do not fit"),
             (found.outside, "break a limit of the study"),
             (found.invalid, "are no valid plan"),
         ):
             if count:
-                said.append(f"{exact_text(count)} {words}")
+                said.append(f"{exact_text(count)} {what}")
         return ", ".join(said)
 
     @property
@@ -452,7 +452,7 @@ def _few(quantity: str, value: float) -> str:
 
 def markdown(outcome: Outcome) -> str:
     """The comparison as GitHub Markdown."""
-    return _tidy(_environment(False).get_template("study.md.jinja").render(view=View(outcome)))
+    return words("study.md.jinja", view=View(outcome))
 
 
 def html(outcome: Outcome) -> str:

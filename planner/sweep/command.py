@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 
 from planner.errors import Fault, PlanError
+from planner.progress import progress
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,21 +78,9 @@ def sweep(options: argparse.Namespace) -> bool:
         options.workers,
         options.on,
         options.restart,
-        _progress(),
+        progress("plans"),
     )
     for path in reports:
         pages.write(outcome, path)
     sys.stdout.write(pages.text(outcome))
     return outcome.summary.points > outcome.summary.invalid + outcome.summary.outside
-
-
-def _progress() -> Callable[[int, int, float], None] | None:
-    """A line that counts up, on a terminal only."""
-    if not sys.stderr.isatty():
-        return None
-
-    def show(done: int, total: int, seconds: float) -> None:
-        end = "\n" if done >= total else ""
-        print(f"\r{done:,} of {total:,} plans, {seconds:.1f} s", end=end, file=sys.stderr)
-
-    return show

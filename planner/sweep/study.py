@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from planner import nodes, plan, schema, source
 from planner.document import Plan
 from planner.errors import Fault, PlanError
+from planner.inverse.solve import Limit, known, parse_limit
 from planner.nodes import Node, Origin
 from planner.references import Resolver
-from planner.solve import Limit, known, parse_limit
 from planner.source import Document
 from planner.sweep.axes import (
     AUTO,

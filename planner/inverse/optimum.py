@@ -13,9 +13,9 @@ from dataclasses import replace
 from planner.document import Plan
 from planner.domains import Domain
 from planner.errors import Fault, PlanError
+from planner.inverse.probes import Evaluator, Goal, Probe, Probes
+from planner.inverse.solve import Answer, missed, strides
 from planner.limits import Limit, shown
-from planner.probes import Evaluator, Goal, Probe, Probes
-from planner.solve import Answer, missed, strides
 
 #: Values of a coarse scan between the two ends of a domain.
 SCAN = 24

@@ -17,10 +17,10 @@ from sympy import Symbol
 
 from planner import case, schema
 from planner import profile as profiles
-from planner.compile import Compiled, Varying, compiled
+from planner.arrays.compile import Compiled, Varying, compiled
 from planner.evaluate import Absent, Case, Entry
-from planner.layouts import Space
-from planner.pipelines import OF_COMPONENT, OF_PART
+from planner.search.layouts import Space
+from planner.search.pipelines import OF_COMPONENT, OF_PART
 
 Array = NDArray[Any]
 Pairs = Mapping[tuple[Symbol, Entry, Entry], tuple[int, int]]

@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from sympy import Symbol
 
 from planner import case, hardware
+from planner.arrays.graph import Content
+from planner.arrays.program import Program, Values
+from planner.arrays.table import Codes, Table
 from planner.document import Draft, Plan
 from planner.evaluate import Absent, Case
-from planner.graph import Content
-from planner.layouts import Rows, Space
-from planner.pipelines import Pipelines
 from planner.plan import variant
-from planner.program import Program, Values
 from planner.quantity import BOOK
-from planner.structure import entries, structure
-from planner.table import Codes, Table
+from planner.search.layouts import Rows, Space
+from planner.search.pipelines import Pipelines
+from planner.search.structure import entries, structure
 
 Array = NDArray[Any]
 ZERO, RECOMPUTE = "parallelism.zero", "training.recompute"

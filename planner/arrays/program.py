@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.graph import Content, Graph
-from planner.operations import OPERATIONS, State
-from planner.table import Group, Table
+from planner.arrays.graph import Content, Graph
+from planner.arrays.operations import OPERATIONS, State
+from planner.arrays.table import Group, Table
 
 Array = NDArray[Any]
 #: A group with more than this share of all rows is evaluated row by row.

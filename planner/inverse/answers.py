@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from planner.display import as_json
 from planner.document import Plan
 from planner.domains import DIGITS
+from planner.inverse.probes import Probe
+from planner.inverse.solve import Answer
 from planner.limits import Limit, shown
-from planner.probes import Probe
 from planner.quantity import BOOK
-from planner.solve import Answer
 from planner.untraced import evaluated
 
 if TYPE_CHECKING:
-    from planner.expression import Expression
+    from planner.inverse.expression import Expression
 
 #: Keys of a layout as they are shown, where they are not 1, 0 or false.
 LAYOUT = (
@@ -173,7 +173,7 @@ def _closed(answer: Answer) -> list[str]:
 
 def expression(answer: Answer) -> Expression | str | None:
     """The closed form of an answer, or why there is none; None where nothing is to be solved."""
-    from planner.expression import NoForm, closed_form
+    from planner.inverse.expression import NoForm, closed_form
 
     if answer.binding is None or answer.holds is None or answer.fails is None:
         return None

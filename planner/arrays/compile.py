@@ -15,9 +15,9 @@ from typing import Any
 
 from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, floor
 
+from planner.arrays.graph import Graph
 from planner.evaluate import Absent, Case, Entry, Evaluation, Point, widen
 from planner.folds import AtLargest, Fold, Largest, Total, Which
-from planner.graph import Graph
 
 
 @dataclass(frozen=True, eq=False)

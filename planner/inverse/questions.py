@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from planner import closed, domains, families, units
-from planner.answers import as_data, text, to_json
+from planner import domains, units
 from planner.document import Plan
 from planner.domains import Domain
 from planner.errors import Fault, PlanError, nearest
+from planner.inverse import closed, families
+from planner.inverse.answers import as_data, text, to_json
+from planner.inverse.probes import Goal
+from planner.inverse.solve import Answer, solve
 from planner.limits import Limit, known, numeric, parse_limit
-from planner.probes import Goal
-from planner.solve import Answer, solve
 
 __all__ = ["LAYOUTS", "QUESTIONS", "Answer", "as_data", "ask", "text", "to_json"]
 
@@ -148,10 +149,10 @@ def _vary(asked: Asked, key: str, goal: Goal | None) -> Answer:
     if goal is None:
         return _solved(asked, domain, asked.limits)
     if asked.free:
-        from planner.relayout import optimise_free
+        from planner.inverse.relayout import optimise_free
 
         return optimise_free(asked.plan, domain, asked.limits, goal, question="vary")
-    from planner.optimum import optimise
+    from planner.inverse.optimum import optimise
 
     return optimise(asked.plan, domain, asked.limits, goal, question="vary")
 
@@ -167,7 +168,7 @@ def _solved(
     """The last value, with the plan's layout or with the best at each value."""
     plan = plan or asked.plan
     if asked.free:
-        from planner.relayout import solve_free
+        from planner.inverse.relayout import solve_free
 
         return solve_free(
             plan, domain, limits, question=asked.question, direction=direction, extra=extra
@@ -205,7 +206,7 @@ def _of_key(key: str, direction: int, fits: bool = True) -> Callable[[Asked], An
 
 def _cheapest(asked: Asked) -> Answer:
     _needs_deadline(asked)
-    from planner.cheapest import cheapest
+    from planner.inverse.cheapest import cheapest
 
     return cheapest(asked.plan, asked.limits, asked.accelerators)
 

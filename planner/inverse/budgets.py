@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from planner import case, families, laws, notation, units
+from planner import case, laws, notation, units
 from planner.display import as_json, format_value, one_line
 from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.evaluate import Absent, Entry, Evaluation
+from planner.inverse import families
 from planner.limits import shown
 from planner.plan import variant
 from planner.untraced import evaluated

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from planner import case, notation, pipeline
 from planner.document import Plan, Stage
 from planner.evaluate import Entry
-from planner.layouts import Space
+from planner.search.layouts import Space
 
 Array = NDArray[Any]
 #: What a stage holds and what it keeps, by part.

@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from sympy import Add, Mul
 
 from planner import case
+from planner.arrays.program import CHUNK
 from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.evaluate import Absent
-from planner.layouts import KEYS, Rows, Space
 from planner.limits import Limit, known
 from planner.plan import variant
-from planner.program import CHUNK
-from planner.selection import Best, Front, Item, Sample
-from planner.spread import Spread
+from planner.search.layouts import KEYS, Rows, Space
+from planner.search.selection import Best, Front, Item, Sample
+from planner.search.spread import Spread
 from planner.untraced import Untraced, evaluated
 
 FITS = "memory.headroom"

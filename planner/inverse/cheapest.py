@@ -15,12 +15,12 @@ from planner.document import Plan
 from planner.domains import Domain
 from planner.errors import PlanError
 from planner.evaluate import Number
+from planner.inverse.offers import Offer, offers
+from planner.inverse.probes import Goal, Probe, Probes
+from planner.inverse.relayout import BY, Layouts, any_layout, solve_free
+from planner.inverse.solve import Answer
 from planner.limits import Limit, shown
-from planner.offers import Offer, offers
 from planner.plan import variant
-from planner.probes import Goal, Probe, Probes
-from planner.relayout import BY, Layouts, any_layout, solve_free
-from planner.solve import Answer
 from planner.untraced import evaluated
 
 GOAL = Goal("cost.total", -1)

@@ -15,10 +15,10 @@ from typing import Any
 from planner.display import exact_text
 from planner.document import Plan
 from planner.errors import Fault, PlanError
-from planner.layouts import KEYS, starts
 from planner.limits import shown
 from planner.plan import revised
-from planner.search import FITS, MOST, STEP, Layout, search
+from planner.search.engine import FITS, MOST, STEP, Layout, search
+from planner.search.layouts import KEYS, starts
 from planner.source import Document
 
 #: Schedules that launchers of training frameworks have; another one is taken where it is given.

@@ -13,10 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from planner.table import Group
-
-#: Results of divisions this close to a whole number, as a share, are that number.
-SNAP = 1e-12
+from planner.arrays.table import Group
+from planner.tape import SNAP
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ from typing import Any
 from planner import units
 from planner.document import Plan
 from planner.errors import Fault, PlanError, nearest
-from planner.layouts import KEYS
 from planner.plan import about, checked
+from planner.search.layouts import KEYS
 
 
 def fixed(plan: Plan, texts: Iterable[str]) -> dict[str, Any]:

@@ -17,13 +17,13 @@ from typing import Any
 from planner.document import Plan
 from planner.domains import Domain, divisors
 from planner.errors import PlanError
-from planner.layouts import DEGREES, FOLLOWS
+from planner.inverse.optimum import optimise
+from planner.inverse.probes import AsItIs, Goal, Probe, Probes
+from planner.inverse.solve import Answer, solve
 from planner.limits import Limit
-from planner.optimum import optimise
 from planner.plan import variant
-from planner.probes import AsItIs, Goal, Probe, Probes
-from planner.search import FITS, MEMORY, Layout, best
-from planner.solve import Answer, solve
+from planner.search.engine import FITS, MEMORY, Layout, best
+from planner.search.layouts import DEGREES, FOLLOWS
 
 #: What makes one layout better than another that keeps the limits too.
 BY = "time.step_seconds"

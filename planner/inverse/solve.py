@@ -17,8 +17,8 @@ from typing import Any
 from planner.document import Plan
 from planner.domains import Domain
 from planner.errors import Fault, PlanError
+from planner.inverse.probes import Goal, Probe, Probes
 from planner.limits import Limit, known, parse_limit, shown
-from planner.probes import Goal, Probe, Probes
 from planner.untraced import evaluated
 
 __all__ = ["Answer", "Limit", "Probe", "evaluated", "known", "parse_limit", "shown", "solve"]

@@ -23,10 +23,10 @@ from planner import case
 from planner.errors import PlanError
 from planner.evaluate import Absent, Evaluation, Point
 from planner.folds import Fold
+from planner.inverse.solve import Answer
 from planner.limits import Limit
 from planner.plan import variant
 from planner.quantity import BOOK
-from planner.solve import Answer
 from planner.tape import ADD, CEIL, FLOOR, LEAF, MAX, MIN, MUL, PICK, Node, Tape, picked
 from planner.typeset import LATEX, TEXT, Box, Name, Typesetter, parse
 

@@ -12,7 +12,7 @@ from typing import Any
 from planner.display import exact_text
 from planner.limits import shown
 from planner.quantity import BOOK
-from planner.search import FITS, MEMORY, Found, Layout
+from planner.search.engine import FITS, MEMORY, Found, Layout
 
 #: Heading and key of each column of a layout.
 COLUMNS = (
