@@ -446,7 +446,7 @@ def _search(options: argparse.Namespace) -> int:
     from planner.progress import progress
     from planner.render import space
     from planner.search import choices
-    from planner.search.engine import search
+    from planner.search.engine import POINTS, search
 
     if options.top < 1:
         raise PlanError(Fault(f"--top {options.top} shows nothing", None, "at least 1"))
@@ -465,7 +465,8 @@ def _search(options: argparse.Namespace) -> int:
         limits=[parse_limit(limit) for limit in options.limit],
         vary=choices.varied(options.vary, fixed),
         full=options.full,
-        points=space.POINTS if drawn else 0,
+        choices=True,
+        points=POINTS if drawn else 0,
     )
     for path, kind in kinds.items():
         files.write_text(path, space.WRITERS[kind](found, options.front))

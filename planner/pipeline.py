@@ -151,6 +151,12 @@ def _grouped(single: Sequence[Stage]) -> tuple[Stage, ...]:
 
 def check(draft: Draft, model: Model) -> None:
     """Faults of a layout that its schedule cannot run."""
+    for held in CHECKS:
+        held(draft, model)
+
+
+def _check_schedule(draft: Draft, model: Model) -> None:
+    """Faults of stages and micro-batches that a schedule cannot run."""
     layout, training = draft.get("parallelism"), draft.get("training")
     size, virtual = layout["pipeline"], layout["virtual_pipeline"]
     layers, chunks = len(model.sequence), size * virtual
@@ -170,13 +176,31 @@ def check(draft: Draft, model: Model) -> None:
                 "schedule needs",
                 f"a multiple of {size}",
             )
+    # Without a weight gradient for each stage the bubble stays open (Qi et al. 2023).
+    if training["schedule"] == "zero-bubble" and steps and steps < size:
+        draft.fault(
+            ("training", "gradient_accumulation"),
+            f"zero-bubble fills {size} stages with weight gradients, {steps} micro-batches have "
+            "too few",
+            f"at least {size}",
+        )
+    # Half of them enter at either end (DeepSeek-V3, section 3.2.1; deepseek-ai/DualPipe).
+    if training["schedule"] == "dualpipe" and steps and (steps % 2 or steps < 2 * size):
+        draft.fault(
+            ("training", "gradient_accumulation"),
+            f"dualpipe feeds {size} stages from both ends, {steps} micro-batches do not do",
+            f"an even number, at least {2 * size}",
+        )
     if training["schedule"] == "dualpipe" and size % 2:
         draft.fault(
             ("parallelism", "pipeline"), f"dualpipe pairs the stages, {size} is odd", "an even size"
         )
-    _check_groups(draft)
-    _check_distinct(draft, model)
-    length, context = training.get("sequence_length"), layout["context"]
+
+
+def _check_context(draft: Draft, model: Model) -> None:
+    """Faults of context parallelism: each device takes a piece from both ends."""
+    length = draft.get("training", "sequence_length")
+    context = draft.get("parallelism", "context")
     if context > 1 and length and length % (2 * context):
         draft.fault(
             ("parallelism", "context"),
@@ -202,7 +226,7 @@ def _check_distinct(draft: Draft, model: Model) -> None:
         )
 
 
-def _check_groups(draft: Draft) -> None:
+def _check_groups(draft: Draft, model: Model) -> None:
     """Faults of groups that do not divide: experts, replicas, the sequence."""
     layout, length = draft.get("parallelism"), draft.get("training", "sequence_length")
     tensor, data = layout["tensor"], layout.get("data")
@@ -230,6 +254,10 @@ def _check_groups(draft: Draft) -> None:
             f"{length} tokens do not divide over tensor {tensor} × context {layout['context']}",
             "a sequence_length that does, or sequence: false",
         )
+
+
+#: In the order in which their faults are told; each asks for few keys of a layout.
+CHECKS = (_check_schedule, _check_groups, _check_distinct, _check_context)
 
 
 def _divisors(number: int) -> str:

@@ -105,6 +105,33 @@ def test_every_command_sees_the_layout(file: str, tmp_path: Path) -> None:
     assert run("diff", file, str(again))[0] == 0
 
 
+def test_the_report_shows_the_search_that_found_the_layout(file: str, tmp_path: Path) -> None:
+    page, words = tmp_path / "open.html", tmp_path / "open.md"
+    assert run(file, "-o", str(page), "-o", str(words))[0] == 0
+    for text in (page.read_text("utf-8"), words.read_text("utf-8")):
+        assert "Out of all layouts" in text and "own, 1" in text
+        assert "layouts, " in text and "fit into memory" in text
+    assert "<circle class=d4" in page.read_text("utf-8")  # the ring around the plan's own
+
+
+def test_a_report_holds_a_plan_against_all_layouts(tmp_path: Path) -> None:
+    words, plan = tmp_path / "report.md", "presets/gpt2small_hgx-h100.yaml"
+    assert run(plan, "-o", str(words))[0] == 0
+    assert "Out of all layouts" not in words.read_text("utf-8")
+    assert run(plan, "--set", "report.alternatives=search", "-o", str(words))[0] == 0
+    for part in ("Out of all layouts", "| own |", "| kernels |"):
+        assert part in words.read_text("utf-8")
+    assert run("check", str(words))[0] == 0
+
+
+def test_a_report_says_why_there_is_no_search(tmp_path: Path) -> None:
+    plan, words = tmp_path / "size.yaml", tmp_path / "report.md"
+    layout = {"parallelism": {"tensor": 2}, "report": {"alternatives": "search"}}
+    plan.write_text(yaml.safe_dump({**PLAN, **layout, "model": {"parameters": "7B"}}), "utf-8")
+    assert run(str(plan), "-o", str(words))[0] == 0
+    assert "There is no search: a search needs the shape of the model" in words.read_text("utf-8")
+
+
 def test_where_nothing_fits_the_nearest_is_shown(file: str) -> None:
     tight = ("--set", "cluster.devices=1", "--set", "model=llama2-70b")
     status, text, _ = run(file, *tight, "--require-fit")

@@ -282,6 +282,47 @@ def test_points_of_a_scatter_plot() -> None:
     assert found.own is not None and len(found.best) == 5
 
 
+def test_each_choice_has_the_best_layout_with_it() -> None:
+    plan, step = small("mixtral-8x7b"), "time.step_seconds"
+    found = searching.search(plan, top=1, choices=True)
+    least: dict[tuple[str, Any], float] = {}
+    for chunk in searching.Walk(plan, (searching.FITS, step)):
+        score, room = chunk.values[step].ravel(), chunk.values[searching.FITS].ravel()
+        for place in np.flatnonzero(chunk.valid.ravel()):
+            reached = float(score[place]) if room[place] >= 0 else np.inf
+            for key, value in chunk.changes(int(place)).items():
+                if key in (*layouts.KEYS, layouts.KERNELS):
+                    least[key, value] = min(least.get((key, value), np.inf), reached)
+    several = {key for key, value in least if any(k == key and v != value for k, v in least)}
+    assert {(c.key, c.value) for c in found.choices} == {kv for kv in least if kv[0] in several}
+    assert {"parallelism.tensor", "parallelism.zero", "training.recompute"} <= several
+    for choice in found.choices:
+        assert (choice.layout is None) == (least[choice.key, choice.value] == np.inf)
+        if choice.layout is not None:
+            assert choice.layout.changes[choice.key] == choice.value
+            assert choice.layout.values[step] == pytest.approx(least[choice.key, choice.value])
+    first = {c.key: c for c in reversed(found.choices)}
+    for choice in first.values():
+        assert choice.layout is not None
+        assert choice.layout.values[step] == pytest.approx(float(found.best[0].values[step]))
+    told = ranking.text(found)
+    for heading, best, others in ranking.costs(found):
+        assert heading in told and best in told and others in told
+
+
+def test_which_kernels_run_is_said_where_they_differ() -> None:
+    plan = small("gpt2-small", parallelism__tensor=2)
+    found = searching.search(plan, top=1, choices=True)
+    assert {c.value for c in found.choices if c.key == layouts.KERNELS} == {"megatron", "pytorch"}
+    assert found.own is not None and found.own.changes[layouts.KERNELS] == "megatron"
+    assert found.best[0].changes[layouts.KERNELS] == "pytorch"
+    assert "kernels" in ranking.table(found)[0][0]
+    fixed = small("gpt2-small", training__implementation="pytorch")
+    found = searching.search(fixed, top=1, choices=True)
+    assert "kernels" not in ranking.table(found)[0][0]
+    assert layouts.KERNELS not in {choice.key for choice in found.choices}
+
+
 def test_memory_does_not_grow_with_the_space() -> None:
     """What is kept alive at any time is that of one block of rows."""
     plan = small("mixtral-8x7b", cluster__devices=64, training__global_batch=64)

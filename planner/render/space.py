@@ -19,11 +19,9 @@ from planner.render import chart
 from planner.render.numbers import GIB, clean
 from planner.render.report import page, words
 from planner.search import ranking
-from planner.search.engine import FITS, MEMORY, Found
+from planner.search.engine import FITS, MEMORY, STEP, Found
 from planner.version import __version__
 
-#: About how many layouts a page draws.
-POINTS = 400
 #: Series of the chart, in the order in which they are drawn; points of all but JOINED are loose.
 SERIES = ("does not fit", "fits", "the front", "the best", "the plan's own", "a device's memory")
 JOINED = (2, 5)
@@ -74,8 +72,21 @@ class View:
         rows, reasons = ranking.table(self.found, front)
         lost = any(reasons)
         joined = [(*row, *([why] if lost else [])) for row, why in zip(rows, reasons, strict=True)]
-        head = [*rows[0][:-2], self.found.by, rows[0][-1], *(["loses most by"] if lost else [])]
-        return {"title": "", "head": head, "rows": joined[1:], "note": ""}
+        said = "step" if self.found.by == STEP else self.found.by
+        head = [*rows[0][:-2], said, rows[0][-1], *(["loses most by"] if lost else [])]
+        return {"title": "", "head": head, "rows": joined[1:], "note": "", "wraps": lost}
+
+    @cached_property
+    def costs(self) -> list[tuple[str, str, str]]:
+        """What another value of each choice costs."""
+        return ranking.costs(self.found)
+
+    @property
+    def choosing(self) -> str:
+        return (
+            f"The best value of each choice, and how far behind ({self.title}) the best layout "
+            "with another value is; in brackets what the nearest loses most by."
+        )
 
     @cached_property
     def picture(self) -> chart.Chart | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from planner import bands
 from planner.display import exact_text, significant
+from planner.errors import PlanError
 from planner.evaluate import Absent
 from planner.inputs import Input
 from planner.render import facts, pictures
@@ -109,6 +110,22 @@ class View:
     def alternatives(self) -> Data | None:
         """This plan and the plans one step away, and how far this one goes."""
         return alternatives(self.result, self._neighbours)
+
+    @cached_property
+    def layouts(self) -> Any:
+        """What a search among all layouts says of this one (``space.View``); None where none is
+        asked for."""
+        plan = self.result.plan
+        if plan.found is None and plan.get("report.alternatives") != "search":
+            return None
+        from planner.render import space  # imports NumPy
+        from planner.search.engine import scatter
+
+        try:
+            return space.View(plan.found or scatter(plan))
+        except PlanError as error:
+            said = f"There is no search: {clean(error.faults[0].message)}"
+            return Data(sentence=said, closest="", title="", best={}, picture=None, costs=())
 
     @cached_property
     def contents(self) -> list[Data]:

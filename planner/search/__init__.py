@@ -1,8 +1,8 @@
 """All layouts of a plan, and the best of them.
 
 ``layouts`` lists the valid ones as columns, ``spread`` makes one case of them all, ``engine`` runs
-it over arrays in chunks, ``ranking`` prints what was found. Everything here needs NumPy, but
-``choices``: the names below are imported when they are asked for.
+it over arrays in chunks, ``ranking`` prints what was found. Everything here imports NumPy,
+but ``choices``: the names below are imported when they are asked for.
 """
 
 from __future__ import annotations

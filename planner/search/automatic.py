@@ -17,14 +17,14 @@ from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.limits import shown
 from planner.plan import revised
-from planner.search.engine import FITS, MOST, STEP, Layout, search
+from planner.search.engine import FITS, STEP, Found, Layout, scatter
 from planner.search.layouts import KEYS, starts
 from planner.source import Document
 
 #: Schedules that launchers of training frameworks have; another one is taken where it is given.
 SCHEDULES = ("1f1b", "interleaved")
 #: Layouts found in this process, by what the documents say.
-_FOUND: dict[str, tuple[Layout, str]] = {}
+_FOUND: dict[str, Found] = {}
 MOST_KEPT = 64
 
 
@@ -39,13 +39,14 @@ def planned(document: Document) -> Plan:
         while len(_FOUND) >= MOST_KEPT:
             del _FOUND[next(iter(_FOUND))]
         _FOUND[key] = _found(document)
-    layout, why = _FOUND[key]
+    found = _FOUND[key]
+    layout, why = _chosen(found)
     chosen = {k: v for k, v in layout.changes.items() if k in KEYS}
     # What the document gives besides (an assumed utilisation, a loss) stays as it is.
     plan = revised(_closed(document), chosen)
     given = {k for k in chosen if _given(document, k)}
     derived = {**plan.derived, **{k: why for k in chosen if k not in given}}
-    return replace(plan, derived=derived)
+    return replace(plan, derived=derived, found=found)
 
 
 def _closed(document: Document) -> Document:
@@ -67,7 +68,7 @@ def _given(document: Document, key: str) -> bool:
     return document.has(path) and document.origin(path).kind != "default"
 
 
-def _found(document: Document) -> tuple[Layout, str]:
+def _found(document: Document) -> Found:
     place = document.key_place(("parallelism",))
     data = document.data
     if data["training"].get("global_batch") is None:
@@ -94,12 +95,17 @@ def _found(document: Document) -> tuple[Layout, str]:
         )  # fmt: skip
     try:
         vary = {} if "training.schedule" in fixed else {"training.schedule": SCHEDULES}
-        found = search(start, 1, STEP, fixed, vary=vary, most=MOST)
+        found = scatter(start, by=STEP, fixed=fixed, vary=vary)
     except PlanError as error:
         raise PlanError(
             Fault(f"parallelism: auto: {fault.message}", fault.place or place, fault.allowed)
             for fault in error.faults
         ) from None
+    return replace(found, own=found.best[0] if found.best else found.nearest)
+
+
+def _chosen(found: Found) -> tuple[Layout, str]:
+    """The layout that is taken, and why."""
     counted = f"{exact_text(found.size)} layouts"
     if found.best:
         return found.best[0], f"found: the fastest that fits of {counted} (parallelism: auto)"

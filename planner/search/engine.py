@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -24,8 +24,8 @@ from planner.errors import Fault, PlanError
 from planner.evaluate import Absent
 from planner.limits import Limit, known
 from planner.plan import variant
-from planner.search.layouts import KEYS, Rows, Space
-from planner.search.selection import Best, Front, Item, Sample
+from planner.search.layouts import KERNELS, KEYS, Rows, Space
+from planner.search.selection import Best, ByChoice, Front, Item, Sample
 from planner.search.spread import Spread
 from planner.untraced import Untraced, evaluated
 
@@ -44,6 +44,8 @@ NARROWER = (
 Array = NDArray[Any]
 Progress = Callable[[int, int, float], None]
 
+#: About how many layouts a picture shows.
+POINTS = 300
 #: So many of the best are evaluated exactly; of further ones the values over arrays are shown.
 EXACT = 100
 
@@ -62,6 +64,11 @@ class Layout:
         """A plan with this layout."""
         return variant(plan, {**dict.fromkeys(self.cleared), **self.changes})
 
+    def exactly(self, plan: Plan, by: str) -> Layout:
+        """The layout with exact values, and the summands of ``by``."""
+        values, parts = _exactly(self.of(plan), tuple(self.values), by)
+        return replace(self, values=values, parts=parts)
+
 
 @dataclass(frozen=True)
 class Point:
@@ -71,6 +78,15 @@ class Point:
     score: float  # in the unit of what is made small
     fits: bool
     front: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best layout with one value of one key; None where none fits."""
+
+    key: str
+    value: Any
+    layout: Layout | None
 
 
 @dataclass(frozen=True)
@@ -88,6 +104,7 @@ class Found:
     varied: tuple[str, ...] = ()  # keys that took several values
     points: tuple[Point, ...] = ()
     nearest: Layout | None = None  # where nothing fits, the layout that lacks least memory
+    choices: tuple[Choice, ...] = ()  # of each key that has several values
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +118,14 @@ class Chunk:
     start: int
     values: Mapping[str, Array]
     valid: Array
+
+    @property
+    def choices(self) -> tuple[list[tuple[str, Sequence[Any], Array]], ...]:
+        """What is chosen along each axis: keys, their values, and which value each layout has."""
+        length = self.valid.shape[2]
+        *outer, along = self.rows.choices(slice(self.start, self.start + length))
+        same = np.zeros(length, dtype=np.int64)
+        return (*outer, along + [(key, (value,), same) for key, value in self.varied.items()])
 
     def changes(self, place: int) -> dict[str, Any]:
         """A layout, by its place in the flattened arrays, as changes of the plan."""
@@ -194,6 +219,7 @@ def search(
     vary: Mapping[str, Sequence[Any]] | None = None,
     full: bool = False,
     points: int = 0,
+    choices: bool = False,
     most: int | None = None,
 ) -> Found:
     """The best layouts of a plan that fit into memory.
@@ -209,6 +235,7 @@ def search(
             (``training.precision``).
         full: every valid layout, also those that are never sensible (``layouts.Space``).
         points: about how many points of a scatter plot; 0 for none.
+        choices: also the best layout for each value of each key.
         most: a larger space is narrowed (``NARROWER``).
 
     Raises:
@@ -219,7 +246,7 @@ def search(
     options = {**{k: (v,) for k, v in (fixed or {}).items()}, **(vary or {})}
     walk, start = Walk(plan, wanted, options, full, most), time.perf_counter()
     best, front, nearest = Best(top), Front(), Best(1)
-    sample = Sample(points, walk.size)
+    sample, chosen = Sample(points, walk.size), ByChoice()
     done = fitting = 0
     seen_any = False
     for chunk in walk:
@@ -239,6 +266,10 @@ def search(
             nearest.add(-room[short], score[short], chunk.changes, short)
         if points:
             sample.add(score, memory, there, fits)
+        if choices:
+            shape = chunk.valid.shape
+            cubes = [column.reshape(shape) for column in (score, memory, fits)]
+            chosen.add(cubes[0], cubes[1], cubes[2], chunk.choices, chunk.changes)
         if progress is not None:
             progress(done, walk.size, time.perf_counter() - start)
     if not seen_any:
@@ -265,7 +296,16 @@ def search(
         tuple(vary or ()),
         tuple(shown),
         close[0] if close else None,
+        tuple(_choices(plan, chosen, by)),
     )
+
+
+def _choices(plan: Plan, chosen: ByChoice, by: str) -> Iterator[Choice]:
+    """For the keys that have several values, the best layout with each, smallest ``by`` first."""
+    for key, values in chosen.items().items():
+        for value, item in values if len(values) > 1 else ():
+            layout = None if item is None else _layout(plan, item, (by, MEMORY))
+            yield Choice(key, value, layout)
 
 
 def best(
@@ -313,10 +353,17 @@ def best(
     return _layout(plan, items[0], (by, MEMORY), wanted) if items else None
 
 
-def scatter(plan: Plan, points: int = 300, by: str = STEP) -> Found:
-    """A search whose ``points`` show the whole space in a scatter plot of memory and ``by``: a
-    sample of the layouts and the whole front, the same each time; ``own`` is the plan's layout."""
-    return search(plan, 5, by, points=points, most=MOST)
+def scatter(
+    plan: Plan,
+    points: int = POINTS,
+    by: str = STEP,
+    fixed: Mapping[str, Any] | None = None,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+) -> Found:
+    """What a report shows of a search: the best five, what each choice costs, and ``points`` of a
+    scatter plot of memory and ``by``: a sample of the layouts and the whole front, the same each
+    time. ``own`` is the plan's layout. A large space is narrowed as for ``best``."""
+    return search(plan, 5, by, fixed, vary=vary, points=points, choices=True, most=MOST)
 
 
 def _holds(limit: Limit, values: Array) -> Array:
@@ -372,7 +419,7 @@ def _own(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
         values, parts = _exactly(variant(plan, {"time.mfu": None}), quantities, by)
     except PlanError:
         return None
-    changes = {k: plan.get(k) for k in KEYS if plan.get(k) is not None}
+    changes = {k: plan.get(k) for k in (*KEYS, KERNELS) if plan.get(k) is not None}
     return Layout(changes, values, {}, parts=parts)
 
 

@@ -44,6 +44,8 @@ KEYS = (
     "training.recompute",
     "training.schedule",
 )
+#: Whose kernels run, which follows from the degrees where the plan does not say it.
+KERNELS = "training.implementation"
 #: What follows from the layout and must not be kept from the plan that the search starts from.
 FOLLOWS = (
     "parallelism.data",
@@ -52,7 +54,7 @@ FOLLOWS = (
     "training.distributed_optimizer",
     "training.schedule",
     "training.loss",
-    "training.implementation",
+    KERNELS,
     "time.mfu",
 )
 
@@ -120,7 +122,7 @@ class Space:
             for key in FOLLOWS
             if key not in self.options and plan.document.data.get(key.split(".")[0]) is not None
         }
-        for key in ("training.implementation", "training.loss"):
+        for key in (KERNELS, "training.loss"):
             section, name = key.split(".")
             if plan.document.data[section].get(name) is not None:
                 kept.pop(key, None)  # the plan's own choice of kernels stays
@@ -376,6 +378,36 @@ class Rows:
         shape = (len(self.space.zero), len(self.space.recompute), len(self.of_replicate[rows]))
         return np.broadcast_to(sharded | (self.of_replicate[rows] == 1), shape)
 
+    def choices(self, rows: slice) -> tuple[list[tuple[str, Sequence[Any], Array]], ...]:
+        """What is chosen along each axis (ZeRO stage, recomputation, rows): keys, their values, and
+        the place of each layout's value among them."""
+        space = self.space
+        of_degrees, of_run = self.of_degrees[rows], self.of_run[rows]
+        along: list[tuple[str, Sequence[Any], Array]] = []
+        for number, key in enumerate(DEGREES):
+            column = [degrees.values[number] for degrees in space.degrees]
+            values, places = np.unique(column, return_inverse=True)
+            along.append((f"parallelism.{key}", values.tolist(), places[of_degrees]))
+        kernels = [degrees.implementation for degrees in space.degrees]
+        values, places = np.unique(kernels, return_inverse=True)
+        along.append((KERNELS, values.tolist(), places[of_degrees]))
+        for number, key in enumerate(_OF_RUN):
+            names = list(dict.fromkeys(run[number] for run in space.runs))
+            places = np.array([names.index(run[number]) for run in space.runs])
+            along.append((key, names, places[of_run]))
+        along.append(("parallelism.sequence", (False, True), self.of_sequence[rows]))
+        for key, numbers in (
+            ("parallelism.replicate", self.of_replicate[rows]),
+            ("training.micro_batch", self.of_batch[rows]),
+        ):
+            values, places = np.unique(numbers, return_inverse=True)
+            along.append((key, values.tolist(), places))
+        return (
+            [("parallelism.zero", space.zero, np.arange(len(space.zero)))],
+            [("training.recompute", space.recompute, np.arange(len(space.recompute)))],
+            along,
+        )
+
     def changes(self, row: int, zero: int, recompute: int) -> dict[str, Any]:
         """One layout as changes of the plan."""
         space = self.space
@@ -390,6 +422,7 @@ class Rows:
             "training.micro_batch": int(self.of_batch[row]),
             "training.recompute": space.recompute[recompute],
             "training.schedule": run[1],
+            KERNELS: degrees.implementation,
         }
 
     def all(self) -> Iterator[dict[str, Any]]:
@@ -400,4 +433,5 @@ class Rows:
                 yield self.changes(row, int(zero), int(recompute))
 
 
+_OF_RUN = ("parallelism.virtual_pipeline", "training.schedule")
 _SECTION = {key.split(".")[1]: key.split(".")[0] for key in KEYS}

@@ -7,15 +7,17 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from itertools import groupby
 from typing import Any
 
 from planner.display import exact_text
 from planner.limits import shown
 from planner.quantity import BOOK
 from planner.search.engine import FITS, MEMORY, Found, Layout
+from planner.search.layouts import KERNELS, KEYS
 
 #: Heading and key of each column of a layout.
-COLUMNS = (
+COLUMNS: tuple[tuple[str, str], ...] = (
     ("tensor", "parallelism.tensor"),
     ("seq.", "parallelism.sequence"),
     ("pipeline", "parallelism.pipeline"),
@@ -28,7 +30,13 @@ COLUMNS = (
     ("micro-batch", "training.micro_batch"),
     ("recompute", "training.recompute"),
     ("schedule", "training.schedule"),
+    ("kernels", KERNELS),
 )
+
+
+#: So many values of a choice are told.
+LISTED = 6
+SAME = "+0.0 %"
 
 
 def columns(found: Found) -> tuple[tuple[str, str], ...]:
@@ -53,13 +61,21 @@ def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], lis
     by = BOOK.declarations[found.by][0]
     rows = [("", *(heading for heading, _ in shown_columns), by.title.split(" (")[0], "memory")]
     reasons = [""]
+    there = False
     for number, layout in enumerate(listed, start=1):
-        rows.append(_row(str(number), layout, shown_columns, found.by))
+        own = found.own is not None and _choices(layout) == _choices(found.own)
+        there = there or own
+        label = f"own, {number}" if own else str(number)
+        rows.append(_row(label, layout, shown_columns, found.by))
         reasons.append(behind(layout, listed[0]))
-    if found.own is not None:
+    if found.own is not None and not there:
         rows.append(_row("own", found.own, shown_columns, found.by))
         reasons.append(behind(found.own, found.best[0]))
     return rows, reasons
+
+
+def _choices(layout: Layout) -> dict[str, Any]:
+    return {key: layout.changes.get(key) for key in KEYS}
 
 
 def text(found: Found, front: bool = False) -> str:
@@ -76,6 +92,13 @@ def text(found: Found, front: bool = False) -> str:
     ]
     if found.own is not None and found.own.values[FITS] < 0:
         lines += ["", "The plan's own layout does not fit into memory."]
+    if not front and (choices := costs(found)):
+        widths = [max(len(row[i]) for row in choices) for i in range(2)]
+        lines += ["", "Best value of each choice, and how far behind the best with another one is:"]
+        lines += [
+            f"  {heading:{widths[0]}}  {value:>{widths[1]}}  {others}"
+            for heading, value, others in choices
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -89,6 +112,45 @@ def behind(layout: Layout, best: Layout) -> str:
     if more[name] <= abs(layout.parts[name]) * Fraction(1, 10**6):
         return ""
     return f"+{shown(more[name], said.unit)} {said.title}"
+
+
+def costs(found: Found) -> list[tuple[str, str, str]]:
+    """For each choice its heading, the best value, and the others, each by how far the best layout
+    with it is behind, those that cost least first."""
+    headings = {key: heading for heading, key in columns(found)}
+    rows = []
+    for key, several in groupby(found.choices, key=lambda choice: choice.key):
+        choices = list(several)
+        first, fitting = choices[0], [choice for choice in choices if choice.layout is not None]
+        if first.layout is None:
+            continue
+        said = []
+        for number, choice in enumerate(fitting[1:LISTED]):
+            assert choice.layout is not None
+            slower = _slower(choice.layout, first.layout, found.by)
+            why = "" if number or slower == SAME else _lost(choice.layout, found)
+            said.append(f"{_word(choice.value)} {slower}{why}")
+        if len(fitting) > LISTED:
+            said.append(f"{len(fitting) - LISTED} more")
+        if len(fitting) < len(choices):
+            none = ", ".join(_word(choice.value) for choice in choices[len(fitting) :])
+            said.append(f"fits with nothing: {none}")
+        rows.append((headings[key], _word(first.value), "; ".join(said)))
+    order = list(headings.values())
+    return sorted(rows, key=lambda row: order.index(row[0]))
+
+
+def _slower(layout: Layout, first: Layout, by: str) -> str:
+    """By how much a layout is behind the best of a choice."""
+    least, more = first.approximate[by], layout.approximate[by]
+    ratio = more / least if least > 0 else 1.0
+    return f"× {ratio:.1f}" if ratio >= 2 else f"+{100 * (ratio - 1):.1f} %"
+
+
+def _lost(layout: Layout, found: Found) -> str:
+    """In what a layout loses most against the best, in brackets."""
+    _, *words = behind(layout.exactly(found.plan, found.by), found.best[0]).split(maxsplit=2)
+    return f" ({words[-1]})" if words else ""
 
 
 def closest(found: Found) -> str:
@@ -114,8 +176,10 @@ def words(changes: Mapping[str, Any]) -> str:
 
 
 def _differs(found: Found, listed: Sequence[Layout], key: str) -> bool:
-    """Whether a column says something: not all layouts have the neutral value."""
+    """Whether a column says something: not all layouts are neutral, or have the same kernels."""
     layouts = (*listed, *([found.own] if found.own else []))
+    if key == KERNELS:
+        return len({layout.changes.get(key) for layout in layouts}) > 1
     return any(layout.changes.get(key) not in (None, 1, False) for layout in layouts)
 
 
@@ -140,6 +204,15 @@ def as_data(found: Found) -> dict[str, Any]:
         "front": [_data(layout) for layout in found.front],
         "own": None if found.own is None else _data(found.own),
     }
+    if found.choices:
+        data["choices"] = [
+            {
+                "key": choice.key,
+                "value": choice.value,
+                **(_data(choice.layout) if choice.layout is not None else {}),
+            }
+            for choice in found.choices
+        ]
     if found.nearest is not None:
         data["nearest"] = _data(found.nearest)
     return data

@@ -5,7 +5,7 @@ Nothing that is kept grows with the number of layouts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,18 +59,80 @@ class Best:
         self._worst = np.inf
 
     def add(self, score: Array, memory: Array, changes: Changes, places: Array) -> None:
-        near = np.flatnonzero(score <= self._worst * (1 + 1e-9) if self._worst > 0
-                              else score <= self._worst * (1 - 1e-9))  # fmt: skip
+        near = np.flatnonzero(self.wants(score))
         if not len(near):
             return
         order = near[np.lexsort((_rounded(memory[near]), _rounded(score[near])))][: self.count]
         self._items += _kept(score, memory, order, changes, places)
         self._items = sorted(self._items, key=lambda kept: kept.key)[: self.count]
-        if len(self._items) == self.count:
+        if self.full:
             self._worst = self._items[-1].item[0]
+
+    def wants(self, score: Any) -> Any:
+        """Whether a score is as good as the worst that is kept, or better."""
+        return score <= self._worst + 1e-9 * abs(self._worst) if self.full else score < np.inf
+
+    @property
+    def full(self) -> bool:
+        return len(self._items) == self.count
+
+    @property
+    def first(self) -> _Kept | None:
+        return self._items[0] if self._items else None
 
     def items(self) -> list[Item]:
         return [kept.item for kept in self._items]
+
+
+class ByChoice:
+    """For each value of each choice, the best layout that has it; None where none is kept."""
+
+    def __init__(self) -> None:
+        self._best: dict[tuple[str, Any], Best] = {}
+
+    def add(
+        self,
+        score: Array,
+        memory: Array,
+        kept: Array,
+        choices: Sequence[Sequence[tuple[str, Sequence[Any], Array]]],
+        changes: Changes,
+    ) -> None:
+        """Layouts of a chunk.
+
+        Args:
+            score, memory, kept: arrays of the same shape.
+            choices: for each axis, keys with their values and the place of each layout's value.
+            changes: what a layout changes, by its place in the flattened arrays.
+        """
+        lowest = np.where(kept, score, np.inf)
+        for axis, keys in enumerate(choices):
+            along = lowest.min(axis=tuple(i for i in range(lowest.ndim) if i != axis))
+            for key, values, places in keys:
+                for place in np.flatnonzero(np.bincount(places)).tolist():
+                    best = self._best.setdefault((key, values[place]), Best(1))
+                    has = places == place
+                    least = along[has].min()
+                    if not np.isfinite(least) or not best.wants(least):
+                        continue
+                    shape = [1] * lowest.ndim
+                    shape[axis] = -1
+                    near = (lowest <= least * (1 + 1e-9)) & has.reshape(shape)
+                    found = np.flatnonzero(near)
+                    best.add(score.ravel()[found], memory.ravel()[found], changes, found)
+
+    def items(self) -> dict[str, list[tuple[Any, Item | None]]]:
+        """For each key its values with their best layouts, the best first."""
+        found: dict[str, list[tuple[tuple[Any, ...], Any, Item | None]]] = {}
+        for (key, value), best in self._best.items():
+            kept = best.first
+            rank = (1, value) if kept is None else (0, *kept.key)
+            item = None if kept is None else kept.item
+            found.setdefault(key, []).append((rank, value, item))
+        return {
+            key: [(value, item) for _, value, item in sorted(rows, key=lambda row: row[0])]
+            for key, rows in found.items()
+        }
 
 
 class Front:

@@ -299,6 +299,21 @@ def test_the_state_of_a_recurrent_model_does_not_grow_with_the_sequence(model, e
         ),
         ({"context": 3}, {"sequence_length": 512}, "2 × context 3"),
         ({"pipeline": 3}, {"schedule": "dualpipe"}, "dualpipe pairs the stages"),
+        (
+            {"pipeline": 4},
+            {"schedule": "dualpipe", "gradient_accumulation": 6},
+            "4 stages from both ends, 6 micro-batches",
+        ),
+        (
+            {"pipeline": 2},
+            {"schedule": "dualpipe", "gradient_accumulation": 5},
+            "2 stages from both ends, 5 micro-batches",
+        ),
+        (
+            {"pipeline": 4},
+            {"schedule": "zero-bubble", "gradient_accumulation": 3},
+            "3 micro-batches have too few",
+        ),
         ({"replicate": 3}, {}, "3 replicas do not divide"),
         ({"tensor": 4, "sequence": True}, {"sequence_length": 510}, "510 tokens do not divide"),
     ],
