@@ -27,7 +27,9 @@ from planner import plan as plans
 from planner.document import Plan
 from planner.errors import Fault, Place, PlanError
 from planner.quantity import BOOK
-from planner.sweep import arrays, journal, parquet, points, run, study, table, work
+from planner.sweep import arrays, footer, journal, parquet, points, run, study, table, thrift, work
+from planner.sweep import summary as summaries
+from planner.sweep import text as cells
 from planner.sweep.grid import Pieces
 from planner.sweep.plain import PLAIN, SYMBOLS
 
@@ -372,6 +374,118 @@ def test_lines_of_json_and_parquet_hold_the_same_as_csv(tmp_path: Path) -> None:
     assert str(held.schema.field("cost.total").type) == "double"
 
 
+GRID: dict[str, Any] = {
+    "base": LLAMA,
+    "axes": {
+        "model": ["llama2-7b", "llama2-70b"],
+        "parallelism.tensor": [1, 2, 4],
+        "training.tokens": ["1T", "2T"],
+        "cluster.price": ["1 USD/h", "2 USD/h", "3 USD/h"],
+    },
+}
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32), st.booleans(), st.sampled_from([(), ("memory.process <= 3",)]))
+def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
+    seed: int, keep: bool, limits: tuple[str, ...]
+) -> None:
+    """Arrays that vary along some dimensions only, with many equals, and every point by itself."""
+    read = study.load({**GRID, "invalid": "keep" if keep else "drop", "where": list(limits)})
+    chance = np.random.default_rng(seed)
+
+    def made(values: list[Any]) -> Any:
+        return chance.choice(values, tuple(n if chance.random() < 0.5 else 1 for n in read.shape))
+
+    numbers = {q: made([math.nan, 1, 2.5, 4, 4]) for q in points.wanted(read)}
+    texts = ["", "one", "two, or more"]
+    valid, reasons = made([True, True, False]), made([0, 1, 2])
+    whole = table.rows(
+        read,
+        [range(n) for n in read.shape],
+        points.Values(numbers, valid, reasons, texts),
+    )
+    merged, lines = summaries.Summary(), {"csv": b"", "jsonl": b""}
+    for place in np.ndindex(*read.shape):
+        one = table.rows(
+            read,
+            [range(i, i + 1) for i in place],
+            points.Values(
+                {q: np.broadcast_to(a, read.shape)[place].reshape(1) for q, a in numbers.items()},
+                np.broadcast_to(valid, read.shape)[place].reshape(1),
+                np.broadcast_to(reasons, read.shape)[place].reshape(1),
+                texts,
+            ),
+        )
+        merged.add(summaries.summary(one))
+        for kind in lines:
+            lines[kind] += cells.encoded(one, kind)
+    at_once = summaries.Summary()
+    at_once.add(summaries.summary(whole))
+    assert at_once == merged
+    for kind, expected in lines.items():
+        assert cells.encoded(whole, kind) == expected
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet as reader
+
+    data = parquet.piece(whole)
+    held = reader.read_table(io.BytesIO(data)).to_pylist() if data else []
+    assert held == [json.loads(line) for line in lines["jsonl"].splitlines()]
+
+
+@pytest.mark.usefixtures("little_pieces")
+def test_pieces_that_are_files_become_one_without_being_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet as reader
+
+    read = study.load(SMALL)
+    files = {}
+    for least in (1, 10**6):
+        monkeypatch.setattr(parquet, "SHORT", least)
+        run.sweep(read, tmp_path / f"{least}.parquet", workers=1)
+        files[least] = reader.ParquetFile(tmp_path / f"{least}.parquet")
+    as_they_lie, anew = files[1], files[10**6]
+    assert as_they_lie.metadata.num_row_groups == len(work.Job.of(read, "parquet").pieces) > 9
+    assert anew.metadata.num_row_groups == 1
+    assert as_they_lie.schema_arrow == anew.schema_arrow
+    assert as_they_lie.read().to_pylist() == anew.read().to_pylist()
+
+
+def test_a_column_of_two_types_is_written_anew_and_one_without_values_has_either() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet as reader
+
+    def file(values: list[Any], kind: Any) -> bytes:
+        into = io.BytesIO()
+        reader.write_table(arrow.table({"x": arrow.array(values, kind)}), into)
+        return into.getvalue()
+
+    whole, parts, none = arrow.int64(), arrow.float64(), file([None, None], arrow.float64())
+    empty = file([], whole)
+
+    def joined(*files: bytes) -> list[Any] | None:
+        data, spans = b"", []
+        for one in files:
+            spans.append((len(data), len(data) + len(one)))
+            data += one
+        ending = footer.joined(empty, spans, lambda start, end: data[start:end], 1)
+        if ending is None:
+            return None
+        found = reader.read_table(io.BytesIO(data + ending))
+        assert found.schema.field("x").type == whole
+        values: list[Any] = found.column("x").to_pylist()
+        return values
+
+    assert joined(file([1, 2], whole), b"", none, file([3], whole)) == [1, 2, None, None, 3]
+    assert joined(file([1, 2], whole), file([0.5], parts)) is None
+    assert joined() == joined(b"") == []
+    for data in (empty, none):
+        struct = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
+        assert thrift.written(thrift.read(struct)) == struct
+
+
 def test_parquet_without_pyarrow_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,7 +498,7 @@ def test_parquet_without_pyarrow_is_one_clear_error(
 
 @given(st.text())
 def test_a_cell_of_any_text_is_read_back_on_one_line(text: str) -> None:
-    cell = table._csv(text)
+    cell = cells._csv(text)
     (row,) = csv.reader(io.StringIO(f"{cell},x\n", newline=""))
     assert row[1] == "x" and row[0].split() == text.split()
 

@@ -1,6 +1,6 @@
 """Where pieces are worked on: in this process, in others, on a Dask or a Ray cluster.
 
-An engine takes the numbers of pieces and gives the pieces back as they come. It never holds more
+An engine takes the numbers of pieces and gives the pieces back in that order. It never holds more
 than a window of them, so that memory does not grow with the study.
 """
 
@@ -10,11 +10,12 @@ import multiprocessing
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from planner.errors import Fault, Place, PlanError
 from planner.sweep.work import Job, Piece, work
 
+T = TypeVar("T")
 Pieces = Generator[Piece, None, None]
 Engine = Callable[[Job, range], Pieces]
 #: Pieces under way for each worker.
@@ -63,11 +64,11 @@ def local(job: Job, numbers: range, workers: int) -> Pieces:
         return
     from concurrent.futures.process import BrokenProcessPool
 
-    waiting, deaths = deque(numbers), 0
-    while waiting:
+    deaths = 0
+    while numbers:
         try:
-            for piece in _pool(job, waiting, min(workers, len(numbers))):
-                waiting.remove(piece.number)
+            for piece in _pool(job, numbers, min(workers, len(numbers))):
+                numbers = numbers[1:]
                 yield piece
         except BrokenProcessPool:
             deaths += 1
@@ -95,43 +96,45 @@ def _work(number: int) -> Piece:
     return work(_JOB[0], number)
 
 
-def _pool(job: Job, waiting: deque[int], workers: int) -> Pieces:
-    from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+def _pool(job: Job, numbers: range, workers: int) -> Pieces:
+    from concurrent.futures import ProcessPoolExecutor
 
     # A forked worker has everything loaded; where there is no fork it starts afresh.
     way = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(way)
     with ProcessPoolExecutor(workers, context, _begin, (job,)) as pool:
-        numbers = iter(list(waiting))
         try:
-            futures = {pool.submit(_work, n) for n in _some(numbers, workers * AHEAD)}
-            while futures:
-                done, futures = wait(futures, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield future.result()
-                futures |= {pool.submit(_work, n) for n in _some(numbers, len(done))}
+            submitted = (pool.submit(_work, number) for number in numbers)
+            for future in _ahead(submitted, workers * AHEAD):
+                yield future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def _some(numbers: Iterator[int], count: int) -> list[int]:
-    return [number for _, number in zip(range(count), numbers, strict=False)]
+def _ahead(submitted: Iterator[T], window: int) -> Iterator[T]:
+    """What is submitted, in order; so many are under way, and no more are done and waiting."""
+    under_way: deque[T] = deque()
+    for one in submitted:
+        under_way.append(one)
+        if len(under_way) >= window:
+            yield under_way.popleft()
+    yield from under_way
 
 
-def shipped(job: Job, number: int) -> tuple[int, Any, dict[str, Any]]:
+# Clusters ---------------------------------------------------------------------------------------
+
+
+def shipped(job: Job, number: int) -> tuple[Any, ...]:
     """A piece with its bytes as an array, which clusters send without copying it."""
     import numpy as np
 
     piece = work(job, number)
-    return number, np.frombuffer(piece.data, dtype=np.uint8), piece.summary
+    return number, np.frombuffer(piece.data, dtype=np.uint8), piece.checksum, piece.summary
 
 
-def _unpacked(number: int, data: Any, summary: dict[str, Any]) -> Piece:
-    return Piece(number, memoryview(data), summary)
-
-
-# Clusters ---------------------------------------------------------------------------------------
+def _unpacked(number: int, data: Any, checksum: int, summary: dict[str, Any]) -> Piece:
+    return Piece(number, memoryview(data), checksum, summary)
 
 
 def dask(job: Job, numbers: range, address: str) -> Pieces:
@@ -141,7 +144,7 @@ def dask(job: Job, numbers: range, address: str) -> Pieces:
         PlanError: Dask is not installed, or the cluster does not answer or fails.
     """
     try:
-        from distributed import Client, as_completed
+        from distributed import Client
     except ImportError:
         raise PlanError(_missing("dask://", "dask")) from None
     try:
@@ -149,25 +152,27 @@ def dask(job: Job, numbers: range, address: str) -> Pieces:
     except (OSError, ValueError, TimeoutError) as error:
         raise PlanError(_unreachable(address, error)) from None
     with client:
-        waiting = iter(numbers)
         width = max(1, len(client.scheduler_info().get("workers", {})))
-
-        def submit(number: int) -> Any:
-            # The job goes with every piece: what lies on a worker may be lost with it.
-            return client.submit(shipped, job, number, pure=False, retries=MOST_DEATHS)
-
-        futures = as_completed([submit(n) for n in _some(waiting, width * AHEAD)])
-        for future in futures:
+        # The job is a task of its own: it goes to each worker once, and is made again where a
+        # worker is lost that had it.
+        held = client.submit(_same, job, pure=False, retries=MOST_DEATHS)
+        submitted = (
+            client.submit(shipped, held, number, pure=False, retries=MOST_DEATHS)
+            for number in numbers
+        )
+        for future in _ahead(submitted, width * AHEAD):
             try:
-                piece = _unpacked(*future.result())
+                found = future.result()
             except PlanError:
                 raise
             except Exception as error:
                 raise PlanError(_failed(address, error)) from error
             future.release()
-            for number in _some(waiting, 1):
-                futures.add(submit(number))
-            yield piece
+            yield _unpacked(*found)
+
+
+def _same(job: Job) -> Job:
+    return job
 
 
 def ray(job: Job, numbers: range, address: str) -> Pieces:
@@ -185,23 +190,18 @@ def ray(job: Job, numbers: range, address: str) -> Pieces:
     except (OSError, ValueError, RuntimeError) as error:
         raise PlanError(_unreachable(address, error)) from None
     try:
-        waiting = iter(numbers)
         sent = engine.put(job)
         task = engine.remote(max_retries=MOST_DEATHS)(shipped)
         width = max(1, int(engine.cluster_resources().get("CPU", 1)))
-        futures = [task.remote(sent, n) for n in _some(waiting, width * AHEAD)]
-        while futures:
-            done, futures = engine.wait(futures)
+        for future in _ahead((task.remote(sent, n) for n in numbers), width * AHEAD):
             try:
-                found = engine.get(done)
+                found = engine.get(future)
             except engine.exceptions.RayError as error:
                 cause = getattr(error, "cause", None)
                 raise (
                     cause if isinstance(cause, PlanError) else PlanError(_failed(address, error))
                 ) from error
-            futures += [task.remote(sent, n) for n in _some(waiting, len(done))]
-            for one in found:
-                yield _unpacked(*one)
+            yield _unpacked(*found)
     finally:
         engine.shutdown()
 

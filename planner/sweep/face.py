@@ -50,7 +50,7 @@ class Study:
         """
         engine = chosen(None if on else workers, on)
         job = Job.of(self.study, "jsonl")
-        with contextlib.closing(run.in_order(engine, job, 0, Summary(), None)) as pieces:
+        with contextlib.closing(run.done(engine, job, 0, Summary(), None)) as pieces:
             for piece in pieces:
                 yield from map(json.loads, bytes(piece.data).decode().splitlines())
 

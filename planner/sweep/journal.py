@@ -120,26 +120,22 @@ class Journal:
             length -= len(block)
         return found
 
-    def add(self, data: bytes | memoryview, summary: dict[str, Any]) -> None:
-        """The next piece.
+    def add(self, data: bytes | memoryview, checksum: int, summary: dict[str, Any]) -> None:
+        """The next piece, with the checksum of its bytes.
 
         Raises:
             PlanError: it cannot be written.
         """
         with _writing(self.target):
-            self._add(data, summary)
-
-    def _add(self, data: bytes | memoryview, summary: dict[str, Any]) -> None:
-        self._table.write(data)
-        self._table.flush()
-        self.end += len(data)
-        entry = Entry(self.end, zlib.crc32(data), summary)
-        line = _line({"end": entry.end, "checksum": entry.checksum, "summary": summary})
-        self._log.write(line)
-        self._log.flush()
-        self.entries.append(Entry(entry.end, entry.checksum, {}))
-        if time.monotonic() - self._synced > EVERY:
-            self.sync()
+            self._table.write(data)
+            self._table.flush()
+            self.end += len(data)
+            line = {"end": self.end, "checksum": checksum, "summary": summary}
+            self._log.write(_line(line))
+            self._log.flush()
+            self.entries.append(Entry(self.end, checksum, {}))
+            if time.monotonic() - self._synced > EVERY:
+                self.sync()
 
     def sync(self) -> None:
         """Force what was written to the disk: the rows, then the journal of them."""
@@ -147,22 +143,31 @@ class Journal:
         os.fsync(self._log.fileno())
         self._synced = time.monotonic()
 
-    def pieces(self) -> Iterator[memoryview]:
-        """The bytes of each piece."""
-        self._table.seek(0)
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Where each piece begins and ends."""
         start = 0
         for entry in self.entries:
-            yield memoryview(self._table.read(entry.end - start))
+            yield start, entry.end
             start = entry.end
 
-    def finish(self, made: Path | None = None) -> None:
-        """The table takes its name; the journal goes. ``made`` is what the pieces were made into,
-        where they are not the table themselves.
+    def read(self, start: int, end: int) -> bytes:
+        """What lies there."""
+        self._table.seek(start)
+        return self._table.read(end - start)
+
+    def finish(self, made: Path | None = None, ending: bytes = b"") -> None:
+        """The table takes its name; the journal goes.
+
+        Args:
+            made: what the pieces were made into, where they are not the table themselves.
+            ending: what the table ends with.
 
         Raises:
             PlanError: it cannot.
         """
         with _writing(self.target):
+            self._table.write(ending)
+            self._table.flush()
             self.sync()
             self.close()  # an open file cannot be renamed everywhere
             os.chmod(made or self.partial, files.mode(self.target))

@@ -1,25 +1,26 @@
 """Tables as Apache Parquet, by pyarrow (extra: parquet).
 
-While a sweep runs, each piece is one Arrow record batch; such a file can be cut at any batch and
-continued, as a Parquet file cannot. When the sweep is done it is written as Parquet.
+Each piece is a Parquet file of one row group, which its worker makes. They lie one after another,
+so that a sweep can be cut off at any of them and continued; a footer over all makes them one file.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from planner.errors import Fault, PlanError
-from planner.sweep.points import is_name
+from planner.sweep import footer
+from planner.sweep.points import Array, is_name
 from planner.sweep.study import Study
 from planner.sweep.table import Column, Rows, coded, columns
 
-#: Rows of a row group.
-GROUP = 1 << 19
+#: Rows of a row group that is written anew, and those that a piece should have to stay one.
+GROUP, SHORT = 1 << 19, 1 << 14
 
 
 def needed() -> Any:
@@ -66,58 +67,103 @@ def schema(study: Study, whole: frozenset[str] = frozenset()) -> Any:
     return arrow.schema(found)
 
 
-def batch(table: Rows) -> bytes:
-    """The kept rows as one stream of Arrow record batches."""
+def piece(table: Rows) -> bytes:
+    """The kept rows as a Parquet file of one row group; nothing where there are none."""
+    rows = math.prod(table.grid)
+    if not rows:
+        return b""
     arrow = needed()
-    arrays = [_array(arrow, table, column) for column in columns(table.study)]
-    found = arrow.record_batch(arrays, schema=schema(table.study))
-    into = io.BytesIO()
-    with arrow.ipc.new_stream(into, found.schema) as writer:
-        writer.write_batch(found)
-    return into.getvalue()
+    wanted = schema(table.study, _names(table.whole))
+    arrays = [
+        _array(arrow, table, column, field.type == arrow.int64())
+        for column, field in zip(columns(table.study), wanted, strict=True)
+    ]
+    return _file(table.study, wanted, arrow.table(arrays, schema=wanted))
 
 
-def _array(arrow: Any, table: Rows, column: Column) -> Any:
+def _names(whole: Mapping[str, bool]) -> frozenset[str]:
+    return frozenset(name for name, is_whole in whole.items() if is_whole)
+
+
+def _file(study: Study, wanted: Any, table: Any = None) -> bytes:
+    into = needed().BufferOutputStream()
+    with _writer(study, into, wanted) as writer:
+        if table is not None:
+            writer.write_table(table, row_group_size=table.num_rows)
+    data: bytes = into.getvalue().to_pybytes()
+    return data
+
+
+def _writer(study: Study, into: Any, wanted: Any) -> Any:
+    from pyarrow import parquet
+
+    few = [column.name for column in columns(study) if column.role != "quantity"]
+    return parquet.ParquetWriter(into, wanted, use_dictionary=few, compression="zstd")
+
+
+def _array(arrow: Any, table: Rows, column: Column, whole: bool) -> Any:
+    def flat(array: Array) -> Array:
+        return np.broadcast_to(array, table.grid).ravel()
+
     kind = _kind(table.study, column)
     if column.role == "quantity" and kind == "number":
-        # What is absent is NaN, and null in the table.
-        return arrow.array(table.of_kept(table.values.numbers[column.source]), from_pandas=True)
+        numbers = table.laid(table.values.numbers[column.source])
+        absent = np.isnan(numbers)
+        mask = flat(absent) if absent.any() else None
+        if whole:
+            numbers = np.where(absent, 0, numbers).astype(np.int64)
+        return arrow.array(flat(numbers), mask=mask)
     codes, distinct = coded(table, column)
+    codes = table.laid(codes)
     if kind == "text":
         texts = ["" if value is None else str(value) for value in distinct]
-        absent = np.array([value is None for value in distinct], dtype=bool)
-        places = arrow.array(codes.astype(np.int32), mask=absent[codes])
+        absent = np.array([value is None for value in distinct], dtype=bool)[codes]
+        places = arrow.array(flat(codes.astype(np.int32)), mask=flat(absent))
         return arrow.DictionaryArray.from_arrays(places, arrow.array(texts, arrow.string()))
     if kind == "flag":
-        return arrow.array(codes == 2, mask=codes == 0)
-    whole = kind == "whole"
-    numbers = np.array(distinct, dtype=np.int64 if whole else np.float64)[codes]
-    return arrow.array(numbers, arrow.int64() if whole else arrow.float64())
+        return arrow.array(flat(codes == 2), mask=flat(codes == 0))
+    return arrow.array(flat(np.array(distinct, dtype=np.int64 if whole else np.float64)[codes]))
 
 
-def write(study: Study, streams: Iterator[memoryview], target: Path, whole: frozenset[str]) -> None:
-    """Write the pieces as one Parquet file.
+def ending(
+    study: Study, spans: Iterable[tuple[int, int]], read: footer.Read, whole: Mapping[str, bool]
+) -> bytes | None:
+    """What makes one Parquet file of pieces that lie one after another; None where they have to
+    be written anew.
 
     Args:
-        streams: what ``batch`` made of each piece.
-        whole: quantities whose every value is a whole number.
+        spans: where each begins and ends.
+        read: gives the bytes between two places.
+        whole: of each quantity whether its every value is a whole number.
     """
+    return footer.joined(_file(study, schema(study, _names(whole))), spans, read, SHORT)
+
+
+def write(
+    study: Study,
+    spans: Iterable[tuple[int, int]],
+    read: footer.Read,
+    target: Path,
+    whole: Mapping[str, bool],
+) -> None:
+    """Write pieces as one Parquet file of large row groups; arguments as for ``ending``."""
     arrow = needed()
     from pyarrow import parquet
 
-    wanted = schema(study, whole)
+    wanted = schema(study, _names(whole))
     waiting: list[Any] = []
-    few = [column.name for column in columns(study) if column.role != "quantity"]
-    with parquet.ParquetWriter(target, wanted, use_dictionary=few, compression="zstd") as writer:
+    with _writer(study, target, wanted) as writer:
 
         def flush() -> None:
             if waiting:
-                table = arrow.concat_tables(waiting).unify_dictionaries().cast(wanted)
+                tables = [table.cast(wanted) for table in waiting]
+                table = arrow.concat_tables(tables).unify_dictionaries()
                 writer.write_table(table, row_group_size=GROUP)
                 waiting.clear()
 
-        for stream in streams:
-            waiting.append(arrow.ipc.open_stream(stream).read_all())
+        for start, end in spans:
+            if start < end:
+                waiting.append(parquet.read_table(arrow.BufferReader(read(start, end))))
             if sum(table.num_rows for table in waiting) >= GROUP:
                 flush()
         flush()

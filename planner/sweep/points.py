@@ -26,13 +26,14 @@ Array = NDArray[Any]
 
 @dataclass
 class Values:
-    """Quantities of some points, in their order."""
+    """Quantities of the points of a piece. An array is flat, in the order of the points, or has
+    the dimensions of the piece and broadcasts to it."""
 
     numbers: dict[str, Array]  # float64, NaN where absent; an array of objects for names
     valid: Array  # False where the values do not go together
     reasons: Array  # places in ``texts``; 0 where there is nothing to say
     texts: list[str] = field(default_factory=lambda: [""])
-    layouts: list[str] | None = None  # those that were found, where that was asked for
+    layouts: list[str] | Array | None = None  # those that were found, where that was asked for
 
     def reason(self, text: str) -> int:
         """The place of a text."""
@@ -94,15 +95,15 @@ def evaluate(study: Study, ranges: Sequence[range]) -> Values:
         for q in quantities
     }
     into = Values(numbers, np.zeros(size, dtype=bool), np.zeros(size, dtype=np.int64))
-    into.layouts = [""] * size if study.searches else None
+    layouts = [""] * size
     for index, places in enumerate(product(*ranges)):
         point = exact(study, places, quantities)
         into.valid[index] = point.plan is not None
         for quantity, value in point.values.items():
             numbers[quantity][index] = value
         into.reasons[index] = into.reason(point.reason or missing(study, point.absent))
-        if into.layouts is not None:
-            into.layouts[index] = point.layout
+        layouts[index] = point.layout
+    into.layouts = layouts if study.searches else None
     return into
 
 

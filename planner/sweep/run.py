@@ -55,7 +55,7 @@ def sweep(
     engine = chosen(workers, on)
     if output is None:
         found = Summary()
-        for piece in in_order(engine, Job.of(study, None), 0, found, progress):
+        for piece in done(engine, Job.of(study, None), 0, found, progress):
             found.add(Summary.from_json(piece.summary))
         return Outcome(study, None, found)
     kind = table.kind_of(str(output))
@@ -82,19 +82,19 @@ def _written(
     with contextlib.closing(journal):
         for entry in journal.entries:
             found.add(Summary.from_json(entry.summary))
-        for piece in in_order(engine, job, len(journal.entries), found, progress):
-            data = piece.data
-            if piece.number == 0:
-                data = table.header(study, kind) + bytes(data)
-            journal.add(data, piece.summary)
+        for piece in done(engine, job, len(journal.entries), found, progress):
+            journal.add(piece.data, piece.checksum, piece.summary)
             found.add(Summary.from_json(piece.summary))
         if kind != "parquet":
             journal.finish()
             return found
-        whole = frozenset(name for name, is_whole in found.whole.items() if is_whole)
+        ending = parquet.ending(study, journal.spans(), journal.read, found.whole)
+        if ending is not None:
+            journal.finish(ending=ending)
+            return found
         made = target.with_name(target.name + ".made")
         try:
-            parquet.write(study, journal.pieces(), made, whole)
+            parquet.write(study, journal.spans(), journal.read, made, found.whole)
             journal.finish(made)
         finally:
             with contextlib.suppress(OSError):
@@ -102,18 +102,15 @@ def _written(
     return found
 
 
-def in_order(
+def done(
     engine: Engine, job: Job, first: int, found: Summary, progress: Progress | None
 ) -> Generator[Piece, None, None]:
-    """The pieces from one on, in order, however they come."""
-    start, waiting, following = time.perf_counter(), {}, first
+    """The pieces from one on."""
+    start = time.perf_counter()
     if progress is not None:
         progress(found.points, job.study.size, 0.0)
     with contextlib.closing(engine(job, range(first, len(job.pieces)))) as pieces:
         for piece in pieces:
-            waiting[piece.number] = piece
-            while following in waiting:
-                yield waiting.pop(following)
-                following += 1
-                if progress is not None:
-                    progress(found.points, job.study.size, time.perf_counter() - start)
+            yield piece
+            if progress is not None:
+                progress(found.points, job.study.size, time.perf_counter() - start)

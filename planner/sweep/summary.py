@@ -5,7 +5,7 @@ question, and the best for each value of each axis. It stays small however many 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from planner.sweep.asked import COST, DAYS, DEVICES, MEMORY, USE
 from planner.sweep.points import Array
 from planner.sweep.study import Study
-from planner.sweep.table import EXACT, Rows
+from planner.sweep.table import Rows
 
 #: Questions by name: the quantity, and whether the largest is the best.
 QUESTIONS: dict[str, tuple[str, bool]] = {
@@ -176,47 +176,38 @@ def _is_task(key: str) -> bool:
 def summary(table: Rows) -> Summary:
     """The facts of one piece."""
     study, values = table.study, table.values
-    shape = tuple(map(len, table.ranges))
-    first = _first(study, table.ranges)
     fits = table.fits
     usable = table.holds & (fits != 0)
     found = Summary(
-        points=len(values.valid),
-        rows=int(table.kept.sum()),
-        invalid=int((~values.valid).sum()),
-        outside=int((values.valid & ~table.holds).sum()),
-        fit=int((table.holds & (fits == 1)).sum()),
-        unfit=int((table.holds & (fits == 0)).sum()),
+        points=table.size,
+        rows=math.prod(table.grid),
+        invalid=table.count(~values.valid),
+        outside=table.count(values.valid & ~table.holds),
+        fit=table.count(table.holds & (fits == 1)),
+        unfit=table.count(table.holds & (fits == 0)),
     )
-    codes, counts = np.unique(values.reasons[~values.valid], return_counts=True)
-    found.reasons = {values.texts[c]: int(n) for c, n in zip(codes, counts, strict=True)}
+    reasons, valid = np.broadcast_arrays(values.reasons, values.valid)
+    codes, counts = np.unique(reasons[~valid], return_counts=True)
+    each = table.size // valid.size
+    found.reasons = {values.texts[c]: int(n) * each for c, n in zip(codes, counts, strict=True)}
     scores = {
         name: _score(values.numbers[q], usable, largest) for name, (q, largest) in QUESTIONS.items()
     }
     for dimension, places in enumerate(table.ranges):
         if study.shape[dimension] > MOST_PLACES:
             continue
-        others = tuple(i for i in range(len(shape)) if i != dimension)
-        held = table.holds.reshape(shape).sum(axis=others)
-        fitting = usable.reshape(shape).sum(axis=others)
-        one = len(values.valid) // len(places)
+        held = _along(table, table.holds, dimension)
+        fitting = _along(table, usable, dimension)
+        one = table.size // len(places)
         rows: dict[str, list[Any]] = {
-            str(p): [one, int(held[i]), int(fitting[i]), {}] for i, p in enumerate(places)
+            str(p): [one, held[i], fitting[i], {}] for i, p in enumerate(places)
         }
         for question, score in scores.items():
-            for i, place in _lowest(score.reshape(shape), (dimension,)):
-                rows[str(places[i[0]])][3][question] = _value(
-                    question, score[place], first, place, study, table.ranges
-                )
+            for (i,), least, inner in _lowest(score, (dimension,), table.shape):
+                rows[str(places[i])][3][question] = _value(question, least, inner, table)
         found.each[str(dimension)] = rows
-    _charts(found, table, scores, first)
-    for name in study.record:
-        numbers = values.numbers[name]
-        if numbers.dtype != object:
-            there = numbers[table.kept & ~np.isnan(numbers)]
-            found.whole[name] = bool(
-                (np.rint(there) == there).all() and (np.abs(there) <= EXACT).all()
-            )
+    _charts(found, table, scores)
+    found.whole = dict(table.whole)
     return found
 
 
@@ -226,96 +217,131 @@ def _score(numbers: Array, usable: Array, largest: bool) -> Array:
     return score
 
 
-def _first(study: Study, ranges: Sequence[range]) -> list[int]:
-    return [r.start for r in ranges]
+def _along(table: Rows, true: Array, dimension: int) -> list[int]:
+    """At each place along a dimension, how many points something is true of."""
+    others = tuple(i for i in range(true.ndim) if i != dimension)
+    counts = true.sum(axis=others) * (table.size // table.shape[dimension])
+    counts //= true.size // true.shape[dimension]
+    return [int(n) for n in np.broadcast_to(counts, table.shape[dimension])]
 
 
-def _value(
-    question: str,
-    score: float,
-    first: list[int],
-    place: int,
-    study: Study,
-    ranges: Sequence[range],
-) -> Best:
+def _value(question: str, score: float, inner: Sequence[int], table: Rows) -> Best:
     """The value of a score, and the number of its point in the study."""
-    value = -float(score) if QUESTIONS.get(question, ("", False))[1] else float(score)
-    return [value, _point(place, first, study, ranges)]
+    value = -score if QUESTIONS.get(question, ("", False))[1] else score
+    return [value, _point(inner, table)]
 
 
-def _point(place: int, first: list[int], study: Study, ranges: Sequence[range]) -> int:
-    inner = np.unravel_index(place, tuple(map(len, ranges))) if ranges else ()
+def _point(inner: Sequence[int], table: Rows) -> int:
+    """The number in the study of the point at some places of a piece."""
     point = 0
-    for length, start, offset in zip(study.shape, first, inner, strict=True):
-        point = point * length + start + int(offset)
+    for length, places, offset in zip(table.study.shape, table.ranges, inner, strict=True):
+        point = point * length + places[offset]
     return point
 
 
-def _lowest(score: Array, keep: tuple[int, ...]) -> list[tuple[tuple[int, ...], int]]:
-    """For each place along some dimensions the (flat) place of the lowest score, where there is
-    one."""
-    order = (*keep, *(i for i in range(score.ndim) if i not in keep))
-    numbers = np.arange(score.size).reshape(score.shape).transpose(order)
-    moved = score.transpose(order)
+def _lowest(
+    score: Array, keep: tuple[int, ...], shape: tuple[int, ...]
+) -> Iterator[tuple[tuple[int, ...], float, tuple[int, ...]]]:
+    """For each place along some dimensions of a piece, where there is one: the lowest score, and
+    the places of the first point that has it."""
+    others = tuple(i for i in range(score.ndim) if i not in keep)
+    moved = score.transpose((*keep, *others))
     heads = moved.shape[: len(keep)]
-    flat, places = moved.reshape(*heads, -1), numbers.reshape(*heads, -1)
-    lowest = flat.argmin(axis=-1)
+    flat = moved.reshape(*heads, -1)
+    first = flat.argmin(axis=-1)
+    least = np.take_along_axis(flat, first[..., None], axis=-1)[..., 0]
+    # Along what a score does not vary with, the first place is the first of equals.
+    within = [places.tolist() for places in _unraveled(first, moved.shape[len(keep) :])]
+    for index in np.ndindex(*(shape[i] for i in keep)):
+        at = tuple(i if n > 1 else 0 for i, n in zip(index, heads, strict=True))
+        if np.isfinite(least[at]):
+            inner = [0] * score.ndim
+            for dimension, place in zip(keep, index, strict=True):
+                inner[dimension] = place
+            for dimension, places in zip(others, within, strict=True):
+                for i in at:
+                    places = places[i]
+                inner[dimension] = places
+            yield index, float(least[at]), tuple(inner)
+
+
+def _unraveled(flat: Any, lengths: Sequence[int]) -> list[Any]:
+    """The places along several dimensions of places in all of them together."""
     found = []
-    for index in np.ndindex(*heads):
-        at = (*index, lowest[index])
-        if np.isfinite(flat[at]):
-            found.append((tuple(map(int, index)), int(places[at])))
-    return found
+    for length in reversed(lengths):
+        flat, along = np.divmod(flat, length)
+        found.append(along)
+    return found[::-1]
 
 
-def _charts(found: Summary, table: Rows, scores: dict[str, Array], first: list[int]) -> None:
-    study, ranges = table.study, table.ranges
-    shape = tuple(map(len, ranges))
+def _charts(found: Summary, table: Rows, scores: dict[str, Array]) -> None:
+    study, ranges, shape = table.study, table.ranges, table.shape
     role = roles(study)
 
     def line(index: Sequence[int]) -> int:
         return role.line(study, [ranges[d][i] for d, i in zip(role.lines, index, strict=True)])
 
     for question, score in scores.items():
-        for index, place in _lowest(score.reshape(shape), role.lines if role.tasks else ()):
-            best = _value(question, score[place], first, place, study, ranges)
+        for index, least, inner in _lowest(score, role.lines if role.tasks else (), shape):
             number = line(index) if role.tasks else 0
+            best = _value(question, least, inner, table)
             found.best.setdefault(str(number), {})[question] = best
     if role.x is not None:
         for chart, question in (("days", "shortest run"), ("cost", "lowest cost")):
-            score = scores[question]
             cells = found.cells.setdefault(chart, {})
-            for index, place in _lowest(score.reshape(shape), (role.x, *role.lines)):
+            for index, least, inner in _lowest(scores[question], (role.x, *role.lines), shape):
                 cell = f"{ranges[role.x][index[0]]},{line(index[1:])}"
-                cells[cell] = _value(question, score[place], first, place, study, ranges)
-    _fronts(found, table, scores, first, role)
+                cells[cell] = _value(question, least, inner, table)
+    _fronts(found, table, scores, role)
     if role.layout is not None:
-        memory = np.where(table.holds, table.values.numbers[MEMORY], np.nan).reshape(shape)
-        moved = np.moveaxis(memory, role.layout, 0).reshape(shape[role.layout], -1)
-        for row, place in zip(moved, ranges[role.layout], strict=True):
+        memory = np.where(table.holds, table.values.numbers[MEMORY], np.nan)
+        moved = np.moveaxis(memory, role.layout, 0).reshape(memory.shape[role.layout], -1)
+        rows = np.broadcast_to(moved, (shape[role.layout], moved.shape[1]))
+        for row, place in zip(rows, ranges[role.layout], strict=True):
             known = row[np.isfinite(row)]
             if len(known):
                 found.memory[str(place)] = [float(known.min()), float(known.max())]
 
 
-def _fronts(
-    found: Summary, table: Rows, scores: dict[str, Array], first: list[int], role: Roles
-) -> None:
+def _fronts(found: Summary, table: Rows, scores: dict[str, Array], role: Roles) -> None:
     """Of each line the points that no other one beats in cost and in days."""
-    study, ranges = table.study, table.ranges
     days, cost = scores["shortest run"], scores["lowest cost"]
+    # Where days stay, the lowest cost beats the others.
+    same = tuple(
+        d for d in range(days.ndim) if days.shape[d] == 1 < cost.shape[d] and d not in role.lines
+    )
+    kept = tuple(d for d in range(cost.ndim) if d not in same)
+    moved = cost.transpose((*kept, *same)).reshape(*(cost.shape[d] for d in kept), -1)
+    cheapest = moved.argmin(axis=-1)
+    cost = np.take_along_axis(moved, cheapest[..., None], axis=-1)[..., 0]
+    heads = tuple(table.shape[d] if d in role.lines else 1 for d in kept)
+    shape = np.broadcast_shapes(cost.shape, tuple(days.shape[d] for d in kept), heads)
+    days, cost, cheapest = (
+        np.broadcast_to(array, shape).ravel()
+        for array in (days.reshape([days.shape[d] for d in kept]), cost, cheapest)
+    )
     both = np.isfinite(days) & np.isfinite(cost)
     if not both.any():
         return
-    grid = np.indices(tuple(map(len, ranges)))
+    inner: list[Array] = [np.zeros(len(days), dtype=np.int64)] * len(table.shape)
+    for dimension, along in zip(kept, np.indices(shape), strict=True):
+        inner[dimension] = along.ravel()
+    for dimension, along in zip(
+        same, _unraveled(cheapest, [table.shape[d] for d in same]), strict=True
+    ):
+        inner[dimension] = along
+    points = np.zeros(len(days), dtype=np.int64)
     lines = np.zeros(len(days), dtype=np.int64)
-    for dimension in role.lines:
-        lines = lines * study.shape[dimension] + grid[dimension].ravel() + ranges[dimension].start
+    for dimension, length in enumerate(table.study.shape):
+        number = inner[dimension] + table.ranges[dimension].start
+        points = points * length + number
+        if dimension in role.lines:
+            lines = lines * length + number
     for line in np.unique(lines[both]).tolist():
-        places = np.flatnonzero(both & (lines == line))
-        order = places[np.lexsort((days[places], cost[places]))]
+        places: Array = np.flatnonzero(both & (lines == line))
+        order = places[np.lexsort((points[places], days[places], cost[places]))]
         least = np.minimum.accumulate(days[order])
         best = order[np.concatenate(([True], least[1:] < least[:-1]))]
         found.front[str(line)] = _front(
-            [[float(cost[p]), float(days[p]), _point(int(p), first, study, ranges)] for p in best]
+            [[float(cost[p]), float(days[p]), int(points[p])] for p in best]
         )

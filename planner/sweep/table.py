@@ -1,9 +1,9 @@
-"""The points of a piece as rows of a table: which are kept, what each column holds, as text."""
+"""The points of a piece as rows of a table: which are kept, and what each column holds."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from planner.display import quoted
 from planner.errors import Fault, Place, PlanError, nearest
 from planner.sweep.asked import FITS
+from planner.sweep.grid import narrowed
 from planner.sweep.points import Array, Values, is_name
 from planner.sweep.study import Study
 
@@ -53,7 +53,11 @@ def columns(study: Study) -> tuple[Column, ...]:
 
 @dataclass(frozen=True)
 class Rows:
-    """The points of a piece that the table keeps."""
+    """The points of a piece that the table keeps.
+
+    Arrays have the dimensions of the piece, of length 1 where they are the same all along; what is
+    done with them costs the size of what they vary along, not the number of points.
+    """
 
     study: Study
     ranges: tuple[range, ...]
@@ -61,107 +65,128 @@ class Rows:
     kept: Array  # of every point of the piece
     holds: Array  # valid, and within the limits of the study
 
-    @property
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(map(len, self.ranges))
+
+    @cached_property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def count(self, true: Array) -> int:
+        """How many points of the piece something is true of."""
+        return int(np.count_nonzero(true)) * (self.size // true.size)
+
+    @cached_property
     def fits(self) -> Array:
         """1 where it fits, 0 where it does not, -1 where that is unknown."""
         headroom = self.values.numbers[FITS]
         return np.where(np.isnan(headroom), -1, headroom >= 0).astype(np.int8)
 
-    def place(self, dimension: int) -> Array:
-        """The place of each kept point along a dimension."""
-        shape = tuple(map(len, self.ranges))
-        along = [1] * len(shape)
-        along[dimension] = shape[dimension]
-        places = np.array(self.ranges[dimension], dtype=np.int64).reshape(along)
-        return self.of_kept(np.broadcast_to(places, shape).ravel())
-
-    def of_kept(self, column: Array) -> Array:
-        """What a column over all points holds for those that are kept."""
-        return column if self._all else column[self.kept]
-
     @cached_property
-    def _all(self) -> bool:
-        return bool(self.kept.all())
+    def whole(self) -> dict[str, bool]:
+        """Of each recorded number whether its values in the table are whole, and exact."""
+        found = {}
+        for name in self.study.record:
+            if not is_name(name):
+                numbers, kept = np.broadcast_arrays(self.values.numbers[name], self.kept)
+                there = numbers[kept & ~np.isnan(numbers)]
+                found[name] = bool(is_whole(there).all())
+        return found
 
     def axis(self, name: str) -> tuple[Array, list[Any]]:
-        """For each kept point the place of its value, and the values of an axis."""
+        """The places of the values of an axis along its dimension, and all its values."""
         for dimension, axes in enumerate(self.study.dimensions):
             for axis in axes:
                 if axis.name == name:
-                    return self.place(dimension), [choice.label for choice in axis.choices]
+                    along = [1] * len(self.shape)
+                    along[dimension] = self.shape[dimension]
+                    places = np.array(self.ranges[dimension], dtype=np.int64).reshape(along)
+                    return places, [choice.label for choice in axis.choices]
         raise KeyError(name)
+
+    # The kept points are a grid again: along its first axis whatever is left of the slow
+    # dimensions, then the fast ones of which nothing is dropped.
+
+    @cached_property
+    def grid(self) -> tuple[int, ...]:
+        """The shape of that grid; the rows of the table are its points in order."""
+        heads = len(self._heads[0]) if self._heads else 1
+        return (heads, *self.shape[len(self._heads) :])
+
+    @cached_property
+    def _heads(self) -> tuple[Array, ...]:
+        """The places that are left along the dimensions of which something is dropped."""
+        if self.kept.all():
+            return ()
+        last = max((d for d, n in enumerate(self.kept.shape) if n > 1), default=-1) + 1
+        over = np.broadcast_to(self.kept.reshape(self.kept.shape[:last]), self.shape[:last])
+        return tuple(np.nonzero(over)) if last else (np.zeros(0, dtype=np.int64),)
+
+    def laid(self, array: Array) -> Array:
+        """An array over the piece as one that broadcasts to the grid of kept points."""
+        slow = array.shape[: len(self._heads)]
+        if all(n == 1 for n in slow):
+            return array.reshape(1, *array.shape[len(slow) :])
+        places = (p if n > 1 else 0 for p, n in zip(self._heads, slow, strict=True))
+        found: Array = array[tuple(places)]
+        return found
 
 
 def rows(study: Study, ranges: Sequence[range], values: Values) -> Rows:
     """What the table keeps of a piece: valid points within the limits, and with their reason
     those that are no plan, unless the study drops them."""
-    holds = values.valid.copy()
+    values = _narrowed(values, tuple(map(len, ranges)))
+    holds = values.valid
     for limit in study.where:
         with np.errstate(invalid="ignore"):
             numbers, bound = values.numbers[limit.quantity], float(limit.value)
-            holds &= numbers <= bound if limit.relation == "<=" else numbers >= bound
+            holds = holds & (numbers <= bound if limit.relation == "<=" else numbers >= bound)
     kept = holds | ~values.valid if study.keep_invalid else holds
-    return Rows(study, tuple(ranges), values, kept, holds)
+    return Rows(study, tuple(ranges), values, narrowed(kept), holds)
 
 
-def header(study: Study, kind: str) -> bytes:
-    """What stands before the first row."""
-    if kind != "csv":
-        return b""
-    return (",".join(_quoted(column.name) for column in columns(study)) + "\n").encode()
+def _narrowed(values: Values, shape: tuple[int, ...]) -> Values:
+    """Values over the dimensions of a piece, where they vary."""
+
+    def over(array: Array) -> Array:
+        return narrowed(array if array.ndim == len(shape) else array.reshape(shape))
+
+    layouts = values.layouts
+    return Values(
+        {name: over(array) for name, array in values.numbers.items()},
+        over(values.valid),
+        over(values.reasons),
+        values.texts,
+        None if layouts is None else over(np.asarray(layouts, dtype=object)),
+    )
 
 
-def encoded(table: Rows, kind: str) -> bytes:
-    """The rows as bytes that follow those of the piece before."""
-    count = int(table.kept.sum())
-    if not count:
-        return b""
-    texts = [_cells(table, column, kind) for column in columns(table.study)]
-    cells = zip(*texts, strict=True)
-    lines: Iterable[str] = map((",", ", ")[kind != "csv"].join, cells)
-    if kind != "csv":
-        lines = ("{" + line + "}" for line in lines)
-    return ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
-
-
-def _cells(table: Rows, column: Column, kind: str) -> list[str]:
-    """One column as text, a cell for each kept point."""
-    word: Callable[[Any], str] = _csv if kind == "csv" else _json
-    before = "" if kind == "csv" else f"{json.dumps(column.name)}: "
-    codes, distinct = coded(table, column)
-    texts = np.array([before + word(value) for value in distinct], dtype=object)
-    found: list[str] = texts[codes].tolist()
+def is_whole(numbers: Array) -> Array:
+    """Which numbers are whole and exact as such."""
+    found: Array = (np.rint(numbers) == numbers) & (np.abs(numbers) <= EXACT)
     return found
 
 
 def coded(table: Rows, column: Column) -> tuple[Array, list[Any]]:
-    """A column as places in its distinct values; None where there is none."""
+    """A column of few distinct values as places in them; None where there is none."""
     values = table.values
     if column.role == "axis":
         codes, labels = table.axis(column.source)
         return codes, [plain(label) for label in labels]
     if column.role == "verdict":
-        return table.of_kept(table.fits) + 1, [None, False, True]
+        return table.fits + 1, [None, False, True]
     if column.role == "reason":
-        return table.of_kept(values.reasons), [text or None for text in values.texts]
+        return values.reasons, [text or None for text in values.texts]
     if column.role == "layout":
-        return _factored(np.array(values.layouts, dtype=object)[table.kept].tolist())
-    numbers = table.of_kept(values.numbers[column.source])
-    if is_name(column.source):
-        return _factored(numbers.tolist())
-    distinct, codes = np.unique(numbers, return_inverse=True)
-    return codes, [None if value != value else _whole(value) for value in distinct.tolist()]
+        return _factored(np.asarray(values.layouts))
+    return _factored(values.numbers[column.source])
 
 
-def _factored(values: Iterable[Any]) -> tuple[Array, list[Any]]:
+def _factored(names: Array) -> tuple[Array, list[Any]]:
     places: dict[Any, int] = {}
-    codes = [places.setdefault(value or None, len(places)) for value in values]
-    return np.array(codes, dtype=np.int64), list(places)
-
-
-def _whole(value: float) -> int | float:
-    """Whole numbers are printed as such while they are exact."""
-    return int(value) if value.is_integer() and abs(value) <= EXACT else value
+    codes = [places.setdefault(name or None, len(places)) for name in names.ravel().tolist()]
+    return np.array(codes, dtype=np.int64).reshape(names.shape), list(places)
 
 
 def plain(label: Any) -> Any:
@@ -169,26 +194,6 @@ def plain(label: Any) -> Any:
     if isinstance(label, Fraction):
         return label.numerator if label.denominator == 1 else float(label)
     return label
-
-
-def _csv(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return _quoted(value) if isinstance(value, str) else repr(value)
-
-
-def _quoted(text: str) -> str:
-    """A cell of text; one line of the file is one row, whatever a name holds."""
-    text = " ".join(text.splitlines()) if not text.isprintable() else text
-    if any(c in text for c in ',"'):
-        return '"' + text.replace('"', '""') + '"'
-    return text
-
-
-def _json(value: Any) -> str:
-    return quoted(value)
 
 
 def kind_of(path: str) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from planner.errors import Fault, PlanError
-from planner.sweep import arrays, parquet, points, table
+from planner.sweep import arrays, parquet, points, table, text
 from planner.sweep.grid import Pieces
 from planner.sweep.points import Values
 from planner.sweep.study import Study
@@ -27,6 +29,7 @@ class Piece:
 
     number: int
     data: bytes | memoryview
+    checksum: int  # of its bytes
     summary: dict[str, Any]
 
 
@@ -76,16 +79,20 @@ class Job:
         ranges = self.pieces.ranges(number)
         rows = table.rows(self.study, ranges, self.evaluate(ranges))
         data = self._encoded(rows)
-        return Piece(number, data, summary(rows).to_json())
+        if number == 0 and self.kind is not None:
+            data = text.header(self.study, self.kind) + data
+        return Piece(number, data, zlib.crc32(data), summary(rows).to_json())
 
     def _encoded(self, rows: table.Rows) -> bytes:
         if self.kind is None:
             return b""
-        return parquet.batch(rows) if self.kind == "parquet" else table.encoded(rows, self.kind)
+        return parquet.piece(rows) if self.kind == "parquet" else text.encoded(rows, self.kind)
 
 
-#: The job at hand in this process: what it found is kept from piece to piece.
+#: The job at hand in this process: what it found is kept from piece to piece, which is for one
+#: thread at a time, though a cluster may give a worker several.
 _AT_HAND: dict[str, Job] = {}
+_ONE = threading.Lock()
 
 
 def work(job: Job, number: int) -> Piece:
@@ -97,10 +104,11 @@ def work(job: Job, number: int) -> Piece:
     if job.version != full_here():
         raise PlanError(Fault(f"a worker runs {full_here()}, the study {job.version}"))
     key = f"{job.study.digest} {job.kind}"
-    if key not in _AT_HAND:
-        _AT_HAND.clear()
-        _AT_HAND[key] = job
-    return _AT_HAND[key].work(number)
+    with _ONE:
+        if key not in _AT_HAND:
+            _AT_HAND.clear()
+            _AT_HAND[key] = job
+        return _AT_HAND[key].work(number)
 
 
 _HERE: list[str] = []

@@ -1,0 +1,90 @@
+"""One Parquet file of several that lie one after another, without writing their columns again.
+
+A Parquet file is read from its end: the footer says where the columns of each row group begin.
+So a footer over the row groups of all makes one file of them; their own footers are skipped. Field
+numbers are those of parquet.thrift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from planner.sweep import thrift
+from planner.sweep.thrift import Struct
+
+Read = Callable[[int, int], bytes]
+
+MAGIC = b"PAR1"
+#: Of a file, a row group, a column, the metadata of a column, and its statistics.
+SCHEMA, ROWS, GROUPS = 2, 3, 4
+COLUMNS, BEGIN, ORDINAL = 1, 5, 7
+METADATA = 3
+TYPE, VALUES, STATISTICS = 1, 5, 12
+OFFSETS = (9, 10, 11, 14)
+NULLS = 3
+
+
+def joined(empty: bytes, spans: Iterable[tuple[int, int]], read: Read, least: int) -> bytes | None:
+    """The footer of one file over the row groups of several.
+
+    Args:
+        empty: a file without rows, of the schema of the whole.
+        spans: where each begins and ends; of nothing where it has no rows.
+        read: gives the bytes between two places.
+        least: rows that a group has on average.
+
+    Returns:
+        None where row groups are shorter, or a column is of another type: the rows have to be
+        written anew.
+    """
+    whole = _footer(len(empty), lambda start, end: empty[start:end])
+    types = [element[TYPE] for element in whole[SCHEMA][1][1] if TYPE in element]
+    groups: list[Struct] = []
+    rows = 0
+    for start, end in spans:
+        if start == end:
+            continue
+        found = _footer(end, read)
+        rows += found[ROWS][1]
+        for group in found[GROUPS][1][1]:
+            for column, kind in zip(_columns(group), types, strict=True):
+                if column[TYPE] != kind and not _absent(column):
+                    return None
+                column[TYPE] = kind
+            _moved(group, start, len(groups))
+            groups.append(group)
+    if len(groups) > 1 and rows < least * len(groups):
+        return None
+    whole[ROWS] = (thrift.I64, rows)
+    whole[GROUPS] = (thrift.LIST, (thrift.STRUCT, groups))
+    footer = thrift.written(whole)
+    return (b"" if groups else MAGIC) + footer + len(footer).to_bytes(4, "little") + MAGIC
+
+
+def _footer(end: int, read: Read) -> Struct:
+    end -= len(MAGIC)
+    length = int.from_bytes(read(end - 4, end), "little")
+    return thrift.read(read(end - 4 - length, end - 4))
+
+
+def _columns(group: Struct) -> Iterator[Struct]:
+    for column in group[COLUMNS][1][1]:
+        yield column[METADATA][1]
+
+
+def _absent(column: Struct) -> bool:
+    """Whether a column has no value at all, so that its type says nothing about its bytes."""
+    statistics: Any = column.get(STATISTICS, (thrift.STRUCT, {}))[1]
+    return NULLS in statistics and bool(statistics[NULLS][1] == column[VALUES][1])
+
+
+def _moved(group: Struct, start: int, number: int) -> None:
+    """A row group whose file begins elsewhere."""
+    group.pop(ORDINAL, None)
+    if number < 1 << 15:
+        group[ORDINAL] = (thrift.I16, number)
+    for struct, fields in [(group, (BEGIN,)), *((c, OFFSETS) for c in _columns(group))]:
+        for field in fields:
+            if field in struct:
+                struct[field] = (thrift.I64, struct[field][1] + start)
