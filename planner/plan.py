@@ -47,22 +47,29 @@ def planned(document: source.Document) -> Plan:
 
 def complete(document: source.Document) -> Plan:
     """A plan from a document that agrees with the schema."""
-    draft = Draft(document, _copied(document.data))
-    model = lower(draft)
-    draft.finish()
-    _choices(draft)
-    _positions(draft)
-    _sizes(draft)
-    hardware.complete(draft)
-    profile.complete(draft)
+    draft, model = begun(document)
+    for step in STEPS:
+        step(draft)
     if model is not None:
-        _divisions(draft, model)
-        pipeline.check(draft, model)
+        for held in CHECKS:
+            held(draft, model)
     draft.finish()
     settings = dict(_scalars(draft.data, DECIDING))
     settings["model.shape"] = model is not None
     settings.update(hardware.settings(draft))
     return Plan(draft.get("name"), document, draft.data, model, settings, draft.derived)
+
+
+def begun(document: source.Document) -> tuple[Draft, Model | None]:
+    """What completing a plan begins with: a copy of its document, and its model.
+
+    Raises:
+        PlanError: what is wrong with the model.
+    """
+    draft = Draft(document, copied(document.data))
+    model = lower(draft)
+    draft.finish()
+    return draft, model
 
 
 def _scalars(data: Mapping[str, Any], sections: Sequence[str]) -> Iterator[tuple[str, Any]]:
@@ -238,6 +245,12 @@ def _divisions(draft: Draft, model: Model) -> None:
         )
 
 
+#: What completes a draft, then what holds it against a model of known shape. Each asks for few keys
+#: of a layout, so that a study checks what each can tell apart (planner.sweep.checking).
+STEPS = (_choices, _positions, _sizes, hardware.complete, profile.complete)
+CHECKS = (_divisions, *pipeline.CHECKS)
+
+
 def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> Draft:
     """A plan with another layout, checked as far as a layout goes, its faults in the draft.
 
@@ -288,12 +301,17 @@ def revised(document: source.Document, changes: Mapping[str, Any]) -> Plan:
     Raises:
         PlanError: where the changed document is no valid plan.
     """
+    return planned(changed(document, changes))
+
+
+def changed(document: source.Document, changes: Mapping[str, Any]) -> source.Document:
+    """A checked document with some dotted keys changed as for ``revised``."""
     data = document.data
     for dotted, value in changes.items():
         data = _changed(data, dotted.split("."), value)
     document = replace(document)
     document.__dict__["data"] = data  # in the place of what the cached property would read
-    return planned(document)
+    return document
 
 
 def _changed(node: Mapping[str, Any], steps: Sequence[str], value: Any) -> dict[str, Any]:
@@ -346,11 +364,11 @@ def checked(key: str, value: Any) -> Any:
     return value
 
 
-def _copied(node: Any) -> Any:
+def copied(node: Any) -> Any:
     """A copy of plain data; several times faster than copy.deepcopy."""
     if isinstance(node, dict):
-        return {key: _copied(value) for key, value in node.items()}
-    return [_copied(value) for value in node] if isinstance(node, list) else node
+        return {key: copied(value) for key, value in node.items()}
+    return [copied(value) for value in node] if isinstance(node, list) else node
 
 
 #: Keys that only documents of one kind have, in the order in which kinds are told apart.
@@ -381,7 +399,7 @@ def check(file: str | Path, overrides: Sequence[str] = ()) -> str:
         return kind
     document = schema.validate(source.load(file, overrides, kind), kind)
     if kind == "model":
-        draft = Draft(document, {"model": _copied(document.data)})
+        draft = Draft(document, {"model": copied(document.data)})
         lower(draft)
         draft.finish()
     return kind

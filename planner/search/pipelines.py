@@ -37,8 +37,8 @@ class Pipelines:
         most = pipeline.most_alive(stages, schedule)
         micro_batches = micro_batches if most is None else min(micro_batches, most)
         plan = self.plans[kernels]
-        cut = plan.data["parallelism"]["cut"]
-        key = (stages, virtual, schedule, micro_batches, cut)
+        cut, given = (plan.data["parallelism"].get(key) for key in ("cut", "stages"))
+        key = (stages, virtual, schedule, micro_batches, cut, str(given))
         if key not in self._known:
             assert plan.model is not None
             layout = {

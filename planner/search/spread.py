@@ -26,12 +26,14 @@ from planner.document import Draft, Plan
 from planner.evaluate import Absent, Case
 from planner.plan import variant
 from planner.quantity import BOOK
-from planner.search.layouts import Rows, Space
+from planner.search.layouts import Degrees, Rows, Space
 from planner.search.pipelines import Pipelines
 from planner.search.structure import entries, structure
 
 Array = NDArray[Any]
 ZERO, RECOMPUTE = "parallelism.zero", "training.recompute"
+#: Settings that each row says itself.
+OF_ROWS = ("parallelism.sequence", "training.schedule", ZERO, RECOMPUTE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +72,14 @@ class Spread:
         for degrees in self.space.degrees:
             key = (degrees.implementation, degrees.loss)
             if key not in found:
-                changes = {f"parallelism.{k}": v for k, v in degrees.named.items()}
-                plan = variant(self.plan, {**self.space.start, **changes})
+                plan = self.plan_of(degrees)
                 found[key] = Kernels(plan, case.build(plan))
         return tuple(found.values())
+
+    def plan_of(self, degrees: Degrees) -> Plan:
+        """A plan with some degrees, and so with what follows from implementation and loss."""
+        changes = {f"parallelism.{k}": v for k, v in degrees.named.items()}
+        return variant(self.plan, {**self.space.start, **changes})
 
     @cached_property
     def of_degrees(self) -> Mapping[str, Array]:
@@ -133,7 +139,7 @@ class Spread:
             name: (value, *(other[name] for other in others))
             for name, value in first.items()
             if name in self.asked
-            and name not in self.of_hardware
+            and name not in (*OF_ROWS, *self.of_hardware)
             and any(other[name] != value for other in others)
         }
 
@@ -202,9 +208,16 @@ class Spread:
         for name, found in self.of_kernels.items():
             codes = np.array([self.varying[name].index(value) for value in found])
             columns[name] = Codes(codes[columns["kernels"].of_row], len(self.varying[name]))
+        for key, places in self.further(rows).items():
+            number(key, *places)
         self._stage_columns(rows, steps, columns)
         self._fact_columns(rows, columns)
         return columns, numbers
+
+    def further(self, rows: Rows) -> Mapping[str, tuple[Array, Array]]:
+        """Keys of plans besides the layout in which rows differ: values, and the place of each
+        row's."""
+        return {}
 
     def _stage_columns(self, rows: Rows, steps: Array, columns: dict[str, Codes]) -> None:
         """Which of the distinct pipelines a row has."""

@@ -217,7 +217,7 @@ class Evaluator:
             shape = [1] * (count + 1)
             shape[axis] = len(places)
             for name in {key for one in axes for key in one.keys}:
-                values = [_latest(axes, place, name) for place in places]
+                values = [latest(axes, place, name) for place in places]
                 found[SYMBOLS[name]] = _column(values, shape)
         return found
 
@@ -259,7 +259,7 @@ class Evaluator:
         )
 
 
-def _latest(axes: Sequence[Any], place: int, key: str) -> Any:
+def latest(axes: Sequence[Any], place: int, key: str) -> Any:
     """The value of a key where several axes of one dimension may set it."""
     return [a.choices[place].changes[key] for a in axes if key in a.choices[place].changes][-1]
 

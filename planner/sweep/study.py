@@ -108,9 +108,7 @@ class Study:
     def plan_at(self, places: Sequence[int], changes: Mapping[str, Any] | None = None) -> Plan:
         """As ``plan``, for the place along each dimension."""
         merged = {**self.changes(places), **(changes or {})}
-        # A section before the keys inside it, whichever axis comes first.
-        order = sorted(merged.items(), key=lambda item: item[0].count("."))
-        return plan.revised(self.base_at(places), dict(order))
+        return plan.revised(self.base_at(places), in_order(merged))
 
     def changes(self, places: Sequence[int]) -> dict[str, Any]:
         """What the values at some places change in the base."""
@@ -400,6 +398,11 @@ class _Reader:
                     f"at most {most}; the key limit allows more",
                 )
             )
+
+
+def in_order(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A section before the keys inside it, whichever axis comes first."""
+    return dict(sorted(changes.items(), key=lambda item: item[0].count(".")))
 
 
 #: Written values of a numeric axis that the schema reads in full; it bounds the others alike.

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from planner.errors import Fault, PlanError
-from planner.sweep import arrays, parquet, points, table, text
+from planner.sweep import arrays, layouts, parquet, points, table, text
 from planner.sweep.grid import Pieces
 from planner.sweep.points import Values
 from planner.sweep.study import Study
@@ -55,10 +55,13 @@ class Job:
         shape = self.study.shape
         if not self.over_arrays:
             return Pieces(shape, ONE_BY_ONE)
-        plain, most = arrays.plain(self.study), OVER_ARRAYS
+        inside, most = arrays.plain(self.study), OVER_ARRAYS
+        if layouts.able(self.study):
+            along = layouts.along_layouts(self.study)
+            inside = tuple(map(any, zip(inside, along, strict=True)))
         while True:
             cut, plans = Pieces(shape, most), 1
-            for places, alone in zip(cut.ranges(0), plain, strict=True):
+            for places, alone in zip(cut.ranges(0), inside, strict=True):
                 plans *= 1 if alone else len(places)
             if plans <= MOST_PLANS or most == 1:
                 return cut
@@ -67,6 +70,8 @@ class Job:
     @cached_property
     def evaluate(self) -> Callable[[Sequence[range]], Values]:
         if self.over_arrays:
+            if layouts.able(self.study):
+                return layouts.Evaluator(self.study).evaluate
             return arrays.Evaluator(self.study).evaluate
         return lambda ranges: points.evaluate(self.study, ranges)
 
