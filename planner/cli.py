@@ -444,17 +444,17 @@ def _search(options: argparse.Namespace) -> int:
     from planner import plan as plans
     from planner.limits import parse_limit
     from planner.progress import progress
-    from planner.render import space
+    from planner.render import searched
     from planner.search import choices
     from planner.search.engine import POINTS, search
 
     if options.top < 1:
         raise PlanError(Fault(f"--top {options.top} shows nothing", None, "at least 1"))
     plan = plans.load(options.plan, options.set)
-    kinds = {path: space.kind_of(path) for path in options.output}
+    kinds = {path: searched.kind_of(path) for path in options.output}
     for path in options.output:
         files.spare(path, plan.document.files())
-    drawn = space.DRAWN & {options.format, *kinds.values()}
+    drawn = searched.DRAWN & {options.format, *kinds.values()}
     fixed = choices.fixed(plan, options.fix)
     found = search(
         plan,
@@ -469,8 +469,8 @@ def _search(options: argparse.Namespace) -> int:
         points=POINTS if drawn else 0,
     )
     for path, kind in kinds.items():
-        files.write_text(path, space.WRITERS[kind](found, options.front))
-    sys.stdout.write(space.WRITERS[options.format](found, options.front))
+        files.write_text(path, searched.WRITERS[kind](found, options.front))
+    sys.stdout.write(searched.WRITERS[options.format](found, options.front))
     return OK if found.best else FAILED
 
 

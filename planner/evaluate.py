@@ -1,37 +1,28 @@
 """Exact evaluation: what a plan's quantities are worth, and the trace of how that was found.
 
 Values are ints and Fractions to the end; floats enter only through roots and fractional powers of
-estimates. The expressions are SymPy's, the arithmetic is Python's: a walk over the tree costs
-10 to 20 microseconds a formula, where ``xreplace`` with SymPy numbers costs a hundred.
+estimates. The expressions are SymPy's, the arithmetic (``arithmetic.py``) is Python's.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
-from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, floor
+from sympy import Symbol
 
-from planner.folds import AtLargest, Fold, Largest, Total, Which
+from planner.arithmetic import Absent as Absent
+from planner.arithmetic import Number as Number
+from planner.arithmetic import work
 from planner.quantity import BOOK, Book, Declaration, agrees
 
 Value = int | Fraction | float | str
-Number = int | Fraction | float
-
 
 SIZE_ONLY = "the model is given by its size only (model.parameters), not by its shape"
-
-
-class Absent(Exception):
-    """A quantity that cannot be computed, with its reason. It is never 0."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,17 +235,7 @@ class Evaluation:
 
     def compute(self, expression: Any, point: Point) -> Number:
         """The value of an expression at a point; exact wherever the expression is rational."""
-        kind = type(expression)
-        if kind is Symbol:
-            return self.symbol(expression, point)
-        handler = _HANDLERS.get(kind)
-        if handler is not None:
-            return handler(self, expression, point)
-        if isinstance(expression, Integer):
-            return int(expression.p)
-        if isinstance(expression, Rational):
-            return Fraction(expression.p, expression.q)
-        raise TypeError(f"no evaluation for {kind.__name__}: {expression}")
+        return work(expression)(self, point)  # type: ignore[no-any-return]
 
 
 def widen(point: Point) -> Point:
@@ -276,94 +257,3 @@ def _tidy(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise OverflowError("beyond the range of floating-point numbers")
     return value
-
-
-def _add(self: Evaluation, expression: Any, point: Point) -> Number:
-    total: Number = 0
-    for term in expression.args:
-        total += self.compute(term, point)
-    return total
-
-
-def _mul(self: Evaluation, expression: Any, point: Point) -> Number:
-    product: Number = 1
-    for factor in expression.args:
-        product *= self.compute(factor, point)
-    return product
-
-
-def _pow(self: Evaluation, expression: Any, point: Point) -> Number:
-    base = self.compute(expression.args[0], point)
-    exponent = self.compute(expression.args[1], point)
-    if isinstance(exponent, Fraction) and exponent.denominator == 1:
-        exponent = exponent.numerator
-    if isinstance(exponent, int):
-        if base == 0 and exponent < 0:
-            raise Absent("division by zero")
-        whole = float(base) ** exponent if isinstance(base, float) else Fraction(base) ** exponent
-        return cast(Number, whole)
-    return cast(float, float(base) ** float(exponent))
-
-
-def _fold(self: Evaluation, expression: Fold, point: Point) -> Iterator[tuple[Point, Number]]:
-    for below in self.entries(expression.axis, point, expression.where):
-        yield below, self.compute(expression.body, below)
-
-
-def _total(self: Evaluation, expression: Total, point: Point) -> Number:
-    return sum((value for _, value in _fold(self, expression, point)), 0)
-
-
-def _peak(self: Evaluation, fold: Fold, by: Any, point: Point) -> tuple[Point, Number]:
-    best: tuple[Point, Number] | None = None
-    for below in self.entries(fold.axis, point, fold.where):
-        value = self.compute(by, below)
-        if best is None or value > best[1]:
-            best = (below, value)
-    if best is None:
-        raise Absent(f"there is no {fold.axis}")
-    return best
-
-
-def _largest(self: Evaluation, expression: Largest, point: Point) -> Number:
-    return _peak(self, expression, expression.body, point)[1]
-
-
-def _at_largest(self: Evaluation, expression: AtLargest, point: Point) -> Number:
-    return self.compute(expression.body, _peak(self, expression, expression.by, point)[0])
-
-
-def _which(self: Evaluation, expression: Which, point: Point) -> Any:
-    return _peak(self, expression, expression.body, point)[0][expression.axis].title
-
-
-def _round_up(self: Evaluation, expression: Any, point: Point) -> Number:
-    value = self.compute(expression.args[0], point)
-    return -int(-value // 1)
-
-
-def _round_down(self: Evaluation, expression: Any, point: Point) -> Number:
-    return int(self.compute(expression.args[0], point) // 1)
-
-
-def _max(self: Evaluation, expression: Any, point: Point) -> Number:
-    return max(self.compute(argument, point) for argument in expression.args)
-
-
-def _min(self: Evaluation, expression: Any, point: Point) -> Number:
-    return min(self.compute(argument, point) for argument in expression.args)
-
-
-_HANDLERS: dict[type, Callable[[Evaluation, Any, Point], Number]] = {
-    Add: _add,
-    Mul: _mul,
-    Pow: _pow,
-    Max: _max,
-    Min: _min,
-    ceiling: _round_up,
-    floor: _round_down,
-    Total: _total,
-    Largest: _largest,
-    AtLargest: _at_largest,
-    Which: _which,
-}

@@ -23,6 +23,7 @@ STAGES = (
     {"folds", "quantity", "notation", "notation_hardware", "notation_scaling"},
     {"inventory", "formulas"},
     {
+        "arithmetic",
         "evaluate",
         "arrays",
         "tape",

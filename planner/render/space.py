@@ -1,4 +1,5 @@
-"""The page of a search: the best layouts, the front of memory, and where all of them lie.
+"""What is shown of a search: the best layouts, what each choice costs, the front of memory, and
+where all of them lie.
 
 A sample of the space is drawn by what is made small and by memory, with the capacity of a device,
 the front and the plan's own layout.
@@ -6,18 +7,14 @@ the front and the plan's own layout.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from planner.display import exact_text
-from planner.errors import Fault, Place, PlanError, nearest
 from planner.limits import shown
 from planner.quantity import BOOK
 from planner.render import chart
 from planner.render.numbers import GIB, clean
-from planner.render.report import page, words
 from planner.search import ranking
 from planner.search.engine import FITS, MEMORY, STEP, Found
 from planner.version import __version__
@@ -136,37 +133,3 @@ class View:
 
 def _short(value: float) -> str:
     return f"{value:.3g}" if value < 1000 else exact_text(round(value))
-
-
-def html(found: Found, front: bool = False) -> str:
-    """The page as one HTML file without scripts or requests; it has best and front."""
-    return page("search.html.jinja", view=View(found))
-
-
-def markdown(found: Found, front: bool = False) -> str:
-    """The page as GitHub Markdown; it has best and front."""
-    return words("search.md.jinja", view=View(found))
-
-
-WRITERS: Mapping[str, Callable[[Found, bool], str]] = {
-    **ranking.WRITERS,
-    "md": markdown,
-    "html": html,
-}
-#: Formats that draw the space.
-DRAWN = frozenset({"html"})
-
-
-def kind_of(path: str) -> str:
-    """The format that the ending of a file picks.
-
-    Raises:
-        PlanError: an ending that says no format.
-    """
-    kind = Path(path).suffix.lower().lstrip(".")
-    if kind not in WRITERS:
-        allowed = "one of " + ", ".join(f".{kind}" for kind in WRITERS)
-        raise PlanError(
-            Fault("unknown ending of an output", Place(path), allowed, nearest(kind, WRITERS))
-        )
-    return kind
