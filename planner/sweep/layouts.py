@@ -31,11 +31,10 @@ from planner.sweep.study import Study, in_order
 
 #: Keys of a training run that belong to a layout.
 TRAINING = ("training.micro_batch", "training.recompute", "training.schedule")
-#: Layouts of a combination that are worth a table, and points of plain keys that are not too many
-#: for one: of more, each layout is completed once and its points cost next to nothing.
-LEAST, MOST_PLAIN = 256, 1024
-#: Layouts that share what no table tells apart, at least.
-LEAST_ALIKE = 64
+#: Layouts of a combination that are worth a table; fewer are completed one by one.
+LEAST = 128
+#: Layouts of a piece that share what no table tells apart, at least.
+LEAST_ALIKE = 4
 
 #: What the rows of a spread differ in: places in ``runs``, and what a row says itself.
 RUN = ("parallelism.virtual_pipeline", "training.schedule")
@@ -75,7 +74,7 @@ def _of_layout(key: str) -> bool:
 
 def able(study: Study) -> bool:
     """Whether a study has enough layouts for a table of them."""
-    plain, layouts = arrays.plain(study), along_layouts(study)
+    layouts = along_layouts(study)
     if study.searches or not arrays.able(study) or not any(layouts):
         return False
     keys = {
@@ -87,10 +86,8 @@ def able(study: Study) -> bool:
     if LAYOUT in keys[True] and any(map(_of_layout, keys[False])):
         return False
 
-    def size(chosen: Sequence[bool]) -> int:
-        return math.prod(n for n, one in zip(study.shape, chosen, strict=True) if one)
-
-    return size(layouts) >= LEAST and size(plain) <= MOST_PLAIN
+    sizes = (n for n, one in zip(study.shape, layouts, strict=True) if one)
+    return math.prod(sizes) >= LEAST
 
 
 class Evaluator:
