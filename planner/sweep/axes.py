@@ -102,6 +102,24 @@ def key_known(key: str, place: Place | None) -> Mapping[str, Any]:
         ) from None
 
 
+def only(where: str, given: Mapping[str, Node], allowed: Sequence[str]) -> None:
+    """Keys of a mapping are some of those that are allowed.
+
+    Raises:
+        PlanError: one is not.
+    """
+    for name, child in given.items():
+        if name not in allowed:
+            raise PlanError(
+                Fault(
+                    f"unknown key '{name}' in {where}",
+                    child.key_place,
+                    f"allowed keys: {', '.join(allowed)}",
+                    nearest(name, allowed),
+                )
+            )
+
+
 def is_numeric(said: Mapping[str, Any]) -> bool:
     """Whether a key holds numbers and nothing else."""
     kinds = {said["type"]} if isinstance(said.get("type"), str) else set(said.get("type", ()))
@@ -147,16 +165,7 @@ class _Range:
         self.unit = str(said.get("unit", "1"))
         kinds = said.get("type", ())
         self.whole = "integer" in kinds and "number" not in kinds
-        for name, child in self.given.items():
-            if name not in RANGE:
-                raise PlanError(
-                    Fault(
-                        f"unknown key '{name}' in axes.{key}",
-                        child.key_place,
-                        f"allowed keys: {', '.join(RANGE)}",
-                        nearest(name, RANGE),
-                    )
-                )
+        only(f"axes.{key}", self.given, RANGE)
         for name in ("from", "to"):
             if name not in self.given:
                 raise self.fault(f"axes.{key} has no key '{name}'")

@@ -32,6 +32,7 @@ from planner.sweep.axes import (
     key_known,
     label,
     number,
+    only,
     spread,
 )
 from planner.version import full
@@ -358,15 +359,7 @@ class _Reader:
     def _item(self, name: str, node: Node) -> tuple[str | None, tuple[Setting, ...]]:
         """The settings of ``{name, set}``."""
         assert isinstance(node.value, dict)
-        for key, child in node.value.items():
-            if key not in ITEM:
-                raise PlanError(
-                    Fault(
-                        f"unknown key '{key}' in axes.{name}",
-                        child.key_place,
-                        f"allowed keys: {', '.join(ITEM)}",
-                    )
-                )
+        only(f"axes.{name}", node.value, ITEM)
         inner = node.value["set"]
         if not isinstance(inner.value, dict) or not inner.value:
             raise PlanError(Fault(f"axes.{name}: set is no mapping", inner.place, "KEY: VALUE"))
