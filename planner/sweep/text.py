@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from planner.sweep.table import Column, Rows, coded, columns, is_whole
 #: Columns beside each other are joined before they are repeated, where that makes so many times
 #: fewer texts than there are rows.
 FEWER = 8
+#: Rows that become text at once: a core's cache holds what they are made of.
+BLOCK = 1 << 14
 
 
 def header(study: Study, kind: str) -> bytes:
@@ -38,11 +40,15 @@ def encoded(table: Rows, kind: str) -> bytes:
             parts.append(_joined(parts.pop(), part, between))
         else:
             parts.append(part)
-    repeated = (np.broadcast_to(part, table.grid).ravel().tolist() for part in parts)
-    lines: Iterable[str] = map(between.join, zip(*repeated, strict=True))
-    if kind != "csv":
-        lines = ("{" + line + "}" for line in lines)
-    return ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
+    repeated = [np.broadcast_to(part, table.grid).ravel() for part in parts]
+    begin, end = ("", "\n") if kind == "csv" else ("{", "}\n")
+    blocks = []
+    for start in range(0, size, BLOCK):
+        cells = (part[start : start + BLOCK].tolist() for part in repeated)
+        lines = map(between.join, zip(*cells, strict=True))
+        block = begin + (end + begin).join(lines) + end
+        blocks.append(block.encode("utf-8", "backslashreplace"))
+    return b"".join(blocks)
 
 
 def _joined_size(one: Array, other: Array) -> int:
