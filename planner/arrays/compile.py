@@ -81,12 +81,12 @@ class Tracer(Evaluation):
             try:
                 found = self._choice(identifier, wide)
             except Absent as absent:
-                found = absent
+                found = absent.with_traceback(None)  # what is kept must not keep callers' frames
             except ArithmeticError as error:
                 found = Absent(f"its numbers cannot be computed with ({error})")
             self.found[key] = found
         if isinstance(found, Absent):
-            raise found
+            raise Absent(found.reason)
         return found
 
     def _choice(self, identifier: str, point: Point) -> int:
@@ -101,7 +101,7 @@ class Tracer(Evaluation):
             except (Absent, ZeroDivisionError) as error:
                 if not conditions:
                     raise
-                reason = error
+                reason = error.with_traceback(None)
                 continue
             if not conditions:
                 return node
@@ -146,14 +146,14 @@ class Tracer(Evaluation):
                 return self.graph.node("input", *pair)
         bound = self.bound(symbol, point)
         if isinstance(bound, Absent):
-            raise bound
+            raise Absent(bound.reason)
         if hasattr(bound, "free_symbols"):
             return self._bound(bound, point)
         return self.graph.node("input", symbol)
 
     def _bound(self, bound: Any, point: Point) -> int:
         if isinstance(bound, Absent):
-            raise bound
+            raise Absent(bound.reason)
         if isinstance(bound, (int, float, Fraction)):
             return self.graph.const(bound)
         return self.compute(bound, point)
