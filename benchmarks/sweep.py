@@ -1,6 +1,6 @@
 """Points per second of a sweep, beside the rate of a search; its peak memory; two workers for one.
 
-    python -m benchmarks.sweep [--points N] [--format csv|parquet] [--on dask] [--json FILE]
+    python -m benchmarks.sweep [--points N] [--format parquet|csv|jsonl] [--on dask] [--json FILE]
 
 The study is GPT-3 on a cluster: layouts (some are not valid, some do not fit) times budgets of
 tokens times prices. Each sweep is a process of its own with one worker; its processor time counts,
@@ -14,7 +14,9 @@ time, so the machine must be idle for it.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -103,28 +105,53 @@ def swept(document: Path, output: Path, *options: str) -> dict[str, float]:
 
 
 def on_dask(document: Path, output: Path, workers: int) -> dict[str, float]:
-    """A sweep on a local Dask cluster of so many processes of one thread, the start of which is
-    not part of it: seconds elapsed, and processor seconds of this process, which holds client and
-    scheduler, as a share of those of one worker."""
-    from distributed import Client, LocalCluster
+    """A sweep on a Dask cluster of so many processes of one thread: seconds elapsed, and processor
+    seconds of this process and of the scheduler's as shares of those of one worker. The start of
+    the cluster is not part of it, nor that its workers import the program."""
+    from distributed import Client
 
     from planner.sweep import run
     from planner.sweep import study as studies
 
     read = studies.load(document)
-    with (
-        LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        address = cluster.scheduler_address.replace("tcp://", "dask://")
-        before = client.run(time.process_time)
-        start, own = time.perf_counter(), time.process_time()
-        run.sweep(read, output, on=address)
-        elapsed, own = time.perf_counter() - start, time.process_time() - own
-        spent = [after - before[at] for at, after in client.run(time.process_time).items()]
-    return {"elapsed": elapsed, "client_share": own / (sum(spent) / len(spent))}
+    processes = multiprocessing.get_context("spawn")
+    here, there = processes.Pipe()
+    cluster = processes.Process(target=_cluster, args=(workers, there))
+    cluster.start()
+    try:
+        address = here.recv()
+        with Client(address) as client:
+            client.run(importlib.import_module, "planner.sweep.work")
+
+            def spent() -> tuple[float, float, float]:
+                of_workers = client.run(time.process_time).values()
+                of_scheduler = client.run_on_scheduler(time.process_time)
+                return time.process_time(), of_scheduler, sum(of_workers) / workers
+
+            before, start = spent(), time.perf_counter()
+            run.sweep(read, output, on=address.replace("tcp://", "dask://"))
+            elapsed, after = time.perf_counter() - start, spent()
+        here.send("done")
+    finally:
+        cluster.join()
+    client_s, scheduler_s, worker_s = (b - a for a, b in zip(before, after, strict=True))
+    return {
+        "elapsed": elapsed,
+        "worker": worker_s,
+        "client_share": client_s / worker_s,
+        "scheduler_share": scheduler_s / worker_s,
+    }
+
+
+def _cluster(workers: int, pipe: Any) -> None:
+    """A cluster in a process of its own, until something comes through the pipe."""
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        pipe.send(cluster.scheduler_address)
+        pipe.recv()
 
 
 def measure(points: int, kind: str, dask: bool) -> dict[str, Any]:
@@ -157,7 +184,9 @@ def measure(points: int, kind: str, dask: bool) -> dict[str, Any]:
         "peak_bytes_of_a_tenth": tenth["peak_bytes"],
         "two_workers": whole["elapsed"] / two["elapsed"],
         "two_dask_workers": clusters[0]["elapsed"] / clusters[1]["elapsed"] if clusters else None,
-        "dask_client_share": clusters[1]["client_share"] if clusters else None,
+        "less_for_each_of_two": clusters[0]["worker"] / clusters[1]["worker"] if clusters else None,
+        "client_share": clusters[1]["client_share"] if clusters else None,
+        "scheduler_share": clusters[1]["scheduler_share"] if clusters else None,
     }
 
 
@@ -170,7 +199,7 @@ def _size(document: dict[str, Any]) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=10_000_000)
-    parser.add_argument("--format", choices=("csv", "jsonl", "parquet"), default="csv")
+    parser.add_argument("--format", choices=("csv", "jsonl", "parquet"), default="parquet")
     parser.add_argument("--on", choices=("dask",), help="two workers of a local cluster too")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
@@ -186,7 +215,9 @@ def main() -> None:
     print(f"  two workers          {row['two_workers']:>12.2f}  times as fast as one")
     if row["two_dask_workers"] is not None:
         print(f"  two Dask workers     {row['two_dask_workers']:>12.2f}  times as fast as one")
-        print(f"  client and scheduler {row['dask_client_share']:>12.0%}  of a worker's processor")
+        print(f"  each of them         {row['less_for_each_of_two']:>12.2f}  times less to do")
+        print(f"  their client         {row['client_share']:>12.0%}  of a worker's processor time")
+        print(f"  their scheduler      {row['scheduler_share']:>12.0%}  of it")
     if options.json:
         write_text(options.json, json.dumps(row, indent=2) + "\n")
 

@@ -67,6 +67,32 @@ def test_a_dask_cluster_loses_a_worker_and_nothing_else(tmp_path: Path) -> None:
         compared(address, tmp_path, kill)
 
 
+def test_what_workers_send_passes_the_scheduler_where_they_cannot_be_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    from planner.sweep import engines
+
+    asked: list[str] = []
+
+    def never(address: str) -> bool:
+        asked.append(address)
+        return False
+
+    read = study.load({**STUDY, "record": ["cost.total"]})
+    alone, spread = tmp_path / "alone.csv", tmp_path / "spread.csv"
+    run.sweep(read, alone, workers=1)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=True, dashboard_address=None
+    ) as cluster:
+        address = cluster.scheduler_address
+        answers = engines._answers
+        assert answers(address) and not answers("tcp://127.0.0.1:1") and not answers("inproc://x")
+        monkeypatch.setattr(engines, "_answers", never)
+        run.sweep(read, spread, on=address.replace("tcp://", "dask://"))
+    assert asked and spread.read_bytes() == alone.read_bytes()
+
+
 def test_a_dask_cluster_that_is_not_there_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     from planner.sweep import engines

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import socket
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeVar
@@ -24,6 +25,8 @@ AHEAD = 3
 MOST_DEATHS = 5
 #: Seconds until a cluster counts as not there.
 PATIENCE = 20
+#: Seconds within which a worker that can be reached has answered.
+NEAR = 1
 
 
 def cores() -> int:
@@ -152,7 +155,10 @@ def dask(job: Job, numbers: range, address: str) -> Pieces:
     except (OSError, ValueError, TimeoutError) as error:
         raise PlanError(_unreachable(address, error)) from None
     with client:
-        width = max(1, len(client.scheduler_info().get("workers", {})))
+        workers = list(client.nthreads())
+        width = max(1, len(workers))
+        # What workers send need not pass through the scheduler, where they can be reached.
+        client.direct_to_workers = all(map(_answers, workers))
         # The job is a task of its own: it goes to each worker once, and is made again where a
         # worker is lost that had it.
         held = client.submit(_same, job, pure=False, retries=MOST_DEATHS)
@@ -169,6 +175,17 @@ def dask(job: Job, numbers: range, address: str) -> Pieces:
                 raise PlanError(_failed(address, error)) from error
             future.release()
             yield _unpacked(*found)
+
+
+def _answers(address: str) -> bool:
+    """Whether a connection to an address can be made."""
+    scheme, _, place = address.partition("://")
+    host, _, port = place.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), NEAR).close()
+    except (OSError, ValueError):
+        return False
+    return scheme == "tcp"
 
 
 def _same(job: Job) -> Job:
