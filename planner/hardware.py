@@ -145,6 +145,7 @@ def measured(accelerator: Mapping[str, Any]) -> Mapping[str, Any]:
     return own
 
 
+@cache
 def _shares(name: str) -> Mapping[str, Any]:
     names = [path.stem for path in (resources.folder("presets") / "accelerators").glob("*.yaml")]
     if name not in names:

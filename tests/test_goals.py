@@ -15,7 +15,7 @@ from planner.errors import PlanError
 from planner.inverse import questions
 from planner.limits import parse_limit
 from planner.plan import variant
-from planner.search.engine import best
+from planner.search.contest import best
 from planner.untraced import evaluated
 from tests.conftest import RunCli
 from tests.strategies import plans

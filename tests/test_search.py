@@ -17,8 +17,8 @@ from planner import plan as plans
 from planner.errors import PlanError
 from planner.limits import Limit
 from planner.plan import variant
+from planner.search import contest, layouts, ranking
 from planner.search import engine as searching
-from planner.search import layouts, ranking
 from planner.search.layouts import SCHEDULES, Space
 from planner.untraced import evaluated
 
@@ -249,15 +249,15 @@ def test_more_micro_batches_than_are_alive_change_nothing() -> None:
 def test_the_best_is_that_of_the_search_and_keeps_limits() -> None:
     plan = small("mixtral-8x7b")
     found = searching.search(plan, top=100)
-    first = searching.best(plan)
+    first = contest.best(plan)
     assert first is not None and first.changes == found.best[0].changes
     assert first.of(plan).get("parallelism.pipeline") == first.changes["parallelism.pipeline"]
     bound = found.best[0].values["memory.process"] * 9 / 10
-    within = searching.best(plan, limits=[Limit("memory.process", "<=", bound)])
+    within = contest.best(plan, limits=[Limit("memory.process", "<=", bound)])
     assert within is not None
     expected = next(x for x in found.best if x.values["memory.process"] <= bound)
     assert within.values["time.step_seconds"] == expected.values["time.step_seconds"]
-    assert searching.best(plan, limits=[Limit("memory.process", "<=", 1)]) is None
+    assert contest.best(plan, limits=[Limit("memory.process", "<=", 1)]) is None
 
 
 def test_values_of_any_key_are_tried() -> None:

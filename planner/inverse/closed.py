@@ -102,7 +102,8 @@ def _solved() -> Any:
     from sympy import Eq, Rational, Symbol, solve
 
     size, each, devices, memory = (Symbol(name, positive=True) for name in ("N", "beta", "n", "M"))
-    (root,) = solve(Eq(size * each / devices, memory), size)
+    # There is nothing to simplify, and SymPy's simplify imports its units.
+    (root,) = solve(Eq(size * each / devices, memory), size, simplify=False)
 
     def put_in(n: Any, m: Any, beta: Any) -> Fraction:
         exact = root.subs(

@@ -8,7 +8,7 @@ proves the answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
@@ -18,17 +18,21 @@ from planner.document import Plan
 from planner.domains import Domain, divisors
 from planner.errors import PlanError
 from planner.inverse.optimum import optimise
-from planner.inverse.probes import AsItIs, Goal, Probe, Probes
+from planner.inverse.probes import FEW, AsItIs, Goal, Probe, Probes
 from planner.inverse.solve import Answer, solve
 from planner.limits import Limit
 from planner.plan import variant
-from planner.search.engine import FITS, MEMORY, Layout, best
-from planner.search.layouts import DEGREES, FOLLOWS
+from planner.search.contest import Contest
+from planner.search.engine import FITS
+from planner.search.layouts import DEGREES, FOLLOWS, KERNELS
+from planner.search.selection import Item
 
 #: What makes one layout better than another that keeps the limits too.
 BY = "time.step_seconds"
 #: Layouts that move an answer on until it is taken as it is.
 MOST_ROUNDS = 24
+#: Values beyond a proof, of few in all, that are searched too.
+BEYOND = 2
 #: Searches of the whole space until known layouts have to do.
 MOST_SEARCHES = 16
 #: Of these, where no known layout keeps the limits anywhere.
@@ -43,6 +47,7 @@ DECIDED = frozenset(
     }
 )
 Changes = Mapping[str, Any]
+Ask = Callable[[Contest], Item | None]
 
 
 class Layouts:
@@ -59,6 +64,7 @@ class Layouts:
     ) -> None:
         self.limits, self.by, self.thorough = tuple(limits), by, thorough
         self.known: list[Changes] = []
+        self._contests: dict[str, Contest] = {}
         self._left = MOST_SEARCHES
         self._exactly = AsItIs([*(limit.quantity for limit in limits), FITS, by, *also])
 
@@ -68,11 +74,12 @@ class Layouts:
             with suppress(PlanError):
                 found.append(variant(plan, {**layout, **changes}))
         if self.thorough and self._left > 0:
+            self._left -= 1
             base = found[0] if found else any_layout(plan, {"time.mfu": None, **changes})
             # Where no layout keeps the limits, one that fits says by how much they are missed.
-            new = self.searched(base, changes) or self.searched(base, changes, limits=())
+            new = self.fastest(base, changes) or self.fastest(base, changes, within=False)
             if new is not None:
-                found = [variant(plan, {**_changes(new), **changes})]
+                found = [variant(plan, {**new, **changes})]
             found = found or [base]
         return found or [any_layout(plan, {"time.mfu": None, **changes})]
 
@@ -94,34 +101,61 @@ class Layouts:
         """Whether known layouts had to do because of too many searches."""
         return self._left <= 0
 
+    def start(self, plan: Plan) -> None:
+        """A layout to start from: the fastest of a few that fit, or of all."""
+        found = self._found(plan, {}, lambda contest: contest.few.first(within=False))
+        if found is None:
+            self.fastest(plan, {}, within=False)
+
     def desperate(self) -> None:
         """No known layout helps anywhere: search at the values that are tried next."""
         self.thorough, self._left = True, LAST_RESORT
 
-    def searched(
-        self,
-        plan: Plan,
-        changes: Changes,
-        by: str | None = None,
-        limits: Sequence[Limit] | None = None,
-    ) -> Layout | None:
-        """The best layout that keeps the limits, from now on among the known ones; None where there
-        is none."""
-        fixed = {key: plan.get(key) for key in changes if key in DECIDED}
-        self._left -= 1
-        limits = self.limits if limits is None else limits
-        further = [limit for limit in limits if limit.quantity != FITS]
+    # -- searches -----------------------------------------------------------------------------
+
+    def fastest(self, plan: Plan, changes: Changes, within: bool = True) -> Changes | None:
+        """The best layout of all that keeps the limits, or, of those that fit, whatever the limits;
+        from now on among the known ones."""
+        return self._found(plan, changes, lambda contest: contest.all.first(within))
+
+    def further(self, plan: Plan, changes: Changes) -> bool:
+        """Whether there is a layout that keeps the limits; it is known from now on. The one that
+        leaves most room goes furthest, and one of a few is soon found."""
+        asks: tuple[Ask, ...] = (
+            lambda contest: contest.few.roomiest(),
+            lambda contest: contest.all.roomiest(),
+        )
+        return any(self._found(plan, changes, ask) is not None for ask in asks)
+
+    def _found(self, plan: Plan, changes: Changes, ask: Ask) -> Changes | None:
+        """A layout at a value of the unknown, from now on among the known ones; None where there is
+        none."""
         try:
-            found = best(plan, by or self.by, further, fixed)
+            found = ask(self._contest(plan, changes))
+            if found is None:
+                return None
+            # Whose kernels run follows from the degrees, and must not be held in further searches.
+            layout = {key: value for key, value in found[2].items() if key != KERNELS}
+            self._exactly.values((variant(plan, {**layout, **changes}),), False)
         except PlanError:
             return None
-        if found is not None and _changes(found) not in self.known:
-            self.known.append(_changes(found))
-        return found
+        if layout not in self.known:
+            self.known.append(layout)
+        return layout
 
+    def _contest(self, plan: Plan, changes: Changes) -> Contest:
+        """The layouts at a value of the unknown; those of the last two values are kept.
 
-def _changes(layout: Layout) -> Changes:
-    return {**dict.fromkeys(layout.cleared), **layout.changes}
+        Raises:
+            PlanError: none is valid.
+        """
+        key = repr(sorted(changes.items(), key=str))
+        if key not in self._contests:
+            fixed = {key: (plan.get(key),) for key in changes if key in DECIDED}
+            limits = [limit for limit in self.limits if limit.quantity != FITS]
+            last = dict(list(self._contests.items())[-1:])
+            self._contests = {**last, key: Contest(plan, self.by, limits, fixed)}
+        return self._contests[key]
 
 
 def any_layout(plan: Plan, changes: Changes, devices: int | None = None) -> Plan:
@@ -175,7 +209,7 @@ def solve_free(
     quantities that the answer's plan shows."""
     limits = fitting(limits)
     layouts = Layouts(limits, BY, also)
-    layouts.searched(plan, {}, limits=())
+    layouts.start(plan)
     layouts.hasty = True
     search = Probes(plan, domain, limits, evaluator=layouts)
     for _ in range(MOST_ROUNDS):
@@ -190,11 +224,12 @@ def solve_free(
             search=search,
         )
         edge = answer.fails or answer.miss
-        known = len(layouts.known)
-        if edge is not None and edge.broken:
-            # The layout with most room under the limit that binds goes furthest.
-            layouts.searched(edge.plan, domain.changes(edge.value), _room(answer.binding))
-        if len(layouts.known) == known:
+        if edge is None or not edge.broken:
+            break
+        if not any(
+            layouts.further(probe.plan, domain.changes(probe.value))
+            for probe in _beyond(search, answer, edge)
+        ):
             if answer.holds is not None or layouts.thorough:
                 break
             layouts.desperate()
@@ -208,11 +243,17 @@ def solve_free(
     return _noted(answer, plan, len(layouts.known))
 
 
-def _room(limit: Limit | None) -> str | None:
-    """What to make small for most room under a limit."""
-    if limit is None or limit.relation == ">=":
-        return MEMORY if limit is not None and limit.quantity == FITS else None
-    return limit.quantity
+def _beyond(search: Probes, answer: Answer, edge: Probe) -> Iterator[Probe]:
+    """The value that proves an answer, and of a domain of few values the next after it: counts of
+    devices that divide badly lie between those that do not."""
+    yield edge
+    last = search.domain.last
+    if answer.holds is None or last is None or last - search.domain.first >= FEW:
+        return
+    for step in range(1, BEYOND + 1):
+        probe = search.probe(edge.index + answer.direction * step)
+        if probe is not None and probe.broken:
+            yield probe
 
 
 def _fastest(
@@ -220,7 +261,7 @@ def _fastest(
 ) -> Probe:
     """A value with the best of its layouts that keep the limits."""
     changes = domain.changes(probe.value)
-    layouts.searched(probe.plan, changes)
+    layouts.fastest(probe.plan, changes)
     meant, values, _ = layouts.values(layouts.variants(plan, changes), exact=True)
     named = [limit.quantity for limit in layouts.limits]
     return replace(probe, plan=meant, values={name: values[name] for name in (*named, *also)})
@@ -230,7 +271,7 @@ def _nearest(layouts: Layouts, plan: Plan, domain: Domain, probe: Probe) -> Prob
     """A value at which no layout keeps the limits, with the one that comes nearest: of those known,
     and the best of those that fit."""
     changes = domain.changes(probe.value)
-    layouts.searched(probe.plan, changes, limits=())
+    layouts.fastest(probe.plan, changes, within=False)
     return Probes(plan, domain, layouts.limits, evaluator=layouts).probe(probe.index) or probe
 
 

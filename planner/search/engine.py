@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from sympy import Add, Mul
 
 from planner import case
-from planner.arrays.program import CHUNK
 from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.evaluate import Absent
@@ -113,6 +112,7 @@ class Chunk:
     and rows; NaN where a quantity is absent."""
 
     plan: Plan
+    space: int  # its number
     varied: Mapping[str, Any]
     rows: Rows
     start: int
@@ -158,11 +158,16 @@ class Walk:
 
     def __post_init__(self) -> None:
         self.absent: dict[str, str] = {}
+        self.spaces: list[tuple[Mapping[str, Any], Space]] = []
+        self.given = frozenset(self.options)
+        self._spreads: dict[int, Spread] = {}
         self._fill()
         for key, values in NARROWER:
             if self.most is not None and self.size > self.most and key not in self.options:
                 self.options = {**self.options, key: values}
-                self._fill()
+                self.spaces = [
+                    (varied, space.narrowed(key, values)) for varied, space in self.spaces
+                ]
 
     def _fill(self) -> None:
         if self.plan.model is None:
@@ -171,7 +176,6 @@ class Walk:
         outer = {key: values for key, values in self.options.items() if key not in KEYS}
         free = {key for key, values in self.options.items() if key in KEYS and not values}
         faults: list[Fault] = []
-        self.spaces: list[tuple[Mapping[str, Any], Space]] = []
         for combination in product(*outer.values()):
             varied = dict(zip(outer, combination, strict=True))
             try:
@@ -191,21 +195,20 @@ class Walk:
         return sum(space.size for _, space in self.spaces)
 
     def __iter__(self) -> Iterator[Chunk]:
-        for varied, space in self.spaces:
-            spread = Spread(space, self.quantities)
-            compiled = spread.structure.compiled
-            self.absent |= compiled.absent
-            step = max(1, CHUNK // (spread.axes[0] * spread.axes[1]))
+        for number, (_, space) in enumerate(self.spaces):
             for rows in space.blocks():
-                program = spread.program(rows)
-                for start in range(0, len(rows), step):
-                    part = slice(start, min(start + step, len(rows)))
-                    found = program.run(part, spread.axes)
-                    values = {name: found[node] for name, node in compiled.roots.items()}
-                    for name in compiled.absent:
-                        shape = (*spread.axes, part.stop - part.start)
-                        values[name] = np.broadcast_to(np.nan, shape)
-                    yield Chunk(self.plan, varied, rows, start, values, rows.valid(part))
+                yield from self.over(number, rows, self.quantities)
+
+    def over(self, number: int, rows: Rows, *groups: tuple[str, ...]) -> Iterator[Chunk]:
+        """Some rows of a space, by its number, with groups of quantities."""
+        varied, space = self.spaces[number]
+        spread = self._spreads.get(number)
+        if spread is None:
+            spread = self._spreads[number] = Spread(space)
+        for quantities in groups:
+            self.absent |= spread.structure.compiled(quantities).absent
+        for part, values in spread.over(rows).chunks(*groups):
+            yield Chunk(self.plan, number, varied, rows, part.start, values, rows.valid(part))
 
 
 def search(
@@ -255,7 +258,7 @@ def search(
         done += int(np.count_nonzero(chunk.valid))
         fits = there & (room >= 0)
         for limit in limits:
-            fits &= _holds(limit, chunk.values[limit.quantity].ravel())
+            fits &= holding(limit, chunk.values[limit.quantity].ravel())
         kept = np.flatnonzero(fits)
         seen_any = seen_any or bool(there.any())
         fitting += len(kept)
@@ -273,17 +276,17 @@ def search(
         if progress is not None:
             progress(done, walk.size, time.perf_counter() - start)
     if not seen_any:
-        _explain_absence(walk, by)
+        explain_absence(walk, by)
     exact = [
-        _layout(plan, item, (by, MEMORY), wanted if number < EXACT else (), by)
+        layout_of(plan, item, (by, MEMORY), wanted if number < EXACT else (), by)
         for number, item in enumerate(best.items())
     ]
     exact.sort(key=lambda layout: (layout.values[by], layout.values[MEMORY]))
-    edge = [_layout(plan, item, (by, MEMORY)) for item in front.items()]
+    edge = [layout_of(plan, item, (by, MEMORY)) for item in front.items()]
     shown = [Point(m, s, f) for s, m, f in sample.thinned()]
     if points:
         shown += [Point(x.values[MEMORY], x.values[by], True, True) for x in edge]
-    close = [] if fitting else [_layout(plan, item, (), wanted) for item in nearest.items()]
+    close = [] if fitting else [layout_of(plan, item, (), wanted) for item in nearest.items()]
     return Found(
         plan,
         by,
@@ -304,53 +307,8 @@ def _choices(plan: Plan, chosen: ByChoice, by: str) -> Iterator[Choice]:
     """For the keys that have several values, the best layout with each, smallest ``by`` first."""
     for key, values in chosen.items().items():
         for value, item in values if len(values) > 1 else ():
-            layout = None if item is None else _layout(plan, item, (by, MEMORY))
+            layout = None if item is None else layout_of(plan, item, (by, MEMORY))
             yield Choice(key, value, layout)
-
-
-def best(
-    plan: Plan,
-    by: str = STEP,
-    limits: Sequence[Limit] = (),
-    fixed: Mapping[str, Any] | None = None,
-) -> Layout | None:
-    """The one best layout of a plan that fits into memory and keeps some limits.
-
-    Args:
-        plan: its model, cluster and batch stay; its layout and an assumed utilisation do not.
-        by: the quantity to make small.
-        limits: further limits that the layout has to keep.
-        fixed: keys of the layout that keep a value.
-
-    A space of more than ``MOST`` layouts is narrowed (``NARROWER``), so that an answer takes a
-    second or two.
-
-    Returns:
-        The layout with exact values of ``by``, ``memory.headroom``, ``memory.process`` and of each
-        limit's quantity; ``layout.of(plan)`` is the plan. None where no layout fits and keeps the
-        limits.
-
-    Raises:
-        PlanError: no valid layout, an unknown quantity, or one that no layout has.
-    """
-    known(by)
-    wanted = tuple(dict.fromkeys((FITS, MEMORY, by, *(limit.quantity for limit in limits))))
-    walk = Walk(plan, wanted, {k: (v,) for k, v in (fixed or {}).items()}, most=MOST)
-    found = Best(1)
-    seen_any = False
-    for chunk in walk:
-        score = chunk.values[by].ravel()
-        fits = chunk.valid.ravel() & np.isfinite(score)
-        seen_any = seen_any or bool(fits.any())
-        fits &= chunk.values[FITS].ravel() >= 0
-        for limit in limits:
-            fits &= _holds(limit, chunk.values[limit.quantity].ravel())
-        kept = np.flatnonzero(fits)
-        found.add(score[kept], chunk.values[MEMORY].ravel()[kept], chunk.changes, kept)
-    if not seen_any:
-        _explain_absence(walk, by)
-    items = found.items()
-    return _layout(plan, items[0], (by, MEMORY), wanted) if items else None
 
 
 def scatter(
@@ -366,13 +324,13 @@ def scatter(
     return search(plan, 5, by, fixed, vary=vary, points=points, choices=True, most=MOST)
 
 
-def _holds(limit: Limit, values: Array) -> Array:
+def holding(limit: Limit, values: Array) -> Array:
     bound = float(limit.value)
     holds: Array = values <= bound if limit.relation == "<=" else values >= bound
     return holds
 
 
-def _layout(
+def layout_of(
     plan: Plan, item: Item, names: Sequence[str], exactly: Sequence[str] = (), by: str = ""
 ) -> Layout:
     """A layout that was selected, with exact values of some quantities."""
@@ -423,7 +381,7 @@ def _own(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
     return Layout(changes, values, {}, parts=parts)
 
 
-def _explain_absence(walk: Walk, by: str) -> None:
+def explain_absence(walk: Walk, by: str) -> None:
     """A quantity that no layout has: the reason."""
     reason = walk.absent.get(by)
     if reason is not None:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner import pipeline
+from planner.arrays.program import CHUNK
 from planner.document import Draft, Plan
 from planner.domains import divisors
 from planner.errors import Fault, PlanError, nearest
@@ -140,7 +141,26 @@ class Space:
         self.zero = self._options("parallelism.zero", ZERO)
         self.recompute = self._options("training.recompute", RECOMPUTE)
         self._found: dict[Any, Any] = {}
+        self._checked: dict[Any, bool] = {}
         self._runs: dict[tuple[int, str], int] = {}
+
+    def narrowed(self, key: str, values: Sequence[Any]) -> Space:
+        """The layouts of which a key that was free has one of some values.
+
+        Raises:
+            PlanError: no combination of degrees is left.
+        """
+        found = Space(self.plan, {**self.options, key: values}, self.full)
+        found._checked, found._runs = self._checked, self._runs
+        kept = self.degrees
+        name = key.partition(".")[2]
+        if name in DEGREES:
+            place = DEGREES.index(name)
+            kept = tuple(degrees for degrees in kept if degrees.values[place] in values)
+        if not kept:
+            raise PlanError(Fault("no layout is valid", None))
+        found.__dict__["degrees"] = kept
+        return found
 
     def _options(self, key: str, free: tuple[Any, ...]) -> tuple[Any, ...]:
         return self.options.get(key, free)
@@ -242,7 +262,7 @@ class Space:
     def _can_run(self, stages: int, virtual: int, schedule: str, micro_batches: int) -> bool:
         """Whether a schedule can run that many micro-batches: the plan's own check."""
         key = (stages, virtual, schedule, micro_batches)
-        if key not in self._found:
+        if key not in self._checked:
             layout = {
                 **self.plan.data["parallelism"],
                 "pipeline": stages,
@@ -260,17 +280,17 @@ class Space:
             draft = Draft(self.plan.document, data)
             assert self.plan.model is not None
             pipeline.check(draft, self.plan.model)
-            self._found[key] = not draft.faults and self._can_cut(stages, virtual)
-        return self._found[key]  # type: ignore[no-any-return]
+            self._checked[key] = not draft.faults and self._can_cut(stages, virtual)
+        return self._checked[key]
 
     def _can_cut(self, stages: int, virtual: int) -> bool:
         """Whether there are layers for so many chunks: the plan's own check."""
-        key = ("chunks", stages, virtual)
-        if key not in self._found:
+        key = (stages, virtual)
+        if key not in self._checked:
             chunks = {"parallelism.pipeline": stages, "parallelism.virtual_pipeline": virtual}
             draft = layout_draft(self.plan, {**self.start, **chunks}, False)
-            self._found[key] = not draft.faults
-        return self._found[key]  # type: ignore[no-any-return]
+            self._checked[key] = not draft.faults
+        return self._checked[key]
 
     def _sequences(self, degrees: Degrees) -> tuple[bool, ...]:
         """Whether the residual stream may be divided over the tensor-parallel ranks."""
@@ -341,6 +361,7 @@ class Space:
         if not self.size:
             raise PlanError(Fault("no layout is valid: no schedule runs these micro-batches", None))
         pieces: list[Array] = []
+        rows = 0
         for place, (sequences, replicas, batches) in enumerate(self.crossed):
             crossed = len(sequences) * len(replicas)
             piece = np.empty((5, len(batches) * crossed), dtype=np.int64)
@@ -349,9 +370,10 @@ class Space:
             piece[3] = np.repeat(sequences, len(batches) * len(replicas))
             piece[4] = np.tile(np.repeat(replicas, len(batches)), len(sequences))
             pieces.append(piece)
-            if sum(p.shape[1] for p in pieces) >= most:
+            rows += piece.shape[1]
+            if rows >= most:
                 yield Rows(self, *np.concatenate(pieces, axis=1))
-                pieces = []
+                pieces, rows = [], 0
         if pieces:
             yield Rows(self, *np.concatenate(pieces, axis=1))
 
@@ -370,6 +392,46 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.of_degrees)
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Rows]) -> Rows:
+        """Blocks of one space as one."""
+        columns = zip(*(block.columns for block in blocks), strict=True)
+        return cls(blocks[0].space, *(np.concatenate(column) for column in columns))
+
+    @property
+    def columns(self) -> tuple[Array, ...]:
+        return (
+            self.of_degrees, self.of_run, self.of_batch, self.of_sequence, self.of_replicate,
+        )  # fmt: skip
+
+    def chunked(self) -> tuple[Array, Array]:
+        """Of each row the place of its first layout in the order in which chunks are searched, and
+        how far apart its layouts are."""
+        choices = len(self.space.zero) * len(self.space.recompute)
+        step = max(1, CHUNK // choices)
+        places = np.arange(len(self))
+        start = places // step * step
+        return start * choices + places - start, np.minimum(step, len(self) - start)
+
+    def having(self, options: Mapping[str, Sequence[Any]]) -> Array:
+        """Which rows have one of some values of some keys."""
+        found = np.ones(len(self), dtype=bool)
+        columns = {
+            "parallelism.replicate": self.of_replicate,
+            "training.micro_batch": self.of_batch,
+        }
+        for key, values in options.items():
+            column = columns.get(key)
+            if column is None:
+                degrees = [d.named[key.split(".")[1]] for d in self.space.degrees]
+                column = np.array(degrees)[self.of_degrees]
+            found &= np.isin(column, values)
+        return found
+
+    def take(self, places: Array) -> Rows:
+        """Some of the rows."""
+        return Rows(self.space, *(column[places] for column in self.columns))
 
     def valid(self, rows: slice) -> Array:
         """Which choices each row may take, over ZeRO stage, recomputation and rows: replicas need

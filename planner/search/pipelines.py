@@ -83,10 +83,9 @@ class Pipelines:
             found.setdefault(lines, len(found))
         return found
 
-    @cached_property
-    def of_slots(self) -> Array:
+    def of_slots(self, slots: int) -> Array:
         """The line of each slot of each shape; a pipeline with fewer stages repeats its first."""
-        return np.array([[*shape, *shape[:1] * (self.slots - len(shape))] for shape in self.shapes])
+        return np.array([[*shape, *shape[:1] * (slots - len(shape))] for shape in self.shapes])
 
     def lines(self, parts: tuple[Entry, ...], components: tuple[Entry, ...]) -> Array:
         """What each distinct stage binds the crossed symbols to: over recomputation, lines and

@@ -24,7 +24,7 @@ DIGITS = 38
 COLLECTED = 20
 
 
-def _rounded(values: Array) -> Array:
+def rounded(values: Array) -> Array:
     """Without the last binary digits."""
     mantissa, exponent = np.frexp(values)
     rounded: Array = np.ldexp(np.rint(np.ldexp(mantissa, DIGITS)), exponent - DIGITS)
@@ -42,7 +42,7 @@ class _Kept:
 def _kept(
     score: Array, memory: Array, order: Array, changes: Changes, places: Array
 ) -> list[_Kept]:
-    keys = zip(_rounded(score[order]).tolist(), _rounded(memory[order]).tolist(), strict=True)
+    keys = zip(rounded(score[order]).tolist(), rounded(memory[order]).tolist(), strict=True)
     numbers = zip(
         score[order].tolist(), memory[order].tolist(), places[order].tolist(), strict=True
     )
@@ -62,7 +62,7 @@ class Best:
         near = np.flatnonzero(self.wants(score))
         if not len(near):
             return
-        order = near[np.lexsort((_rounded(memory[near]), _rounded(score[near])))][: self.count]
+        order = near[np.lexsort((rounded(memory[near]), rounded(score[near])))][: self.count]
         self._items += _kept(score, memory, order, changes, places)
         self._items = sorted(self._items, key=lambda kept: kept.key)[: self.count]
         if self.full:

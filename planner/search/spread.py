@@ -8,7 +8,7 @@ distinct stages repeat one, and a tensor that some layouts keep is there under a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
@@ -20,7 +20,7 @@ from sympy import Symbol
 
 from planner import case, hardware
 from planner.arrays.graph import Content
-from planner.arrays.program import Program, Values
+from planner.arrays.program import CHUNK, Program, Values
 from planner.arrays.table import Codes, Table
 from planner.document import Draft, Plan
 from planner.evaluate import Absent, Case
@@ -28,10 +28,10 @@ from planner.plan import variant
 from planner.quantity import BOOK
 from planner.search.layouts import Degrees, Rows, Space
 from planner.search.pipelines import Pipelines
-from planner.search.structure import entries, structure
+from planner.search.structure import AXES, Wanted, asked, entries, structure
 
 Array = NDArray[Any]
-ZERO, RECOMPUTE = "parallelism.zero", "training.recompute"
+ZERO, RECOMPUTE = AXES
 #: Settings that each row says itself.
 OF_ROWS = ("parallelism.sequence", "training.schedule", ZERO, RECOMPUTE)
 
@@ -47,20 +47,23 @@ class Kernels:
 class Spread:
     """The layouts of a space as one case, a table for each block of rows, and their values."""
 
-    def __init__(self, space: Space, quantities: Sequence[str]) -> None:
-        self.space, self.quantities = space, tuple(quantities)
+    def __init__(self, space: Space) -> None:
+        self.space = space
         self.plan = space.plan
         self.axes = (len(space.zero), len(space.recompute))
         kernels = self.of_degrees["kernels"].tolist()
         self.pipelines = Pipelines(space, [k.plan for k in self.kernels], kernels)
+        names = [(d.implementation, d.loss) for d in space.degrees]
+        self.names = tuple(dict.fromkeys(names))
+        cases = {name: k.case for name, k in zip(self.names, self.kernels, strict=True)}
+        named = tuple((self.names[place], *flags) for place, *flags in self.facts)
+        assert self.plan.model is not None
         self.structure = structure(
-            space,
-            [k.case for k in self.kernels],
-            self.varying,
-            self.facts,
-            self.pipelines.slots,
-            self.quantities,
+            Wanted(self.plan.model, cases, self.varying, named, self.pipelines.slots)
         )
+        places = {fact: place for place, fact in enumerate(self.structure.made.facts)}
+        self.places = np.array([places[fact] for fact in named])  # of our facts in the structure's
+        self.slots = self.pipelines.of_slots(self.structure.made.slots)
         whole = self.structure.case
         self.lines = self.pipelines.lines(entries(whole, "part"), entries(whole, "component"))
 
@@ -98,11 +101,6 @@ class Spread:
     # -- settings -----------------------------------------------------------------------------
 
     @cached_property
-    def asked(self) -> frozenset[str]:
-        """Settings that a formula of the book asks for."""
-        return frozenset(n for ds in BOOK.declarations.values() for d in ds for n in d.when)
-
-    @cached_property
     def replicas(self) -> tuple[int, ...]:
         return tuple(sorted({r for _, replicas, _ in self.space.crossed for r in replicas}))
 
@@ -122,7 +120,7 @@ class Spread:
                 layout["replicate"] = replicas
                 column = self.replicas.index(replicas)
                 for name, value in hardware.settings(draft).items():
-                    if name in self.asked:
+                    if name in asked():
                         known = values.setdefault(name, {})
                         if name not in codes:
                             codes[name] = np.zeros(shape, dtype=np.int64)
@@ -138,7 +136,7 @@ class Spread:
         return {
             name: (value, *(other[name] for other in others))
             for name, value in first.items()
-            if name in self.asked
+            if name in asked()
             and name not in (*OF_ROWS, *self.of_hardware)
             and any(other[name] != value for other in others)
         }
@@ -172,12 +170,11 @@ class Spread:
 
     # -- a block of rows ----------------------------------------------------------------------
 
-    def program(self, rows: Rows) -> Program:
-        """The graph over some rows."""
+    def over(self, rows: Rows) -> Over:
+        """The table of some rows."""
         columns, values = self._columns(rows)
         table = Table(len(rows), columns, [rule for rule in self.rules if _known(rule, columns)])
-        made = self.structure.compiled
-        return Program(made.graph, made.roots.values(), table, _Leaves(self, values))
+        return Over(self, rows, table, _Leaves(self, values))
 
     def _columns(self, rows: Rows) -> tuple[dict[str, Codes], dict[str, Array]]:
         """The columns of a table, and what the codes of those that are numbers are worth."""
@@ -296,7 +293,8 @@ class Spread:
     def patterns(self) -> tuple[tuple[Array, Array], ...]:
         """For each pattern the code of each fact, and what the codes are worth."""
         found = []
-        for pattern in self.structure.patterns:
+        for whole in self.structure.patterns:
+            pattern = whole[:, :, self.places]
             flat = pattern.reshape(-1, pattern.shape[2])
             cases, codes = np.unique(flat, axis=1, return_inverse=True)
             cases = cases.reshape(*pattern.shape[:2], -1).astype(np.float64)
@@ -305,6 +303,33 @@ class Spread:
                     cases = cases.take([0], axis=axis)
             found.append((codes.ravel(), cases))
         return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Over:
+    """Some rows of a spread, with what their leaves are worth."""
+
+    spread: Spread
+    rows: Rows
+    table: Table
+    leaves: _Leaves
+
+    def chunks(self, *groups: tuple[str, ...]) -> Iterator[tuple[slice, dict[str, Array]]]:
+        """Quantities over ZeRO stage, recomputation and rows, some rows at a time; NaN where one is
+        absent. Those of a group share a graph."""
+        axes = self.spread.axes
+        graphs = [self.spread.structure.compiled(quantities) for quantities in groups]
+        programs = [Program(m.graph, m.roots.values(), self.table, self.leaves) for m in graphs]
+        step = max(1, CHUNK // (axes[0] * axes[1]))
+        for start in range(0, len(self.rows), step):
+            part = slice(start, min(start + step, len(self.rows)))
+            values: dict[str, Array] = {}
+            for made, program in zip(graphs, programs, strict=True):
+                found = program.run(part, axes)
+                values |= {name: found[node] for name, node in made.roots.items()}
+                for name in made.absent:
+                    values[name] = np.broadcast_to(np.nan, (*axes, part.stop - part.start))
+            yield part, values
 
 
 class _Leaves:
@@ -336,12 +361,14 @@ class _Leaves:
         return Values("kernels", array[None, None, :])
 
     def _on_stage(self, slot: int, place: int) -> Values:
-        array = self.spread.lines[:, self.spread.pipelines.of_slots[:, slot], place]
+        array = self.spread.lines[:, self.spread.slots[:, slot], place]
         if (array == array[0]).all():
             array = array[:1]
         return Values("stages", array[None, :, :])
 
-    def _is(self, name: str, wanted: tuple[Any, ...]) -> Values:
+    def _is(self, name: str, wanted: tuple[Any, ...]) -> Any:
+        if name not in self.spread.varying:
+            return self.spread.kernels[0].case.settings[name] in wanted
         found = np.array([value in wanted for value in self.spread.varying[name]])
         if name == ZERO:
             return Values(None, found[:, None, None])

@@ -6,8 +6,9 @@ recomputation and *facts*, which are what a profile's lines can tell rows apart 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -18,63 +19,113 @@ from sympy import Symbol
 from planner import case, schema
 from planner import profile as profiles
 from planner.arrays.compile import Compiled, Varying, compiled
+from planner.document import Model
 from planner.evaluate import Absent, Case, Entry
-from planner.search.layouts import Space
+from planner.quantity import BOOK
 from planner.search.pipelines import OF_COMPONENT, OF_PART
 
 Array = NDArray[Any]
 Pairs = Mapping[tuple[Symbol, Entry, Entry], tuple[int, int]]
 Fact = tuple[Any, ...]
+Kernels = tuple[str, str]  # implementation and loss
+#: Settings over whose values layouts are crossed, in this order.
+AXES = ("parallelism.zero", "training.recompute")
+#: What a fact and the axes say, of the settings that decide about tensors.
+GIVEN = (
+    "parallelism.sequence",
+    "parallelism.tensor",
+    "parallelism.context",
+    "parallelism.pipeline",
+    "parallelism.zero",
+    "training.micro_batch",
+    "training.recompute",
+)
+#: What besides the model decides which entries the other axes have.
+DECIDING = ("training.mode", "training.attention_count", "model.shape", "lora", "targets")
 #: Structures kept for further searches over plans of the same kind.
 MOST_KEPT = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """What a graph has to hold for. ``cases`` are one for each set of kernels; ``facts`` decide
+    which tensors a row keeps: its kernels, sequence parallelism, and whether tensor, context,
+    pipeline and micro-batch are above 1; ``slots`` are the distinct stages of the pipeline that has
+    most."""
+
+    model: Model
+    cases: Mapping[Kernels, Case]
+    varying: Mapping[str, tuple[Any, ...]]
+    facts: tuple[Fact, ...]
+    slots: int
+
+    def values(self, name: str) -> tuple[Any, ...]:
+        """What a setting is in some layout."""
+        found = self.varying.get(name)
+        return tuple(c.settings.get(name) for c in self.cases.values()) if found is None else found
 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
     """What spaces have in common that can share a graph."""
 
-    key: tuple[Any, ...]
+    made: Wanted
     case: Case
-    compiled: Compiled
+    read: frozenset[str]  # settings that decide about tensors
+    conditional: Mapping[Entry, int]  # the pattern of each tensor that some layouts keep
     patterns: tuple[Array, ...]  # when a tensor is there: ZeRO stage, recomputation, fact
     lines: Pairs  # slot, and place in its line, of each crossed symbol
+    _compiled: dict[tuple[str, ...], Compiled] = field(default_factory=dict)
+
+    def compiled(self, quantities: tuple[str, ...]) -> Compiled:
+        """The graph of some quantities."""
+        found = self._compiled.get(quantities)
+        if found is None:
+            found = self._compiled[quantities] = compiled(self.case, quantities, self.conditional)
+        return found
+
+    def serves(self, wanted: Wanted) -> bool:
+        """Whether the graph holds for a space: one that tells no more apart."""
+        made = self.made
+        return (
+            wanted.slots <= made.slots
+            and wanted.cases.keys() <= made.cases.keys()
+            and wanted.varying.keys() <= made.varying.keys()
+            and all(wanted.varying[axis] == made.varying[axis] for axis in AXES)
+            and all(set(wanted.values(name)) <= set(said) for name, said in made.varying.items())
+            and set(wanted.facts) <= set(made.facts)
+            and all(self._alike(made.cases[k], c) for k, c in wanted.cases.items())
+            and wanted.model == made.model
+        )
+
+    def _alike(self, one: Case, other: Case) -> bool:
+        names = {*asked(), *self.read, *DECIDING} - self.made.varying.keys()
+        return _absent(one) == _absent(other) and all(
+            _kind(one.settings.get(name)) == _kind(other.settings.get(name)) for name in names
+        )
 
 
 _KEPT: list[Structure] = []
 
 
-def structure(
-    space: Space,
-    cases: Sequence[Case],
-    varying: Mapping[str, tuple[Any, ...]],
-    facts: Sequence[Fact],
-    slots: int,
-    quantities: tuple[str, ...],
-) -> Structure:
-    """The structure of a space, made or found again.
-
-    Args:
-        space: its layouts.
-        cases: the case of one layout for each set of kernels.
-        varying: settings that differ between layouts, with their values.
-        facts: what decides which tensors a row keeps: place in ``cases``, sequence parallelism, and
-            whether tensor, context, pipeline and micro-batch are above 1.
-        slots: distinct stages of the pipeline that has most.
-        quantities: ids of what is evaluated.
-    """
-    settings = tuple(
-        {k: _kind(v) for k, v in c.settings.items() if k not in varying} for c in cases
-    )
-    absent = tuple(
-        frozenset(s for s, value in c.bindings.items() if isinstance(value, Absent)) for c in cases
-    )
-    key = (quantities, space.plan.model, settings, absent, dict(varying), tuple(facts), slots)
+def structure(wanted: Wanted) -> Structure:
+    """The structure of a space, made or found again."""
     for known in _KEPT:
-        if known.key == key:
+        if known.serves(wanted):
             return known
-    made = _made(key, space, cases, varying, facts, slots, quantities)
+    made = _made(wanted)
     _KEPT[:] = [made, *_KEPT[: MOST_KEPT - 1]]
     return made
+
+
+@cache
+def asked() -> frozenset[str]:
+    """Settings that a formula of the book asks for."""
+    return frozenset(n for ds in BOOK.declarations.values() for d in ds for n in d.when)
+
+
+def _absent(found: Case) -> frozenset[Symbol]:
+    return frozenset(s for s, value in found.bindings.items() if isinstance(value, Absent))
 
 
 def _kind(value: Any) -> Any:
@@ -82,24 +133,17 @@ def _kind(value: Any) -> Any:
     return (value > 0, value > 1) if schema.is_number(None, value) else value
 
 
-def _made(
-    key: tuple[Any, ...],
-    space: Space,
-    cases: Sequence[Case],
-    varying: Mapping[str, tuple[Any, ...]],
-    facts: Sequence[Fact],
-    slots: int,
-    quantities: tuple[str, ...],
-) -> Structure:
-    first = cases[0]
+def _made(wanted: Wanted) -> Structure:
+    first, *others = wanted.cases.values()
     bindings = dict(first.bindings)
-    for other in cases[1:]:
+    for other in others:
         for symbol, value in other.bindings.items():
             if isinstance(bindings[symbol], Absent):
                 bindings[symbol] = value
-    settings = {**first.settings, **{n: Varying(v) for n, v in varying.items()}}
-    stages = tuple(Entry("stage", str(i), settings={"stage": True}) for i in range(slots))
-    tensors, patterns, conditional = _tensors(space, cases, facts)
+    settings = {**first.settings, **{n: Varying(v) for n, v in wanted.varying.items()}}
+    stages = tuple(Entry("stage", str(i), settings={"stage": True}) for i in range(wanted.slots))
+    read: set[str] = set()
+    tensors, patterns, conditional = _tensors(wanted, read)
     axes = {**first.axes, "stage": stages, "tensor": tensors}
     parts, components = entries(first, "part"), entries(first, "component")
     lines: dict[tuple[Symbol, Entry, Entry], tuple[int, int]] = {}
@@ -108,26 +152,27 @@ def _made(
         places += [(symbol, stage, c) for symbol in OF_COMPONENT for c in components]
         lines |= {place: (slot, number) for number, place in enumerate(places)}
     whole = Case(bindings, settings, axes, dict.fromkeys(lines, 0))
-    return Structure(key, whole, compiled(whole, quantities, conditional), patterns, lines)
+    return Structure(wanted, whole, frozenset(read.difference(GIVEN)), conditional, patterns, lines)
 
 
 def _tensors(
-    space: Space, cases: Sequence[Case], facts: Sequence[Fact]
+    wanted: Wanted, read: set[str]
 ) -> tuple[tuple[Entry, ...], tuple[Array, ...], dict[Entry, int]]:
     """The tensors that any layout keeps, the patterns of when, and whose pattern is which (a tensor
-    that is always kept has none)."""
-    blocks = entries(cases[0], "block")
+    that is always kept has none). ``read`` collects the settings that decide."""
+    stages, modes = (wanted.varying[axis] for axis in AXES)
+    blocks = entries(next(iter(wanted.cases.values())), "block")
     there: dict[tuple[Any, ...], tuple[Entry, Array]] = {}
-    shape = (len(space.zero), len(space.recompute), len(facts))
-    for place, fact in enumerate(facts):
+    shape = (len(stages), len(modes), len(wanted.facts))
+    for place, fact in enumerate(wanted.facts):
         seen: dict[Any, list[tuple[Any, ...]]] = {}
-        told = _told_apart(cases[fact[0]])
+        told = _told_apart(wanted.cases[fact[0]])
         for zero, recompute in product(range(shape[0]), range(shape[1])):
-            stage, mode = space.zero[zero], space.recompute[recompute]
+            stage, mode = stages[zero], modes[recompute]
             same = (stage == 3, mode if told else None)
             if same not in seen:
                 seen[same] = []
-                for entry in _kept(space, cases, blocks, fact, stage, mode):
+                for entry in _kept(wanted, blocks, fact, stage, mode, read):
                     bound, settings = entry.bindings.values(), entry.settings.values()
                     key = (entry.parent, entry.name, tuple(bound), tuple(settings))
                     there.setdefault(key, (entry, np.zeros(shape, dtype=bool)))
@@ -145,24 +190,27 @@ def _tensors(
     return tuple(found), tuple(pattern for _, pattern in patterns.values()), conditional
 
 
+class _Read(dict[str, Any]):
+    """Settings that remember which of them were asked for."""
+
+    def __init__(self, settings: Mapping[str, Any], read: set[str]) -> None:
+        super().__init__(settings)
+        self.read = read
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+
 def _kept(
-    space: Space, cases: Sequence[Case], blocks: tuple[Entry, ...], fact: Fact, zero: int, mode: str
+    wanted: Wanted, blocks: tuple[Entry, ...], fact: Fact, zero: int, mode: str, read: set[str]
 ) -> list[Entry]:
     """The tensors that a layout keeps."""
     kernels, sequence, tensor, context, stages, several = fact
-    settings = {
-        **cases[kernels].settings,
-        "parallelism.sequence": sequence,
-        "parallelism.tensor": 1 + tensor,
-        "parallelism.context": 1 + context,
-        "parallelism.pipeline": 1 + stages,
-        "parallelism.zero": zero,
-        "training.micro_batch": 1 + several,
-        "training.recompute": mode,
-    }
-    assert space.plan.model is not None
+    given = (sequence, 1 + tensor, 1 + context, 1 + stages, zero, 1 + several, mode)
+    settings = {**wanted.cases[kernels].settings, **dict(zip(GIVEN, given, strict=True))}
     profile = profiles.load(settings["training.implementation"])
-    return list(case.kept_tensors(space.plan.model, blocks, profile, settings))
+    return list(case.kept_tensors(wanted.model, blocks, profile, _Read(settings, read)))
 
 
 def _told_apart(found: Case) -> bool:

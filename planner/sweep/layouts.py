@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays.program import CHUNK
 from planner.arrays.table import Codes, Group, Table
 from planner.document import Plan
 from planner.errors import PlanError
@@ -246,17 +245,12 @@ class _Layouts:
     def _evaluate(self, drafts: Drafts, rows: Array) -> None:
         """Write what some layouts that share a spread are worth."""
         table = _Rows(drafts, rows, self)
-        spread = _Spread(table, self.quantities)
-        compiled = spread.structure.compiled
+        spread = _Spread(table)
         held = table.rows()
-        program = spread.program(held)
-        step = max(1, CHUNK // math.prod(spread.axes))
-        cubes = {name: np.empty((*spread.axes, len(held))) for name in compiled.roots}
-        for start in range(0, len(held), step):
-            part = slice(start, min(start + step, len(held)))
-            found = program.run(part, spread.axes)
-            for name, node in compiled.roots.items():
-                cubes[name][:, :, part] = found[node]
+        cubes = {name: np.empty((*spread.axes, len(held))) for name in self.quantities}
+        for part, found in spread.over(held).chunks(tuple(self.quantities)):
+            for name, array in found.items():
+                cubes[name][:, :, part] = array
         zero, recompute = (table.codes[key] for key in CROSSED)
         along = table.of_rows[:, None] * self.points + np.arange(self.points)
         for name, cube in cubes.items():
@@ -270,7 +264,7 @@ class _Layouts:
         recorded = [name for name in self.study.record if np.isnan(self.numbers[name][rows]).any()]
         if not recorded:
             return
-        absent = spread.structure.compiled.absent
+        absent = spread.structure.compiled(tuple(self.quantities)).absent
         holes = {name: np.isnan(self.numbers[name][rows]) for name in recorded}
         first = self._absent(int(rows[0]), 0, recorded)
         if all(holes[name].all() and absent.get(name) == first.get(name) for name in recorded):
@@ -497,9 +491,9 @@ class _Space(Space):
 class _Spread(Spread):
     """What some layouts are worth, over plain keys too."""
 
-    def __init__(self, rows: _Rows, quantities: Sequence[str]) -> None:
+    def __init__(self, rows: _Rows) -> None:
         self.given = rows
-        super().__init__(rows.space, quantities)
+        super().__init__(rows.space)
 
     def plan_of(self, degrees: Degrees) -> Plan:
         return self.given.plan_of(degrees)

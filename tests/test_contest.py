@@ -1,0 +1,81 @@
+"""The one best layout, found by asking few of them, against a search that asks all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from planner import plan as plans
+from planner.document import Plan
+from planner.errors import PlanError
+from planner.limits import Limit
+from planner.search import contest, engine
+from planner.search.contest import FEWER, Contest, best
+from planner.untraced import evaluated
+
+MEMORY, STEP = "memory.process", "time.step_seconds"
+PLANS: dict[str, tuple[str, dict[str, Any]]] = {
+    "one node": ("presets/gpt2small_hgx-h100.yaml", {}),
+    "dense": ("presets/llama70b_h100x1024.yaml", {"cluster.devices": 128}),
+    "experts": ("presets/mixtral8x7b_h100x1024.yaml", {"cluster.devices": 64}),
+}
+
+
+@pytest.fixture(params=PLANS)
+def plan(request: pytest.FixtureRequest) -> Plan:
+    path, changes = PLANS[request.param]
+    return plans.load(path, changes)
+
+
+@pytest.mark.parametrize("by", [STEP, MEMORY])
+def test_it_is_the_first_of_all(plan: Plan, by: str) -> None:
+    first = evaluated(engine.search(plan, 1, by).best[0].of(plan), (MEMORY, STEP))
+    for limits in (
+        [],
+        [Limit(MEMORY, "<=", first[MEMORY] * 2), Limit(STEP, "<=", first[STEP] * 3)],
+        [Limit(MEMORY, "<=", first[MEMORY] // 2)],
+        [Limit(STEP, "<=", first[STEP] / 2)],
+    ):
+        known = engine.search(plan, 1, by, limits=limits).best
+        found = best(plan, by, limits)
+        assert (found and found.changes) == (known[0].changes if known else None)
+
+
+def test_in_which_portions_rows_are_asked_decides_nothing(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = [Limit(MEMORY, "<=", 40 * 2**30)]
+    known = best(plan, STEP, limits)
+    for name, value in (("FIRST", 16), ("MORE", 2), ("MOST_ROWS", 100)):
+        monkeypatch.setattr(contest, name, value)
+    found = best(plan, STEP, limits)
+    assert found is not None and known is not None and found.changes == known.changes
+
+
+def test_the_roomiest_leaves_most_of_what_is_scarcest(plan: Plan) -> None:
+    fastest, slimmest = (engine.search(plan, 1, by).best[0] for by in (STEP, MEMORY))
+    found = Contest(plan).all.roomiest()
+    assert found is not None and found[1] == pytest.approx(float(slimmest.values[MEMORY]))
+    limits = [Limit(STEP, "<=", fastest.values[STEP] * 3)]
+    between = Contest(plan, limits=limits).all.roomiest()
+    assert between is not None
+    assert float(slimmest.values[MEMORY]) <= between[1] * (1 + 1e-9)
+    none = [Limit(STEP, "<=", fastest.values[STEP] / 2)]
+    assert Contest(plan, limits=none).all.roomiest() is None
+
+
+def test_a_few_are_some_of_all_unless_their_key_is_held(plan: Plan) -> None:
+    whole = Contest(plan)
+    assert 0 < len(whole.few.places) < len(whole.space)
+    found = whole.few.first()
+    assert found is not None
+    assert all(found[2][key] in values for key, values in FEWER.items())
+    held = Contest(plan, options={"training.micro_batch": (4,)})
+    assert len(held.few.places) > 0
+
+
+def test_a_quantity_that_no_layout_has_says_why() -> None:
+    plan = plans.load("presets/gpt2small_hgx-h100.yaml", {"cluster.price": None})
+    with pytest.raises(PlanError, match="cost"):
+        best(plan, "cost.total")
