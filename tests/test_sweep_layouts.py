@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from planner import plan as plans
 from planner.errors import PlanError
+from planner.search import structure
 from planner.sweep import arrays, checking, layouts, study, work
 from planner.sweep.points import Values, exact, missing, wanted
 
@@ -173,6 +174,18 @@ def test_a_few_plans_stand_for_many_layouts(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(plans, "complete", lambda d: completed.append(d) or complete(d))  # type: ignore[func-returns-value]
     layouts.Evaluator(read).evaluate([range(n) for n in read.shape])
     assert read.size > 20_000 and 0 < len(completed) < 50
+
+
+def test_a_piece_is_the_same_whatever_was_evaluated_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "OVER_ARRAYS", 1500)
+    job = work.Job.of(study.load(MANY), "csv")
+    numbers = range(len(job.pieces))
+    assert len(numbers) > 10
+    pieces = [bytes(job.work(number).data) for number in numbers]
+    again = [bytes(job.work(number).data) for number in reversed(numbers)]
+    structure._KEPT.clear()
+    assert pieces == again[::-1]
+    assert pieces[3] == bytes(work.Job.of(study.load(MANY), "csv").work(3).data)
 
 
 def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
