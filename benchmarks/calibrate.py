@@ -32,9 +32,9 @@ STEP = 1.02
 #: A source counts the more the better its rows agree among themselves, down to this error.
 NOISE = 0.03
 #: Constants that belong to no accelerator; the others are named by what they belong to.
-SHARED = ("e_mem", "e_link", "e_net", "hidden_t", "e_a2a", "d_min", "k_64", "t_la")
+SHARED = ("e_mem", "e_net", "hidden_t", "e_a2a", "d_min", "k_64", "t_la")
 #: Shares of a peak or of a bandwidth cannot be above 1.
-SHARES = ("e_mem", "e_link", "e_net", "hidden_t", "e_a2a")
+SHARES = ("e_mem", "e_net", "hidden_t", "e_a2a")
 
 
 def family(accelerator: str) -> str:
@@ -47,6 +47,8 @@ def constants(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(constant, symbol) of everything fitted that a plan rests on."""
     name = family(document["cluster"]["accelerator"])
     found = [(symbol, symbol) for symbol in SHARED]
+    # Switches of older links pass values on; later ones add them up on the way.
+    found.append(("link of V100 and A100" if name in ("v100", "a100") else "link", "e_link"))
     if document["training"]["implementation"] in ("pytorch", "nanotron") and "time" not in document:
         found.append(("k_ew", "k_ew"))
     wide = "b200" if name == "gb300" else name
@@ -201,7 +203,7 @@ def fit(runs: Sequence[Run], offset: set[str], rounds: int) -> str:
 
 
 def _share(name: str) -> bool:
-    return name in SHARES or name.startswith(("matmul", "attention"))
+    return name in SHARES or name.startswith(("matmul", "attention", "link"))
 
 
 def resampled(

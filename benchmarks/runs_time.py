@@ -69,12 +69,13 @@ def implementation(row: Row) -> str:
 
 
 def precision(row: Row) -> str:
-    """The recipe; Volta has 16-bit products in fp16 only."""
+    """The recipe; Megatron's scripts of 2022 say --fp16, and Volta has no other 16 bit."""
     text = row["precision"].lower()
     for name in ("nvfp4", "fp8", "fp16", "fp32"):
         if text.startswith(name):
             return name
-    return "fp16" if row["accelerator"].startswith("v100") and not text else "bf16"
+    older = implementation(row) in ("megatron-2022", "megatron-deepspeed")
+    return "fp16" if older and not text else "bf16"
 
 
 def cluster(row: Row, devices: int) -> Document:
@@ -151,7 +152,8 @@ def document(row: Row, recompute: str | None = None) -> Document:
     if code == "pytorch" and row["zero_stage_or_fsdp"].startswith("ZeRO"):
         # Rajbhandari et al. 2020: 2 + 2 bytes and a master copy in the optimizer.
         training["bytes"] = {"weight": 2, "gradient": 2, "master": 4, "reduce": 2, "compute": 2}
-    if "mixed-precision mode PURE" in row["notes"]:
+    if "mixed-precision mode" in row["notes"]:
+        # Composer's modes both reduced gradients in 16 bit (DEFAULT until October 2023, #2628).
         training["bytes"] = {"reduce": 2}
     if "(causal-halved attention)" in row["flops_convention_notes"]:
         training["attention_count"] = "causal"
@@ -215,7 +217,8 @@ def convention(row: Row, values: Mapping[str, Any]) -> Fraction | float:
     if stated:
         return float(stated[1]) / int(stated[2])
     if "8*N*tokens" in notes:
-        return 8 * values["parameters"]  # type: ignore[no-any-return]
+        # N is 12 L h^2: the rows that state TFLOP/s beside seconds leave the embedding out.
+        return 8 * 12 * whole(row, "layers") * whole(row, "hidden") ** 2
     if re.search(r"96\*B|Megatron formula|recompute forward counted", notes):
         again = row["recompute"] == "full"
         return values["megatron"] if again else values["token"]  # type: ignore[no-any-return]

@@ -224,6 +224,7 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.attention": _kernel(draft, measured(accelerator)),
         "time.accumulation": kernels["accumulation"],
         "time.buckets": kernels["buckets"],
+        "time.bias": kernels["bias"],
         "time.data_overlap": kernels["overlap"],
         **_again(draft),
         "time.offload": training["offload"]["activations"] > 0,

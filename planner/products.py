@@ -81,6 +81,7 @@ def _product(block: Entry, members: list[Entry]) -> Entry:
             # Logits and the router stay in 16 bit under 8-bit and 4-bit recipes.
             "wide": split == "vocabulary" or first.settings["group"] == "router",
             "frozen": bool(first.settings.get("frozen")),
+            "bias": any(member.settings.get("bias") for member in members),
             "adapted": any(member.settings.get("adapted") for member in members),
         },
     )

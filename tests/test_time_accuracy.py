@@ -23,13 +23,13 @@ BOUNDS = {
     "megatron-2205": 0.03,
     "bloom-prestudy": 0.06,
     "foundry-a100": 0.065,
-    "foundry-h100": 0.035,
+    "foundry-h100": 0.025,
     "dgxc-h100": 0.04,
     "bridge-b200": 0.06,
     "bridge-gb200": 0.06,
     "bridge-gb300": 0.08,
     "simumax-b200": 0.055,
-    "internevo-7b": 0.075,
+    "internevo-7b": 0.07,
     "nanotron-tpscale": 0.04,
 }
 

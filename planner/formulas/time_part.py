@@ -23,7 +23,7 @@ from planner.formulas.time_layer import (
     forward,
 )
 from planner.formulas.time_product import forward as product_forward
-from planner.notation import c, f_off, k_c, t
+from planner.notation import c, f_off, k_c, k_red, t
 from planner.notation_hardware import B_host, hidden_t, n_la, t_la
 from planner.quantity import quantity
 
@@ -220,9 +220,9 @@ def gathers_none():
     **GATHERS, source="Zhao et al. 2023 (arXiv 2304.11277), section 3", when={"parallelism.zero": 3}
 )
 def gathers():
-    """Weights are gathered for the forward and for the backward pass, gradients reduced and
-    scattered, all in the compute format: three rings over the group."""
-    return 3 * (k_c * Total(device_whole * passed, "component") + hops)
+    """Weights are gathered in the compute format for the forward and for the backward pass,
+    gradients reduced and scattered in theirs: three rings over the group."""
+    return (2 * k_c + k_red) * Total(device_whole * passed, "component") + 3 * hops
 
 
 # -- host memory -------------------------------------------------------------------------------

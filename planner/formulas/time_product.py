@@ -266,6 +266,38 @@ def gradient_of_weight():
     return roofline(K_x, N_x, rows, count, waste_weight * odd_weight, rate, half)
 
 
+BIAS: dict[str, Any] = {
+    "identifier": "time.product.bias",
+    "symbol": r"t_x^{\mathrm{b}}",
+    "title": "gradient of a product's bias",
+    **TIME,
+}
+
+
+@quantity(**BIAS, source="definition", when={"bias": False})
+def bias_none():
+    """There is no bias."""
+    return 0
+
+
+@quantity(**BIAS, source="TransformerEngine", when={"bias": True, "time.bias": "fused"})
+def bias_fused():
+    """The kernel before or after sums it up on its way."""
+    return 0
+
+
+@quantity(
+    **BIAS,
+    source="PyTorch, tools/autograd/derivatives.yaml (addmm); Megatron-LM, "
+    "core/tensor_parallel/layers.py",
+    when={"bias": True, "time.bias": "separate"},
+    coefficient="bytes",
+)
+def bias():
+    """A kernel reads the output's gradient, 2 bytes a value, and sums it over the rows."""
+    return 2 * rows * count * N_x / (W * e_mem)
+
+
 BACKWARD: dict[str, Any] = {
     "identifier": "time.product.backward",
     "symbol": r"t_x'",
@@ -277,8 +309,8 @@ LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
 @quantity(**BACKWARD, source=ROOFLINE, when={"frozen": False, "lora": False})
 def backward():
-    """Two products: the gradient of the input and that of the weight."""
-    return gradient_of_input + gradient_of_weight
+    """Two products: the gradient of the input and that of the weight; and that of the bias."""
+    return gradient_of_input + gradient_of_weight + bias_none
 
 
 @quantity(**BACKWARD, source=LORA, when={"frozen": False, "lora": True, "adapted": False})

@@ -6,7 +6,7 @@ from planner.folds import Largest, Total, largest, smallest
 from planner.formulas.layout import micro_batches
 from planner.formulas.layout import shards as owners
 from planner.formulas.memory_states import per_parameter_adamw, trained
-from planner.formulas.network import fabric, hops, passed, send, shards
+from planner.formulas.network import fabric, hops, link, passed, send, shards
 from planner.formulas.time_part import part, repeated
 from planner.notation import A_ks, L_k, L_ks, R_ks, k_c, k_g, k_m, k_red, k_w, n, n_node, p, r, v
 from planner.notation_hardware import B_dram, B_host, W, e_mem, hidden_t
@@ -169,22 +169,20 @@ def accumulation_fused():
 @quantity(
     **ACCUMULATION,
     when={"time.accumulation": "separate", "parallelism.zero": (0, 1)},
-    coefficient="bytes",
 )
 def accumulation():
-    """A gradient of 2 bytes is read, and the sum read and written in 2 or more, after each
-    micro-batch."""
-    return 6 * micro_batches * resident / (W * e_mem)
+    """After each micro-batch a gradient is read in the compute format, and the sum read and
+    written."""
+    return (k_c + 2 * k_g) * micro_batches * resident / (W * e_mem)
 
 
 @quantity(
     **ACCUMULATION,
     when={"time.accumulation": "separate", "parallelism.zero": (2, 3)},
-    coefficient="bytes",
 )
 def accumulation_sharded():
     """As without sharding, for the part that the device keeps."""
-    return 6 * micro_batches * owned / (W * e_mem)
+    return (k_c + 2 * k_g) * micro_batches * owned / (W * e_mem)
 
 
 BUCKETS: dict[str, Any] = {
@@ -224,12 +222,12 @@ def buckets_fixed():
 
 @quantity(
     **BUCKETS,
-    source="messages of sharded gradients, taken as in Megatron-LM",
+    source="Zhao et al. 2023 (arXiv 2304.11277), section 3: a unit for each layer",
     when={"time.buckets": "fixed", "parallelism.zero": (2, 3)},
 )
-def buckets_of_shards():
-    """At least one; large groups take larger messages."""
-    return _growing()
+def buckets_of_layers():
+    """One for each layer, and for embedding and head, where the stage holds them."""
+    return Largest(Total(L_ks, "part"), "stage")
 
 
 REDUCE: dict[str, Any] = {
@@ -313,11 +311,26 @@ def data():
     return reduce + gather
 
 
-@quantity(**DATA, source=OVERLAP, when={"time.data_overlap": "gradients"})
+@quantity(
+    **DATA,
+    source=OVERLAP,
+    when={"time.data_overlap": "gradients", "parallelism.zero": (0, 1, 3)},
+)
 def data_beside_backward():
     """Gradients are reduced beside the backward pass of the last micro-batch, two thirds of its
     time, which hides a share of the traffic; weights are gathered before the next step starts."""
     return _shown(reduce, micro_batch * 2 / 3) + gather
+
+
+@quantity(
+    **DATA,
+    source="Zhao et al. 2023 (arXiv 2304.11277), section 3",
+    when={"time.data_overlap": "gradients", "parallelism.zero": 2},
+)
+def data_beside_layers():
+    """Layers are gathered beside the forward pass, one ahead, and their gradients reduced beside
+    the backward pass: both hide a share."""
+    return _shown(reduce, micro_batch * 2 / 3) + _shown(gather, micro_batch / 3)
 
 
 @quantity(**DATA, source=OVERLAP, when={"time.data_overlap": "all"})
@@ -325,6 +338,38 @@ def data_beside_both():
     """Gradients are reduced beside the backward pass of the last micro-batch, two thirds of its
     time, and weights gathered beside the forward pass of the first: both hide a share."""
     return _shown(reduce, micro_batch * 2 / 3) + _shown(gather, micro_batch / 3)
+
+
+TIED: dict[str, Any] = {
+    "identifier": "time.tied",
+    "symbol": r"t_{\mathrm{tied}}",
+    "title": "adding up the gradients of tied embeddings on the first and the last stage",
+    "source": "Narayanan et al. 2021: the first and the last stage each hold tied embeddings",
+    **SECONDS,
+}
+
+
+def _tied():
+    """Bytes of the copy that the last stage holds: in a ring of two, each passes once."""
+    return k_red * Largest(Total(L_ks * Total(trained, "component", shared=True), "part"), "stage")
+
+
+@quantity(**TIED, when={"time.pipeline": "none"})
+def tied_none():
+    """One stage holds one matrix."""
+    return 0
+
+
+@quantity(**TIED, when={"time.pipeline": "node"})
+def tied():
+    """The two copies' gradients pass over the link once each way."""
+    return _tied() / link
+
+
+@quantity(**TIED, when={"time.pipeline": "nodes"})
+def tied_of_nodes():
+    """The two copies' gradients pass once each way, over the network card of a device."""
+    return _tied() / fabric
 
 
 UPDATE: dict[str, Any] = {
@@ -413,4 +458,4 @@ def optimizer_on_host_sharded():
 def step_predicted():
     """m micro-batches at the pace of the slowest stage, the pipeline's filling and draining, then
     gradients and weights over data parallelism, and the update."""
-    return micro_batches * micro_batch + bubble + accumulation + data + optimizer
+    return micro_batches * micro_batch + bubble + accumulation + data + tied_none + optimizer

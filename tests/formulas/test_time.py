@@ -51,7 +51,7 @@ def test_utilisation_rate_and_step_agree() -> None:
 
 def test_the_parts_of_a_step_make_the_step() -> None:
     e = evaluation(parallelism__pipeline=4)
-    parts = ("time.bubble", "time.accumulation", "time.data", "time.optimizer")
+    parts = ("time.bubble", "time.accumulation", "time.data", "time.tied", "time.optimizer")
     total = e.value("layout.micro_batches") * e.value("time.micro_batch")
     assert float(total + sum(e.value(p) for p in parts)) == pytest.approx(
         float(e.value("time.step_seconds"))
@@ -330,3 +330,59 @@ def test_an_update_in_operations_moves_more_than_one_kernel() -> None:
     # Weight and two states read and written, the gradient read: 4 bytes each.
     assert fused.value("time.update") == 2 * (4 + 8) + 4
     assert looped.value("time.update") == 20 * 4 + 4
+
+
+SHARDED: dict[str, Any] = {
+    "training__implementation": "pytorch",
+    "parallelism": {"tensor": 1, "zero": 3},
+}
+
+
+def total(e: Evaluation, identifier: str, axis: str) -> float:
+    return sum(float(e.value(identifier, {axis: entry})) for entry in e.case.axes[axis])
+
+
+def test_gradients_of_sharded_layers_travel_in_their_own_format() -> None:
+    """Two bytes more of each are two bytes more round the ring of 64 devices."""
+    wide, narrow = (evaluation(**SHARDED, training__bytes={"reduce": k}) for k in (4, 2))
+    more = sum(
+        sign
+        * float(e.value("time.part.gathers", {"part": part}))
+        * (32 if part.settings["layers"] else 1)
+        for e, sign in ((wide, 1), (narrow, -1))
+        for part in e.case.axes["part"]
+    )
+    size = 2 * float(wide.value("parameters.total")) * 63 / 64
+    assert more == pytest.approx(size / float(wide.value("network.data")), rel=0.01)
+
+
+def test_sharded_gradients_travel_layer_by_layer() -> None:
+    assert (
+        evaluation(training__implementation="pytorch", parallelism={"tensor": 1, "zero": 2}).value(
+            "time.buckets"
+        )
+        == 32 + 2
+    )
+
+
+def test_a_bias_costs_a_pass_over_gradients_unless_a_kernel_sums_it_up() -> None:
+    model = {"extends": "gpt2-small", "max_sequence": 4096}
+    fused = evaluation(model=model)
+    eager = evaluation(**SHARDED, model=model, time={"efficiency": {"memory": 1}})
+    assert total(fused, "time.product.bias", "product") == 0
+    # 9 h gradients of a token and layer, 2 bytes each: 3 h, h, 4 h, h.
+    moved = total(eager, "time.product.bias", "product") * 3.35e12
+    assert moved == pytest.approx(2 * 9 * 768 * 2 * 4096)
+    assert total(evaluation(**SHARDED), "time.product.bias", "product") == 0
+
+
+def test_tied_embeddings_are_added_up_over_first_and_last_stage() -> None:
+    model = {"extends": "llama2-7b", "tied_embeddings": True}
+    e = evaluation(model=model, parallelism__pipeline=4)
+    # 32,000 rows divided over 2 ranks, 4 bytes of each gradient, once over a network card.
+    size = 4 * 32000 / 2 * 4096
+    assert float(e.value("time.tied")) == pytest.approx(
+        size / float(e.value("network.fabric")), rel=0.01
+    )
+    assert evaluation(parallelism__pipeline=4).value("time.tied") == 0
+    assert evaluation(model=model).value("time.tied") == 0
