@@ -24,6 +24,9 @@ CONSTANT, LEAF, ADD, MUL, POW, CEIL, FLOOR, MAX, MIN, PICK = range(10)
 #: Results of divisions this close to a whole number, as a share, are that number.
 SNAP = 1e-12
 
+#: Sets of leaves of which a tape remembers what rests on them.
+MOST_MOVES = 16
+
 Place = tuple[str, int]  # axis and position
 Quantity = tuple[str, tuple[Place, ...]]
 
@@ -68,6 +71,8 @@ class Tape:
         #: Which node is the value of which quantity at which entries.
         self.quantities: dict[Quantity, int] = recorder.quantities
         self._frame = _Frame(case, recorder)
+        self._last: dict[bool, tuple[list[Any], list[Any]]] = {}
+        self._moved: dict[frozenset[int], list[int]] = {}
 
     def values(self, case: Case) -> list[Any] | None:
         """The numbers of the leaves in a case; None where another tape is needed for it."""
@@ -80,6 +85,29 @@ class Tape:
             ArithmeticError, ValueError: beyond the range of floating-point numbers.
         """
         return run(self.nodes, leaves)
+
+    def again(self, leaves: Sequence[Any], exact: bool) -> list[Any]:
+        """As ``run``; only what rests on leaves that are not as they were the last time (of exact
+        numbers, or of floats) is computed anew."""
+        before, values = self._last.get(exact, ((), []))
+        if not before:
+            values = self.run(leaves)
+        else:
+            moved = frozenset(
+                number
+                for number, (old, new) in enumerate(zip(before, leaves, strict=True))
+                if old != new or type(old) is not type(new)
+            )
+            if moved not in self._moved:
+                if len(self._moved) >= MOST_MOVES:
+                    self._moved.clear()
+                rest = self.dependent(moved)
+                self._moved[moved] = [i for i, moves in enumerate(rest) if moves]
+            values = list(values)
+            for index in self._moved[moved]:
+                values[index] = step(self.nodes[index], values, leaves)
+        self._last[exact] = (list(leaves), values)
+        return values
 
     def dependent(self, leaves: Iterable[int]) -> list[bool]:
         """For each node whether it rests on one of these leaves (by number)."""

@@ -79,6 +79,25 @@ def test_a_tape_holds_for_every_plan_whose_leaves_it_takes(document: Any) -> Non
     assert taken  # the number of tokens decides nothing
 
 
+@settings(max_examples=25, deadline=None)
+@given(plans())
+def test_what_did_not_move_is_not_computed_again(document: Any) -> None:
+    plan = loading.load(document)
+    tape = Tape(case.build(plan), ["memory.process", "time.training_days"])
+    for changes in (
+        {},
+        {"training.tokens": 12345678},
+        {"training.tokens": 12345679, "training.sequence_length": 64},
+        {"training.sequence_length": 64},
+        {},
+    ):
+        leaves = tape.values(case.build(variant(plan, changes)))
+        if leaves is not None:
+            assert tape.again(leaves, exact=True) == tape.run(leaves)
+            floats = [float(leaf) for leaf in leaves]
+            assert repr(tape.again(floats, exact=False)) == repr(tape.run(floats))
+
+
 def test_another_formula_needs_another_tape() -> None:
     plan = loading.load(SHIPPED[0])
     tape = Tape(case.build(plan), ["memory.process"])

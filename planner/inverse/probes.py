@@ -115,7 +115,7 @@ class AsItIs:
         tape, leaves = self._tape(built)
         if not exact:
             try:
-                values = tape.run([float(leaf) for leaf in leaves])
+                values = tape.again([float(leaf) for leaf in leaves], exact=False)
                 found = {name: values[node] for name, node in tape.results.items()}
                 if all(map(math.isfinite, found.values())):
                     return plan, found, False
@@ -145,7 +145,7 @@ class AsItIs:
 def _exactly(tape: Tape, leaves: Sequence[Any], built: Case) -> dict[str, Any]:
     """The exact values; where the tape has none, evaluation says why."""
     try:
-        values = tape.run(leaves)
+        values = tape.again(leaves, exact=True)
         found = {name: values[node] for name, node in tape.results.items()}
         if not any(isinstance(v, float) and not math.isfinite(v) for v in found.values()):
             return {name: plain(value) for name, value in found.items()}
