@@ -1,9 +1,9 @@
 """Questions whose layout is free: at each value of the unknown the best layout counts.
 
 Most values are decided by a layout that is known already: where one of these keeps the limits, the
-value holds. Only where none does is the whole space of layouts searched, so that a question costs a
-few searches: one for each layout that moves the answer on, and the last one, which finds none and
-proves the answer.
+value holds. Where none does, a part of the space is searched for the layout that leaves most room,
+which moves the answer on furthest; the whole space is searched where that part has none, until that
+search too finds none and so proves the answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from planner.document import Plan
 from planner.domains import Domain, divisors
 from planner.errors import PlanError
 from planner.inverse.optimum import optimise
-from planner.inverse.probes import FEW, AsItIs, Goal, Probe, Probes
+from planner.inverse.probes import AsItIs, Goal, Probe, Probes
 from planner.inverse.solve import Answer, solve
 from planner.limits import Limit
 from planner.plan import variant
@@ -31,8 +31,6 @@ from planner.search.selection import Item
 BY = "time.step_seconds"
 #: Layouts that move an answer on until it is taken as it is.
 MOST_ROUNDS = 24
-#: Values beyond a proof, of few in all, that are searched too.
-BEYOND = 2
 #: Searches of the whole space until known layouts have to do.
 MOST_SEARCHES = 16
 #: Of these, where no known layout keeps the limits anywhere.
@@ -51,7 +49,7 @@ Ask = Callable[[Contest], Item | None]
 
 
 class Layouts:
-    """The plans of a value are those with each layout that is known; ``searched`` finds others.
+    """The plans of a value are those with each layout that is known; ``further`` finds others.
 
     As an evaluator it takes, of several layouts, the best by ``by`` of those that keep the limits;
     while it is ``hasty``, the first that does.
@@ -167,7 +165,7 @@ def any_layout(plan: Plan, changes: Changes, devices: int | None = None) -> Plan
     try:
         return variant(plan, changes)
     except PlanError as error:
-        for layout in _simple(plan, changes.get("cluster.devices", devices)):
+        for layout in _simple(plan, changes, devices):
             try:
                 return variant(plan, {**layout, **changes})
             except PlanError:
@@ -175,14 +173,17 @@ def any_layout(plan: Plan, changes: Changes, devices: int | None = None) -> Plan
         raise error
 
 
-def _simple(plan: Plan, devices: int | None) -> Iterator[Changes]:
-    """Layouts of tensor and pipeline parallelism only."""
-    devices = devices or plan.get("cluster.devices")
+def _simple(plan: Plan, changes: Changes, devices: int | None) -> Iterator[Changes]:
+    """Layouts of tensor and pipeline parallelism only, whose replicas divide the batch."""
+    devices = changes.get("cluster.devices", devices) or plan.get("cluster.devices")
     given = plan.document.data["training"]
+    whole = changes.get("training.global_batch", given.get("global_batch"))
     follows = [k for k in FOLLOWS if k not in ("training.implementation", "training.loss")]
     ones = {f"parallelism.{key}": 1 for key in (*DEGREES, "virtual_pipeline", "replicate")}
     batch = {} if given.get("global_batch") else {"training.global_batch": None}
     for tensor, stages in product(divisors(devices)[:8], repeat=2):
+        if devices % (tensor * stages) or (whole and whole % (devices // (tensor * stages))):
+            continue
         yield {
             **dict.fromkeys(follows),
             **ones,
@@ -226,10 +227,7 @@ def solve_free(
         edge = answer.fails or answer.miss
         if edge is None or not edge.broken:
             break
-        if not any(
-            layouts.further(probe.plan, domain.changes(probe.value))
-            for probe in _beyond(search, answer, edge)
-        ):
+        if not layouts.further(edge.plan, domain.changes(edge.value)):
             if answer.holds is not None or layouts.thorough:
                 break
             layouts.desperate()
@@ -241,19 +239,6 @@ def solve_free(
     if answer.miss is not None:
         answer = replace(answer, miss=_nearest(layouts, plan, domain, answer.miss))
     return _noted(answer, plan, len(layouts.known))
-
-
-def _beyond(search: Probes, answer: Answer, edge: Probe) -> Iterator[Probe]:
-    """The value that proves an answer, and of a domain of few values the next after it: counts of
-    devices that divide badly lie between those that do not."""
-    yield edge
-    last = search.domain.last
-    if answer.holds is None or last is None or last - search.domain.first >= FEW:
-        return
-    for step in range(1, BEYOND + 1):
-        probe = search.probe(edge.index + answer.direction * step)
-        if probe is not None and probe.broken:
-            yield probe
 
 
 def _fastest(
