@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+from math import prod
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from planner import plan as plans
 from planner.document import Plan
 from planner.errors import PlanError
 from planner.limits import Limit
-from planner.search import contest, engine
+from planner.search import contest, engine, layouts
 from planner.search.contest import FEWER, Contest, best
 from planner.untraced import evaluated
 
@@ -79,3 +81,10 @@ def test_a_quantity_that_no_layout_has_says_why() -> None:
     plan = plans.load("presets/gpt2small_hgx-h100.yaml", {"cluster.price": None})
     with pytest.raises(PlanError, match="cost"):
         best(plan, "cost.total")
+
+
+def test_layouts_to_start_from_divide_the_devices_small_degrees_first() -> None:
+    found = [tuple(layout.values()) for layout in layouts.starts(24, 4)]
+    whole = [1, 2, 3, 4, 6, 8, 12, 24]
+    every = [d for d in product(whole, whole, whole, [1, 2, 4]) if 24 % prod(d[:3]) == 0]
+    assert found == sorted(every, key=lambda d: (prod(d), d))

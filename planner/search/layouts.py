@@ -77,11 +77,15 @@ class Degrees:
 def starts(devices: int, experts: int = 1) -> Iterator[dict[str, int]]:
     """Layouts one of which is probably valid, for a search to start from: every combination of
     degrees, small ones first."""
-    whole = divisors(devices)
-    free = (whole, whole, whole, divisors(experts))
-    for degrees in sorted(product(*free), key=lambda d: (math.prod(d), d)):
-        if devices % math.prod(degrees[:3]) == 0:
-            yield {f"parallelism.{k}": d for k, d in zip(DEGREES, degrees, strict=False)}
+    found = (
+        (tensor, stages, context, expert)
+        for tensor in divisors(devices)
+        for stages in divisors(devices // tensor)
+        for context in divisors(devices // (tensor * stages))
+        for expert in divisors(experts)
+    )
+    for degrees in sorted(found, key=lambda d: (math.prod(d), d)):
+        yield {f"parallelism.{k}": d for k, d in zip(DEGREES, degrees, strict=False)}
 
 
 class Space:
