@@ -18,7 +18,7 @@ from planner.sweep.summary import summary
 from planner.version import full
 
 #: Points of a piece: over arrays, and one plan after another.
-OVER_ARRAYS, ONE_BY_ONE = 1 << 18, 64
+OVER_ARRAYS, ONE_BY_ONE = 1 << 19, 64
 #: Plans that a piece over arrays completes at most.
 MOST_PLANS = 2048
 
