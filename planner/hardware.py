@@ -217,7 +217,6 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.pipeline": span(layout["pipeline"], devices),
         "time.shards": span(shards, shards * layout["tensor"]),
         "time.context": span(layout["context"], inner),
-        "time.context_exchange": kernels["context"],
         "time.replicated": layout["replicate"] > 1,
         "time.tiles": accelerator.get("multiprocessors") is not None,
         "time.casts": wide,

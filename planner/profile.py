@@ -87,7 +87,8 @@ def cut(draft: Draft) -> None:
 
 
 def complete(draft: Draft) -> None:
-    """Fill in what the profile decides: bytes of the recipe, padding; and the usable memory."""
+    """Fill in what the profile decides: bytes of the recipe, padding, how context-parallel ranks
+    exchange; and the usable memory."""
     training = draft.get("training")
     implementation, precision = training["implementation"], training["precision"]
     profile = load(implementation)
@@ -101,6 +102,8 @@ def complete(draft: Draft) -> None:
         ("parallelism", "vocab_multiple"), profile["vocabulary_multiple"], f"under {implementation}"
     )
     cut(draft)
+    exchange = profile["time"]["context"]
+    draft.default(("parallelism", "context_exchange"), exchange, f"under {implementation}")
     draft.default(("memory", "workspaces"), profile["workspaces"], f"under {implementation}")
     for key in ("context", "pipeline_communicators"):
         draft.default(("memory", key), profile[key], f"under {implementation}")

@@ -300,6 +300,11 @@ def test_megatron_arguments_of_deepseek_v3_count_as_its_checkpoint() -> None:
     assert total(imports.import_megatron(arguments)) == 671026404352
 
 
+def test_megatron_arguments_of_a_layout_change_no_weight() -> None:
+    layout = "--context-parallel-size 2 --cp-comm-type all_gather\n"
+    assert imports.import_megatron(LLAMA3 + layout) == imports.import_megatron(LLAMA3)
+
+
 def test_padding_of_the_vocabulary_belongs_to_the_layout() -> None:
     padded = imports.import_megatron(LLAMA3.replace("-size 1\n", "-size 8\n"))
     assert padded["vocab"] == 128256  # padding to 128 × 8 belongs to the layout

@@ -257,6 +257,38 @@ def test_a_pipeline_of_torchtitan_takes_the_micro_batches_of_a_step_at_once() ->
     assert said["parallelism.pipeline_parallel_microbatch_size"] == 2
 
 
+@pytest.mark.parametrize(
+    ("to", "theirs", "words"),
+    [
+        ("megatron", "cp-comm-type", {"ring": "p2p", "gather": "all_gather"}),
+        (
+            "torchtitan",
+            "parallelism.context_parallel_rotate_method",
+            {"ring": "alltoall", "gather": "allgather"},
+        ),
+        (
+            "accelerate",
+            "parallelism_config.parallelism_config_cp_comm_strategy",
+            {"ring": "alltoall", "gather": "allgather"},
+        ),
+    ],
+)
+def test_how_context_parallel_ranks_exchange_is_said_where_there_are_several(
+    to: str, theirs: str, words: dict[str, str]
+) -> None:
+    for way, word in words.items():
+        changes = (f"parallelism.context_exchange={way}", "parallelism.pipeline=1")
+        assert theirs not in read(to, *changes)
+        assert read(to, *changes, "parallelism.context=2")[theirs] == word
+
+
+def test_what_has_no_word_for_an_exchange_names_it() -> None:
+    changes = ("parallelism.context=2", "parallelism.context_exchange=gather")
+    for to in ("deepspeed", "nanotron"):
+        unsaid = {each.key for each in config(load(*changes), to).unsaid}
+        assert "parallelism.context_exchange" in unsaid
+
+
 def test_steps_cover_the_tokens() -> None:
     steps = read("nanotron")["tokens.train_steps"]
     per_step = 1024 * 4096

@@ -43,6 +43,7 @@ PLANS = [
     lambda: small("mixtral-8x7b"),
     lambda: small("llama2-70b", training__precision="fp8"),
     lambda: plans.load("presets/gpt3_a100x1024.yaml"),
+    lambda: small("llama2-7b", parallelism__context_exchange="gather"),
     lambda: plans.load("presets/mixtral8x7b_h100x1024.yaml", {"cluster.devices": 128}),
 ]
 

@@ -29,6 +29,7 @@ LAYOUT: dict[str, list[Any]] = {
     "parallelism.sequence": [True, False],
     "parallelism.replicate": [1, 2, 4],
     "parallelism.cut": ["even", "ends", "compute", None],
+    "parallelism.context_exchange": ["ring", "gather", None],
     "parallelism.data": [8, 16, None],
     "training.micro_batch": [1, 2, 3, 4],
     "training.recompute": ["none", "selective", "full"],

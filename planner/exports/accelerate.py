@@ -13,6 +13,7 @@ from planner.exports.table import (
     Row,
     Rule,
     elsewhere,
+    exchange,
     heard,
     nested,
     yaml_text,
@@ -65,6 +66,7 @@ def _sharding(draft: Draft) -> None:
             f"{SIZES}cp_size": context,
         }
     )
+    exchange(f"{SIZES}cp_comm_strategy", ring="alltoall", gather="allgather")(draft)
     if stage == 1:
         draft.cannot("parallelism.zero", "said as 2: gradients are divided too")
     if recompute == "selective":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.document import Block
-from planner.exports.table import FOLLOWS, TRAINS, Draft, Near, Row, Rule, heard
+from planner.exports.table import FOLLOWS, TRAINS, Draft, Near, Row, Rule, exchange, heard
 
 TITLE = "Megatron-LM arguments"
 SUFFIX = ".args"
@@ -348,6 +348,7 @@ TABLE: tuple[Row | Rule, ...] = (
     flag("parallelism.sequence", "sequence-parallel"),
     _pipeline,
     Row("parallelism.context", "context-parallel-size"),
+    exchange("cp-comm-type", ring="p2p", gather="all_gather"),
     Row("parallelism.expert", "expert-model-parallel-size"),
     Row("parallelism.expert_tensor", "expert-tensor-parallel-size"),
     _sharding,

@@ -187,6 +187,17 @@ FOLLOWS = heard(
 )
 
 
+def exchange(theirs: str, ring: str, gather: str) -> Rule:
+    """How context-parallel ranks exchange keys and values, where there are several."""
+
+    def rule(draft: Draft) -> None:
+        way = draft.get("parallelism.context_exchange")
+        if draft.get("parallelism.context") > 1:
+            draft.say({theirs: {"ring": ring, "gather": gather}[way]})
+
+    return rule
+
+
 def elsewhere(section: str, why: str) -> Rule:
     """A whole section that is stated elsewhere than in a launch configuration."""
 

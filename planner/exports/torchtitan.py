@@ -17,6 +17,7 @@ from planner.exports.table import (
     Row,
     Rule,
     elsewhere,
+    exchange,
     heard,
     nested,
     steps,
@@ -139,6 +140,7 @@ TABLE: tuple[Row | Rule, ...] = (
     _tensor,
     _pipeline,
     Row("parallelism.context", "parallelism.context_parallel_degree"),
+    exchange("parallelism.context_parallel_rotate_method", ring="alltoall", gather="allgather"),
     Row("parallelism.expert", "parallelism.expert_parallel_degree"),
     Row("parallelism.expert_tensor", "parallelism.expert_tensor_parallel_degree"),
     Row(

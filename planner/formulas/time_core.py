@@ -207,8 +207,9 @@ BACK: dict[str, Any] = {
     **CONTEXT,
 }
 NONE: dict[str, Any] = {"time.context": "none"}
-RINGS: dict[str, Any] = {"time.context": ("node", "nodes"), "time.context_exchange": "ring"}
-GATHERS: dict[str, Any] = {"time.context": ("node", "nodes"), "time.context_exchange": "gather"}
+EXCHANGE = "parallelism.context_exchange"
+RINGS: dict[str, Any] = {"time.context": ("node", "nodes"), EXCHANGE: "ring"}
+GATHERS: dict[str, Any] = {"time.context": ("node", "nodes"), EXCHANGE: "gather"}
 
 
 @quantity(**AHEAD, source=RING, when=NONE)

@@ -50,6 +50,7 @@ FOLLOWS = ("training.gradient_accumulation", "training.distributed_optimizer")
 #: What a spread takes from a plan with the implementation and the loss of a row.
 OF_KERNELS = (
     "parallelism.cut",
+    "parallelism.context_exchange",
     "parallelism.vocab_multiple",
     "training.bytes",
     "cluster",

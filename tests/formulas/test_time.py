@@ -259,11 +259,64 @@ def test_a_ring_of_keys_and_values_shows_what_attention_does_not_hide(bandwidth:
     assert hop == pytest.approx(size / rate, rel=0.15)
 
 
-def test_gathered_keys_and_values_show_in_full() -> None:
-    e = evaluation(**LONG, parallelism__context=8, training__implementation="pytorch")
-    hop = block_values(e, "network.context")[0]
-    assert block_values(e, "time.core.context")[0] == pytest.approx(7 * hop)
-    assert block_values(e, "time.core.context_backward")[0] == pytest.approx(14 * hop)
+def test_an_exchange_of_keys_and_values_by_hand() -> None:
+    """32,768 tokens of a sequence over 2 groups of 8 devices, 4 of 32 heads of 128 on each; a
+    link of 20 GB/s in each direction, hops of 1 ms, memory at 1 TB/s."""
+    one: dict[str, Any] = {
+        "cluster": {
+            "accelerator": {
+                "extends": "h100-sxm-80gb",
+                "memory_bandwidth": "1 TB/s",
+                "link": {
+                    "bandwidth": "40 GB/s",
+                    "convention": "bidirectional",
+                    "latency": "1 ms",
+                },
+            },
+            "devices": 16,
+            "devices_per_node": 16,
+        },
+        "training__sequence_length": 32768,
+        "training__global_batch": 1,
+        "training__micro_batch": 1,
+        "time": {"efficiency": {"link": 1, "memory": 1}},
+    }
+    layout = {"tensor": 8, "context": 2, "sequence": True}
+    ring, gather = (
+        evaluation(**one, parallelism={**layout, "context_exchange": way})
+        for way in ("ring", "gather")
+    )
+    # Keys and values of 16,384 tokens, 4 heads of 128, 2 bytes each, over 20 GB/s.
+    hop = 2 * 16384 * 4 * 128 * 2 / 20e9 + 1e-3
+    for e in (ring, gather):
+        assert block_values(e, "network.context")[0] == pytest.approx(hop)
+    forward, backward = "time.core.context", "time.core.context_backward"
+    assert block_values(gather, forward)[0] == pytest.approx(hop)
+    assert block_values(gather, backward)[0] == pytest.approx(2 * hop)
+    ahead, back = (block_values(ring, f"time.core.{way}")[0] / 2 for way in ("forward", "backward"))
+    assert ahead > 0 and back > 0
+    # Outputs of both blocks, 512 wide: 10 bytes; gradients of queries, keys and values: 6 bytes.
+    outputs, gradients = 10 * 2 * 16384 * 512 / 1e12, 6 * 2 * 16384 * 3 * 512 / 1e12
+    assert block_values(ring, forward)[0] == pytest.approx(max(0, hop - ahead) + outputs)
+    assert block_values(ring, backward)[0] == pytest.approx(
+        max(0, 2 * hop - back) + hop + gradients
+    )
+
+
+@pytest.mark.parametrize(
+    ("implementation", "way"), [("megatron", "ring"), ("nanotron", "ring"), ("pytorch", "gather")]
+)
+def test_how_context_parallel_ranks_exchange_follows_from_the_implementation(
+    implementation: str, way: str
+) -> None:
+    long = {**LONG, "parallelism__context": 8, "training__implementation": implementation}
+    assert seconds(**long) == seconds(**long, parallelism__context_exchange=way)
+    assert len({seconds(**long, parallelism__context_exchange=w) for w in ("ring", "gather")}) == 2
+    document = {**deepcopy(PLAN), "parallelism": {"context": 8}}
+    document["training"]["implementation"] = implementation
+    derived = plan.load(document)
+    assert derived.get("parallelism.context_exchange") == way
+    assert derived.derived["parallelism.context_exchange"] == f"under {implementation}"
 
 
 def test_what_is_computed_again_takes_its_time() -> None:
