@@ -46,7 +46,7 @@ Progress = Callable[[int, int, float], None]
 #: About how many layouts a picture shows.
 POINTS = 300
 #: So many of the best are evaluated exactly; of further ones the values over arrays are shown.
-EXACT = 100
+EXACT = 40
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ def search(
 
     Args:
         plan: its model, cluster and batch stay; its layout and an assumed utilisation do not.
-        top: how many of the best; the first hundred of them are evaluated exactly.
+        top: how many of the best; the first forty of them are evaluated exactly.
         by: the quantity to make small, such as ``time.step_seconds`` or ``memory.process``.
         fixed: keys of the layout that keep a value, such as ``{"parallelism.tensor": 8}``.
         progress: called with layouts done, layouts in all, seconds passed.
