@@ -7,6 +7,7 @@ is spelled out in numbers: one term for each entry.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, floor
@@ -144,8 +145,8 @@ class Typesetter:
         if base.is_Number:
             return (0, 0, str(base))
         if type(base) is Add:
-            return (3, 0, str(base))
-        return (5 if isinstance(base, Fold) else 4, 0, str(base))
+            return (3, 0, _words(base))
+        return (5 if isinstance(base, Fold) else 4, 0, _words(base))
 
     def _product(self, expression: Any, point: Point | None, numbers: bool) -> Box:
         above: list[Box] = []
@@ -236,6 +237,12 @@ def _number(value: Any) -> Box:
 def _value(value: Any) -> Box:
     """A number in the place of a symbol; it stays, even where it is 1."""
     return Box("words", (), value) if isinstance(value, str) else Box("value", (), value)
+
+
+@lru_cache(maxsize=4096)
+def _words(expression: Any) -> str:
+    """SymPy's own text, by which factors of one kind are ordered."""
+    return str(expression)
 
 
 def _is_negative(term: Any) -> bool:
