@@ -142,6 +142,23 @@ def test_a_free_layout_is_never_worse_than_the_plans_own(question: str) -> None:
     assert not any(not li.holds(free.holds.values[li.quantity]) for li in free.limits)
 
 
+def test_a_batch_that_more_layouts_divide_holds_beyond_one_that_fewer_do() -> None:
+    """Steps of neighbouring batches are far apart: the answer is the largest batch all the same."""
+    one = {"training.micro_batch": 1, "training.tokens": 10**9, "training.global_batch": 512}
+    plan = variant(load(GPT2), one)
+    found = {batch: best(variant(plan, {**one, "training.global_batch": batch}))
+             for batch in range(416, 545, 8)}  # fmt: skip
+    steps = {batch: layout.values["time.step_seconds"] for batch, layout in found.items() if layout}
+    assert list(steps.values()) != sorted(steps.values())
+    for batch in (448, 464, 512):
+        bound = float(steps[batch]) * (1 + 1e-9)
+        until = [f"time.step_seconds<={bound} s"]
+        vary = {"vary": "training.global_batch", "with_layout": "auto"}
+        answer = questions.ask(plan, until=until, **vary)
+        assert answer.holds and answer.fails and answer.fails.broken
+        assert answer.holds.value == max(b for b, step in steps.items() if step <= bound)
+
+
 # cheapest
 
 

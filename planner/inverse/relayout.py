@@ -35,6 +35,10 @@ MOST_ROUNDS = 24
 MOST_SEARCHES = 16
 #: Of these, where no known layout keeps the limits anywhere.
 LAST_RESORT = 8
+#: Keys whose value layouts divide, and how far beyond an answer rounder values are asked too, as a
+#: share.
+DIVIDED = ("training.global_batch", "model.layers")
+ROUNDER = 1 / 8
 #: Keys that a layout decides; one that is varied keeps its value.
 DECIDED = frozenset(
     {
@@ -211,8 +215,11 @@ def solve_free(
     limits = fitting(limits)
     layouts = Layouts(limits, BY, also)
     layouts.start(plan)
-    layouts.hasty = True
     search = Probes(plan, domain, limits, evaluator=layouts)
+    if direction is None:
+        direction = _direction(search)
+    layouts.hasty = True
+    failed: set[int] = set()
     for _ in range(MOST_ROUNDS):
         search.keep_held()
         answer = solve(
@@ -225,12 +232,41 @@ def solve_free(
             search=search,
         )
         edge = answer.fails or answer.miss
-        if edge is None or not edge.broken:
+        edge = None if edge is None or not edge.broken else edge
+        if edge is not None:
+            if _moved(layouts, search, edge, answer.direction, failed):
+                continue
+            if answer.holds is None and not layouts.thorough:
+                layouts.desperate()
+                continue
+        told = _told(layouts, plan, domain, answer, also)
+        # What is best at the answer may hold one step further.
+        if edge is None or told.fails is None or told.fails.broken:
             break
-        if not layouts.further(edge.plan, domain.changes(edge.value)):
-            if answer.holds is not None or layouts.thorough:
-                break
-            layouts.desperate()
+    else:
+        told = _told(layouts, plan, domain, answer, also)
+        told = replace(told, notes=(*told.notes, f"the last of {MOST_ROUNDS} better answers"))
+    return _noted(told, plan, len(layouts.known))
+
+
+def _direction(search: Probes) -> int | None:
+    """The way on which a limit comes nearer, by a value that a layout divides as the plan's own;
+    None where that tells nothing."""
+    start = search.start()
+    double = search.probe(2 * start.index)
+    if double is None:
+        return None
+    for limit in search.limits:
+        change = double.slack(limit) - start.slack(limit)
+        if change:
+            return 1 if change < 0 else -1
+    return None
+
+
+def _told(
+    layouts: Layouts, plan: Plan, domain: Domain, answer: Answer, also: Sequence[str]
+) -> Answer:
+    """An answer with the best layout of each of its values."""
     layouts.thorough = layouts.hasty = False
     if answer.holds is not None:
         answer = replace(answer, holds=_fastest(layouts, plan, domain, answer.holds, also))
@@ -238,7 +274,38 @@ def solve_free(
         answer = replace(answer, fails=_nearest(layouts, plan, domain, answer.fails))
     if answer.miss is not None:
         answer = replace(answer, miss=_nearest(layouts, plan, domain, answer.miss))
-    return _noted(answer, plan, len(layouts.known))
+    layouts.hasty = True
+    return answer
+
+
+def _moved(layouts: Layouts, search: Probes, edge: Probe, direction: int, failed: set[int]) -> bool:
+    """Whether a layout is found that keeps the limits where no known one does, or, of what layouts
+    divide, at a rounder value further on: more of them divide that. ``failed`` collects values at
+    which there is none."""
+    further = _rounder(edge.index, direction) if search.domain.key in DIVIDED else []
+    for index in further:
+        probe = None if index in failed else search.probe(index)
+        if probe is None:
+            continue
+        if not probe.broken:
+            return True
+        if layouts.fastest(probe.plan, search.domain.changes(probe.value)) is not None:
+            search.keep_held()
+            search.probe(index)
+            return True
+        failed.add(index)
+    return layouts.further(edge.plan, search.domain.changes(edge.value))
+
+
+def _rounder(index: int, direction: int) -> list[int]:
+    """The next numbers that two, four, … divide, the last one first, not much further on."""
+    found, power = dict[int, None](), 1
+    while True:
+        power *= 2
+        steps = index // power + 1 if direction > 0 else -(-index // power) - 1
+        if abs(steps * power - index) > index * ROUNDER:
+            return [*reversed(found)]
+        found[steps * power] = None
 
 
 def _fastest(

@@ -195,22 +195,21 @@ class Space:
         for outer in product(tensor, stages, context):
             if devices % math.prod(outer) and faults:
                 continue
-            if self._keep(faults, self._faults(**dict(zip(DEGREES, outer, strict=False)))):
+            draft = self._draft(**dict(zip(DEGREES, outer, strict=False)))
+            if self._keep(faults, draft.faults):
                 continue
+            data, training = draft.get("parallelism", "data"), draft.get("training")
             for pair in product(expert, inner):
                 if len(inner) > 1 and not self._inside(pair[1], outer[0]):
                     continue
-                draft = self._draft(**dict(zip(DEGREES, (*outer, *pair), strict=True)))
-                if not self._keep(faults, draft.faults):
-                    training = draft.get("training")
-                    found.append(
-                        Degrees(
-                            (*outer, *pair),
-                            draft.get("parallelism", "data"),
-                            training["implementation"],
-                            training["loss"],
-                        )
-                    )
+                # Experts divide over the devices of a stage, however these are divided otherwise.
+                key = ("experts", outer[1], *pair)
+                if key not in self._checked:
+                    wrong = self._faults(**dict(zip(DEGREES, (*outer, *pair), strict=True)))
+                    self._checked[key] = not self._keep(faults, wrong)
+                if self._checked[key]:
+                    kernels = (training["implementation"], training["loss"])
+                    found.append(Degrees((*outer, *pair), data, *kernels))
         if not found:
             raise PlanError(list(faults.values())[:3] or Fault("no layout is valid", None))
         return tuple(found)
