@@ -260,6 +260,7 @@ def _component(component: Component, block: Entry, targets: frozenset[str]) -> E
             "split": component.split,
             "bias": component.bias,
             "shared": component.shared,
+            "again": component.again,
             "matmul": component.type in MATMULS,
             "frozen": component.frozen,
             "scan": component.scan,

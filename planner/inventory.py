@@ -46,6 +46,7 @@ class Component:
     copies: Expr = ONE
     applied: Expr = ONE
     shared: bool = False  # the weight is another component's, counted there
+    again: bool = False  # and lies beside it, whatever the stage: no copy of it is held
     frozen: bool = False  # the loss sends it no gradient
     scan: str = ""  # which algorithm a scan is
     final: bool = False  # the last of its layer, and nothing keeps its output
@@ -334,6 +335,11 @@ def head(values: Values) -> Components:
     yield _linear("output", width, V, "head", "vocabulary", values["bias"], shared=values["tied"])
 
 
+def projection(values: Values) -> Components:
+    """Hidden state and next embedding, side by side (DeepSeek-AI 2024, section 2.2, eq. 21)."""
+    yield _linear("projection", 2 * h, h, "projection", "column")
+
+
 def pooler(values: Values) -> Components:
     """A dense layer on the first token (Devlin et al. 2018, arXiv 1810.04805)."""
     yield _linear("pooler", h, h, "pooler", "none", True, side="first")
@@ -354,6 +360,7 @@ BLOCKS: dict[str, Callable[[Values], Components]] = {
     "per_layer_embedding": per_layer_embedding,
     "head": head,
     "pooler": pooler,
+    "projection": projection,
 }
 
 #: Block kinds that keep something of earlier tokens while a sequence is served.
@@ -369,9 +376,10 @@ def components(kind: str, values: Values) -> Components:
         found[-1] = replace(found[-1], final=True)
     if values.get("decoder"):
         found = [replace(c, side=_side(c, bool(values.get("cross")))) for c in found]
-    for component in found:
-        reused = values.get("reused")
-        yield replace(component, shared=True, bias=False) if reused else component
+    if values.get("reused"):
+        again = bool(values.get("again"))
+        found = [replace(c, shared=True, bias=False, again=again) for c in found]
+    yield from found
 
 
 def _side(component: Component, cross: bool) -> str:

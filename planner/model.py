@@ -15,6 +15,8 @@ from planner.document import Block, Draft, Model, Part, Path
 from planner.shapes import CHANNEL_MIXERS, TOKEN_MIXERS, shape
 
 Kind = dict[str, Any]
+#: The part of modules that predict further tokens.
+FURTHER = "mtp"
 MOST_BLOCKS = 600  # each is evaluated on its own; published models have up to a hundred
 
 
@@ -41,8 +43,12 @@ def lower(draft: Draft, path: Path = ("model",)) -> Model | None:
         parts.insert(0, _layers(draft, path, inner, order, data))
         layers = order + layers
         ends += _encoder_ends(encoder, _first(inner, order))
+    modules = _modules(draft, path, data)
+    if modules:
+        parts.append((_further(draft, path, kinds[sequence[-1]], data, modules),))
+        layers += [FURTHER] * modules
     embedding = Part("embedding", "embedding", 1, tuple(ends))
-    head = _head(data) if encoder is None else _decoder(_head(data))
+    head = _head(data, modules) if encoder is None else _decoder(_head(data, 0))
     stack = tuple(part for group in parts for part in group)
     blocks = sum(len(part.blocks) for part in stack)
     if blocks > MOST_BLOCKS:
@@ -273,18 +279,59 @@ def _encoder_ends(encoder: Kind, first: Kind) -> list[Block]:
     return blocks
 
 
-def _head(data: Kind) -> Part:
+def _modules(draft: Draft, path: Path, data: Kind) -> int:
+    """How many modules predict further tokens; serving leaves them out."""
+    count = data.get("mtp") or 0
+    if not count or draft.get("training", "mode") == "inference":
+        return 0
+    beside = {
+        "an encoder": data.get("encoder"),
+        f"a layer kind {FURTHER}": FURTHER in (data.get("kinds") or {}),
+        "LoRA": draft.get("training", "lora"),
+    }
+    for what, there in beside.items():
+        if there:
+            message = f"modules that predict further tokens are not modelled beside {what}"
+            draft.fault((*path, "mtp"), message, "0")
+    draft.finish()
+    return int(count)
+
+
+def _further(draft: Draft, path: Path, last: Kind, data: Kind, count: int) -> Part:
+    """Modules that predict further tokens: norms of the hidden state and of the next token's
+    embedding, their projection, and a layer like the last."""
+    keys = ("embedding_dim", "embedding_projection", "token_types")
+    lookup = {**{key: data.get(key) for key in keys}, "reused": True}
+    blocks = [
+        _norm(data, "hidden_norm"),
+        Block("embedding", "next_embedding", lookup),
+        _norm(data, "next_norm"),
+        Block("projection", "projection", {}),
+        *_blocks(draft, path, last, data),
+    ]
+    return Part(FURTHER, "modules that predict further tokens", count, tuple(blocks))
+
+
+def _head(data: Kind, modules: int) -> Part:
+    """Norm and head, and as often again as modules predict further tokens."""
     blocks = [_norm(data, "final_norm")] if data["final_norm"] else []
     if data["pooler"]:
         blocks.append(Block("pooler", "pooler", {}))
+    values = {
+        "tied": data["tied_embeddings"],
+        "bias": data["head_bias"],
+        "transform": data["head_transform"],
+        "transform_bias": data["bias"],
+        "norm_bias": _norm_bias(data),
+        "embedding_dim": data.get("embedding_dim"),
+    }
     if data["head"]:
-        values = {
-            "tied": data["tied_embeddings"],
-            "bias": data["head_bias"],
-            "transform": data["head_transform"],
-            "transform_bias": data["bias"],
-            "norm_bias": _norm_bias(data),
-            "embedding_dim": data.get("embedding_dim"),
-        }
         blocks.append(Block("head", "head", values))
+    for number in range(modules):
+        label = f"{FURTHER}_{number + 1}"
+        if data["final_norm"]:
+            blocks.append(_norm(data, f"{label}_norm"))
+        if data["head"]:
+            once_more = {**values, "reused": True, "again": True}
+            blocks.append(Block("head", f"{label}_head", once_more))
     return Part("head", "head", 1, tuple(blocks))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -300,6 +301,31 @@ def test_megatron_arguments_of_deepseek_v3_count_as_its_checkpoint() -> None:
     assert total(imports.import_megatron(arguments)) == 671026404352
 
 
+def test_modules_that_predict_further_tokens_are_imported() -> None:
+    assert imports.import_megatron(LLAMA3 + "--mtp-num-layers 2\n")["mtp"] == 2
+    none = imports.import_megatron(LLAMA3 + "--mtp-num-layers 0\n")
+    assert none == imports.import_megatron(LLAMA3)
+
+
+def test_deepseek_v3_with_its_module_counts_as_its_checkpoint() -> None:
+    """The published safetensors hold 684,531,386,000 values: the module's copies of embedding and
+    head too; and 41,555,600 of them in 32 bits: a correction of the router for each expert of 59
+    layers, and a scale for each block of 128 x 128 of 8-bit weights."""
+
+    def blocks(*shape: int) -> int:
+        return math.prod(-(-width // 128) for width in shape)
+
+    attention = [(1536, 7168), (24576, 1536), (576, 7168), (32768, 512), (7168, 16384)]
+    experts = 257 * 3 * blocks(7168, 2048)
+    scales = 62 * sum(blocks(*shape) for shape in attention) + 59 * experts
+    scales += 3 * 3 * blocks(7168, 18432)
+    assert scales + 59 * 256 == 41_555_600
+    counted = total({"extends": "deepseek-v3", "mtp": 1})
+    assert counted + 2 * 129280 * 7168 + 41_555_600 == 684_531_386_000
+    # 11.5 billion of them are the module's own (README_WEIGHTS.md).
+    assert counted - total({"extends": "deepseek-v3"}) == pytest.approx(11.5e9, rel=0.01)
+
+
 def test_megatron_arguments_of_a_layout_change_no_weight() -> None:
     layout = "--context-parallel-size 2 --cp-comm-type all_gather\n"
     assert imports.import_megatron(LLAMA3 + layout) == imports.import_megatron(LLAMA3)
@@ -318,8 +344,8 @@ def test_padding_of_the_vocabulary_belongs_to_the_layout() -> None:
         ("--num-layers 32", "there is no argument --hidden-size"),
         (LLAMA3 + "--num-layers x", "--num-layers is 'x' (a whole number, at least 1)"),
         (
-            LLAMA3 + "--mtp-num-layers 1",
-            "--mtp-num-layers could change the architecture and is not modelled",
+            LLAMA3 + "--mtp-use-repeated-layer",
+            "--mtp-use-repeated-layer could change the architecture and is not modelled",
         ),
         (
             LLAMA3 + "--num-experts 8 --moe-layer-freq __import__",

@@ -257,6 +257,19 @@ def test_a_pipeline_of_torchtitan_takes_the_micro_batches_of_a_step_at_once() ->
     assert said["parallelism.pipeline_parallel_microbatch_size"] == 2
 
 
+def test_modules_that_predict_further_tokens_stand_beside_the_layers() -> None:
+    changes = ("model.mtp=2", "model.moe.first_dense_layers=2", "model.mlp.intermediate=8192")
+    plan = "presets/mixtral8x7b_h100x1024.yaml"
+    said = read("megatron", *changes, plan=plan)
+    assert (said["num-layers"], said["mtp-num-layers"]) == ("32", "2")
+    assert said["moe-layer-freq"] == "[0]*2+[1]*30"
+    stages = ("parallelism.pipeline=2", "parallelism.stages=[16, 18]")
+    assert "model.mtp" not in {
+        e.key for e in config(load(*changes, *stages, plan=plan), "megatron").unsaid
+    }
+    assert "model.mtp" in {e.key for e in config(load(*changes, plan=plan), "nanotron").unsaid}
+
+
 @pytest.mark.parametrize(
     ("to", "theirs", "words"),
     [

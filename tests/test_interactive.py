@@ -34,7 +34,7 @@ PRESETS = ROOT / "presets"
 PLANS: dict[str, list[str]] = {
     "llama70b_h100x1024": [],
     "mixtral8x7b_h100x1024": [],
-    "gpt2small_hgx-h100": ["time.mfu=null"],
+    "gpt2small_hgx-h100": ["time.mfu=null", "model.mtp=1"],
 }
 MOVES = {  # how a control is moved: a slider to another position, a choice to another option
     "slider": "s.value = {to}; s.dispatchEvent(new Event('input', {{bubbles: true}}));",

@@ -395,6 +395,7 @@ def test_as_many_layers_run_as_there_is_time_for() -> None:
         (["model.attention.window=128"], "model.attention.window 128"),
         (["model.mlp.activation=swish_of_mine"], "activation"),
         (["model=deepseek-v3"], "model.attention.kv_rank"),
+        (["model.mtp=1"], "model.mtp 1"),
         (["model={parameters: 7B}"], "needs the model's shape"),
         (["model.positions=alibi"], "model.positions alibi"),
     ],

@@ -41,6 +41,7 @@ def small(model: str, **changes: Any) -> plans.Plan:
 PLANS = [
     lambda: small("gpt2-small"),
     lambda: small("mixtral-8x7b"),
+    lambda: small("llama2-7b", model__mtp=1),
     lambda: small("llama2-70b", training__precision="fp8"),
     lambda: plans.load("presets/gpt3_a100x1024.yaml"),
     lambda: small("llama2-7b", parallelism__context_exchange="gather"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.document import Block
-from planner.exports.table import FOLLOWS, TRAINS, Draft, Near, Row, Rule, exchange, heard
+from planner.exports.table import FOLLOWS, TRAINS, Draft, Near, Row, Rule, exchange, heard, stack
 
 TITLE = "Megatron-LM arguments"
 SUFFIX = ".args"
@@ -192,7 +192,7 @@ def _experts(draft: Draft) -> None:
     if draft.get("model.moe.capacity_factor"):
         draft.say({"moe-expert-capacity-factor": draft.get("model.moe.capacity_factor")})
     has = {part.name: any(b.kind == "moe" for b in part.blocks) for part in model.parts}
-    layers = [int(has[name]) for name in model.sequence]
+    layers = [int(has[name]) for name in stack(draft)]
     if not all(layers):
         draft.say({"moe-layer-freq": _runs(layers)})
 
@@ -229,8 +229,15 @@ def _pipeline(draft: Draft) -> None:
         draft.cannot("training.schedule", "pipelines run 1F1B, interleaved with virtual stages")
     if chunks > 1:
         draft.say({"num-virtual-stages-per-pipeline-rank": chunks})
+    further = draft.get("model.mtp") or 0
     if not stages:
+        if further and size * chunks > 1:
+            draft.cannot("model.mtp", "on the last stage, beside its share of the layers")
         return
+    if stages[-1] < further:
+        draft.cannot("parallelism.stages", "the last stage holds all modules of model.mtp")
+        return
+    stages = [*stages[:-1], stages[-1] - further]
     if len(stages) > 2 and chunks == 1 and len(set(stages[1:-1])) == 1:
         draft.say(
             {
@@ -285,6 +292,7 @@ OPTIMIZERS = {
 TABLE: tuple[Row | Rule, ...] = (
     Row("model.layers", "num-layers"),
     Row("model.hidden", "hidden-size"),
+    Row("model.mtp", "mtp-num-layers"),
     _attention,
     _window,
     Row(

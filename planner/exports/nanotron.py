@@ -14,6 +14,7 @@ from planner.exports.table import (
     Row,
     Rule,
     nested,
+    stack,
     steps,
     yaml_text,
 )
@@ -92,7 +93,8 @@ def _experts(draft: Draft, dense: int | None) -> int:
     model, width = draft.plan.model, int(draft.get("model.moe.intermediate"))
     assert model is not None
     has = {part.name: any(b.kind == "moe" for b in part.blocks) for part in model.parts}
-    layers = [index for index, name in enumerate(model.sequence) if has[name]]
+    kinds = stack(draft)
+    layers = [index for index, name in enumerate(kinds) if has[name]]
     shared = draft.get("model.moe.shared_experts")
     draft.heard |= {
         f"model.moe.{key}"
@@ -111,14 +113,14 @@ def _experts(draft: Draft, dense: int | None) -> int:
             f"{MODEL}.moe_config": {
                 "num_experts": draft.get("model.moe.experts"),
                 "top_k": draft.get("model.moe.top_k"),
-                "layers": layers if len(layers) < len(model.sequence) else [-1],
+                "layers": layers if len(layers) < len(kinds) else [-1],
                 "enable_shared_expert": bool(shared),
             }
         }
     )
     if shared and shared > 1:
         draft.cannot("model.moe.shared_experts", "one shared expert, as wide as the others")
-    if dense not in (None, width) and len(layers) < len(model.sequence):
+    if dense not in (None, width) and len(layers) < len(kinds):
         draft.cannot("model.moe.intermediate", "experts are as wide as the dense layers")
     return width
 

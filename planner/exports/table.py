@@ -13,6 +13,7 @@ from typing import Any
 
 from planner.display import one_line
 from planner.document import Plan
+from planner.model import FURTHER
 
 #: Sections of a plan that a launch configuration is about; the others are facts and assumptions.
 SECTIONS = ("model", "training", "parallelism")
@@ -185,6 +186,14 @@ TRAINS = Row("training.mode", words={"train": {}}, why="the configuration is of 
 FOLLOWS = heard(
     "training.implementation", "training.distributed_optimizer", "training.output_tokens"
 )
+
+
+def stack(draft: Draft) -> tuple[str, ...]:
+    """The kind of each layer, without the modules that predict further tokens."""
+    model = draft.plan.model
+    if model is None:
+        return ()
+    return tuple(name for name in model.sequence if name != FURTHER)
 
 
 def exchange(theirs: str, ring: str, gather: str) -> Rule:

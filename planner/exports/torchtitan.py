@@ -20,6 +20,7 @@ from planner.exports.table import (
     exchange,
     heard,
     nested,
+    stack,
     steps,
 )
 
@@ -98,7 +99,7 @@ def _pipeline(draft: Draft) -> None:
             "training.schedule",
             "ZBVZeroBubble and DualPipeV differ from it: both have two virtual stages per device",
         )
-    layers = len(draft.plan.model.sequence) if draft.plan.model else 0
+    layers = len(stack(draft))
     if stages:
         draft.say({"parallelism.module_fqns_per_model_part": _modules(stages)})
     elif layers and layers % (size * chunks) == 0:

@@ -82,11 +82,21 @@ def device_vocabulary():
 @quantity(
     **DEVICE,
     source="Narayanan et al. 2021: the first and the last stage each hold tied embeddings",
-    when={"split": "vocabulary", "shared": True},
+    when={"split": "vocabulary", "shared": True, "again": False},
 )
 def device_tied():
     """The copy of a tied matrix, for stages that hold it without the original."""
     return n_in * n_out * vocabulary / (V * t)
+
+
+@quantity(
+    **DEVICE,
+    source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.3",
+    when={"split": "vocabulary", "shared": True, "again": True},
+)
+def device_again():
+    """The matrix lies on the same stage and is used once more."""
+    return 0
 
 
 @quantity(

@@ -88,6 +88,12 @@ def traffic_nothing():
     return 0
 
 
+@quantity(**TRAFFIC, when={"block": "projection"})
+def traffic_projection():
+    """Hidden state and embedding are read and written side by side."""
+    return 8 * tokens * h / sequence_ranks
+
+
 @quantity(**TRAFFIC, when={"block": "embedding"})
 def traffic_embedding():
     """Looks rows up and adds positions: 10 with the backward pass in view."""
@@ -137,7 +143,7 @@ EXCHANGES: dict[str, Any] = {
 QUIET = ("norm", "embedding", "head", *NOTHING)
 
 
-@quantity(**EXCHANGES, when={"block": ("attention", "mlp", *OTHERS)})
+@quantity(**EXCHANGES, when={"block": ("attention", "mlp", "projection", *OTHERS)})
 def exchanges():
     """One in each direction: a column-parallel product followed by a row-parallel one."""
     return 1
@@ -149,6 +155,7 @@ def exchanges_none():
     return 0
 
 
+ALONE = ("attention", "mlp", "projection", *QUIET, *OTHERS)
 EXCHANGE: dict[str, Any] = {
     "identifier": "time.exchange",
     "symbol": r"t_{\mathrm{ex}}",
@@ -162,7 +169,7 @@ EXCHANGE: dict[str, Any] = {
 @quantity(
     **EXCHANGE,
     source=CALIBRATED,
-    when={"block": ("attention", "mlp", *QUIET, *OTHERS), "time.tensor_overlap": False},
+    when={"block": ALONE, "time.tensor_overlap": False},
 )
 def exchange():
     """The products wait for the exchange."""
@@ -172,7 +179,7 @@ def exchange():
 @quantity(
     **EXCHANGE,
     source=CALIBRATED,
-    when={"block": ("attention", "mlp", *QUIET, *OTHERS), "time.tensor_overlap": True},
+    when={"block": ALONE, "time.tensor_overlap": True},
 )
 def exchange_overlapped():
     """A part runs beside the products (parallelism.tensor_overlap)."""

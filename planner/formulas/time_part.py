@@ -38,7 +38,7 @@ AGAIN: dict[str, Any] = {
     "per": ("block",),
 }
 MODULES = "Megatron-LM (recompute-modules)"
-ELSE = ("embedding", "head", *OTHERS, *NOTHING)
+ELSE = ("embedding", "head", "projection", *OTHERS, *NOTHING)
 
 
 @quantity(**AGAIN, source=FLASH, when={"block": "attention", **FUSED})

@@ -360,13 +360,22 @@ def tied_none():
     return 0
 
 
-@quantity(**TIED, when={"time.pipeline": "node"})
+@quantity(
+    **{**TIED, "source": "DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.3"},
+    when={"time.pipeline": ("node", "nodes"), "training.schedule": "dualpipe"},
+)
+def tied_on_one_device():
+    """The first and the last stage lie on one device, which holds one matrix."""
+    return 0
+
+
+@quantity(**TIED, when={"time.pipeline": "node", **IN_TURN})
 def tied():
     """The two copies' gradients pass over the link once each way."""
     return _tied() / link
 
 
-@quantity(**TIED, when={"time.pipeline": "nodes"})
+@quantity(**TIED, when={"time.pipeline": "nodes", **IN_TURN})
 def tied_of_nodes():
     """The two copies' gradients pass once each way, over the network card of a device."""
     return _tied() / fabric

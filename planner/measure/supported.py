@@ -112,6 +112,9 @@ def _faults(plan: Plan) -> Iterator[Fault]:
         yield fault("training.lora", "adapters", "--set training.lora=null")
     if plan.get("model.encoder") is not None:
         yield fault("model.encoder", "models", "a decoder")
+    if plan.get("model.mtp"):
+        yield fault("model.mtp", plan.get("model.mtp"), "--set model.mtp=0")
+        return
     assert plan.model is not None
     seen = set()
     for part in plan.model.parts:

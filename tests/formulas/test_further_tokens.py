@@ -1,0 +1,136 @@
+"""Modules that predict further tokens (DeepSeek-AI 2024, arXiv 2412.19437, section 2.2)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from planner import case, plan
+from planner.errors import PlanError
+from planner.evaluate import Evaluation
+
+H, F, V, S = 64, 256, 1000, 32
+MODEL: dict[str, Any] = {
+    "layers": 4,
+    "hidden": H,
+    "vocab": V,
+    "max_sequence": S,
+    "attention": {"heads": 4},
+    "mlp": {"gated": True, "intermediate": F},
+    "norm": "rmsnorm",
+    "positions": "rope",
+    "bias": False,
+    "tied_embeddings": False,
+}
+LAYER = 4 * H * H + 3 * H * F  # matrices of a layer
+JOINED = 2 * H * H  # the projection
+
+
+def evaluation(modules: int, **changes: Any) -> Evaluation:
+    model, training, layout = (
+        changes.get(section, {}) for section in ("model", "training", "parallelism")
+    )
+    document = {
+        "model": {**MODEL, "mtp": modules, **model},
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": layout.get("pipeline", 1)},
+        "training": {
+            "tokens": "1B",
+            "sequence_length": S,
+            "global_batch": 16,
+            "micro_batch": 1,
+            "implementation": "megatron",
+            **training,
+        },
+        "parallelism": {"vocab_multiple": 1, **layout},
+    }
+    return Evaluation(case.build(plan.load(document)))
+
+
+def difference(identifier: str, **changes: Any) -> Any:
+    """What one module adds."""
+    none, one = (evaluation(modules, **changes) for modules in (0, 1))
+    return one.value(identifier) - none.value(identifier)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_weights_are_counted_once_and_products_each_time(tied: bool) -> None:
+    model = {"tied_embeddings": tied}
+    # Two norms before the projection, two in the layer, one before the head.
+    weights = LAYER + JOINED + 5 * H
+    assert difference("parameters.total", model=model) == weights
+    assert difference("parameters.active", model=model) == weights
+    assert difference("parameters.embedding", model=model) == 0
+    assert difference("parameters.head", model=model) == 0
+    # 2 FLOP for each weight, and of the head's; queries with all keys, scores with all values.
+    forward = 2 * (LAYER + JOINED + V * H) + 2 * S * 2 * H
+    assert difference("compute.forward_flops_per_token", model=model) == forward
+    assert difference("compute.flops_per_token", model=model) == 3 * forward
+
+
+def test_each_module_adds_the_same() -> None:
+    totals = [evaluation(n).value("parameters.total") for n in (0, 1, 2, 3)]
+    assert len({b - a for a, b in pairwise(totals)}) == 1
+
+
+def weights_of_stages(modules: int, **changes: Any) -> list[Any]:
+    """Weights of each distinct stage, in parameters of 2 bytes."""
+    e = evaluation(modules, **changes)
+    return [e.value("memory.weights.stage", {"stage": s}) / 2 for s in e.case.axes["stage"]]
+
+
+def test_the_last_stage_holds_the_module_and_a_copy_of_the_embedding() -> None:
+    layout = {"pipeline": 2, "stages": [2, 2]}
+    first, last = weights_of_stages(0, parallelism=layout)
+    layout = {"pipeline": 2, "stages": [2, 3]}
+    assert weights_of_stages(1, parallelism=layout) == [
+        first,
+        last + LAYER + JOINED + 5 * H + V * H,
+    ]
+
+
+def test_both_ends_on_one_device_share_embedding_and_head() -> None:
+    """DeepSeek-AI 2024, section 3.2.3."""
+    dual = {"schedule": "dualpipe"}
+    before = weights_of_stages(0, training=dual, parallelism={"pipeline": 2, "stages": [2, 2]})
+    after = weights_of_stages(1, training=dual, parallelism={"pipeline": 2, "stages": [2, 3]})
+    assert [b - a for a, b in zip(before, after, strict=True)] == [LAYER + JOINED + 5 * H]
+    e = evaluation(1, training=dual, parallelism={"pipeline": 2, "stages": [2, 3]})
+    assert e.value("time.tied") == 0
+
+
+def test_the_head_takes_its_time_and_its_logits_once_more() -> None:
+    for identifier in ("time.part.forward", "time.part.backward", "memory.activations.whole"):
+        none, one = (
+            next(
+                float(e.value(identifier, {"part": part}))
+                for part in e.case.axes["part"]
+                if part.name == "head"
+            )
+            for e in map(evaluation, (0, 1))
+        )
+        assert one == pytest.approx(2 * none)
+
+
+def test_serving_leaves_them_out() -> None:
+    serving = {"training": {"mode": "inference", "output_tokens": 8}}
+    assert difference("parameters.total", **serving) == 0
+    assert difference("memory.total", **serving) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"training": {"lora": {"rank": 4, "targets": ["query"]}}}, "beside LoRA"),
+        ({"model": {"kinds": {"mtp": {}}}}, "beside a layer kind mtp"),
+        ({"model": {"encoder": {"layers": 2}}}, "beside an encoder"),
+        ({"model": {"mtp": 17}}, "at most 16"),
+        ({"model": {"mtp": -1}}, "at least 0"),
+        ({"model": {"mtp": "many"}}, "model.mtp"),
+        ({"parallelism": {"pipeline": 2, "stages": [2, 2]}}, "sum to the model's 5 layers"),
+    ],
+)
+def test_what_is_not_modelled_is_refused(changes: dict[str, Any], what: str) -> None:
+    with pytest.raises(PlanError, match=what):
+        evaluation(1, **changes)
