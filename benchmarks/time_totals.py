@@ -73,15 +73,19 @@ def table(found: list[Total]) -> str:
     for total in found:
         unit = UNITS[total.quantity]
         digits = 1 if max(total.published, *total.predicted) < 100 else 0
-        shown = dict.fromkeys(f"{value:,.{digits}f}" for value in sorted(total.predicted))
-        values = " to ".join(shown)
-        errors = " to ".join(dict.fromkeys(_percent(error) for error in total.errors()))
+        values = _range([f"{value:,.{digits}f}" for value in sorted(total.predicted)])
+        errors = _range([_percent(error) for error in total.errors()])
         source = "" if total.source == "the same" else f" ({total.source})"
         lines.append(
             f"| {total.run}{source} | {total.published:,.{digits}f} {unit} "
             f"| {values} {unit} | {errors} |"
         )
     return "\n".join(lines)
+
+
+def _range(shown: list[str]) -> str:
+    """The first and the last, once where they are alike."""
+    return " to ".join(dict.fromkeys((shown[0], shown[-1])))
 
 
 def _percent(error: float) -> str:
