@@ -182,6 +182,19 @@ def test_the_cheapest_of_two_is_the_cheaper_one_and_earlier_costs_more() -> None
     assert "Devices to choose from:" in text and "Layout:" in text
 
 
+def test_devices_that_are_too_few_and_cost_more_already_are_not_looked_at_further() -> None:
+    """A hundred times the price: two nodes miss the deadline, and more of them would cost more."""
+    plan = load(LLAMA, cluster__devices=128)
+    offers = ["h100-sxm-80gb", "a100-sxm-80gb=50 USD/h"]
+    few = {"question": "cheapest", "deadline": "300 days"}
+    answer = questions.ask(plan, accelerators=offers, **few)
+    dear = next(row for row in answer.extra["rows"] if row.cost is None)
+    assert dear.offer.accelerator.startswith("NVIDIA A100") and "already" in dear.reason
+    alone = questions.ask(plan, accelerators=offers[1:], **few)
+    assert alone.holds and answer.holds
+    assert alone.holds.values["cost.total"] > answer.holds.values["cost.total"]
+
+
 def test_shipped_prices_are_offered() -> None:
     from planner.inverse.offers import offers
 

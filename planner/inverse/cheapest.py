@@ -2,13 +2,15 @@
 
 For each kind of device the fewest that meet the limits are found with the layout free. More devices
 lose efficiency and so cost more, which is checked on the counts above. What devices would cost at
-full utilisation rules out those that cannot win.
+full utilisation rules out those that cannot win, and so does the cost of too few of them; both are
+told in place of a count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from planner import domains
 from planner.document import Plan
@@ -17,15 +19,19 @@ from planner.errors import PlanError
 from planner.evaluate import Number
 from planner.inverse.offers import Offer, offers
 from planner.inverse.probes import Goal, Probe, Probes
-from planner.inverse.relayout import BY, Layouts, any_layout, solve_free
+from planner.inverse.relayout import BY, Layouts, any_layout, fitting, own_changes, solve_free
 from planner.inverse.solve import Answer
 from planner.limits import Limit, shown
 from planner.plan import variant
 from planner.untraced import evaluated
 
 GOAL = Goal("cost.total", -1)
+DAYS = "time.training_days"
 #: Which counts above the fewest devices are priced too, besides the next.
 MORE = (2, 4, 8)
+#: Devices that cost so many times as much as others are not looked at further: another count costs
+#: less by a few percent at most, where a layout divides it better.
+CLEARLY = Fraction(5, 4)
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ def cheapest(plan: Plan, limits: tuple[Limit, ...], accelerators: Sequence[str] 
             least = shown(floor, "USD")
             rows.append(Row(offer, None, f"{least} at full utilisation already"))
         else:
-            row = _priced(base, offer, limits)
+            row = _priced(base, offer, limits, best)
             rows.append(row)
             if row.cost is not None:
                 best = row.cost if best is None else min(best, row.cost)
@@ -95,17 +101,42 @@ def _at_best(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number | None]
     return base, cost
 
 
-def _priced(base: Plan, offer: Offer, limits: tuple[Limit, ...]) -> Row:
-    """The fewest devices of an offer that keep the limits, or more where that is cheaper."""
-    domain = domains.devices(base, offer.per_node)
+def _priced(base: Plan, offer: Offer, limits: tuple[Limit, ...], least: Number | None) -> Row:
+    """The fewest devices of an offer that keep the limits, or more where that is cheaper; ``least``
+    is what another offer costs."""
+    layouts = Layouts(fitting(limits), BY, (GOAL.quantity,))
     try:
-        answer = solve_free(base, domain, limits, direction=-1, also=(GOAL.quantity,))
+        domain = domains.devices(base, offer.per_node)
+        if least is not None and (reason := _too_few(base, domain, layouts, least)):
+            return Row(offer, None, reason)
+        answer = solve_free(
+            base, domain, limits, direction=-1, also=(GOAL.quantity,), layouts=layouts
+        )
     except PlanError as error:
         return Row(offer, None, error.faults[0].message)
     if answer.holds is None:
         return Row(offer, answer, _missed(answer))
+    if least is not None and GOAL.of(answer.holds) < -CLEARLY * least:
+        return Row(offer, answer)
     best, beside = _compared(base, domain, answer)
     return Row(offer, replace(answer, goal=GOAL, holds=best, fails=None, beside=beside))
+
+
+def _too_few(base: Plan, domain: Domain, layouts: Layouts, least: Number) -> str | None:
+    """Why devices cannot be cheaper than ``least``: that many cost more and take too long, and more
+    of them cost more still. None where it is not so."""
+    found = layouts.fastest(base, own_changes(base, domain), within=False)
+    if found is None:
+        return None
+    _, values, _ = layouts.values((variant(base, found),), exact=False)
+    slow = [li for li in layouts.limits if li.quantity == DAYS and not li.holds(values[DAYS])]
+    cost = values[GOAL.quantity]
+    if not slow or cost < CLEARLY * least:
+        return None
+    count = shown(base.get("cluster.devices"), "1")
+    return (
+        f"{shown(cost, 'USD')} on {count} devices already, which take {shown(values[DAYS], 'days')}"
+    )
 
 
 def _compared(base: Plan, domain: Domain, answer: Answer) -> tuple[Probe, tuple[Probe, ...]]:

@@ -103,11 +103,11 @@ class Layouts:
         """Whether known layouts had to do because of too many searches."""
         return self._left <= 0
 
-    def start(self, plan: Plan) -> None:
+    def start(self, plan: Plan, changes: Changes) -> None:
         """A layout to start from: the fastest of a few that fit, or of all."""
-        found = self._found(plan, {}, lambda contest: contest.few.first(within=False))
+        found = self._found(plan, changes, lambda contest: contest.few.first(within=False))
         if found is None:
-            self.fastest(plan, {}, within=False)
+            self.fastest(plan, changes, within=False)
 
     def desperate(self) -> None:
         """No known layout helps anywhere: search at the values that are tried next."""
@@ -209,12 +209,14 @@ def solve_free(
     direction: int | None = None,
     extra: Mapping[str, Any] | None = None,
     also: Sequence[str] = (),
+    layouts: Layouts | None = None,
 ) -> Answer:
     """As ``solve.solve``, with the layout free; what fits into memory only. ``also`` names further
-    quantities that the answer's plan shows."""
+    quantities that the answer's plan shows; ``layouts`` are some that are known to begin with."""
     limits = fitting(limits)
-    layouts = Layouts(limits, BY, also)
-    layouts.start(plan)
+    layouts = layouts or Layouts(limits, BY, also)
+    if not layouts.known:
+        layouts.start(plan, own_changes(plan, domain))
     search = Probes(plan, domain, limits, evaluator=layouts)
     if direction is None:
         direction = _direction(search)
@@ -247,6 +249,13 @@ def solve_free(
         told = _told(layouts, plan, domain, answer, also)
         told = replace(told, notes=(*told.notes, f"the last of {MOST_ROUNDS} better answers"))
     return _noted(told, plan, len(layouts.known))
+
+
+def own_changes(plan: Plan, domain: Domain) -> Changes:
+    """A plan as it is, by the changes of its value where it is one of the domain's."""
+    changes = domain.changes(domain.value(domain.start))
+    own = all(plan.get(key) == value for key, value in changes.items())
+    return changes if own and not DECIDED & changes.keys() else {}
 
 
 def _direction(search: Probes) -> int | None:
