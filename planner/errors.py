@@ -42,6 +42,14 @@ class Fault:
     allowed: str | None = None
     hint: str | None = None
 
+    @classmethod
+    def among(
+        cls, message: str, word: str, pool: Iterable[str], place: Place | None = None
+    ) -> Fault:
+        """A word that is none of those that are allowed, with the nearest of them."""
+        pool = list(pool)
+        return cls(message, place, "one of " + ", ".join(pool), nearest(word, pool))
+
     def __str__(self) -> str:
         notes = [] if self.allowed is None else [self.allowed]
         if self.hint is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.errors import Fault, PlanError, nearest
+from planner.errors import Fault, PlanError
 
 # The command line asks for the names of the frameworks at each start; the rest waits.
 if TYPE_CHECKING:
@@ -33,14 +33,7 @@ def config(plan: Plan, to: str) -> Config:
     from planner.exports.table import Config, makes
 
     if to not in FORMATS:
-        raise PlanError(
-            Fault(
-                f"unknown framework {to}",
-                None,
-                "one of: " + ", ".join(FORMATS),
-                nearest(to, FORMATS),
-            )
-        )
+        raise PlanError(Fault.among(f"unknown framework {to}", to, FORMATS))
     if not isinstance(plan.data.get("parallelism"), dict):
         raise PlanError(
             Fault(

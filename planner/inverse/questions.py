@@ -83,14 +83,7 @@ def ask(
             )
         )
     if question is not None and question not in QUESTIONS:
-        raise PlanError(
-            Fault(
-                f"unknown question {question}",
-                None,
-                "one of: " + ", ".join(NAMES),
-                nearest(question, NAMES),
-            )
-        )
+        raise PlanError(Fault.among(f"unknown question {question}", question, NAMES))
     for option, given, takes in (
         ("--family", family, FAMILIES),
         ("--accelerators", accelerators, ("cheapest",)),

@@ -21,7 +21,7 @@ from planner import pipeline
 from planner.arrays.program import CHUNK
 from planner.document import Draft, Plan
 from planner.domains import divisors
-from planner.errors import Fault, PlanError, nearest
+from planner.errors import Fault, PlanError
 from planner.plan import checked, layout_draft
 
 Array = NDArray[Any]
@@ -112,14 +112,7 @@ class Space:
         self.full = (KEYS if full else ()) if isinstance(full, bool) else full
         for key in self.options:
             if key not in KEYS:
-                raise PlanError(
-                    Fault(
-                        f"{key} is no choice of a layout",
-                        None,
-                        "one of " + ", ".join(KEYS),
-                        nearest(key, KEYS),
-                    )
-                )
+                raise PlanError(Fault.among(f"{key} is no choice of a layout", key, KEYS))
             for value in self.options[key]:
                 checked(key, value)
         kept = {

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.errors import Fault, Place, PlanError, nearest
+from planner.errors import Fault, Place, PlanError
 from planner.sweep.asked import FITS
 from planner.sweep.grid import narrowed
 from planner.sweep.points import Array, Values, is_name
@@ -206,12 +206,6 @@ def kind_of(path: str) -> str:
 
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in FORMATS:
-        raise PlanError(
-            Fault(
-                f"no table has the ending '{suffix}'",
-                Place(path),
-                "one of " + ", ".join(FORMATS),
-                nearest(suffix, FORMATS),
-            )
-        )
+        said = f"no table has the ending '{suffix}'"
+        raise PlanError(Fault.among(said, suffix, FORMATS, Place(path)))
     return FORMATS[suffix]
