@@ -67,6 +67,19 @@ def test_the_roomiest_leaves_most_of_what_is_scarcest(plan: Plan) -> None:
     assert Contest(plan, limits=none).all.roomiest() is None
 
 
+@pytest.mark.parametrize("share", [1, 2, 6])
+def test_asking_for_memory_first_finds_the_same(plan: Plan, share: int) -> None:
+    whole = Contest(plan)
+    slimmest = whole.all.roomiest()
+    assert slimmest is not None
+    limits = [Limit(MEMORY, "<=", slimmest[1] * share)]
+    found, known = (
+        Contest(plan, STEP, limits).all.first(scarce=scarce) for scarce in (True, False)
+    )
+    assert found is not None and known is not None
+    assert found[2] == known[2] and found[:2] == pytest.approx(known[:2])
+
+
 def test_a_few_are_some_of_all_unless_their_key_is_held(plan: Plan) -> None:
     whole = Contest(plan)
     assert 0 < len(whole.few.places) < len(whole.space)

@@ -120,6 +120,12 @@ class Layouts:
         from now on among the known ones."""
         return self._found(plan, changes, lambda contest: contest.all.first(within))
 
+    def last(self, plan: Plan, changes: Changes) -> Changes | None:
+        """As ``fastest``, at a value beyond which nothing keeps the limits: where memory is the
+        only one, few layouts are left."""
+        scarce = all(limit.quantity == FITS for limit in self.limits)
+        return self._found(plan, changes, lambda contest: contest.all.first(scarce=scarce))
+
     def further(self, plan: Plan, changes: Changes) -> bool:
         """Whether there is a layout that keeps the limits; it is known from now on. The one that
         leaves most room goes furthest, and one of a few is soon found."""
@@ -278,7 +284,9 @@ def _told(
     """An answer with the best layout of each of its values."""
     layouts.thorough = layouts.hasty = False
     if answer.holds is not None:
-        answer = replace(answer, holds=_fastest(layouts, plan, domain, answer.holds, also))
+        find = layouts.fastest if answer.fails is None else layouts.last
+        find(answer.holds.plan, domain.changes(answer.holds.value))
+        answer = replace(answer, holds=_best(layouts, plan, domain, answer.holds, also))
     if answer.fails is not None and answer.fails.broken:
         answer = replace(answer, fails=_nearest(layouts, plan, domain, answer.fails))
     if answer.miss is not None:
@@ -317,12 +325,9 @@ def _rounder(index: int, direction: int) -> list[int]:
         found[steps * power] = None
 
 
-def _fastest(
-    layouts: Layouts, plan: Plan, domain: Domain, probe: Probe, also: Sequence[str]
-) -> Probe:
-    """A value with the best of its layouts that keep the limits."""
+def _best(layouts: Layouts, plan: Plan, domain: Domain, probe: Probe, also: Sequence[str]) -> Probe:
+    """A value with the best of its known layouts that keep the limits."""
     changes = domain.changes(probe.value)
-    layouts.fastest(probe.plan, changes)
     meant, values, _ = layouts.values(layouts.variants(plan, changes), exact=True)
     named = [limit.quantity for limit in layouts.limits]
     return replace(probe, plan=meant, values={name: values[name] for name in (*named, *also)})

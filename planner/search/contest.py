@@ -178,9 +178,10 @@ class Field:
             within.append(_least(score, kept) if self.limits else least[-1])
         return np.concatenate(least), np.concatenate(within)
 
-    def asked(self, within: bool = True) -> Iterator[tuple[float, Asked]]:
+    def asked(self, within: bool = True, ranked: bool = True) -> Iterator[tuple[float, Asked]]:
         """Layouts that fit with every quantity, those of rows with the least score first, and each
-        time the least that is left."""
+        time the least that is left; all at once where nothing is ``ranked``, or where nothing fits
+        among the first."""
         contest = self.contest
         if contest.hopeless.all():
             return
@@ -190,44 +191,54 @@ class Field:
         least = kept if within else every
         rows = np.flatnonzero(np.isfinite(least) & ~contest.hopeless[self.places])
         rows = rows[np.argsort(least[rows], kind="stable")]
-        done, size = 0, FIRST if self.ranked else len(rows)
+        done, size = 0, FIRST if ranked and self.ranked else len(rows)
         while done < len(rows):
             batch = rows[done : done + size]
             done, size = done + size, size * MORE
             left = float(least[rows[done]]) if done < len(rows) else np.inf
             found = list(self._evaluated(self.places[batch], within))
+            if not any(len(asked.order) for asked in found):
+                size = len(rows)
             for number, asked in enumerate(found, start=1):
                 yield left if number == len(found) else -np.inf, asked
+
+    def _slim(self, within: bool) -> Iterator[tuple[float, Asked]]:
+        """As ``asked``, of the rows that have room."""
+        rows = self.places[~self.contest.hopeless[self.places]]
+        room = [part[fits] for part, fits in self._room(rows, within)]
+        for asked in self._evaluated(np.concatenate([rows[:0], *room]), within):
+            yield -np.inf, asked
 
     def _evaluated(self, places: Array, within: bool) -> Iterator[Asked]:
         """Some rows; of many, first which have room at all."""
         contest = self.contest
         if len(places) > FIRST and contest.early:
-            some = np.concatenate(list(self._room(places, within)))
-            if np.count_nonzero(some) < FEW * len(some):
-                places = places[some]
+            some = np.concatenate([part[fits] for part, fits in self._room(places, within)])
+            if len(some) < FEW * len(places):
+                places = some
         for part, chunk in contest.over(places, contest.early, contest.late):
             fits = contest.fits(part, chunk) & np.isfinite(chunk.values[contest.by])
             found = np.flatnonzero(fits)
             values = {name: array.ravel()[found] for name, array in chunk.values.items()}
             yield Asked(values, contest.ordered(part, chunk, found), chunk, found)
 
-    def _room(self, places: Array, within: bool) -> Iterator[Array]:
-        """Of which rows some layout fits, and keeps the limits on memory."""
+    def _room(self, places: Array, within: bool) -> Iterator[tuple[Array, Array]]:
+        """Rows, and of which of them some layout fits and keeps the limits on memory."""
         contest = self.contest
         for part, chunk in contest.over(places, contest.late):
             fits = contest.fits(part, chunk)
             for limit in contest.limits if within else ():
                 if limit.quantity in contest.late:
                     fits = fits & holding(limit, chunk.values[limit.quantity])
-            yield np.asarray(fits.any(axis=(0, 1)))
+            yield part, np.asarray(fits.any(axis=(0, 1)))
 
     # -- what is looked for -------------------------------------------------------------------
 
-    def first(self, within: bool = True) -> Item | None:
-        """The layout with the smallest score that fits, and that keeps the limits."""
+    def first(self, within: bool = True, scarce: bool = False) -> Item | None:
+        """The layout with the smallest score that fits, and that keeps the limits. Where few fit
+        (``scarce``) all are asked for memory first."""
         best: Ranked | None = None
-        for left, asked in self.asked(within):
+        for left, asked in self._slim(within) if scarce else self.asked(within):
             best = _better(
                 best, asked.first(asked.values[self.contest.by], self._kept(asked, within))
             )
@@ -239,7 +250,9 @@ class Field:
         """Of the layouts that keep the limits the one that stays furthest from all of them."""
         best: Ranked | None = None
         # Where memory alone is limited, time is not asked for.
-        found = (asked for _, asked in self.asked()) if self.limits else self._by_memory()
+        found = (
+            (asked for _, asked in self.asked(ranked=False)) if self.limits else self._by_memory()
+        )
         for asked in found:
             best = _better(best, asked.first(-self._share(asked), self._kept(asked)))
         return None if best is None else best[1]
