@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import random
+from collections import Counter
 from itertools import islice, pairwise, product
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from planner import pipeline
 from planner import plan as plans
+from planner.document import Model
 from planner.errors import PlanError
 from planner.limits import Limit
 from planner.plan import variant
@@ -41,10 +43,8 @@ def small(model: str, **changes: Any) -> plans.Plan:
 PLANS = [
     lambda: small("gpt2-small"),
     lambda: small("mixtral-8x7b"),
-    lambda: small("llama2-7b", model__mtp=1),
     lambda: small("llama2-70b", training__precision="fp8"),
     lambda: plans.load("presets/gpt3_a100x1024.yaml"),
-    lambda: small("llama2-7b", parallelism__context_exchange="gather"),
     lambda: plans.load("presets/mixtral8x7b_h100x1024.yaml", {"cluster.devices": 128}),
 ]
 
@@ -354,3 +354,10 @@ def test_each_layout_says_where_it_loses() -> None:
     assert "micro-batch" in ranking.behind(found.own, found.best[0])
     assert ranking.behind(found.best[0], found.best[0]) == ""
     assert " s " in ranking.text(found).splitlines()[-1]
+
+
+def test_layers_of_a_stretch_are_counted_by_runs() -> None:
+    for sequence in ("", "a", "aaabbb", "abab", "abbbba"):
+        model = Model((), tuple(sequence))
+        for start, stop in product(range(8), repeat=2):
+            assert model.layers_between(start, stop) == Counter(sequence[start:stop])
