@@ -6,11 +6,8 @@ the feed-forward width to four times hidden) is filled here and marked as such.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault, PlanError
@@ -40,7 +37,7 @@ class Part:
     blocks: tuple[Block, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Model:
     """A model of known shape: its parts, and the kind of each layer from first to last."""
 
@@ -50,19 +47,9 @@ class Model:
     def layers_between(self, start: int, stop: int) -> dict[str, int]:
         """How many layers of each kind lie in ``sequence[start:stop]``."""
         counts: dict[str, int] = {}
-        begins, names = self._runs
-        place = max(0, bisect_right(begins, start) - 1)
-        while start < stop and place < len(names):
-            end = begins[place + 1]
-            counts[names[place]] = counts.get(names[place], 0) + min(end, stop) - start
-            start, place = end, place + 1
+        for name in self.sequence[start:stop]:
+            counts[name] = counts.get(name, 0) + 1
         return counts
-
-    @cached_property
-    def _runs(self) -> tuple[list[int], list[str]]:
-        """Where runs of equal layers begin, the end of all last, and what their layers are."""
-        runs = [(name, len(list(run))) for name, run in groupby(self.sequence)]
-        return [*accumulate((count for _, count in runs), initial=0)], [name for name, _ in runs]
 
 
 @dataclass(frozen=True)

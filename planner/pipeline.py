@@ -248,6 +248,14 @@ def _check_groups(draft: Draft, model: Model) -> None:
             f"{layout['replicate']} replicas do not divide data × context = {shards} devices",
             "one of " + _divisors(shards),
         )
+    # Experts are sharded within a replica too (Megatron-LM: partial expert data-parallel groups).
+    elif ranks % inner == 0 and ranks // inner % layout["replicate"]:
+        draft.fault(
+            ("parallelism", "replicate"),
+            f"{layout['replicate']} replicas do not divide the {ranks // inner} devices that hold "
+            "the same experts (tensor × context × data over expert × expert_tensor)",
+            "one of " + _divisors(ranks // inner),
+        )
     if layout["sequence"] and length and length % (tensor * layout["context"]):
         draft.fault(
             ("parallelism", "sequence"),

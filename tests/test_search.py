@@ -43,8 +43,10 @@ def small(model: str, **changes: Any) -> plans.Plan:
 PLANS = [
     lambda: small("gpt2-small"),
     lambda: small("mixtral-8x7b"),
+    lambda: small("llama2-7b", model__mtp=1),
     lambda: small("llama2-70b", training__precision="fp8"),
     lambda: plans.load("presets/gpt3_a100x1024.yaml"),
+    lambda: small("llama2-7b", parallelism__context_exchange="gather"),
     lambda: plans.load("presets/mixtral8x7b_h100x1024.yaml", {"cluster.devices": 128}),
 ]
 
@@ -284,6 +286,16 @@ def test_points_of_a_scatter_plot() -> None:
     assert found.own is not None and len(found.best) == 5
 
 
+def test_no_layout_takes_less_than_no_time() -> None:
+    """Groups of experts smaller than a replica once did."""
+    plan = small("deepseek-v3", cluster__devices=32, training__global_batch=64)
+    named = ("time.step_seconds", "time.micro_batch", "time.data", "memory.process")
+    for chunk in searching.Walk(plan, named, full=True):
+        for name in named:
+            values = chunk.values[name][chunk.valid]
+            assert (values[np.isfinite(values)] >= 0).all(), name
+
+
 def test_each_choice_has_the_best_layout_with_it() -> None:
     plan, step = small("mixtral-8x7b"), "time.step_seconds"
     found = searching.search(plan, top=1, choices=True)
@@ -356,7 +368,7 @@ def test_each_layout_says_where_it_loses() -> None:
     assert " s " in ranking.text(found).splitlines()[-1]
 
 
-def test_layers_of_a_stretch_are_counted_by_runs() -> None:
+def test_layers_of_a_stretch_are_counted() -> None:
     for sequence in ("", "a", "aaabbb", "abab", "abbbba"):
         model = Model((), tuple(sequence))
         for start, stop in product(range(8), repeat=2):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -301,20 +301,21 @@ class Space:
     def _replicas(self, degrees: Degrees) -> tuple[int, ...]:
         """Replicas of hybrid sharding that have something left to divide: sensibly none, or as many
         as there are nodes, each with its shards behind one link."""
-        shards, tensor = degrees.data * degrees.values[2], degrees.values[0]
-        key = ("replicas", shards, tensor)
+        tensor, _, context, *experts = degrees.values
+        shards = degrees.data * context
+        key = ("replicas", shards, tensor, *experts)
         if key not in self._found:
             free: tuple[int, ...] = (1,)
             if self.zero != (0,):
                 free = divisors(shards)[:-1] or free
-            if "parallelism.replicate" not in self.full:
+            options = self._options("parallelism.replicate", free)
+            most = len(options)
+            if "parallelism.replicate" not in (*self.full, *self.options):
                 node = self.plan.get("cluster.devices_per_node")
                 inside = [r for r in free if shards // r * tensor <= node]
-                free = tuple(dict.fromkeys((1, *inside[:1])))
-            found = self._options("parallelism.replicate", free)
-            self._found[key] = tuple(
-                r for r in found if not self._faults(**degrees.named, replicate=r)
-            )
+                options, most = tuple(dict.fromkeys((1, *inside))), 1 if inside[:1] == [1] else 2
+            valid = (r for r in options if not self._faults(**degrees.named, replicate=r))
+            self._found[key] = tuple(islice(valid, most))
         return self._found[key]  # type: ignore[no-any-return]
 
     # -- the rows -----------------------------------------------------------------------------
