@@ -76,7 +76,7 @@ class Plan:
     model: Model | None  # None: the model is given by its size only
     settings: Mapping[str, Any]  # what decides which formula holds, by dotted key
     derived: Mapping[str, str] = field(default_factory=dict)  # dotted key -> why it has its value
-    found: Any = None  # the search that chose its layout, where the document leaves that open
+    searched: Mapping[str, Any] | None = None  # what the search that chose its layout kept
 
     def get(self, dotted: str) -> Any:
         """The value of a dotted key, None where it is not given."""

@@ -116,13 +116,13 @@ class View:
         """What a search among all layouts says of this one (``space.View``); None where none is
         asked for."""
         plan = self.result.plan
-        if plan.found is None and plan.get("report.alternatives") != "search":
+        if plan.searched is None and plan.get("report.alternatives") != "search":
             return None
         from planner.render import space  # imports NumPy
         from planner.search.engine import scatter
 
         try:
-            return space.View(plan.found or scatter(plan))
+            return space.View(scatter(plan, **(plan.searched or {})))
         except PlanError as error:
             said = f"There is no search: {clean(error.faults[0].message)}"
             return Data(sentence=said, closest="", title="", best={}, picture=None, costs=())

@@ -17,14 +17,16 @@ from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.limits import shown
 from planner.plan import revised
-from planner.search.engine import FITS, STEP, Found, Layout, scatter
+from planner.search.engine import FITS, MOST, STEP, Layout, search
 from planner.search.layouts import KEYS, starts
 from planner.source import Document
 
 #: Schedules that launchers of training frameworks have; another one is taken where it is given.
 SCHEDULES = ("1f1b", "interleaved")
+#: Keys that a search keeps at a value, and keys with the values that it tries.
+Kept = Mapping[str, Mapping[str, Any]]
 #: Layouts found in this process, by what the documents say.
-_FOUND: dict[str, Found] = {}
+_FOUND: dict[str, tuple[Layout, str, Kept]] = {}
 MOST_KEPT = 64
 
 
@@ -39,14 +41,13 @@ def planned(document: Document) -> Plan:
         while len(_FOUND) >= MOST_KEPT:
             del _FOUND[next(iter(_FOUND))]
         _FOUND[key] = _found(document)
-    found = _FOUND[key]
-    layout, why = _chosen(found)
+    layout, why, kept = _FOUND[key]
     chosen = {k: v for k, v in layout.changes.items() if k in KEYS}
     # What the document gives besides (an assumed utilisation, a loss) stays as it is.
     plan = revised(_closed(document), chosen)
     given = {k for k in chosen if _given(document, k)}
     derived = {**plan.derived, **{k: why for k in chosen if k not in given}}
-    return replace(plan, derived=derived, found=found)
+    return replace(plan, derived=derived, searched=kept)
 
 
 def _closed(document: Document) -> Document:
@@ -68,7 +69,7 @@ def _given(document: Document, key: str) -> bool:
     return document.has(path) and document.origin(path).kind != "default"
 
 
-def _found(document: Document) -> Found:
+def _found(document: Document) -> tuple[Layout, str, Kept]:
     place = document.key_place(("parallelism",))
     data = document.data
     if data["training"].get("global_batch") is None:
@@ -95,24 +96,21 @@ def _found(document: Document) -> Found:
         )  # fmt: skip
     try:
         vary = {} if "training.schedule" in fixed else {"training.schedule": SCHEDULES}
-        found = scatter(start, by=STEP, fixed=fixed, vary=vary)
+        found = search(start, 1, STEP, fixed, vary=vary, most=MOST)
     except PlanError as error:
         raise PlanError(
             Fault(f"parallelism: auto: {fault.message}", fault.place or place, fault.allowed)
             for fault in error.faults
         ) from None
-    return replace(found, own=found.best[0] if found.best else found.nearest)
-
-
-def _chosen(found: Found) -> tuple[Layout, str]:
-    """The layout that is taken, and why."""
+    kept = {"fixed": fixed, "vary": vary}
     counted = f"{exact_text(found.size)} layouts"
     if found.best:
-        return found.best[0], f"found: the fastest that fits of {counted} (parallelism: auto)"
+        why = f"found: the fastest that fits of {counted} (parallelism: auto)"
+        return found.best[0], why, kept
     assert found.nearest is not None
     lacking = shown(-found.nearest.values[FITS], "bytes")
     why = f"none of {counted} fits (parallelism: auto); this one lacks least, {lacking}"
-    return found.nearest, why
+    return found.nearest, why, kept
 
 
 def _value(data: Mapping[str, Any], key: str) -> Any:
