@@ -24,7 +24,7 @@ from planner.limits import Limit
 from planner.plan import variant
 from planner.search.contest import Contest
 from planner.search.engine import FITS
-from planner.search.layouts import DEGREES, FOLLOWS, KERNELS
+from planner.search.layouts import DEGREES, FOLLOWS, KERNELS, OWN_CHOICE
 from planner.search.selection import Item
 
 #: What makes one layout better than another that keeps the limits too.
@@ -188,7 +188,7 @@ def _simple(plan: Plan, changes: Changes, devices: int | None) -> Iterator[Chang
     devices = changes.get("cluster.devices", devices) or plan.get("cluster.devices")
     given = plan.document.data["training"]
     whole = changes.get("training.global_batch", given.get("global_batch"))
-    follows = [k for k in FOLLOWS if k not in ("training.implementation", "training.loss")]
+    follows = [k for k in FOLLOWS if k not in OWN_CHOICE]
     ones = {f"parallelism.{key}": 1 for key in (*DEGREES, "virtual_pipeline", "replicate")}
     batch = {} if given.get("global_batch") else {"training.global_batch": None}
     for tensor, stages in product(divisors(devices)[:8], repeat=2):

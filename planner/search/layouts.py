@@ -47,6 +47,8 @@ KEYS = (
 )
 #: Whose kernels run, which follows from the degrees where the plan does not say it.
 KERNELS = "training.implementation"
+#: What follows from the degrees, and is the plan's own choice where it says it.
+OWN_CHOICE = (KERNELS, "training.loss")
 #: What follows from the layout and must not be kept from the plan that the search starts from.
 FOLLOWS = (
     "parallelism.data",
@@ -54,8 +56,7 @@ FOLLOWS = (
     "training.gradient_accumulation",
     "training.distributed_optimizer",
     "training.schedule",
-    "training.loss",
-    KERNELS,
+    *OWN_CHOICE,
     "time.mfu",
 )
 
@@ -120,7 +121,7 @@ class Space:
             for key in FOLLOWS
             if key not in self.options and plan.document.data.get(key.split(".")[0]) is not None
         }
-        for key in (KERNELS, "training.loss"):
+        for key in OWN_CHOICE:
             section, name = key.split(".")
             if plan.document.data[section].get(name) is not None:
                 kept.pop(key, None)  # the plan's own choice of kernels stays

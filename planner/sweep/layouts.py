@@ -20,7 +20,7 @@ from planner.arrays.table import Codes, Group, Table
 from planner.document import Plan
 from planner.errors import PlanError
 from planner.plan import begun, changed
-from planner.search.layouts import DEGREES, Degrees, Rows, Space
+from planner.search.layouts import DEGREES, OWN_CHOICE, Degrees, Rows, Space
 from planner.search.spread import Spread
 from planner.sweep import arrays
 from planner.sweep.axes import LAYOUT, Axis
@@ -39,11 +39,10 @@ LEAST_ALIKE = 8
 RUN = ("parallelism.virtual_pipeline", "training.schedule")
 OWN = ("training.micro_batch", "parallelism.sequence", "parallelism.replicate")
 CROSSED = ("parallelism.zero", "training.recompute")
-KERNELS = ("training.implementation", "training.loss")
 OF_DEGREES = (
     *(f"parallelism.{key}" for key in DEGREES),
     "parallelism.data",
-    *KERNELS,
+    *OWN_CHOICE,
 )
 #: What follows from those: accumulation from the batch, the optimizer's shards from the ZeRO stage.
 FOLLOWS = ("training.gradient_accumulation", "training.distributed_optimizer")
@@ -356,7 +355,7 @@ def _alike(drafts: Drafts, rows: Array) -> Iterator[Array]:
         for key, column in drafts.columns.items()
     }
     table = Table(len(rows), codes)
-    kernels = [key for key in KERNELS if key in codes]
+    kernels = [key for key in OWN_CHOICE if key in codes]
 
     def follows(key: str) -> bool:
         known = table.exact(table.mask(kernels)).count
@@ -457,7 +456,7 @@ class _Rows:
 
     def settings(self, spread: Spread) -> Iterator[Codes]:
         """What may decide why a quantity is absent: settings of the layouts."""
-        for key in (RUN[1], OWN[1], *CROSSED, *KERNELS):
+        for key in (RUN[1], OWN[1], *CROSSED, *OWN_CHOICE):
             yield self.table.columns[key]
         replicas = np.searchsorted(spread.replicas, self._own(OWN[2]))[self.of_rows]
         for codes, values in spread.of_hardware.values():
