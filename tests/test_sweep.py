@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import sys
+import zlib
 from collections.abc import Mapping
 from fractions import Fraction
 from itertools import pairwise
@@ -642,6 +643,54 @@ def test_two_sweeps_do_not_write_one_table(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="another sweep is writing this"):
         journal.Journal(tmp_path / "out.csv", {"study": "x"})
     first.close()
+
+
+def test_a_table_is_one_sweeps_until_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fcntl")
+    out = tmp_path / "out.csv"
+    first = journal.Journal(out, {"study": "x"})
+    refused = []
+
+    def another(call: Any) -> Any:
+        def made(*args: Any) -> None:
+            call(*args)
+            with pytest.raises(PlanError, match="another sweep is writing this"):
+                journal.Journal(out, {"study": "y"})
+            refused.append(call.__name__)
+
+        return made
+
+    for name in ("chmod", "replace"):
+        monkeypatch.setattr(os, name, another(getattr(os, name)))
+    first.add(b"1", zlib.crc32(b"1"), {})
+    first.finish()
+    assert refused == ["chmod", "replace"] and out.read_bytes() == b"1"
+
+
+def test_a_journal_that_was_removed_meanwhile_is_opened_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    out = tmp_path / "out.csv"
+    first = journal.Journal(out, {"study": "x"})
+    first.add(b"1", zlib.crc32(b"1"), {})
+    lock = fcntl.flock
+    locked: list[int] = []
+
+    def late(file: Any, how: int) -> None:
+        if not locked:  # the first finishes between the opening and the locking of the second
+            first.finish()
+        locked.append(os.fstat(file.fileno()).st_nlink)
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    second = journal.Journal(out, {"study": "y"})
+    assert locked == [0, 1] and out.read_bytes() == b"1"
+    second.add(b"2", zlib.crc32(b"2"), {})
+    second.finish()
+    assert out.read_bytes() == b"2" and os.listdir(tmp_path) == ["out.csv"]
 
 
 def test_a_table_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:

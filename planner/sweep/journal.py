@@ -53,27 +53,35 @@ class Journal:
         self.log = target.with_name(target.name + ".journal")
         self.entries: list[Entry] = []
         self._synced = time.monotonic()
-        with _writing(target):
-            self._log = open(self.log, "a+b")  # noqa: SIM115 (closed by close)
+        self._locked = False
         try:
-            self._lock()
             with _writing(target):
+                self._lock()
                 self._open(about, afresh)
         except BaseException:
             self.close()
             raise
 
     def _lock(self) -> None:
+        """Opens the journal for this process alone, until it is closed."""
         try:
             import fcntl
         except ImportError:  # not everywhere
+            self._log = open(self.log, "a+b")  # noqa: SIM115 (closed by close)
             return
-        try:
-            fcntl.flock(self._log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise PlanError(
-                Fault("another sweep is writing this", Place(str(self.target)), "another file")
-            ) from None
+        while not self._locked:
+            self._log = open(self.log, "a+b")  # noqa: SIM115
+            try:
+                fcntl.flock(self._log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise PlanError(
+                    Fault("another sweep is writing this", Place(str(self.target)), "another file")
+                ) from None
+            # A sweep that finished since it was opened has removed it: the lock is on nothing.
+            with contextlib.suppress(FileNotFoundError):
+                self._locked = os.path.samestat(os.fstat(self._log.fileno()), os.stat(self.log))
+            if not self._locked:
+                self._log.close()
 
     def _open(self, about: dict[str, Any], afresh: bool) -> None:
         self._log.seek(0)
@@ -169,12 +177,15 @@ class Journal:
             self._table.write(ending)
             self._table.flush()
             self.sync()
-            self.close()  # an open file cannot be renamed everywhere
+            self._table.close()  # an open file cannot be renamed everywhere
             os.chmod(made or self.partial, files.mode(self.target))
             os.replace(made or self.partial, self.target)
             if made is not None:
                 self.partial.unlink()
+            if not self._locked:
+                self._log.close()  # nor removed
             self.log.unlink()
+            self.close()  # the lock last: until here all names are this sweep's
 
     def close(self) -> None:
         """Leave what is there for the next run."""

@@ -96,9 +96,10 @@ def _written(
         try:
             parquet.write(study, journal.spans(), journal.read, made, found.whole)
             journal.finish(made)
-        finally:
+        except BaseException:
             with contextlib.suppress(OSError):
                 made.unlink()
+            raise
     return found
 
 
