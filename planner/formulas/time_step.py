@@ -8,7 +8,23 @@ from planner.formulas.layout import shards as owners
 from planner.formulas.memory_states import per_parameter_adamw, trained
 from planner.formulas.network import fabric, hops, link, passed, send, shards
 from planner.formulas.time_part import part, repeated
-from planner.notation import A_ks, L_k, L_ks, R_ks, k_c, k_g, k_m, k_red, k_w, n, n_node, p, r, v
+from planner.notation import (
+    A_ks,
+    L_k,
+    L_ks,
+    R_ks,
+    held_sc,
+    k_c,
+    k_g,
+    k_m,
+    k_red,
+    k_w,
+    n,
+    n_node,
+    p,
+    r,
+    v,
+)
 from planner.notation_hardware import B_dram, B_host, W, e_mem, hidden_t
 from planner.quantity import quantity
 
@@ -121,8 +137,9 @@ def bubble_dualpipe():
     source="layout",
 )
 def resident():
-    """What a device has gradients for, before any sharding over data parallelism."""
-    return Largest(Total(L_ks * Total(trained, "component"), "part"), "stage")
+    """What a device has gradients for, before any sharding over data parallelism; a tied matrix at
+    most once."""
+    return Largest(Total(held_sc * trained, "component"), "stage")
 
 
 @quantity(
@@ -135,7 +152,7 @@ def resident():
 )
 def owned():
     """Each weight is divided over the devices that share it; experts over fewer."""
-    return Largest(Total(L_ks * Total(trained / owners, "component"), "part"), "stage")
+    return Largest(Total(held_sc * trained / owners, "component"), "stage")
 
 
 @quantity(
@@ -148,7 +165,7 @@ def owned():
 )
 def ring():
     """Every component in its own group."""
-    return Largest(Total(L_ks * Total(trained * passed, "component"), "part"), "stage")
+    return Largest(Total(held_sc * trained * passed, "component"), "stage")
 
 
 ACCUMULATION: dict[str, Any] = {

@@ -41,6 +41,13 @@ def seconds(**changes: Any) -> float:
     return float(evaluation(**changes).value("time.step_seconds"))
 
 
+@pytest.mark.parametrize("model", ["gpt2-small", "llama2-7b"])
+def test_one_device_has_gradients_for_every_parameter_once(model: str) -> None:
+    own = {"training__sequence_length": 1024, "training__implementation": "pytorch"}
+    e = evaluation(model=model, parallelism={"zero": 0}, **own)
+    assert e.value("time.parameters") == e.value("parameters.total")  # tied or not
+
+
 def test_utilisation_rate_and_step_agree() -> None:
     e = evaluation()
     step, mfu = e.value("time.step_seconds"), e.value("time.mfu")
