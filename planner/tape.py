@@ -10,7 +10,7 @@ for derivatives (``gradient.py``), in polynomials for closed forms (``polynomial
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -35,7 +35,8 @@ _FOLDED = {Add: ADD, Mul: MUL, Max: MAX, Min: MIN}
 
 
 class Leaf(NamedTuple):
-    """A bound symbol: of the plan, of one entry or of a pair of entries."""
+    """A bound symbol: of the plan, of one entry or of a pair of entries; or a quantity at which a
+    tape ends."""
 
     symbol: Symbol
     places: tuple[Place, ...]
@@ -54,12 +55,18 @@ class Node(NamedTuple):
 class Tape:
     """The operations behind some quantities of one case.
 
+    Args:
+        case: what is evaluated.
+        quantities: the results.
+        ends: quantities that are leaves, whatever they are made of. Their symbols are no symbols
+            that a case binds, so that ``values`` has none for them.
+
     Raises:
         Absent: a quantity that has no value, which one and why.
     """
 
-    def __init__(self, case: Case, quantities: Iterable[str]) -> None:
-        recorder = _Recorder(case)
+    def __init__(self, case: Case, quantities: Iterable[str], ends: Collection[str] = ()) -> None:
+        recorder = _Recorder(case, ends)
         self.results: dict[str, int] = {}
         for name in quantities:
             try:
@@ -190,8 +197,9 @@ def rounded(operation: int, value: Any) -> Any:
 class _Recorder(Evaluation):
     """An evaluation whose values are nodes."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, ends: Collection[str] = ()) -> None:
         super().__init__(case)
+        self.ends = ends
         self.nodes: list[Node] = []
         self.leaves: list[Leaf] = []
         self.quantities: dict[Quantity, int] = {}
@@ -221,6 +229,10 @@ class _Recorder(Evaluation):
         return found
 
     def _chosen(self, identifier: str, point: Point) -> int:
+        if identifier in self.ends:
+            first = self.book.declarations[identifier][0]
+            places = tuple(self.places[point[axis]] for axis in first.per)
+            return self._leaf(Leaf(first.symbol, places))
         for declaration in self.book.declarations[identifier]:
             for name, wanted in declaration.when.items():
                 if not agrees(self.setting(name, point), wanted):
@@ -253,9 +265,12 @@ class _Recorder(Evaluation):
         if not isinstance(bound, (int, Fraction, float)):
             self.expressions[leaf] = bound
             return self.compute(bound, point)  # in symbols of other entries too
-        node = self._found[symbol, scope] = self._node(LEAF, (), len(self.leaves))
-        self.leaves.append(leaf)
+        node = self._found[symbol, scope] = self._leaf(leaf)
         return node
+
+    def _leaf(self, leaf: Leaf) -> int:
+        self.leaves.append(leaf)
+        return self._node(LEAF, (), len(self.leaves) - 1)
 
     def _scope(self, symbol: Symbol, point: Point) -> tuple[Entry, ...]:
         """Where ``bound`` finds it: in one entry, in two crossed ones, or in the plan."""

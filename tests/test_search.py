@@ -363,9 +363,19 @@ def test_each_layout_says_where_it_loses() -> None:
         step = float(layout.values["time.step_seconds"])
         assert sum(map(float, layout.parts.values())) == pytest.approx(step, rel=1e-9)
     assert found.own is not None
-    assert "micro-batch" in ranking.behind(found.own, found.best[0])
-    assert ranking.behind(found.best[0], found.best[0]) == ""
+    assert "recomputation" in ranking.behind(found.own, found.best[0], found.by)
+    assert ranking.behind(found.best[0], found.best[0], found.by) == ""
     assert " s " in ranking.text(found).splitlines()[-1]
+
+
+def test_sequence_parallelism_is_shown() -> None:
+    """True is no 1."""
+    plan = small("llama2-7b")
+    found = searching.search(plan, top=1, fixed={"parallelism.tensor": 8})
+    assert found.best[0].changes["parallelism.sequence"] is True
+    head, *rows = ranking.table(found)[0]
+    assert rows[0][head.index("seq.")] == "yes"
+    assert "seq. yes" in ranking.words(found.best[0].changes)
 
 
 def test_layers_of_a_stretch_are_counted() -> None:

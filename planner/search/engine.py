@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sympy import Add, Mul
 
 from planner import case
 from planner.document import Plan
@@ -24,6 +23,7 @@ from planner.evaluate import Absent
 from planner.limits import Limit, known
 from planner.plan import variant
 from planner.search.layouts import KERNELS, KEYS, Rows, Space
+from planner.search.parts import taken_apart
 from planner.search.selection import Best, ByChoice, Front, Item, Sample
 from planner.search.spread import Spread
 from planner.untraced import Untraced, evaluated
@@ -57,16 +57,16 @@ class Layout:
     values: Mapping[str, Any]  # exact for the best, else as below
     approximate: Mapping[str, float]  # over arrays
     cleared: tuple[str, ...] = ()  # keys that go back to their defaults
-    parts: Mapping[str, Any] = field(default_factory=dict)  # summands of what is made small, by id
+    parts: Mapping[str, Any] = field(default_factory=dict)  # of what is made small (``parts.py``)
 
     def of(self, plan: Plan) -> Plan:
         """A plan with this layout."""
         return variant(plan, {**dict.fromkeys(self.cleared), **self.changes})
 
     def exactly(self, plan: Plan, by: str) -> Layout:
-        """The layout with exact values, and the summands of ``by``."""
-        values, parts = _exactly(self.of(plan), tuple(self.values), by)
-        return replace(self, values=values, parts=parts)
+        """The layout with exact values, and the parts of ``by``."""
+        values, found = _exactly(self.of(plan), tuple(self.values), by)
+        return replace(self, values=values, parts=found)
 
 
 @dataclass(frozen=True)
@@ -345,7 +345,7 @@ def layout_of(
 
 
 def _exactly(plan: Plan, quantities: Sequence[str], by: str) -> tuple[dict[str, Any], Any]:
-    """Quantities of a plan, and the summands of one of them.
+    """Quantities of a plan, and the parts of one of them.
 
     Raises:
         PlanError: one of them cannot be computed, with the reason.
@@ -353,22 +353,9 @@ def _exactly(plan: Plan, quantities: Sequence[str], by: str) -> tuple[dict[str, 
     evaluation = Untraced(case.build(plan))
     try:
         values = {name: evaluation.value(name) for name in quantities}
-        return values, _parts(evaluation, by) if by else {}
+        return values, taken_apart(evaluation, by) if by else {}
     except Absent as absent:
         raise PlanError(Fault(absent.reason)) from None
-
-
-def _parts(evaluation: Untraced, by: str) -> dict[str, Any]:
-    """The summands of a quantity that are, or are a multiple of, a quantity of the same unit."""
-    book = evaluation.book
-    held = book.choose(by, lambda name: evaluation.setting(name, {}))
-    found: dict[str, Any] = {}
-    for term in Add.make_args(held.expression) if held is not None else ():
-        ids = [book.symbols[f] for f in Mul.make_args(term) if f in book.symbols]
-        alike = [i for i in ids if book.declarations[i][0].unit == book.declarations[by][0].unit]
-        if len(alike) == 1:
-            found[alike[0]] = evaluation.compute(term, {})
-    return found
 
 
 def _own(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:

@@ -37,6 +37,11 @@ COLUMNS: tuple[tuple[str, str], ...] = (
 #: So many values of a choice are told.
 LISTED = 6
 SAME = "+0.0 %"
+#: A part of what is made small, and how much more of it there is.
+Difference = tuple[str, Any]
+#: Differences of parts that are told, as a share of the whole; and gains, as a share of the loss.
+TOLD = Fraction(1, 10**6)
+OUTWEIGHS = Fraction(1, 2)
 
 
 def columns(found: Found) -> tuple[tuple[str, str], ...]:
@@ -67,10 +72,10 @@ def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], lis
         there = there or own
         label = f"own, {number}" if own else str(number)
         rows.append(_row(label, layout, shown_columns, found.by))
-        reasons.append(behind(layout, listed[0]))
+        reasons.append(behind(layout, listed[0], found.by))
     if found.own is not None and not there:
         rows.append(_row("own", found.own, shown_columns, found.by))
-        reasons.append(behind(found.own, found.best[0]))
+        reasons.append(behind(found.own, found.best[0], found.by))
     return rows, reasons
 
 
@@ -102,16 +107,31 @@ def text(found: Found, front: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def behind(layout: Layout, best: Layout) -> str:
-    """Where a layout loses most against a better one, in words; nothing where it does not."""
-    more = {name: value - best.parts.get(name, 0) for name, value in layout.parts.items()}
-    if not more or layout is best:
-        return ""
-    name = max(more, key=lambda name: more[name])
-    said = BOOK.declarations[name][0]
-    if more[name] <= abs(layout.parts[name]) * Fraction(1, 10**6):
-        return ""
-    return f"+{shown(more[name], said.unit)} {said.title}"
+def behind(layout: Layout, best: Layout, by: str) -> str:
+    """Where a layout loses most against a better one, in words, and where it gains, if that makes
+    up for much of it; nothing where it does not lose."""
+    most, least = _told(layout, best, by)
+    unit = BOOK.declarations[by][0].unit
+    said = f"+{shown(most[1], unit)} {named(most[0])}" if most else ""
+    return said + (f", −{shown(-least[1], unit)} {named(least[0])}" if least else "")
+
+
+def _told(layout: Layout, best: Layout, by: str) -> tuple[Difference | None, Difference | None]:
+    """The part of which a layout has most more than a better one, and the one of which it has most
+    less; None where that is too little to tell."""
+    if not layout.parts or layout is best:
+        return None, None
+    names = dict.fromkeys((*layout.parts, *best.parts))
+    more = [(name, layout.parts.get(name, 0) - best.parts.get(name, 0)) for name in names]
+    most, least = (choose(more, key=lambda pair: pair[1]) for choose in (max, min))
+    if most[1] <= abs(layout.values[by]) * TOLD:
+        return None, None
+    return most, least if -least[1] >= most[1] * OUTWEIGHS else None
+
+
+def named(part: str) -> str:
+    """A part of what is made small, in words."""
+    return BOOK.declarations[part][0].title if part in BOOK.declarations else part
 
 
 def costs(found: Found) -> list[tuple[str, str, str]]:
@@ -148,9 +168,10 @@ def _slower(layout: Layout, first: Layout, by: str) -> str:
 
 
 def _lost(layout: Layout, found: Found) -> str:
-    """In what a layout loses most against the best, in brackets."""
-    _, *words = behind(layout.exactly(found.plan, found.by), found.best[0]).split(maxsplit=2)
-    return f" ({words[-1]})" if words else ""
+    """Where a layout loses most against the best, in brackets."""
+    most, least = _told(layout.exactly(found.plan, found.by), found.best[0], found.by)
+    less = f", less {named(least[0])}" if least else ""
+    return f" ({named(most[0])}{less})" if most else ""
 
 
 def closest(found: Found) -> str:
@@ -169,7 +190,7 @@ def words(changes: Mapping[str, Any]) -> str:
     named = [
         f"{heading} {_word(changes[key])}"
         for heading, key in COLUMNS
-        if changes.get(key) not in (None, 1, False)
+        if not _neutral(changes.get(key))
         or (changes.get(key) == 1 and key.endswith(("micro_batch", "zero")))
     ]
     return ", ".join(named) or "nothing divided"
@@ -180,7 +201,12 @@ def _differs(found: Found, listed: Sequence[Layout], key: str) -> bool:
     layouts = (*listed, *([found.own] if found.own else []))
     if key == KERNELS:
         return len({layout.changes.get(key) for layout in layouts}) > 1
-    return any(layout.changes.get(key) not in (None, 1, False) for layout in layouts)
+    return not all(_neutral(layout.changes.get(key)) for layout in layouts)
+
+
+def _neutral(value: Any) -> bool:
+    """Whether a choice goes without saying."""
+    return value in (None, 1, False) and value is not True
 
 
 def _row(label: str, layout: Layout, columns: list[tuple[str, str]], by: str) -> tuple[str, ...]:

@@ -1,0 +1,140 @@
+"""What a step is taken apart into: the parts add up, and each moves as its hardware does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner import case
+from planner import plan as plans
+from planner.document import Plan
+from planner.plan import variant
+from planner.search import ranking
+from planner.search.engine import search
+from planner.search.layouts import Space
+from planner.search.parts import PARTS, taken_apart
+from planner.untraced import Untraced, evaluated
+
+STEP = "time.step_seconds"
+PLANS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt3": ("presets/gpt3_a100x1024.yaml", {}),
+    "mixtral": ("presets/mixtral8x7b_h100x1024.yaml", {"training.precision": "fp8"}),
+    "gpt2": ("presets/gpt2small_hgx-h100.yaml", {}),
+}
+
+
+def some(plan: Plan, count: int) -> Iterator[Plan]:
+    """Layouts at random, of all that are valid."""
+    chance, blocks = random.Random(5), list(Space(plan, full=True).blocks())
+    while count:
+        rows = chance.choice(blocks)
+        row = chance.randrange(len(rows))
+        allowed = np.argwhere(rows.valid(slice(row, row + 1))[:, :, 0])
+        zero, recompute = chance.choice(allowed.tolist())
+        yield variant(plan, rows.changes(row, zero, recompute))
+        count -= 1
+
+
+def parts(plan: Plan, quantity: str = STEP) -> dict[str, Any]:
+    return taken_apart(Untraced(case.build(plan)), quantity)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_parts_differ_by_as_much_as_the_steps(name: str) -> None:
+    plan = plans.load(*PLANS[name])
+    seen = set()
+    for one, other in pairwise(some(plan, 40)):
+        more, less = parts(one), parts(other)
+        seen |= more.keys()
+        difference = sum(float(more.get(k, 0) - less.get(k, 0)) for k in {*more, *less})
+        first, second = (float(evaluated(p, [STEP])[STEP]) for p in (one, other))
+        assert difference == pytest.approx(first - second, abs=1e-9 * max(first, second))
+        assert more.keys() <= set(PARTS.values())  # nothing is left over
+        assert all(value > 0 for value in more.values())
+    assert {"matrix products", "recomputation", "data-parallel exchange"} <= seen
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_parts_that_a_step_adds_up_by_itself(name: str) -> None:
+    alone = {
+        "pipeline bubble": "time.bubble",
+        "data-parallel exchange": "time.data",
+        "gradient accumulation": "time.accumulation",
+        "optimizer": "time.optimizer",
+    }
+    for plan in some(plans.load(*PLANS[name]), 20):
+        found, values = parts(plan), evaluated(plan, [*alone.values(), "network.pipeline"])
+        for part, quantity in alone.items():
+            assert float(found.get(part, 0)) == pytest.approx(float(values[quantity]))
+        sends = 2 * plan.get("training.gradient_accumulation")
+        sends *= plan.get("parallelism.virtual_pipeline")
+        exchanged = float(found.get("pipeline exchange", 0))
+        assert exchanged == pytest.approx(float(sends * values["network.pipeline"]))
+
+
+#: What a rate of the hardware decides where there is one stage, and the keys that make it faster or
+#: slower by a share.
+RATES = {
+    ("tensor-parallel exchange",): ("accelerator.link.bandwidth", "accelerator.link.latency"),
+    ("data-parallel exchange",): ("network.bandwidth", "network.latency"),
+    ("elementwise kernels", "optimizer", "gradient accumulation"): (
+        "accelerator.memory_bandwidth",
+    ),
+}
+EPSILON = 1e-5
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective"])
+@pytest.mark.parametrize("names", RATES)
+def test_a_faster_rate_saves_its_share_of_a_part(names: tuple[str, ...], recompute: str) -> None:
+    """Of two exact evaluations, one with hardware that is faster by a little. Tensor parallelism
+    fills the nodes, so that links carry nothing else; one stage has no bubble, which would take
+    part in all."""
+    document = {
+        "name": "two nodes",
+        "model": "llama2-7b",
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 16, "devices_per_node": 8},
+        "training": {
+            "tokens": "1B",
+            "sequence_length": 4096,
+            "global_batch": 32,
+            "recompute": recompute,
+        },
+        "parallelism": {"tensor": 8, "zero": 1, "sequence": True},
+    }
+    plan = plans.load(document)
+    faster = {}
+    for key in RATES[names]:
+        share = 1 - EPSILON if key.endswith("latency") else 1 / (1 - EPSILON)
+        faster[f"cluster.{key}"] = float(plan.get(f"cluster.{key}")) * share
+    saved = evaluated(plan, [STEP])[STEP] - evaluated(plans.load(document, faster), [STEP])[STEP]
+    found = parts(plan)
+    expected = sum(float(found.get(name, 0)) for name in names)
+    assert float(saved) / EPSILON == pytest.approx(expected, rel=1e-3) and expected > 0
+
+
+def test_costs_and_memory_are_taken_apart_too() -> None:
+    plan = plans.load("presets/mixtral8x7b_h100x1024.yaml", {"time.mfu": None})
+    for quantity in ("cost.total", "energy.total", "memory.process"):
+        found, value = parts(plan, quantity), float(evaluated(plan, [quantity])[quantity])
+        assert sum(map(float, found.values())) == pytest.approx(value)
+        assert max(found, key=lambda name: found[name]) in PARTS.values()
+    step, cost = parts(plan), parts(plan, "cost.total")
+    for name in ("matrix products", "expert-parallel exchange"):
+        assert cost[name] / cost["pipeline bubble"] == pytest.approx(
+            float(step[name] / step["pipeline bubble"])
+        )
+
+
+def test_a_layout_is_told_by_the_part_that_it_loses_most_in() -> None:
+    plan = plans.load("presets/gpt3_a100x1024.yaml", {"training.recompute": "full"})
+    found = search(plan, 1)
+    assert found.own is not None
+    own, best = found.own.parts, found.best[0].parts
+    assert max(own, key=lambda name: own[name] - best.get(name, 0)) == "recomputation"
+    assert ranking.behind(found.own, found.best[0], found.by).endswith(" s recomputation")
