@@ -60,11 +60,14 @@ def applies(when: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
     )
 
 
-def lines(profile: Profile, block: str, facts: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    """The tensors of a block of one kind under these facts (its values, the run's settings)."""
-    for line in profile["blocks"].get(block, ()):
-        if applies(line.get("when", {}), facts):
-            yield line
+def lines(
+    profile: Profile, kinds: Iterable[str], facts: Mapping[str, Any]
+) -> Iterable[Mapping[str, Any]]:
+    """The tensors of a block of these kinds under these facts (its values, the run's settings)."""
+    for kind in kinds:
+        for line in profile["blocks"].get(kind, ()):
+            if applies(line.get("when", {}), facts):
+                yield line
 
 
 def bytes_per_parameter(profile: Profile, precision: str) -> Mapping[str, int]:

@@ -73,6 +73,7 @@ ROWS: dict[str, Expr | Symbol] = {
     "scores": layout.tokens * s,  # each token meets every key of its sequence
     "routed": layout.routed,
     "length": s,
+    "all ranks": layout.tokens * n.c,  # of context parallelism
     "positions in 32s": n.b * 32 * ceil(s / (32 * n.c)),
     "once": ONE,
     "chunk of the loss": layout.tokens / n.n_lc,
@@ -102,7 +103,10 @@ def entries(
         **block.values,
     }
     modules = settings["modules"]
-    for line in profiles.lines(profile, block.kind, facts):
+    kinds = [block.kind]
+    if block.kind == "attention" and facts["context"] and _gathers(settings):
+        kinds.append("gathered attention")
+    for line in profiles.lines(profile, kinds, facts):
         size = line.get("bytes", "activation")
         yield Entry(
             "tensor",
@@ -120,6 +124,11 @@ def entries(
                 "recomputed": _again(line, block, modules),
             },
         )
+
+
+def _gathers(settings: Mapping[str, Any]) -> bool:
+    """Whether context-parallel ranks have all keys and values before attention starts."""
+    return bool(settings["parallelism.context_exchange"] == "gather")
 
 
 def _again(line: Mapping[str, Any], block: Block, modules: Collection[str]) -> str:

@@ -46,14 +46,16 @@ def loss():
     "memory.buffers.layer",
     symbol=r"M_{\mathrm{bwd},\sigma}",
     unit="bytes",
-    title="temporary tensors of the backward pass of one layer",
+    title="temporary tensors of the backward pass of one block",
     source=PROFILE,
     per=("stage",),
 )
 def layer():
-    """The layer kind with most, or the embedding."""
+    """The block with most: of a layer of any kind, or the embedding."""
     return Largest(
-        smallest(1, L_ks) * Total(tensor, "tensor", moment="backward"), "part", head=False
+        smallest(1, L_ks) * Largest(Total(tensor, "tensor", moment="backward"), "block"),
+        "part",
+        head=False,
     )
 
 

@@ -144,6 +144,36 @@ def test_more_work_needs_no_less_memory(layout):
     assert total(layout={**layout, "zero": 1}) <= total(layout={**layout, "zero": 0})
 
 
+@pytest.mark.parametrize("implementation", ["torchtitan", "megatron"])
+def test_keys_and_values_that_are_gathered_lie_in_memory(implementation):
+    """Of a million tokens of Llama-3 8B, one layer: 2 × 8 heads × 128 values of 2 bytes, 4 GiB."""
+
+    def document(exchange):
+        return {
+            "model": "llama3-8b",
+            "cluster": {"accelerator": "h100-sxm-80gb", "devices": 64},
+            "training": {
+                "sequence_length": 2**20,
+                "global_batch": 1,
+                "implementation": implementation,
+                "recompute": "full",
+            },
+            "parallelism": {"context": 64, "zero": 3, "context_exchange": exchange},
+        }
+
+    whole = 2**20 * 2 * 8 * 128 * 2
+    gathered, ring = evaluated(document("gather")), evaluated(document("ring"))
+    tensors = {t.name: gathered.value("memory.tensor", {"tensor": t}) for t in tensors_of(gathered)}
+    assert tensors["keys and values of all ranks"] == whole == 4 * 2**30
+    assert "keys and values of all ranks" not in {t.name for t in tensors_of(ring)}
+    layer = [value_of(document(way), "memory.buffers.layer") for way in ("gather", "ring")]
+    assert layer[0] > whole and layer[1] < whole / 2
+
+
+def tensors_of(evaluation):
+    return evaluation.case.axes["tensor"]
+
+
 def test_the_ladder_of_optimizers():
     sizes = [
         value_of(plan_document(optimizer=name, precision="fp32"), "memory.optimizer")
