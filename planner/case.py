@@ -39,6 +39,7 @@ def build(plan: Plan) -> Case:
         "gradients": profile["gradients"],
         "dummies": profile["dummies"] and plan.settings["training.mode"] == "train",
         "lora": plan.get("training.lora") is not None,
+        "quantised": plan.get("training.lora.base") not in (None, "bf16"),
         "modules": profile.get("selective") or plan.get("training.recompute_modules") or (),
         "targets": plan.get("training.lora.targets") or (),
         "head_workspace": profile["head_workspace"],

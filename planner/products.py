@@ -83,5 +83,6 @@ def _product(block: Entry, members: list[Entry]) -> Entry:
             "frozen": bool(first.settings.get("frozen")),
             "bias": any(member.settings.get("bias") for member in members),
             "adapted": any(member.settings.get("adapted") for member in members),
+            "hidden matrix": bool(first.settings.get("hidden matrix")),
         },
     )

@@ -4,8 +4,10 @@ from typing import Any
 
 from planner.folds import ceil, largest, smallest, whole
 from planner.formulas.layout import routed, sequence_ranks, tokens
+from planner.formulas.memory_states import QLORA
+from planner.formulas.memory_states import frozen_bytes_bf16 as k_f
 from planner.formulas.time_peak import peak, peak_16
-from planner.notation import E, applied, e, k_l
+from planner.notation import E, applied, e, k_c, k_l
 from planner.notation_hardware import K_x, N_x, W, d_min, e_16, e_mem, e_mm, k_8, k_64, k_x, n_sm
 from planner.quantity import quantity
 
@@ -346,15 +348,17 @@ CAST: dict[str, Any] = {
     "exact": False,
     "per": ("product",),
 }
+KEPT: dict[str, Any] = {"quantised": False}
+PACKED: dict[str, Any] = {"quantised": True, "hidden matrix": True}
 
 
-@quantity(**CAST, source="TransformerEngine", when={"time.casts": False})
+@quantity(**CAST, source="TransformerEngine", when={"time.casts": False, **KEPT})
 def casts_none():
     """Inputs are in the format of the product already."""
     return 0
 
 
-@quantity(**CAST, source="TransformerEngine", when={"time.casts": True, "wide": True})
+@quantity(**CAST, source="TransformerEngine", when={"time.casts": True, "wide": True, **KEPT})
 def casts_wide():
     """This product stays in 16 bit."""
     return 0
@@ -363,10 +367,34 @@ def casts_wide():
 @quantity(
     **CAST,
     source="TransformerEngine: a cast and a transpose for each input",
-    when={"time.casts": True, "wide": False},
+    when={"time.casts": True, "wide": False, **KEPT},
     coefficient="bytes",
 )
 def casts():
     """2 bytes read and two of 1 byte written (as it is and transposed), for the input forward
     and for the output's gradient backward."""
     return 4 * rows * count * (K_x + N_x) / (W * e_mem)
+
+
+def _unpacked(passes):
+    """Reading a packed weight and writing it in the compute format."""
+    return passes * (k_f + k_c) * count * K_x * N_x / (W * e_mem)
+
+
+@quantity(**CAST, source=QLORA, when={**PACKED, "training.recompute": ("none", "selective")})
+def casts_unpacked():
+    """The frozen weight is unpacked for the forward and for the backward product."""
+    return _unpacked(2)
+
+
+@quantity(**CAST, source=QLORA, when={**PACKED, "training.recompute": "full"})
+def casts_unpacked_again():
+    """The frozen weight is unpacked for the forward product, for that product once more, and for
+    the backward product."""
+    return _unpacked(3)
+
+
+@quantity(**CAST, source=QLORA, when={"quantised": True, "hidden matrix": False})
+def casts_unquantised():
+    """Of the weights only hidden matrices are quantised."""
+    return 0

@@ -11,6 +11,7 @@ import pytest
 import planner
 from planner import case, plan
 from planner.evaluate import Absent, Evaluation
+from planner.notation_hardware import e_mem
 
 PLAN: dict[str, Any] = {
     "model": "llama2-7b",
@@ -46,6 +47,21 @@ def test_one_device_has_gradients_for_every_parameter_once(model: str) -> None:
     own = {"training__sequence_length": 1024, "training__implementation": "pytorch"}
     e = evaluation(model=model, parallelism={"zero": 0}, **own)
     assert e.value("time.parameters") == e.value("parameters.total")  # tied or not
+
+
+@pytest.mark.parametrize(("base", "size"), [("bf16", None), ("int8", 1), ("nf4", Fraction(9, 16))])
+@pytest.mark.parametrize(("recompute", "passes"), [("none", 2), ("full", 3)])
+def test_packed_weights_are_unpacked_for_each_product(
+    base: str, size: Fraction | None, recompute: str, passes: int
+) -> None:
+    """QLoRA (arXiv 2305.14314), equation 5: each product has its weight in bf16 first."""
+    lora = {"training__lora": {"rank": 16, "base": base}, "training__recompute": recompute}
+    e = evaluation(**lora, parallelism={}, training__implementation="pytorch")
+    casts = sum(e.value("time.product.casts", {"product": x}) for x in e.case.axes["product"])
+    hidden = 4 * 4096**2 + 3 * 4096 * 11008  # of a layer of Llama-2 7B
+    sustained = 3350 * 10**9 * Fraction(e.symbol(e_mem, {}))
+    expected = 0 if size is None else passes * (2 + size) * hidden / sustained
+    assert casts == expected
 
 
 def test_utilisation_rate_and_step_agree() -> None:
