@@ -1,8 +1,9 @@
 """Runs a graph of operations over the rows of a table.
 
 Each node is evaluated once for each distinct combination of what it depends on; arrays have three
-axes, two of choices that every row is crossed with, and the places of a group of rows. What tells
-nearly all rows apart is left to a list of steps that runs chunk by chunk, in the processor's cache.
+axes, two of choices that every row is crossed with, and the places of a group of rows. Further axes
+may follow, of values that every row is crossed with too. What tells nearly all rows apart is left
+to a list of steps that runs chunk by chunk, in the processor's cache.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ CHUNK = 16_384
 @dataclass(frozen=True, eq=False)
 class Values:
     """What a leaf is worth: an array over both axes of choices and over the codes of a column
-    (None: over no rows); the axes that it does not depend on have length 1."""
+    (None: over no rows); the axes that it does not depend on have length 1. The further axes of a
+    program are there too, or none of them."""
 
     column: str | None
     array: Array
@@ -40,10 +42,16 @@ _LEAVES = frozenset(("const", "input", "is", "present"))
 
 
 class Program:
-    """A graph over a table, with what few columns decide already evaluated."""
+    """A graph over a table, with what few columns decide already evaluated.
 
-    def __init__(self, graph: Graph, roots: Iterable[int], table: Table, leaf: Leaf) -> None:
-        self.table = table
+    Args:
+        further: how many axes follow that of the rows.
+    """
+
+    def __init__(
+        self, graph: Graph, roots: Iterable[int], table: Table, leaf: Leaf, further: int = 0
+    ) -> None:
+        self.table, self._further = table, further
         self.steps: list[tuple[Callable[..., Any], tuple[Any, ...], int]] = []
         self.slots = 0
         self._gathered: dict[int, int] = {}
@@ -81,6 +89,8 @@ class Program:
         if not isinstance(value, Values):
             return State(number=value)
         array = value.array
+        if array.ndim == 3:
+            array = array.reshape(array.shape + (1,) * self._further)
         if value.column is None:
             first = array.flat[0]
             if (array == first).all():
@@ -162,7 +172,8 @@ class Program:
         return [tuple(found) for found in frees]
 
     def run(self, rows: slice, axes: tuple[int, int]) -> dict[int, Array]:
-        """The roots for some rows: arrays over both axes of choices and the rows."""
+        """The roots for some rows: arrays over both axes of choices, the rows, and the further
+        axes, of length 1 where a root does not vary along one."""
         slots: list[Any] = [None] * self.slots
         places: dict[Group, Array] = {}
         with np.errstate(all="ignore"):
@@ -180,7 +191,6 @@ class Program:
                 for free in frees:
                     slots[free] = None
         size = len(range(*rows.indices(self.table.size)))
-        shape = (*axes, size)
         found_roots = {}
         for root, state in self._roots.items():
             if state.slot is not None:
@@ -189,7 +199,9 @@ class Program:
                 value = state.array.take(state.group.of_rows[rows], axis=2)
             else:
                 value = _rowless(state)
-            found_roots[root] = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
+            array = np.asarray(value, dtype=np.float64)
+            beside = array.shape[3:] or (1,) * self._further
+            found_roots[root] = np.broadcast_to(array, (*axes, size, *beside))
         return found_roots
 
 

@@ -8,6 +8,7 @@ distinct stages repeat one, and a tensor that some layouts keep is there under a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -205,15 +206,14 @@ class Spread:
         for name, found in self.of_kernels.items():
             codes = np.array([self.varying[name].index(value) for value in found])
             columns[name] = Codes(codes[columns["kernels"].of_row], len(self.varying[name]))
-        for key, places in self.further(rows).items():
-            number(key, *places)
         self._stage_columns(rows, steps, columns)
         self._fact_columns(rows, columns)
         return columns, numbers
 
-    def further(self, rows: Rows) -> Mapping[str, tuple[Array, Array]]:
-        """Keys of plans besides the layout in which rows differ: values, and the place of each
-        row's."""
+    @cached_property
+    def further(self) -> Mapping[str, Array]:
+        """Keys of plans besides the layout, with values that every row is crossed with: arrays of
+        the axes of a program, each along one or more of those that follow the rows."""
         return {}
 
     def _stage_columns(self, rows: Rows, steps: Array, columns: dict[str, Codes]) -> None:
@@ -316,11 +316,15 @@ class Over:
 
     def chunks(self, *groups: tuple[str, ...]) -> Iterator[tuple[slice, dict[str, Array]]]:
         """Quantities over ZeRO stage, recomputation and rows, some rows at a time; NaN where one is
-        absent. Those of a group share a graph."""
-        axes = self.spread.axes
+        absent. Those of a group share a graph. Axes of ``further`` follow, of length 1 where a
+        quantity does not vary along one."""
+        axes, further = self.spread.axes, self.spread.further.values()
+        beside = np.broadcast_shapes(*(array.shape for array in further))[3:]
         graphs = [self.spread.structure.compiled(quantities) for quantities in groups]
-        programs = [Program(m.graph, m.roots.values(), self.table, self.leaves) for m in graphs]
-        step = max(1, CHUNK // (axes[0] * axes[1]))
+        programs = [
+            Program(m.graph, m.roots.values(), self.table, self.leaves, len(beside)) for m in graphs
+        ]
+        step = max(1, CHUNK // math.prod((*axes, *beside)))
         for start in range(0, len(self.rows), step):
             part = slice(start, min(start + step, len(self.rows)))
             values: dict[str, Array] = {}
@@ -328,7 +332,8 @@ class Over:
                 found = program.run(part, axes)
                 values |= {name: found[node] for name, node in made.roots.items()}
                 for name in made.absent:
-                    values[name] = np.broadcast_to(np.nan, (*axes, part.stop - part.start))
+                    shape = (*axes, part.stop - part.start, *(1 for _ in beside))
+                    values[name] = np.broadcast_to(np.nan, shape)
             yield part, values
 
 
@@ -352,6 +357,8 @@ class _Leaves:
 
     def _of_plan(self, symbol: Symbol) -> Any:
         key = self.keys[symbol] or ""
+        if key in self.spread.further:
+            return Values(None, self.spread.further[key])
         if key in self.numbers:
             return Values(key, self.numbers[key].astype(np.float64)[None, None, :])
         values = [kernels.case.bindings[symbol] for kernels in self.spread.kernels]

@@ -1,7 +1,7 @@
 """The layouts of a study through the graph of a search.
 
 Dimensions along which only the layout changes make rows of a table, those of plain keys are further
-columns of it. Which rows are plans is found by ``checking.py``; what the others are worth is the
+axes beside it. Which rows are plans is found by ``checking.py``; what the others are worth is the
 search's own evaluation (planner.search.spread). Each combination of the remaining dimensions is a
 table of its own.
 """
@@ -159,11 +159,11 @@ class _Layouts:
         self.inner = [r for r, one in zip(ranges, self.layouts, strict=True) if one]
         self.further = [r for r, one in zip(ranges, self.plain, strict=True) if one]
         self.size = math.prod(map(len, self.inner))
-        self.points = math.prod(map(len, self.further))
-        shape = (self.size, self.points)
+        # Over the layouts and the plain dimensions, of length 1 along those that change nothing.
+        shape = (self.size, *(1 for _ in self.further))
         self.numbers = {quantity: np.full(shape, np.nan) for quantity in self.quantities}
         self.reasons = np.zeros(shape, dtype=np.int64)
-        self.valid = np.zeros(self.size, dtype=bool)
+        self.valid = np.zeros(shape, dtype=bool)
         self.texts = {"": 0}
 
     def values(self) -> Values | None:
@@ -176,10 +176,10 @@ class _Layouts:
         if drafts is None or drafts.model is None:
             return None
         drafts.complete()
-        self.valid[:] = drafts.valid
+        self.valid = drafts.valid.reshape(self.valid.shape)
         texts = [why(PlanError(faults)) if faults else "" for faults in drafts.faults.values]
         codes = np.array([self._code(text) for text in texts])
-        self.reasons[:] = codes[drafts.faults.of_row][:, None]
+        self.reasons = codes[drafts.faults.of_row].reshape(self.reasons.shape)
         rows = np.flatnonzero(self.valid)
         groups = list(_alike(drafts, rows)) if len(rows) else []
         if len(groups) * LEAST_ALIKE > len(rows):
@@ -247,69 +247,73 @@ class _Layouts:
         table = _Rows(drafts, rows, self)
         spread = _Spread(table)
         held = table.rows()
-        cubes = {name: np.empty((*spread.axes, len(held))) for name in self.quantities}
+        cubes: dict[str, Array] = {}
         for part, found in spread.over(held).chunks(tuple(self.quantities)):
             for name, array in found.items():
+                if name not in cubes:
+                    cubes[name] = np.empty((*spread.axes, len(held), *array.shape[3:]))
                 cubes[name][:, :, part] = array
         zero, recompute = (table.codes[key] for key in CROSSED)
-        along = table.of_rows[:, None] * self.points + np.arange(self.points)
         for name, cube in cubes.items():
-            values = cube[zero[:, None], recompute[:, None], along]
-            self.numbers[name][rows] = np.where(np.isfinite(values), values, np.nan)
+            values = cube[zero, recompute, table.of_rows]
+            values[~np.isfinite(values)] = np.nan
+            self.numbers[name] = _with(self.numbers[name], rows, values)
         self._explain(rows, table, spread)
 
     def _explain(self, rows: Array, table: _Rows, spread: Spread) -> None:
         """Say why recorded quantities are absent: once where no layout has one and for the same
         reason, else for each combination of settings and of what is absent."""
-        recorded = [name for name in self.study.record if np.isnan(self.numbers[name][rows]).any()]
-        if not recorded:
+        holes = {name: np.isnan(self.numbers[name][rows]) for name in self.study.record}
+        holes = {name: array for name, array in holes.items() if array.any()}
+        if not holes:
             return
+        recorded = list(holes)
         absent = spread.structure.compiled(tuple(self.quantities)).absent
-        holes = {name: np.isnan(self.numbers[name][rows]) for name in recorded}
-        first = self._absent(int(rows[0]), 0, recorded)
+        first = self._absent(int(rows[0]), (), recorded)
         if all(holes[name].all() and absent.get(name) == first.get(name) for name in recorded):
             self.reasons[rows] = self._code(missing(self.study, first))
             return
+        shape = np.broadcast_shapes(*(array.shape for array in holes.values()))
         columns = {
-            str(number): Codes(np.repeat(codes.of_row, self.points), codes.count)
+            str(number): Codes(np.repeat(codes.of_row, math.prod(shape[1:])), codes.count)
             for number, codes in enumerate(table.settings(spread))
         }
-        columns |= {name: Codes(array.ravel().astype(np.int64), 2) for name, array in holes.items()}
-        whole = Table(len(rows) * self.points, columns)
+        for name, array in holes.items():
+            columns[name] = Codes(np.broadcast_to(array, shape).ravel().astype(np.int64), 2)
+        whole = Table(math.prod(shape), columns)
         group = whole.exact(whole.all.mask)
         codes = []
-        for place in group.first.tolist():
-            row, point = divmod(place, self.points)
+        for row, *point in zip(*np.unravel_index(group.first, shape), strict=True):
             reasons = self._absent(int(rows[row]), point, recorded)
             codes.append(self._code(missing(self.study, reasons)))
-        self.reasons[rows] = np.array(codes)[group.of_rows].reshape(len(rows), self.points)
+        self.reasons = _with(self.reasons, rows, np.array(codes)[group.of_rows].reshape(shape))
 
-    def _absent(self, layout: int, point: int, quantities: Sequence[str]) -> Mapping[str, str]:
+    def _absent(
+        self, layout: int, point: Sequence[int], quantities: Sequence[str]
+    ) -> Mapping[str, str]:
         return exact(self.study, self.places(layout, point), quantities).absent
 
-    def places(self, layout: int, point: int = 0) -> tuple[int, ...]:
-        """A point of the study."""
+    def places(self, layout: int, point: Sequence[int] = ()) -> tuple[int, ...]:
+        """A point of the study: one of the layouts, at some places along the plain dimensions, by
+        default the first ones."""
         inner = list(np.unravel_index(layout, [len(r) for r in self.inner]))
-        further = (
-            list(np.unravel_index(point, [len(r) for r in self.further])) if self.further else []
-        )
+        further = list(point or (0 for _ in self.further))
         return tuple(
             r[int(inner.pop(0))] if one else r[int(further.pop(0))] if alone else r.start
             for r, one, alone in zip(self.ranges, self.layouts, self.plain, strict=True)
         )
 
-    def plain_values(self) -> dict[str, tuple[Array, Array]]:
-        """Plain keys that take several values: these, and the place of each plain point's."""
+    def plain_values(self) -> dict[str, Array]:
+        """The values of plain keys, each along the axis of its dimension, which follows those of a
+        table."""
         found = {}
         dimensions = [a for a, one in zip(self.study.dimensions, self.plain, strict=True) if one]
-        shape = [len(r) for r in self.further]
         for number, (axes, places) in enumerate(zip(dimensions, self.further, strict=True)):
-            along = np.arange(len(places)).reshape(
-                [-1 if i == number else 1 for i in range(len(shape))]
-            )
+            shape = [1, 1, 1, *(1 for _ in dimensions)]
+            shape[3 + number] = len(places)
             for key in {key for axis in axes for key in axis.keys}:
-                values = np.array([float(arrays.latest(axes, place, key)) for place in places])
-                found[key] = (values, np.broadcast_to(along, shape).ravel())
+                values = [float(arrays.latest(axes, place, key)) for place in places]
+                found[key] = np.array(values).reshape(shape)
         return found
 
     def _ordered(self) -> Values:
@@ -318,15 +322,25 @@ class _Layouts:
         two = [i for i, x in enumerate(self.plain) if x]
         rest = [i for i in range(len(self.ranges)) if i not in one and i not in two]
         axes = [*one, *two, *rest]
-        shape = [len(self.ranges[i]) for i in axes]
         order = [axes.index(i) for i in range(len(axes))]
+        layouts, others = [len(r) for r in self.inner], [1 for _ in rest]
 
-        def flat(array: Array) -> Array:
-            return np.ascontiguousarray(array).reshape(shape).transpose(order).ravel()
+        def over(array: Array) -> Array:
+            return array.reshape((*layouts, *array.shape[1:], *others)).transpose(order)
 
-        valid = np.broadcast_to(self.valid[:, None], (self.size, self.points))
-        numbers = {name: flat(array) for name, array in self.numbers.items()}
-        return Values(numbers, flat(valid), flat(self.reasons), list(self.texts))
+        numbers = {name: over(array) for name, array in self.numbers.items()}
+        return Values(numbers, over(self.valid), over(self.reasons), list(self.texts))
+
+
+def _with(array: Array, rows: Array, values: Array) -> Array:
+    """An array with other values in some rows, as wide as both are."""
+    if len(rows) == len(array):
+        return values
+    beside = np.broadcast_shapes(array.shape[1:], values.shape[1:])
+    if array.shape[1:] != beside:
+        array = np.broadcast_to(array, (len(array), *beside)).copy()
+    array[rows] = values
+    return array
 
 
 def _sections(axes: Sequence[Axis], place: int) -> dict[str, Any] | None:
@@ -446,13 +460,9 @@ class _Rows:
         return layouts.study.plan_at(layouts.places(self._plans[degrees]))
 
     def rows(self) -> Rows:
-        """The rows of the space, each with all plain points."""
-        columns = (
-            self.of_degrees[self.first],
-            self.of_run[self.first],
-            *(self._own(key) for key in OWN),
-        )
-        return Rows(self.space, *(np.repeat(column, self.layouts.points) for column in columns))
+        """The rows of the space."""
+        own = (self._own(key) for key in OWN)
+        return Rows(self.space, self.of_degrees[self.first], self.of_run[self.first], *own)
 
     def settings(self, spread: Spread) -> Iterator[Codes]:
         """What may decide why a quantity is absent: settings of the layouts."""
@@ -495,12 +505,9 @@ class _Spread(Spread):
         self.given = rows
         super().__init__(rows.space)
 
+    @cached_property
+    def further(self) -> Mapping[str, Array]:
+        return self.given.layouts.plain_values()
+
     def plan_of(self, degrees: Degrees) -> Plan:
         return self.given.plan_of(degrees)
-
-    def further(self, rows: Rows) -> Mapping[str, tuple[Array, Array]]:
-        layouts = self.given.layouts
-        return {
-            key: (values, np.tile(places, len(rows) // layouts.points))
-            for key, (values, places) in layouts.plain_values().items()
-        }
