@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from benchmarks import counts
 from planner import cli, imports
@@ -324,6 +325,15 @@ def test_deepseek_v3_with_its_module_counts_as_its_checkpoint() -> None:
     assert counted + 2 * 129280 * 7168 + 41_555_600 == 684_531_386_000
     # 11.5 billion of them are the module's own (README_WEIGHTS.md).
     assert counted - total({"extends": "deepseek-v3"}) == pytest.approx(11.5e9, rel=0.01)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_modules_that_are_left_out_are_named(count: int, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"model_type": "deepseek_v3", "num_nextn_predict_layers": count}))
+    said = yaml.safe_load(imports.document(str(file))).get("notes")
+    left = "num_nextn_predict_layers 1 is left out, as in transformers; mtp: 1 adds what it names"
+    assert said == (left if count else None)
 
 
 def test_megatron_arguments_of_a_layout_change_no_weight() -> None:

@@ -87,6 +87,7 @@ def convert(config: Any, place: Place | None = None) -> Imported:
     _stack(c, axes, made)
     _drop_assumed_length(c, made.document)
     _judge_unread(c, said)
+    _note_further(c, made)
     made.document = without_defaults(made.document, place)
     return made
 
@@ -281,6 +282,21 @@ def _judge_unread(c: Config, said: Mapping[str, Any]) -> None:
             f"{c.type}: the key {c.name(key)!r} is not modelled and could change the architecture",
             "remove it if it does not",
         )
+
+
+#: How many modules predict further tokens, by the configurations that name them.
+FURTHER = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers", "mtp_num_layers")
+
+
+def _note_further(c: Config, made: Imported) -> None:
+    """Modules that predict further tokens are published beside the model; the library that reads
+    the configuration leaves them out, and so does the document."""
+    for key in FURTHER:
+        count = c.given.get(key)
+        if isinstance(count, int) and count > 0:
+            left = f"{c.name(key)} {count} is left out, as in transformers"
+            made.notes.append(f"{left}; mtp: {count} adds what it names")
+            return
 
 
 def parse(text: str, place: Place | None = None) -> Any:
