@@ -32,7 +32,7 @@ def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None
     rows = [_row("This plan", result, columns, this=True)]
     compared = [("", free or result)]
     if free is not None:
-        rows.append(_row("time.mfu: predicted", free, columns, estimate=True))
+        rows.append(_row(said({"time.mfu": None}), free, columns, estimate=True))
     for number, (label, other) in enumerate(tried, 1):
         rows.append(_row(label, other, columns, str(number), estimate=True))
         compared.append((str(number), other))
@@ -124,5 +124,6 @@ def _value(value: Any, unit: str) -> str:
 
 
 def said(changes: dict[str, Any]) -> str:
-    """Changes of a plan in words."""
-    return ", ".join(f"{key}: {str(value).lower()}" for key, value in changes.items())
+    """Changes of a plan, as its document would say them."""
+    words = {key: "null" if value is None else str(value).lower() for key, value in changes.items()}
+    return ", ".join(f"{key}: {word}" for key, word in words.items())
