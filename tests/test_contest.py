@@ -85,7 +85,7 @@ def test_a_few_are_some_of_all_unless_their_key_is_held(plan: Plan) -> None:
     assert 0 < len(whole.few.places) < len(whole.space)
     found = whole.few.first()
     assert found is not None
-    assert all(found[2][key] in values for key, values in FEWER.items())
+    assert all(found[2].changes[key] in values for key, values in FEWER.items())
     held = Contest(plan, options={"training.micro_batch": (4,)})
     assert len(held.few.places) > 0
 

@@ -304,7 +304,8 @@ def test_each_choice_has_the_best_layout_with_it() -> None:
         score, room = chunk.values[step].ravel(), chunk.values[searching.FITS].ravel()
         for place in np.flatnonzero(chunk.valid.ravel()):
             reached = float(score[place]) if room[place] >= 0 else np.inf
-            for key, value in chunk.changes(int(place)).items():
+            setting = chunk.setting(int(place))
+            for key, value in {**setting.changes, **setting.follows}.items():
                 if key in (*layouts.KEYS, layouts.KERNELS):
                     least[key, value] = min(least.get((key, value), np.inf), reached)
     several = {key for key, value in least if any(k == key and v != value for k, v in least)}
@@ -313,7 +314,7 @@ def test_each_choice_has_the_best_layout_with_it() -> None:
     for choice in found.choices:
         assert (choice.layout is None) == (least[choice.key, choice.value] == np.inf)
         if choice.layout is not None:
-            assert choice.layout.changes[choice.key] == choice.value
+            assert choice.layout.get(choice.key) == choice.value
             assert choice.layout.values[step] == pytest.approx(least[choice.key, choice.value])
     first = {c.key: c for c in reversed(found.choices)}
     for choice in first.values():
@@ -328,8 +329,8 @@ def test_which_kernels_run_is_said_where_they_differ() -> None:
     plan = small("gpt2-small", parallelism__tensor=2)
     found = searching.search(plan, top=1, choices=True)
     assert {c.value for c in found.choices if c.key == layouts.KERNELS} == {"megatron", "pytorch"}
-    assert found.own is not None and found.own.changes[layouts.KERNELS] == "megatron"
-    assert found.best[0].changes[layouts.KERNELS] == "pytorch"
+    assert found.own is not None and found.own.follows[layouts.KERNELS] == "megatron"
+    assert found.best[0].follows[layouts.KERNELS] == "pytorch"
     assert "kernels" in ranking.table(found)[0][0]
     fixed = small("gpt2-small", training__implementation="pytorch")
     found = searching.search(fixed, top=1, choices=True)
@@ -375,7 +376,7 @@ def test_sequence_parallelism_is_shown() -> None:
     assert found.best[0].changes["parallelism.sequence"] is True
     head, *rows = ranking.table(found)[0]
     assert rows[0][head.index("seq.")] == "yes"
-    assert "seq. yes" in ranking.words(found.best[0].changes)
+    assert "seq. yes" in ranking.words(found.best[0])
 
 
 def test_layers_of_a_stretch_are_counted() -> None:

@@ -279,6 +279,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
         **_offer_data(answer),
         "step": answer.domain.step,
         "notes": list(answer.notes),
+        **_narrowed_data(answer),
         "tried": answer.tried,
     }
 
@@ -290,6 +291,14 @@ def _goal_data(answer: Answer) -> dict[str, Any]:
         "goal": {"quantity": answer.goal.quantity, "which": answer.goal.word},
         "beside": [_probe_data(answer, probe) for probe in answer.beside],
     }
+
+
+def _narrowed_data(answer: Answer) -> dict[str, Any]:
+    """Of an answer whose layout is free: to which values of which keys layouts were narrowed where
+    there were too many to search."""
+    if "narrowed" not in answer.extra:
+        return {}
+    return {"narrowed": {key: list(values) for key, values in answer.extra["narrowed"].items()}}
 
 
 def _offer_data(answer: Answer) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from planner.inverse.solve import Answer, solve
 from planner.limits import Limit
 from planner.plan import variant
 from planner.search.contest import Contest
-from planner.search.engine import FITS
-from planner.search.layouts import DEGREES, FOLLOWS, KERNELS, OWN_CHOICE
+from planner.search.engine import FITS, MEMORY, left_out
+from planner.search.layouts import DEGREES, FOLLOWS, OWN_CHOICE
 from planner.search.selection import Item
 
 #: What makes one layout better than another that keeps the limits too.
@@ -66,6 +66,7 @@ class Layouts:
     ) -> None:
         self.limits, self.by, self.thorough = tuple(limits), by, thorough
         self.known: list[Changes] = []
+        self.narrowed: dict[str, tuple[Any, ...]] = {}  # to these values of keys, somewhere
         self._contests: dict[str, Contest] = {}
         self._left = MOST_SEARCHES
         self._exactly = AsItIs([*(limit.quantity for limit in limits), FITS, by, *also])
@@ -142,8 +143,7 @@ class Layouts:
             found = ask(self._contest(plan, changes))
             if found is None:
                 return None
-            # Whose kernels run follows from the degrees, and must not be held in further searches.
-            layout = {key: value for key, value in found[2].items() if key != KERNELS}
+            layout = found[2].changes
             self._exactly.values((variant(plan, {**layout, **changes}),), False)
         except PlanError:
             return None
@@ -163,6 +163,7 @@ class Layouts:
             limits = [limit for limit in self.limits if limit.quantity != FITS]
             last = dict(list(self._contests.items())[-1:])
             self._contests = {**last, key: Contest(plan, self.by, limits, fixed)}
+            self.narrowed |= self._contests[key].walk.narrowed
         return self._contests[key]
 
 
@@ -254,7 +255,7 @@ def solve_free(
     else:
         told = _told(layouts, plan, domain, answer, also)
         told = replace(told, notes=(*told.notes, f"the last of {MOST_ROUNDS} better answers"))
-    return _noted(told, plan, len(layouts.known))
+    return _noted(told, plan, layouts)
 
 
 def own_changes(plan: Plan, domain: Domain) -> Changes:
@@ -349,7 +350,7 @@ def optimise_free(
     limits = fitting(limits)
     layouts = Layouts(limits, goal.quantity if goal.sense < 0 else BY, (goal.quantity,), True)
     answer = optimise(plan, domain, limits, goal, question=question, evaluator=layouts)
-    answer = _noted(answer, plan, len(layouts.known))
+    answer = _noted(answer, plan, layouts)
     if layouts.exhausted:
         note = f"all layouts were searched at {MOST_SEARCHES} values, elsewhere those found there"
         answer = replace(answer, notes=(*answer.notes, note))
@@ -361,8 +362,12 @@ def fitting(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
     return limits if has else (Limit(FITS, ">=", 0), *limits)
 
 
-def _noted(answer: Answer, plan: Plan, layouts: int) -> Answer:
+def _noted(answer: Answer, plan: Plan, layouts: Layouts) -> Answer:
     notes = answer.notes
+    if layouts.narrowed:
+        proven = all(limit.quantity in (FITS, MEMORY) for limit in answer.limits)
+        notes = (*notes, left_out(layouts.narrowed, proven))
     if plan.get("time.mfu") is not None:
         notes = (*notes, "utilisation is predicted for each layout, not taken from time.mfu")
-    return replace(answer, notes=notes, extra={**answer.extra, "layouts": layouts})
+    extra = {**answer.extra, "layouts": len(layouts.known), "narrowed": layouts.narrowed}
+    return replace(answer, notes=notes, extra=extra)

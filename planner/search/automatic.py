@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from planner.display import exact_text
 from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.limits import shown
 from planner.plan import revised
 from planner.search.engine import FITS, MOST, STEP, Layout, search
 from planner.search.layouts import KEYS, starts
+from planner.search.ranking import of_how_many
 from planner.source import Document
 
 #: Schedules that launchers of training frameworks have; another one is taken where it is given.
@@ -103,7 +103,7 @@ def _found(document: Document) -> tuple[Layout, str, Kept]:
             for fault in error.faults
         ) from None
     kept = {"fixed": fixed, "vary": vary}
-    counted = f"{exact_text(found.size)} layouts"
+    counted = of_how_many(found)
     if found.best:
         why = f"found: the fastest that fits of {counted} (parallelism: auto)"
         return found.best[0], why, kept

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.document import Plan
-from planner.limits import Limit, known
+from planner.limits import Limit
 from planner.search.engine import (
     FITS,
     MEMORY,
@@ -28,6 +28,7 @@ from planner.search.engine import (
     explain_absence,
     holding,
     layout_of,
+    wanted,
 )
 from planner.search.layouts import Rows
 from planner.search.selection import Item, rounded
@@ -70,8 +71,8 @@ class Asked:
         keys = (self.order[near], rounded(memory[near]), rounded(score[near]))
         at = near[np.lexsort(keys)[0]]
         key = (float(rounded(score[at])), float(rounded(memory[at])), int(self.order[at]))
-        changes = self.chunk.changes(int(self.places[at]))
-        return key, (float(score[at]), float(memory[at]), changes)
+        setting = self.chunk.setting(int(self.places[at]))
+        return key, (float(score[at]), float(memory[at]), setting)
 
 
 class Contest:
@@ -82,6 +83,7 @@ class Contest:
         by: the quantity to make small.
         limits: further limits that a layout has to keep.
         options: values that keys may have (``Walk``).
+        walk: the layouts, in the place of all that have the options.
 
     Raises:
         PlanError: no valid layout, an unknown quantity, or one that no layout has.
@@ -93,15 +95,13 @@ class Contest:
         by: str = STEP,
         limits: Sequence[Limit] = (),
         options: Options | None = None,
+        walk: Walk | None = None,
     ) -> None:
-        known(by)
         self.plan, self.by, self.limits = plan, by, tuple(limits)
-        self.wanted = tuple(
-            dict.fromkeys((FITS, MEMORY, by, *(limit.quantity for limit in limits)))
-        )
+        self.wanted = wanted(by, limits)
         self.late = tuple(name for name in self.wanted if name.startswith("memory."))
         self.early = tuple(name for name in self.wanted if name not in self.late)
-        self.walk = Walk(plan, self.early, options or {}, most=MOST)
+        self.walk = walk or Walk(plan, self.early, options or {}, most=MOST)
         self.rows: list[Rows] = []  # of each space
         space, order, stride = [], [], []
         done = 0
@@ -122,6 +122,12 @@ class Contest:
     def all(self) -> Field:
         """Every layout."""
         return Field(self, np.arange(len(self.space)))
+
+    @cached_property
+    def wider(self) -> Contest | None:
+        """What is asked where no layout of a narrowed space will do (``Walk.wider``)."""
+        walk = self.walk.wider()
+        return None if walk is None else Contest(self.plan, self.by, self.limits, walk=walk)
 
     @cached_property
     def few(self) -> Field:
@@ -160,6 +166,7 @@ class Field:
 
     def __init__(self, contest: Contest, places: Array) -> None:
         self.contest, self.places = contest, places
+        self.whole = len(places) == len(contest.space)
         self.limits = [limit for limit in contest.limits if limit.quantity in contest.early]
         self.ranked = contest.by in contest.early
 
@@ -186,7 +193,7 @@ class Field:
         if contest.hopeless.all():
             return
         every, kept = self.ranks
-        if len(self.places) == len(contest.space) and not np.isfinite(every).any():
+        if self.whole and not np.isfinite(every).any():
             explain_absence(contest.walk, contest.by)
         least = kept if within else every
         rows = np.flatnonzero(np.isfinite(least) & ~contest.hopeless[self.places])
@@ -244,6 +251,8 @@ class Field:
             )
             if best is not None and best[1][0] < left - NEAR * abs(left):
                 break
+        if best is None and self.whole and self.contest.wider is not None:
+            return self.contest.wider.all.first(within, scarce)
         return None if best is None else best[1]
 
     def roomiest(self) -> Item | None:
@@ -255,6 +264,8 @@ class Field:
         )
         for asked in found:
             best = _better(best, asked.first(-self._share(asked), self._kept(asked)))
+        if best is None and self.whole and self.contest.wider is not None:
+            return self.contest.wider.all.roomiest()
         return None if best is None else best[1]
 
     def _by_memory(self) -> Iterator[Asked]:
@@ -310,7 +321,7 @@ def best(
         fixed: keys of the layout that keep a value.
 
     A space of more than ``MOST`` layouts is narrowed (``NARROWER``), so that an answer takes a
-    second at most.
+    second at most; where nothing is left that will do, all but those with replicas are asked.
 
     Returns:
         The layout with exact values of ``by``, ``memory.headroom``, ``memory.process`` and of each

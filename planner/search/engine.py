@@ -8,7 +8,7 @@ is ranked, and the winners are evaluated again exactly.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner import case
+from planner.display import exact_text
 from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.evaluate import Absent
 from planner.limits import Limit, known
 from planner.plan import variant
-from planner.search.layouts import KERNELS, KEYS, Rows, Space
+from planner.search.layouts import FOLLOWING, KEYS, Rows, Setting, Space, chosen_by
 from planner.search.parts import taken_apart
 from planner.search.selection import Best, ByChoice, Front, Item, Sample
 from planner.search.spread import Spread
@@ -33,8 +34,9 @@ MEMORY = "memory.process"
 STEP = "time.step_seconds"
 #: Where one answer is wanted soon, a space of more layouts is narrowed, step by step.
 MOST = 3_000_000
-NARROWER = (
-    ("parallelism.replicate", (1,)),
+REPLICAS = "parallelism.replicate"
+NARROWER: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    (REPLICAS, (1,)),
     ("parallelism.expert_tensor", (1,)),
     ("training.micro_batch", (1, 2, 4, 8)),
     ("parallelism.context", (1, 2, 4, 8, 16)),
@@ -51,13 +53,18 @@ EXACT = 40
 
 @dataclass(frozen=True)
 class Layout:
-    """One layout: what it changes in the plan, and what it gives."""
+    """One layout: what it changes in the plan, what follows from that, and what it gives."""
 
     changes: Mapping[str, Any]
+    follows: Mapping[str, Any]
     values: Mapping[str, Any]  # exact for the best, else as below
     approximate: Mapping[str, float]  # over arrays
     cleared: tuple[str, ...] = ()  # keys that go back to their defaults
     parts: Mapping[str, Any] = field(default_factory=dict)  # of what is made small (``parts.py``)
+
+    def get(self, key: str) -> Any:
+        """A key that the layout sets, or that follows from it; None for any other."""
+        return self.changes.get(key, self.follows.get(key))
 
     def of(self, plan: Plan) -> Plan:
         """A plan with this layout."""
@@ -104,6 +111,8 @@ class Found:
     points: tuple[Point, ...] = ()
     nearest: Layout | None = None  # where nothing fits, the layout that lacks least memory
     choices: tuple[Choice, ...] = ()  # of each key that has several values
+    every: int = 0  # layouts, also those that a narrowed search left out
+    narrowed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # to these values of keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +141,42 @@ class Chunk:
         zero, recompute, row = np.unravel_index(place, self.valid.shape)
         found = self.rows.changes(self.start + int(row), int(zero), int(recompute))
         return {**self.varied, **found}
+
+    def setting(self, place: int) -> Setting:
+        """A layout by its place, with what follows from it."""
+        row = place % self.valid.shape[2]
+        return Setting(self.changes(place), self.rows.follows(self.start + row))
+
+
+def wanted(by: str, limits: Sequence[Limit]) -> tuple[str, ...]:
+    """The quantities that layouts are ranked by: whether they fit, their memory, what is made small
+    and what is limited.
+
+    Raises:
+        PlanError: no such quantity.
+    """
+    known(by)
+    return tuple(dict.fromkeys((FITS, MEMORY, by, *(limit.quantity for limit in limits))))
+
+
+def only(narrowed: Mapping[str, Sequence[Any]]) -> str:
+    """To which layouts a search was narrowed, in words."""
+    said = (f"{key} {enumerated(values, 'or')}" for key, values in narrowed.items())
+    return f"only those with {enumerated(said)}"
+
+
+def enumerated(values: Iterable[Any], last: str = "and") -> str:
+    """Values in a sentence: one, two and three."""
+    *first, end = map(str, values)
+    return f"{', '.join(first)} {last} {end}" if first else end
+
+
+def left_out(narrowed: Mapping[str, Sequence[Any]], proven: bool) -> str:
+    """What a narrowed search leaves open, in words; it is ``proven`` that where none of its layouts
+    fits none does."""
+    said = f"where there are more than {exact_text(MOST)} layouts, {only(narrowed)} were searched"
+    more = "what fails, fails with all" if proven else "what fails might hold with another"
+    return f"{said}; {more}"
 
 
 @dataclass(eq=False)
@@ -162,12 +207,26 @@ class Walk:
         self.given = frozenset(self.options)
         self._spreads: dict[int, Spread] = {}
         self._fill()
+        self.every = self.size
+        self.narrowed: dict[str, tuple[Any, ...]] = {}
         for key, values in NARROWER:
             if self.most is not None and self.size > self.most and key not in self.options:
                 self.options = {**self.options, key: values}
+                self.narrowed[key] = values
                 self.spaces = [
                     (varied, space.narrowed(key, values)) for varied, space in self.spaces
                 ]
+
+    def wider(self) -> Walk | None:
+        """What to ask where nothing fits: all layouts but those with replicas, which only add
+        memory. None where no others were left out."""
+        more = self.narrowed.keys() - {REPLICAS}
+        if not more:
+            return None
+        options = {key: values for key, values in self.options.items() if key not in more}
+        found = Walk(self.plan, self.quantities, options, self.full)
+        found.narrowed = {k: values for k, values in self.narrowed.items() if k == REPLICAS}
+        return found
 
     def _fill(self) -> None:
         if self.plan.model is None:
@@ -239,68 +298,98 @@ def search(
         full: every valid layout, also those that are never sensible (``layouts.Space``).
         points: about how many points of a scatter plot; 0 for none.
         choices: also the best layout for each value of each key.
-        most: a larger space is narrowed (``NARROWER``).
+        most: a larger space is narrowed (``NARROWER``); ``Found.narrowed`` says of which layouts
+            the answer speaks. Where none of these fits, all are asked, and it speaks of all.
 
     Raises:
         PlanError: no valid layout, an unknown quantity or key, a quantity that no layout has.
     """
-    known(by)
-    wanted = tuple(dict.fromkeys((FITS, MEMORY, by, *(limit.quantity for limit in limits))))
+    quantities = wanted(by, limits)
     options = {**{k: (v,) for k, v in (fixed or {}).items()}, **(vary or {})}
-    walk, start = Walk(plan, wanted, options, full, most), time.perf_counter()
-    best, front, nearest = Best(top), Front(), Best(1)
-    sample, chosen = Sample(points, walk.size), ByChoice()
-    done = fitting = 0
-    seen_any = False
-    for chunk in walk:
-        score, memory, room = (chunk.values[name].ravel() for name in (by, MEMORY, FITS))
-        there = chunk.valid.ravel() & np.isfinite(score)
-        done += int(np.count_nonzero(chunk.valid))
-        fits = there & (room >= 0)
-        for limit in limits:
-            fits &= holding(limit, chunk.values[limit.quantity].ravel())
-        kept = np.flatnonzero(fits)
-        seen_any = seen_any or bool(there.any())
-        fitting += len(kept)
-        best.add(score[kept], memory[kept], chunk.changes, kept)
-        front.add(score[kept], memory[kept], chunk.changes, kept)
-        if not fitting:
-            short = np.flatnonzero(there)
-            nearest.add(-room[short], score[short], chunk.changes, short)
-        if points:
-            sample.add(score, memory, there, fits)
-        if choices:
-            shape = chunk.valid.shape
-            cubes = [column.reshape(shape) for column in (score, memory, fits)]
-            chosen.add(cubes[0], cubes[1], cubes[2], chunk.choices, chunk.changes)
-        if progress is not None:
-            progress(done, walk.size, time.perf_counter() - start)
-    if not seen_any:
-        explain_absence(walk, by)
-    exact = [
-        layout_of(plan, item, (by, MEMORY), wanted if number < EXACT else (), by)
-        for number, item in enumerate(best.items())
-    ]
-    exact.sort(key=lambda layout: (layout.values[by], layout.values[MEMORY]))
-    edge = [layout_of(plan, item, (by, MEMORY)) for item in front.items()]
-    shown = [Point(m, s, f) for s, m, f in sample.thinned()]
-    if points:
-        shown += [Point(x.values[MEMORY], x.values[by], True, True) for x in edge]
-    close = [] if fitting else [layout_of(plan, item, (), wanted) for item in nearest.items()]
-    return Found(
-        plan,
-        by,
-        walk.size,
-        fitting,
-        tuple(exact),
-        tuple(edge),
-        _own(plan, wanted, by),
-        tuple(limits),
-        tuple(vary or ()),
-        tuple(shown),
-        close[0] if close else None,
-        tuple(_choices(plan, chosen, by)),
-    )
+    walk = Walk(plan, quantities, options, full, most)
+    asked = Asked(plan, by, tuple(limits), quantities, top, points, choices)
+    found = asked.over(walk, progress)
+    wider = None if found.fitting else walk.wider()
+    if wider is not None:
+        found = asked.over(wider, progress)
+    found = replace(found, every=walk.every, narrowed=(wider or walk).narrowed)
+    if not found.fitting and all(limit.quantity in (FITS, MEMORY) for limit in limits):
+        # With replicas, which alone were not asked, a layout needs no less memory.
+        found = replace(found, size=walk.every, narrowed={})
+    return replace(found, varied=tuple(vary or ()))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a search (``search``)."""
+
+    plan: Plan
+    by: str
+    limits: tuple[Limit, ...]
+    quantities: tuple[str, ...]
+    top: int
+    points: int
+    choices: bool
+
+    def over(self, walk: Walk, progress: Progress | None) -> Found:
+        """The best of some layouts.
+
+        Raises:
+            PlanError: none of them has what is made small.
+        """
+        plan, by, start = self.plan, self.by, time.perf_counter()
+        best, front, nearest = Best(self.top), Front(), Best(1)
+        sample, chosen = Sample(self.points, walk.size), ByChoice()
+        done = fitting = 0
+        seen_any = False
+        for chunk in walk:
+            score, memory, room = (chunk.values[name].ravel() for name in (by, MEMORY, FITS))
+            there = chunk.valid.ravel() & np.isfinite(score)
+            done += int(np.count_nonzero(chunk.valid))
+            fits = there & (room >= 0)
+            for limit in self.limits:
+                fits &= holding(limit, chunk.values[limit.quantity].ravel())
+            kept = np.flatnonzero(fits)
+            seen_any = seen_any or bool(there.any())
+            fitting += len(kept)
+            best.add(score[kept], memory[kept], chunk.setting, kept)
+            front.add(score[kept], memory[kept], chunk.setting, kept)
+            if not fitting:
+                short = np.flatnonzero(there)
+                nearest.add(-room[short], score[short], chunk.setting, short)
+            if self.points:
+                sample.add(score, memory, there, fits)
+            if self.choices:
+                shape = chunk.valid.shape
+                cubes = [column.reshape(shape) for column in (score, memory, fits)]
+                chosen.add(cubes[0], cubes[1], cubes[2], chunk.choices, chunk.setting)
+            if progress is not None:
+                progress(done, walk.size, time.perf_counter() - start)
+        if not seen_any:
+            explain_absence(walk, by)
+        exact = [
+            layout_of(plan, item, (by, MEMORY), self.quantities if number < EXACT else (), by)
+            for number, item in enumerate(best.items())
+        ]
+        exact.sort(key=lambda layout: (layout.values[by], layout.values[MEMORY]))
+        edge = [layout_of(plan, item, (by, MEMORY)) for item in front.items()]
+        shown = [Point(m, s, f) for s, m, f in sample.thinned()]
+        if self.points:
+            shown += [Point(x.values[MEMORY], x.values[by], True, True) for x in edge]
+        short_of = nearest.items() if not fitting else []
+        return Found(
+            plan,
+            by,
+            walk.size,
+            fitting,
+            tuple(exact),
+            tuple(edge),
+            _own(plan, self.quantities, by),
+            self.limits,
+            points=tuple(shown),
+            nearest=next((layout_of(plan, i, (), self.quantities) for i in short_of), None),
+            choices=tuple(_choices(plan, chosen, by)),
+        )
 
 
 def _choices(plan: Plan, chosen: ByChoice, by: str) -> Iterator[Choice]:
@@ -334,14 +423,14 @@ def layout_of(
     plan: Plan, item: Item, names: Sequence[str], exactly: Sequence[str] = (), by: str = ""
 ) -> Layout:
     """A layout that was selected, with exact values of some quantities."""
-    *numbers, changes = item
+    *numbers, (changes, follows) = item
     over_arrays = dict(zip(names, numbers, strict=False))
     shown = {k: v for k, v in changes.items() if v is not None}
     cleared = tuple(k for k, v in changes.items() if v is None)
     if not exactly:
-        return Layout(shown, over_arrays, over_arrays, cleared)
+        return Layout(shown, follows, over_arrays, over_arrays, cleared)
     values, parts = _exactly(variant(plan, changes), exactly, by)
-    return Layout(shown, values, over_arrays, cleared, parts)
+    return Layout(shown, follows, values, over_arrays, cleared, parts)
 
 
 def _exactly(plan: Plan, quantities: Sequence[str], by: str) -> tuple[dict[str, Any], Any]:
@@ -364,8 +453,11 @@ def _own(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
         values, parts = _exactly(variant(plan, {"time.mfu": None}), quantities, by)
     except PlanError:
         return None
-    changes = {k: plan.get(k) for k in (*KEYS, KERNELS) if plan.get(k) is not None}
-    return Layout(changes, values, {}, parts=parts)
+    open_ones = [key for key in FOLLOWING if not chosen_by(plan, key)]
+    changes, follows = (
+        {k: plan.get(k) for k in keys if plan.get(k) is not None} for keys in (KEYS, open_ones)
+    )
+    return Layout(changes, follows, values, {}, parts=parts)
 
 
 def explain_absence(walk: Walk, by: str) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,17 @@ FOLLOWS = (
 )
 
 
+#: Of that, what is told of a layout.
+FOLLOWING = ("parallelism.data", "training.gradient_accumulation", *OWN_CHOICE)
+
+
+class Setting(NamedTuple):
+    """A layout: what it changes in a plan, and what follows from that."""
+
+    changes: Mapping[str, Any]
+    follows: Mapping[str, Any]
+
+
 @dataclass(frozen=True, eq=False)
 class Degrees:
     """One combination of degrees that the plan's checks accept, and what follows from it."""
@@ -87,6 +98,12 @@ def starts(devices: int, experts: int = 1) -> Iterator[dict[str, int]]:
     )
     for degrees in sorted(found, key=lambda d: (math.prod(d), d)):
         yield {f"parallelism.{k}": d for k, d in zip(DEGREES, degrees, strict=False)}
+
+
+def chosen_by(plan: Plan, key: str) -> bool:
+    """Whether a plan says itself what follows from the degrees otherwise: its kernels, its loss."""
+    section, name = key.split(".")
+    return key in OWN_CHOICE and plan.document.data[section].get(name) is not None
 
 
 class Space:
@@ -121,10 +138,8 @@ class Space:
             for key in FOLLOWS
             if key not in self.options and plan.document.data.get(key.split(".")[0]) is not None
         }
-        for key in OWN_CHOICE:
-            section, name = key.split(".")
-            if plan.document.data[section].get(name) is not None:
-                kept.pop(key, None)  # the plan's own choice of kernels stays
+        for key in filter(partial(chosen_by, plan), OWN_CHOICE):
+            kept.pop(key, None)
         batch = plan.get("training.global_batch")
         self.plan = plan
         self.base: dict[str, Any] = {**kept, "training.global_batch": batch}
@@ -469,7 +484,7 @@ class Rows:
         )
 
     def changes(self, row: int, zero: int, recompute: int) -> dict[str, Any]:
-        """One layout as changes of the plan."""
+        """One layout as changes of the plan; None for a key that is to follow from the others."""
         space = self.space
         degrees, run = space.degrees[self.of_degrees[row]], space.runs[self.of_run[row]]
         return {
@@ -482,8 +497,18 @@ class Rows:
             "training.micro_batch": int(self.of_batch[row]),
             "training.recompute": space.recompute[recompute],
             "training.schedule": run[1],
-            KERNELS: degrees.implementation,
         }
+
+    def follows(self, row: int) -> dict[str, Any]:
+        """What follows from a layout, where the plan leaves it open."""
+        degrees = self.space.degrees[self.of_degrees[row]]
+        share = self.space.batch // degrees.data
+        found = {
+            "parallelism.data": degrees.data,
+            "training.gradient_accumulation": share // int(self.of_batch[row]),
+            **dict(zip(OWN_CHOICE, (degrees.implementation, degrees.loss), strict=True)),
+        }
+        return {key: found[key] for key in FOLLOWING if key in self.space.base}
 
     def all(self) -> Iterator[dict[str, Any]]:
         """Every layout, one after another."""

@@ -13,7 +13,7 @@ from typing import Any
 from planner.display import exact_text
 from planner.limits import shown
 from planner.quantity import BOOK
-from planner.search.engine import FITS, MEMORY, Found, Layout
+from planner.search.engine import FITS, MEMORY, Found, Layout, only
 from planner.search.layouts import KERNELS, KEYS
 
 #: Heading and key of each column of a layout.
@@ -52,10 +52,18 @@ def columns(found: Found) -> tuple[tuple[str, str], ...]:
 
 def counted(found: Found) -> str:
     """How many layouts there are, and how many of them fit."""
-    said = f"{exact_text(found.size)} layouts, {exact_text(found.fitting)} fit into memory"
+    said = f"{of_how_many(found)}, {exact_text(found.fitting)} fit into memory"
     if found.limits:
         said += " and keep " + " and ".join(map(str, found.limits))
     return said
+
+
+def of_how_many(found: Found) -> str:
+    """Of how many layouts an answer speaks, and of which if not of all."""
+    if not found.narrowed:
+        return f"{exact_text(found.size)} layouts"
+    several = f"{exact_text(found.size)} of {exact_text(found.every)} layouts"
+    return f"{several} ({only(found.narrowed)}; all are too many to search)"
 
 
 def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], list[str]]:
@@ -80,7 +88,7 @@ def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], lis
 
 
 def _choices(layout: Layout) -> dict[str, Any]:
-    return {key: layout.changes.get(key) for key in KEYS}
+    return {key: layout.get(key) for key in KEYS}
 
 
 def text(found: Found, front: bool = False) -> str:
@@ -179,19 +187,19 @@ def closest(found: Found) -> str:
     if found.nearest is None:
         return ""
     room = found.nearest.values[FITS]
-    said = words(found.nearest.changes)
+    said = words(found.nearest)
     if room >= 0:
         return f"The layout with most room breaks a limit: {said}.\n"
     return f"The nearest lacks {shown(-room, 'bytes')}: {said}.\n"
 
 
-def words(changes: Mapping[str, Any]) -> str:
+def words(layout: Layout) -> str:
     """A layout in a few words: what is not neutral."""
     named = [
-        f"{heading} {_word(changes[key])}"
+        f"{heading} {_word(layout.get(key))}"
         for heading, key in COLUMNS
-        if not _neutral(changes.get(key))
-        or (changes.get(key) == 1 and key.endswith(("micro_batch", "zero")))
+        if not _neutral(layout.get(key))
+        or (layout.get(key) == 1 and key.endswith(("micro_batch", "zero")))
     ]
     return ", ".join(named) or "nothing divided"
 
@@ -200,8 +208,8 @@ def _differs(found: Found, listed: Sequence[Layout], key: str) -> bool:
     """Whether a column says something: not all layouts are neutral, or have the same kernels."""
     layouts = (*listed, *([found.own] if found.own else []))
     if key == KERNELS:
-        return len({layout.changes.get(key) for layout in layouts}) > 1
-    return not all(_neutral(layout.changes.get(key)) for layout in layouts)
+        return len({layout.get(key) for layout in layouts}) > 1
+    return not all(_neutral(layout.get(key)) for layout in layouts)
 
 
 def _neutral(value: Any) -> bool:
@@ -210,7 +218,7 @@ def _neutral(value: Any) -> bool:
 
 
 def _row(label: str, layout: Layout, columns: list[tuple[str, str]], by: str) -> tuple[str, ...]:
-    cells = (_word(layout.changes.get(key)) for _, key in columns)
+    cells = (_word(layout.get(key)) for _, key in columns)
     value = shown(layout.values[by], BOOK.declarations[by][0].unit)
     return (label, *cells, value, shown(layout.values[MEMORY], "bytes"))
 
@@ -223,7 +231,9 @@ def as_data(found: Found) -> dict[str, Any]:
     """Plain data for JSON."""
     data = {
         "by": found.by,
-        "layouts": found.size,
+        "layouts": found.every,
+        "searched": found.size,
+        "narrowed": {key: list(values) for key, values in found.narrowed.items()},
         "fitting": found.fitting,
         "limits": [str(limit) for limit in found.limits],
         "best": [_data(layout) for layout in found.best],
@@ -245,7 +255,11 @@ def as_data(found: Found) -> dict[str, Any]:
 
 
 def _data(layout: Layout) -> dict[str, Any]:
-    data = {"set": _numbers(layout.changes), "quantities": _numbers(layout.values)}
+    data = {
+        "set": _numbers(layout.changes),
+        "follows": _numbers(layout.follows),
+        "quantities": _numbers(layout.values),
+    }
     return {**data, "parts": _numbers(layout.parts)} if layout.parts else data
 
 
@@ -274,7 +288,7 @@ def to_csv(found: Found, front: bool = False) -> str:
     for layout in listed:
         numbers = _numbers(layout.values)
         writer.writerow(
-            [*(layout.changes.get(key) for key in keys), *(numbers.get(name) for name in names)]
+            [*(layout.get(key) for key in keys), *(numbers.get(name) for name in names)]
         )
     return buffer.getvalue()
 

@@ -5,18 +5,20 @@ Nothing that is kept grows with the number of layouts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.search.layouts import Setting
+
 Array = NDArray[Any]
-#: A kept layout: its two numbers, and what it changes.
-Item = tuple[float, float, Mapping[str, Any]]
-#: What a layout changes, by its place in a chunk.
-Changes = Callable[[int], Mapping[str, Any]]
+#: A kept layout with its two numbers.
+Item = tuple[float, float, Setting]
+#: A layout by its place in a chunk.
+Settings = Callable[[int], Setting]
 #: Numbers that agree in so many binary digits count as equal, so that which of two equally good
 #: layouts comes first does not hang on how a processor rounds.
 DIGITS = 38
@@ -40,13 +42,13 @@ class _Kept:
 
 
 def _kept(
-    score: Array, memory: Array, order: Array, changes: Changes, places: Array
+    score: Array, memory: Array, order: Array, settings: Settings, places: Array
 ) -> list[_Kept]:
     keys = zip(rounded(score[order]).tolist(), rounded(memory[order]).tolist(), strict=True)
     numbers = zip(
         score[order].tolist(), memory[order].tolist(), places[order].tolist(), strict=True
     )
-    return [_Kept(k, (s, m, changes(p))) for k, (s, m, p) in zip(keys, numbers, strict=True)]
+    return [_Kept(k, (s, m, settings(p))) for k, (s, m, p) in zip(keys, numbers, strict=True)]
 
 
 class Best:
@@ -58,12 +60,12 @@ class Best:
         self._items: list[_Kept] = []
         self._worst = np.inf
 
-    def add(self, score: Array, memory: Array, changes: Changes, places: Array) -> None:
+    def add(self, score: Array, memory: Array, settings: Settings, places: Array) -> None:
         near = np.flatnonzero(self.wants(score))
         if not len(near):
             return
         order = near[np.lexsort((rounded(memory[near]), rounded(score[near])))][: self.count]
-        self._items += _kept(score, memory, order, changes, places)
+        self._items += _kept(score, memory, order, settings, places)
         self._items = sorted(self._items, key=lambda kept: kept.key)[: self.count]
         if self.full:
             self._worst = self._items[-1].item[0]
@@ -96,14 +98,14 @@ class ByChoice:
         memory: Array,
         kept: Array,
         choices: Sequence[Sequence[tuple[str, Sequence[Any], Array]]],
-        changes: Changes,
+        settings: Settings,
     ) -> None:
         """Layouts of a chunk.
 
         Args:
             score, memory, kept: arrays of the same shape.
             choices: for each axis, keys with their values and the place of each layout's value.
-            changes: what a layout changes, by its place in the flattened arrays.
+            settings: a layout by its place in the flattened arrays.
         """
         lowest = np.where(kept, score, np.inf)
         for axis, keys in enumerate(choices):
@@ -119,7 +121,7 @@ class ByChoice:
                     shape[axis] = -1
                     near = (lowest <= least * (1 + 1e-9)) & has.reshape(shape)
                     found = np.flatnonzero(near)
-                    best.add(score.ravel()[found], memory.ravel()[found], changes, found)
+                    best.add(score.ravel()[found], memory.ravel()[found], settings, found)
 
     def items(self) -> dict[str, list[tuple[Any, Item | None]]]:
         """For each key its values with their best layouts, the best first."""
@@ -142,7 +144,7 @@ class Front:
         self._items: list[_Kept] = []
         self._scores, self._memory = np.empty(0), np.empty(0)
 
-    def add(self, score: Array, memory: Array, changes: Changes, places: Array) -> None:
+    def add(self, score: Array, memory: Array, settings: Settings, places: Array) -> None:
         near = np.arange(len(score))
         if self._items:
             near = np.flatnonzero((memory < self._memory[0]) | (score < self._scores[0]))
@@ -154,7 +156,7 @@ class Front:
         lowest = np.minimum.accumulate(memory[order])
         order = order[np.concatenate(([True], lowest[1:] < lowest[:-1]))]
         kept: list[_Kept] = []
-        found = _kept(score, memory, order, changes, places)
+        found = _kept(score, memory, order, settings, places)
         for one in sorted([*self._items, *found], key=lambda kept: kept.key):
             if not kept or one.key[1] < kept[-1].key[1]:
                 kept.append(one)

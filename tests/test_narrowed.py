@@ -1,0 +1,135 @@
+"""Spaces of more layouts than are searched: what is said of an answer, when it speaks of all."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from planner import cli
+from planner import plan as plans
+from planner.document import Plan
+from planner.limits import Limit
+from planner.render import searched
+from planner.search import contest, engine, ranking
+from planner.search.engine import REPLICAS, Walk, search
+
+MEMORY, STEP = "memory.process", "time.step_seconds"
+
+
+def document(model: str, devices: int, **training: Any) -> dict[str, Any]:
+    return {
+        "name": "large",
+        "model": model,
+        "cluster": {"accelerator": "a100-sxm-40gb", "devices": devices, "devices_per_node": 8},
+        "training": {
+            "tokens": "1B", "sequence_length": 2048, "global_batch": 4 * devices, **training,
+        },
+    }  # fmt: skip
+
+
+def plan(model: str = "mixtral-8x7b", devices: int = 64, **training: Any) -> Plan:
+    return plans.load(document(model, devices, **training))
+
+
+def test_a_space_above_the_limit_is_narrowed_and_says_so() -> None:
+    """8,192 devices, whose layouts are more than are searched."""
+    large = plan(devices=8192, global_batch=2**17)
+    whole = Walk(large, (engine.FITS,))
+    assert whole.size > engine.MOST
+    found = search(large, 1, most=engine.MOST)
+    assert 0 < found.size <= engine.MOST < found.every == whole.size
+    assert found.best and found.narrowed == {REPLICAS: (1,)}
+    data = ranking.as_data(found)
+    assert (data["layouts"], data["searched"]) == (found.every, found.size)
+    assert data["narrowed"] == {REPLICAS: [1]}
+    for text in (ranking.text(found), searched.html(found), searched.markdown(found)):
+        assert "parallelism.replicate 1" in text.replace(r"\_", "_")
+
+
+@pytest.mark.parametrize("most", [1, 10_000])
+def test_nothing_fits_only_where_nothing_of_all_does(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory is limited to what the layout needs that needs least, which is one of those that a
+    narrowed search leaves out: two long sequences over 64 context-parallel ranks."""
+    monkeypatch.setattr(contest, "MOST", most)
+    long = document("mixtral-8x7b", 64, global_batch=2, sequence_length=65_536)
+    wide = plans.load({**long, "parallelism": {"context": 32}})
+    every = search(wide, 1, MEMORY)
+    least = every.best[0].values[MEMORY]
+    assert search(wide, 1, MEMORY, most=1).best[0].values[MEMORY] > least
+    for share, fits in ((1, True), (0.999, False)):
+        limits = [Limit(MEMORY, "<=", least * share)]
+        found = search(wide, 1, STEP, limits=limits, most=most)
+        assert bool(found.best) is fits
+        assert (contest.best(wide, STEP, limits) is not None) is fits
+        roomiest = contest.Contest(wide, STEP, limits).all.roomiest()
+        assert (roomiest is not None) is fits
+        if not fits:
+            assert found.narrowed == {} and found.size == found.every == every.size
+            assert "only those" not in ranking.text(found)
+
+
+def test_what_is_limited_besides_memory_leaves_replicas_open() -> None:
+    wide = plan()
+    found = search(wide, 1, limits=[Limit(STEP, "<=", 0)], most=1)
+    assert not found.best and found.narrowed == {REPLICAS: (1,)}
+    assert "parallelism.replicate 1" in ranking.text(found)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"training.implementation": "pytorch"},
+        {"training.precision": "fp8"},
+        {"training.offload.optimizer": True},
+    ],
+)
+@pytest.mark.parametrize("model", ["llama2-7b", "mixtral-8x7b", "deepseek-v2-lite"])
+def test_replicas_need_no_less_memory(model: str, changes: dict[str, Any]) -> None:
+    """On which it rests that where nothing without replicas fits, nothing does."""
+    loaded = plans.load(document(model, 16), {"training.global_batch": 32, **changes})
+    compared = 0
+    for chunk in Walk(loaded, (MEMORY,), {REPLICAS: (1, 2, 4, 8)}, full=True):
+        part = slice(chunk.start, chunk.start + chunk.valid.shape[2])
+        *others, replicas = (column[part] for column in chunk.rows.columns)
+        order = np.lexsort((replicas, *others))
+        keys = np.stack(others)[:, order]
+        memory, valid = chunk.values[MEMORY][:, :, order], chunk.valid[:, :, order]
+        pairs = (keys[:, 1:] == keys[:, :-1]).all(axis=0) & valid[:, :, 1:] & valid[:, :, :-1]
+        more = memory[:, :, 1:] - memory[:, :, :-1]
+        assert (more[pairs] >= 0).all()
+        compared += int(pairs.sum())
+    assert compared > 1000
+
+
+def run(*words: str) -> tuple[int, str]:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        status = cli.main(list(words))
+    return status, out.getvalue()
+
+
+def test_answers_and_open_layouts_say_what_was_left_out(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contest, "MOST", 5000)
+    monkeypatch.setattr("planner.search.automatic.MOST", 5000)
+    path = tmp_path / "plan.yaml"
+    path.write_text(yaml.safe_dump(document("mixtral-8x7b", 64)), "utf-8")
+    asked = ("solve", str(path), "longest-context", "--with-layout", "auto")
+    status, text = run(*asked)
+    assert status == 0 and "parallelism.replicate 1" in text
+    narrowed = json.loads(run(*asked, "--format", "json")[1])["narrowed"]
+    assert narrowed[REPLICAS] == [1]
+    resolved = run(str(path), "--set", "parallelism=auto", "--print", "resolved")[1]
+    assert "parallelism.replicate 1" in resolved
+    monkeypatch.setattr(contest, "MOST", engine.MOST)
+    assert json.loads(run(*asked, "--format", "json")[1])["narrowed"] == {}
