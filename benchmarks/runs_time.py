@@ -30,6 +30,10 @@ IMPLEMENTATIONS = (
 )
 #: Frameworks that cut tensor-parallel exchanges up and run them beside the products by default.
 OVERLAPPING = ("NeMo", "Megatron-Bridge")
+#: What an all-reduce over several nodes was measured to reach, by the network's name: Gb/s of the
+#: cards of a node, and its bus bandwidth. Omni-Path: four cards, NCCL over verbs without a plugin
+#: (bigscience, experiments/bandwidth/all_reduce_bench-32gb-4n.txt).
+SUSTAINED = {"Omni-Path": (400, 84.7)}
 #: What is measured, and the quantity that says it.
 QUANTITIES = {
     "step_time_s": "time.step_seconds",
@@ -93,11 +97,19 @@ def cluster(row: Row, devices: int) -> Document:
     cards = re.search(r"(\d+)x(?: Omni-Path)? ?(\d+) Gb/s", notes)
     total = re.search(r"(\d+) Gb/s inter-node per node", notes)
     speed = int(cards[1]) * int(cards[2]) if cards else int(total[1]) if total else None
+    reached = next((SUSTAINED[name] for name in SUSTAINED if name in notes), None)
+    if reached and not speed:
+        speed = reached[0]
     if speed:
-        found["network"] = {"bandwidth": str(Fraction(speed, node)) + " Gb/s"}
-        if Fraction(speed, node).denominator > 1:
-            found["network"] = {"bandwidth": f"{speed / node} Gb/s"}
+        found["network"] = {"bandwidth": _per_device(speed, node)}
+    if reached:
+        found["network"]["sustained"] = _per_device(reached[1], node)
     return found
+
+
+def _per_device(speed: float, node: int) -> str:
+    """Gb/s of each device, of those that a node has."""
+    return f"{speed / node:g} Gb/s"
 
 
 def zero(row: Row) -> int:

@@ -53,6 +53,13 @@ def complete(draft: Draft) -> None:
         draft.default(
             ("cluster", "network"), dict(network), "that of the accelerator's usual systems"
         )
+    reach = draft.get("cluster", "network") or {}
+    if reach.get("sustained") is not None and reach["sustained"] > reach["bandwidth"]:
+        draft.fault(
+            ("cluster", "network", "sustained"),
+            "collectives sustain no more than the network's bandwidth",
+            "both are per device; nccl-tests print those of a node, in bytes",
+        )
     rated, idle = accelerator.get("power"), accelerator.get("idle_power")
     if rated is not None and idle is not None and idle > rated:
         draft.fault(
@@ -179,6 +186,7 @@ def settings(draft: Draft) -> dict[str, Any]:
     found = {
         "time.assumed": assumed,
         "time.stragglers_given": cluster.get("stragglers") is not None,
+        "network.measured": (cluster.get("network") or {}).get("sustained") is not None,
         "energy.hosts_given": cluster.get("host_power") is not None,
         "energy.pue_given": cluster.get("pue") is not None,
     }

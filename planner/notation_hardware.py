@@ -96,6 +96,13 @@ B_net = symbol(
     latex=r"\beta_{\mathrm{net}}",
     key="cluster.network.bandwidth",
 )
+B_sus = symbol(
+    "B_sus",
+    "what collectives were measured to reach of the network, per device and direction",
+    unit="bytes/s",
+    latex=r"\beta_{\mathrm{sus}}",
+    key="cluster.network.sustained",
+)
 a_net = symbol(
     "a_net",
     "time of one hop between nodes",

@@ -13,6 +13,7 @@ from planner.notation import a_kv, c, d_h, d_v, e, h, k, n, n_node, p, r, t, t_e
 from planner.notation_hardware import (
     B_link,
     B_net,
+    B_sus,
     W,
     a_link,
     a_net,
@@ -57,18 +58,28 @@ def link_of_direction():
     return e_link * B_link
 
 
-@quantity(
-    "network.fabric",
-    symbol=r"\beta_f",
-    unit="bytes/s",
-    title="bandwidth of collectives between nodes, per device and direction",
-    source="cluster document",
-    exact=False,
-)
+FABRIC: dict[str, Any] = {
+    "identifier": "network.fabric",
+    "symbol": r"\beta_f",
+    "unit": "bytes/s",
+    "title": "bandwidth of collectives between nodes, per device and direction",
+    "exact": False,
+}
+
+
+@quantity(**FABRIC, source="cluster document", when={"network.measured": False})
 def fabric():
     """The network card of a device, of which collectives sustain a share. A ring that follows the
     topology leaves a switch with one flow, so oversubscription above does not slow it."""
     return e_net * B_net
+
+
+@quantity(
+    **FABRIC, source="cluster document: a collective benchmark", when={"network.measured": True}
+)
+def fabric_measured():
+    """What collectives reached there, no more than the network card of a device."""
+    return smallest(B_sus, B_net)
 
 
 # -- tensor parallelism ------------------------------------------------------------------------

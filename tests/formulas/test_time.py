@@ -96,6 +96,19 @@ def test_faster_hardware_never_takes_longer(what: str) -> None:
     assert seconds(**FASTER[what]) <= seconds()
 
 
+def test_a_network_that_was_measured_needs_no_share() -> None:
+    """2 nodes of 8: 85 Gb/s out of a node over four cards of 100 Gb/s (Jean Zay, Omni-Path)."""
+    network = {"bandwidth": "50 Gb/s", "sustained": "10.625 Gb/s"}
+    e = evaluation(cluster__network=network)
+    assert e.value("network.fabric") == Fraction(10625, 8) * 10**6
+    shared = evaluation(
+        cluster__network={"bandwidth": "50 Gb/s"}, time__efficiency={"network": "0.2125"}
+    )
+    assert float(e.value("time.step_seconds")) == pytest.approx(
+        float(shared.value("time.step_seconds"))
+    )
+
+
 SLOWER = {
     "recompute": {"training__recompute": "full"},
     "eager attention": {"training__attention": "eager"},
@@ -103,6 +116,7 @@ SLOWER = {
     "larger batch": {"training__global_batch": 1024},
     "unfused kernels": {"training__implementation": "pytorch"},
     "slow network": {"cluster__network": {"bandwidth": "10 Gb/s"}},
+    "little of a network": {"cluster__network": {"bandwidth": "400 Gb/s", "sustained": "10 Gb/s"}},
 }
 
 
