@@ -429,7 +429,7 @@ def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
     pytest.importorskip("pyarrow")
     from pyarrow import parquet as reader
 
-    data = parquet.piece(whole)
+    data = parquet.piece(whole, parquet.Room())
     held = reader.read_table(io.BytesIO(data)).to_pylist() if data else []
     assert held == [json.loads(line) for line in lines["jsonl"].splitlines()]
 

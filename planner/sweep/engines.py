@@ -162,8 +162,10 @@ def dask(job: Job, numbers: range, address: str) -> Pieces:
         # The job is a task of its own: it goes to each worker once, and is made again where a
         # worker is lost that had it.
         held = client.submit(_same, job, pure=False, retries=MOST_DEATHS)
+        # In their order, in which they are waited for: Dask's own is another for tasks that are
+        # submitted close to each other.
         submitted = (
-            client.submit(shipped, held, number, pure=False, retries=MOST_DEATHS)
+            client.submit(shipped, held, number, pure=False, retries=MOST_DEATHS, priority=-number)
             for number in numbers
         )
         for future in _ahead(submitted, width * AHEAD):

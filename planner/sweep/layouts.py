@@ -33,7 +33,7 @@ TRAINING = ("training.micro_batch", "training.recompute", "training.schedule")
 #: Layouts of a combination that are worth a table; fewer are completed one by one.
 LEAST = 128
 #: Layouts of a piece that share what no table tells apart, at least.
-LEAST_ALIKE = 8
+LEAST_ALIKE = 4
 
 #: What the rows of a spread differ in: places in ``runs``, and what a row says itself.
 RUN = ("parallelism.virtual_pipeline", "training.schedule")

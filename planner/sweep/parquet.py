@@ -7,7 +7,8 @@ so that a sweep can be cut off at any of them and continued; a footer over all m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,17 +68,46 @@ def schema(study: Study, whole: frozenset[str] = frozenset()) -> Any:
     return arrow.schema(found)
 
 
-def piece(table: Rows) -> bytes:
-    """The kept rows as a Parquet file of one row group; nothing where there are none."""
+class Room:
+    """Memory for the columns of one piece after another. Memory that is new to a process costs more
+    than to write a column into it, and a worker's allocator may give all of it back at once."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Array] = []
+
+    def flat(self, array: Array, grid: tuple[int, ...], number: int) -> Array:
+        """The values of an array at every place of a grid, to which it broadcasts, in one of the
+        blocks, of which nothing is needed any more."""
+        if array.shape == grid:
+            return array.ravel()
+        size = math.prod(grid) * array.itemsize
+        while len(self.blocks) <= number:
+            self.blocks.append(np.empty(0, dtype=np.uint8))
+        if len(self.blocks[number]) < size:
+            self.blocks[number] = np.empty(size, dtype=np.uint8)
+        found = self.blocks[number][:size].view(array.dtype)
+        np.copyto(found.reshape(grid), array)
+        return found
+
+
+def piece(table: Rows, room: Room) -> bytes:
+    """The kept rows as a Parquet file of one row group; nothing where there are none.
+
+    Args:
+        room: where its columns may lie, for no longer than this takes.
+    """
     rows = math.prod(table.grid)
     if not rows:
         return b""
     arrow = needed()
     wanted = schema(table.study, _names(table.whole))
     arrays = [
-        _array(arrow, table, column, field.type == arrow.int64())
-        for column, field in zip(columns(table.study), wanted, strict=True)
-    ]
+        _array(
+            arrow, table, column, field.type == arrow.int64(),
+            partial(room.flat, grid=table.grid, number=number),
+        )
+        for number, (column, field) in enumerate(zip(columns(table.study), wanted, strict=True))
+    ]  # fmt: skip
     return _file(table.study, wanted, arrow.table(arrays, schema=wanted))
 
 
@@ -101,27 +131,28 @@ def _writer(study: Study, into: Any, wanted: Any) -> Any:
     return parquet.ParquetWriter(into, wanted, use_dictionary=few, compression="zstd")
 
 
-def _array(arrow: Any, table: Rows, column: Column, whole: bool) -> Any:
-    def flat(array: Array) -> Array:
-        return np.broadcast_to(array, table.grid).ravel()
+def _array(
+    arrow: Any, table: Rows, column: Column, whole: bool, flat: Callable[[Array], Array]
+) -> Any:
+    def mask(absent: Array) -> Array | None:
+        return np.broadcast_to(absent, table.grid).ravel() if absent.any() else None
 
     kind = _kind(table.study, column)
     if column.role == "quantity" and kind == "number":
         numbers = table.laid(table.values.numbers[column.source])
         absent = np.isnan(numbers)
-        mask = flat(absent) if absent.any() else None
         if whole:
             numbers = np.where(absent, 0, numbers).astype(np.int64)
-        return arrow.array(flat(numbers), mask=mask)
+        return arrow.array(flat(numbers), mask=mask(absent))
     codes, distinct = coded(table, column)
     codes = table.laid(codes)
     if kind == "text":
         texts = ["" if value is None else str(value) for value in distinct]
         absent = np.array([value is None for value in distinct], dtype=bool)[codes]
-        places = arrow.array(flat(codes.astype(np.int32)), mask=flat(absent))
+        places = arrow.array(flat(codes.astype(np.int32)), mask=mask(absent))
         return arrow.DictionaryArray.from_arrays(places, arrow.array(texts, arrow.string()))
     if kind == "flag":
-        return arrow.array(flat(codes == 2), mask=flat(codes == 0))
+        return arrow.array(flat(codes == 2), mask=mask(codes == 0))
     return arrow.array(flat(np.array(distinct, dtype=np.int64 if whole else np.float64)[codes]))
 
 

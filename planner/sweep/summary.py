@@ -191,7 +191,8 @@ def summary(table: Rows) -> Summary:
     each = table.size // valid.size
     found.reasons = {values.texts[c]: int(n) * each for c, n in zip(codes, counts, strict=True)}
     scores = {
-        name: _score(values.numbers[q], usable, largest) for name, (q, largest) in QUESTIONS.items()
+        name: _Scores(_score(values.numbers[q], usable, largest))
+        for name, (q, largest) in QUESTIONS.items()
     }
     for dimension, places in enumerate(table.ranges):
         if study.shape[dimension] > MOST_PLACES:
@@ -203,7 +204,7 @@ def summary(table: Rows) -> Summary:
             str(p): [one, held[i], fitting[i], {}] for i, p in enumerate(places)
         }
         for question, score in scores.items():
-            for (i,), least, inner in _lowest(score, (dimension,), table.shape):
+            for (i,), least, inner in score.lowest((dimension,), table.shape):
                 rows[str(places[i])][3][question] = _value(question, least, inner, table)
         found.each[str(dimension)] = rows
     _charts(found, table, scores)
@@ -239,30 +240,61 @@ def _point(inner: Sequence[int], table: Rows) -> int:
     return point
 
 
-def _lowest(
-    score: Array, keep: tuple[int, ...], shape: tuple[int, ...]
-) -> Iterator[tuple[tuple[int, ...], float, tuple[int, ...]]]:
-    """For each place along some dimensions of a piece, where there is one: the lowest score, and
-    the places of the first point that has it."""
-    others = tuple(i for i in range(score.ndim) if i not in keep)
-    moved = score.transpose((*keep, *others))
-    heads = moved.shape[: len(keep)]
-    flat = moved.reshape(*heads, -1)
-    first = flat.argmin(axis=-1)
-    least = np.take_along_axis(flat, first[..., None], axis=-1)[..., 0]
-    # Along what a score does not vary with, the first place is the first of equals.
-    within = [places.tolist() for places in _unraveled(first, moved.shape[len(keep) :])]
-    for index in np.ndindex(*(shape[i] for i in keep)):
-        at = tuple(i if n > 1 else 0 for i, n in zip(index, heads, strict=True))
-        if np.isfinite(least[at]):
-            inner = [0] * score.ndim
-            for dimension, place in zip(keep, index, strict=True):
-                inner[dimension] = place
-            for dimension, places in zip(others, within, strict=True):
-                for i in at:
-                    places = places[i]
-                inner[dimension] = places
-            yield index, float(least[at]), tuple(inner)
+class _Scores:
+    """Scores over a piece, smaller is better, and where the lowest of them are."""
+
+    def __init__(self, scores: Array) -> None:
+        self.scores = scores
+        self._tails: dict[int, _Reduced] = {scores.ndim: (scores, {})}
+
+    def lowest(
+        self, keep: tuple[int, ...], shape: tuple[int, ...]
+    ) -> Iterator[tuple[tuple[int, ...], float, tuple[int, ...]]]:
+        """For each place along some dimensions of a piece, where there is one: the lowest score,
+        and the places of the first point that has it."""
+        last = max(keep, default=-1)
+        least, inner = self._tail(last + 1)
+        for dimension in reversed(range(last)):
+            if dimension not in keep:
+                least, inner = _without(least, inner, dimension)
+        order = (*keep, *(i for i in range(least.ndim) if i not in keep))
+        heads = tuple(shape[i] for i in keep)
+
+        def listed(array: Array) -> list[Any]:
+            moved = array.transpose(order)
+            found = np.broadcast_to(moved.reshape(moved.shape[: len(keep)]), heads)
+            return list(found.ravel().tolist())
+
+        values, places = listed(least), {d: listed(found) for d, found in inner.items()}
+        for number, index in enumerate(np.ndindex(*heads)):
+            if math.isfinite(values[number]):
+                point = [0] * least.ndim
+                for dimension, place in zip(keep, index, strict=True):
+                    point[dimension] = place
+                for dimension, found in places.items():
+                    point[dimension] = found[number]
+                yield index, values[number], tuple(point)
+
+    def _tail(self, first: int) -> _Reduced:
+        """The lowest along one dimension and all that follow."""
+        if first not in self._tails:
+            self._tails[first] = _without(*self._tail(first + 1), first)
+        return self._tails[first]
+
+
+#: Scores that are left, and of each the place along every dimension that is gone. Along what a
+#: score does not vary with, the first place is the first of equals, and not kept.
+_Reduced = tuple[Array, dict[int, Array]]
+
+
+def _without(least: Array, inner: dict[int, Array], dimension: int) -> _Reduced:
+    """The first of the lowest along one dimension more; the dimensions after it go first, so that
+    of equal scores the first point is left."""
+    if least.shape[dimension] == 1:
+        return least, inner
+    first = least.argmin(axis=dimension, keepdims=True)
+    inner = {d: np.take_along_axis(found, first, dimension) for d, found in inner.items()}
+    return np.take_along_axis(least, first, dimension), {**inner, dimension: first}
 
 
 def _unraveled(flat: Any, lengths: Sequence[int]) -> list[Any]:
@@ -274,7 +306,7 @@ def _unraveled(flat: Any, lengths: Sequence[int]) -> list[Any]:
     return found[::-1]
 
 
-def _charts(found: Summary, table: Rows, scores: dict[str, Array]) -> None:
+def _charts(found: Summary, table: Rows, scores: dict[str, _Scores]) -> None:
     study, ranges, shape = table.study, table.ranges, table.shape
     role = roles(study)
 
@@ -282,14 +314,14 @@ def _charts(found: Summary, table: Rows, scores: dict[str, Array]) -> None:
         return role.line(study, [ranges[d][i] for d, i in zip(role.lines, index, strict=True)])
 
     for question, score in scores.items():
-        for index, least, inner in _lowest(score, role.lines if role.tasks else (), shape):
+        for index, least, inner in score.lowest(role.lines if role.tasks else (), shape):
             number = line(index) if role.tasks else 0
             best = _value(question, least, inner, table)
             found.best.setdefault(str(number), {})[question] = best
     if role.x is not None:
         for chart, question in (("days", "shortest run"), ("cost", "lowest cost")):
             cells = found.cells.setdefault(chart, {})
-            for index, least, inner in _lowest(scores[question], (role.x, *role.lines), shape):
+            for index, least, inner in scores[question].lowest((role.x, *role.lines), shape):
                 cell = f"{ranges[role.x][index[0]]},{line(index[1:])}"
                 cells[cell] = _value(question, least, inner, table)
     _fronts(found, table, scores, role)
@@ -303,9 +335,9 @@ def _charts(found: Summary, table: Rows, scores: dict[str, Array]) -> None:
                 found.memory[str(place)] = [float(known.min()), float(known.max())]
 
 
-def _fronts(found: Summary, table: Rows, scores: dict[str, Array], role: Roles) -> None:
+def _fronts(found: Summary, table: Rows, scores: dict[str, _Scores], role: Roles) -> None:
     """Of each line the points that no other one beats in cost and in days."""
-    days, cost = scores["shortest run"], scores["lowest cost"]
+    days, cost = scores["shortest run"].scores, scores["lowest cost"].scores
     # Where days stay, the lowest cost beats the others.
     same = tuple(
         d for d in range(days.ndim) if days.shape[d] == 1 < cost.shape[d] and d not in role.lines

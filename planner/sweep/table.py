@@ -22,6 +22,8 @@ FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "pa
 FITTING, LAYOUT_FOUND, REASON = "fits", "layout", "reason"
 #: Whole numbers up to here are exact in the arrays.
 EXACT = 2**53
+#: Parts in which a column is looked at.
+PARTS = 32
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,10 @@ class Rows:
         for name in self.study.record:
             if not is_name(name):
                 numbers, kept = np.broadcast_arrays(self.values.numbers[name], self.kept)
-                there = numbers[kept & ~np.isnan(numbers)]
-                found[name] = bool(is_whole(there).all())
+                found[name] = all(
+                    bool(is_whole(some[there & ~np.isnan(some)]).all())
+                    for some, there in zip(_parts(numbers), _parts(kept), strict=True)
+                )
         return found
 
     def axis(self, name: str) -> tuple[Array, list[Any]]:
@@ -160,6 +164,12 @@ def _narrowed(values: Values, shape: tuple[int, ...]) -> Values:
         values.texts,
         None if layouts is None else over(np.asarray(layouts, dtype=object)),
     )
+
+
+def _parts(array: Array) -> list[Array]:
+    """An array in some parts, the first of which often says enough."""
+    long = np.atleast_1d(array.squeeze())
+    return np.array_split(long, min(len(long), PARTS) or 1)
 
 
 def is_whole(numbers: Array) -> Array:

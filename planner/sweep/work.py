@@ -91,7 +91,13 @@ class Job:
     def _encoded(self, rows: table.Rows) -> bytes:
         if self.kind is None:
             return b""
-        return parquet.piece(rows) if self.kind == "parquet" else text.encoded(rows, self.kind)
+        if self.kind == "parquet":
+            return parquet.piece(rows, self._room)
+        return text.encoded(rows, self.kind)
+
+    @cached_property
+    def _room(self) -> parquet.Room:
+        return parquet.Room()
 
 
 #: The job at hand in this process: what it found is kept from piece to piece, which is for one
