@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -60,7 +61,13 @@ class Layout:
     values: Mapping[str, Any]  # exact for the best, else as below
     approximate: Mapping[str, float]  # over arrays
     cleared: tuple[str, ...] = ()  # keys that go back to their defaults
-    parts: Mapping[str, Any] = field(default_factory=dict)  # of what is made small (``parts.py``)
+    #: What is made small, and the evaluation that has its value; none of what is not exact.
+    evaluated: tuple[Untraced, str] | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def parts(self) -> Mapping[str, Any]:
+        """What is made small consists of, where the layout is evaluated exactly (``parts.py``)."""
+        return {} if self.evaluated is None else taken_apart(*self.evaluated)
 
     def get(self, key: str) -> Any:
         """A key that the layout sets, or that follows from it; None for any other."""
@@ -72,8 +79,8 @@ class Layout:
 
     def exactly(self, plan: Plan, by: str) -> Layout:
         """The layout with exact values, and the parts of ``by``."""
-        values, found = _exactly(self.of(plan), tuple(self.values), by)
-        return replace(self, values=values, parts=found)
+        values, evaluation = _exactly(self.of(plan), tuple(self.values))
+        return replace(self, values=values, evaluated=(evaluation, by))
 
 
 @dataclass(frozen=True)
@@ -429,20 +436,20 @@ def layout_of(
     cleared = tuple(k for k, v in changes.items() if v is None)
     if not exactly:
         return Layout(shown, follows, over_arrays, over_arrays, cleared)
-    values, parts = _exactly(variant(plan, changes), exactly, by)
-    return Layout(shown, follows, values, over_arrays, cleared, parts)
+    values, evaluation = _exactly(variant(plan, changes), exactly)
+    kept = (evaluation, by) if by else None
+    return Layout(shown, follows, values, over_arrays, cleared, kept)
 
 
-def _exactly(plan: Plan, quantities: Sequence[str], by: str) -> tuple[dict[str, Any], Any]:
-    """Quantities of a plan, and the parts of one of them.
+def _exactly(plan: Plan, quantities: Sequence[str]) -> tuple[dict[str, Any], Untraced]:
+    """Quantities of a plan, and their evaluation.
 
     Raises:
         PlanError: one of them cannot be computed, with the reason.
     """
     evaluation = Untraced(case.build(plan))
     try:
-        values = {name: evaluation.value(name) for name in quantities}
-        return values, taken_apart(evaluation, by) if by else {}
+        return {name: evaluation.value(name) for name in quantities}, evaluation
     except Absent as absent:
         raise PlanError(Fault(absent.reason)) from None
 
@@ -450,14 +457,14 @@ def _exactly(plan: Plan, quantities: Sequence[str], by: str) -> tuple[dict[str, 
 def _own(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
     """The plan's own layout, with time predicted as for the others."""
     try:
-        values, parts = _exactly(variant(plan, {"time.mfu": None}), quantities, by)
+        values, evaluation = _exactly(variant(plan, {"time.mfu": None}), quantities)
     except PlanError:
         return None
     open_ones = [key for key in FOLLOWING if not chosen_by(plan, key)]
     changes, follows = (
         {k: plan.get(k) for k in keys if plan.get(k) is not None} for keys in (KEYS, open_ones)
     )
-    return Layout(changes, follows, values, {}, parts=parts)
+    return Layout(changes, follows, values, {}, evaluated=(evaluation, by))
 
 
 def explain_absence(walk: Walk, by: str) -> None:
