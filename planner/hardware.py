@@ -219,6 +219,7 @@ def _predicted(draft: Draft) -> dict[str, Any]:
 
     shards = layout["data"] * layout["context"] // layout["replicate"]
     wide = FORMATS[training["precision"]] in SHARES
+    overlapped = bool(layout.get("tensor_overlap"))
     return {
         "time.tensor": span(layout["tensor"], layout["tensor"]),
         "time.expert": span(layout["expert"], layout["expert"] * layout["tensor"]),
@@ -235,5 +236,6 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.data_overlap": kernels["overlap"],
         **_again(draft),
         "time.offload": training["offload"]["activations"] > 0,
-        "time.tensor_overlap": bool(layout.get("tensor_overlap")),
+        "time.tensor_overlap": overlapped,
+        "time.inputs_again": layout["sequence"] and kernels["inputs"] == "part" and not overlapped,
     }

@@ -210,6 +210,30 @@ def exchange_experts():
     return 2 * experts_exchange
 
 
+GATHERED: dict[str, Any] = {
+    "identifier": "time.exchange.again",
+    "symbol": r"t_{\mathrm{ag}}",
+    "unit": "s",
+    "title": "gathering the inputs of a block again for its backward pass",
+    "source": "Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2",
+    "exact": False,
+    "per": ("block",),
+}
+
+
+@quantity(**GATHERED, when={"time.inputs_again": False})
+def gathered():
+    """They are kept whole, or come in pieces beside a product (parallelism.tensor_overlap)."""
+    return 0
+
+
+@quantity(**GATHERED, when={"time.inputs_again": True})
+def gathered_again():
+    """Under sequence parallelism each rank keeps its part: an all-gather, half of an exchange, runs
+    beside the product of the input's gradient, which hides a share of it."""
+    return exchanges * tensor / 2 * (1 - hidden_t)
+
+
 # -- a layer -----------------------------------------------------------------------------------
 
 PART: dict[str, Any] = {"unit": "s", "exact": False, "per": ("part",)}
@@ -241,10 +265,10 @@ def forward():
 )
 def backward():
     """The gradients of products, attention and elementwise kernels, which move half as much again;
-    as many exchanges as forward. Casts of both passes are here."""
+    as many exchanges as forward, and inputs gathered again. Casts of both passes are here."""
     return (
         Total(product_backward + casts, "product")
         + Total(core_backward + context_backward, "block", block="attention")
         + Total(elementwise * 3 / 2, "block")
-        + Total(exchange, "block")
+        + Total(exchange + gathered, "block")
     )

@@ -109,6 +109,29 @@ def test_a_network_that_was_measured_needs_no_share() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("changes", "times"),
+    [
+        ({}, 1),
+        ({"parallelism__sequence": False}, 0),  # whole inputs are kept
+        ({"parallelism__tensor_overlap": True}, 0),
+        ({"training__implementation": "nanotron"}, 0),  # keeps what it gathered
+    ],
+)
+def test_inputs_that_were_kept_in_parts_are_gathered_again(
+    changes: dict[str, Any], times: int
+) -> None:
+    """Of 2 x 4096 tokens of 4096 values of 2 bytes a rank of 8 lacks 7 eighths."""
+    e = evaluation(parallelism__tensor=8, time__efficiency={"tensor_hidden": 0}, **changes)
+    wire = 2 * 4096 * 4096 * 2 * 7 / 8 / float(e.value("network.link"))
+    for block in e.case.axes["block"]:
+        again = float(e.value("time.exchange.again", {"block": block}))
+        if block.settings["block"] in ("attention", "mlp"):
+            assert times * wire <= again <= times * (wire + 7 * 5e-6)  # and 7 hops
+        else:
+            assert again == 0
+
+
 SLOWER = {
     "recompute": {"training__recompute": "full"},
     "eager attention": {"training__attention": "eager"},
