@@ -242,6 +242,19 @@ class Result:
         return {"fits": bool(headroom.number >= 0), "reason": None}
 
     @cached_property
+    def step_parts(self) -> dict[str, float]:
+        """Seconds of a predicted step by what they are spent on, most first, to nine digits; what
+        other work hides does not count, so that they add up. Nothing where time is assumed."""
+        step = "time.step_seconds"
+        if self.plan.get("time.mfu") is not None or step not in self:
+            return {}
+        from planner.search.parts import taken_apart
+
+        found = taken_apart(self.evaluation, step)
+        order = sorted(found, key=lambda name: -found[name])
+        return {name: float(f"{float(found[name]):.9g}") for name in order}
+
+    @cached_property
     def used_by(self) -> dict[Key, list[Quantity]]:
         """Which quantities rest on a quantity directly."""
         users: dict[Key, list[Quantity]] = {}
@@ -289,6 +302,8 @@ class Result:
             "quantities": {q.id: q.to_json() for q in self.quantities.values()},
             "absent": dict(self.absent),
         }
+        if self.step_parts:
+            data["step_parts"] = dict(self.step_parts)
         if self.comparison is not None:
             data["comparison"] = self.comparison.to_json()
         return data

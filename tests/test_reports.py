@@ -482,11 +482,29 @@ def test_what_no_published_run_is_like_has_no_interval(change: dict[str, object]
     assert "Memory of the process" not in render.markdown(result).split("## Assumptions")[1]
 
 
+def test_a_predicted_step_says_what_its_time_is_spent_on() -> None:
+    result = planner.load(LLAMA, set={"time.mfu": "null"}).evaluate()
+    parts = result.step_parts
+    assert sum(parts.values()) == pytest.approx(float(result["time.step_seconds"].number))
+    assert parts["pipeline bubble"] == pytest.approx(float(result["time.bubble"].number))
+    assert (
+        list(parts)[0] == "matrix products" and list(parts.values()) == sorted(parts.values())[::-1]
+    )
+    markdown = render.markdown(result)
+    table = markdown.split("| Where the time of a step goes |")[1].split("\n\n")[0]
+    assert re.findall(r"^\| (\w[^|*]*?) \|", table, re.M) == list(parts)
+    share = 100 * parts["matrix products"] / sum(parts.values())
+    assert f"of a step: matrix products {share:.0f} %, " in render.text(result, colour=False)
+    assert result.to_json()["step_parts"] == parts
+    assumed = planner.load(LLAMA).evaluate()
+    assert not assumed.step_parts and "of a step" not in render.text(assumed, colour=False)
+
+
 def test_the_step_is_shown_down_to_the_layers_of_the_slowest_stage() -> None:
     result = planner.load(LLAMA, set={"time.mfu": "null"}).evaluate()
     section = render.markdown(result).split("\n## Time\n")[1].split("\n## ")[0]
     heads = re.findall(r"^\| (.*?) \| m?s \| share", section, re.M)
-    assert len(heads) == 3 and heads[2].endswith("stage 4 of 4")  # which holds the head
+    assert len(heads) == 4 and heads[3].endswith("stage 4 of 4")  # which holds the head
     step = result["time.step_seconds"]
     assert step.terms[0].id == "time.micro_batch"
     assert sum(term.value for term in step.terms) == pytest.approx(float(step.number))

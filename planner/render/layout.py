@@ -59,6 +59,7 @@ class Section(NamedTuple):
     title: str
     prefixes: tuple[str, ...]
     sums: tuple[str, ...] = ()  # quantities, or all instances, as the tables of their terms
+    apart: bool = False  # the predicted step by what its time is spent on
     side_by_side: tuple[str, ...] = ()  # ways to count the same; the first one is the measure
     first: tuple[str, ...] = ()  # rows that lead the table
     entries: tuple[str, ...] = ()  # quantities per stage: the columns of one table
@@ -110,6 +111,7 @@ SECTIONS = (
         "Time",
         ("time", "network", "roofline"),
         sums=("time.step_seconds", "time.micro_batch", "time.stage", "time.run_days"),
+        apart=True,
         beside=(
             Beside(
                 "convention",
@@ -171,6 +173,12 @@ BETWEEN = "what published runs of this kind leave open, 5th to 95th percentile"
 #: What sensitivities are about.
 DAYS = "time.training_days"
 STEP = "time.step_seconds"
+
+#: What the parts of a step are.
+APART = (
+    "What nothing hides of each kind of work: its time, times the step's derivative by it. A step "
+    "is made of times by sums, maxima and roots of powers, so these add up to it."
+)
 
 #: Columns of the table of alternatives.
 ALTERNATIVES = (

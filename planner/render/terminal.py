@@ -48,12 +48,9 @@ def summary(result: Result, colour: bool | None = None) -> str:
     for identifier, words in told:
         line = f"! {words} ({identifier})"
         lines.append(line if _width(line) <= WIDTH else _cut(f"! {words}", WIDTH))
-    moved = [
-        f"{'.'.join(str(entry.note.key).split('.')[-2:])} {signed(entry.change)}"
-        for entry in sensitivities(result, DAYS, 3)
-    ]
-    if moved:
-        lines += ["", _cut("  days for 10 % more: " + ", ".join(moved), WIDTH)]
+    decides = [line for line in (_moved(result), _spent(result)) if line]
+    if decides:
+        lines += ["", *decides]
     missing = [identifier for identifier, reason in _absent_figures(result)]
     if missing:
         lines.append("")
@@ -64,6 +61,28 @@ def summary(result: Result, colour: bool | None = None) -> str:
     if any(figure.interval for figure in figures):
         lines.append(f"  in parentheses: {BETWEEN}")
     return "\n".join(lines) + "\n"
+
+
+def _moved(result: Result) -> str:
+    """The inputs that move the days of training most."""
+    moved = [
+        f"{'.'.join(str(entry.note.key).split('.')[-2:])} {signed(entry.change)}"
+        for entry in sensitivities(result, DAYS, 3)
+    ]
+    return _cut("  days for 10 % more: " + ", ".join(moved), WIDTH) if moved else ""
+
+
+def _spent(result: Result) -> str:
+    """What a predicted step is spent on, as many parts as a line holds."""
+    line = ""
+    whole = sum(result.step_parts.values())
+    for name, seconds in result.step_parts.items():
+        more = f"{line}, " if line else "  of a step: "
+        more += f"{name} {100 * seconds / whole:.0f} %"
+        if _width(more) > WIDTH or seconds < whole / 100:
+            break
+        line = more
+    return line
 
 
 def _absent_figures(result: Result) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ from planner.render.alternatives import alternatives, said
 from planner.render.bars import COLOURS, bar_of
 from planner.render.derivations import Derivations, place
 from planner.render.layout import (
+    APART,
     BETWEEN,
     DAYS,
     INPUT_GROUPS,
@@ -280,6 +281,8 @@ class View:
             and not _outside_layers(q)
             and (base != SLOWEST or self._is_slowest(q))
         ]
+        if section.apart and self.result.step_parts:
+            sums.insert(0, self._step_parts())
         compared = [quantities.pop(i) for i in section.side_by_side if i in quantities]
         first = [quantities.pop(i) for i in section.first if i in quantities]
         rows = [self._row(q) for q in (*first, *quantities.values())]
@@ -298,6 +301,26 @@ class View:
             if "memory" in section.prefixes
             else None,
             roofline=pictures.roof(self.result) if "roofline" in section.prefixes else None,
+        )
+
+    def _step_parts(self) -> Data:
+        """The predicted step by what its time is spent on."""
+        found, step = self.result.step_parts, self.result[STEP]
+        values = [Fraction(value) for value in found.values()]
+        unit, texts = column([*values, step.value], step.unit)
+        terms = [Term(name, value) for name, value in zip(found, values, strict=True)]
+        rows = [self._term(*of) for of in zip(terms, texts, shares(values), strict=False)]
+        title = "Where the time of a step goes"
+        return Data(
+            id=STEP,
+            title=title,
+            caption=title,
+            unit=unit,
+            rows=rows,
+            total=texts[-1],
+            estimate=True,
+            figure=bar_of("step-parts", title, rows, values, sum(values, Fraction(0))),
+            note=APART,
         )
 
     def _is_slowest(self, stage: Quantity) -> bool:
@@ -342,6 +365,7 @@ class View:
             total=texts[-1],
             estimate=not quantity.exact,
             figure=figure,
+            note="",
         )
 
     def _term(self, term: Term, text: str, share: str) -> Data:

@@ -15,10 +15,9 @@ from typing import Any
 
 from sympy import Add, Mul
 
-from planner.evaluate import Point
+from planner.evaluate import Evaluation, Point
 from planner.gradient import gradient
 from planner.tape import Leaf, Tape
-from planner.untraced import Untraced
 
 #: What others are made of, with the names of the field.
 PARTS: Mapping[str, str] = {
@@ -54,7 +53,7 @@ PARTS: Mapping[str, str] = {
 ROUNDING = 1e-9
 
 
-def taken_apart(evaluation: Untraced, quantity: str) -> dict[str, Any]:
+def taken_apart(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
     """What a quantity consists of, in its own unit, and what it has besides by its own id.
 
     A quantity that grows with ``PARTS`` has their names, another one the ids of its summands.
@@ -78,13 +77,13 @@ def taken_apart(evaluation: Untraced, quantity: str) -> dict[str, Any]:
     return found if abs(rest) <= ROUNDING * abs(whole) else {**found, quantity: rest}
 
 
-def _point(evaluation: Untraced, leaf: Leaf) -> Point:
+def _point(evaluation: Evaluation, leaf: Leaf) -> Point:
     """Where a leaf holds."""
     axes = evaluation.case.axes
     return {axis: axes[axis][place] for axis, place in leaf.places}  # type: ignore[index]
 
 
-def _summands(evaluation: Untraced, quantity: str) -> dict[str, Any]:
+def _summands(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
     """The summands of a quantity that are, or are a multiple of, a quantity of the same unit."""
     book = evaluation.book
     held = book.choose(quantity, lambda name: evaluation.setting(name, {}))
