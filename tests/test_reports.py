@@ -487,9 +487,8 @@ def test_a_predicted_step_says_what_its_time_is_spent_on() -> None:
     parts = result.step_parts
     assert sum(parts.values()) == pytest.approx(float(result["time.step_seconds"].number))
     assert parts["pipeline bubble"] == pytest.approx(float(result["time.bubble"].number))
-    assert (
-        list(parts)[0] == "matrix products" and list(parts.values()) == sorted(parts.values())[::-1]
-    )
+    assert next(iter(parts)) == "matrix products"
+    assert list(parts.values()) == sorted(parts.values(), reverse=True)
     markdown = render.markdown(result)
     table = markdown.split("| Where the time of a step goes |")[1].split("\n\n")[0]
     assert re.findall(r"^\| (\w[^|*]*?) \|", table, re.M) == list(parts)
