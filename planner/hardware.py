@@ -237,5 +237,5 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         **_again(draft),
         "time.offload": training["offload"]["activations"] > 0,
         "time.tensor_overlap": overlapped,
-        "time.inputs_again": layout["sequence"] and kernels["inputs"] == "part" and not overlapped,
+        "time.inputs_again": kernels["inputs"] == "part" and not overlapped,
     }

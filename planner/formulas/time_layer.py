@@ -227,7 +227,13 @@ def gathered():
     return 0
 
 
-@quantity(**GATHERED, when={"time.inputs_again": True})
+@quantity(**GATHERED, when={"time.inputs_again": True, "parallelism.sequence": False})
+def gathered_nothing():
+    """Without sequence parallelism every rank has them whole."""
+    return 0
+
+
+@quantity(**GATHERED, when={"time.inputs_again": True, "parallelism.sequence": True})
 def gathered_again():
     """Under sequence parallelism each rank keeps its part: an all-gather, half of an exchange, runs
     beside the product of the input's gradient, which hides a share of it."""
