@@ -104,6 +104,8 @@ def _pool(job: Job, numbers: range, workers: int) -> Pieces:
 
     # A forked worker has everything loaded; where there is no fork it starts afresh.
     way = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+    if way == "fork":
+        job.load()
     context = multiprocessing.get_context(way)
     with ProcessPoolExecutor(workers, context, _begin, (job,)) as pool:
         try:

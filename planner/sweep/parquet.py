@@ -24,7 +24,19 @@ from planner.sweep.table import Column, Rows, coded, columns
 GROUP, SHORT = 1 << 19, 1 << 14
 
 
-def needed() -> Any:
+def needed() -> None:
+    """That pyarrow is there, without the time that it takes to load.
+
+    Raises:
+        PlanError: it is not installed.
+    """
+    from importlib.util import find_spec
+
+    if find_spec("pyarrow") is None:
+        raise _missing()
+
+
+def loaded() -> Any:
     """pyarrow.
 
     Raises:
@@ -32,11 +44,15 @@ def needed() -> Any:
     """
     try:
         import pyarrow
+        import pyarrow.parquet
     except ImportError:
-        raise PlanError(
-            Fault("Parquet needs pyarrow", None, "pip install 'trainplan[parquet]', or write .csv")
-        ) from None
+        raise _missing() from None
     return pyarrow
+
+
+def _missing() -> PlanError:
+    fix = "pip install 'trainplan[parquet]', or write .csv"
+    return PlanError(Fault("Parquet needs pyarrow", None, fix))
 
 
 def _kind(study: Study, column: Column) -> str:
@@ -54,7 +70,7 @@ def _kind(study: Study, column: Column) -> str:
 
 def schema(study: Study, whole: frozenset[str] = frozenset()) -> Any:
     """The columns with their types; ``whole`` are quantities that turned out to be integers."""
-    arrow = needed()
+    arrow = loaded()
     types = {
         "text": arrow.dictionary(arrow.int32(), arrow.string()),
         "flag": arrow.bool_(),
@@ -99,7 +115,7 @@ def piece(table: Rows, room: Room) -> bytes:
     rows = math.prod(table.grid)
     if not rows:
         return b""
-    arrow = needed()
+    arrow = loaded()
     wanted = schema(table.study, _names(table.whole))
     arrays = [
         _array(
@@ -116,7 +132,7 @@ def _names(whole: Mapping[str, bool]) -> frozenset[str]:
 
 
 def _file(study: Study, wanted: Any, table: Any = None) -> bytes:
-    into = needed().BufferOutputStream()
+    into = loaded().BufferOutputStream()
     with _writer(study, into, wanted) as writer:
         if table is not None:
             writer.write_table(table, row_group_size=table.num_rows)
@@ -178,7 +194,7 @@ def write(
     whole: Mapping[str, bool],
 ) -> None:
     """Write pieces as one Parquet file of large row groups; arguments as for ``ending``."""
-    arrow = needed()
+    arrow = loaded()
     from pyarrow import parquet
 
     wanted = schema(study, _names(whole))

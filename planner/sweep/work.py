@@ -43,7 +43,7 @@ class Job:
 
     @classmethod
     def of(cls, study: Study, kind: str | None) -> Job:
-        return cls(study, kind, full())
+        return cls(study, kind, full_here())
 
     @cached_property
     def over_arrays(self) -> bool:
@@ -78,6 +78,11 @@ class Job:
     def __getstate__(self) -> dict[str, Any]:
         """Without what a worker finds for itself."""
         return {"study": self.study, "kind": self.kind, "version": self.version}
+
+    def load(self) -> None:
+        """What is loaded for the first piece."""
+        if self.kind == "parquet":
+            parquet.loaded()
 
     def work(self, number: int) -> Piece:
         """The rows of a piece."""
