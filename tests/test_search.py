@@ -375,8 +375,8 @@ def test_sequence_parallelism_is_shown() -> None:
     found = searching.search(plan, top=1, fixed={"parallelism.tensor": 8})
     assert found.best[0].changes["parallelism.sequence"] is True
     head, *rows = ranking.table(found)[0]
-    assert rows[0][head.index("seq.")] == "yes"
-    assert "seq. yes" in ranking.words(found.best[0])
+    assert rows[0][head.index("sequence")] == "yes"
+    assert "sequence yes" in ranking.words(found.best[0])
 
 
 def test_layers_of_a_stretch_are_counted() -> None:

@@ -79,10 +79,19 @@ class View:
         return ranking.costs(self.found)
 
     @property
+    def in_front(self) -> str:
+        """What the front is."""
+        return (
+            f"The Pareto front: nothing beats one of these both in memory and in {self.title}. "
+            "Each needs less memory than all before it."
+        )
+
+    @property
     def choosing(self) -> str:
         return (
             f"The best value of each choice, and how far behind ({self.title}) the best layout "
-            "with another value is; in brackets what the nearest loses most by."
+            "with another value is; in brackets what the nearest of these loses most in, and what "
+            "it has less of where that makes up for half."
         )
 
     @cached_property

@@ -19,12 +19,12 @@ from planner.search.layouts import KERNELS, KEYS
 #: Heading and key of each column of a layout.
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("tensor", "parallelism.tensor"),
-    ("seq.", "parallelism.sequence"),
+    ("sequence", "parallelism.sequence"),
     ("pipeline", "parallelism.pipeline"),
     ("virtual", "parallelism.virtual_pipeline"),
     ("context", "parallelism.context"),
     ("expert", "parallelism.expert"),
-    ("in expert", "parallelism.expert_tensor"),
+    ("expert tensor", "parallelism.expert_tensor"),
     ("zero", "parallelism.zero"),
     ("replicas", "parallelism.replicate"),
     ("micro-batch", "training.micro_batch"),
@@ -157,7 +157,7 @@ def costs(found: Found) -> list[tuple[str, str, str]]:
             assert choice.layout is not None
             slower = _slower(choice.layout, first.layout, found.by)
             why = "" if number or slower == SAME else _lost(choice.layout, found)
-            said.append(f"{_word(choice.value)} {slower}{why}")
+            said.append(f"{_word(choice.value)}: {slower}{why}")
         if len(fitting) > LISTED:
             said.append(f"{len(fitting) - LISTED} more")
         if len(fitting) < len(choices):

@@ -1,0 +1,52 @@
+"""Pages on a phone: what stands outside a table's rows is not cut off at the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from planner import cli
+from tests.browser import Browser, executable
+
+WIDTH = 375
+#: Captions whose words end beyond the box that their table scrolls in, and how far the page does.
+CUT_OFF = """
+[...document.querySelectorAll('caption')].filter(caption => {
+  const words = document.createRange();
+  words.selectNodeContents(caption);
+  const box = caption.closest('.scroll') || document.body;
+  return words.getBoundingClientRect().right > box.getBoundingClientRect().right + 0.5;
+}).map(caption => caption.textContent)
+"""
+PAGES = {
+    "report": ("presets/llama70b_h100x1024.yaml", "--set", "parallelism=auto"),
+    "search": ("search", "presets/mixtral8x7b_h100x1024.yaml"),
+}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = executable()
+    assert program is not None
+    made = Browser(program, tmp_path_factory.mktemp("profile"))
+    yield made
+    made.close()
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(executable() is None, reason="there is no Chromium")
+@pytest.mark.parametrize("name", PAGES)
+def test_captions_are_whole_on_a_phone(name: str, browser: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert cli.main([*PAGES[name], "-o", str(page)]) == 0
+    browser.open(page)
+    browser.send(
+        "Emulation.setDeviceMetricsOverride",
+        width=WIDTH, height=800, deviceScaleFactor=1, mobile=True,
+    )  # fmt: skip
+    browser.run("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
+    assert browser.run("document.querySelectorAll('caption').length") > 1
+    assert browser.run(CUT_OFF) == []
+    assert browser.run("document.documentElement.scrollWidth") <= WIDTH
