@@ -248,7 +248,7 @@ class Result:
         step = "time.step_seconds"
         if self.plan.get("time.mfu") is not None or step not in self:
             return {}
-        from planner.search.parts import taken_apart
+        from planner.parts import taken_apart
 
         found = taken_apart(self.evaluation, step)
         order = sorted(found, key=lambda name: -found[name])

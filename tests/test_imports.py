@@ -40,6 +40,7 @@ STAGES = (
         "inverse",
         "gradient",
         "elasticity",
+        "parts",
         "domains",
         "remedies",
         "search",

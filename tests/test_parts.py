@@ -13,11 +13,11 @@ import pytest
 from planner import case
 from planner import plan as plans
 from planner.document import Plan
+from planner.parts import PARTS, taken_apart
 from planner.plan import variant
 from planner.search import ranking
 from planner.search.engine import search
 from planner.search.layouts import Space
-from planner.search.parts import PARTS, taken_apart
 from planner.untraced import Untraced, evaluated
 
 STEP = "time.step_seconds"

@@ -23,9 +23,9 @@ from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.evaluate import Absent
 from planner.limits import Limit, known
+from planner.parts import taken_apart
 from planner.plan import variant
 from planner.search.layouts import FOLLOWING, KEYS, Rows, Setting, Space, chosen_by
-from planner.search.parts import taken_apart
 from planner.search.selection import Best, ByChoice, Front, Item, Sample
 from planner.search.spread import Spread
 from planner.untraced import Untraced, evaluated
