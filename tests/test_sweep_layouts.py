@@ -178,6 +178,43 @@ def test_a_few_plans_stand_for_many_layouts(monkeypatch: pytest.MonkeyPatch) -> 
     assert read.size > 20_000 and 0 < len(completed) < 50
 
 
+def test_layouts_whose_kernels_follow_from_their_degrees_share_a_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What kernels bring along (widths, efficiencies, how layers are cut) tells no layouts apart
+    that their kernels do not."""
+    document = {
+        "base": {"extends": "gpt2small_hgx-h100", "time": {"mfu": None}},
+        "axes": {
+            "parallelism.tensor": [1, 2, 4],
+            "parallelism.pipeline": [1, 2],
+            "parallelism.zero": [0, 1, 2, 3],
+            "training.micro_batch": [1, 2, 4],
+            "training.recompute": ["none", "selective", "full"],
+        },
+        "record": ["time.step_seconds", "memory.process"],
+    }  # fmt: skip
+    groups: list[list[int]] = []
+    alike = layouts._alike
+
+    def told(drafts: Any, rows: Any) -> Any:
+        kernels = {drafts.column("training.implementation").at(row) for row in rows.tolist()}
+        assert kernels == {"megatron", "pytorch"}
+        found = list(alike(drafts, rows))
+        groups.append(list(map(len, found)))
+        return found
+
+    monkeypatch.setattr(layouts, "_alike", told)
+    read = study.load(document)
+    layouts.Evaluator(read).evaluate([range(n) for n in read.shape])
+    assert len(groups) == 1 and len(groups[0]) == 1 and groups[0][0] > 50
+    assert not layouts.of_kernels() & {
+        "model",
+        "training.global_batch",
+        "training.recompute_layers",
+    }
+
+
 def test_a_piece_is_the_same_whatever_was_evaluated_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "OVER_ARRAYS", 1500)
     job = work.Job.of(study.load(MANY), "csv")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
@@ -20,8 +20,10 @@ from planner.arrays.table import Codes, Group, Table
 from planner.document import Plan
 from planner.errors import PlanError
 from planner.plan import begun, changed
+from planner.quantity import BOOK
 from planner.search.layouts import DEGREES, OWN_CHOICE, Degrees, Rows, Space
 from planner.search.spread import Spread
+from planner.search.structure import DECIDING, asked
 from planner.sweep import arrays
 from planner.sweep.axes import LAYOUT, Axis
 from planner.sweep.checking import MISSING, SECTIONS, Column, Drafts
@@ -46,16 +48,9 @@ OF_DEGREES = (
 )
 #: What follows from those: accumulation from the batch, the optimizer's shards from the ZeRO stage.
 FOLLOWS = ("training.gradient_accumulation", "training.distributed_optimizer")
-#: What a spread takes from a plan with the implementation and the loss of a row.
-OF_KERNELS = (
-    "parallelism.cut",
-    "parallelism.context_exchange",
-    "parallelism.vocab_multiple",
-    "training.bytes",
-    "cluster",
-    "memory",
-    "time",
-)
+#: What the layouts of a spread have in common whatever their kernels: one model, one batch, and the
+#: entries of the axes.
+SHARED = ("model", "training.global_batch", "training.lora", *DECIDING)
 TOLD = (*OF_DEGREES, *RUN, *OWN, *CROSSED, *FOLLOWS)
 
 
@@ -373,12 +368,24 @@ def _alike(drafts: Drafts, rows: Array) -> Iterator[Array]:
 
     def follows(key: str) -> bool:
         known = table.exact(table.mask(kernels)).count
-        return key in OF_KERNELS and table.exact(table.mask([*kernels, key])).count == known
+        return key in of_kernels() and table.exact(table.mask([*kernels, key])).count == known
 
     rest = [key for key in codes if key not in TOLD and not follows(key)]
     of_rows = table.exact(table.mask(rest)).of_rows
     for group in range(int(of_rows.max()) + 1):
         yield rows[of_rows == group]
+
+
+@cache
+def of_kernels() -> frozenset[str]:
+    """Keys and sections that a spread takes from a plan with the implementation and the loss of a
+    row: what a case binds, what formulas ask for, and how layers are cut into stages."""
+    bound = (note.key for note in BOOK.notation.values() if note.key and not note.per)
+    found = {"parallelism.cut"}
+    for key in (*bound, *asked()):
+        section, _, name = key.partition(".")
+        found.add(f"{section}.{name.partition('.')[0]}" if section in SECTIONS else section)
+    return frozenset(found.difference(SHARED))
 
 
 class _Rows:
