@@ -487,6 +487,27 @@ def test_a_column_of_two_types_is_written_anew_and_one_without_values_has_either
         assert thrift.written(thrift.read(struct)) == struct
 
 
+@given(st.data())
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+def test_the_lowest_score_is_that_of_the_first_of_equal_points(data: st.DataObject) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
+    held = tuple(n if data.draw(st.booleans()) else 1 for n in shape)
+    few = st.sampled_from([1.0, 2.0, 3.0, math.inf])
+    values = data.draw(st.lists(few, min_size=math.prod(held), max_size=math.prod(held)))
+    scores = np.array(values).reshape(held)
+    several = data.draw(st.lists(st.sampled_from(range(len(shape))), unique=True))
+    keep = tuple(several)
+    best: dict[tuple[int, ...], tuple[float, tuple[int, ...]]] = {}
+    for point, score in np.ndenumerate(np.broadcast_to(scores, shape)):
+        place = tuple(point[i] for i in keep)
+        if score < best.get(place, (math.inf,))[0]:
+            best[place] = (float(score), point)
+    found = {
+        at: (least, point) for at, least, point in summaries._Scores(scores).lowest(keep, shape)
+    }
+    assert found == best
+
+
 def test_parquet_without_pyarrow_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
