@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from sympy import Symbol
@@ -18,10 +19,11 @@ from sympy import Symbol
 import planner.formulas  # noqa: F401  (registers the quantities)
 from planner import conventions, inventory, laws, notation, pipeline, products, tensors
 from planner import profile as profiles
-from planner.document import Model, Plan, Stage
+from planner.document import Model, Part, Plan, Stage
 from planner.evaluate import SIZE_ONLY, Absent, Case, Entry
 from planner.inventory import MATMULS, Component, components
 from planner.quantity import BOOK
+from planner.recent import recent
 
 
 def build(plan: Plan) -> Case:
@@ -57,8 +59,8 @@ def build(plan: Plan) -> Case:
     else:
         axes.update(_model_axes(plan.model, frozenset(plan.get("training.lora.targets") or ())))
         settings["experts"] = any(part.settings["experts"] for part in axes["part"])
-        axes["tensor"] = tuple(kept_tensors(plan.model, axes["block"], profile, settings))
-        axes["product"] = tuple(products.axis(axes["component"]))
+        axes["tensor"] = kept_tensors(plan.model, axes["block"], profile, settings)
+        axes["product"] = products.axis(axes["component"])
         axes["stage"], crossed = _stage_axis(plan, axes["part"])
         crossed.update(held_on_stages(axes["stage"], axes["component"], crossed))
         if settings["dummies"]:
@@ -80,15 +82,19 @@ def _phases(mode: str) -> tuple[Entry, ...]:
     return tuple(Entry("phase", k, v, settings={"phase": k}) for k, v in titles.items())
 
 
+@recent(8, watched=3)
 def kept_tensors(
     model: Model, blocks: tuple[Entry, ...], profile: profiles.Profile, settings: dict[str, Any]
 ) -> Iterator[Entry]:
-    entries = iter(blocks)
+    """What the implementation keeps of each block."""
+    entries, chosen = iter(blocks), tensors.choices(settings)
     for part in model.parts:
         before = None
         for block in part.blocks:
             second = before == block.kind == "norm"  # two norms read one input
-            yield from tensors.entries(next(entries), part.name, block, second, profile, settings)
+            yield from tensors.entries(
+                next(entries), part.name, block, second, profile, settings, chosen
+            )
             before = block.kind
 
 
@@ -144,12 +150,13 @@ def held_on_stages(
 ) -> dict[tuple[Symbol, Entry, Entry], Any]:
     """How often a stage holds a component: as often as its layer; a tied matrix not twice."""
     held: dict[tuple[Symbol, Entry, Entry], Any] = {}
+    first = [
+        where
+        for (symbol, where, part), count in crossed.items()
+        if count and part.name == pipeline.FIRST and symbol is notation.L_ks
+    ]
     for stage in stages:
-        embedding = any(
-            count and part.name == pipeline.FIRST
-            for (symbol, where, part), count in crossed.items()
-            if symbol is notation.L_ks and where is stage
-        )
+        embedding = any(where is stage for where in first)
         for component in components:
             block = component.parent
             assert block is not None and block.parent is not None
@@ -165,14 +172,17 @@ def first_of_shape(
     crossed: dict[tuple[Symbol, Entry, Entry], Any],
 ) -> dict[tuple[Symbol, Entry, Entry], Any]:
     """Which matrices are the first of their shape on a stage: layer kinds share many."""
+    shapes = []
+    for component in components:
+        block = component.parent
+        assert block is not None and block.parent is not None
+        shape = (block.settings["block"], component.name, *block.bindings.values())
+        shapes.append((component, block.parent, shape))
     first: dict[tuple[Symbol, Entry, Entry], Any] = {}
     for stage in stages:
         seen = set()
-        for component in components:
-            block = component.parent
-            assert block is not None and block.parent is not None
-            shape = (block.settings["block"], component.name, *block.bindings.values())
-            held = crossed[notation.L_ks, stage, block.parent] > 0
+        for component, part, shape in shapes:
+            held = crossed[notation.L_ks, stage, part] > 0
             first[notation.first_sc, stage, component] = int(held and shape not in seen)
             if held:
                 seen.add(shape)
@@ -194,42 +204,61 @@ def _reason(plan: Plan, key: str, meaning: str) -> str:
     return f"{meaning} is not given ({key})"
 
 
+@recent(4)
 def _model_axes(model: Model, targets: frozenset[str]) -> dict[str, tuple[Entry, ...]]:
-    by_block: dict[str, list[Any]] = {}
+    found = [_of_part(part, targets) for part in model.parts]
+    return {
+        "part": tuple(part for part, _, _ in found),
+        "block": tuple(block for _, blocks, _ in found for block in blocks),
+        "component": tuple(piece for _, _, pieces in found for piece in pieces),
+    }
+
+
+@recent(24)
+def _of_part(
+    part: Part, targets: frozenset[str]
+) -> tuple[Entry, tuple[Entry, ...], tuple[Entry, ...]]:
+    """The entry of a part, those of its blocks and those of their components."""
+    by_block = _by_block()
+    part_entry = Entry(
+        "part",
+        part.name,
+        part.title,
+        bindings={notation.L_k: part.count},
+        settings={
+            "part": part.name,
+            "layers": part.name not in ("embedding", "head"),
+            "head": part.name == "head",
+            "experts": any(block.kind == "moe" for block in part.blocks),
+        },
+    )
+    blocks, pieces = [], []
+    for block in part.blocks:
+        values = {
+            symbol: block.values[key]
+            for symbol, key in by_block.get(block.kind, ())
+            if block.values.get(key) is not None
+        }
+        settings = {f"block.{key}": value for key, value in block.values.items()}
+        settings["block"] = block.kind
+        settings["latent"] = block.values.get("kv_rank") is not None
+        settings["windowed"] = block.values.get("window") is not None
+        settings["remembers"] = block.kind in inventory.REMEMBERING
+        entry = Entry("block", block.name, block.name, part_entry, values, settings)
+        blocks.append(entry)
+        pieces += [_component(c, entry, targets) for c in components(block.kind, block.values)]
+    return part_entry, tuple(blocks), tuple(pieces)
+
+
+@cache
+def _by_block() -> dict[str, list[tuple[Symbol, str]]]:
+    """Symbols that each kind of block binds, with the key of their value."""
+    found: dict[str, list[tuple[Symbol, str]]] = {}
     for note in BOOK.notation.values():
         if note.per == ("block",) and note.key:
             kind, _, key = note.key.partition(".")
-            by_block.setdefault(kind, []).append((note.symbol, key))
-    parts, blocks, pieces = [], [], []
-    for part in model.parts:
-        part_entry = Entry(
-            "part",
-            part.name,
-            part.title,
-            bindings={notation.L_k: part.count},
-            settings={
-                "part": part.name,
-                "layers": part.name not in ("embedding", "head"),
-                "head": part.name == "head",
-                "experts": any(block.kind == "moe" for block in part.blocks),
-            },
-        )
-        parts.append(part_entry)
-        for block in part.blocks:
-            values = {
-                symbol: block.values[key]
-                for symbol, key in by_block.get(block.kind, ())
-                if block.values.get(key) is not None
-            }
-            settings = {f"block.{key}": value for key, value in block.values.items()}
-            settings["block"] = block.kind
-            settings["latent"] = block.values.get("kv_rank") is not None
-            settings["windowed"] = block.values.get("window") is not None
-            settings["remembers"] = block.kind in inventory.REMEMBERING
-            entry = Entry("block", block.name, block.name, part_entry, values, settings)
-            blocks.append(entry)
-            pieces += [_component(c, entry, targets) for c in components(block.kind, block.values)]
-    return {"part": tuple(parts), "block": tuple(blocks), "component": tuple(pieces)}
+            found.setdefault(kind, []).append((note.symbol, key))
+    return found
 
 
 def _tensor_count(component: Component, block: Entry) -> int:

@@ -82,7 +82,7 @@ class Plan:
         """The value of a dotted key, None where it is not given."""
         node: Any = self.data
         for step in dotted.split("."):
-            if not isinstance(node, Mapping) or step not in node:
+            if not isinstance(node, (dict, Mapping)) or step not in node:
                 return None
             node = node[step]
         return node
@@ -100,7 +100,7 @@ class Draft:
     def get(self, *path: str | int) -> Any:
         node: Any = self.data
         for step in path:
-            if isinstance(node, Mapping):
+            if isinstance(node, (dict, Mapping)):  # a plain one is told sooner
                 node = node.get(step)
             elif isinstance(node, list) and isinstance(step, int) and step < len(node):
                 node = node[step]

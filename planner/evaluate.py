@@ -25,7 +25,7 @@ Value = int | Fraction | float | str
 SIZE_ONLY = "the model is given by its size only (model.parameters), not by its shape"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)  # not frozen, which is slow to make, and a case has hundreds
 class Entry:
     """One entry of an axis: a layer kind, a block in it, a component, a pipeline stage.
 

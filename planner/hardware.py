@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from planner import profile, resources, units
@@ -163,7 +163,11 @@ def _shares(name: str) -> Mapping[str, Any]:
 
 def _value(fact: Mapping[str, Any], unit: str = "s") -> Any:
     """The value of a fact, exact: 0.92, or `26 us`."""
-    value = fact["value"]
+    return _exact(fact["value"], unit)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _exact(value: Any, unit: str) -> Any:
     if isinstance(value, str):
         return units.parse(value, unit)
     return Fraction(str(value)) if isinstance(value, float) else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -54,7 +54,7 @@ def complete(document: source.Document) -> Plan:
         for held in CHECKS:
             held(draft, model)
     draft.finish()
-    settings = dict(_scalars(draft.data, DECIDING))
+    settings = _scalars(draft.data, DECIDING)
     settings["model.shape"] = model is not None
     settings.update(hardware.settings(draft))
     return Plan(draft.get("name"), document, draft.data, model, settings, draft.derived)
@@ -72,16 +72,20 @@ def begun(document: source.Document) -> tuple[Draft, Model | None]:
     return draft, model
 
 
-def _scalars(data: Mapping[str, Any], sections: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    def walk(node: Any, dotted: str) -> Iterator[tuple[str, Any]]:
-        if isinstance(node, Mapping):
+def _scalars(data: Mapping[str, Any], sections: Sequence[str]) -> dict[str, Any]:
+    """What is neither a mapping nor a list, by dotted key."""
+    found: dict[str, Any] = {}
+
+    def walk(node: Any, dotted: str) -> None:
+        if isinstance(node, dict):
             for key, value in node.items():
-                yield from walk(value, f"{dotted}.{key}")
+                walk(value, f"{dotted}.{key}")
         elif not isinstance(node, list):
-            yield dotted, node
+            found[dotted] = node
 
     for section in sections:
-        yield from walk(data.get(section), section)
+        walk(data.get(section), section)
+    return found
 
 
 def _choices(draft: Draft) -> None:

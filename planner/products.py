@@ -8,6 +8,8 @@ which the widths follow here from the components and their split over the tensor
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
 
 from sympy import Add
 
@@ -15,6 +17,7 @@ from planner import notation
 from planner import notation_hardware as hw
 from planner.evaluate import Entry
 from planner.formulas.layout import vocabulary
+from planner.recent import recent
 
 #: Components that read one input and run as one product, where the block has them.
 JOINED = (
@@ -27,6 +30,7 @@ JOINED = (
 EXPERT_DOWN = "expert_down"
 
 
+@recent(4)
 def axis(components: tuple[Entry, ...]) -> Iterator[Entry]:
     """The products of every block, in the order of its components."""
     blocks: dict[Entry, list[Entry]] = {}
@@ -50,21 +54,32 @@ def _joined(components: list[Entry]) -> Iterator[list[Entry]]:
         yield members
 
 
-def _product(block: Entry, members: list[Entry]) -> Entry:
-    first = members[0]
-    split = first.settings["split"]
-    columns = Add(*(member.bindings[notation.n_out] for member in members))
-    depth = first.bindings[notation.n_in]
+@lru_cache(maxsize=256)
+def _widths(columns: tuple[Any, ...], depth: Any, split: str, down: bool) -> tuple[Any, Any]:
+    """Columns and depth on one device: of joined components, under their split."""
+    wide = Add(*columns)
     if split == "column":
-        columns = columns / notation.t
+        wide = wide / notation.t
     elif split == "row":
         depth = depth / notation.t
     elif split == "vocabulary":
-        columns = vocabulary / notation.t
-    elif split == "experts" and first.name == EXPERT_DOWN:
+        wide = vocabulary / notation.t
+    elif split == "experts" and down:
         depth = depth / notation.t_e
     elif split == "experts":
-        columns = columns / notation.t_e
+        wide = wide / notation.t_e
+    return wide, depth
+
+
+def _product(block: Entry, members: list[Entry]) -> Entry:
+    first = members[0]
+    split = first.settings["split"]
+    columns, depth = _widths(
+        tuple(member.bindings[notation.n_out] for member in members),
+        first.bindings[notation.n_in],
+        split,
+        first.name == EXPERT_DOWN,
+    )
     name = ", ".join(member.name.replace("_", " ") for member in members)
     return Entry(
         "product",

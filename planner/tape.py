@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, floor
@@ -24,6 +25,8 @@ CONSTANT, LEAF, ADD, MUL, POW, CEIL, FLOOR, MAX, MIN, PICK = range(10)
 #: Results of divisions this close to a whole number, as a share, are that number.
 SNAP = 1e-12
 
+#: What a leaf can be.
+NUMBERS = frozenset((int, Fraction, float, bool))
 #: Sets of leaves of which a tape remembers what rests on them.
 MOST_MOVES = 16
 
@@ -85,20 +88,22 @@ class Tape:
         """The numbers of the leaves in a case; None where another tape is needed for it."""
         return self._frame.leaves(case, self.leaves)
 
-    def run(self, leaves: Sequence[Any]) -> list[Any]:
+    def run(self, leaves: Sequence[Any], exact: bool = True) -> list[Any]:
         """The value of every node, exact where the leaves are; NaN below a division by zero.
+        Not ``exact``, the numbers of the formulas are floats, as the leaves then are.
 
         Raises:
             ArithmeticError, ValueError: beyond the range of floating-point numbers.
         """
-        return run(self.nodes, leaves)
+        return run(self.nodes if exact else self._rounded, leaves)
 
     def again(self, leaves: Sequence[Any], exact: bool) -> list[Any]:
         """As ``run``; only what rests on leaves that are not as they were the last time (of exact
         numbers, or of floats) is computed anew."""
         before, values = self._last.get(exact, ((), []))
+        nodes = self.nodes if exact else self._rounded
         if not before:
-            values = self.run(leaves)
+            values = self.run(leaves, exact)
         else:
             moved = frozenset(
                 number
@@ -111,10 +116,17 @@ class Tape:
                 rest = self.dependent(moved)
                 self._moved[moved] = [i for i, moves in enumerate(rest) if moves]
             values = list(values)
-            for index in self._moved[moved]:
-                values[index] = step(self.nodes[index], values, leaves)
+            _redo(nodes, self._moved[moved], values, leaves)
         self._last[exact] = (list(leaves), values)
         return values
+
+    @cached_property
+    def _rounded(self) -> list[Node]:
+        """The nodes for floats, with which fractions are slow to compute."""
+        return [
+            Node(CONSTANT, (), float(node.data)) if node.operation == CONSTANT else node
+            for node in self.nodes
+        ]
 
     def dependent(self, leaves: Iterable[int]) -> list[bool]:
         """For each node whether it rests on one of these leaves (by number)."""
@@ -130,9 +142,29 @@ class Tape:
 def run(nodes: Sequence[Node], leaves: Sequence[Any]) -> list[Any]:
     """The value of every node of a tape for these leaves."""
     values: list[Any] = [None] * len(nodes)
-    for index in range(len(nodes)):
-        values[index] = step(nodes[index], values, leaves)
+    _redo(nodes, range(len(nodes)), values, leaves)
     return values
+
+
+def _redo(
+    nodes: Sequence[Node], places: Iterable[int], values: list[Any], leaves: Sequence[Any]
+) -> None:
+    """Compute some nodes in their order; sums and products, most of them, without a call."""
+    for place in places:
+        operation, arguments, data = node = nodes[place]
+        if operation == MUL:
+            value = 1
+            for i in arguments:
+                value *= values[i]  # type: ignore[index]
+        elif operation == ADD:
+            value = 0
+            for i in arguments:
+                value += values[i]  # type: ignore[index]
+        elif operation == LEAF:
+            value = leaves[data]
+        else:
+            value = step(node, values, leaves)
+        values[place] = value
 
 
 def step(node: Node, values: Sequence[Any], leaves: Sequence[Any]) -> Any:
@@ -381,6 +413,8 @@ class _Frame:
             given = {name for entry in entries for name in entry.settings}
             names = tuple(name for name in self.names if name in given)
             self.axes[axis] = (names, _shape(entries, names, recorder.places))
+        #: The entries of each axis that agreed last.
+        self._same: dict[str, Any] = {a: case.axes[a] for a, known in self.axes.items() if known}
 
     def leaves(self, case: Case, leaves: Sequence[Leaf]) -> list[Any] | None:
         """The numbers of some leaves in another case; None where its frame is not this one."""
@@ -388,21 +422,30 @@ class _Frame:
             return None
         if case.axes.keys() != self.axes.keys():
             return None
-        places = _places(case)
         for axis, known in self.axes.items():
             entries = case.axes[axis]
             if known is None or isinstance(entries, Absent):
                 if known is not None or not isinstance(entries, Absent):
                     return None
-            elif len(entries) != len(known[1]) or _shape(entries, known[0], places) != known[1]:
+            elif len(entries) != len(known[1]):
+                return None
+        new = [axis for axis, same in self._same.items() if case.axes[axis] is not same]
+        places = _places(case) if new else {}
+        for axis in new:  # cases of one model share most entries
+            entries, known = case.axes[axis], self.axes[axis]
+            assert not isinstance(entries, Absent) and known is not None
+            if _shape(entries, known[0], places) != known[1]:
                 return None
         for leaf, expression in self.expressions.items():
-            if _bound(case, leaf) != expression:
-                return None
+            if not leaf.places or any(axis in new for axis, _ in leaf.places):
+                bound = _bound(case, leaf)
+                if bound is not expression and bound != expression:
+                    return None
+        self._same = {axis: case.axes[axis] for axis in self._same}
         found = []
         for leaf in leaves:
             value = _bound(case, leaf)
-            if not isinstance(value, (int, Fraction, float)):
+            if type(value) not in NUMBERS:
                 return None
             found.append(value)
         return found
@@ -427,9 +470,12 @@ def _shape(
 
 
 def _bound(case: Case, leaf: Leaf) -> Any:
-    if not leaf.places:
-        return case.bindings.get(leaf.symbol)
-    entries = tuple(case.axes[axis][index] for axis, index in leaf.places)  # type: ignore[index]
-    if len(entries) == 1:
-        return entries[0].bindings.get(leaf.symbol)
-    return case.crossed.get((leaf.symbol, *entries))
+    symbol, places = leaf
+    if not places:
+        return case.bindings.get(symbol)
+    axis, index = places[0]
+    entry = case.axes[axis][index]  # type: ignore[index]
+    if len(places) == 1:
+        return entry.bindings.get(symbol)
+    axis, index = places[1]
+    return case.crossed.get((symbol, entry, case.axes[axis][index]))  # type: ignore[index]

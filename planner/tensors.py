@@ -88,15 +88,18 @@ def entries(
     second: bool,
     profile: profiles.Profile,
     settings: Mapping[str, Any],
+    chosen: Mapping[str, Any],
 ) -> Iterator[Entry]:
     """The tensors of one block under a profile, each bound to its size and to who shares it.
 
-    What a line can depend on: the block's values, its name and part, choices of the run, whether it
-    reads the same input as the block before it (``second``), and facts of the profile.
+    What a line can depend on: the block's values, its name and part, choices of the run (``chosen``
+    by short names), whether it reads the same input as the block before it (``second``), and facts
+    of the profile.
     """
     facts = {
         **profile["facts"],
-        **_facts(block.values, settings),
+        **chosen,
+        **_facts(block.values, chosen),
         "part": part,
         "name": block.name,
         "second": second,
@@ -115,7 +118,7 @@ def entries(
             entry,
             bindings={
                 rows_j: ROWS[line.get("rows", "tokens")],
-                width_j: line.get("times", 1) * WIDTHS[line["width"]],
+                width_j: _times(line.get("times", 1), WIDTHS[line["width"]]),
                 bytes_j: k_a if size == "activation" else size,
                 ranks_j: SPLITS[line.get("split", "none")](settings),
             },
@@ -131,17 +134,20 @@ def _gathers(settings: Mapping[str, Any]) -> bool:
     return bool(settings["parallelism.context_exchange"] == "gather")
 
 
+def _times(count: int, width: Expr | Symbol) -> Expr | Symbol:
+    return width if count == 1 else count * width
+
+
 def _again(line: Mapping[str, Any], block: Block, modules: Collection[str]) -> str:
     """Whether a tensor belongs to a module that is computed again; its first input stays."""
     return "selective" if {line.get("module"), block.kind} & set(modules) else "no"
 
 
-def _facts(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def choices(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Choices of the run that decide what is kept, by short names."""
-    narrow = settings["training.precision"] != "fp32"
     targets = set(settings["targets"])
-    learned = settings["model.positions"] == "learned"
-    fused = values.get("fused", False)
+    copies = settings["copies"] and settings["parallelism.zero"] < 3
+    eager, several = settings["training.attention"] == "eager", settings["training.micro_batch"] > 1
     return {
         "attention": settings["training.attention"],
         "dropout": settings["training.dropout"] > 0,
@@ -155,25 +161,32 @@ def _facts(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, 
         "full": not settings["lora"],
         "keeps_input": not settings["lora"] or bool(targets & {"query", "key", "value"}),
         "keeps_output": not settings["lora"] or "output" in targets,
-        "grouped": values.get("kv_heads") != values.get("heads"),
         "keeps_mlp_input": not settings["lora"] or bool(targets & {"gate", "up"}),
         "keeps_mlp_output": not settings["lora"] or "down" in targets,
         "keeps_head_input": not settings["lora"] or "head" in targets,
-        "several": settings["training.micro_batch"] > 1,
+        "several": several,
+        "side_by_side": eager and several,
+        # Under autocast the residual stream is fp32 and each matmul casts its input by itself.
+        "autocast": copies,
+        "positions": settings["model.positions"],
+    }
+
+
+def _facts(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """What follows from a block's values and these choices."""
+    narrow, learned = chosen["precision"] != "fp32", chosen["positions"] == "learned"
+    fused = values.get("fused", False)
+    return {
+        "grouped": values.get("kv_heads") != values.get("heads"),
         "latent": values.get("kv_rank") is not None,
         "latent_query": values.get("query_rank") is not None,
         "shared": bool(values.get("shared_intermediate")),
         # Rotary embeddings make new queries and keys; the values stay a view of the fused output,
         # but for an eager product over several sequences, which needs them side by side.
-        "own_value": not fused
-        or learned
-        or (settings["training.attention"] == "eager" and settings["training.micro_batch"] > 1),
+        "own_value": not fused or learned or chosen["side_by_side"],
         # GPT-2's attention takes the softmax in the compute format, later models in fp32.
         "wide_softmax": narrow and not (fused and learned),
-        # Under autocast the residual stream is fp32 and each matmul casts its input by itself.
-        "autocast": settings["copies"] and settings["parallelism.zero"] < 3,
-        "wide": (settings["copies"] and settings["parallelism.zero"] < 3) or values.get("offset"),
-        "positions": settings["model.positions"],
+        "wide": chosen["autocast"] or values.get("offset"),
     }
 
 

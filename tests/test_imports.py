@@ -17,7 +17,7 @@ PLAN = "presets/llama70b_h100x1024.yaml"
 
 # A value travels down this list and never up. A new module gets its place here.
 STAGES = (
-    {"errors", "display", "progress", "units", "resources", "version"},
+    {"errors", "display", "progress", "recent", "units", "resources", "version"},
     {"deprecated", "nodes", "references", "complaints", "source", "schema"},
     {"document", "hardware", "profile", "pipeline", "shapes", "model", "plan"},
     {"folds", "quantity", "notation", "notation_hardware", "notation_scaling"},

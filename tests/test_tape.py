@@ -95,7 +95,7 @@ def test_what_did_not_move_is_not_computed_again(document: Any) -> None:
         if leaves is not None:
             assert tape.again(leaves, exact=True) == tape.run(leaves)
             floats = [float(leaf) for leaf in leaves]
-            assert repr(tape.again(floats, exact=False)) == repr(tape.run(floats))
+            assert repr(tape.again(floats, exact=False)) == repr(tape.run(floats, exact=False))
 
 
 def test_another_formula_needs_another_tape() -> None:

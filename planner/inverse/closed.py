@@ -9,9 +9,9 @@ from typing import Any
 
 from planner.display import exact_text
 from planner.document import Plan
-from planner.errors import Fault, PlanError
-from planner.evaluate import Absent, Evaluation
+from planner.errors import PlanError
 from planner.plan import variant
+from planner.untraced import evaluated
 
 #: What is kept for each parameter, whatever the activations.
 STATES = ("memory.weights", "memory.gradients", "memory.optimizer")
@@ -54,20 +54,12 @@ def bytes_per_parameter(plan: Plan, precision: str | None = None) -> Fraction:
     Raises:
         PlanError: the book has no answer for this plan's precision and optimizer.
     """
-    from planner import case
-
     size = 10**9
     changes: dict[str, Any] = {**ALONE, "model": {"parameters": size}}
     if precision is not None:
         changes["training.precision"] = precision
-    evaluation = Evaluation(case.build(variant(plan, changes)))
-    total = Fraction(0)
-    for quantity in STATES:
-        try:
-            total += Fraction(evaluation.value(quantity))
-        except Absent as absent:
-            raise PlanError(Fault(f"{quantity} cannot be computed: {absent.reason}")) from None
-    return total / size
+    values = evaluated(variant(plan, changes), STATES).values()
+    return sum(map(Fraction, values), Fraction(0)) / size
 
 
 def largest_model(plan: Plan) -> tuple[Closed, ...]:

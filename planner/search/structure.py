@@ -22,6 +22,7 @@ from planner.arrays.compile import Compiled, Varying, compiled
 from planner.document import Model
 from planner.evaluate import Absent, Case, Entry
 from planner.quantity import BOOK
+from planner.recent import Watched
 from planner.search.pipelines import OF_COMPONENT, OF_PART
 
 Array = NDArray[Any]
@@ -190,18 +191,6 @@ def _tensors(
     return tuple(found), tuple(pattern for _, pattern in patterns.values()), conditional
 
 
-class _Read(dict[str, Any]):
-    """Settings that remember which of them were asked for."""
-
-    def __init__(self, settings: Mapping[str, Any], read: set[str]) -> None:
-        super().__init__(settings)
-        self.read = read
-
-    def __getitem__(self, name: str) -> Any:
-        self.read.add(name)
-        return super().__getitem__(name)
-
-
 def _kept(
     wanted: Wanted, blocks: tuple[Entry, ...], fact: Fact, zero: int, mode: str, read: set[str]
 ) -> list[Entry]:
@@ -210,7 +199,7 @@ def _kept(
     given = (sequence, 1 + tensor, 1 + context, 1 + stages, zero, 1 + several, mode)
     settings = {**wanted.cases[kernels].settings, **dict(zip(GIVEN, given, strict=True))}
     profile = profiles.load(settings["training.implementation"])
-    return list(case.kept_tensors(wanted.model, blocks, profile, _Read(settings, read)))
+    return list(case.kept_tensors(wanted.model, blocks, profile, Watched(settings, read)))
 
 
 def _told_apart(found: Case) -> bool:

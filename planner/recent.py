@@ -1,0 +1,62 @@
+"""The last results of a function, kept for calls that ask the same again.
+
+A question tries hundreds of plans that differ in one number: what does not rest on that number is
+found here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
+from typing import Any
+
+
+class Watched(dict[str, Any]):
+    """A mapping that notes in ``read`` which of its keys were asked for."""
+
+    def __init__(self, values: Mapping[str, Any], read: set[str]) -> None:
+        super().__init__(values)
+        self.read = read
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        raise NotImplementedError("what is watched is asked for by [], so that it is there")
+
+
+def recent(most: int, watched: int | None = None) -> Callable[..., Any]:
+    """A function whose last ``most`` results are kept for equal arguments; what it yields, as a
+    tuple. Of the mapping in the place ``watched`` only those keys count that it asked for."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        kept: list[tuple[list[Any], dict[str, Any], Any]] = []
+
+        @wraps(function)
+        def found(*arguments: Any) -> Any:
+            given = list(arguments)
+            values = {} if watched is None else given.pop(watched)
+            for same, asked, result in kept:
+                if _alike(same, given) and all(values[name] == asked[name] for name in asked):
+                    return result
+            read: set[str] = set()
+            if watched is not None:
+                arguments = (
+                    *arguments[:watched],
+                    Watched(values, read),
+                    *arguments[watched + 1 :],
+                )
+            result = function(*arguments)
+            if isinstance(result, Iterator):
+                result = tuple(result)
+            kept[:] = [(given, {name: values[name] for name in read}, result), *kept[: most - 1]]
+            return result
+
+        return found
+
+    return decorate
+
+
+def _alike(some: Iterable[Any], others: Iterable[Any]) -> bool:
+    return all(one is other or one == other for one, other in zip(some, others, strict=True))
