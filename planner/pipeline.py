@@ -155,7 +155,7 @@ def check(draft: Draft, model: Model) -> None:
         held(draft, model)
 
 
-def _check_schedule(draft: Draft, model: Model) -> None:
+def check_schedule(draft: Draft, model: Model) -> None:
     """Faults of stages and micro-batches that a schedule cannot run."""
     layout, training = draft.get("parallelism"), draft.get("training")
     size, virtual = layout["pipeline"], layout["virtual_pipeline"]
@@ -265,7 +265,7 @@ def _check_groups(draft: Draft, model: Model) -> None:
 
 
 #: In the order in which their faults are told; each asks for few keys of a layout.
-CHECKS = (_check_schedule, _check_groups, _check_distinct, _check_context)
+CHECKS = (check_schedule, _check_groups, _check_distinct, _check_context)
 
 
 def _divisors(number: int) -> str:

@@ -59,7 +59,8 @@ class Table:
     """Rows with named columns.
 
     ``determined`` says which columns follow from which others, so that two sets of columns that
-    tell the same apart share a group.
+    tell the same apart share a group. What follows from it is looked up in ``like``, another table
+    of the same columns.
     """
 
     def __init__(
@@ -67,11 +68,14 @@ class Table:
         size: int,
         columns: Mapping[str, Codes],
         determined: Sequence[tuple[Sequence[str], str]] = (),
+        like: Table | None = None,
     ) -> None:
         self.size, self.columns = size, columns
         self.bits = {name: 1 << place for place, name in enumerate(columns)}
         self._rules = [(self.mask(names), self.bits[name]) for names, name in determined]
-        self._closed: dict[int, int] = {}
+        # Which columns follow is the same in a table of the same columns.
+        alike = like is not None and like.bits == self.bits and like._rules == self._rules
+        self._closed: dict[int, int] = like._closed if like is not None and alike else {}
         self.all = Group((1 << len(columns)) - 1, np.arange(size))
         self._groups: dict[int, Group] = {self.all.mask: self.all}
         self._distinct: list[Group] = [self.all]

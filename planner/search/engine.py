@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -214,7 +215,7 @@ class Walk:
         self.given = frozenset(self.options)
         self._spreads: dict[int, Spread] = {}
         self._fill()
-        self.every = self.size
+        self.every, self._all = self.size, self.spaces
         self.narrowed: dict[str, tuple[Any, ...]] = {}
         for key, values in NARROWER:
             if self.most is not None and self.size > self.most and key not in self.options:
@@ -230,9 +231,13 @@ class Walk:
         more = self.narrowed.keys() - {REPLICAS}
         if not more:
             return None
-        options = {key: values for key, values in self.options.items() if key not in more}
-        found = Walk(self.plan, self.quantities, options, self.full)
+        found = copy(self)
+        found.options = {key: said for key, said in self.options.items() if key not in more}
         found.narrowed = {k: values for k, values in self.narrowed.items() if k == REPLICAS}
+        found.spaces, found._spreads = self._all, {}
+        for key, values in found.narrowed.items():
+            found.spaces = [(v, space.narrowed(key, values)) for v, space in found.spaces]
+        found.most, found.every, found._all = None, found.size, found.spaces
         return found
 
     def _fill(self) -> None:

@@ -8,10 +8,10 @@ ZeRO stage and recomputation go with every row, so they are axes of their own.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import islice, product
+from itertools import compress, islice, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,8 @@ from planner.errors import Fault, PlanError
 from planner.plan import checked, layout_draft
 
 Array = NDArray[Any]
+#: Sequence parallelism, replicas, and pipelines with micro-batches.
+_Crossed = tuple[tuple[bool, ...], tuple[int, ...], Array]
 
 #: Degrees in the order in which they are nested.
 DEGREES = ("tensor", "pipeline", "context", "expert", "expert_tensor")
@@ -158,21 +160,30 @@ class Space:
         self._runs: dict[tuple[int, str], int] = {}
 
     def narrowed(self, key: str, values: Sequence[Any]) -> Space:
-        """The layouts of which a key that was free has one of some values.
+        """Those of the layouts of which a key that was free has one of some values.
 
         Raises:
             PlanError: no combination of degrees is left.
         """
         found = Space(self.plan, {**self.options, key: values}, self.full)
         found._checked, found._runs = self._checked, self._runs
-        kept = self.degrees
         name = key.partition(".")[2]
         if name in DEGREES:
             place = DEGREES.index(name)
-            kept = tuple(degrees for degrees in kept if degrees.values[place] in values)
-        if not kept:
+            kept = [degrees.values[place] in values for degrees in self.degrees]
+        else:
+            kept = [True] * len(self.degrees)
+        if not any(kept):
             raise PlanError(Fault("no layout is valid", None))
-        found.__dict__["degrees"] = kept
+        crossed: Iterable[_Crossed] = compress(self.crossed, kept)
+        if name == "replicate":
+            crossed = ((s, tuple(r for r in rs if r in values), b) for s, rs, b in crossed)
+        elif name == "micro_batch":
+            said = {id(b): b for _, _, b in self.crossed}  # which many combinations share
+            small = {place: b[np.isin(b[:, 1], values)] for place, b in said.items()}
+            crossed = ((s, rs, small[id(b)]) for s, rs, b in crossed)
+        found.__dict__["degrees"] = tuple(compress(self.degrees, kept))
+        found.__dict__["crossed"] = tuple(crossed)
         return found
 
     def _options(self, key: str, free: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -272,28 +283,37 @@ class Space:
         return self._found[key]  # type: ignore[no-any-return]
 
     def _can_run(self, stages: int, virtual: int, schedule: str, micro_batches: int) -> bool:
-        """Whether a schedule can run that many micro-batches: the plan's own check."""
-        key = (stages, virtual, schedule, micro_batches)
-        if key not in self._checked:
-            layout = {
-                **self.plan.data["parallelism"],
-                "pipeline": stages,
-                "virtual_pipeline": virtual,
-                "context": 1,
-                "data": None,
-                "stages": None,
-            }
-            training = {
-                **self.plan.data["training"],
-                "schedule": schedule,
-                "gradient_accumulation": micro_batches,
-            }
-            data = {**self.plan.data, "parallelism": layout, "training": training}
-            draft = Draft(self.plan.document, data)
-            assert self.plan.model is not None
-            pipeline.check(draft, self.plan.model)
-            self._checked[key] = not draft.faults and self._can_cut(stages, virtual)
-        return self._checked[key]
+        """Whether a schedule can run that many micro-batches: the plan's own checks, only one of
+        which asks how many they are."""
+        run, model = (stages, virtual, schedule), self.plan.model
+        assert model is not None
+        if (run, None) not in self._checked:
+            draft = self._running(*run, None)
+            pipeline.check(draft, model)
+            self._checked[run, None] = not draft.faults and self._can_cut(stages, virtual)
+        if (run, micro_batches) not in self._checked:
+            draft = self._running(*run, micro_batches)
+            pipeline.check_schedule(draft, model)
+            self._checked[run, micro_batches] = not draft.faults
+        return self._checked[run, None] and self._checked[run, micro_batches]
+
+    def _running(self, stages: int, virtual: int, schedule: str, micro_batches: Any) -> Draft:
+        """What a pipeline's checks ask of a layout."""
+        layout = {
+            **self.plan.data["parallelism"],
+            "pipeline": stages,
+            "virtual_pipeline": virtual,
+            "context": 1,
+            "data": None,
+            "stages": None,
+        }
+        training = {
+            **self.plan.data["training"],
+            "schedule": schedule,
+            "gradient_accumulation": micro_batches,
+        }
+        data = {**self.plan.data, "parallelism": layout, "training": training}
+        return Draft(self.plan.document, data)
 
     def _can_cut(self, stages: int, virtual: int) -> bool:
         """Whether there are layers for so many chunks: the plan's own check."""
@@ -330,14 +350,15 @@ class Space:
                 node = self.plan.get("cluster.devices_per_node")
                 inside = [r for r in free if shards // r * tensor <= node]
                 options, most = tuple(dict.fromkeys((1, *inside))), 1 if inside[:1] == [1] else 2
-            valid = (r for r in options if not self._faults(**degrees.named, replicate=r))
+            # With one replica the degrees were checked.
+            valid = (r for r in options if r == 1 or not self._faults(**degrees.named, replicate=r))
             self._found[key] = tuple(islice(valid, most))
         return self._found[key]  # type: ignore[no-any-return]
 
     # -- the rows -----------------------------------------------------------------------------
 
     @cached_property
-    def crossed(self) -> tuple[tuple[tuple[bool, ...], tuple[int, ...], Array], ...]:
+    def crossed(self) -> tuple[_Crossed, ...]:
         """What each combination of degrees is crossed with: sequence parallelism, replicas, and
         pipelines with micro-batches."""
         return tuple(

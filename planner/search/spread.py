@@ -22,7 +22,7 @@ from sympy import Symbol
 from planner import case, hardware
 from planner.arrays.graph import Content
 from planner.arrays.program import CHUNK, Program, Values
-from planner.arrays.table import Codes, Table
+from planner.arrays.table import FLAGS, Codes, Table
 from planner.document import Draft, Plan
 from planner.evaluate import Absent, Case
 from planner.plan import variant
@@ -52,6 +52,8 @@ class Spread:
         self.space = space
         self.plan = space.plan
         self.axes = (len(space.zero), len(space.recompute))
+        self._table: Table | None = None  # the last one
+        self.worth: dict[Content, Any] = {}  # what leaves are in all of them
         kernels = self.of_degrees["kernels"].tolist()
         self.pipelines = Pipelines(space, [k.plan for k in self.kernels], kernels)
         names = [(d.implementation, d.loss) for d in space.degrees]
@@ -109,26 +111,29 @@ class Spread:
     def of_hardware(self) -> Mapping[str, tuple[Array, tuple[Any, ...]]]:
         """Settings that the hardware decides, over degrees and replicas, as codes and values; those
         that are the same everywhere left out."""
-        codes: dict[str, Array] = {}
-        values: dict[str, dict[Any, int]] = {}
         shape = (len(self.space.degrees), len(self.replicas))
-        for place, degrees in enumerate(self.space.degrees):
-            base = self.kernels[self.of_degrees["kernels"][place]].plan
-            layout = {**base.data["parallelism"], **degrees.named, "data": degrees.data}
-            data = {**base.data, "parallelism": layout}
-            draft = Draft(base.document, data)
+        names = [n for n in hardware.settings(self._draft(0, self.replicas[0])) if n in asked()]
+        told: dict[tuple[Any, ...], int] = {}  # which of their combinations occur
+        codes = np.zeros(shape, dtype=np.int64)
+        for place in range(len(self.space.degrees)):
             for replicas in self.space.crossed[place][1]:
-                layout["replicate"] = replicas
-                column = self.replicas.index(replicas)
-                for name, value in hardware.settings(draft).items():
-                    if name in asked():
-                        known = values.setdefault(name, {})
-                        if name not in codes:
-                            codes[name] = np.zeros(shape, dtype=np.int64)
-                        codes[name][place, column] = known.setdefault(value, len(known))
+                found = hardware.settings(self._draft(place, replicas))
+                key = tuple([found[name] for name in names])
+                codes[place, self.replicas.index(replicas)] = told.setdefault(key, len(told))
+        columns = dict(zip(names, zip(*told, strict=True), strict=True))
+        kept = {name: tuple(dict.fromkeys(c)) for name, c in columns.items() if len(set(c)) > 1}
         return {
-            name: (codes[name], tuple(found)) for name, found in values.items() if len(found) > 1
+            name: (np.array([values.index(v) for v in columns[name]])[codes], values)
+            for name, values in kept.items()
         }
+
+    def _draft(self, place: int, replicas: int) -> Draft:
+        """What hardware settings ask of a combination of degrees."""
+        degrees = self.space.degrees[place]
+        base = self.kernels[self.of_degrees["kernels"][place]].plan
+        layout = {**base.data["parallelism"], **degrees.named}
+        layout |= {"data": degrees.data, "replicate": replicas}
+        return Draft(base.document, {**base.data, "parallelism": layout})
 
     @cached_property
     def of_kernels(self) -> Mapping[str, tuple[Any, ...]]:
@@ -174,7 +179,8 @@ class Spread:
     def over(self, rows: Rows) -> Over:
         """The table of some rows."""
         columns, values = self._columns(rows)
-        table = Table(len(rows), columns, [rule for rule in self.rules if _known(rule, columns)])
+        rules = [rule for rule in self.rules if _known(rule, columns)]
+        table = self._table = Table(len(rows), columns, rules, self._table)
         return Over(self, rows, table, _Leaves(self, values))
 
     def _columns(self, rows: Rows) -> tuple[dict[str, Codes], dict[str, Array]]:
@@ -346,14 +352,20 @@ class _Leaves:
 
     def __call__(self, content: Content) -> Any:
         operation, arguments = content
+        if operation == "input" and len(arguments) == 1:
+            return self._of_plan(arguments[0])
+        found = self.spread.worth.get(content)  # the same in every table
+        if found is None:
+            found = self.spread.worth[content] = self._of_spread(operation, arguments)
+        return found
+
+    def _of_spread(self, operation: str, arguments: tuple[Any, ...]) -> Any:
         if operation == "is":
             return self._is(arguments[0], arguments[1:])
         if operation == "present":
             cases = self.spread.patterns[arguments[0]][1]
             return Values(f"tensors {arguments[0]}", cases)
-        if len(arguments) == 3:
-            return self._on_stage(*self.spread.structure.lines[arguments])
-        return self._of_plan(arguments[0])
+        return self._on_stage(*self.spread.structure.lines[arguments])
 
     def _of_plan(self, symbol: Symbol) -> Any:
         key = self.keys[symbol] or ""
@@ -408,7 +420,11 @@ def _known(rule: tuple[tuple[str, ...], str], columns: Mapping[str, Any]) -> boo
 
 
 def _coded(values: Array) -> tuple[Array, Array]:
-    """The distinct values of a column, and the place of each row's."""
+    """The distinct values of a column of whole numbers, and the place of each row's."""
+    if len(values) and values.min() >= 0 and values.max() < FLAGS * len(values):
+        there = np.zeros(int(values.max()) + 1, dtype=np.int64)
+        there[values] = 1
+        return np.flatnonzero(there), (np.cumsum(there) - 1)[values]
     found, codes = np.unique(values, return_inverse=True)
     return found, codes.ravel()
 
