@@ -1,0 +1,69 @@
+"""Results that are kept are those that asking again would give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from planner import case
+from planner import plan as loading
+from planner.plan import variant
+from planner.recent import recent
+from planner.search.engine import NARROWER
+from planner.search.layouts import Space
+
+PLANS = ("presets/gpt3_a100x1024.yaml", "presets/mixtral8x7b_h100x1024.yaml")
+
+
+def test_of_a_watched_mapping_only_what_is_asked_for_counts() -> None:
+    asked: list[tuple[int, bool]] = []
+
+    @recent(2, watched=1)
+    def chosen(size: int, settings: dict[str, Any]) -> Any:
+        asked.append((size, settings["wide"]))
+        yield settings["big"] if settings["wide"] else size
+
+    assert chosen(1, {"wide": False, "big": 5}) == (1,)
+    assert chosen(1, {"wide": False, "big": 6, "other": 0}) == (1,)
+    assert asked == [(1, False)]
+    assert chosen(1, {"wide": True, "big": 5}) == (5,)
+    assert chosen(1, {"wide": True, "big": 6}) == (6,)
+    assert chosen(1, {"wide": False, "big": 5}) == (1,)  # forgotten: two are kept
+    assert asked == [(1, False), (1, True), (1, True), (1, False)]
+
+
+@pytest.mark.parametrize("path", PLANS)
+def test_plans_share_the_entries_of_a_model_and_no_others(path: str) -> None:
+    plan = loading.load(path)
+    first, again, deeper = (
+        case.build(variant(plan, changes)).axes
+        for changes in (
+            {},
+            {"training.tokens": 10**9},
+            {"model.layers": 2 * plan.get("model.layers")},
+        )
+    )
+    for axis in ("part", "block", "component", "product", "tensor"):
+        assert again[axis] == first[axis]  # entries are equal where they are the same
+    assert deeper["part"] != first["part"]
+
+
+@pytest.mark.parametrize("path", PLANS)
+@pytest.mark.parametrize(("key", "values"), NARROWER)
+def test_a_narrowed_space_is_the_one_with_that_option(
+    path: str, key: str, values: tuple[Any, ...]
+) -> None:
+    plan = loading.load(path)
+    whole, made = Space(plan), Space(plan, {key: values})
+    narrowed = whole.narrowed(key, values)
+    assert narrowed.size == made.size <= whole.size
+
+    def rows(space: Space) -> list[tuple[Any, ...]]:
+        return [
+            (space.degrees[d].values, space.runs[run], *rest)
+            for block in space.blocks()
+            for d, run, *rest in zip(*(column.tolist() for column in block.columns), strict=True)
+        ]
+
+    assert rows(narrowed) == rows(made)
