@@ -189,7 +189,9 @@ def summary(table: Rows) -> Summary:
     reasons, valid = np.broadcast_arrays(values.reasons, values.valid)
     codes, counts = np.unique(reasons[~valid], return_counts=True)
     each = table.size // valid.size
-    found.reasons = {values.texts[c]: int(n) * each for c, n in zip(codes, counts, strict=True)}
+    told = {values.texts[c]: int(n) * each for c, n in zip(codes, counts, strict=True)}
+    # In an order of their own: texts come in that in which rules were tried.
+    found.reasons = dict(sorted(told.items(), key=lambda reason: (-reason[1], reason[0])))
     scores = {
         name: _Scores(_score(values.numbers[q], usable, largest))
         for name, (q, largest) in QUESTIONS.items()
