@@ -131,7 +131,7 @@ class Layouts:
         """Whether there is a layout that keeps the limits; it is known from now on. The one that
         leaves most room goes furthest, and one of a few is soon found."""
         asks: tuple[Ask, ...] = (
-            lambda contest: contest.few.roomiest(),
+            lambda contest: contest.roomy.roomiest(),
             lambda contest: contest.all.roomiest(),
         )
         return any(self._found(plan, changes, ask) is not None for ask in asks)

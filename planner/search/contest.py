@@ -43,11 +43,10 @@ FIRST, MORE = 512, 6
 FEW = 0.25
 #: As many at a time at most, for arrays grow with them.
 MOST_ROWS = 65_536
-#: What most good layouts have: rows to begin with where a space is searched often.
-FEWER = {
-    "parallelism.replicate": (1,),
-    "training.micro_batch": (1, 2),
-}
+#: What most good layouts have, and most of those that leave room: rows to begin with where a space
+#: is searched often.
+FEWER: Options = {"parallelism.replicate": (1,), "training.micro_batch": (1, 2)}
+ROOMIER: Options = {**FEWER, "training.micro_batch": (1,)}
 #: Scores that differ by a smaller share may be equal but for rounding.
 NEAR = 1e-9
 
@@ -125,14 +124,24 @@ class Contest:
 
     @cached_property
     def wider(self) -> Contest | None:
-        """What is asked where no layout of a narrowed space will do (``Walk.wider``)."""
-        walk = self.walk.wider()
+        """What is asked where no layout of a narrowed space will do (``Walk.wider``): that nothing
+        fits is proven so, but not what another limit forbids."""
+        of_memory = all(limit.quantity in (FITS, MEMORY) for limit in self.limits)
+        walk = self.walk.wider() if of_memory else None
         return None if walk is None else Contest(self.plan, self.by, self.limits, walk=walk)
 
     @cached_property
     def few(self) -> Field:
         """The layouts of ``FEWER``."""
-        free = {key: said for key, said in FEWER.items() if key not in self.walk.given}
+        return self._having(FEWER)
+
+    @cached_property
+    def roomy(self) -> Field:
+        """The layouts of ``ROOMIER``."""
+        return self._having(ROOMIER)
+
+    def _having(self, options: Options) -> Field:
+        free = {key: said for key, said in options.items() if key not in self.walk.given}
         kept = np.concatenate([rows.having(free) for rows in self.rows])
         return Field(self, np.flatnonzero(kept))
 
@@ -321,7 +330,8 @@ def best(
         fixed: keys of the layout that keep a value.
 
     A space of more than ``MOST`` layouts is narrowed (``NARROWER``), so that an answer takes a
-    second at most; where nothing is left that will do, all but those with replicas are asked.
+    second at most; where memory is the only limit and nothing is left that fits, all but those with
+    replicas are asked.
 
     Returns:
         The layout with exact values of ``by``, ``memory.headroom``, ``memory.process`` and of each
