@@ -149,7 +149,7 @@ def run(nodes: Sequence[Node], leaves: Sequence[Any]) -> list[Any]:
 def _redo(
     nodes: Sequence[Node], places: Iterable[int], values: list[Any], leaves: Sequence[Any]
 ) -> None:
-    """Compute some nodes in their order; sums and products, most of them, without a call."""
+    """Compute some nodes in their order; most are sums, products and leaves, which need no call."""
     for place in places:
         operation, arguments, data = node = nodes[place]
         if operation == MUL:
@@ -163,38 +163,26 @@ def _redo(
         elif operation == LEAF:
             value = leaves[data]
         else:
-            value = step(node, values, leaves)
+            value = step(node, values)
         values[place] = value
 
 
-def step(node: Node, values: Sequence[Any], leaves: Sequence[Any]) -> Any:
-    """The value of one node, those of its arguments being known."""
-    operation, arguments, value = node.operation, node.arguments, None
-    if operation == MUL:
-        value = 1
-        for i in arguments:
-            value *= values[i]  # type: ignore[index]
-    elif operation == ADD:
-        value = 0
-        for i in arguments:
-            value += values[i]  # type: ignore[index]
-    elif operation == LEAF:
-        return leaves[node.data]
-    elif operation == CONSTANT:
+def step(node: Node, values: Sequence[Any]) -> Any:
+    """The value of a node that is no leaf, sum or product, those of its arguments being known."""
+    operation, arguments = node.operation, node.arguments
+    if operation == CONSTANT:
         return node.data
-    elif operation == PICK:
+    if operation == PICK:
         body = arguments[len(arguments) // 2 + picked(node, values)]
         return math.nan if body is None else values[body]
-    elif operation == POW:
+    if operation == POW:
         exponent = node.data if len(arguments) == 1 else values[arguments[1]]  # type: ignore[index]
         return power(values[arguments[0]], exponent)  # type: ignore[index]
-    elif operation == MAX:
+    if operation == MAX:
         return max(values[i] for i in arguments)  # type: ignore[index]
-    elif operation == MIN:
+    if operation == MIN:
         return min(values[i] for i in arguments)  # type: ignore[index]
-    else:
-        return rounded(operation, values[arguments[0]])  # type: ignore[index]
-    return value
+    return rounded(operation, values[arguments[0]])  # type: ignore[index]
 
 
 def picked(node: Node, values: Sequence[Any]) -> int:

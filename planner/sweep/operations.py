@@ -37,7 +37,9 @@ def _value(node: Node, values: list[Any], leaves: Sequence[Any]) -> Any:
     arguments = [None if i is None else values[i] for i in node.arguments]
     if not any(isinstance(argument, np.ndarray) for argument in arguments):
         try:
-            return step(node, values, leaves)
+            if operation in (ADD, MUL):
+                return _combined(operation, arguments)
+            return step(node, values)
         except (ArithmeticError, ValueError):
             return float("nan")
     if operation == PICK:
@@ -66,6 +68,8 @@ def _combined(operation: int, arguments: Sequence[Any]) -> Any:
             shared += argument
         else:
             shared *= argument
+    if not arrays:
+        return shared
     arrays.sort(key=np.size)
     total: Any = arrays[0]
     if operation == ADD:
