@@ -23,7 +23,7 @@ from planner.inverse.solve import Answer, solve
 from planner.limits import Limit
 from planner.plan import variant
 from planner.search.contest import Contest
-from planner.search.engine import FITS, MEMORY, left_out
+from planner.search.engine import FITS, left_out, of_memory
 from planner.search.layouts import DEGREES, FOLLOWS, OWN_CHOICE
 from planner.search.selection import Item
 
@@ -365,8 +365,7 @@ def fitting(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
 def _noted(answer: Answer, plan: Plan, layouts: Layouts) -> Answer:
     notes = answer.notes
     if layouts.narrowed:
-        proven = all(limit.quantity in (FITS, MEMORY) for limit in answer.limits)
-        notes = (*notes, left_out(layouts.narrowed, proven))
+        notes = (*notes, left_out(layouts.narrowed, proven=of_memory(answer.limits)))
     if plan.get("time.mfu") is not None:
         notes = (*notes, "utilisation is predicted for each layout, not taken from time.mfu")
     extra = {**answer.extra, "layouts": len(layouts.known), "narrowed": layouts.narrowed}

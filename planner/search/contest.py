@@ -28,6 +28,7 @@ from planner.search.engine import (
     explain_absence,
     holding,
     layout_of,
+    of_memory,
     wanted,
 )
 from planner.search.layouts import Rows
@@ -126,8 +127,7 @@ class Contest:
     def wider(self) -> Contest | None:
         """What is asked where no layout of a narrowed space will do (``Walk.wider``): that nothing
         fits is proven so, but not what another limit forbids."""
-        of_memory = all(limit.quantity in (FITS, MEMORY) for limit in self.limits)
-        walk = self.walk.wider() if of_memory else None
+        walk = self.walk.wider() if of_memory(self.limits) else None
         return None if walk is None else Contest(self.plan, self.by, self.limits, walk=walk)
 
     @cached_property

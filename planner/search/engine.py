@@ -167,6 +167,12 @@ def wanted(by: str, limits: Sequence[Limit]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((FITS, MEMORY, by, *(limit.quantity for limit in limits))))
 
 
+def of_memory(limits: Iterable[Limit]) -> bool:
+    """Whether memory alone is limited: then that nothing fits holds with replicas too, for they add
+    memory."""
+    return all(limit.quantity in (FITS, MEMORY) for limit in limits)
+
+
 def only(narrowed: Mapping[str, Sequence[Any]]) -> str:
     """To which layouts a search was narrowed, in words."""
     said = (f"{key} {enumerated(values, 'or')}" for key, values in narrowed.items())
@@ -325,8 +331,7 @@ def search(
     if wider is not None:
         found = asked.over(wider, progress)
     found = replace(found, every=walk.every, narrowed=(wider or walk).narrowed)
-    if not found.fitting and all(limit.quantity in (FITS, MEMORY) for limit in limits):
-        # With replicas, which alone were not asked, a layout needs no less memory.
+    if not found.fitting and of_memory(limits):
         found = replace(found, size=walk.every, narrowed={})
     return replace(found, varied=tuple(vary or ()))
 
