@@ -305,23 +305,13 @@ class View:
 
     def _step_parts(self) -> Data:
         """The predicted step by what its time is spent on."""
-        found, step = self.result.step_parts, self.result[STEP]
-        values = [Fraction(value) for value in found.values()]
-        unit, texts = column([*values, step.value], step.unit)
-        terms = [Term(name, value) for name, value in zip(found, values, strict=True)]
-        rows = [self._term(*of) for of in zip(terms, texts, shares(values), strict=False)]
+        terms = [Term(name, Fraction(s)) for name, s in self.result.step_parts.items()]
+        whole = sum((Fraction(term.value) for term in terms), Fraction(0))
         title = "Where the time of a step goes"
-        return Data(
-            id=STEP,
-            title=title,
-            caption=title,
-            unit=unit,
-            rows=rows,
-            total=texts[-1],
-            estimate=True,
-            figure=bar_of("step-parts", title, rows, values, sum(values, Fraction(0))),
-            note=APART,
-        )
+        found = self._of_terms(self.result[STEP], title, terms)
+        found.figure = bar_of("step-parts", title, found.rows, [t.value for t in terms], whole)
+        found.note = APART
+        return found
 
     def _is_slowest(self, stage: Quantity) -> bool:
         """Whether a pipeline stage is the first of those that set the pace."""
@@ -343,19 +333,21 @@ class View:
     def _sum(self, quantity: Quantity) -> Data:
         """A quantity as the table of its terms, with their shares."""
         terms = quantity.terms
+        title = ": ".join([headline(quantity.title), *(place(e) for e in quantity.entries)])
+        found = self._of_terms(quantity, title, terms)
+        if quantity.base == "memory.total":
+            found.figure = self._memory_bar(found.rows, terms, quantity)
+        else:
+            values: Sequence[Any] = [term.value for term in terms]
+            whole = sum(map(Fraction, values), Fraction(0))
+            found.figure = bar_of(quantity.id, title, found.rows, values, whole)
+        return found
+
+    def _of_terms(self, quantity: Quantity, title: str, terms: Sequence[Term]) -> Data:
+        """A table of terms that add up to a quantity, with their shares."""
         values: Sequence[Any] = [term.value for term in terms]
         unit, texts = column([*values, quantity.value], quantity.unit)
-        parts = shares(values)
-        rows = [
-            self._term(term, text, share)
-            for term, text, share in zip(terms, texts, parts, strict=False)
-        ]
-        title = ": ".join([headline(quantity.title), *(place(e) for e in quantity.entries)])
-        if quantity.base == "memory.total":
-            figure = self._memory_bar(rows, terms, quantity)
-        else:
-            whole = sum(map(Fraction, values), Fraction(0))
-            figure = bar_of(quantity.id, title, rows, values, whole)
+        rows = [self._term(*row) for row in zip(terms, texts, shares(values), strict=False)]
         return Data(
             id=quantity.id,
             title=title,
@@ -364,7 +356,7 @@ class View:
             rows=rows,
             total=texts[-1],
             estimate=not quantity.exact,
-            figure=figure,
+            figure=None,
             note="",
         )
 
