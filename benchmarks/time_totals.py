@@ -1,9 +1,10 @@
-"""How well predicted time agrees with published runs of the largest models, to which no constant is
-fitted.
+"""How well predicted time agrees with published runs that no constant is fitted to.
 
 ``python -m benchmarks.time_totals --totals FILE`` evaluates the plans of the file and prints
-published and predicted figures; ``--markdown FILE`` rewrites the table between the markers of a
-page (docs/accuracy.md). Where a source leaves part of its layout open, the prediction is a range.
+published and predicted figures; ``--held-out FILE`` does so for whole tables of other laboratories,
+models and accelerators, with the agreement by source and how many runs lie in the interval that
+the plan itself prints. ``--markdown FILE`` rewrites the tables between the markers of a page
+(docs/accuracy.md). Where a source leaves part of its layout open, the prediction is a range.
 """
 
 from __future__ import annotations
@@ -12,19 +13,26 @@ import argparse
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import yaml
 
-from planner import case, plan
+from benchmarks import time_accuracy
+from planner import bands, case, plan
 from planner.evaluate import Evaluation
 
-BEGIN, END = "<!-- totals: begin -->", "<!-- totals: end -->"
+#: Names of the tables' markers in a page.
+TOTALS, SOURCES, RUNS = "totals", "held-out sources", "held-out runs"
 UNITS = {
     "time.step_seconds": "s",
     "time.tflops_per_device": "TFLOP/s",
+    "time.tokens_per_second_per_device": "tokens/s",
+    "time.mfu": "",
     "time.device_hours": "device hours",
 }
+#: What a row takes from the one before it where it does not say.
+INHERITED = ("source", "table", "address", "quantity", "counted")
 
 
 class Total(NamedTuple):
@@ -35,15 +43,28 @@ class Total(NamedTuple):
     quantity: str
     published: float
     predicted: list[float]
+    #: The interval of measured over predicted time that the plan prints.
+    band: tuple[float, float]
+    table: str = ""
+    address: str = ""
 
     def slower(self, value: float) -> float:
         """Predicted time over published time, less 1."""
-        rate = self.quantity == "time.tflops_per_device"
+        rate = self.quantity in bands.SHORTER
         return (self.published / value if rate else value / self.published) - 1
 
     def errors(self) -> list[float]:
         """Of predicted time, smallest first."""
         return sorted(self.slower(value) for value in self.predicted)
+
+    def error(self) -> float:
+        """Of the middle of the layouts that the source leaves open."""
+        errors = self.errors()
+        return (errors[0] + errors[-1]) / 2
+
+    def inside(self) -> bool:
+        """Whether the published figure lies in the interval around the middle."""
+        return self.band[0] <= 1 / (1 + self.error()) <= self.band[1]
 
 
 def changed(document: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,29 +78,83 @@ def changed(document: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str,
 
 def totals(file: Path) -> Iterator[Total]:
     """Every run of the file."""
-    for row in yaml.safe_load(file.read_text("utf-8")):
+    above: dict[str, Any] = {}
+    for own in yaml.safe_load(file.read_text("utf-8")):
+        row = above | own
+        above = {key: row[key] for key in INHERITED if key in row}
         first = changed(row["plan"], row.get("change", {}))
         layouts = [first, *(changed(first, other) for other in row.get("or", ()))]
-        values = [
-            float(Evaluation(case.build(plan.load(layout))).value(row["quantity"]))
-            for layout in layouts
-        ]
-        yield Total(row["run"], row["source"], row["quantity"], float(row["published"]), values)
+        found = [Evaluation(case.build(plan.load(layout))) for layout in layouts]
+        band = bands.of_settings(found[0].case.settings) or {"low": 0, "high": 0}
+        yield Total(
+            row["run"],
+            row["source"],
+            row["quantity"],
+            float(row["published"]),
+            [_predicted(evaluation, row) for evaluation in found],
+            (1 + float(band["low"]), 1 + float(band["high"])),
+            row.get("table", ""),
+            row.get("address", ""),
+        )
+
+
+def _predicted(evaluation: Evaluation, row: Mapping[str, Any]) -> float:
+    """The quantity, by the FLOPs that the source counts: ours, or Megatron's with what is computed
+    again."""
+    value = float(evaluation.value(row["quantity"]))
+    if row.get("counted") == "megatron":
+        ours = float(evaluation.value("compute.flops_per_token"))
+        return value * time_accuracy.megatron(evaluation) / ours
+    return value
 
 
 def table(found: list[Total]) -> str:
     """Published and predicted figures, and how much longer than published the prediction is."""
     lines = ["| run | published | predicted | predicted time |", "|---|--:|--:|--:|"]
     for total in found:
-        unit = UNITS[total.quantity]
-        digits = 1 if max(total.published, *total.predicted) < 100 else 0
-        values = _range([f"{value:,.{digits}f}" for value in sorted(total.predicted)])
-        errors = _range([_percent(error) for error in total.errors()])
         source = "" if total.source == "the same" else f" ({total.source})"
-        lines.append(
-            f"| {total.run}{source} | {total.published:,.{digits}f} {unit} "
-            f"| {values} {unit} | {errors} |"
-        )
+        lines.append(_line(total, f"{total.run}{source}"))
+    return "\n".join(lines)
+
+
+def _line(total: Total, run: str) -> str:
+    unit = UNITS[total.quantity]
+    digits = 1 if max(total.published, *total.predicted) < 100 else 0
+    values = _range([f"{value:,.{digits}f}" for value in sorted(total.predicted)])
+    errors = _range([_percent(error) for error in total.errors()])
+    return f"| {run} | {total.published:,.{digits}f} {unit} | {values} {unit} | {errors} |"
+
+
+def runs(found: list[Total]) -> str:
+    """As ``table``, under the name of each source and of each of its tables."""
+    lines = ["| run | published | predicted | predicted time |", "|---|--:|--:|--:|"]
+    above = ""
+    for total in found:
+        if total.table != above:
+            lines.append(f"| **[{total.source}]({total.address})**: {total.table} | | | |")
+            above = total.table
+        lines.append(_line(total, total.run + ("" if total.inside() else " (outside)")))
+    return "\n".join(lines)
+
+
+def sources(found: list[Total]) -> str:
+    """How predicted time agrees with published time by source, and how many runs lie in the
+    interval that their plans print."""
+    lines = [
+        "| source | runs | mean | median | worst | bias | in their interval |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    groups: dict[str, list[Total]] = {}
+    for total in found:
+        groups.setdefault(total.source, []).append(total)
+    for source, group in (*groups.items(), ("all", found)):
+        errors = [total.error() for total in group]
+        sizes = [abs(error) for error in errors]
+        figures = (sum(sizes) / len(sizes), median(sizes), max(sizes))
+        bias = sum(errors) / len(errors)
+        shown = " | ".join(f"{100 * figure:.0f} %" for figure in figures)
+        inside = sum(total.inside() for total in group)
+        lines.append(f"| {source} | {len(group)} | {shown} | {_percent(bias)} | {inside} |")
     return "\n".join(lines)
 
 
@@ -92,22 +167,32 @@ def _percent(error: float) -> str:
     return f"{round(100 * error):+d} %" if round(100 * error) else "0 %"
 
 
-def rewritten(page: str, text: str) -> str:
-    """The page with the table between its markers."""
-    before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}"
+def rewritten(page: str, text: str, name: str = TOTALS) -> str:
+    """The page with the table between the markers of that name."""
+    begin, end = (f"<!-- {name}: {side} -->" for side in ("begin", "end"))
+    before, rest = page.split(begin)
+    return f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--totals", type=Path, required=True, help="YAML file of published runs")
-    parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
+    parser.add_argument("--totals", type=Path, help="YAML file of runs of the largest models")
+    parser.add_argument("--held-out", type=Path, help="YAML file of whole published tables")
+    parser.add_argument("--markdown", type=Path, help="page whose tables are rewritten")
     options = parser.parse_args()
-    text = table(list(totals(options.totals)))
-    print(text)
+    texts: dict[str, str] = {}
+    if options.totals:
+        texts[TOTALS] = table(list(totals(options.totals)))
+    if options.held_out:
+        found = list(totals(options.held_out))
+        texts |= {SOURCES: sources(found), RUNS: runs(found)}
+    for text in texts.values():
+        print(f"{text}\n")
     if options.markdown:
         page = options.markdown.read_text("utf-8")
-        options.markdown.write_text(rewritten(page, text), "utf-8")
+        for name, text in texts.items():
+            page = rewritten(page, text, name)
+        options.markdown.write_text(page, "utf-8")
 
 
 if __name__ == "__main__":

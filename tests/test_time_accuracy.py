@@ -111,3 +111,43 @@ def test_runs_that_nothing_was_fitted_to_are_met(totals: list[time_totals.Total]
     assert max(best.values()) <= 0.25
     assert best["Nemotron-4 340B on 1,536 H100"] <= 0.05
     assert best["BLOOM 176B on 384 A100"] <= 0.05  # on a network that was measured
+
+
+HELD_OUT = Path(__file__).parent / "data" / "time_held_out.yaml"
+
+
+@pytest.fixture(scope="module")
+def held_out() -> list[time_totals.Total]:
+    return list(time_totals.totals(HELD_OUT))
+
+
+def test_the_tables_of_held_out_runs_are_current(held_out: list[time_totals.Total]) -> None:
+    page = PAGE.read_text("utf-8")
+    for name, text in (
+        (time_totals.SOURCES, time_totals.sources(held_out)),
+        (time_totals.RUNS, time_totals.runs(held_out)),
+    ):
+        assert time_totals.rewritten(page, text, name) == page
+
+
+def test_every_held_out_run_names_its_table_and_address(
+    held_out: list[time_totals.Total],
+) -> None:
+    assert all(total.table and total.address.startswith("https://") for total in held_out)
+    assert len({total.run + total.source + total.table for total in held_out}) > 40
+
+
+def test_no_held_out_run_is_among_those_that_constants_were_fitted_to(
+    held_out: list[time_totals.Total],
+) -> None:
+    fitted = {float(row["value"]) for row in time_accuracy.rows(DATA)}
+    same = [total for total in held_out if total.published in fitted and total.published > 1000]
+    assert len(same) < len(held_out) / 20, [total.run for total in same]  # numbers may coincide
+
+
+def test_most_held_out_runs_lie_in_the_interval_that_their_plan_prints(
+    held_out: list[time_totals.Total],
+) -> None:
+    assert sum(total.inside() for total in held_out) >= 0.8 * len(held_out)
+    errors = sorted(abs(total.error()) for total in held_out)
+    assert errors[len(errors) // 2] <= 0.12
