@@ -140,10 +140,17 @@ def half_unknown():
     return d_min
 
 
-def _product(m, n, k):
+def _product(m, n, k, wasted):
     """One batched product of an unfused core, at the 16-bit rate."""
-    slower = waves(m, n, k, b * a / t, half) * uneven(n, k)
-    return roofline(m, n, k, b * a / t, slower, e_16 * peak_16, half)
+    return roofline(m, n, k, b * a / t, wasted(m, n, k) * uneven(n, k), e_16 * peak_16, half)
+
+
+def _waves(m, n, k):
+    return waves(m, n, k, b * a / t, half)
+
+
+def _nothing(m, n, k):
+    return 1
 
 
 SCORES: dict[str, Any] = {"unit": "s", "exact": False, "per": ("block",), "coefficient": "bytes"}
@@ -173,22 +180,42 @@ def scores_backward():
     return b * a * s * s / (c * t) * (6 + 5 * p_drop) / (W * e_mem)
 
 
-@quantity(**FORWARD, source=KORTHIKANTI, when=EAGER)
-def core_forward_eager():
-    """Queries with keys and scores with values, in full, and the kernels on the scores."""
-    return _product(s / c, s, d_h) + _product(s / c, d_v, s) + scores
+def _core(wasted):
+    return _product(s / c, s, d_h, wasted) + _product(s / c, d_v, s, wasted) + scores
 
 
-@quantity(**BACKWARD, coefficient="FLOP", source=KORTHIKANTI, when=EAGER)
-def core_backward_eager():
-    """Four products of the transposed shapes, and the kernels on the scores."""
+def _core_backward(wasted):
     return (
-        _product(s / c, d_h, s)
-        + _product(s, d_h, s / c)
-        + _product(s / c, s, d_v)
-        + _product(s, d_v, s / c)
+        _product(s / c, d_h, s, wasted)
+        + _product(s, d_h, s / c, wasted)
+        + _product(s / c, s, d_v, wasted)
+        + _product(s, d_v, s / c, wasted)
         + scores_backward
     )
+
+
+@quantity(**FORWARD, source=KORTHIKANTI, when={**EAGER, "time.tiles": True})
+def core_forward_eager():
+    """Queries with keys and scores with values, in full, and the kernels on the scores."""
+    return _core(_waves)
+
+
+@quantity(**FORWARD, source=KORTHIKANTI, when={**EAGER, "time.tiles": False})
+def core_forward_eager_unknown():
+    """The same where it is not known how the device cuts products: nothing is wasted."""
+    return _core(_nothing)
+
+
+@quantity(**BACKWARD, coefficient="FLOP", source=KORTHIKANTI, when={**EAGER, "time.tiles": True})
+def core_backward_eager():
+    """Four products of the transposed shapes, and the kernels on the scores."""
+    return _core_backward(_waves)
+
+
+@quantity(**BACKWARD, coefficient="FLOP", source=KORTHIKANTI, when={**EAGER, "time.tiles": False})
+def core_backward_eager_unknown():
+    """The same where it is not known how the device cuts products: nothing is wasted."""
+    return _core_backward(_nothing)
 
 
 # -- context parallelism -----------------------------------------------------------------------

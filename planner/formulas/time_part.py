@@ -216,13 +216,24 @@ def gathers_none():
     return 0
 
 
-@quantity(
-    **GATHERS, source="Zhao et al. 2023 (arXiv 2304.11277), section 3", when={"parallelism.zero": 3}
-)
+FSDP = "Zhao et al. 2023 (arXiv 2304.11277), section 3"
+
+
+@quantity(**GATHERS, source=FSDP, when={"parallelism.zero": 3, "parallelism.reshard": True})
 def gathers():
     """Weights are gathered in the compute format for the forward and for the backward pass,
     gradients reduced and scattered in theirs: three rings over the group."""
     return (2 * k_c + k_red) * Total(device_whole * passed, "component") + 3 * hops
+
+
+@quantity(
+    **GATHERS,
+    source="PyTorch, fully_shard (reshard_after_forward)",
+    when={"parallelism.zero": 3, "parallelism.reshard": False},
+)
+def gathers_once():
+    """Weights stay gathered from the forward to the backward pass of a micro-batch: two rings."""
+    return (k_c + k_red) * Total(device_whole * passed, "component") + 2 * hops
 
 
 # -- host memory -------------------------------------------------------------------------------

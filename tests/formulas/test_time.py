@@ -469,6 +469,44 @@ def test_gradients_of_sharded_layers_travel_in_their_own_format() -> None:
     assert more == pytest.approx(size / float(wide.value("network.data")), rel=0.01)
 
 
+def test_weights_that_stay_gathered_travel_once_less() -> None:
+    """PyTorch's reshard_after_forward: false saves one round of 2 bytes of each weight."""
+    again, kept = (
+        evaluation(
+            training__implementation="pytorch",
+            parallelism={"tensor": 1, "zero": 3, "reshard": reshard},
+        )
+        for reshard in (True, False)
+    )
+    less = sum(
+        sign
+        * float(e.value("time.part.gathers", {"part": part}))
+        * (32 if part.settings["layers"] else 1)
+        for e, sign in ((again, 1), (kept, -1))
+        for part in e.case.axes["part"]
+    )
+    size = 2 * float(again.value("parameters.total")) * 63 / 64
+    hops = 34 * float(again.value("network.data_hops"))
+    assert less == pytest.approx(size / float(again.value("network.data")) + hops, rel=0.01)
+
+
+def test_an_unfused_core_needs_no_number_of_multiprocessors() -> None:
+    """Two products by hand, of depth 128 and 4,096, where no tile or wave is known."""
+    fast = {"extends": "tpu-v5p", "memory_bandwidth": "100000 TB/s"}
+    e = evaluation(
+        cluster={"accelerator": fast, "devices": 64, "devices_per_node": 64},
+        training__attention="eager",
+    )
+    depths = (1 + 113 / 128) + (1 + 113 / 4096)
+    work = 2 * (2 * 16) * 4096 * 4096 * 128 * depths  # 2 sequences, 16 heads of a rank
+    found = max(float(e.value("time.core.forward", {"block": b})) for b in attention(e))
+    assert found == pytest.approx(work / (0.7 * 459e12), rel=0.01)
+
+
+def attention(e: Evaluation) -> list[Any]:
+    return [b for b in e.case.axes["block"] if b.settings["block"] == "attention"]
+
+
 def test_sharded_gradients_travel_layer_by_layer() -> None:
     assert (
         evaluation(training__implementation="pytorch", parallelism={"tensor": 1, "zero": 2}).value(
