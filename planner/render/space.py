@@ -88,11 +88,12 @@ class View:
 
     @property
     def choosing(self) -> str:
-        return (
+        said = (
             f"The best value of each choice, and how far behind ({self.title}) the best layout "
             "with another value is; in brackets what the nearest of these loses most in, and what "
             "it has less of where that makes up for half."
         )
+        return f"{said} {ranking.same(self.found)}".rstrip()
 
     @cached_property
     def picture(self) -> chart.Chart | None:

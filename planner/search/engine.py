@@ -26,6 +26,7 @@ from planner.evaluate import Absent
 from planner.limits import Limit, known
 from planner.parts import taken_apart
 from planner.plan import variant
+from planner.search import modes
 from planner.search.layouts import FOLLOWING, KEYS, Rows, Setting, Space, chosen_by
 from planner.search.selection import Best, ByChoice, Front, Item, Sample
 from planner.search.spread import Spread
@@ -35,7 +36,7 @@ FITS = "memory.headroom"
 MEMORY = "memory.process"
 STEP = "time.step_seconds"
 #: Where one answer is wanted soon, a space of more layouts is narrowed, step by step.
-MOST = 3_000_000
+MOST = 2_000_000
 REPLICAS = "parallelism.replicate"
 NARROWER: tuple[tuple[str, tuple[Any, ...]], ...] = (
     (REPLICAS, (1,)),
@@ -120,6 +121,7 @@ class Found:
     nearest: Layout | None = None  # where nothing fits, the layout that lacks least memory
     choices: tuple[Choice, ...] = ()  # of each key that has several values
     every: int = 0  # layouts, also those that a narrowed search left out
+    same: Mapping[str, str] = field(default_factory=dict)  # modes left out (``Walk.same``)
     narrowed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # to these values of keys
 
 
@@ -221,6 +223,10 @@ class Walk:
         self.given = frozenset(self.options)
         self._spreads: dict[int, Spread] = {}
         self._fill()
+        #: Modes of recomputation that are not asked, each with the one that is the same step.
+        self.same = {} if self.full or modes.RECOMPUTE in self.options else self._same()
+        for _, space in self.spaces:
+            space.recompute = tuple(mode for mode in space.recompute if mode not in self.same)
         self.every, self._all = self.size, self.spaces
         self.narrowed: dict[str, tuple[Any, ...]] = {}
         for key, values in NARROWER:
@@ -266,6 +272,11 @@ class Walk:
                 faults += error.faults
         if not self.spaces:
             raise PlanError(faults)
+
+    def _same(self) -> dict[str, str]:
+        """Where the plan's keys have several values, what holds with all of them."""
+        first, *others = (modes.twins(space, self.quantities) for _, space in self.spaces)
+        return {mode: by for mode, by in first.items() if all(o.get(mode) == by for o in others)}
 
     @property
     def size(self) -> int:
@@ -330,7 +341,8 @@ def search(
     wider = None if found.fitting else walk.wider()
     if wider is not None:
         found = asked.over(wider, progress)
-    found = replace(found, every=walk.every, narrowed=(wider or walk).narrowed)
+    narrowed = (wider or walk).narrowed
+    found = replace(found, every=walk.every, narrowed=narrowed, same=walk.same)
     if not found.fitting and of_memory(limits):
         found = replace(found, size=walk.every, narrowed={})
     return replace(found, varied=tuple(vary or ()))

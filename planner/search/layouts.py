@@ -22,7 +22,7 @@ from planner.arrays.program import CHUNK
 from planner.document import Draft, Plan
 from planner.domains import divisors
 from planner.errors import Fault, PlanError
-from planner.plan import checked, layout_draft
+from planner.plan import checked, layout_draft, variant
 
 Array = NDArray[Any]
 #: Sequence parallelism, replicas, and pipelines with micro-batches.
@@ -166,7 +166,7 @@ class Space:
             PlanError: no combination of degrees is left.
         """
         found = Space(self.plan, {**self.options, key: values}, self.full)
-        found._checked, found._runs = self._checked, self._runs
+        found._checked, found._runs, found.recompute = self._checked, self._runs, self.recompute
         name = key.partition(".")[2]
         if name in DEGREES:
             place = DEGREES.index(name)
@@ -188,6 +188,11 @@ class Space:
 
     def _options(self, key: str, free: tuple[Any, ...]) -> tuple[Any, ...]:
         return self.options.get(key, free)
+
+    def plan_of(self, degrees: Degrees) -> Plan:
+        """A plan with some degrees, and so with what follows from implementation and loss."""
+        changes = {f"parallelism.{k}": v for k, v in degrees.named.items()}
+        return variant(self.plan, {**self.start, **changes})
 
     # -- asking the plan's checks -------------------------------------------------------------
 
@@ -376,15 +381,20 @@ class Space:
         assert self.crossed is not None  # which finds them
         return tuple(self._runs)
 
-    @cached_property
+    @property
     def size(self) -> int:
         """How many layouts there are."""
+        return self._sharded * len(self.recompute)
+
+    @cached_property
+    def _sharded(self) -> int:
+        """How many there are of each mode of recomputation."""
         sharded = sum(stage > 0 for stage in self.zero)
         rows = 0
         for sequences, replicas, batches in self.crossed:
             pairs = sum(len(self.zero) if r == 1 else sharded for r in replicas)
             rows += len(sequences) * pairs * len(batches)
-        return rows * len(self.recompute)
+        return rows
 
     def blocks(self, most: int = 65_536) -> Iterator[Rows]:
         """All rows, about so many at a time.

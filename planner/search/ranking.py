@@ -15,6 +15,7 @@ from planner.limits import shown
 from planner.quantity import BOOK
 from planner.search.engine import FITS, MEMORY, Found, Layout, only
 from planner.search.layouts import KERNELS, KEYS
+from planner.search.modes import RECOMPUTE
 
 #: Heading and key of each column of a layout.
 COLUMNS: tuple[tuple[str, str], ...] = (
@@ -76,7 +77,7 @@ def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], lis
     reasons = [""]
     there = False
     for number, layout in enumerate(listed, start=1):
-        own = found.own is not None and _choices(layout) == _choices(found.own)
+        own = found.own is not None and _choices(layout, found) == _choices(found.own, found)
         there = there or own
         label = f"own, {number}" if own else str(number)
         rows.append(_row(label, layout, shown_columns, found.by))
@@ -87,8 +88,18 @@ def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], lis
     return rows, reasons
 
 
-def _choices(layout: Layout) -> dict[str, Any]:
-    return {key: layout.get(key) for key in KEYS}
+def _choices(layout: Layout, found: Found) -> dict[str, Any]:
+    """What a layout chooses; of modes of recomputation that are the same step, the one asked."""
+    chosen = {key: layout.get(key) for key in KEYS}
+    return {**chosen, RECOMPUTE: found.same.get(chosen[RECOMPUTE], chosen[RECOMPUTE])}
+
+
+def same(found: Found) -> str:
+    """Which modes of recomputation are left out because another is the same step, in words."""
+    return " ".join(
+        f"Recomputation {mode} is left out: it is the same step here as {by}, and holds no less."
+        for mode, by in found.same.items()
+    )
 
 
 def text(found: Found, front: bool = False) -> str:
@@ -112,6 +123,8 @@ def text(found: Found, front: bool = False) -> str:
             f"  {heading:{widths[0]}}  {value:>{widths[1]}}  {others}"
             for heading, value, others in choices
         ]
+    if found.same:
+        lines += ["", same(found)]
     return "\n".join(lines) + "\n"
 
 
@@ -239,6 +252,7 @@ def as_data(found: Found) -> dict[str, Any]:
         "best": [_data(layout) for layout in found.best],
         "front": [_data(layout) for layout in found.front],
         "own": None if found.own is None else _data(found.own),
+        "same": {RECOMPUTE: dict(found.same)} if found.same else {},
     }
     if found.choices:
         data["choices"] = [

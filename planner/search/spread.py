@@ -25,7 +25,6 @@ from planner.arrays.program import CHUNK, Program, Values
 from planner.arrays.table import FLAGS, Codes, Table
 from planner.document import Draft, Plan
 from planner.evaluate import Absent, Case
-from planner.plan import variant
 from planner.quantity import BOOK
 from planner.search.layouts import Degrees, Rows, Space
 from planner.search.pipelines import Pipelines
@@ -83,9 +82,8 @@ class Spread:
         return tuple(found.values())
 
     def plan_of(self, degrees: Degrees) -> Plan:
-        """A plan with some degrees, and so with what follows from implementation and loss."""
-        changes = {f"parallelism.{k}": v for k, v in degrees.named.items()}
-        return variant(self.plan, {**self.space.start, **changes})
+        """A plan with some degrees (``Space.plan_of``)."""
+        return self.space.plan_of(degrees)
 
     @cached_property
     def of_degrees(self) -> Mapping[str, Array]:

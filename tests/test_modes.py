@@ -1,0 +1,139 @@
+"""Modes of recomputation that are the same step: what a search leaves out loses nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import planner.formulas  # noqa: F401  (registers the quantities)
+from planner import plan as plans
+from planner.document import Plan
+from planner.notation import R_ks
+from planner.quantity import BOOK
+from planner.search import contest, engine, modes, ranking
+from planner.search.engine import FITS, MEMORY, STEP, Walk, search
+from planner.search.layouts import RECOMPUTE, Space
+
+KEY = modes.RECOMPUTE
+
+
+def plan(model: str = "llama2-7b", **training: Any) -> Plan:
+    """A plan on 16 devices."""
+    return plans.load(
+        {
+            "name": "small",
+            "model": model,
+            "cluster": {"accelerator": "h100-sxm-80gb", "devices": 16, "devices_per_node": 8},
+            "training": {
+                "tokens": "1B", "sequence_length": 1024, "global_batch": 32, **training,
+            },
+        }
+    )  # fmt: skip
+
+
+#: Plans, and which modes stand for which.
+CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({}, {"none": "selective"}),
+    ({"recompute": "full"}, {"none": "selective"}),
+    ({"attention": "eager"}, {}),
+    ({"recompute_modules": ["core_attention", "norm"]}, {}),
+    ({"recompute_modules": ["mlp"]}, {}),
+    ({"recompute_modules": []}, {"selective": "none"}),
+    ({"recompute_modules": [], "recompute": "selective"}, {"none": "selective"}),
+    ({"recompute_layers": 2}, {"none": "selective"}),
+    ({"offload": {"activations": 0.5}}, {}),
+    ({"implementation": "torchtitan"}, {}),
+    ({"implementation": "pytorch"}, {"selective": "none"}),
+    ({"implementation": "pytorch", "recompute": "selective"}, {"none": "selective"}),
+    ({"implementation": "megatron"}, {"none": "selective"}),
+    ({"model": "mixtral-8x7b"}, {"none": "selective"}),
+    ({"model": "mamba-130m"}, {"selective": "none"}),
+    ({"model": "gemma3-1b", "attention": "eager"}, {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "expected"), CASES)
+def test_a_mode_stands_for_another_where_all_layouts_are_as_fast_and_hold_no_more(
+    changes: dict[str, Any], expected: dict[str, str]
+) -> None:
+    """Every layout with every mode, over arrays: what is left out is as fast to the last digit and
+    needs as much memory or more; what is not left out differs in time, or holds more somewhere."""
+    small = plan(**changes)
+    assert modes.twins(Space(small), ()) == expected
+    whole = Walk(small, (FITS, MEMORY, STEP), {KEY: RECOMPUTE})
+    assert not whole.same
+    faster, roomier = np.zeros((3, 3), dtype=bool), np.zeros((3, 3), dtype=bool)
+    for chunk in whole:
+        step, memory = (np.moveaxis(chunk.values[name], 1, 0) for name in (STEP, MEMORY))
+        for one in range(3):
+            faster[one] |= [bool((step[one] < other).any()) for other in step]
+            roomier[one] |= [bool((memory[one] < other * (1 - 1e-12)).any()) for other in memory]
+    for one, mode in enumerate(RECOMPUTE):
+        for other, by in enumerate(RECOMPUTE):
+            same = not faster[one, other] and not faster[other, one]
+            if mode in expected and by == expected[mode]:
+                assert same and not roomier[one, other]
+            elif mode != by and not {mode, by} & expected.keys():
+                assert not same or (roomier[one, other] and roomier[other, one])
+
+
+def test_every_way_from_the_mode_to_the_time_of_a_step_is_asked() -> None:
+    """A formula between which the mode decides is compared; how many layers are recomputed counts
+    in time only with what is computed again of one."""
+    times = {"time.part.host", "time.part.repeated", "time.product.casts"}
+    assert set(modes.resting((STEP,))) == times
+    assert times < set(modes.resting(("time.hfu",)))
+    told = {
+        declaration.id
+        for declarations in BOOK.declarations.values()
+        for declaration in declarations
+        if R_ks in declaration.expression.free_symbols
+    }
+    assert {name for name in told if not name.startswith("memory.")} == {"time.stage"}
+    (some,) = (d for d in BOOK.declarations["time.stage"] if R_ks in d.expression.free_symbols)
+    repeated = next(s for s, name in BOOK.symbols.items() if name == "time.part.repeated")
+    assert R_ks not in some.expression.body.subs(repeated, 0).free_symbols
+
+
+def test_the_plans_own_layout_is_found_whichever_mode_it_says() -> None:
+    """Its degrees alone are left: three layouts, of which two are one step."""
+    fixed = {
+        key: value for key, value in plan().data["parallelism"].items()
+        if f"parallelism.{key}" in engine.KEYS
+    }  # fmt: skip
+    for mode, label in (("none", "own, 1"), ("selective", "own, 1"), ("full", "own, 2")):
+        own = plan(model="gpt2-small", recompute=mode, micro_batch=1, implementation="megatron")
+        held = {f"parallelism.{key}": value for key, value in fixed.items()}
+        held |= {"training.micro_batch": 1, "training.schedule": "1f1b"}
+        found = search(own, fixed=held, choices=True)
+        assert found.size == 2 and found.same == {"none": "selective"}
+        text = ranking.text(found)
+        assert [line for line in text.splitlines() if line.strip().startswith(label)]
+        assert text.count("none") == 1 and text.splitlines()[-1] == ranking.same(found)
+        assert json.loads(ranking.to_json(found))["same"] == {KEY: {"none": "selective"}}
+        assert {c.value for c in found.choices if c.key == KEY} == {"selective", "full"}
+
+
+def test_modes_that_are_asked_for_are_all_searched() -> None:
+    """A mode that is given stays, and so does each that is to be compared."""
+    small = plan(model="gpt2-small")
+    assert not search(small, 1, fixed={KEY: "none"}).same
+    for values in ((), ("none", "selective")):
+        found = search(small, 1, vary={KEY: values}, choices=True)
+        assert not found.same and "same step" not in ranking.text(found)
+        assert {c.value for c in found.choices if c.key == KEY} >= {"none", "selective"}
+    both = search(small, 1, vary={"training.attention": ("flash", "eager")})
+    assert not both.same  # eager attention tells them apart
+    assert not search(small, 1, full=True).same
+    assert not search(small, 1, "compute.executed_flops_per_token").same
+
+
+def test_the_best_layout_is_as_fast_as_the_best_of_all_modes() -> None:
+    small = plan(model="gpt2-small", global_batch=64)
+    every = search(small, 1, vary={KEY: RECOMPUTE})
+    best = contest.best(small)
+    assert best is not None and best.values[STEP] == every.best[0].values[STEP]
+    assert search(small, 1).best[0].values[MEMORY] == every.best[0].values[MEMORY]
