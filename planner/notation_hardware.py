@@ -175,6 +175,12 @@ e_a2a = symbol(
     latex=r"\eta_{\mathrm{a2a}}",
     key="time.efficiency.all_to_all",
 )
+e_disp = symbol(
+    "e_disp",
+    "share of a network card that DeepEP's kernels sustain",
+    latex=r"\eta_{\mathrm{disp}}",
+    key="time.efficiency.dispatch",
+)
 hidden_t = symbol(
     "hidden_t",
     "share of traffic that runs beside products, where it is overlapped",

@@ -359,6 +359,13 @@ TABLE: tuple[Row | Rule, ...] = (
     exchange("cp-comm-type", ring="p2p", gather="all_gather"),
     Row("parallelism.expert", "expert-model-parallel-size"),
     Row("parallelism.expert_tensor", "expert-tensor-parallel-size"),
+    Row(
+        "parallelism.dispatcher",
+        words={
+            "all-to-all": {},
+            "deepep": {"moe-token-dispatcher-type": "flex", "moe-enable-deepep": True},
+        },
+    ),
     _sharding,
     heard("parallelism.data", "training.gradient_accumulation"),  # follow from the batch sizes
     TRAINS,

@@ -18,6 +18,7 @@ from planner.notation_hardware import (
     a_link,
     a_net,
     e_a2a,
+    e_disp,
     e_link,
     e_mem,
     e_net,
@@ -245,27 +246,47 @@ def experts_none():
     return 0
 
 
+DISPATCHER = "parallelism.dispatcher"
+
+
+def _inside():
+    """All copies of a token but those that stay, over the link."""
+    return 2 * tokens * k * h * (e - 1) / (e * t) / (link * e_a2a)
+
+
+def _across(rate):
+    """A token once to each other node that holds one of its experts, over the network cards."""
+    nodes = e * t / n_node
+    return 2 * tokens * h / t * (nodes - 1) * (1 - (1 - 1 / nodes) ** k) * o_net / rate
+
+
 @quantity(**EXPERTS, source="Lepikhin et al. 2020 (arXiv 2006.16668)", when={"time.expert": "node"})
 def experts():
     """Of k copies of each token, 2 bytes a value, all but 1/e leave the device; tensor-parallel
     ranks share the tokens."""
-    return 2 * tokens * k * h * (e - 1) / (e * t) / (link * e_a2a)
+    return _inside()
 
 
 @quantity(
     **EXPERTS,
     source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.2",
-    when={"time.expert": "nodes"},
+    when={"time.expert": "nodes", DISPATCHER: "all-to-all"},
 )
 def experts_of_nodes():
     """Between M = e t/n_node nodes a token goes once to each node that holds one of its k
     experts, M (1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the
     link. All pairs of nodes talk at once, so an oversubscribed network slows them."""
-    nodes = e * t / n_node
-    return largest(
-        2 * tokens * k * h * (e - 1) / (e * t) / (link * e_a2a),
-        2 * tokens * h / t * (nodes - 1) * (1 - (1 - 1 / nodes) ** k) * o_net / (fabric * e_a2a),
-    )
+    return largest(_inside(), _across(fabric * e_a2a))
+
+
+@quantity(
+    **EXPERTS,
+    source="DeepEP, README (normal kernels)",
+    when={"time.expert": "nodes", DISPATCHER: "deepep"},
+)
+def experts_of_nodes_by_kernels():
+    """The same tokens, carried by kernels that nearly fill a device's network card."""
+    return largest(_inside(), _across(B_net * e_disp))
 
 
 # -- context parallelism -----------------------------------------------------------------------

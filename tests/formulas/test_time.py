@@ -507,6 +507,25 @@ def attention(e: Evaluation) -> list[Any]:
     return [b for b in e.case.axes["block"] if b.settings["block"] == "attention"]
 
 
+def test_kernels_of_a_dispatcher_fill_the_network_card_and_change_nothing_in_a_node() -> None:
+    def exchange(devices: int, dispatcher: str) -> float:
+        e = evaluation(
+            model="mixtral-8x7b",
+            cluster__devices=devices,
+            cluster__devices_per_node=2,
+            parallelism={"zero": 1, "expert": min(8, devices), "dispatcher": dispatcher},
+        )
+        blocks = [b for b in e.case.axes["block"] if b.settings["block"] == "moe"]
+        return max(float(e.value("network.experts", {"block": b})) for b in blocks)
+
+    # Four nodes, of which a token goes to 4 (1 - (3/4)^2) on average, three of four not its own;
+    # 2 x 4,096 tokens of 4,096 values over 89 % of 50 GB/s.
+    moved = 2 * 2 * 4096 * 4096 * 3 * (1 - (3 / 4) ** 2)
+    assert exchange(8, "deepep") == pytest.approx(moved / (0.89 * 50e9), rel=1e-3)
+    assert exchange(8, "all-to-all") > 2 * exchange(8, "deepep")
+    assert exchange(2, "all-to-all") == exchange(2, "deepep") > 0
+
+
 def test_sharded_gradients_travel_layer_by_layer() -> None:
     assert (
         evaluation(training__implementation="pytorch", parallelism={"tensor": 1, "zero": 2}).value(
