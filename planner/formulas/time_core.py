@@ -74,9 +74,10 @@ def core_rate():
 @quantity(**RATE, source=CALIBRATED, when={"time.attention": "open"}, coefficient="FLOP")
 def core_rate_open():
     """Open kernels issue instructions of the Ampere generation: 2048 FLOP for each
-    multiprocessor and clock (312 TFLOP/s on an A100); heads below 128 fill the products less
-    well."""
-    return e_att * 2048 * n_sm * f_clk * smallest(1, d_h / 128) ** Rational(1, 10)
+    multiprocessor and clock (312 TFLOP/s on an A100), where these do as many (those of an L40S do
+    half); heads below 128 fill the products less well."""
+    instructions = smallest(2048 * n_sm * f_clk, peak_16)
+    return e_att * instructions * smallest(1, d_h / 128) ** Rational(1, 10)
 
 
 @quantity(**RATE, source="no published calibration", when={"time.attention": "unknown"})

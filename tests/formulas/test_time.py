@@ -526,6 +526,18 @@ def test_kernels_of_a_dispatcher_fill_the_network_card_and_change_nothing_in_a_n
     assert exchange(2, "all-to-all") == exchange(2, "deepep") > 0
 
 
+@pytest.mark.parametrize("name", ["l40s", "rtx-3090", "mi250x", "v100-sxm-32gb", "a100-sxm-80gb"])
+def test_fused_attention_sustains_no_more_than_its_share_of_the_peak(name: str) -> None:
+    e = evaluation(
+        cluster={"accelerator": name, "devices": 1},
+        training__implementation="pytorch",
+        training__attention="flash",
+        parallelism={"tensor": 1},
+    )
+    rate = max(float(e.value("time.core.rate", {"block": b})) for b in attention(e))
+    assert rate <= 0.39 * float(e.value("time.peak_16")) * 1.001
+
+
 def test_sharded_gradients_travel_layer_by_layer() -> None:
     assert (
         evaluation(training__implementation="pytorch", parallelism={"tensor": 1, "zero": 2}).value(
