@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from benchmarks import time_accuracy
 from planner import bands, case, plan
 from planner.evaluate import Evaluation
 
@@ -28,11 +27,10 @@ UNITS = {
     "time.step_seconds": "s",
     "time.tflops_per_device": "TFLOP/s",
     "time.tokens_per_second_per_device": "tokens/s",
-    "time.mfu": "",
     "time.device_hours": "device hours",
 }
 #: What a row takes from the one before it where it does not say.
-INHERITED = ("source", "table", "address", "quantity", "counted")
+INHERITED = ("source", "table", "address", "quantity")
 
 
 class Total(NamedTuple):
@@ -91,21 +89,11 @@ def totals(file: Path) -> Iterator[Total]:
             row["source"],
             row["quantity"],
             float(row["published"]),
-            [_predicted(evaluation, row) for evaluation in found],
+            [float(evaluation.value(row["quantity"])) for evaluation in found],
             (1 + float(band["low"]), 1 + float(band["high"])),
             row.get("table", ""),
             row.get("address", ""),
         )
-
-
-def _predicted(evaluation: Evaluation, row: Mapping[str, Any]) -> float:
-    """The quantity, by the FLOPs that the source counts: ours, or Megatron's with what is computed
-    again."""
-    value = float(evaluation.value(row["quantity"]))
-    if row.get("counted") == "megatron":
-        ours = float(evaluation.value("compute.flops_per_token"))
-        return value * time_accuracy.megatron(evaluation) / ours
-    return value
 
 
 def table(found: list[Total]) -> str:
