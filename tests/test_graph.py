@@ -133,6 +133,23 @@ def test_equal_formulas_are_one_node() -> None:
         graph.mul([x], [graph.const(0)])
 
 
+def test_a_sum_of_what_is_largest_is_the_largest_sum() -> None:
+    """Two stages, of each the sum of what it holds and of what lives at its fullest moment: all of
+    it picked at the largest sum is the largest sum, and what a stage holds stands outside."""
+    graph = Graph()
+    stages = []
+    for stage in "ab":
+        held, *living = (graph.node("input", f"{stage}{moment}") for moment in range(4))
+        moments = [graph.add([held, one]) for one in living]
+        peak = graph.extreme("max", moments)
+        assert graph.nodes[peak] == ("add", tuple(sorted((held, graph.extreme("max", living)))))
+        stages.append((peak, held, graph.pick(moments, living)))
+    peaks, held, living = zip(*stages, strict=True)
+    assert [graph.add(pair) for pair in zip(held, living, strict=True)] == list(peaks)
+    whole = graph.add([graph.pick(peaks, held), graph.pick(peaks, living)])
+    assert whole == graph.extreme("max", peaks)
+
+
 def test_groups_say_which_rows_agree() -> None:
     draw = np.random.default_rng(1)
     columns = {name: Codes(draw.integers(0, size, 5000), size) for name, size in

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from functools import reduce
+from operator import and_
 from typing import Any
 
 #: A node: its operation, and its arguments (nodes, or a key or a number for the leaves).
@@ -52,7 +54,8 @@ class Graph:
     # -- sums and products --------------------------------------------------------------------
 
     def add(self, terms: Iterable[int]) -> int:
-        """A sum. Sums of bodies that are picked at the same place are the picked sum."""
+        """A sum. Sums of bodies that are picked at the same place are the picked sum, and the
+        largest one where that is what they are picked by."""
         constant: Number = 0
         others: list[int] = []
         picks: dict[tuple[int, ...], list[int]] = {}
@@ -64,14 +67,17 @@ class Graph:
                 picks.setdefault(arguments[0::2], []).append(term)
             else:
                 others.append(term)
+        if constant:
+            others.append(self.const(constant))
         for bys, found in picks.items():
             if len(found) > 1:
                 bodies = [self.nodes[term][1][1::2] for term in found]
-                others.append(self.pick(bys, [self.add(at) for at in zip(*bodies, strict=True)]))
+                pick = self.pick(bys, [self.add(at) for at in zip(*bodies, strict=True)])
             else:
-                others += found
-        if constant:
-            others.append(self.const(constant))
+                (pick,) = found
+            if len(picks) == 1 and self._completes(others, pick):
+                return self.extreme("max", bys)
+            others.append(pick)
         if len(others) < 2:
             return others[0] if others else self.const(0)
         return self.node("add", *sorted(others))
@@ -130,10 +136,25 @@ class Graph:
                 return self.mul([], [self.power(base, self.const(-value))])
         return self.node("pow", base, exponent)
 
+    def _completes(self, others: Sequence[int], pick: int) -> bool:
+        """Whether a picked body and some other terms sum up to what it is picked by."""
+        operation, arguments = self.nodes[pick]
+        return operation == "pick" and all(
+            sorted((*others, *self._terms(body))) == self._terms(by)
+            for by, body in zip(arguments[0::2], arguments[1::2], strict=True)
+        )
+
+    def _terms(self, place: int) -> list[int]:
+        """What a node is the sum of."""
+        operation, arguments = self.nodes[place]
+        if operation == "add":
+            return sorted(arguments)
+        return [] if self.number(place) == 0 else [place]
+
     # -- choices ------------------------------------------------------------------------------
 
     def extreme(self, operation: str, values: Iterable[int]) -> int:
-        """``max`` or ``min`` of some values."""
+        """``max`` or ``min`` of some values; what all of them add stands outside."""
         places: set[int] = set()
         numbers: list[Number] = []
         for value in values:
@@ -146,6 +167,11 @@ class Graph:
                 places.add(value)
         if numbers:
             places.add(self.const(max(numbers) if operation == "max" else min(numbers)))
+        sums = [Counter(self._terms(place)) for place in places]
+        shared = reduce(and_, sums)
+        if len(sums) > 1 and shared:
+            rest = [self.add((terms - shared).elements()) for terms in sums]
+            return self.add([*shared.elements(), self.extreme(operation, rest)])
         return places.pop() if len(places) == 1 else self.node(operation, *sorted(places))
 
     def pick(self, bys: Sequence[int], bodies: Sequence[int]) -> int:
