@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import pickle
 import random
 import signal
 import sys
@@ -465,13 +466,19 @@ def test_a_column_of_two_types_is_written_anew_and_one_without_values_has_either
 
     whole, parts, none = arrow.int64(), arrow.float64(), file([None, None], arrow.float64())
     empty = file([], whole)
+    asked: list[bytes] = []
+
+    def made() -> bytes:
+        asked.append(empty)
+        return empty
 
     def joined(*files: bytes) -> list[Any] | None:
         data, spans = b"", []
         for one in files:
             spans.append((len(data), len(data) + len(one)))
             data += one
-        ending = footer.joined(empty, spans, lambda start, end: data[start:end], 1)
+        types = [parquet.PHYSICAL["whole"]]
+        ending = footer.joined(types, made, spans, lambda start, end: data[start:end], 1)
         if ending is None:
             return None
         found = reader.read_table(io.BytesIO(data + ending))
@@ -481,10 +488,20 @@ def test_a_column_of_two_types_is_written_anew_and_one_without_values_has_either
 
     assert joined(file([1, 2], whole), b"", none, file([3], whole)) == [1, 2, None, None, 3]
     assert joined(file([1, 2], whole), file([0.5], parts)) is None
+    assert not asked  # a file of the whole's types says all the rest
     assert joined() == joined(b"") == []
+    assert joined(none) == [None, None] and len(asked) == 3
+
+    def struct(data: bytes) -> bytes:
+        return data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
+
     for data in (empty, none):
-        struct = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
-        assert thrift.written(thrift.read(struct)) == struct
+        assert thrift.written(thrift.read(struct(data))) == struct(data)
+    groups = (footer.ROWS, footer.GROUPS)  # all else is that of a file without rows
+    with_rows, without = (thrift.read(struct(f)) for f in (file([1, 2], whole), empty))
+    for field in groups:
+        del with_rows[field], without[field]
+    assert with_rows == without
 
 
 @given(st.data())
@@ -506,6 +523,17 @@ def test_the_lowest_score_is_that_of_the_first_of_equal_points(data: st.DataObje
         at: (least, point) for at, least, point in summaries._Scores(scores).lowest(keep, shape)
     }
     assert found == best
+
+
+def test_the_rows_of_a_piece_are_not_copied_to_be_sent() -> None:
+    piece = work.Piece(3, bytes(range(256)) * 64, 7, "{}")
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(piece, protocol)) == piece
+    apart: list[pickle.PickleBuffer] = []
+    rest = pickle.dumps(piece, 5, buffer_callback=apart.append)
+    assert [buffer.raw() for buffer in apart] == [piece.data] and len(rest) < 256
+    assert pickle.loads(rest, buffers=[buffer.raw() for buffer in apart]) == piece
+    assert len(piece.data) < sys.getsizeof(piece) < len(piece.data) + 256
 
 
 def test_parquet_without_pyarrow_is_one_clear_error(

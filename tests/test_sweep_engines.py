@@ -150,7 +150,7 @@ def ray_workers() -> list[int]:
             command = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if command.startswith(b"ray::shipped"):
+        if command.startswith(b"ray::work"):
             found.append(int(folder.name))
     return found
 

@@ -15,6 +15,7 @@ from planner.errors import PlanError
 from planner.search import structure
 from planner.sweep import arrays, checking, layouts, study, work
 from planner.sweep.points import Values, exact, missing, wanted
+from planner.sweep.summary import Summary
 
 PLANS = ("gpt3_a100x1024", "llama70b_h100x1024", "mixtral8x7b_h100x1024", "gpt2small_hgx-h100")
 #: Values of keys of a layout, good and bad.
@@ -270,7 +271,7 @@ def test_what_a_table_cannot_carry_is_evaluated_as_before(document: Mapping[str,
     axes = {name: values[:2] for name, values in document["axes"].items()}
     read = study.load({**document, "axes": axes})
     job = work.Job.of(read, None)
-    assert job.work(0).summary["points"] > 0
+    assert Summary.from_json(job.work(0).summary).points > 0
     if layouts.able(read):
         ranges = [range(n) for n in read.shape]
         evaluator = layouts.Evaluator(read)

@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 from planner.errors import Fault, Place, PlanError
@@ -100,7 +100,7 @@ def _work(number: int) -> Piece:
 
 
 def _pool(job: Job, numbers: range, workers: int) -> Pieces:
-    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures import Future, ProcessPoolExecutor
 
     # A forked worker has everything loaded; where there is no fork it starts afresh.
     way = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
@@ -108,38 +108,31 @@ def _pool(job: Job, numbers: range, workers: int) -> Pieces:
         job.load()
     context = multiprocessing.get_context(way)
     with ProcessPoolExecutor(workers, context, _begin, (job,)) as pool:
+
+        def submit(some: range) -> list[Future[Piece]]:
+            return [pool.submit(_work, number) for number in some]
+
         try:
-            submitted = (pool.submit(_work, number) for number in numbers)
-            for future in _ahead(submitted, workers * AHEAD):
+            for future in _ahead(submit, numbers, workers):
                 yield future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def _ahead(submitted: Iterator[T], window: int) -> Iterator[T]:
-    """What is submitted, in order; so many are under way, and no more are done and waiting."""
+def _ahead(submit: Callable[[range], Iterable[T]], numbers: range, workers: int) -> Iterator[T]:
+    """What is submitted, in order; so many are under way, and no more are done and waiting. As many
+    as there are workers are submitted at once, which costs a scheduler less than one by one."""
     under_way: deque[T] = deque()
-    for one in submitted:
-        under_way.append(one)
-        if len(under_way) >= window:
-            yield under_way.popleft()
-    yield from under_way
+    while numbers or under_way:
+        room = workers * AHEAD - len(under_way)
+        if numbers and room >= workers:
+            under_way += submit(numbers[:room])
+            numbers = numbers[room:]
+        yield under_way.popleft()
 
 
 # Clusters ---------------------------------------------------------------------------------------
-
-
-def shipped(job: Job, number: int) -> tuple[Any, ...]:
-    """A piece with its bytes as an array, which clusters send without copying it."""
-    import numpy as np
-
-    piece = work(job, number)
-    return number, np.frombuffer(piece.data, dtype=np.uint8), piece.checksum, piece.summary
-
-
-def _unpacked(number: int, data: Any, checksum: int, summary: dict[str, Any]) -> Piece:
-    return Piece(number, memoryview(data), checksum, summary)
 
 
 def dask(job: Job, numbers: range, address: str) -> Pieces:
@@ -157,28 +150,31 @@ def dask(job: Job, numbers: range, address: str) -> Pieces:
     except (OSError, ValueError, TimeoutError) as error:
         raise PlanError(_unreachable(address, error)) from None
     with client:
-        workers = list(client.nthreads())
-        width = max(1, len(workers))
-        # What workers send need not pass through the scheduler, where they can be reached.
-        client.direct_to_workers = all(map(_answers, workers))
         # The job is a task of its own: it goes to each worker once, and is made again where a
         # worker is lost that had it.
         held = client.submit(_same, job, pure=False, retries=MOST_DEATHS)
-        # In their order, in which they are waited for: Dask's own is another for tasks that are
-        # submitted close to each other.
-        submitted = (
-            client.submit(shipped, held, number, pure=False, retries=MOST_DEATHS, priority=-number)
-            for number in numbers
-        )
-        for future in _ahead(submitted, width * AHEAD):
+        workers = list(client.nthreads())
+        # What workers send need not pass through the scheduler, where they can be reached.
+        client.direct_to_workers = all(map(_answers, workers))
+
+        def submit(some: range) -> list[Any]:
+            """In their order, in which they are waited for: Dask's own is another for tasks that
+            are submitted close to each other."""
+            found: list[Any] = client.map(
+                work, [held] * len(some), some,
+                pure=False, retries=MOST_DEATHS, priority=-some.start,
+            )  # fmt: skip
+            return found
+
+        for future in _ahead(submit, numbers, max(1, len(workers))):
             try:
-                found = future.result()
+                piece = future.result()
             except PlanError:
                 raise
             except Exception as error:
                 raise PlanError(_failed(address, error)) from error
             future.release()
-            yield _unpacked(*found)
+            yield piece
 
 
 def _answers(address: str) -> bool:
@@ -212,17 +208,17 @@ def ray(job: Job, numbers: range, address: str) -> Pieces:
         raise PlanError(_unreachable(address, error)) from None
     try:
         sent = engine.put(job)
-        task = engine.remote(max_retries=MOST_DEATHS)(shipped)
+        task = engine.remote(max_retries=MOST_DEATHS)(work)
         width = max(1, int(engine.cluster_resources().get("CPU", 1)))
-        for future in _ahead((task.remote(sent, n) for n in numbers), width * AHEAD):
+        for future in _ahead(lambda some: [task.remote(sent, n) for n in some], numbers, width):
             try:
-                found = engine.get(future)
+                piece = engine.get(future)
             except engine.exceptions.RayError as error:
                 cause = getattr(error, "cause", None)
                 raise (
                     cause if isinstance(cause, PlanError) else PlanError(_failed(address, error))
                 ) from error
-            yield _unpacked(*found)
+            yield piece
     finally:
         engine.shutdown()
 

@@ -7,7 +7,7 @@ numbers are those of parquet.thrift.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from planner.sweep import thrift
@@ -25,11 +25,18 @@ OFFSETS = (9, 10, 11, 14)
 NULLS = 3
 
 
-def joined(empty: bytes, spans: Iterable[tuple[int, int]], read: Read, least: int) -> bytes | None:
+def joined(
+    types: Sequence[int],
+    empty: Callable[[], bytes],
+    spans: Iterable[tuple[int, int]],
+    read: Read,
+    least: int,
+) -> bytes | None:
     """The footer of one file over the row groups of several.
 
     Args:
-        empty: a file without rows, of the schema of the whole.
+        types: Parquet's physical types of the columns of the whole.
+        empty: makes a file of these columns without rows; asked for where no file has the types.
         spans: where each begins and ends; of nothing where it has no rows.
         read: gives the bytes between two places.
         least: rows that a group has on average.
@@ -38,8 +45,7 @@ def joined(empty: bytes, spans: Iterable[tuple[int, int]], read: Read, least: in
         None where row groups are shorter, or a column is of another type: the rows have to be
         written anew.
     """
-    whole = _footer(len(empty), lambda start, end: empty[start:end])
-    types = [element[TYPE] for element in whole[SCHEMA][1][1] if TYPE in element]
+    whole: Struct | None = None
     groups: list[Struct] = []
     rows = 0
     for start, end in spans:
@@ -47,15 +53,20 @@ def joined(empty: bytes, spans: Iterable[tuple[int, int]], read: Read, least: in
             continue
         found = _footer(end, read)
         rows += found[ROWS][1]
+        if whole is None and _types(found) == list(types):
+            whole = dict(found)
         for group in found[GROUPS][1][1]:
             for column, kind in zip(_columns(group), types, strict=True):
-                if column[TYPE] != kind and not _absent(column):
+                if column[TYPE][1] != kind and not _absent(column):
                     return None
-                column[TYPE] = kind
+                column[TYPE] = (thrift.I32, kind)
             _moved(group, start, len(groups))
             groups.append(group)
     if len(groups) > 1 and rows < least * len(groups):
         return None
+    if whole is None:
+        made = empty()
+        whole = _footer(len(made), lambda start, end: made[start:end])
     whole[ROWS] = (thrift.I64, rows)
     whole[GROUPS] = (thrift.LIST, (thrift.STRUCT, groups))
     footer = thrift.written(whole)
@@ -66,6 +77,11 @@ def _footer(end: int, read: Read) -> Struct:
     end -= len(MAGIC)
     length = int.from_bytes(read(end - 4, end), "little")
     return thrift.read(read(end - 4 - length, end - 4))
+
+
+def _types(footer: Struct) -> list[int]:
+    """The types of the columns, of which the first element, their root, has none."""
+    return [element[TYPE][1] for element in footer[SCHEMA][1][1] if TYPE in element]
 
 
 def _columns(group: Struct) -> Iterator[Struct]:

@@ -32,7 +32,7 @@ class Entry:
 
     end: int  # of its bytes in the table
     checksum: int
-    summary: dict[str, Any]
+    summary: str  # as JSON; kept of pieces of an earlier run alone
 
 
 class Journal:
@@ -115,7 +115,8 @@ class Journal:
             if data is None or self._checksum(data["end"] - self.end) != data["checksum"]:
                 break
             self.end = data["end"]
-            self.entries.append(Entry(data["end"], data["checksum"], data["summary"]))
+            summary = json.dumps(data["summary"], separators=(",", ":"))
+            self.entries.append(Entry(data["end"], data["checksum"], summary))
         return len(self.entries)
 
     def _checksum(self, length: int) -> int | None:
@@ -128,8 +129,8 @@ class Journal:
             length -= len(block)
         return found
 
-    def add(self, data: bytes | memoryview, checksum: int, summary: dict[str, Any]) -> None:
-        """The next piece, with the checksum of its bytes.
+    def add(self, data: bytes | memoryview, checksum: int, summary: str) -> None:
+        """The next piece, with the checksum of its bytes and its summary as JSON.
 
         Raises:
             PlanError: it cannot be written.
@@ -138,10 +139,10 @@ class Journal:
             self._table.write(data)
             self._table.flush()
             self.end += len(data)
-            line = {"end": self.end, "checksum": checksum, "summary": summary}
-            self._log.write(_line(line))
+            line = f'{{"end":{self.end},"checksum":{checksum},"summary":{summary}}}\n'
+            self._log.write(line.encode())
             self._log.flush()
-            self.entries.append(Entry(self.end, checksum, {}))
+            self.entries.append(Entry(self.end, checksum, ""))
             if time.monotonic() - self._synced > EVERY:
                 self.sync()
 

@@ -22,6 +22,8 @@ from planner.sweep.table import Column, Rows, coded, columns
 
 #: Rows of a row group that is written anew, and those that a piece should have to stay one.
 GROUP, SHORT = 1 << 19, 1 << 14
+#: Parquet's types of what columns hold.
+PHYSICAL = {"flag": 0, "whole": 2, "number": 5, "text": 6}
 
 
 def needed() -> None:
@@ -77,11 +79,18 @@ def schema(study: Study, whole: frozenset[str] = frozenset()) -> Any:
         "whole": arrow.int64(),
         "number": arrow.float64(),
     }
-    found = []
-    for column in columns(study):
+    named = zip(columns(study), _kinds(study, whole), strict=True)
+    return arrow.schema([(column.name, types[kind]) for column, kind in named])
+
+
+def _kinds(study: Study, whole: frozenset[str]) -> list[str]:
+    """What each column holds, where some quantities are whole numbers."""
+
+    def kind(column: Column) -> str:
         integral = column.role == "quantity" and column.source in whole
-        found.append((column.name, types["whole" if integral else _kind(study, column)]))
-    return arrow.schema(found)
+        return "whole" if integral else _kind(study, column)
+
+    return [kind(column) for column in columns(study)]
 
 
 class Room:
@@ -183,7 +192,9 @@ def ending(
         read: gives the bytes between two places.
         whole: of each quantity whether its every value is a whole number.
     """
-    return footer.joined(_file(study, schema(study, _names(whole))), spans, read, SHORT)
+    names = _names(whole)
+    types = [PHYSICAL[kind] for kind in _kinds(study, names)]
+    return footer.joined(types, lambda: _file(study, schema(study, names)), spans, read, SHORT)
 
 
 def write(

@@ -85,8 +85,6 @@ def _written(
         for piece in done(engine, job, len(journal.entries), found, progress):
             journal.add(piece.data, piece.checksum, piece.summary)
             found.add(Summary.from_json(piece.summary))
-            if kind == "parquet":
-                parquet.loaded()  # for the footer, while others work
         if kind != "parquet":
             journal.finish()
             return found

@@ -4,6 +4,7 @@ question, and the best for each value of each axis. It stays small however many 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -85,14 +86,14 @@ class Summary:
         for name, whole in other.whole.items():
             self.whole[name] = self.whole.get(name, True) and whole
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data."""
-        return dict(vars(self))
+    def to_json(self) -> str:
+        """As text, which is what is sent and kept."""
+        return json.dumps(vars(self), separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Summary:
+    def from_json(cls, text: str) -> Summary:
         """What ``to_json`` made."""
-        return cls(**data)
+        return cls(**json.loads(text))
 
 
 def _better(known: dict[str, Best], key: str, best: Best, largest: bool) -> None:
