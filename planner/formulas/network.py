@@ -247,24 +247,34 @@ def experts_none():
 
 
 DISPATCHER = "parallelism.dispatcher"
+DEEPEP = "DeepEP, README (normal kernels)"
 
 
-def _inside():
-    """All copies of a token but those that stay, over the link."""
-    return 2 * tokens * k * h * (e - 1) / (e * t) / (link * e_a2a)
+def _copies():
+    """Of k copies of each token, 2 bytes a value, all but 1/e leave the device; tensor-parallel
+    ranks share the tokens."""
+    return 2 * tokens * k * h * (e - 1) / (e * t)
 
 
-def _across(rate):
-    """A token once to each other node that holds one of its experts, over the network cards."""
-    nodes = e * t / n_node
-    return 2 * tokens * h / t * (nodes - 1) * (1 - (1 - 1 / nodes) ** k) * o_net / rate
+def _once(members):
+    """A token once to each other of so many places that holds one of its k experts."""
+    return 2 * tokens * h / t * (members - 1) * (1 - (1 - 1 / members) ** k)
 
 
-@quantity(**EXPERTS, source="Lepikhin et al. 2020 (arXiv 2006.16668)", when={"time.expert": "node"})
+def _across():
+    """A token once to each other node, on a network that may be oversubscribed."""
+    return _once(e * t / n_node) * o_net
+
+
+@quantity(
+    **EXPERTS,
+    source="Lepikhin et al. 2020 (arXiv 2006.16668)",
+    when={"time.expert": "node", DISPATCHER: "all-to-all"},
+)
 def experts():
     """Of k copies of each token, 2 bytes a value, all but 1/e leave the device; tensor-parallel
     ranks share the tokens."""
-    return _inside()
+    return _copies() / (link * e_a2a)
 
 
 @quantity(
@@ -276,17 +286,21 @@ def experts_of_nodes():
     """Between M = e t/n_node nodes a token goes once to each node that holds one of its k
     experts, M (1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the
     link. All pairs of nodes talk at once, so an oversubscribed network slows them."""
-    return largest(_inside(), _across(fabric * e_a2a))
+    return largest(_copies() / (link * e_a2a), _across() / (fabric * e_a2a))
 
 
-@quantity(
-    **EXPERTS,
-    source="DeepEP, README (normal kernels)",
-    when={"time.expert": "nodes", DISPATCHER: "deepep"},
-)
+@quantity(**EXPERTS, source=DEEPEP, when={"time.expert": "node", DISPATCHER: "deepep"})
+def experts_by_kernels():
+    """A token goes once to each device that holds one of its k experts, e (1 - (1 - 1/e)^k) of
+    them on average, by kernels that nearly fill the link."""
+    return _once(e) / (link * e_disp)
+
+
+@quantity(**EXPERTS, source=DEEPEP, when={"time.expert": "nodes", DISPATCHER: "deepep"})
 def experts_of_nodes_by_kernels():
-    """The same tokens, carried by kernels that nearly fill a device's network card."""
-    return largest(_inside(), _across(B_net * e_disp))
+    """A token goes once to each node that holds one of its experts, and there once to each such
+    device, by kernels that nearly fill a device's network card and its link."""
+    return largest(_once(e) / (link * e_disp), _across() / (B_net * e_disp))
 
 
 # -- context parallelism -----------------------------------------------------------------------
