@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 from benchmarks import runs_memory
@@ -129,8 +129,8 @@ def replicas(row: Row, group: int) -> int:
     return group // size if size < group and group % size == 0 else 1
 
 
-def document(row: Row, recompute: str | None = None) -> Document:
-    """The plan document of a row.
+def document(row: Row, recompute: str | None = None, dispatcher: str = "all-to-all") -> Document:
+    """The plan document of a row, with what it may leave open.
 
     Raises:
         LeftOut: a column that a plan needs is not published.
@@ -176,6 +176,7 @@ def document(row: Row, recompute: str | None = None) -> Document:
         "virtual_pipeline": whole(row, "virtual_pp", 1),
         "context": context,
         "expert": whole(row, "ep", 1),
+        "dispatcher": dispatcher,
         "zero": zero(row),
         "tensor_overlap": any(piece in row["framework"] for piece in OVERLAPPING),
     }
@@ -217,9 +218,13 @@ def model(row: Row) -> Document:
     return found
 
 
-def open_recompute(row: Row) -> tuple[str, ...]:
-    """Recompute modes that a row leaves open: those of a mixture of experts decide its time."""
-    return ("none", "full") if row["num_experts"] and not row["recompute"] else ()
+def left_open(row: Row) -> list[tuple[str | None, str]]:
+    """Recompute modes and dispatchers that a row with experts leaves open: they decide its time."""
+    if not row["num_experts"]:
+        return []
+    modes = (None,) if row["recompute"] else ("none", "full")
+    known = "all-to-all dispatcher" in row["notes"]
+    return list(product(modes, ("all-to-all",) if known else ("all-to-all", "deepep")))
 
 
 def convention(row: Row, values: Mapping[str, Any]) -> Fraction | float:

@@ -182,7 +182,9 @@ def _kernel(draft: Draft, own: Mapping[str, Any]) -> str:
         return "vendor"
     accelerator = draft.get("cluster", "accelerator")
     known = accelerator.get("multiprocessors") and accelerator.get("clock")
-    return "open" if known else "unknown"
+    # The instructions that open kernels issue are those of one vendor's generations.
+    theirs = accelerator.get("vendor", "NVIDIA") == "NVIDIA"
+    return "open" if known and theirs else "unknown"
 
 
 def settings(draft: Draft) -> dict[str, Any]:

@@ -177,7 +177,7 @@ e_a2a = symbol(
 )
 e_disp = symbol(
     "e_disp",
-    "share of a network card, and of what collectives sustain of a link, that DeepEP's kernels reach",
+    "share of network card and sustained link that DeepEP's kernels reach",
     latex=r"\eta_{\mathrm{disp}}",
     key="time.efficiency.dispatch",
 )

@@ -66,6 +66,7 @@ def test_a_row_is_left_out_only_for_what_it_does_not_publish(
 def test_the_page_is_current(records: list[dict[str, Any]]) -> None:
     page = PAGE.read_text("utf-8")
     table = time_accuracy.markdown(time_accuracy.lines(records))
+    table = f"{table}\n\n{time_accuracy.ranges(records)}"
     assert time_accuracy.rewritten(page, table) == page
 
 

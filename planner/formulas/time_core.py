@@ -82,7 +82,8 @@ def core_rate_open():
 
 @quantity(**RATE, source="no published calibration", when={"time.attention": "unknown"})
 def core_rate_unknown():
-    """Without multiprocessors and clock, the share of open kernels is taken of the 16-bit peak."""
+    """Without multiprocessors and clock, and on accelerators of other vendors, the share of open
+    kernels is taken of the 16-bit peak."""
     return e_att * peak_16 * smallest(1, d_h / 128) ** Rational(1, 10)
 
 

@@ -543,6 +543,18 @@ def test_fused_attention_sustains_no_more_than_its_share_of_the_peak(name: str) 
     assert rate <= 0.39 * float(e.value("time.peak_16")) * 1.001
 
 
+def test_instructions_of_one_vendor_bound_no_other() -> None:
+    """An MI355X does 4,096 FLOP for each unit and clock, twice what open kernels issue."""
+    e = evaluation(
+        cluster={"accelerator": "mi355x", "devices": 1},
+        training__implementation="pytorch",
+        training__attention="flash",
+        parallelism={"tensor": 1},
+    )
+    rate = max(float(e.value("time.core.rate", {"block": b})) for b in attention(e))
+    assert rate == pytest.approx(0.39 * 2516e12)
+
+
 def test_sharded_gradients_travel_layer_by_layer() -> None:
     assert (
         evaluation(training__implementation="pytorch", parallelism={"tensor": 1, "zero": 2}).value(
