@@ -6,6 +6,7 @@ Run where Dask or Ray is installed (extras `dask` and `ray`); skipped elsewhere.
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import signal
 import socket
@@ -100,6 +101,18 @@ def test_a_dask_cluster_that_is_not_there_is_one_error(monkeypatch: pytest.Monke
     monkeypatch.setattr(engines, "PATIENCE", 1)
     with pytest.raises(PlanError, match="the cluster does not answer"):
         run.sweep(study.load(STUDY), on="dask://127.0.0.1:1")
+
+
+def test_a_scheduler_loads_nothing_that_works_on_pieces() -> None:
+    code = (
+        "import pickle, sys; pickle.loads(sys.stdin.buffer.read());"
+        "print(*{'numpy', 'sympy', 'pyarrow', 'planner.sweep.work'} & set(sys.modules))"
+    )
+    from planner.sweep import engines
+
+    sent = pickle.dumps((engines.work, engines._opened))
+    loaded = subprocess.run([sys.executable, "-c", code], input=sent, cwd=ROOT, capture_output=True)
+    assert (loaded.stdout.strip(), loaded.stderr) == (b"", b"")
 
 
 def free_port(first: int) -> int:

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import socket
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.errors import Fault, Place, PlanError
-from planner.sweep.work import Job, Piece, work
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from planner.sweep.work import Job, Piece
 
 T = TypeVar("T")
-Pieces = Generator[Piece, None, None]
-Engine = Callable[[Job, range], Pieces]
+Pieces = Generator["Piece", None, None]
+Engine = Callable[["Job", range], Pieces]
 #: Pieces under way for each worker.
 AHEAD = 3
 #: How often a pool of processes is made anew after one of them died.
@@ -55,6 +60,14 @@ def chosen(workers: int | None, on: str | None) -> Engine:
         if on.startswith(scheme) and len(on) > len(scheme):
             return lambda job, numbers: engine(job, numbers, on)
     raise PlanError(Fault(f"--on {on} is no engine", None, "dask://HOST:PORT or ray://HOST:PORT"))
+
+
+def work(job: Job, number: int) -> Piece:
+    """A piece. The scheduler of a cluster loads this module, and has no use for what works on it:
+    numpy, sympy and the book of formulas, half a second during which all workers would wait."""
+    from planner.sweep import work
+
+    return work.work(job, number)
 
 
 # This machine -----------------------------------------------------------------------------------
@@ -100,7 +113,7 @@ def _work(number: int) -> Piece:
 
 
 def _pool(job: Job, numbers: range, workers: int) -> Pieces:
-    from concurrent.futures import Future, ProcessPoolExecutor
+    from concurrent.futures import ProcessPoolExecutor
 
     # A forked worker has everything loaded; where there is no fork it starts afresh.
     way = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
@@ -151,8 +164,8 @@ def dask(job: Job, numbers: range, address: str) -> Pieces:
         raise PlanError(_unreachable(address, error)) from None
     with client:
         # The job is a task of its own: it goes to each worker once, and is made again where a
-        # worker is lost that had it.
-        held = client.submit(_same, job, pure=False, retries=MOST_DEATHS)
+        # worker is lost that had it. To the scheduler it is bytes.
+        held = client.submit(_opened, pickle.dumps(job), pure=False, retries=MOST_DEATHS)
         workers = list(client.nthreads())
         # What workers send need not pass through the scheduler, where they can be reached.
         client.direct_to_workers = all(map(_answers, workers))
@@ -188,8 +201,9 @@ def _answers(address: str) -> bool:
     return scheme == "tcp"
 
 
-def _same(job: Job) -> Job:
-    return job
+def _opened(job: bytes) -> Job:
+    found: Job = pickle.loads(job)
+    return found
 
 
 def ray(job: Job, numbers: range, address: str) -> Pieces:
