@@ -1,6 +1,7 @@
 """Points per second of a sweep, beside the rate of a search; its peak memory; two workers for one.
 
-    python -m benchmarks.sweep [--points N] [--format parquet|csv|jsonl] [--on dask] [--json FILE]
+    python -m benchmarks.sweep [--points N] [--format parquet|csv|jsonl] [--on dask [--pairs N]]
+                              [--json FILE]
 
 The study is GPT-3 on a cluster: layouts (some are not valid, some do not fit) times budgets of
 tokens times prices. Each sweep is a process of its own with one worker; its processor time counts,
@@ -22,7 +23,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks import search
@@ -106,8 +109,9 @@ def swept(document: Path, output: Path, *options: str) -> dict[str, float]:
 
 def on_dask(document: Path, output: Path, workers: int) -> dict[str, float]:
     """A sweep on a Dask cluster of so many processes of one thread: seconds elapsed, and processor
-    seconds of this process and of the scheduler's as shares of those of one worker. The start of
-    the cluster is not part of it, nor that its workers import the program."""
+    seconds of one worker, of this process, the client, and of the scheduler's. The start of the
+    cluster is not part of it, nor that its workers import the program. Dask's own settings are as
+    they come, its profiler of workers included."""
     from distributed import Client
 
     from planner.sweep import run
@@ -138,8 +142,26 @@ def on_dask(document: Path, output: Path, workers: int) -> dict[str, float]:
     return {
         "elapsed": elapsed,
         "worker": worker_s,
-        "client_share": client_s / worker_s,
-        "scheduler_share": scheduler_s / worker_s,
+        "client": client_s,
+        "scheduler": scheduler_s,
+    }
+
+
+def of_pairs(pairs: Sequence[Sequence[dict[str, float]]]) -> dict[str, Any]:
+    """Sweeps on one worker and on two, in turns: the gain in elapsed time by the fastest of each
+    and by the medians, and the least processor seconds of each process."""
+    one, two = zip(*pairs, strict=True)
+
+    def of(sweeps: Sequence[dict[str, float]], name: str, choose: Any = min) -> float:
+        return float(choose(sweep[name] for sweep in sweeps))
+
+    processes = ("worker", "client", "scheduler")
+    return {
+        "two_dask_workers": of(one, "elapsed") / of(two, "elapsed"),
+        "two_dask_workers_median": of(one, "elapsed", median) / of(two, "elapsed", median),
+        "less_for_each_of_two": of(one, "worker") / of(two, "worker"),
+        "of_one": {name: of(one, name) for name in processes},
+        "of_two": {name: of(two, name) for name in processes},
     }
 
 
@@ -154,8 +176,8 @@ def _cluster(workers: int, pipe: Any) -> None:
         pipe.recv()
 
 
-def measure(points: int, kind: str, dask: bool) -> dict[str, Any]:
-    """The figures of one study."""
+def measure(points: int, kind: str, dask: int) -> dict[str, Any]:
+    """The figures of one study, with so many pairs of sweeps on Dask clusters."""
     with tempfile.TemporaryDirectory() as folder:
         document, output = Path(folder) / "study.yaml", Path(folder) / f"out.{kind}"
 
@@ -169,7 +191,7 @@ def measure(points: int, kind: str, dask: bool) -> dict[str, Any]:
         tenth = timed(study(points // 10), "--workers", "1")
         whole = timed(study(points), "--workers", "1")
         two = timed(study(points), "--workers", "2")
-        clusters = [on_dask(document, output, count) for count in (1, 2)] if dask else []
+        pairs = [[on_dask(document, output, count) for count in (1, 2)] for _ in range(dask)]
     # Last: a process counts what the one that started it held before as its own peak memory.
     of_search = search.measure(plans.load(PLAN), 0)
     count = _size(study(points))
@@ -184,10 +206,10 @@ def measure(points: int, kind: str, dask: bool) -> dict[str, Any]:
         "peak_bytes": whole["peak_bytes"],
         "peak_bytes_of_a_tenth": tenth["peak_bytes"],
         "two_workers": whole["elapsed"] / two["elapsed"],
-        "two_dask_workers": clusters[0]["elapsed"] / clusters[1]["elapsed"] if clusters else None,
-        "less_for_each_of_two": clusters[0]["worker"] / clusters[1]["worker"] if clusters else None,
-        "client_share": clusters[1]["client_share"] if clusters else None,
-        "scheduler_share": clusters[1]["scheduler_share"] if clusters else None,
+        "seconds_of_one": whole["seconds"],
+        "seconds_of_two": two["seconds"],
+        "dask": of_pairs(pairs) if pairs else None,
+        "load": os.getloadavg()[0],
     }
 
 
@@ -197,14 +219,25 @@ def _size(document: dict[str, Any]) -> int:
     return studies.load(document).size
 
 
+def _print_dask(found: dict[str, Any]) -> None:
+    median_s = found["two_dask_workers_median"]
+    print(f"  two Dask workers     {found['two_dask_workers']:>12.2f}  times as fast as one")
+    print(f"  by the medians       {median_s:>12.2f}")
+    print(f"  each of them         {found['less_for_each_of_two']:>12.2f}  times less to do")
+    for name, one in found["of_one"].items():
+        two = found["of_two"][name]
+        print(f"  {name:<20} {two:>12.2f}  s of a processor; with one worker {one:.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=10_000_000)
     parser.add_argument("--format", choices=("csv", "jsonl", "parquet"), default="parquet")
     parser.add_argument("--on", choices=("dask",), help="two workers of a local cluster too")
+    parser.add_argument("--pairs", type=int, default=3, help="of sweeps on one worker and on two")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
-    row = measure(options.points, options.format, options.on == "dask")
+    row = measure(options.points, options.format, options.pairs if options.on == "dask" else 0)
     print(f"{row['points']:,} points as {row['format']}")
     print(f"  sweep                {row['points_per_second']:>12,.0f}  points a second and core")
     print(f"  whole search         {row['search_per_second']:>12,.0f}  layouts a second and core")
@@ -214,11 +247,12 @@ def main() -> None:
     print(f"  peak memory          {row['peak_bytes'] / 1e6:>12,.0f}  MB")
     print(f"  of a tenth           {row['peak_bytes_of_a_tenth'] / 1e6:>12,.0f}  MB")
     print(f"  two workers          {row['two_workers']:>12.2f}  times as fast as one")
-    if row["two_dask_workers"] is not None:
-        print(f"  two Dask workers     {row['two_dask_workers']:>12.2f}  times as fast as one")
-        print(f"  each of them         {row['less_for_each_of_two']:>12.2f}  times less to do")
-        print(f"  their client         {row['client_share']:>12.0%}  of a worker's processor time")
-        print(f"  their scheduler      {row['scheduler_share']:>12.0%}  of it")
+    print(
+        f"  processor time       {row['seconds_of_one']:>12.2f}  s; of two {row['seconds_of_two']:.2f}"
+    )
+    if row["dask"] is not None:
+        _print_dask(row["dask"])
+    print(f"  load                 {row['load']:>12.2f}  of the machine, in the last minute")
     if options.json:
         write_text(options.json, json.dumps(row, indent=2) + "\n")
 
