@@ -248,7 +248,8 @@ def main() -> None:
     print(f"  of a tenth           {row['peak_bytes_of_a_tenth'] / 1e6:>12,.0f}  MB")
     print(f"  two workers          {row['two_workers']:>12.2f}  times as fast as one")
     print(
-        f"  processor time       {row['seconds_of_one']:>12.2f}  s; of two {row['seconds_of_two']:.2f}"
+        f"  processor time       {row['seconds_of_two']:>12.2f}  s; of one worker alone "
+        f"{row['seconds_of_one']:.2f}"
     )
     if row["dask"] is not None:
         _print_dask(row["dask"])
