@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import runs_memory, truth_memory
-from benchmarks.time_accuracy import quantile
+from benchmarks.time_bands import quantile
 from planner import case, notation, plan
 from planner.errors import PlanError
 from planner.evaluate import Absent, Evaluation, widen

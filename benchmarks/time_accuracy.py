@@ -4,7 +4,8 @@
 for each row, made from its own columns, and prints the agreement by source: rows, mean, median,
 90th percentile, worst, bias (of the quantity that was measured). Rows marked `offset` are judged
 after the median ratio of their source is removed. ``--markdown FILE`` rewrites the table between
-the markers of a page (docs/accuracy.md), ``--bands FILE`` the intervals that predictions carry.
+the markers of a page (docs/accuracy.md). The intervals that predictions carry come of the same
+comparisons (``benchmarks.time_bands``).
 """
 
 from __future__ import annotations
@@ -13,14 +14,13 @@ import argparse
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks import runs_time
 from benchmarks.runs_memory import LeftOut
-from planner import case, plan, resources, source
+from planner import case, plan
 from planner.errors import PlanError
 from planner.evaluate import Absent, Evaluation
 
@@ -223,83 +223,11 @@ def rewritten(page: str, table: str) -> str:
     return f"{before}{BEGIN}\n{table}\n{END}{after}"
 
 
-def ratios(file: Path, records: list[Record]) -> dict[tuple[str, bool], list[list[float]]]:
-    """Measured over predicted step time by architecture and kind of model, a list per source."""
-    found: dict[tuple[str, bool], dict[str, list[float]]] = {}
-    errors = {record["id"]: record for record in records if "error" in record}
-    for row in rows(file):
-        record = errors.get(row["id"])
-        if record is None:
-            continue
-        key = (architecture(row["accelerator"]), bool(row["num_experts"]))
-        slower = slowness(row, record)
-        found.setdefault(key, {}).setdefault(record["source"], []).append(slower)
-    return {key: list(groups.values()) for key, groups in found.items()}
-
-
-def slowness(row: Mapping[str, str], record: Record) -> float:
-    """Measured over predicted step time of a row, its source's offset included."""
-    whole: float = (1 + record["error"]) * (1 + record.get("removed", 0))
-    return 1 / whole if row["measured_quantity"] == "step_time_s" else whole
-
-
-@cache
-def architecture(accelerator: str) -> str:
-    document = source.load(accelerator_file(accelerator), kind="accelerator")
-    return str(document.data["architecture"])
-
-
-def accelerator_file(name: str) -> Path:
-    return resources.folder("presets") / "accelerators" / f"{name}.yaml"
-
-
-def quantile(groups: list[list[float]], share: float) -> float:
-    """Of all rows, each source with the same weight."""
-    weighted = sorted((value, 1 / len(group)) for group in groups for value in group)
-    total = sum(weight for _, weight in weighted)
-    reached = 0.0
-    for value, weight in weighted:
-        reached += weight
-        if reached >= share * total:
-            return value
-    return weighted[-1][0]
-
-
-def bands(file: Path, records: list[Record]) -> str:
-    """The intervals by kind, as a document."""
-    found = ratios(file, records)
-    lines = [
-        "# Measured over predicted step time on published runs, less 1: 5th and 95th percentile,",
-        "# each source with the same weight. Written by benchmarks.time_accuracy --bands.",
-        "kinds:",
-    ]
-    for experts in (False, True):
-        kinds = {key[0]: groups for key, groups in sorted(found.items()) if key[1] == experts}
-        rest = [group for groups in kinds.values() for group in groups]
-        # A generation that nobody published is off by as much as the worst source of those known.
-        worst = max(abs(quantile([group], 0.5) - 1) for group in rest)
-        for name, groups in kinds.items():
-            lines.append(_band(name, experts, groups, 0.0))
-        lines.append(_band("other", experts, rest, worst))
-    return "\n".join(lines) + "\n"
-
-
-def _band(name: str, experts: bool, groups: list[list[float]], more: float) -> str:
-    low, high = quantile(groups, 0.05) - 1, quantile(groups, 0.95) - 1
-    low, high = min(low - more, -0.03), max(high + more, 0.03)
-    count = sum(map(len, groups))
-    return (
-        f"  - {{architecture: {name}, experts: {str(experts).lower()}, low: {max(low, -0.6):.2f}, "
-        f"high: {high:.2f}, rows: {count}, sources: {len(groups)}}}"
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, required=True, help="CSV file of measured runs")
     parser.add_argument("--json", type=Path, help="write every comparison to this file")
     parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
-    parser.add_argument("--bands", type=Path, help="document of intervals that is rewritten")
     options = parser.parse_args()
     records = compare(options.runs)
     table = lines(records)
@@ -312,8 +240,6 @@ def main() -> None:
         options.markdown.write_text(
             rewritten(page, f"{markdown(table)}\n\n{ranges(records)}"), "utf-8"
         )
-    if options.bands:
-        options.bands.write_text(bands(options.runs, records), "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
 """How well predicted time agrees with published runs that no constant is fitted to.
 
 ``python -m benchmarks.time_totals --totals FILE`` evaluates the plans of the file and prints
-published and predicted figures; ``--held-out FILE`` does so for whole tables of other laboratories,
-models and accelerators, with the agreement by source and how many runs lie in the interval that
-the plan itself prints. ``--markdown FILE`` rewrites the tables between the markers of a page
-(docs/accuracy.md). Where a source leaves part of its layout open, the prediction is a range.
+published and predicted figures; ``--markdown FILE`` rewrites the table between the markers of a
+page (docs/accuracy.md). Where a source leaves part of its layout open, the prediction is a range.
+Whole tables of other laboratories are read the same way (``benchmarks.time_bands``).
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from statistics import median
@@ -29,6 +28,8 @@ UNITS = {
     "time.tokens_per_second_per_device": "tokens/s",
     "time.device_hours": "device hours",
 }
+#: Generation of the accelerator, and whether the model has experts.
+Kind = tuple[str, bool]
 #: What a row takes from the one before it where it does not say.
 INHERITED = ("source", "table", "address", "quantity")
 
@@ -40,9 +41,8 @@ class Total(NamedTuple):
     source: str
     quantity: str
     published: float
-    predicted: list[float]
-    #: The interval of measured over predicted time that the plan prints.
-    band: tuple[float, float]
+    predicted: tuple[float, ...]
+    kind: Kind
     table: str = ""
     address: str = ""
 
@@ -60,9 +60,9 @@ class Total(NamedTuple):
         errors = self.errors()
         return (errors[0] + errors[-1]) / 2
 
-    def inside(self) -> bool:
-        """Whether the published figure lies in the interval around the middle."""
-        return self.band[0] <= 1 / (1 + self.error()) <= self.band[1]
+    def ratio(self) -> float:
+        """Published time over predicted time."""
+        return 1 / (1 + self.error())
 
 
 def changed(document: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,14 +83,14 @@ def totals(file: Path) -> Iterator[Total]:
         first = changed(row["plan"], row.get("change", {}))
         layouts = [first, *(changed(first, other) for other in row.get("or", ()))]
         found = [Evaluation(case.build(plan.load(layout))) for layout in layouts]
-        band = bands.of_settings(found[0].case.settings) or {"low": 0, "high": 0}
+        settings = found[0].case.settings
         yield Total(
             row["run"],
             row["source"],
             row["quantity"],
             float(row["published"]),
-            [float(evaluation.value(row["quantity"])) for evaluation in found],
-            (1 + float(band["low"]), 1 + float(band["high"])),
+            tuple(float(evaluation.value(row["quantity"])) for evaluation in found),
+            (str(settings["cluster.accelerator.architecture"]), bool(settings.get("experts"))),
             row.get("table", ""),
             row.get("address", ""),
         )
@@ -113,7 +113,7 @@ def _line(total: Total, run: str) -> str:
     return f"| {run} | {total.published:,.{digits}f} {unit} | {values} {unit} | {errors} |"
 
 
-def runs(found: list[Total]) -> str:
+def runs(found: list[Total], inside: Collection[Total]) -> str:
     """As ``table``, under the name of each source and of each of its tables."""
     lines = ["| run | published | predicted | predicted time |", "|---|--:|--:|--:|"]
     above = ""
@@ -121,15 +121,15 @@ def runs(found: list[Total]) -> str:
         if total.table != above:
             lines.append(f"| **[{total.source}]({total.address})**: {total.table} | | | |")
             above = total.table
-        lines.append(_line(total, total.run + ("" if total.inside() else " (outside)")))
+        lines.append(_line(total, total.run + ("" if total in inside else " (outside)")))
     return "\n".join(lines)
 
 
-def sources(found: list[Total]) -> str:
+def sources(found: list[Total], inside: Collection[Total]) -> str:
     """How predicted time agrees with published time by source, and how many runs lie in the
-    interval that their plans print."""
+    interval that other sources give."""
     lines = [
-        "| source | runs | mean | median | worst | bias | in their interval |",
+        "| source | runs | mean | median | worst | bias | in the interval of others |",
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
     groups: dict[str, list[Total]] = {}
@@ -141,8 +141,8 @@ def sources(found: list[Total]) -> str:
         figures = (sum(sizes) / len(sizes), median(sizes), max(sizes))
         bias = sum(errors) / len(errors)
         shown = " | ".join(f"{100 * figure:.0f} %" for figure in figures)
-        inside = sum(total.inside() for total in group)
-        lines.append(f"| {source} | {len(group)} | {shown} | {_percent(bias)} | {inside} |")
+        within = sum(total in inside for total in group)
+        lines.append(f"| {source} | {len(group)} | {shown} | {_percent(bias)} | {within} |")
     return "\n".join(lines)
 
 
@@ -164,23 +164,14 @@ def rewritten(page: str, text: str, name: str = TOTALS) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--totals", type=Path, help="YAML file of runs of the largest models")
-    parser.add_argument("--held-out", type=Path, help="YAML file of whole published tables")
-    parser.add_argument("--markdown", type=Path, help="page whose tables are rewritten")
+    parser.add_argument("--totals", type=Path, required=True, help="YAML file of the largest runs")
+    parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
     options = parser.parse_args()
-    texts: dict[str, str] = {}
-    if options.totals:
-        texts[TOTALS] = table(list(totals(options.totals)))
-    if options.held_out:
-        found = list(totals(options.held_out))
-        texts |= {SOURCES: sources(found), RUNS: runs(found)}
-    for text in texts.values():
-        print(f"{text}\n")
+    text = table(list(totals(options.totals)))
+    print(text)
     if options.markdown:
         page = options.markdown.read_text("utf-8")
-        for name, text in texts.items():
-            page = rewritten(page, text, name)
-        options.markdown.write_text(page, "utf-8")
+        options.markdown.write_text(rewritten(page, text), "utf-8")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 presets/efficiency/bands.yaml holds, for each kind of run (accelerator generation, dense or mixture
 of experts), how measured step times compare with predicted ones: the 5th and the 95th percentile
-over all rows, written by ``python -m benchmarks.time_accuracy --bands``. A generation without
+over all rows, written by ``python -m benchmarks.time_bands``. A generation without
 published runs gets the band of none, which is wider.
 
 presets/efficiency/memory.yaml holds the same for memory, by what was read (the allocator's peak,
