@@ -76,7 +76,7 @@ def counted(layers: int, cut: str, chunks: int) -> int:
 def _by_compute(model: Model, chunks: int, vocab: int) -> list[int]:
     """A chunk ends with the layer that passes its share of all matmul weights, the head's counted
     too (nanotron 2024)."""
-    costs = {part.name: sum(map(_weights, part.blocks)) for part in model.parts}
+    costs = weights(model)
     steps = list(accumulate([costs[name] for name in model.sequence]))
     total = steps[-1] + vocab
     cuts, chunk = [0], 0
@@ -85,6 +85,11 @@ def _by_compute(model: Model, chunks: int, vocab: int) -> list[int]:
             cuts.append(layer + 1)
             chunk += 1
     return [*cuts, *[len(steps)] * (chunks + 1 - len(cuts))]
+
+
+def weights(model: Model) -> dict[str, int]:
+    """Matmul weights of each part, as a cut by compute counts them."""
+    return {part.name: sum(map(_weights, part.blocks)) for part in model.parts}
 
 
 def _weights(block: Block) -> int:
@@ -123,7 +128,9 @@ def _alive(index: int, size: int, virtual: int, micro_batches: int, schedule: st
 def most_alive(size: int, schedule: str) -> int | None:
     """The number of micro-batches beyond which a further one changes nothing that `_alive` says;
     None where each one is kept."""
-    return None if schedule == "gpipe" else 2 * size
+    if schedule == "gpipe":
+        return None
+    return 2 * size if schedule == "interleaved" else size
 
 
 def _content(

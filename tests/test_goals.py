@@ -16,6 +16,7 @@ from planner.inverse import questions
 from planner.limits import parse_limit
 from planner.plan import variant
 from planner.search.contest import best
+from planner.search.engine import FITS, Walk
 from planner.untraced import evaluated
 from tests.conftest import RunCli
 from tests.strategies import plans
@@ -140,6 +141,20 @@ def test_a_free_layout_is_never_worse_than_the_plans_own(question: str) -> None:
     free = questions.ask(plan, question, until=until, with_layout="auto")
     assert free.holds and own.holds and free.holds.value >= own.holds.value * 15 // 16
     assert not any(not li.holds(free.holds.values[li.quantity]) for li in free.limits)
+
+
+@pytest.mark.parametrize("path", [GPT2, "presets/largest_on_8xh100.yaml"])
+def test_a_failure_names_the_layout_of_all_that_lacks_least(path: str) -> None:
+    """One step beyond the largest model, every layout in turn; and each size up to it fits."""
+    answer = questions.ask(load(path), "largest-model", with_layout="auto")
+    assert answer.holds is not None and answer.fails is not None
+    chunks = list(Walk(answer.fails.plan, (FITS,)))
+    room = max(float(chunk.values[FITS][chunk.valid].max()) for chunk in chunks)
+    assert float(answer.fails.values[FITS]) == pytest.approx(room, rel=1e-9) and room < 0
+    assert not any("monotone" in note for note in answer.notes)
+    for index in range(answer.holds.index - 3, answer.holds.index + 1):
+        changes = answer.domain.changes(answer.domain.value(index))
+        assert best(variant(answer.holds.plan, changes), FITS) is not None
 
 
 def test_a_batch_that_more_layouts_divide_holds_beyond_one_that_fewer_do() -> None:

@@ -171,9 +171,9 @@ class Program:
                 frees[place].append(slot)
         return [tuple(found) for found in frees]
 
-    def run(self, rows: slice, axes: tuple[int, int]) -> dict[int, Array]:
-        """The roots for some rows: arrays over both axes of choices, the rows, and the further
-        axes, of length 1 where a root does not vary along one."""
+    def run(self, rows: slice | Array, axes: tuple[int, int]) -> dict[int, Array]:
+        """The roots for some rows, in their order: arrays over both axes of choices, the rows, and
+        the further axes, of length 1 where a root does not vary along one."""
         slots: list[Any] = [None] * self.slots
         places: dict[Group, Array] = {}
         with np.errstate(all="ignore"):
@@ -190,7 +190,7 @@ class Program:
                     )
                 for free in frees:
                     slots[free] = None
-        size = len(range(*rows.indices(self.table.size)))
+        size = len(range(*rows.indices(self.table.size))) if isinstance(rows, slice) else len(rows)
         found_roots = {}
         for root, state in self._roots.items():
             if state.slot is not None:

@@ -128,9 +128,10 @@ class AsItIs:
         return self._tape(case.build(plan))
 
     def _tape(self, built: Case) -> tuple[Tape, list[Any]]:
-        for tape in self._tapes:
+        for place, tape in enumerate(self._tapes):
             leaves = tape.values(built)
             if leaves is not None:
+                self._tapes.insert(0, self._tapes.pop(place))  # likely the next one too
                 return tape, leaves
         try:
             tape = Tape(built, self.quantities)

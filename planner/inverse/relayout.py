@@ -94,10 +94,15 @@ class Layouts:
                 return found[-1]
         return max(found, key=self._rank)
 
-    def _rank(self, found: tuple[Plan, Mapping[str, Any], bool]) -> tuple[bool, float]:
+    def _rank(self, found: tuple[Plan, Mapping[str, Any], bool]) -> tuple[bool, float, float]:
+        """Order by what keeps the limits, then by ``by``; of what keeps them not, by how little is
+        missed, as a share, which against a limit of 0 is the whole, and in its own unit."""
         values = found[1]
-        worst = min((limit.share(values[limit.quantity]) for limit in self.limits), default=0.0)
-        return (True, -float(values[self.by])) if worst >= 0 else (False, worst)
+        missed = [(limit.share(values[limit.quantity]), limit) for limit in self.limits]
+        worst, tightest = min(missed, key=lambda pair: pair[0], default=(0.0, None))
+        if worst >= 0 or tightest is None:
+            return True, -float(values[self.by]), 0.0
+        return False, worst, float(tightest.slack(values[tightest.quantity]))
 
     @property
     def exhausted(self) -> bool:
@@ -105,10 +110,18 @@ class Layouts:
         return self._left <= 0
 
     def start(self, plan: Plan, changes: Changes) -> None:
-        """A layout to start from: the fastest of a few that fit, or of all."""
+        """A layout to start from: the fastest of a few that fit, or of all; where memory is the
+        only limit, any layout."""
+        if self._scarce:
+            return
         found = self._found(plan, changes, lambda contest: contest.few.first(within=False))
         if found is None:
             self.fastest(plan, changes, within=False)
+
+    @property
+    def _scarce(self) -> bool:
+        """Whether memory is the only limit."""
+        return all(limit.quantity == FITS for limit in self.limits)
 
     def desperate(self) -> None:
         """No known layout helps anywhere: search at the values that are tried next."""
@@ -124,8 +137,13 @@ class Layouts:
     def last(self, plan: Plan, changes: Changes) -> Changes | None:
         """As ``fastest``, at a value beyond which nothing keeps the limits: where memory is the
         only one, few layouts are left."""
-        scarce = all(limit.quantity == FITS for limit in self.limits)
-        return self._found(plan, changes, lambda contest: contest.all.first(scarce=scarce))
+        return self._found(plan, changes, lambda contest: contest.all.first(scarce=self._scarce))
+
+    def nearest(self, plan: Plan, changes: Changes) -> None:
+        """Where no layout keeps the limits: the fastest that fits, or of those that were asked for
+        room, the one that lacks least; from now on among the known ones."""
+        if self.fastest(plan, changes, within=False) is None:
+            self._found(plan, changes, lambda contest: contest.all.nearest())
 
     def further(self, plan: Plan, changes: Changes) -> bool:
         """Whether there is a layout that keeps the limits; it is known from now on. The one that
@@ -229,8 +247,10 @@ def solve_free(
         direction = _direction(search)
     layouts.hasty = True
     failed: set[int] = set()
+    exact = False
     for _ in range(MOST_ROUNDS):
-        search.keep_held()
+        if not exact:
+            search.keep_held()
         answer = solve(
             plan,
             domain,
@@ -239,15 +259,21 @@ def solve_free(
             direction=direction,
             extra=extra,
             search=search,
+            exact=exact,
         )
         edge = answer.fails or answer.miss
         edge = None if edge is None or not edge.broken else edge
         if edge is not None:
             if _moved(layouts, search, edge, answer.direction, failed):
+                exact = False
                 continue
             if answer.holds is None and not layouts.thorough:
                 layouts.desperate()
                 continue
+        if not exact:  # no layout goes further: once more, on the same probes
+            exact = True
+            continue
+        exact = False
         told = _told(layouts, plan, domain, answer, also)
         # What is best at the answer may hold one step further.
         if edge is None or told.fails is None or told.fails.broken:
@@ -336,9 +362,9 @@ def _best(layouts: Layouts, plan: Plan, domain: Domain, probe: Probe, also: Sequ
 
 def _nearest(layouts: Layouts, plan: Plan, domain: Domain, probe: Probe) -> Probe:
     """A value at which no layout keeps the limits, with the one that comes nearest: of those known,
-    and the best of those that fit."""
+    and the best of those that fit, or where none does, the one that lacks least."""
     changes = domain.changes(probe.value)
-    layouts.fastest(probe.plan, changes, within=False)
+    layouts.nearest(probe.plan, changes)
     return Probes(plan, domain, layouts.limits, evaluator=layouts).probe(probe.index) or probe
 
 

@@ -74,12 +74,14 @@ def solve(
     direction: int | None = None,
     extra: Mapping[str, Any] | None = None,
     search: Probes | None = None,
+    exact: bool = True,
 ) -> Answer:
     """The last value of a domain at which every limit holds.
 
     ``direction`` +1 asks for the largest, -1 for the smallest; None lets the quantities decide:
     the way on which a limit comes nearer is the way on which the answer is the last one.
     ``search`` brings probes along, such as those of an evaluator that is not of the plan as it is.
+    Not ``exact``, the values on both sides of the answer may be estimates.
 
     Raises:
         PlanError: no value makes a valid plan, a limit's quantity is absent, or nothing limits the
@@ -96,7 +98,7 @@ def solve(
         inside = next((probe for probe in search.known if not probe.broken), None)
     if inside is None:
         return replace(answer, **missed(search), tried=len(search.known))
-    inside, outside, jumps = _confirmed(search, inside, direction)
+    inside, outside, jumps = _confirmed(search, inside, direction, exact)
     notes: tuple[str, ...] = ()
     if jumps or (few and not _monotone(search.known)):
         notes = ("not monotone: the limits break and hold again on the way",)
@@ -120,10 +122,14 @@ def missed(search: Probes) -> dict[str, Any]:
     return {"miss": miss, "unmet": together, "together": bool(together)}
 
 
-def _confirmed(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Probe | None, int]:
-    """``_last`` with exact values on both sides."""
+def _confirmed(
+    search: Probes, inside: Probe, direction: int, exact: bool
+) -> tuple[Probe, Probe | None, int]:
+    """``_last`` with exact values on both sides, if these are wanted."""
     while True:
         found, outside, jumps = _last(search, inside, direction)
+        if not exact:
+            return found, outside, jumps
         found = search.confirmed(found)
         outside = None if outside is None else search.confirmed(outside)
         if found.broken:  # an estimate was wrong: never by much

@@ -33,15 +33,19 @@ from planner.search.engine import (
 )
 from planner.search.layouts import Rows
 from planner.search.selection import Item, rounded
+from planner.search.spread import Over
 
 Array = NDArray[Any]
 Options = Mapping[str, Sequence[Any]]
+Groups = tuple[tuple[str, ...], ...]
 #: A layout and what it is compared by: score and memory, rounded, and its place in the search.
 Ranked = tuple[tuple[float, float, int], Item]
 #: Rows that are asked first, and how many times as many each time after.
 FIRST, MORE = 512, 6
 #: Where memory leaves a smaller share of many rows, only these are asked for the rest.
 FEW = 0.25
+#: Where a larger share of all rows is asked, what they have in common is prepared for all.
+SOME = 0.25
 #: As many at a time at most, for arrays grow with them.
 MOST_ROWS = 65_536
 #: What most good layouts have, and most of those that leave room: rows to begin with where a space
@@ -116,6 +120,8 @@ class Contest:
                 done += len(block) * len(found.zero) * len(found.recompute)
         self.space, self.order, self.stride = map(np.concatenate, (space, order, stride))
         self.starts = np.searchsorted(self.space, np.arange(len(self.rows)))
+        self.nearest: Ranked | None = None  # where nothing fits, what lacks least, of those asked
+        self._whole: dict[int, Over] = {}  # all rows of spaces of which many were asked
         self.hopeless = np.zeros(len(self.space), dtype=bool)  # rows of which nothing fits
 
     @cached_property
@@ -151,16 +157,45 @@ class Contest:
             inside = places[self.space[places] == number]
             for start in range(0, len(inside), MOST_ROWS):
                 block = inside[start : start + MOST_ROWS]
-                rows = self.rows[number].take(block - self.starts[number])
-                for chunk in self.walk.over(number, rows, *groups):
+                for chunk in self._chunks(number, block - self.starts[number], groups):
                     length = chunk.valid.shape[2]
                     yield block[chunk.start : chunk.start + length], chunk
+
+    def _chunks(self, number: int, places: Array, groups: Groups) -> Iterator[Chunk]:
+        """Some rows of a space, by their places in it. Where many are asked, all are prepared, so
+        that for further ones nothing is left to prepare."""
+        every = self.rows[number]
+        rows = every.take(places)
+        many = len(every) <= MOST_ROWS and len(places) > SOME * len(every)
+        if many and number not in self._whole:
+            self._whole[number] = self.walk.made(number, every)
+        whole = self._whole.get(number)
+        prepared = [many or (whole is not None and group in whole.programs) for group in groups]
+        made = whole if all(prepared) else self.walk.made(number, rows)
+        assert made is not None
+        for part in made.spread.stretches(len(rows)):
+            values: dict[str, Array] = {}
+            for group, ready in zip(groups, prepared, strict=True):
+                if ready and whole is not None:
+                    values |= whole.values(group, places[part])
+                else:
+                    values |= made.values(group, part)
+            yield self.walk.chunk(number, rows, part, values)
 
     def fits(self, places: Array, chunk: Chunk) -> Array:
         """Which layouts fit; rows of which none does are not asked again."""
         fits: Array = chunk.valid & (chunk.values[FITS] >= 0)
         self.hopeless[places] = ~fits.any(axis=(0, 1))
         return fits
+
+    def lack(self, places: Array, chunk: Chunk) -> None:
+        """Note of layouts of which none fits the one that lacks least memory."""
+        room = np.where(chunk.valid, chunk.values[FITS], -np.inf)
+        found = np.array([np.argmax(room)])
+        short, memory = -room.ravel()[found], chunk.values[MEMORY].ravel()[found]
+        if np.isfinite(short[0]):
+            asked = Asked({MEMORY: memory}, self.ordered(places, chunk, found), chunk, found)
+            self.nearest = _better(self.nearest, asked.first(short, np.arange(1)))
 
     def ordered(self, places: Array, chunk: Chunk, found: Array) -> Array:
         """Where layouts of a chunk come in the whole search."""
@@ -250,6 +285,13 @@ class Field:
 
     # -- what is looked for -------------------------------------------------------------------
 
+    def nearest(self) -> Item | None:
+        """Of layouts that were asked for room and of which none fits, the one that lacks least."""
+        found = self.contest.nearest
+        if self.whole and "wider" in self.contest.__dict__ and self.contest.wider is not None:
+            found = _better(found, self.contest.wider.nearest)
+        return None if found is None else found[1]
+
     def first(self, within: bool = True, scarce: bool = False) -> Item | None:
         """The layout with the smallest score that fits, and that keeps the limits. Where few fit
         (``scarce``) all are asked for memory first."""
@@ -282,6 +324,8 @@ class Field:
         rows = self.places[~contest.hopeless[self.places]]
         for part, chunk in contest.over(rows, contest.late):
             found = np.flatnonzero(contest.fits(part, chunk))
+            if not len(found):
+                contest.lack(part, chunk)
             values = {name: array.ravel()[found] for name, array in chunk.values.items()}
             yield Asked(values, contest.ordered(part, chunk, found), chunk, found)
 

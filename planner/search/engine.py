@@ -29,7 +29,7 @@ from planner.plan import variant
 from planner.search import modes
 from planner.search.layouts import FOLLOWING, KEYS, Rows, Setting, Space, chosen_by
 from planner.search.selection import Best, ByChoice, Front, Item, Sample
-from planner.search.spread import Spread
+from planner.search.spread import Over, Spread
 from planner.untraced import Untraced, evaluated
 
 FITS = "memory.headroom"
@@ -289,14 +289,20 @@ class Walk:
 
     def over(self, number: int, rows: Rows, *groups: tuple[str, ...]) -> Iterator[Chunk]:
         """Some rows of a space, by its number, with groups of quantities."""
-        varied, space = self.spaces[number]
+        for part, values in self.made(number, rows).chunks(*groups):
+            yield self.chunk(number, rows, part, values)
+
+    def made(self, number: int, rows: Rows) -> Over:
+        """Some rows of a space, to be evaluated."""
         spread = self._spreads.get(number)
         if spread is None:
-            spread = self._spreads[number] = Spread(space)
-        for quantities in groups:
-            self.absent |= spread.structure.compiled(quantities).absent
-        for part, values in spread.over(rows).chunks(*groups):
-            yield Chunk(self.plan, number, varied, rows, part.start, values, rows.valid(part))
+            spread = self._spreads[number] = Spread(self.spaces[number][1], self.absent)
+        return spread.over(rows)
+
+    def chunk(self, number: int, rows: Rows, part: slice, values: Mapping[str, Array]) -> Chunk:
+        """A stretch of some rows of a space, with what they are worth."""
+        varied, _ = self.spaces[number]
+        return Chunk(self.plan, number, varied, rows, part.start, values, rows.valid(part))
 
 
 def search(

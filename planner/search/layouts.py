@@ -218,15 +218,14 @@ class Space:
         )  # fmt: skip
         found: list[Degrees] = []
         for outer in product(tensor, stages, context):
+            inside = [size for size in inner if len(inner) == 1 or self._inside(size, outer[0])]
             if devices % math.prod(outer) and faults:
                 continue
             draft = self._draft(**dict(zip(DEGREES, outer, strict=False)))
             if self._keep(faults, draft.faults):
                 continue
             data, training = draft.get("parallelism", "data"), draft.get("training")
-            for pair in product(expert, inner):
-                if len(inner) > 1 and not self._inside(pair[1], outer[0]):
-                    continue
+            for pair in product(expert, inside):
                 # Experts divide over the devices of a stage, however these are divided otherwise.
                 key = ("experts", outer[1], *pair)
                 if key not in self._checked:
@@ -390,10 +389,14 @@ class Space:
     def _sharded(self) -> int:
         """How many there are of each mode of recomputation."""
         sharded = sum(stage > 0 for stage in self.zero)
+        counts: dict[Any, int] = {}
         rows = 0
         for sequences, replicas, batches in self.crossed:
-            pairs = sum(len(self.zero) if r == 1 else sharded for r in replicas)
-            rows += len(sequences) * pairs * len(batches)
+            key = (sequences, replicas, id(batches))
+            if key not in counts:
+                pairs = sum(len(self.zero) if r == 1 else sharded for r in replicas)
+                counts[key] = len(sequences) * pairs * len(batches)
+            rows += counts[key]
         return rows
 
     def blocks(self, most: int = 65_536) -> Iterator[Rows]:
@@ -404,22 +407,26 @@ class Space:
         """
         if not self.size:
             raise PlanError(Fault("no layout is valid: no schedule runs these micro-batches", None))
+        made: dict[Any, Array] = {}  # of what many combinations of degrees are crossed with
         pieces: list[Array] = []
-        rows = 0
+        lengths: list[int] = []
+        first = rows = 0
         for place, (sequences, replicas, batches) in enumerate(self.crossed):
-            crossed = len(sequences) * len(replicas)
-            piece = np.empty((5, len(batches) * crossed), dtype=np.int64)
-            piece[0] = place
-            piece[1:3] = np.tile(batches.T, crossed)
-            piece[3] = np.repeat(sequences, len(batches) * len(replicas))
-            piece[4] = np.tile(np.repeat(replicas, len(batches)), len(sequences))
-            pieces.append(piece)
-            rows += piece.shape[1]
-            if rows >= most:
-                yield Rows(self, *np.concatenate(pieces, axis=1))
-                pieces, rows = [], 0
-        if pieces:
-            yield Rows(self, *np.concatenate(pieces, axis=1))
+            key = (sequences, replicas, id(batches))
+            if key not in made:
+                piece = made[key] = np.empty(
+                    (4, len(batches) * len(sequences) * len(replicas)), dtype=np.int64
+                )
+                piece[:2] = np.tile(batches.T, len(sequences) * len(replicas))
+                piece[2] = np.repeat(sequences, len(batches) * len(replicas))
+                piece[3] = np.tile(np.repeat(replicas, len(batches)), len(sequences))
+            pieces.append(made[key])
+            lengths.append(made[key].shape[1])
+            rows += lengths[-1]
+            if rows >= most or place == len(self.crossed) - 1:
+                of_degrees = np.repeat(np.arange(first, place + 1), lengths)
+                yield Rows(self, of_degrees, *np.concatenate(pieces, axis=1))
+                pieces, lengths, first, rows = [], [], place + 1, 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,9 +38,10 @@ class Pipelines:
         micro_batches = micro_batches if most is None else min(micro_batches, most)
         plan = self.plans[kernels]
         cut, given = (plan.data["parallelism"].get(key) for key in ("cut", "stages"))
-        key = (stages, virtual, schedule, micro_batches, cut, str(given))
+        assert plan.model is not None
+        costs = str(pipeline.weights(plan.model)) if cut == "compute" else ""
+        key = (stages, virtual, schedule, micro_batches, cut, str(given), costs)
         if key not in self._known:
-            assert plan.model is not None
             layout = {
                 **plan.data["parallelism"], "pipeline": stages, "virtual_pipeline": virtual,
             }  # fmt: skip
@@ -110,14 +111,16 @@ class Pipelines:
         return np.array(table, dtype=np.float64).transpose(1, 0, 2)
 
 
-#: The lines of pipelines of the models that were searched last, for further searches.
+#: The lines of pipelines of the models that were searched last, for further searches: of models
+#: that have the same layers in the same order, however wide.
 _KEPT: list[tuple[Any, dict[tuple[Any, ...], tuple[Line, ...]]]] = []
 MOST_KEPT = 4
 
 
 def _known(plan: Plan) -> dict[tuple[Any, ...], tuple[Line, ...]]:
     """What is known of the pipelines of a model."""
-    model = (plan.model, plan.get("model.vocab"))
+    assert plan.model is not None
+    model = (plan.model.sequence, plan.get("model.vocab"))
     for kept, found in _KEPT:
         if kept == model:
             return found

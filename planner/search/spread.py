@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, product
 from typing import Any
@@ -47,8 +47,10 @@ class Kernels:
 class Spread:
     """The layouts of a space as one case, a table for each block of rows, and their values."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, absent: dict[str, str] | None = None) -> None:
         self.space = space
+        #: Quantities that no layout has, with the reason, of those that were asked.
+        self.absent: dict[str, str] = {} if absent is None else absent
         self.plan = space.plan
         self.axes = (len(space.zero), len(space.recompute))
         self._table: Table | None = None  # the last one
@@ -220,6 +222,17 @@ class Spread:
         the axes of a program, each along one or more of those that follow the rows."""
         return {}
 
+    @cached_property
+    def beside(self) -> tuple[int, ...]:
+        """The lengths of the further axes."""
+        return np.broadcast_shapes(*(array.shape for array in self.further.values()))[3:]
+
+    def stretches(self, rows: int) -> Iterator[slice]:
+        """Rows in stretches whose arrays stay in a core's cache."""
+        step = max(1, CHUNK // math.prod((*self.axes, *self.beside)))
+        for start in range(0, rows, step):
+            yield slice(start, min(start + step, rows))
+
     def _stage_columns(self, rows: Rows, steps: Array, columns: dict[str, Codes]) -> None:
         """Which of the distinct pipelines a row has."""
         of_degrees = self.of_degrees
@@ -317,28 +330,41 @@ class Over:
     rows: Rows
     table: Table
     leaves: _Leaves
+    programs: dict[tuple[str, ...], Program] = field(default_factory=dict)
+
+    def program(self, quantities: tuple[str, ...]) -> Program:
+        """Some quantities that share a graph, for these rows."""
+        found = self.programs.get(quantities)
+        if found is None:
+            made = self.spread.structure.compiled(quantities)
+            found = self.programs[quantities] = Program(
+                made.graph, made.roots.values(), self.table, self.leaves, len(self.spread.beside)
+            )
+            self.spread.absent |= made.absent
+        return found
 
     def chunks(self, *groups: tuple[str, ...]) -> Iterator[tuple[slice, dict[str, Array]]]:
         """Quantities over ZeRO stage, recomputation and rows, some rows at a time; NaN where one is
         absent. Those of a group share a graph. Axes of ``further`` follow, of length 1 where a
         quantity does not vary along one."""
-        axes, further = self.spread.axes, self.spread.further.values()
-        beside = np.broadcast_shapes(*(array.shape for array in further))[3:]
-        graphs = [self.spread.structure.compiled(quantities) for quantities in groups]
-        programs = [
-            Program(m.graph, m.roots.values(), self.table, self.leaves, len(beside)) for m in graphs
-        ]
-        step = max(1, CHUNK // math.prod((*axes, *beside)))
-        for start in range(0, len(self.rows), step):
-            part = slice(start, min(start + step, len(self.rows)))
+        for quantities in groups:
+            self.program(quantities)
+        for part in self.spread.stretches(len(self.rows)):
             values: dict[str, Array] = {}
-            for made, program in zip(graphs, programs, strict=True):
-                found = program.run(part, axes)
-                values |= {name: found[node] for name, node in made.roots.items()}
-                for name in made.absent:
-                    shape = (*axes, part.stop - part.start, *(1 for _ in beside))
-                    values[name] = np.broadcast_to(np.nan, shape)
+            for quantities in groups:
+                values |= self.values(quantities, part)
             yield part, values
+
+    def values(self, quantities: tuple[str, ...], part: slice | Array) -> dict[str, Array]:
+        """The quantities of a group for some of the rows, as ``chunks`` has them."""
+        made = self.spread.structure.compiled(quantities)
+        found = self.program(quantities).run(part, self.spread.axes)
+        values = {name: found[node] for name, node in made.roots.items()}
+        length = part.stop - part.start if isinstance(part, slice) else len(part)
+        for name in made.absent:
+            shape = (*self.spread.axes, length, *(1 for _ in self.spread.beside))
+            values[name] = np.broadcast_to(np.nan, shape)
+        return values
 
 
 class _Leaves:
