@@ -243,6 +243,10 @@ def _of_part(
         settings["block"] = block.kind
         settings["latent"] = block.values.get("kv_rank") is not None
         settings["windowed"] = block.values.get("window") is not None
+        settings["grouped"] = (
+            block.kind == "moe"
+            and block.values["router_group_top_k"] < block.values["router_groups"]
+        )
         settings["remembers"] = block.kind in inventory.REMEMBERING
         entry = Entry("block", block.name, block.name, part_entry, values, settings)
         blocks.append(entry)

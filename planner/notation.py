@@ -57,6 +57,20 @@ n_act = symbol(
 )
 E = symbol("E", "experts", key="moe.experts", per=("block",))
 k = symbol("k", "experts per token", key="moe.top_k", per=("block",))
+G_r = symbol(
+    "G_r",
+    "groups of experts of the router",
+    latex=r"G_{\mathrm{r}}",
+    key="moe.router_groups",
+    per=("block",),
+)
+g_r = symbol(
+    "g_r",
+    "groups of which a token's experts come",
+    latex=r"g_{\mathrm{r}}",
+    key="moe.router_group_top_k",
+    per=("block",),
+)
 f_cap = symbol(
     "f_cap",
     "slots of an expert over its even share",

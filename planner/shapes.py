@@ -164,6 +164,27 @@ def _moe(it: Shape) -> None:
         "moe.shared_experts × moe.intermediate",
     )
     values["capped"] = values.get("capacity_factor") is not None
+    groups = values["router_groups"]
+    it.default("router_group_top_k", groups, "equals moe.router_groups")
+    it.divides(
+        "router_groups",
+        values["experts"],
+        "{} groups do not divide {} experts",
+        "a divisor of moe.experts",
+    )
+    if values["router_group_top_k"] > groups:
+        it.fault(
+            "router_group_top_k",
+            f"a token cannot choose {values['router_group_top_k']} of {groups} groups",
+            f"1 to {groups}",
+        )
+    held = values["router_group_top_k"] * values["experts"] // groups
+    if held < values["top_k"] <= values["experts"]:
+        it.fault(
+            "top_k",
+            f"a token cannot use {values['top_k']} of the {held} experts of its groups",
+            f"1 to {held}",
+        )
     if values["top_k"] > values["experts"] + values["zero_experts"]:
         it.fault(
             "top_k",

@@ -298,8 +298,22 @@ def test_megatron_arguments_of_deepseek_v3_count_as_its_checkpoint() -> None:
         --num-experts 256 --moe-layer-freq ([0]*3+[1]*58) --moe-ffn-hidden-size 2048
         --moe-router-topk 8 --moe-shared-expert-intermediate-size 2048
         --moe-router-enable-expert-bias --vocab-size 129280 --max-position-embeddings 4096
+        --moe-router-num-groups 8 --moe-router-group-topk 4
     """
-    assert total(imports.import_megatron(arguments)) == 671026404352
+    made = imports.import_megatron(arguments)
+    assert total(made) == 671026404352
+    assert (made["moe"]["router_groups"], made["moe"]["router_group_top_k"]) == (8, 4)
+
+
+def test_groups_of_a_router_are_imported() -> None:
+    """DeepSeek-V3's router chooses 4 of 8 groups first; a greedy one chooses among all experts."""
+    said = {"n_group": 8, "topk_group": 4, "n_routed_experts": 256}
+    made = imports.import_config({"model_type": "deepseek_v3", **said})["moe"]
+    assert (made["router_groups"], made["router_group_top_k"]) == (8, 4)
+    greedy = {"model_type": "deepseek_v3", **said, "topk_method": "greedy"}
+    assert "router_groups" not in imports.import_config(greedy)["moe"]
+    none = {"model_type": "deepseek_v3", **said, "n_group": 1, "topk_group": 1}
+    assert "router_groups" not in imports.import_config(none)["moe"]
 
 
 def test_modules_that_predict_further_tokens_are_imported() -> None:

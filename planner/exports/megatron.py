@@ -163,6 +163,8 @@ def _experts(draft: Draft) -> None:
         for key in (
             "experts",
             "top_k",
+            "router_groups",
+            "router_group_top_k",
             "intermediate",
             "shared_experts",
             "shared_intermediate",
@@ -183,6 +185,13 @@ def _experts(draft: Draft) -> None:
             "moe-ffn-hidden-size": values["intermediate"],
         }
     )
+    if values["router_group_top_k"] < values["router_groups"]:
+        draft.say(
+            {
+                "moe-router-num-groups": values["router_groups"],
+                "moe-router-group-topk": values["router_group_top_k"],
+            }
+        )
     if values.get("shared_intermediate"):
         draft.say({"moe-shared-expert-intermediate-size": values["shared_intermediate"]})
     if draft.get("model.moe.shared_gate"):

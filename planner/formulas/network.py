@@ -9,7 +9,7 @@ from typing import Any
 from planner.folds import largest, smallest
 from planner.formulas.layout import data, tokens
 from planner.formulas.layout import shards as owners
-from planner.notation import a_kv, c, d_h, d_v, e, h, k, n, n_node, p, r, t, t_e
+from planner.notation import G_r, a_kv, c, d_h, d_v, e, g_r, h, k, n, n_node, p, r, t, t_e
 from planner.notation_hardware import (
     B_link,
     B_net,
@@ -250,20 +250,67 @@ DISPATCHER = "parallelism.dispatcher"
 DEEPEP = "DeepEP, README (normal kernels)"
 
 
+REACH: dict[str, Any] = {"unit": "1", "exact": False, "per": ("block",)}
+REACHED: dict[str, Any] = {
+    **REACH,
+    "identifier": "network.reach.devices",
+    "symbol": r"e_{\mathrm{r}}",
+    "title": "devices of whose experts a token chooses",
+}
+REACHED_NODES: dict[str, Any] = {
+    **REACH,
+    "identifier": "network.reach.nodes",
+    "symbol": r"M_{\mathrm{r}}",
+    "title": "nodes of whose experts a token chooses",
+}
+LIMITED = "DeepSeek-AI 2024 (arXiv 2412.19437), section 2.1.2"
+BY_DEVICE = {"block": "moe", "time.expert": ("node", "nodes"), DISPATCHER: "deepep"}
+BY_NODE = {"block": "moe", "time.expert": "nodes"}
+
+
+def _of_groups(members):
+    """The part of so many places that g_r of G_r groups take; one of each group, if no more."""
+    return smallest(members, largest(members * g_r / G_r, g_r))
+
+
+@quantity(**REACHED, source="definition", when={**BY_DEVICE, "grouped": False})
+def reach():
+    """All of the expert-parallel group."""
+    return e
+
+
+@quantity(**REACHED, source=LIMITED, when={**BY_DEVICE, "grouped": True})
+def reach_of_groups():
+    """Those that hold the groups of the token."""
+    return _of_groups(e)
+
+
+@quantity(**REACHED_NODES, source="definition", when={**BY_NODE, "grouped": False})
+def reach_nodes():
+    """All over which the expert-parallel group is spread."""
+    return e * t / n_node
+
+
+@quantity(**REACHED_NODES, source=LIMITED, when={**BY_NODE, "grouped": True})
+def reach_nodes_of_groups():
+    """Those that hold the groups of the token: routing that is limited to some nodes."""
+    return _of_groups(e * t / n_node)
+
+
 def _copies():
     """Of k copies of each token, 2 bytes a value, all but 1/e leave the device; tensor-parallel
     ranks share the tokens."""
     return 2 * tokens * k * h * (e - 1) / (e * t)
 
 
-def _once(members):
+def _once(reached, members):
     """A token once to each other of so many places that holds one of its k experts."""
-    return 2 * tokens * h / t * (members - 1) * (1 - (1 - 1 / members) ** k)
+    return 2 * tokens * h / t * reached * (1 - (1 - 1 / reached) ** k) * (1 - 1 / members)
 
 
 def _across():
     """A token once to each other node, on a network that may be oversubscribed."""
-    return _once(e * t / n_node) * o_net
+    return _once(reach_nodes, e * t / n_node) * o_net
 
 
 @quantity(
@@ -283,24 +330,24 @@ def experts():
     when={"time.expert": "nodes", DISPATCHER: "all-to-all"},
 )
 def experts_of_nodes():
-    """Between M = e t/n_node nodes a token goes once to each node that holds one of its k
-    experts, M (1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the
-    link. All pairs of nodes talk at once, so an oversubscribed network slows them."""
+    """Of M nodes from which it chooses a token goes once to each that holds one of its k experts,
+    M (1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the link. All
+    pairs of nodes talk at once, so an oversubscribed network slows them."""
     return largest(_copies() / (link * e_a2a), _across() / (fabric * e_a2a))
 
 
 @quantity(**EXPERTS, source=DEEPEP, when={"time.expert": "node", DISPATCHER: "deepep"})
 def experts_by_kernels():
-    """A token goes once to each device that holds one of its k experts, e (1 - (1 - 1/e)^k) of
-    them on average, by kernels that nearly fill the link."""
-    return _once(e) / (link * e_disp)
+    """Of M devices from which it chooses a token goes once to each that holds one of its k experts,
+    M (1 - (1 - 1/M)^k) of them on average, by kernels that nearly fill the link."""
+    return _once(reach, e) / (link * e_disp)
 
 
 @quantity(**EXPERTS, source=DEEPEP, when={"time.expert": "nodes", DISPATCHER: "deepep"})
 def experts_of_nodes_by_kernels():
     """A token goes once to each node that holds one of its experts, and there once to each such
     device, by kernels that nearly fill a device's network card and its link."""
-    return largest(_once(e) / (link * e_disp), _across() / (B_net * e_disp))
+    return largest(_once(reach, e) / (link * e_disp), _across() / (B_net * e_disp))
 
 
 # -- context parallelism -----------------------------------------------------------------------

@@ -37,6 +37,8 @@ NUMBERS = {
     "make-vocab-size-divisible-by",
     "num-experts",
     "moe-router-topk",
+    "moe-router-num-groups",
+    "moe-router-group-topk",
     "moe-ffn-hidden-size",
     "moe-shared-expert-intermediate-size",
     "mtp-num-layers",
@@ -228,6 +230,8 @@ def _moe(it: Arguments, layers: int) -> dict[str, Any]:
         "experts": it.need("num-experts"),
         "top_k": it.number("moe-router-topk", 2),
         "intermediate": it.number("moe-ffn-hidden-size"),
+        "router_groups": it.number("moe-router-num-groups"),
+        "router_group_top_k": it.number("moe-router-group-topk"),
         **_frequency(it, layers),
     }
     if shared:

@@ -120,8 +120,22 @@ MIXTRAL = {
     "moe.intermediate": need("intermediate_size"),
     "mlp.intermediate": None,
 }
+
+
+def _grouped(key: str) -> Rule:
+    """Groups that a router chooses first: not where it is greedy over all experts."""
+
+    def rule(c: Config) -> int | None:
+        count = c.whole(key)
+        return None if c.get("topk_method") == "greedy" else count
+
+    return rule
+
+
 SHARED = {
     "moe.experts": need("n_routed_experts"),
+    "moe.router_groups": _grouped("n_group"),
+    "moe.router_group_top_k": _grouped("topk_group"),
     "moe.shared_experts": whole("n_shared_experts", 0),
     "moe.intermediate": need("moe_intermediate_size"),
 }

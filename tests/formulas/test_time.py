@@ -10,6 +10,7 @@ import pytest
 
 import planner
 from planner import case, plan
+from planner.errors import PlanError
 from planner.evaluate import Absent, Evaluation
 from planner.notation_hardware import e_mem
 
@@ -529,6 +530,34 @@ def test_kernels_of_a_dispatcher_send_a_token_once_and_fill_card_and_link() -> N
     assert exchange(2, "deepep") == pytest.approx(moved / (0.89 * 0.88 * 450e9), rel=1e-3)
     copies = 2 * 2 * 4096 * 4096 * 2 * (1 / 2)
     assert exchange(2, "all-to-all") == pytest.approx(copies / (0.545 * 0.88 * 450e9), rel=1e-3)
+
+
+def test_a_token_of_grouped_experts_reaches_a_few_nodes() -> None:
+    """DeepSeek-V3: 8 experts of 4 of 8 groups, a group on each of 8 nodes; at most 4 of them."""
+
+    def exchange(groups: int, kept: int, expert: int = 64) -> float:
+        e = evaluation(
+            model={
+                "extends": "deepseek-v3",
+                "moe": {"router_groups": groups, "router_group_top_k": kept},
+            },
+            cluster__devices=64,
+            parallelism={"zero": 1, "expert": expert, "dispatcher": "deepep"},
+        )
+        blocks = [b for b in e.case.axes["block"] if b.settings["block"] == "moe"]
+        return max(float(e.value("network.experts", {"block": b})) for b in blocks)
+
+    def moved(reached: float) -> float:
+        return 2 * 2 * 4096 * 7168 * reached * (1 - (1 - 1 / reached) ** 8) * (1 - 1 / 8)
+
+    assert exchange(8, 4) == pytest.approx(moved(4) / (0.89 * 50e9), rel=1e-3)
+    assert exchange(8, 8) == exchange(1, 1) == pytest.approx(moved(8) / (0.89 * 50e9), rel=1e-3)
+    # Two nodes hold four groups each: four groups may lie on both.
+    assert exchange(8, 4, 16) == exchange(1, 1, 16)
+    with pytest.raises(PlanError, match="5 of 4 groups"):
+        exchange(4, 5)
+    with pytest.raises(PlanError, match="3 groups do not divide 256 experts"):
+        exchange(3, 1)
 
 
 @pytest.mark.parametrize("name", ["l40s", "rtx-3090", "mi250x", "v100-sxm-32gb", "a100-sxm-80gb"])
