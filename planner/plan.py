@@ -255,6 +255,11 @@ STEPS = (_choices, _positions, _sizes, hardware.complete, profile.complete)
 CHECKS = (_divisions, *pipeline.CHECKS)
 
 
+def devices_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    """All that the checks of a layout may know of the cluster: how many devices there are."""
+    return {key: data["cluster"].get(key) for key in ("devices", "devices_per_node")}
+
+
 def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> Draft:
     """A plan with another layout, checked as far as a layout goes, its faults in the draft.
 
@@ -267,6 +272,7 @@ def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> 
     document = plan.document.data
     data = {
         **plan.data,
+        "cluster": devices_of(plan.data),
         "parallelism": dict(document["parallelism"]),
         "training": dict(document["training"]),
     }

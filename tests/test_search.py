@@ -385,3 +385,33 @@ def test_layers_of_a_stretch_are_counted() -> None:
         model = Model((), tuple(sequence))
         for start, stop in product(range(8), repeat=2):
             assert model.layers_between(start, stop) == Counter(sequence[start:stop])
+
+
+@pytest.mark.parametrize("model", ["llama2-7b", "mixtral-8x7b"])
+def test_which_layouts_are_valid_rests_on_how_many_devices_there_are_not_on_which(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was enumerated for one accelerator serves another: each on its own is the same."""
+    spaces = []
+    for accelerator in ("h100-sxm-80gb", "a100-sxm-40gb", "mi300x", "tpu-v5p", "rtx-4090"):
+        monkeypatch.setattr(layouts, "_KNOWN", [])
+        plan = plans.load(
+            {
+                "name": "any",
+                "model": model,
+                "cluster": {"accelerator": accelerator, "devices": 16, "devices_per_node": 8},
+                "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 32},
+            }
+        )
+        spaces.append(list(next(Space(plan).blocks()).all()))
+    assert all(found == spaces[0] for found in spaces[1:])
+
+
+def test_a_space_of_a_plan_that_was_asked_before_is_the_same() -> None:
+    one, other, third = small("llama2-7b"), small("gpt2-small"), small("llama2-7b")
+    found = [list(next(Space(plan).blocks()).all()) for plan in (one, other, third)]
+    assert found[0] == found[2] != found[1]
+    half = variant(one, {"cluster.devices": 8})
+    assert len(list(next(Space(half).blocks()).all())) < len(found[0])
+    few = Space(one, {"training.micro_batch": (1,)})
+    assert {layout["training.micro_batch"] for layout in next(few.blocks()).all()} == {1}

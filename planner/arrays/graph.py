@@ -17,6 +17,8 @@ from typing import Any
 #: A node: its operation, and its arguments (nodes, or a key or a number for the leaves).
 Content = tuple[str, tuple[Any, ...]]
 Number = int | Fraction | float
+#: Operations whose arguments are no nodes.
+LEAVES = frozenset(("const", "input", "is", "present"))
 
 
 class Graph:
@@ -32,6 +34,7 @@ class Graph:
     def __init__(self) -> None:
         self.nodes: list[Content] = []
         self._places: dict[Content, int] = {}
+        self._used: dict[tuple[int, ...], tuple[list[int], dict[int, int]]] = {}
 
     def node(self, operation: str, *arguments: Any) -> int:
         content = (operation, arguments)
@@ -50,6 +53,25 @@ class Graph:
         """The number that a node is, None where it is none."""
         operation, arguments = self.nodes[place]
         return arguments[0] if operation == "const" else None
+
+    def used(self, roots: Sequence[int]) -> tuple[list[int], dict[int, int]]:
+        """The nodes that some roots need, in the order of evaluation, and how often each is used;
+        a root once more. A graph that is asked does not grow any more."""
+        key = tuple(roots)
+        if key not in self._used:
+            uses = dict.fromkeys(roots, 0)
+            for root in roots:
+                uses[root] += 1
+            waiting = [*uses]
+            while waiting:
+                operation, arguments = self.nodes[waiting.pop()]
+                for argument in () if operation in LEAVES else arguments:
+                    if argument not in uses:
+                        uses[argument] = 0
+                        waiting.append(argument)
+                    uses[argument] += 1
+            self._used[key] = (sorted(uses), uses)
+        return self._used[key]
 
     # -- sums and products --------------------------------------------------------------------
 

@@ -48,7 +48,9 @@ def _joined(
 ) -> State:
     """An operation whose order does not matter: what is cheap first."""
     numbers = [state.number for state in states if state.number is not None]
-    arrays = sorted((s for s in states if s.number is None), key=lambda state: state.cost)
+    arrays = [state for state in states if state.number is None]
+    if len(arrays) > 2:
+        arrays.sort(key=lambda state: state.cost)
     if not arrays:
         return State(number=plain(numbers))
     result = arrays[0]

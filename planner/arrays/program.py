@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.arrays.graph import Content, Graph
+from planner.arrays.graph import LEAVES, Content, Graph
 from planner.arrays.operations import OPERATIONS, State
 from planner.arrays.table import Group, Table
 
@@ -38,7 +38,6 @@ class Values:
 
 
 Leaf = Callable[[Content], Any]
-_LEAVES = frozenset(("const", "input", "is", "present"))
 
 
 class Program:
@@ -56,6 +55,7 @@ class Program:
         self.slots = 0
         self._gathered: dict[int, int] = {}
         self._gathers: list[tuple[Array, Group, int]] = []
+        self._placed: dict[int, Group | None] = {}
         self._graph, self._leaf = graph, leaf
         wide = table.size * WIDE
         self._narrow = wide if table.size > 4096 else math.inf
@@ -69,11 +69,12 @@ class Program:
 
     def _evaluated(self, roots: Sequence[int]) -> dict[int, State]:
         nodes = self._graph.nodes
-        uses = _uses(nodes, roots)
+        order, counted = self._graph.used(roots)
+        uses = dict(counted)
         states: dict[int, State] = {}
-        for place in sorted(uses):
+        for place in order:
             operation, arguments = nodes[place]
-            if operation in _LEAVES:
+            if operation in LEAVES:
                 states[place] = self._of_leaf(nodes[place])
                 continue
             states[place] = OPERATIONS[operation](self, [states[a] for a in arguments])
@@ -103,8 +104,10 @@ class Program:
 
     def _place(self, mask: int) -> Group | None:
         """The group to evaluate at; None row by row."""
-        group = self.table.group(mask)
-        return group if group.count <= self._narrow else None
+        if mask not in self._placed:
+            group = self.table.group(mask)
+            self._placed[mask] = group if group.count <= self._narrow else None
+        return self._placed[mask]
 
     def apply(self, function: Callable[..., Any], states: Sequence[State]) -> State:
         """One operation on nodes that are not all numbers."""
@@ -123,8 +126,8 @@ class Program:
         for state in states:
             if state.group is None:
                 arrays.append(_rowless(state))
-                continue
-            arrays.append(self._at(state, group))
+            else:
+                arrays.append(state.array if state.group is group else self._at(state, group))
         return State(mask, array=function(*arrays), group=group)
 
     def _at(self, state: State, group: Group) -> Array:
@@ -207,25 +210,6 @@ class Program:
 
 def _take(array: Array, group: Group) -> None:
     raise AssertionError("gathers are done by Program.run")
-
-
-def _uses(nodes: Sequence[Content], roots: Sequence[int]) -> dict[int, int]:
-    """How often each needed node is used; a root once more."""
-    uses: dict[int, int] = {}
-    waiting = list(roots)
-    for root in roots:
-        uses[root] = uses.get(root, 0) + 1
-    seen = set(roots)
-    while waiting:
-        operation, arguments = nodes[waiting.pop()]
-        if operation in _LEAVES:
-            continue
-        for argument in arguments:
-            uses[argument] = uses.get(argument, 0) + 1
-            if argument not in seen:
-                seen.add(argument)
-                waiting.append(argument)
-    return uses
 
 
 def _rowless(state: State) -> Any:

@@ -145,14 +145,14 @@ class Layouts:
         if self.fastest(plan, changes, within=False) is None:
             self._found(plan, changes, lambda contest: contest.all.nearest())
 
-    def further(self, plan: Plan, changes: Changes) -> bool:
+    def further(self, plan: Plan, changes: Changes, soon: bool = True) -> bool:
         """Whether there is a layout that keeps the limits; it is known from now on. The one that
-        leaves most room goes furthest, and one of a few is soon found."""
+        leaves most room goes furthest, and one of a few is ``soon`` found, where there are any."""
         asks: tuple[Ask, ...] = (
             lambda contest: contest.roomy.roomiest(),
             lambda contest: contest.all.roomiest(),
         )
-        return any(self._found(plan, changes, ask) is not None for ask in asks)
+        return any(self._found(plan, changes, a) is not None for a in asks[0 if soon else 1 :])
 
     def _found(self, plan: Plan, changes: Changes, ask: Ask) -> Changes | None:
         """A layout at a value of the unknown, from now on among the known ones; None where there is
@@ -247,7 +247,7 @@ def solve_free(
         direction = _direction(search)
     layouts.hasty = True
     failed: set[int] = set()
-    exact = False
+    exact, proven = False, None  # an index at which no layout keeps the limits
     for _ in range(MOST_ROUNDS):
         if not exact:
             search.keep_held()
@@ -264,9 +264,10 @@ def solve_free(
         edge = answer.fails or answer.miss
         edge = None if edge is None or not edge.broken else edge
         if edge is not None:
-            if _moved(layouts, search, edge, answer.direction, failed):
+            if edge.index != proven and _moved(layouts, search, edge, answer.direction, failed):
                 exact = False
                 continue
+            proven = edge.index
             if answer.holds is None and not layouts.thorough:
                 layouts.desperate()
                 continue
@@ -338,7 +339,8 @@ def _moved(layouts: Layouts, search: Probes, edge: Probe, direction: int, failed
             search.probe(index)
             return True
         failed.add(index)
-    return layouts.further(edge.plan, search.domain.changes(edge.value))
+    # Where a question goes down, fast layouts are known, and others seldom go further.
+    return layouts.further(edge.plan, search.domain.changes(edge.value), soon=direction > 0)
 
 
 def _rounder(index: int, direction: int) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import compress, islice, product
@@ -22,7 +23,7 @@ from planner.arrays.program import CHUNK
 from planner.document import Draft, Plan
 from planner.domains import divisors
 from planner.errors import Fault, PlanError
-from planner.plan import checked, layout_draft, variant
+from planner.plan import checked, devices_of, layout_draft, variant
 
 Array = NDArray[Any]
 #: Sequence parallelism, replicas, and pipelines with micro-batches.
@@ -155,9 +156,11 @@ class Space:
         }
         self.zero = self._options("parallelism.zero", ZERO)
         self.recompute = self._options("training.recompute", RECOMPUTE)
-        self._found: dict[Any, Any] = {}
-        self._checked: dict[Any, bool] = {}
-        self._runs: dict[tuple[int, str], int] = {}
+        known = _known((self.options, tuple(self.full)), plan)
+        self._found: dict[Any, Any] = known.setdefault("found", {})
+        self._checked: dict[Any, bool] = known.setdefault("checked", {})
+        self._runs: dict[tuple[int, str], int] = known.setdefault("runs", {})
+        self._crossed: dict[str, Any] = known.setdefault("crossed", {})
 
     def narrowed(self, key: str, values: Sequence[Any]) -> Space:
         """Those of the layouts of which a key that was free has one of some values.
@@ -165,8 +168,11 @@ class Space:
         Raises:
             PlanError: no combination of degrees is left.
         """
-        found = Space(self.plan, {**self.options, key: values}, self.full)
-        found._checked, found._runs, found.recompute = self._checked, self._runs, self.recompute
+        found = copy(self)
+        found.options = {**self.options, key: tuple(values)}
+        found._found, found._crossed = {}, {}
+        for asked in ("degrees", "crossed", "_sharded"):
+            found.__dict__.pop(asked, None)
         name = key.partition(".")[2]
         if name in DEGREES:
             place = DEGREES.index(name)
@@ -207,6 +213,12 @@ class Space:
     @cached_property
     def degrees(self) -> tuple[Degrees, ...]:
         """Every combination of degrees that makes a valid plan."""
+        if "degrees" not in self._crossed:
+            self._crossed["degrees"] = self._valid_degrees()
+        found: tuple[Degrees, ...] = self._crossed["degrees"]
+        return found
+
+    def _valid_degrees(self) -> tuple[Degrees, ...]:
         devices, faults = self.plan.get("cluster.devices"), dict[str, Fault]()
         experts = self.plan.get("model.moe.experts") or 1
         whole = divisors(devices)
@@ -365,14 +377,17 @@ class Space:
     def crossed(self) -> tuple[_Crossed, ...]:
         """What each combination of degrees is crossed with: sequence parallelism, replicas, and
         pipelines with micro-batches."""
-        return tuple(
-            (
-                self._sequences(degrees),
-                self._replicas(degrees),
-                self._batches(degrees.values[1], self.batch // degrees.data),
+        if "crossed" not in self._crossed:
+            self._crossed["crossed"] = tuple(
+                (
+                    self._sequences(degrees),
+                    self._replicas(degrees),
+                    self._batches(degrees.values[1], self.batch // degrees.data),
+                )
+                for degrees in self.degrees
             )
-            for degrees in self.degrees
-        )
+        found: tuple[_Crossed, ...] = self._crossed["crossed"]
+        return found
 
     @cached_property
     def runs(self) -> tuple[tuple[int, str], ...]:
@@ -554,6 +569,26 @@ class Rows:
         for row in range(len(self)):
             for zero, recompute in np.argwhere(valid[:, :, row]):
                 yield self.changes(row, int(zero), int(recompute))
+
+
+#: What is known of the spaces that were made last. Which layouts are valid rests on the model, on
+#: the plan's layout, training and memory, and on how many devices there are, not on which.
+_KNOWN: list[tuple[Any, dict[str, dict[Any, Any]]]] = []
+MOST_KNOWN = 4
+
+
+def _known(options: Any, plan: Plan) -> dict[str, dict[Any, Any]]:
+    """What is known of a space, to be filled."""
+    document = plan.document.data
+    key = (
+        options, plan.model, document["parallelism"], document["training"], plan.data["model"],
+        plan.data.get("memory"), devices_of(plan.data),
+    )  # fmt: skip
+    for kept, found in _KNOWN:
+        if kept == key:
+            return found
+    _KNOWN[:] = [(key, {}), *_KNOWN[: MOST_KNOWN - 1]]
+    return _KNOWN[0][1]
 
 
 _OF_RUN = ("parallelism.virtual_pipeline", "training.schedule")
