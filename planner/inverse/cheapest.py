@@ -105,18 +105,22 @@ def _priced(base: Plan, offer: Offer, limits: tuple[Limit, ...], least: Number |
     """The fewest devices of an offer that keep the limits, or more where that is cheaper; ``least``
     is what another offer costs."""
     layouts = Layouts(fitting(limits), BY, (GOAL.quantity,))
+
+    def lost(holds: Probe) -> bool:
+        return least is not None and GOAL.of(holds) < -CLEARLY * least
+
     try:
         domain = domains.devices(base, offer.per_node)
         if least is not None and (reason := _too_few(base, domain, layouts, least)):
             return Row(offer, None, reason)
         answer = solve_free(
-            base, domain, limits, direction=-1, also=(GOAL.quantity,), layouts=layouts
+            base, domain, limits, direction=-1, also=(GOAL.quantity,), layouts=layouts, lost=lost
         )
     except PlanError as error:
         return Row(offer, None, error.faults[0].message)
     if answer.holds is None:
         return Row(offer, answer, _missed(answer))
-    if least is not None and GOAL.of(answer.holds) < -CLEARLY * least:
+    if lost(answer.holds):
         return Row(offer, answer)
     best, beside = _compared(base, domain, answer)
     return Row(offer, replace(answer, goal=GOAL, holds=best, fails=None, beside=beside))

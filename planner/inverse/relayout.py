@@ -235,9 +235,11 @@ def solve_free(
     extra: Mapping[str, Any] | None = None,
     also: Sequence[str] = (),
     layouts: Layouts | None = None,
+    lost: Callable[[Probe], bool] = lambda holds: False,
 ) -> Answer:
     """As ``solve.solve``, with the layout free; what fits into memory only. ``also`` names further
-    quantities that the answer's plan shows; ``layouts`` are some that are known to begin with."""
+    quantities that the answer's plan shows; ``layouts`` are some that are known to begin with. Of
+    an answer that has ``lost`` already, the value beyond it is not told with its best layout."""
     limits = fitting(limits)
     layouts = layouts or Layouts(limits, BY, also)
     if not layouts.known:
@@ -275,12 +277,12 @@ def solve_free(
             exact = True
             continue
         exact = False
-        told = _told(layouts, plan, domain, answer, also)
+        told = _told(layouts, plan, domain, answer, also, lost)
         # What is best at the answer may hold one step further.
         if edge is None or told.fails is None or told.fails.broken:
             break
     else:
-        told = _told(layouts, plan, domain, answer, also)
+        told = _told(layouts, plan, domain, answer, also, lost)
         told = replace(told, notes=(*told.notes, f"the last of {MOST_ROUNDS} better answers"))
     return _noted(told, plan, layouts)
 
@@ -307,15 +309,21 @@ def _direction(search: Probes) -> int | None:
 
 
 def _told(
-    layouts: Layouts, plan: Plan, domain: Domain, answer: Answer, also: Sequence[str]
+    layouts: Layouts,
+    plan: Plan,
+    domain: Domain,
+    answer: Answer,
+    also: Sequence[str],
+    lost: Callable[[Probe], bool],
 ) -> Answer:
-    """An answer with the best layout of each of its values."""
+    """An answer with the best layout of each of its values that are told."""
     layouts.thorough = layouts.hasty = False
     if answer.holds is not None:
         find = layouts.fastest if answer.fails is None else layouts.last
         find(answer.holds.plan, domain.changes(answer.holds.value))
         answer = replace(answer, holds=_best(layouts, plan, domain, answer.holds, also))
-    if answer.fails is not None and answer.fails.broken:
+    beaten = answer.holds is not None and lost(answer.holds)
+    if answer.fails is not None and answer.fails.broken and not beaten:
         answer = replace(answer, fails=_nearest(layouts, plan, domain, answer.fails))
     if answer.miss is not None:
         answer = replace(answer, miss=_nearest(layouts, plan, domain, answer.miss))
