@@ -90,7 +90,7 @@ def line(found: Row) -> str:
     counted = f"{found['layouts']:,}"
     if "lacks" in found:
         return f"| {found['name']} | {counted} | lacks {shown(found['lacks'], 'bytes')} | | |"
-    behind = found["step"] / found["best"] - 1
+    behind = max(0.0, found["step"] / found["best"] - 1)  # rounding
     return (
         f"| {found['name']} | {counted} | {found['rank']:,} | {100 * found['share']:.1f} % "
         f"| +{100 * behind:.1f} % |"

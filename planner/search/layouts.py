@@ -230,13 +230,13 @@ class Space:
         )  # fmt: skip
         found: list[Degrees] = []
         for outer in product(tensor, stages, context):
-            inside = [size for size in inner if len(inner) == 1 or self._inside(size, outer[0])]
             if devices % math.prod(outer) and faults:
                 continue
             draft = self._draft(**dict(zip(DEGREES, outer, strict=False)))
             if self._keep(faults, draft.faults):
                 continue
             data, training = draft.get("parallelism", "data"), draft.get("training")
+            inside = [size for size in inner if len(inner) == 1 or self._inside(size, outer[0])]
             for pair in product(expert, inside):
                 # Experts divide over the devices of a stage, however these are divided otherwise.
                 key = ("experts", outer[1], *pair)
