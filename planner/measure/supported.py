@@ -41,6 +41,8 @@ BUILT: Mapping[str, frozenset[str]] = {
         {
             "experts",
             "top_k",
+            "router_groups",  # say which experts, not how many: the step is the same
+            "router_group_top_k",
             "intermediate",
             "gated",
             "bias",
