@@ -110,6 +110,7 @@ def compare(file: Path) -> list[Record]:
         }
         try:
             evaluation = plans.evaluation(runs_time.document(row))
+            record["scale"] = evaluation.case.settings["time.scale"]
             record["expected"] = float(row["value"])
             record["predicted"] = predicted(row, evaluation)
             record["error"] = record["predicted"] / record["expected"] - 1

@@ -2,12 +2,13 @@
 
     python -m benchmarks.time_bands --runs CSV --held-out YAML [--bands FILE] [--markdown FILE]
 
-Runs of one kind (accelerator generation, dense or mixture of experts) give one interval, the 5th
-to the 95th percentile of measured over predicted step time, each source with the same weight if it
-has five rows or more: the rows that constants were fitted to (``--runs``) and those that they were
-not (``--held-out``). ``--bands`` writes the document of intervals. Each run that nothing was fitted
-to is also held against the interval that all sources but its own give; ``--markdown`` rewrites
-those tables between the markers of a page (docs/accuracy.md).
+Runs of one kind (accelerator generation, dense or mixture of experts, on one node or several
+where two sources measured so) give one interval, the 5th to the 95th percentile of measured over
+predicted step time, each source with the same weight if it has five rows or more: the rows that
+constants were fitted to (``--runs``) and those that they were not (``--held-out``). ``--bands``
+writes the document of intervals. Each run that nothing was fitted to is also held against the
+interval that all sources but its own give; ``--markdown`` rewrites those tables between the
+markers of a page (docs/accuracy.md).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ FEW = 10
 ENOUGH = 5
 #: No interval is narrower than what one layout measured twice differs by, nor wider below.
 NARROWEST, LOWEST = 0.03, -0.6
-REST = "other"
+REST, ANY = "other", "any"
 
 
 def of_rows(file: Path, records: Iterable[Record]) -> Ratios:
@@ -41,7 +42,7 @@ def of_rows(file: Path, records: Iterable[Record]) -> Ratios:
     for row in rows(file):
         record = errors.get(row["id"])
         if record is not None:
-            kind = (architecture(row["accelerator"]), bool(row["num_experts"]))
+            kind = (architecture(row["accelerator"]), bool(row["num_experts"]), record["scale"])
             groups = found.setdefault(kind, {})
             groups.setdefault(record["source"], []).append(slowness(row, record))
     return found
@@ -102,23 +103,33 @@ def intervals(ratios: Ratios) -> list[dict[str, Any]]:
     """The interval of each kind, less 1, and of those that are no kind of their own."""
     found = []
     for experts in (False, True):
-        kinds = {name: groups for (name, e), groups in sorted(ratios.items()) if e == experts}
-        rest = [group for groups in kinds.values() for group in groups.values()]
+        kinds: dict[str, dict[str, dict[str, list[float]]]] = {}
+        for (name, has, scale), groups in sorted(ratios.items()):
+            for key in (scale, ANY) if has == experts else ():
+                kept = kinds.setdefault(name, {}).setdefault(key, {})
+                for group, values in groups.items():
+                    kept.setdefault(group, []).extend(values)
+        rest = [group for scales in kinds.values() for group in scales[ANY].values()]
         # A generation that nobody published is off by as much as the worst source of those known.
         known = [group for group in rest if len(group) >= ENOUGH]
         worst = max(abs(quantile([group], 0.5) - 1) for group in known)
-        for name, groups in kinds.items():
-            if sum(map(len, groups.values())) >= FEW:
-                found.append(_interval(name, experts, list(groups.values()), 0.0))
-        found.append(_interval(REST, experts, rest, worst))
+        for name, scales in kinds.items():
+            for scale, groups in sorted(scales.items()):
+                several = len(groups) > 1 or scale == ANY
+                if several and sum(map(len, groups.values())) >= FEW:
+                    found.append(_interval(name, experts, scale, list(groups.values()), 0.0))
+        found.append(_interval(REST, experts, ANY, rest, worst))
     return found
 
 
-def _interval(name: str, experts: bool, groups: list[Any], more: float) -> dict[str, Any]:
+def _interval(
+    name: str, experts: bool, scale: str, groups: list[Any], more: float
+) -> dict[str, Any]:
     low, high = quantile(groups, 0.05) - 1 - more, quantile(groups, 0.95) - 1 + more
     return {
         "architecture": name,
         "experts": experts,
+        "scale": scale,
         "low": max(min(low, -NARROWEST), LOWEST),
         "high": max(high, NARROWEST),
         "rows": sum(map(len, groups)),
@@ -151,8 +162,10 @@ def foreseen(ratios: Ratios, found: Iterable[Total]) -> frozenset[Total]:
 
 
 def _inside(total: Total, ratios: Ratios) -> bool:
-    kinds = {(entry["architecture"], entry["experts"]): entry for entry in intervals(ratios)}
-    entry = kinds.get(total.kind) or kinds[REST, total.kind[1]]
+    kinds = {(e["architecture"], e["experts"], e["scale"]): e for e in intervals(ratios)}
+    name, experts, scale = total.kind
+    tried = ((name, experts, scale), (name, experts, ANY), (REST, experts, ANY))
+    entry = next(kinds[key] for key in tried if key in kinds)
     return bool(entry["low"] <= total.ratio() - 1 <= entry["high"])
 
 

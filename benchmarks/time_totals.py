@@ -28,8 +28,8 @@ UNITS = {
     "time.tokens_per_second_per_device": "tokens/s",
     "time.device_hours": "device hours",
 }
-#: Generation of the accelerator, and whether the model has experts.
-Kind = tuple[str, bool]
+#: Generation of the accelerator, whether the model has experts, and the scale: node or nodes.
+Kind = tuple[str, bool, str]
 #: What a row takes from the one before it where it does not say.
 INHERITED = ("source", "table", "address", "quantity")
 
@@ -90,7 +90,11 @@ def totals(file: Path) -> Iterator[Total]:
             row["quantity"],
             float(row["published"]),
             tuple(float(evaluation.value(row["quantity"])) for evaluation in found),
-            (str(settings["cluster.accelerator.architecture"]), bool(settings.get("experts"))),
+            (
+                str(settings["cluster.accelerator.architecture"]),
+                bool(settings.get("experts")),
+                str(settings["time.scale"]),
+            ),
             row.get("table", ""),
             row.get("address", ""),
         )

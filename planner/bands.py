@@ -1,9 +1,9 @@
 """How far predictions have been off: the interval of an estimated quantity, from published runs.
 
 presets/efficiency/bands.yaml holds, for each kind of run (accelerator generation, dense or mixture
-of experts), how measured step times compare with predicted ones: the 5th and the 95th percentile
-over all rows, written by ``python -m benchmarks.time_bands``. A generation without
-published runs gets the band of none, which is wider.
+of experts, one node or several), how measured step times compare with predicted ones: the 5th and
+the 95th percentile over all rows, written by ``python -m benchmarks.time_bands``. A generation
+without published runs gets the band of none, which is wider.
 
 presets/efficiency/memory.yaml holds the same for memory, by what was read (the allocator's peak,
 the process as the driver shows it), written by ``python -m benchmarks.memory_accuracy --bands``.
@@ -76,18 +76,24 @@ def memory() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
     return {name: tuple(rows) for name, rows in _read(MEMORY).items()}
 
 
-def kind(architecture: str | None, experts: bool) -> Mapping[str, Any]:
-    """The kind of a run: its generation's, else that of no generation."""
-    wanted = [k for k in kinds() if k["experts"] == experts]
+def kind(architecture: str | None, experts: bool, scale: str = "any") -> Mapping[str, Any]:
+    """The kind of a run: of its generation and scale (node, nodes), else of its generation at any
+    scale, else that of no generation."""
+    wanted = [k for k in kinds() if k["experts"] == experts and k["scale"] in (scale, "any")]
     own = [k for k in wanted if k["architecture"] == architecture]
-    return (own or [k for k in wanted if k["architecture"] == "other"])[0]
+    found = own or [k for k in wanted if k["architecture"] == "other"]
+    return min(found, key=lambda k: bool(k["scale"] == "any"))
 
 
 def of_settings(settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The kind of the run that a plan's settings describe; None where its time is assumed."""
     if settings.get("time.assumed", True):
         return None
-    return kind(settings.get("cluster.accelerator.architecture"), bool(settings.get("experts")))
+    return kind(
+        settings.get("cluster.accelerator.architecture"),
+        bool(settings.get("experts")),
+        settings["time.scale"],
+    )
 
 
 def of_memory(base: str, settings: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -229,6 +229,8 @@ def _predicted(draft: Draft) -> dict[str, Any]:
     wide = FORMATS[training["precision"]] in SHARES
     overlapped = bool(layout.get("tensor_overlap"))
     return {
+        # Decides what published runs a plan is like, not its formulas.
+        "time.scale": "node" if devices <= node else "nodes",
         "time.tensor": span(layout["tensor"], layout["tensor"]),
         "time.expert": span(layout["expert"], layout["expert"] * layout["tensor"]),
         "time.pipeline": span(layout["pipeline"], devices),

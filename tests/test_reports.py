@@ -402,7 +402,8 @@ def test_the_summary_starts_with_the_answer(result: Result) -> None:
 def test_a_predicted_time_shows_what_published_runs_leave_open(plan: str) -> None:
     result = planner.load(plan, set={"time.mfu": "null"}).evaluate()
     low, high = (float(bound) for bound in result["time.step_seconds"].interval or ())
-    found = bands.kind("hopper", "mixtral" in plan)
+    several = result.plan.get("cluster.devices") > result.plan.get("cluster.devices_per_node")
+    found = bands.kind("hopper", "mixtral" in plan, "nodes" if several else "node")
     markdown, html = render.markdown(result), " ".join(Page(render.html(result)).words)
     text = render.text(result, colour=False)
     for report in (markdown, html, text):

@@ -87,17 +87,19 @@ def test_the_bands_are_current(ratios: time_bands.Ratios) -> None:
 
 def test_a_kind_rests_on_ten_rows_and_a_row_alone_weighs_little() -> None:
     steady = [1.0, 1.0, 1.0, 1.0, 1.1, 1.1]
-    ratios = {
-        ("a", False): {"one": steady, "two": steady, "odd": [3.0]},
-        ("b", False): {"x": [2.0]},
+    experts = {("c", True, "nodes"): {"y": steady}}
+    few = {
+        ("a", False, "nodes"): {"one": steady, "two": steady, "odd": [3.0]},
+        ("a", False, "node"): {"one": steady},
+        ("b", False, "nodes"): {"x": [2.0]},
     }
-    first, rest = time_bands.intervals({**ratios, ("c", True): {"y": steady}})[:2]
-    assert (first["architecture"], rest["architecture"]) == ("a", "other")
-    assert first["rows"] == 13 and first["high"] == 2.0  # a weight of 0.2 in 2.2: above 5 %
+    found = time_bands.intervals({**few, **experts})
+    dense = [(entry["architecture"], entry["scale"]) for entry in found if not entry["experts"]]
+    assert dense == [("a", "any"), ("a", "nodes"), ("other", "any")]
+    assert found[1]["rows"] == 13 and found[1]["high"] == 2.0  # 0.2 of 2.2 is above 5 %
     many = {f"source {number}": steady for number in range(4)}
-    assert time_bands.intervals({("a", False): {**many, "odd": [3.0]}, ("c", True): {"y": steady}})[
-        0
-    ]["high"] == pytest.approx(0.1)
+    found = time_bands.intervals({("a", False, "nodes"): {**many, "odd": [3.0]}, **experts})
+    assert found[0]["high"] == pytest.approx(0.1)
 
 
 def test_a_source_is_judged_without_its_own_runs(
@@ -105,7 +107,7 @@ def test_a_source_is_judged_without_its_own_runs(
 ) -> None:
     inside = time_bands.foreseen(ratios, held_out)
     assert 0.8 * len(held_out) <= len(inside) < len(held_out)
-    kind = ("hopper", True)
+    kind = ("hopper", True, "nodes")
     (alone,) = {total.source for total in held_out if total.kind == kind}
     assert alone in ratios[kind] and alone not in time_bands.without(ratios, alone)[kind]
 
@@ -115,7 +117,7 @@ def test_most_rows_lie_in_the_band_of_their_kind(records: list[dict[str, Any]]) 
 
     def band(row: Mapping[str, str]) -> Mapping[str, Any]:
         architecture = time_bands.architecture(row["accelerator"])
-        return bands.kind(architecture, bool(row["num_experts"]))
+        return bands.kind(architecture, bool(row["num_experts"]), by_id[row["id"]]["scale"])
 
     by_id = {r["id"]: r for r in records if "error" in r}
     inside = []

@@ -510,6 +510,7 @@ class View:
         if found is not None and STEP in self.result:
             of = "all generations" if found["architecture"] == "other" else found["architecture"]
             runs = f"{clean(of)}, {'mixture of experts' if found['experts'] else 'dense'}"
+            runs += {"node": ", one node", "nodes": ", several nodes"}.get(found["scale"], "")
             rows.append(_band(STEP, "Time of one step, and what follows from it", runs, found))
         return rows
 
