@@ -24,6 +24,7 @@ from planner.document import Draft, Plan
 from planner.domains import divisors
 from planner.errors import Fault, PlanError
 from planner.plan import checked, devices_of, layout_draft, variant
+from planner.recent import recent
 
 Array = NDArray[Any]
 #: Sequence parallelism, replicas, and pipelines with micro-batches.
@@ -156,7 +157,14 @@ class Space:
         }
         self.zero = self._options("parallelism.zero", ZERO)
         self.recompute = self._options("training.recompute", RECOMPUTE)
-        known = _known((self.options, tuple(self.full)), plan)
+        # Which layouts are valid rests on the model, on the plan's layout, training and memory, and
+        # on how many devices there are, not on which.
+        document = plan.document.data
+        known = _known(
+            self.options, tuple(self.full), plan.model, document["parallelism"],
+            document["training"], plan.data["model"], plan.data.get("memory"),
+            devices_of(plan.data),
+        )  # fmt: skip
         self._found: dict[Any, Any] = known.setdefault("found", {})
         self._checked: dict[Any, bool] = known.setdefault("checked", {})
         self._runs: dict[tuple[int, str], int] = known.setdefault("runs", {})
@@ -571,24 +579,10 @@ class Rows:
                 yield self.changes(row, int(zero), int(recompute))
 
 
-#: What is known of the spaces that were made last. Which layouts are valid rests on the model, on
-#: the plan's layout, training and memory, and on how many devices there are, not on which.
-_KNOWN: list[tuple[Any, dict[str, dict[Any, Any]]]] = []
-MOST_KNOWN = 4
-
-
-def _known(options: Any, plan: Plan) -> dict[str, dict[Any, Any]]:
-    """What is known of a space, to be filled."""
-    document = plan.document.data
-    key = (
-        options, plan.model, document["parallelism"], document["training"], plan.data["model"],
-        plan.data.get("memory"), devices_of(plan.data),
-    )  # fmt: skip
-    for kept, found in _KNOWN:
-        if kept == key:
-            return found
-    _KNOWN[:] = [(key, {}), *_KNOWN[: MOST_KNOWN - 1]]
-    return _KNOWN[0][1]
+@recent(4)
+def _known(*rests_on: Any) -> dict[str, dict[Any, Any]]:
+    """What is known of a space, to be filled, for further ones that rest on the same."""
+    return {}
 
 
 _OF_RUN = ("parallelism.virtual_pipeline", "training.schedule")

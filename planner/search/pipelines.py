@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from planner import case, notation, pipeline
 from planner.document import Plan, Stage
 from planner.evaluate import Entry
+from planner.recent import recent
 from planner.search.layouts import Space
 
 Array = NDArray[Any]
@@ -29,7 +30,9 @@ class Pipelines:
     def __init__(self, space: Space, plans: Sequence[Plan], kernels: Sequence[int]) -> None:
         self.space, self.plans, self.kernels = space, plans, kernels
         self._lines: dict[Line, int] = {}
-        self._known = _known(space.plan)
+        model = space.plan.model
+        assert model is not None
+        self._known = _known(model.sequence, space.plan.get("model.vocab"))
 
     def _pipeline(self, stages: int, run: int, micro_batches: int, kernels: int) -> tuple[int, ...]:
         """The distinct stages of a pipeline, as places in ``lines``."""
@@ -111,21 +114,11 @@ class Pipelines:
         return np.array(table, dtype=np.float64).transpose(1, 0, 2)
 
 
-#: The lines of pipelines of the models that were searched last, for further searches: of models
-#: that have the same layers in the same order, however wide.
-_KEPT: list[tuple[Any, dict[tuple[Any, ...], tuple[Line, ...]]]] = []
-MOST_KEPT = 4
-
-
-def _known(plan: Plan) -> dict[tuple[Any, ...], tuple[Line, ...]]:
-    """What is known of the pipelines of a model."""
-    assert plan.model is not None
-    model = (plan.model.sequence, plan.get("model.vocab"))
-    for kept, found in _KEPT:
-        if kept == model:
-            return found
-    _KEPT[:] = [(model, {}), *_KEPT[: MOST_KEPT - 1]]
-    return _KEPT[0][1]
+@recent(4)
+def _known(layers: Any, vocab: Any) -> dict[tuple[Any, ...], tuple[Line, ...]]:
+    """What is known of the pipelines of models that have the same layers in the same order, however
+    wide; to be filled, for further searches."""
+    return {}
 
 
 def _line(stage: Stage) -> Line:
