@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from benchmarks import time_totals
 from benchmarks.time_accuracy import Record, compare, rows
 from benchmarks.time_totals import Kind, Total
 from planner import resources, source
+from planner.bands import ANY, REST, chosen
 
 #: Measured over predicted step time by kind and by source.
 Ratios = Mapping[Kind, Mapping[str, Sequence[float]]]
@@ -30,9 +32,8 @@ Ratios = Mapping[Kind, Mapping[str, Sequence[float]]]
 FEW = 10
 #: A source with fewer rows weighs less than the others.
 ENOUGH = 5
-#: No interval is narrower than what one layout measured twice differs by, nor wider below.
+#: No interval is narrower than what one layout measured twice differs by, nor reaches lower.
 NARROWEST, LOWEST = 0.03, -0.6
-REST, ANY = "other", "any"
 
 
 def of_rows(file: Path, records: Iterable[Record]) -> Ratios:
@@ -101,23 +102,18 @@ def quantile(groups: Iterable[Sequence[float]], share: float) -> float:
 
 def intervals(ratios: Ratios) -> list[dict[str, Any]]:
     """The interval of each kind, less 1, and of those that are no kind of their own."""
+    of_any = ({(name, has, ANY): groups} for (name, has, _), groups in ratios.items())
+    every = sorted(together(ratios, *of_any).items())
     found = []
     for experts in (False, True):
-        kinds: dict[str, dict[str, dict[str, list[float]]]] = {}
-        for (name, has, scale), groups in sorted(ratios.items()):
-            for key in (scale, ANY) if has == experts else ():
-                kept = kinds.setdefault(name, {}).setdefault(key, {})
-                for group, values in groups.items():
-                    kept.setdefault(group, []).extend(values)
-        rest = [group for scales in kinds.values() for group in scales[ANY].values()]
+        kinds = [(kind, list(groups.values())) for kind, groups in every if kind[1] == experts]
+        rest = [group for (_, _, scale), groups in kinds if scale == ANY for group in groups]
         # A generation that nobody published is off by as much as the worst source of those known.
         known = [group for group in rest if len(group) >= ENOUGH]
         worst = max(abs(quantile([group], 0.5) - 1) for group in known)
-        for name, scales in kinds.items():
-            for scale, groups in sorted(scales.items()):
-                several = len(groups) > 1 or scale == ANY
-                if several and sum(map(len, groups.values())) >= FEW:
-                    found.append(_interval(name, experts, scale, list(groups.values()), 0.0))
+        for (name, _, scale), groups in kinds:
+            if sum(map(len, groups)) >= FEW and (len(groups) > 1 or scale == ANY):
+                found.append(_interval(name, experts, scale, groups, 0.0))
         found.append(_interval(REST, experts, ANY, rest, worst))
     return found
 
@@ -158,15 +154,18 @@ def document(ratios: Ratios) -> str:
 
 def foreseen(ratios: Ratios, found: Iterable[Total]) -> frozenset[Total]:
     """The runs that lie in the interval which all sources but their own give."""
-    return frozenset(total for total in found if _inside(total, without(ratios, total.source)))
+    inside: set[Total] = set()
+    for name, group in groupby(sorted(found, key=_source), _source):
+        others = intervals(without(ratios, name))
+        for total in group:
+            entry = chosen(others, *total.kind)
+            if entry["low"] <= total.ratio() - 1 <= entry["high"]:
+                inside.add(total)
+    return frozenset(inside)
 
 
-def _inside(total: Total, ratios: Ratios) -> bool:
-    kinds = {(e["architecture"], e["experts"], e["scale"]): e for e in intervals(ratios)}
-    name, experts, scale = total.kind
-    tried = ((name, experts, scale), (name, experts, ANY), (REST, experts, ANY))
-    entry = next(kinds[key] for key in tried if key in kinds)
-    return bool(entry["low"] <= total.ratio() - 1 <= entry["high"])
+def _source(total: Total) -> str:
+    return total.source
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ the process as the driver shows it), written by ``python -m benchmarks.memory_ac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -51,6 +51,8 @@ SHORTER = frozenset(
         "time.tflops_per_device",
     }
 )
+#: Of no generation, and of any scale.
+REST, ANY = "other", "any"
 FILE = "efficiency/bands.yaml"
 MEMORY = "efficiency/memory.yaml"
 
@@ -76,13 +78,19 @@ def memory() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
     return {name: tuple(rows) for name, rows in _read(MEMORY).items()}
 
 
-def kind(architecture: str | None, experts: bool, scale: str = "any") -> Mapping[str, Any]:
+def kind(architecture: str | None, experts: bool, scale: str = ANY) -> Mapping[str, Any]:
+    """The kind of a run, of those that ship."""
+    return chosen(kinds(), architecture, experts, scale)
+
+
+def chosen(
+    among: Iterable[Mapping[str, Any]], architecture: str | None, experts: bool, scale: str
+) -> Mapping[str, Any]:
     """The kind of a run: of its generation and scale (node, nodes), else of its generation at any
     scale, else that of no generation."""
-    wanted = [k for k in kinds() if k["experts"] == experts and k["scale"] in (scale, "any")]
-    own = [k for k in wanted if k["architecture"] == architecture]
-    found = own or [k for k in wanted if k["architecture"] == "other"]
-    return min(found, key=lambda k: bool(k["scale"] == "any"))
+    found = {(k["architecture"], k["scale"]): k for k in among if k["experts"] == experts}
+    tried = ((architecture, scale), (architecture, ANY), (REST, ANY))
+    return next(found[key] for key in tried if key in found)
 
 
 def of_settings(settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
