@@ -248,7 +248,8 @@ def experts_none():
 
 DISPATCHER = "parallelism.dispatcher"
 DEEPEP = "DeepEP, README (normal kernels)"
-
+#: Nodes over which an expert-parallel group is spread.
+NODES = e * t / n_node
 
 REACH: dict[str, Any] = {"unit": "1", "exact": False, "per": ("block",)}
 REACHED: dict[str, Any] = {
@@ -288,18 +289,16 @@ def reach_of_groups():
 @quantity(**REACHED_NODES, source="definition", when={**BY_NODE, "grouped": False})
 def reach_nodes():
     """All over which the expert-parallel group is spread."""
-    return e * t / n_node
+    return NODES
 
 
 @quantity(**REACHED_NODES, source=LIMITED, when={**BY_NODE, "grouped": True})
 def reach_nodes_of_groups():
     """Those that hold the groups of the token: routing that is limited to some nodes."""
-    return _of_groups(e * t / n_node)
+    return _of_groups(NODES)
 
 
 def _copies():
-    """Of k copies of each token, 2 bytes a value, all but 1/e leave the device; tensor-parallel
-    ranks share the tokens."""
     return 2 * tokens * k * h * (e - 1) / (e * t)
 
 
@@ -310,7 +309,7 @@ def _once(reached, members):
 
 def _across():
     """A token once to each other node, on a network that may be oversubscribed."""
-    return _once(reach_nodes, e * t / n_node) * o_net
+    return _once(reach_nodes, NODES) * o_net
 
 
 @quantity(
