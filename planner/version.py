@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 __version__ = "0.1.0"
@@ -29,6 +30,7 @@ def presets() -> str:
     return _hash(folder.glob("**/*.yaml"), folder)
 
 
+@cache
 def full() -> str:
     """Program, formula set and preset set, on one line."""
     return f"trainplan {__version__} (formulas {formulas()}, presets {presets()})"

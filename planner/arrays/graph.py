@@ -107,36 +107,47 @@ class Graph:
     def mul(self, factors: Iterable[int], divisors: Iterable[int] = ()) -> int:
         """A product over a product: divisors are multiplied first, so that a quotient of whole
         numbers is rounded once."""
-        over, above, inexact = self._factors(factors)
-        under, below, _ = self._factors(divisors)
-        if not below:
+        over, above, multiplied = self._factors(factors)
+        under, below, divided = self._factors(divisors)
+        if not below or not divided:
             raise ZeroDivisionError
-        ratio = above / below
-        if not ratio:
+        if not above:
             return self.const(0)
+        if under:
+            for place in [place for place in over if place in under]:
+                if place in under:  # as often as it is in both
+                    over.remove(place)
+                    under.remove(place)
+        inexact = multiplied / divided
+        if type(above) is int and type(below) is int and above % below == 0:
+            above, below = above // below, 1
+        else:
+            ratio = Fraction(above) / below
+            above, below = ratio.numerator, ratio.denominator
         if not over and not under:
+            ratio = Fraction(above, below)
             return self.const(ratio if inexact == 1.0 else float(ratio) * inexact)
-        both = over & under
-        top = self._product(over - both, ratio.numerator, inexact)
-        bottom = self._product(under - both, ratio.denominator, 1.0)
+        top = self._product(over, above, inexact)
+        bottom = self._product(under, below, 1.0)
         return top if self.number(bottom) == 1 else self.node("div", top, bottom)
 
-    def _factors(self, places: Iterable[int]) -> tuple[Counter[int], Fraction, float]:
-        """Factors with the numbers among them multiplied."""
-        counts: Counter[int] = Counter()
-        exact, inexact = Fraction(1), 1.0
+    def _factors(self, places: Iterable[int]) -> tuple[list[int], int | Fraction, float]:
+        """Factors, the exact numbers among them multiplied, and the others."""
+        others: list[int] = []
+        exact: int | Fraction = 1
+        inexact = 1.0
         for place in places:
-            number = self.number(place)
-            if number is None:
-                counts[place] += 1
-            elif isinstance(number, float):
-                inexact *= number
+            operation, arguments = self.nodes[place]
+            if operation != "const":
+                others.append(place)
+            elif type(arguments[0]) is float:
+                inexact *= arguments[0]
             else:
-                exact *= number
-        return counts, exact, inexact
+                exact *= arguments[0]
+        return others, exact, inexact
 
-    def _product(self, counts: Counter[int], whole: int, inexact: float) -> int:
-        factors = sorted(counts.elements())
+    def _product(self, factors: list[int], whole: int, inexact: float) -> int:
+        factors.sort()
         if inexact != 1.0 or whole != 1 or not factors:
             factors.append(self.const(whole * inexact if inexact != 1.0 else whole))
         return factors[0] if len(factors) == 1 else self.node("mul", *factors)

@@ -65,9 +65,13 @@ class Spread:
         self.structure = structure(
             Wanted(self.plan.model, cases, self.varying, named, self.pipelines.slots)
         )
-        places = {fact: place for place, fact in enumerate(self.structure.made.facts)}
-        self.places = np.array([places[fact] for fact in named])  # of our facts in the structure's
-        self.slots = self.pipelines.of_slots(self.structure.made.slots)
+        made = self.structure.made
+        # Where our stages, modes and facts are among the structure's.
+        self.places = np.ix_(
+            *([made.varying[axis].index(v) for v in self.varying[axis]] for axis in AXES),
+            [made.facts.index(fact) for fact in named],
+        )
+        self.slots = self.pipelines.of_slots(made.slots)
         whole = self.structure.case
         self.lines = self.pipelines.lines(entries(whole, "part"), entries(whole, "component"))
 
@@ -311,7 +315,7 @@ class Spread:
         """For each pattern the code of each fact, and what the codes are worth."""
         found = []
         for whole in self.structure.patterns:
-            pattern = whole[:, :, self.places]
+            pattern = whole[self.places]
             flat = pattern.reshape(-1, pattern.shape[2])
             cases, codes = np.unique(flat, axis=1, return_inverse=True)
             cases = cases.reshape(*pattern.shape[:2], -1).astype(np.float64)

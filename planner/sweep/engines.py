@@ -11,7 +11,7 @@ import os
 import pickle
 import socket
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.errors import Fault, Place, PlanError
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
     from planner.sweep.work import Job, Piece
 
+S = TypeVar("S")
 T = TypeVar("T")
 Pieces = Generator["Piece", None, None]
 Engine = Callable[["Job", range], Pieces]
-#: Pieces under way for each worker.
+#: Tasks under way for each worker.
 AHEAD = 3
+#: Pieces of one task on a cluster, at most, and tasks of that size that each worker gets, at least.
+MOST, LEAST = 2, 2
 #: How often a pool of processes is made anew after one of them died.
 MOST_DEATHS = 5
 #: Seconds until a cluster counts as not there.
@@ -68,6 +71,11 @@ def work(job: Job, number: int) -> Piece:
     from planner.sweep import work
 
     return work.work(job, number)
+
+
+def work_on(job: Job, numbers: range) -> list[Piece]:
+    """Several pieces, one after another."""
+    return [work(job, number) for number in numbers]
 
 
 # This machine -----------------------------------------------------------------------------------
@@ -122,7 +130,7 @@ def _pool(job: Job, numbers: range, workers: int) -> Pieces:
     context = multiprocessing.get_context(way)
     with ProcessPoolExecutor(workers, context, _begin, (job,)) as pool:
 
-        def submit(some: range) -> list[Future[Piece]]:
+        def submit(some: Sequence[int]) -> list[Future[Piece]]:
             return [pool.submit(_work, number) for number in some]
 
         try:
@@ -133,15 +141,17 @@ def _pool(job: Job, numbers: range, workers: int) -> Pieces:
             raise
 
 
-def _ahead(submit: Callable[[range], Iterable[T]], numbers: range, workers: int) -> Iterator[T]:
+def _ahead(
+    submit: Callable[[Sequence[S]], Iterable[T]], tasks: Sequence[S], workers: int
+) -> Iterator[T]:
     """What is submitted, in order; so many are under way, and no more are done and waiting. As many
     as there are workers are submitted at once, which costs a scheduler less than one by one."""
     under_way: deque[T] = deque()
-    while numbers or under_way:
+    while tasks or under_way:
         room = workers * AHEAD - len(under_way)
-        if numbers and room >= workers:
-            under_way += submit(numbers[:room])
-            numbers = numbers[room:]
+        if tasks and room >= workers:
+            under_way += submit(tasks[:room])
+            tasks = tasks[room:]
         yield under_way.popleft()
 
 
@@ -170,24 +180,37 @@ def dask(job: Job, numbers: range, address: str) -> Pieces:
         # What workers send need not pass through the scheduler, where they can be reached.
         client.direct_to_workers = all(map(_answers, workers))
 
-        def submit(some: range) -> list[Any]:
+        def submit(some: Sequence[range]) -> list[Any]:
             """In their order, in which they are waited for: Dask's own is another for tasks that
             are submitted close to each other."""
             found: list[Any] = client.map(
-                work, [held] * len(some), some,
-                pure=False, retries=MOST_DEATHS, priority=-some.start,
+                work_on, [held] * len(some), some,
+                pure=False, retries=MOST_DEATHS, priority=-some[0].start,
             )  # fmt: skip
             return found
 
-        for future in _ahead(submit, numbers, max(1, len(workers))):
+        count = max(1, len(workers))
+        for future in _ahead(submit, _shares(job, numbers, count), count):
             try:
-                piece = future.result()
+                pieces = future.result()
             except PlanError:
                 raise
             except Exception as error:
                 raise PlanError(_failed(address, error)) from error
             future.release()
-            yield piece
+            yield from pieces
+
+
+def _shares(job: Job, numbers: range, workers: int) -> list[range]:
+    """The pieces of each task. What a cluster does around a task costs as much for several pieces
+    as for one; at the end, where workers would wait for each other, a piece is a task."""
+    most = MOST if job.light else 1
+    found = []
+    while numbers:
+        size = max(1, min(most, len(numbers) // (LEAST * workers)))
+        found.append(numbers[:size])
+        numbers = numbers[size:]
+    return found
 
 
 def _answers(address: str) -> bool:

@@ -14,6 +14,7 @@ from planner.sweep import thrift
 from planner.sweep.thrift import Struct
 
 Read = Callable[[int, int], bytes]
+Bytes = bytes | memoryview
 
 MAGIC = b"PAR1"
 #: Of a file, a row group, a column, the metadata of a column, and its statistics.
@@ -25,11 +26,22 @@ OFFSETS = (9, 10, 11, 14)
 NULLS = 3
 
 
+def found(data: Bytes) -> Struct:
+    """The footer of a file."""
+    return read(len(data), lambda start, end: bytes(data[start:end]))
+
+
+def read(end: int, read: Read) -> Struct:
+    """The footer of a file that ends somewhere; ``read`` gives the bytes between two places."""
+    end -= len(MAGIC)
+    length = int.from_bytes(read(end - 4, end), "little")
+    return thrift.read(read(end - 4 - length, end - 4))
+
+
 def joined(
     types: Sequence[int],
     empty: Callable[[], bytes],
-    spans: Iterable[tuple[int, int]],
-    read: Read,
+    footers: Iterable[tuple[int, Struct]],
     least: int,
 ) -> bytes | None:
     """The footer of one file over the row groups of several.
@@ -37,8 +49,7 @@ def joined(
     Args:
         types: Parquet's physical types of the columns of the whole.
         empty: makes a file of these columns without rows; asked for where no file has the types.
-        spans: where each begins and ends; of nothing where it has no rows.
-        read: gives the bytes between two places.
+        footers: where each file begins, and its own footer, of which nothing is needed any more.
         least: rows that a group has on average.
 
     Returns:
@@ -48,14 +59,11 @@ def joined(
     whole: Struct | None = None
     groups: list[Struct] = []
     rows = 0
-    for start, end in spans:
-        if start == end:
-            continue
-        found = _footer(end, read)
-        rows += found[ROWS][1]
-        if whole is None and _types(found) == list(types):
-            whole = dict(found)
-        for group in found[GROUPS][1][1]:
+    for start, footer in footers:
+        rows += footer[ROWS][1]
+        if whole is None and _types(footer) == list(types):
+            whole = dict(footer)
+        for group in footer[GROUPS][1][1]:
             for column, kind in zip(_columns(group), types, strict=True):
                 if column[TYPE][1] != kind and not _absent(column):
                     return None
@@ -64,19 +72,11 @@ def joined(
             groups.append(group)
     if len(groups) > 1 and rows < least * len(groups):
         return None
-    if whole is None:
-        made = empty()
-        whole = _footer(len(made), lambda start, end: made[start:end])
+    whole = found(empty()) if whole is None else whole
     whole[ROWS] = (thrift.I64, rows)
     whole[GROUPS] = (thrift.LIST, (thrift.STRUCT, groups))
-    footer = thrift.written(whole)
-    return (b"" if groups else MAGIC) + footer + len(footer).to_bytes(4, "little") + MAGIC
-
-
-def _footer(end: int, read: Read) -> Struct:
-    end -= len(MAGIC)
-    length = int.from_bytes(read(end - 4, end), "little")
-    return thrift.read(read(end - 4 - length, end - 4))
+    made = thrift.written(whole)
+    return (b"" if groups else MAGIC) + made + len(made).to_bytes(4, "little") + MAGIC
 
 
 def _types(footer: Struct) -> list[int]:

@@ -20,8 +20,8 @@ from typing import IO, Any
 from planner import files
 from planner.errors import Fault, Place, PlanError
 
-#: Seconds between two forced writes to the disk.
-EVERY = 2.0
+#: Seconds between two forced writes to the disk, and what share of the time they take at most.
+EVERY, SHARE = 0.5, 0.05
 #: Bytes read at once.
 BLOCK = 1 << 22
 
@@ -52,7 +52,7 @@ class Journal:
         self.partial = target.with_name(target.name + ".partial")
         self.log = target.with_name(target.name + ".journal")
         self.entries: list[Entry] = []
-        self._synced = time.monotonic()
+        self._next = time.monotonic() + EVERY
         self._locked = False
         try:
             with _writing(target):
@@ -143,14 +143,16 @@ class Journal:
             self._log.write(line.encode())
             self._log.flush()
             self.entries.append(Entry(self.end, checksum, ""))
-            if time.monotonic() - self._synced > EVERY:
+            if time.monotonic() > self._next:
                 self.sync()
 
     def sync(self) -> None:
         """Force what was written to the disk: the rows, then the journal of them."""
+        start = time.monotonic()
         os.fsync(self._table.fileno())
         os.fsync(self._log.fileno())
-        self._synced = time.monotonic()
+        end = time.monotonic()
+        self._next = end + max(EVERY, (end - start) / SHARE)
 
     def spans(self) -> Iterator[tuple[int, int]]:
         """Where each piece begins and ends."""

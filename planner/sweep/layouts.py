@@ -34,6 +34,9 @@ from planner.sweep.study import Study, in_order
 TRAINING = ("training.micro_batch", "training.recompute", "training.schedule")
 #: Layouts of a combination that are worth a table; fewer are completed one by one.
 LEAST = 128
+#: Layouts of a combination that share a structure whatever piece they are in, at most; pieces of
+#: more are large enough to have their own.
+MOST_TOGETHER = 1 << 14
 #: Layouts of a piece that share what no table tells apart, at least.
 LEAST_ALIKE = 4
 
@@ -91,6 +94,7 @@ class Evaluator:
         self.study = study
         self.plain, self.layouts = arrays.plain(study), along_layouts(study)
         self.quantities = wanted(study)
+        self._at: tuple[int, ...] | None = None  # the combination whose layouts share
 
     @cached_property
     def one_by_one(self) -> arrays.Evaluator:
@@ -112,10 +116,31 @@ class Evaluator:
 
     def _of_one(self, ranges: Sequence[range]) -> Values:
         try:
+            self._shared(ranges)
             found = _Layouts(self, ranges).values()
         except PlanError:  # the reason is that of every layout
             found = None
         return self.one_by_one.evaluate(ranges) if found is None else found
+
+    def _shared(self, ranges: Sequence[range]) -> None:
+        """Find what all layouts of a combination can share, before those of a piece are asked: one
+        graph of formulas, where each few of the layouts would have their own.
+
+        Raises:
+            PlanError: what is wrong whatever the layout.
+        """
+        whole = [
+            range(n) if one else r
+            for n, one, r in zip(self.study.shape, self.layouts, ranges, strict=True)
+        ]
+        at = tuple(r.start for r, p, one in zip(ranges, self.plain, self.layouts, strict=True)
+                   if not p and not one)  # fmt: skip
+        if at == self._at or whole == list(ranges):
+            return
+        self._at = at
+        layouts = _Layouts(self, whole)
+        if layouts.size <= MOST_TOGETHER:
+            layouts.share()
 
     def _joined(
         self, ranges: Sequence[range], parts: Sequence[tuple[Sequence[range], Values]]
@@ -175,13 +200,24 @@ class _Layouts:
         texts = [why(PlanError(faults)) if faults else "" for faults in drafts.faults.values]
         codes = np.array([self._code(text) for text in texts])
         self.reasons = codes[drafts.faults.of_row].reshape(self.reasons.shape)
-        rows = np.flatnonzero(self.valid)
-        groups = list(_alike(drafts, rows)) if len(rows) else []
-        if len(groups) * LEAST_ALIKE > len(rows):
+        groups = _groups(drafts)
+        if groups is None:
             return None
         for group in groups:
             self._evaluate(drafts, group)
         return self._ordered()
+
+    def share(self) -> None:
+        """Make the structures that some of the layouts will find.
+
+        Raises:
+            PlanError: what is wrong whatever the layout.
+        """
+        drafts = self._drafts()
+        if drafts is not None and drafts.model is not None:
+            drafts.complete()
+            for group in _groups(drafts) or ():
+                _Spread(_Rows(drafts, group, self))
 
     def _code(self, text: str) -> int:
         """The place of a reason."""
@@ -242,23 +278,37 @@ class _Layouts:
         table = _Rows(drafts, rows, self)
         spread = _Spread(table)
         held = table.rows()
-        cubes: dict[str, Array] = {}
-        for part, found in spread.over(held).chunks(tuple(self.quantities)):
-            for name, array in found.items():
-                if name not in cubes:
-                    cubes[name] = np.empty((*spread.axes, len(held), *array.shape[3:]))
-                cubes[name][:, :, part] = array
         zero, recompute = (table.codes[key] for key in CROSSED)
-        for name, cube in cubes.items():
-            values = cube[zero, recompute, table.of_rows]
-            values[~np.isfinite(values)] = np.nan
-            self.numbers[name] = _with(self.numbers[name], rows, values)
+        order = np.argsort(table.of_rows, kind="stable")
+        of_rows = table.of_rows[order]
+        for part, found in spread.over(held).chunks(tuple(self.quantities)):
+            first, last = np.searchsorted(of_rows, (part.start, part.stop))
+            inside = order[first:last]
+            places = zero[inside], recompute[inside], of_rows[first:last] - part.start
+            for name, array in found.items():
+                values = array[places]
+                values[~np.isfinite(values)] = np.nan
+                self._wide(name, array.shape[3:])[rows[inside]] = values
         self._explain(rows, table, spread)
+
+    def _wide(self, name: str, beside: tuple[int, ...]) -> Array:
+        """The values of a quantity, along the plain dimensions that it varies with."""
+        array = self.numbers[name]
+        if array.shape[1:] != np.broadcast_shapes(array.shape[1:], beside):
+            wide = np.broadcast_shapes(array.shape[1:], beside)
+            array = self.numbers[name] = np.broadcast_to(array, (len(array), *wide)).copy()
+        return array
+
+    def _holes(self, name: str, rows: Array) -> Array:
+        """Where a quantity of some layouts is absent."""
+        array = self.numbers[name]
+        found: Array = np.isnan(array if len(rows) == len(array) else array[rows])
+        return found
 
     def _explain(self, rows: Array, table: _Rows, spread: Spread) -> None:
         """Say why recorded quantities are absent: once where no layout has one and for the same
         reason, else for each combination of settings and of what is absent."""
-        holes = {name: np.isnan(self.numbers[name][rows]) for name in self.study.record}
+        holes = {name: self._holes(name, rows) for name in self.study.record}
         holes = {name: array for name, array in holes.items() if array.any()}
         if not holes:
             return
@@ -355,6 +405,13 @@ def _keys(axes: Sequence[Axis], place: int) -> dict[str, Any]:
         for key, value in axis.choices[place].changes.items()
         if key != LAYOUT
     }
+
+
+def _groups(drafts: Drafts) -> list[Array] | None:
+    """The valid rows, in groups that share a spread; None where too few of them are alike."""
+    rows = np.flatnonzero(drafts.valid)
+    groups = list(_alike(drafts, rows)) if len(rows) else []
+    return groups if len(groups) * LEAST_ALIKE <= len(rows) else None
 
 
 def _alike(drafts: Drafts, rows: Array) -> Iterator[Array]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from planner.sweep import footer
 from planner.sweep.points import Array, is_name
 from planner.sweep.study import Study
 from planner.sweep.table import Column, Rows, coded, columns
+from planner.sweep.thrift import Struct
 
 #: Rows of a row group that is written anew, and those that a piece should have to stay one.
 GROUP, SHORT = 1 << 19, 1 << 14
@@ -153,7 +155,18 @@ def _writer(study: Study, into: Any, wanted: Any) -> Any:
     from pyarrow import parquet
 
     few = [column.name for column in columns(study) if column.role != "quantity"]
-    return parquet.ParquetWriter(into, wanted, use_dictionary=few, compression="zstd")
+    # Pages of a megabyte, as pyarrow wrote them before it had a bound of rows too: the compressor
+    # begins anew with each.
+    rows = {"max_rows_per_page": GROUP} if "max_rows_per_page" in _options() else {}
+    return parquet.ParquetWriter(into, wanted, use_dictionary=few, compression="zstd", **rows)
+
+
+@cache
+def _options() -> frozenset[str]:
+    """What this version of pyarrow lets a writer be told."""
+    from pyarrow import parquet
+
+    return frozenset(signature(parquet.ParquetWriter).parameters)
 
 
 def _array(
@@ -182,19 +195,18 @@ def _array(
 
 
 def ending(
-    study: Study, spans: Iterable[tuple[int, int]], read: footer.Read, whole: Mapping[str, bool]
+    study: Study, footers: Iterable[tuple[int, Struct]], whole: Mapping[str, bool]
 ) -> bytes | None:
     """What makes one Parquet file of pieces that lie one after another; None where they have to
     be written anew.
 
     Args:
-        spans: where each begins and ends.
-        read: gives the bytes between two places.
+        footers: where each begins that has rows, and its own footer.
         whole: of each quantity whether its every value is a whole number.
     """
     names = _names(whole)
     types = [PHYSICAL[kind] for kind in _kinds(study, names)]
-    return footer.joined(types, lambda: _file(study, schema(study, names)), spans, read, SHORT)
+    return footer.joined(types, lambda: _file(study, schema(study, names)), footers, SHORT)
 
 
 def write(
@@ -204,7 +216,13 @@ def write(
     target: Path,
     whole: Mapping[str, bool],
 ) -> None:
-    """Write pieces as one Parquet file of large row groups; arguments as for ``ending``."""
+    """Write pieces as one Parquet file of large row groups.
+
+    Args:
+        spans: where each begins and ends.
+        read: gives the bytes between two places.
+        whole: as for ``ending``.
+    """
     arrow = loaded()
     from pyarrow import parquet
 

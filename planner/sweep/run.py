@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner import files
-from planner.sweep import parquet, table
+from planner.sweep import footer, parquet, table
 from planner.sweep.engines import Engine, chosen
 from planner.sweep.journal import Journal
 from planner.sweep.study import Study
 from planner.sweep.summary import Summary
+from planner.sweep.thrift import Struct
 from planner.sweep.work import Job, Piece
 
 #: Called with points done, points in all, seconds passed.
@@ -80,15 +81,20 @@ def _written(
     target = Path(os.path.realpath(output)) if output.is_symlink() else output
     journal, found = Journal(target, about, restart), Summary()
     with contextlib.closing(journal):
-        for entry in journal.entries:
+        footers: list[tuple[int, Struct]] = []  # of Parquet: read while others work
+        for entry, (start, end) in zip(journal.entries, journal.spans(), strict=True):
             found.add(Summary.from_json(entry.summary))
+            if kind == "parquet" and start < end:
+                footers.append((start, footer.read(end, journal.read)))
         for piece in done(engine, job, len(journal.entries), found, progress):
+            if kind == "parquet" and piece.data:
+                footers.append((journal.end, footer.found(piece.data)))
             journal.add(piece.data, piece.checksum, piece.summary)
             found.add(Summary.from_json(piece.summary))
         if kind != "parquet":
             journal.finish()
             return found
-        ending = parquet.ending(study, journal.spans(), journal.read, found.whole)
+        ending = parquet.ending(study, footers, found.whole)
         if ending is not None:
             journal.finish(ending=ending)
             return found

@@ -53,11 +53,16 @@ class Job:
 
     @classmethod
     def of(cls, study: Study, kind: str | None) -> Job:
-        return cls(study, kind, full_here())
+        return cls(study, kind, full())
 
     @cached_property
     def over_arrays(self) -> bool:
         return arrays.able(self.study)
+
+    @property
+    def light(self) -> bool:
+        """Whether a piece takes a fraction of a second and is a few megabytes."""
+        return self.over_arrays and not self.study.searches and self.kind in (None, "parquet")
 
     @cached_property
     def pieces(self) -> Pieces:
@@ -127,21 +132,11 @@ def work(job: Job, number: int) -> Piece:
     Raises:
         PlanError: the program here is another version than where the study was read.
     """
-    if job.version != full_here():
-        raise PlanError(Fault(f"a worker runs {full_here()}, the study {job.version}"))
+    if job.version != full():
+        raise PlanError(Fault(f"a worker runs {full()}, the study {job.version}"))
     key = f"{job.study.digest} {job.kind}"
     with _ONE:
         if key not in _AT_HAND:
             _AT_HAND.clear()
             _AT_HAND[key] = job
         return _AT_HAND[key].work(number)
-
-
-_HERE: list[str] = []
-
-
-def full_here() -> str:
-    """The version of this process, worked out once."""
-    if not _HERE:
-        _HERE.append(full())
-    return _HERE[0]
