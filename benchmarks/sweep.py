@@ -1,7 +1,7 @@
 """Points per second of a sweep, beside the rate of a search; its peak memory; two workers for one.
 
-    python -m benchmarks.sweep [--points N] [--format parquet|csv|jsonl] [--on dask [--pairs N]]
-                              [--json FILE]
+    python -m benchmarks.sweep [--points N] [--format parquet|csv|jsonl]
+                              [--on dask [--pairs N] [--share S]] [--json FILE]
 
 The study is GPT-3 on a cluster: layouts (some are not valid, some do not fit) times budgets of
 tokens times prices. Each sweep is a process of its own with one worker; its processor time counts,
@@ -10,6 +10,10 @@ much. Memory is that of the whole process, for a tenth of the points and for all
 are alike. A second study has layouts alone, two quantities of each; in a third, neither plain keys
 nor layouts change, so that every point is a plan of its own. The gain of two workers is in elapsed
 time, so the machine must be idle for it.
+
+A cluster of two workers is four processes: client and scheduler work too. On two cores they take
+turns with the workers. ``--share 0.5`` holds each worker to half a core, by Linux's control groups
+and as root, so that the other two have a core of their own, as they have on a cluster.
 """
 
 from __future__ import annotations
@@ -23,7 +27,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -107,11 +112,17 @@ def swept(document: Path, output: Path, *options: str) -> dict[str, float]:
     }
 
 
-def on_dask(document: Path, output: Path, workers: int) -> dict[str, float]:
+def on_dask(
+    document: Path, output: Path, workers: int, share: float | None = None
+) -> dict[str, float]:
     """A sweep on a Dask cluster of so many processes of one thread: seconds elapsed, and processor
     seconds of one worker, of this process, the client, and of the scheduler's. The start of the
     cluster is not part of it, nor that its workers import the program. Dask's own settings are as
-    they come, its profiler of workers included."""
+    they come, its profiler of workers included.
+
+    Args:
+        share: of a core that each worker has at most.
+    """
     from distributed import Client
 
     from planner.sweep import run
@@ -124,8 +135,10 @@ def on_dask(document: Path, output: Path, workers: int) -> dict[str, float]:
     cluster.start()
     try:
         address = here.recv()
-        with Client(address) as client:
+        with Client(address) as client, ExitStack() as held:
             client.run(importlib.import_module, "planner.sweep.work")
+            for pid in client.run(os.getpid).values() if share else ():
+                held.enter_context(_held(pid, share))
 
             def spent() -> tuple[float, float, float]:
                 of_workers = client.run(time.process_time).values()
@@ -165,6 +178,31 @@ def of_pairs(pairs: Sequence[Sequence[dict[str, float]]]) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def _held(pid: int, share: float) -> Iterator[None]:
+    """A process held to a share of a core, in stretches of 20 ms."""
+    root = Path("/sys/fs/cgroup")
+    old = (root / "cpu").is_dir()  # version 1 has a tree for each resource
+    group = (root / "cpu" if old else root) / f"benchmark-{pid}"
+    period = 20_000
+    quota = round(share * period)
+    try:
+        group.mkdir()
+        if old:
+            (group / "cpu.cfs_period_us").write_text(str(period))
+            (group / "cpu.cfs_quota_us").write_text(str(quota))
+        else:
+            (group / "cpu.max").write_text(f"{quota} {period}")
+        (group / "cgroup.procs").write_text(str(pid))
+    except OSError as error:
+        raise SystemExit(f"--share needs root and control groups of processors ({error})") from None
+    try:
+        yield
+    finally:
+        (group.parent / "cgroup.procs").write_text(str(pid))
+        group.rmdir()
+
+
 def _cluster(workers: int, pipe: Any) -> None:
     """A cluster in a process of its own, until something comes through the pipe."""
     from distributed import LocalCluster
@@ -176,8 +214,9 @@ def _cluster(workers: int, pipe: Any) -> None:
         pipe.recv()
 
 
-def measure(points: int, kind: str, dask: int) -> dict[str, Any]:
-    """The figures of one study, with so many pairs of sweeps on Dask clusters."""
+def measure(points: int, kind: str, dask: int, share: float | None = None) -> dict[str, Any]:
+    """The figures of one study, with so many pairs of sweeps on Dask clusters, whose workers have
+    a share of a core each."""
     with tempfile.TemporaryDirectory() as folder:
         document, output = Path(folder) / "study.yaml", Path(folder) / f"out.{kind}"
 
@@ -191,7 +230,7 @@ def measure(points: int, kind: str, dask: int) -> dict[str, Any]:
         tenth = timed(study(points // 10), "--workers", "1")
         whole = timed(study(points), "--workers", "1")
         two = timed(study(points), "--workers", "2")
-        pairs = [[on_dask(document, output, count) for count in (1, 2)] for _ in range(dask)]
+        pairs = [[on_dask(document, output, count, share) for count in (1, 2)] for _ in range(dask)]
     # Last: a process counts what the one that started it held before as its own peak memory.
     of_search = search.measure(plans.load(PLAN), 0)
     count = _size(study(points))
@@ -235,9 +274,11 @@ def main() -> None:
     parser.add_argument("--format", choices=("csv", "jsonl", "parquet"), default="parquet")
     parser.add_argument("--on", choices=("dask",), help="two workers of a local cluster too")
     parser.add_argument("--pairs", type=int, default=3, help="of sweeps on one worker and on two")
+    parser.add_argument("--share", type=float, help="of a core that each worker has at most")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
-    row = measure(options.points, options.format, options.pairs if options.on == "dask" else 0)
+    pairs = options.pairs if options.on == "dask" else 0
+    row = measure(options.points, options.format, pairs, options.share)
     print(f"{row['points']:,} points as {row['format']}")
     print(f"  sweep                {row['points_per_second']:>12,.0f}  points a second and core")
     print(f"  whole search         {row['search_per_second']:>12,.0f}  layouts a second and core")
