@@ -124,13 +124,16 @@ def test_equal_formulas_are_one_node() -> None:
     assert graph.add([x, y]) == graph.add([y, x])
     assert graph.mul([x, y], [x]) == y
     assert graph.number(graph.mul([graph.const(2)], [graph.const(6)])) == Fraction(1, 3)
+    assert graph.number(graph.mul([graph.const(2)], [graph.const(0.5)])) == 4
+    assert graph.mul([x, y, x, x], [x, y, y]) == graph.mul([x, x], [y])
     assert graph.pick([x, y], [x, y]) == graph.extreme("max", [x, y])
     # Parts of a sum picked at the largest sum are that largest sum.
     one, two = graph.add([x, y]), graph.add([x, graph.const(1)])
     parts = [graph.pick([one, two], [x, x]), graph.pick([one, two], [y, graph.const(1)])]
     assert graph.add(parts) in (graph.extreme("max", [one, two]), graph.add([x, parts[1]]))
-    with pytest.raises(ZeroDivisionError):
-        graph.mul([x], [graph.const(0)])
+    for zero in (0, 0.0):
+        with pytest.raises(ZeroDivisionError):
+            graph.mul([x], [graph.const(zero)])
 
 
 def test_a_sum_of_what_is_largest_is_the_largest_sum() -> None:

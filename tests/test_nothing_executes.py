@@ -40,8 +40,8 @@ ALLOWED = {
     ("plan.py", "importlib"),
     ("sweep/parquet.py", "importlib"),  # whether pyarrow is there
     ("sweep/work.py", "pickle"),  # a view of bytes for who pickles; nothing is read
-    ("sweep/engines.py", "pickle"),  # the study on its way to a worker, beside Dask's own pickles
-    ("sweep/engines.py", "socket"),  # whether a worker of the cluster that is named can be reached
+    ("sweep/clusters.py", "pickle"),  # the study on its way to a worker, beside Dask's own pickles
+    ("sweep/clusters.py", "socket"),  # whether a worker of the cluster that is named can be reached
     ("measure/collectives.py", "subprocess"),  # this Python, a written program, numbers as JSON
     ("measure/collectives.py", "Popen"),
     ("measure/collectives.py", "call"),  # a function of its own

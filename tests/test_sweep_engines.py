@@ -72,7 +72,7 @@ def test_what_workers_send_passes_the_scheduler_where_they_cannot_be_reached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     distributed = pytest.importorskip("distributed")
-    from planner.sweep import engines
+    from planner.sweep import clusters
 
     asked: list[str] = []
 
@@ -87,18 +87,35 @@ def test_what_workers_send_passes_the_scheduler_where_they_cannot_be_reached(
         n_workers=1, threads_per_worker=2, processes=True, dashboard_address=None
     ) as cluster:
         address = cluster.scheduler_address
-        answers = engines._answers
+        answers = clusters._answers
         assert answers(address) and not answers("tcp://127.0.0.1:1") and not answers("inproc://x")
-        monkeypatch.setattr(engines, "_answers", never)
+        monkeypatch.setattr(clusters, "_answers", never)
         run.sweep(read, spread, on=address.replace("tcp://", "dask://"))
     assert asked and spread.read_bytes() == alone.read_bytes()
 
 
+def test_a_cluster_that_is_reached_once_serves_several_sweeps(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    from planner.sweep.engines import reached
+
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        address = cluster.scheduler_address.replace("tcp://", "dask://")
+        with reached(None, address, "csv") as engine:
+            for tokens in ("1T", "2T"):
+                read = study.load({**STUDY, "axes": {**STUDY["axes"], "training.tokens": [tokens]}})
+                alone, spread = tmp_path / "alone.csv", tmp_path / "spread.csv"
+                run.sweep(read, alone, workers=1)
+                run.sweep(read, spread, on=engine)
+                assert spread.read_bytes() == alone.read_bytes()
+
+
 def test_a_dask_cluster_that_is_not_there_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    from planner.sweep import engines
+    from planner.sweep import clusters
 
-    monkeypatch.setattr(engines, "PATIENCE", 1)
+    monkeypatch.setattr(clusters, "PATIENCE", 1)
     with pytest.raises(PlanError, match="the cluster does not answer"):
         run.sweep(study.load(STUDY), on="dask://127.0.0.1:1")
 
@@ -108,9 +125,9 @@ def test_a_scheduler_loads_nothing_that_works_on_pieces() -> None:
         "import pickle, sys; pickle.loads(sys.stdin.buffer.read());"
         "print(*{'numpy', 'sympy', 'pyarrow', 'planner.sweep.work'} & set(sys.modules))"
     )
-    from planner.sweep import engines
+    from planner.sweep import clusters
 
-    sent = pickle.dumps((engines.work, engines._opened))
+    sent = pickle.dumps((clusters.work_on, clusters.ready, clusters._opened))
     loaded = subprocess.run([sys.executable, "-c", code], input=sent, cwd=ROOT, capture_output=True)
     assert (loaded.stdout.strip(), loaded.stderr) == (b"", b"")
 
@@ -182,10 +199,10 @@ def test_a_killed_process_of_this_machine_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first worker that reaches a piece in the middle dies of it."""
-    from planner.sweep import engines
+    from planner.sweep import work
 
     mark = tmp_path / "killed"
-    whole = engines.work
+    whole = work.work
 
     def fatal(job: Any, number: int) -> Any:
         if number == 3 and not mark.exists():
@@ -193,10 +210,10 @@ def test_a_killed_process_of_this_machine_is_replaced(
             os.kill(os.getpid(), signal.SIGKILL)
         return whole(job, number)
 
-    monkeypatch.setattr(engines, "work", fatal)
+    monkeypatch.setattr(work, "work", fatal)
     read = study.load(STUDY)
     run.sweep(read, tmp_path / "spread.csv", workers=2)
     assert mark.exists()
-    monkeypatch.setattr(engines, "work", whole)
+    monkeypatch.setattr(work, "work", whole)
     run.sweep(read, tmp_path / "alone.csv", workers=1)
     assert (tmp_path / "spread.csv").read_bytes() == (tmp_path / "alone.csv").read_bytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -12,12 +12,12 @@ from itertools import islice, product
 from typing import Any
 
 from planner.display import exact_text, format_value
-from planner.errors import Fault, Place, PlanError, nearest
 from planner.files import write_text
 from planner.quantity import BOOK
 from planner.render import chart
 from planner.render.numbers import clean, percent, shown
 from planner.render.report import page, words
+from planner.sweep import outputs
 from planner.sweep.asked import COST, DAYS, DEVICES, FITS, MEMORY, USE
 from planner.sweep.axes import Axis
 from planner.sweep.points import Point, exact
@@ -25,9 +25,8 @@ from planner.sweep.run import Outcome
 from planner.sweep.summary import MOST_LINES, QUESTIONS, Roles, roles
 from planner.version import __version__
 
-__all__ = ["check_output", "html", "markdown", "text", "write"]
+__all__ = ["html", "markdown", "text", "write"]
 
-SUFFIXES = {".md": "md", ".markdown": "md", ".html": "html", ".htm": "html"}
 CAPACITY = "memory.capacity"
 #: What stands beside every highlighted point.
 BESIDE = (DAYS, COST, MEMORY, FITS, USE)
@@ -476,28 +475,11 @@ def text(outcome: Outcome) -> str:
     return "\n".join(out) + "\n"
 
 
-def check_output(path: str) -> str | None:
-    """The format that the ending of a comparison picks; None where it is no comparison's."""
-    dot = path.rfind(".")
-    return SUFFIXES.get(path[dot:].lower()) if dot >= 0 else None
-
-
-def refuse(path: str, tables: Sequence[str]) -> PlanError:
-    """The fault of an output that is neither a table nor a comparison."""
-    dot = path.rfind(".")
-    suffix = path[dot:].lower() if dot >= 0 else ""
-    known = [*tables, *SUFFIXES]
-    return PlanError(
-        Fault(
-            f"no table and no comparison has the ending '{suffix}'",
-            Place(path),
-            "one of " + ", ".join(known),
-            nearest(suffix, known),
-        )
-    )
-
-
 def write(outcome: Outcome, path: str) -> None:
-    """Write the comparison atomically, in the format of its ending."""
+    """Write the comparison atomically, in the format of its ending.
+
+    Raises:
+        PlanError: another ending, or a place that cannot be written.
+    """
     writers = {"md": markdown, "html": html}
-    write_text(path, writers[check_output(path) or "md"](outcome))
+    write_text(path, writers[outputs.comparison(path)](outcome))

@@ -52,34 +52,31 @@ def sweep(options: argparse.Namespace) -> bool:
     Raises:
         PlanError: bad input, an output that cannot be written, an engine that fails.
     """
-    from planner import files
-    from planner.sweep import study as studies
-    from planner.sweep.table import FORMATS
+    from planner.sweep import outputs
+    from planner.sweep.engines import reached
 
     if not options.output:
         raise PlanError(Fault("a sweep needs an output", None, "-o FILE.csv, .parquet or .html"))
-    endings = tuple(FORMATS)
-    tables = [path for path in options.output if path.lower().endswith(endings)]
+    tables = [path for path in options.output if outputs.ending(path) in outputs.TABLES]
     reports = [path for path in options.output if path not in tables]
-    from planner.render import study as pages
-    from planner.sweep.run import sweep as run
-
     for path in reports:
-        if pages.check_output(path) is None:
-            raise pages.refuse(path, endings)
+        outputs.comparison(path, outputs.TABLES)
     if len(tables) > 1:
         raise PlanError(Fault(f"two tables: {tables[0]} and {tables[1]}", None, "one of them"))
-    study = studies.load(options.study, options.changes)
-    for path in reports:
-        files.spare(path, study.files)
-    outcome = run(
-        study,
-        tables[0] if tables else None,
-        options.workers,
-        options.on,
-        options.restart,
-        progress("plans"),
-    )
+    table = tables[0] if tables else None
+    kind = outputs.table(table) if table else None
+    with reached(options.workers, options.on, kind) as engine:
+        # Heavy modules: those of a cluster's workers load beside ours.
+        from planner import files
+        from planner.render import study as pages
+        from planner.sweep import study as studies
+        from planner.sweep.run import sweep as run
+
+        study = studies.load(options.study, options.changes)
+        for path in reports:
+            files.spare(path, study.files)
+        restart, shown = options.restart, progress("plans")
+        outcome = run(study, table, on=engine, restart=restart, progress=shown)
     for path in reports:
         pages.write(outcome, path)
     sys.stdout.write(pages.text(outcome))

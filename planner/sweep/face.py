@@ -125,8 +125,6 @@ class Comparison:
         """
         from planner.render import study as pages
 
-        if pages.check_output(str(path)) is None:
-            raise pages.refuse(str(path), ())
         pages.write(self.outcome, str(path))
 
     def __str__(self) -> str:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner import files
-from planner.sweep import footer, parquet, table
-from planner.sweep.engines import Engine, chosen
+from planner.sweep import footer, outputs, parquet
+from planner.sweep.ahead import Engine
+from planner.sweep.engines import chosen
 from planner.sweep.journal import Journal
 from planner.sweep.study import Study
 from planner.sweep.summary import Summary
@@ -35,7 +36,7 @@ def sweep(
     study: Study,
     output: str | Path | None = None,
     workers: int | None = None,
-    on: str | None = None,
+    on: str | Engine | None = None,
     restart: bool = False,
     progress: Progress | None = None,
 ) -> Outcome:
@@ -46,7 +47,7 @@ def sweep(
             order of the points, the last axis turning fastest, whoever evaluates them. A sweep
             that was stopped goes on where it was.
         workers: processes on this machine; all cores by default.
-        on: a cluster instead, ``dask://HOST:PORT`` or ``ray://HOST:PORT``.
+        on: a cluster instead, ``dask://HOST:PORT`` or ``ray://HOST:PORT``, or any engine.
         restart: begin afresh where an earlier sweep was stopped.
         progress: called with points done, points in all, seconds passed.
 
@@ -59,7 +60,7 @@ def sweep(
         for piece in done(engine, Job.of(study, None), 0, found, progress):
             found.add(Summary.from_json(piece.summary))
         return Outcome(study, None, found)
-    kind = table.kind_of(str(output))
+    kind = outputs.table(str(output))
     if kind == "parquet":
         parquet.needed()
     files.spare(output, study.files)

@@ -11,14 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from planner.errors import Fault, Place, PlanError
 from planner.sweep.asked import FITS
 from planner.sweep.grid import narrowed
 from planner.sweep.points import Array, Values, is_name
 from planner.sweep.study import Study
 
-#: What the ending of a table's file means.
-FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 FITTING, LAYOUT_FOUND, REASON = "fits", "layout", "reason"
 #: Whole numbers up to here are exact in the arrays.
 EXACT = 2**53
@@ -204,18 +201,3 @@ def plain(label: Any) -> Any:
     if isinstance(label, Fraction):
         return label.numerator if label.denominator == 1 else float(label)
     return label
-
-
-def kind_of(path: str) -> str:
-    """The format that the ending of a table's file picks.
-
-    Raises:
-        PlanError: no table has that ending.
-    """
-    import os
-
-    suffix = os.path.splitext(path)[1].lower()
-    if suffix not in FORMATS:
-        said = f"no table has the ending '{suffix}'"
-        raise PlanError(Fault.among(said, suffix, FORMATS, Place(path)))
-    return FORMATS[suffix]

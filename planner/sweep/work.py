@@ -94,11 +94,6 @@ class Job:
         """Without what a worker finds for itself."""
         return {"study": self.study, "kind": self.kind, "version": self.version}
 
-    def load(self) -> None:
-        """What is loaded for the first piece."""
-        if self.kind == "parquet":
-            parquet.loaded()
-
     def work(self, number: int) -> Piece:
         """The rows of a piece."""
         ranges = self.pieces.ranges(number)
@@ -118,6 +113,17 @@ class Job:
     @cached_property
     def _room(self) -> parquet.Room:
         return parquet.Room()
+
+
+def load(kind: str | None) -> None:
+    """Load what the first piece of a table of some kind needs.
+
+    Raises:
+        PlanError: pyarrow is not installed.
+    """
+    full()
+    if kind == "parquet":
+        parquet.loaded()
 
 
 #: The job at hand in this process: what it found is kept from piece to piece, which is for one
