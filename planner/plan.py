@@ -88,6 +88,18 @@ def _scalars(data: Mapping[str, Any], sections: Sequence[str]) -> dict[str, Any]
     return found
 
 
+#: Whose kernels run, which follows from the degrees where the plan does not say it.
+KERNELS = "training.implementation"
+#: What follows from the degrees, and is the plan's own choice where it says it.
+OWN_CHOICE = (KERNELS, "training.loss")
+
+
+def chosen_by(plan: Plan, key: str) -> bool:
+    """Whether a plan says itself what follows from the degrees otherwise: its kernels, its loss."""
+    section, name = key.split(".")
+    return key in OWN_CHOICE and plan.document.data[section].get(name) is not None
+
+
 def _choices(draft: Draft) -> None:
     """Choices that follow from other choices."""
     layout, training = draft.get("parallelism"), draft.get("training")

@@ -12,6 +12,7 @@ from planner.domains import DIGITS
 from planner.inverse.probes import Probe
 from planner.inverse.solve import Answer
 from planner.limits import Limit, shown
+from planner.plan import KERNELS, chosen_by
 from planner.quantity import BOOK
 from planner.untraced import evaluated
 
@@ -128,12 +129,17 @@ def unit_of(quantity: str) -> str:
     return BOOK.declarations[quantity][0].unit
 
 
+def _told(plan: Plan) -> tuple[str, ...]:
+    """The keys of a layout, with that of the kernels where they do not follow from the others."""
+    return (*LAYOUT, KERNELS) if chosen_by(plan, KERNELS) else LAYOUT
+
+
 def layout_words(plan: Plan) -> str:
     """A layout in words, neutral values left out."""
     found = []
-    for key in LAYOUT:
+    for key in _told(plan):
         value = plan.get(key)
-        name = key.split(".")[1].replace("_", " ")
+        name = "kernels" if key == KERNELS else key.split(".")[1].replace("_", " ")
         if value is True:
             found.append(name)
         elif value not in (None, False, 0, 1) or key == "training.micro_batch":
@@ -336,7 +342,9 @@ def _probe_data(answer: Answer, probe: Probe) -> dict[str, Any]:
     data["set"] = {k: number(v) for k, v in answer.domain.changes(probe.value).items()}
     if "layouts" in answer.extra:
         data["layout"] = {
-            key: number(probe.plan.get(key)) for key in LAYOUT if probe.plan.get(key) is not None
+            key: number(probe.plan.get(key))
+            for key in _told(probe.plan)
+            if probe.plan.get(key) is not None
         }
     if answer.question == "cheapest":
         data["accelerator"] = probe.plan.get("cluster.accelerator.name")

@@ -21,10 +21,10 @@ from planner.inverse.optimum import optimise
 from planner.inverse.probes import AsItIs, Goal, Probe, Probes
 from planner.inverse.solve import Answer, solve
 from planner.limits import Limit
-from planner.plan import variant
+from planner.plan import KERNELS, OWN_CHOICE, chosen_by, variant
 from planner.search.contest import Contest
 from planner.search.engine import FITS, left_out, of_memory
-from planner.search.layouts import DEGREES, FOLLOWS, OWN_CHOICE
+from planner.search.layouts import DEGREES, FOLLOWS
 from planner.search.selection import Item
 
 #: What makes one layout better than another that keeps the limits too.
@@ -179,6 +179,8 @@ class Layouts:
         if key not in self._contests:
             fixed = {key: (plan.get(key),) for key in changes if key in DECIDED}
             limits = [limit for limit in self.limits if limit.quantity != FITS]
+            if chosen_by(plan, KERNELS) and any(KERNELS in layout for layout in self.known):
+                plan = variant(plan, {KERNELS: None})  # of a layout; the question leaves them open
             last = dict(list(self._contests.items())[-1:])
             self._contests = {**last, key: Contest(plan, self.by, limits, fixed)}
             self.narrowed |= self._contests[key].walk.narrowed

@@ -15,7 +15,7 @@ from typing import Any
 from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.limits import shown
-from planner.plan import revised
+from planner.plan import KERNELS, revised
 from planner.search.engine import FITS, MOST, STEP, Layout, search
 from planner.search.layouts import KEYS, starts
 from planner.search.ranking import of_how_many
@@ -42,7 +42,7 @@ def planned(document: Document) -> Plan:
             del _FOUND[next(iter(_FOUND))]
         _FOUND[key] = _found(document)
     layout, why, kept = _FOUND[key]
-    chosen = {k: v for k, v in layout.changes.items() if k in KEYS}
+    chosen = {k: v for k, v in layout.changes.items() if k in (*KEYS, KERNELS)}
     # What the document gives besides (an assumed utilisation, a loss) stays as it is.
     plan = revised(_closed(document), chosen)
     given = {k for k in chosen if _given(document, k)}

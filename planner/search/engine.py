@@ -25,9 +25,9 @@ from planner.errors import Fault, PlanError
 from planner.evaluate import Absent
 from planner.limits import Limit, known
 from planner.parts import taken_apart
-from planner.plan import variant
+from planner.plan import chosen_by, variant
 from planner.search import modes
-from planner.search.layouts import FOLLOWING, KEYS, Rows, Setting, Space, chosen_by
+from planner.search.layouts import FOLLOWING, KEYS, Rows, Setting, Space
 from planner.search.selection import Best, ByChoice, Front, Item, Sample
 from planner.search.spread import Over, Spread
 from planner.untraced import Untraced, evaluated

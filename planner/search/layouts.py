@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import compress, islice, product
 from typing import Any, NamedTuple
@@ -23,7 +23,15 @@ from planner.arrays.program import CHUNK
 from planner.document import Draft, Plan
 from planner.domains import divisors
 from planner.errors import Fault, PlanError
-from planner.plan import checked, devices_of, layout_draft, variant
+from planner.plan import (
+    KERNELS,
+    OWN_CHOICE,
+    checked,
+    chosen_by,
+    devices_of,
+    layout_draft,
+    variant,
+)
 from planner.recent import recent
 
 Array = NDArray[Any]
@@ -49,10 +57,6 @@ KEYS = (
     "training.recompute",
     "training.schedule",
 )
-#: Whose kernels run, which follows from the degrees where the plan does not say it.
-KERNELS = "training.implementation"
-#: What follows from the degrees, and is the plan's own choice where it says it.
-OWN_CHOICE = (KERNELS, "training.loss")
 #: What follows from the layout and must not be kept from the plan that the search starts from.
 FOLLOWS = (
     "parallelism.data",
@@ -84,6 +88,12 @@ class Degrees:
     data: int
     implementation: str
     loss: str
+    said: bool = False  # the implementation is a choice, and does not follow from the degrees
+
+    @cached_property
+    def kernels(self) -> dict[str, str]:
+        """What the plan of such a layout says of its kernels."""
+        return {KERNELS: self.implementation} if self.said else {}
 
     @cached_property
     def named(self) -> dict[str, int]:
@@ -102,12 +112,6 @@ def starts(devices: int, experts: int = 1) -> Iterator[dict[str, int]]:
     )
     for degrees in sorted(found, key=lambda d: (math.prod(d), d)):
         yield {f"parallelism.{k}": d for k, d in zip(DEGREES, degrees, strict=False)}
-
-
-def chosen_by(plan: Plan, key: str) -> bool:
-    """Whether a plan says itself what follows from the degrees otherwise: its kernels, its loss."""
-    section, name = key.split(".")
-    return key in OWN_CHOICE and plan.document.data[section].get(name) is not None
 
 
 class Space:
@@ -206,7 +210,7 @@ class Space:
     def plan_of(self, degrees: Degrees) -> Plan:
         """A plan with some degrees, and so with what follows from implementation and loss."""
         changes = {f"parallelism.{k}": v for k, v in degrees.named.items()}
-        return variant(self.plan, {**self.start, **changes})
+        return variant(self.plan, {**self.start, **changes, **degrees.kernels})
 
     # -- asking the plan's checks -------------------------------------------------------------
 
@@ -256,7 +260,16 @@ class Space:
                     found.append(Degrees((*outer, *pair), data, *kernels))
         if not found:
             raise PlanError(list(faults.values())[:3] or Fault("no layout is valid", None))
-        return tuple(found)
+        return (*found, *self._alike(found))
+
+    def _alike(self, found: Sequence[Degrees]) -> Iterator[Degrees]:
+        """Layouts without tensor or pipeline parallelism with the kernels that follow from these,
+        where the plan does not say whose kernels run: else these would be compared, not layouts."""
+        if not chosen_by(self.plan, KERNELS):
+            for name in dict.fromkeys(degrees.implementation for degrees in found):
+                for degrees in found:
+                    if degrees.values[:2] == (1, 1) and degrees.implementation != name:
+                        yield replace(degrees, implementation=name, said=True)
 
     def _inside(self, inner: int, tensor: int) -> bool:
         """Whether an expert may be divided over so many ranks: sensibly not at all, or over the
@@ -558,6 +571,7 @@ class Rows:
             "training.micro_batch": int(self.of_batch[row]),
             "training.recompute": space.recompute[recompute],
             "training.schedule": run[1],
+            **degrees.kernels,
         }
 
     def follows(self, row: int) -> dict[str, Any]:
@@ -569,7 +583,8 @@ class Rows:
             "training.gradient_accumulation": share // int(self.of_batch[row]),
             **dict(zip(OWN_CHOICE, (degrees.implementation, degrees.loss), strict=True)),
         }
-        return {key: found[key] for key in FOLLOWING if key in self.space.base}
+        open_ones = self.space.base.keys() - degrees.kernels.keys()
+        return {key: found[key] for key in FOLLOWING if key in open_ones}
 
     def all(self) -> Iterator[dict[str, Any]]:
         """Every layout, one after another."""

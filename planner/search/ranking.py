@@ -12,9 +12,10 @@ from typing import Any
 
 from planner.display import exact_text
 from planner.limits import shown
+from planner.plan import KERNELS
 from planner.quantity import BOOK
 from planner.search.engine import FITS, MEMORY, Found, Layout, only
-from planner.search.layouts import KERNELS, KEYS
+from planner.search.layouts import KEYS
 from planner.search.modes import RECOMPUTE
 
 #: Heading and key of each column of a layout.
@@ -90,7 +91,7 @@ def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], lis
 
 def _choices(layout: Layout, found: Found) -> dict[str, Any]:
     """What a layout chooses; of modes of recomputation that are the same step, the one asked."""
-    chosen = {key: layout.get(key) for key in KEYS}
+    chosen = {key: layout.get(key) for key in (*KEYS, KERNELS)}
     return {**chosen, RECOMPUTE: found.same.get(chosen[RECOMPUTE], chosen[RECOMPUTE])}
 
 

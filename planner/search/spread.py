@@ -271,7 +271,8 @@ class Spread:
         for name, (codes, _) in self.of_hardware.items():
             found.append((_determining(codes[there], flat), name))
         kernels = flat.pop("kernels")
-        found.append((_determining(kernels, flat), "kernels"))
+        if not any(d.said for d in self.space.degrees):
+            found.append((_determining(kernels, flat), "kernels"))
         found += [(("kernels",), name) for name in self.of_kernels]
         run = ("parallelism.virtual_pipeline", "training.schedule")
         cuts = {k.plan.data["parallelism"]["cut"] for k in self.kernels}

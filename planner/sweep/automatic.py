@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.document import Plan
+from planner.plan import KERNELS, chosen_by
 from planner.sweep.study import Study
 
 AUTO = "parallelism.auto"
@@ -34,7 +35,9 @@ def automatic(study: Study, places: Sequence[int]) -> bool:
 
 def words(plan: Plan) -> str:
     """The layout of a plan in one cell of a table, without what is off."""
-    said = ((name, plan.get(key), dull) for name, key, dull in SAID)
+    said = [(name, plan.get(key), dull) for name, key, dull in SAID]
+    if KERNELS in plan.derived and chosen_by(plan, KERNELS):  # the search has
+        said.append(("kernels", plan.get(KERNELS), None))
     return " ".join(
         f"{name}={str(value).lower()}"
         for name, value, dull in said

@@ -19,9 +19,9 @@ import numpy as np
 from planner.arrays.table import Codes, Group, Table
 from planner.document import Plan
 from planner.errors import PlanError
-from planner.plan import begun, changed
+from planner.plan import OWN_CHOICE, begun, changed
 from planner.quantity import BOOK
-from planner.search.layouts import DEGREES, OWN_CHOICE, Degrees, Rows, Space
+from planner.search.layouts import DEGREES, Degrees, Rows, Space
 from planner.search.spread import Spread
 from planner.search.structure import DECIDING, asked
 from planner.sweep import arrays
