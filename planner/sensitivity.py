@@ -115,11 +115,14 @@ def neighbours(result: Result, most: int = 4) -> list[Neighbour]:
         if len(found) == most:
             break
         try:
-            other = _untraced(plans.variant(result.plan, changes | _unassumed(result)))
+            other = plans.variant(result.plan, changes | _unassumed(result))
+            if other.get(plans.KERNELS) != result.plan.get(plans.KERNELS):  # all else stays
+                changes = changes | {plans.KERNELS: result.plan.get(plans.KERNELS)}
+                other = plans.variant(result.plan, changes | _unassumed(result))
         except PlanError as error:
             found.append(Neighbour(changes, None, error.faults[0].message))
             continue
-        found.append(Neighbour(changes, other))
+        found.append(Neighbour(changes, _untraced(other)))
     return found
 
 
