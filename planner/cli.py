@@ -345,6 +345,9 @@ def _solve(options: argparse.Namespace) -> int:
     from planner import plan as plans
     from planner.inverse import questions
 
+    if options.plan in questions.NAMES and not os.path.exists(options.plan):
+        known = f"solve PLAN {options.plan}"
+        raise PlanError(Fault(f"{options.plan} is a question, not a plan", None, known))
     plan = plans.load(options.plan, options.set)
     if options.question == "compute-optimal":
         return _spend(plan, options)

@@ -16,7 +16,7 @@ from planner.inverse.probes import Goal
 from planner.inverse.solve import Answer, solve
 from planner.limits import Limit, known, numeric, parse_limit
 
-__all__ = ["LAYOUTS", "QUESTIONS", "Answer", "as_data", "ask", "text", "to_json"]
+__all__ = ["LAYOUTS", "NAMES", "QUESTIONS", "Answer", "as_data", "ask", "text", "to_json"]
 
 FITS = Limit("memory.headroom", ">=", 0)
 #: What --with-layout takes: the layout of the plan, or the best one at each value.
