@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -92,6 +93,21 @@ def test_what_workers_send_passes_the_scheduler_where_they_cannot_be_reached(
         monkeypatch.setattr(clusters, "_answers", never)
         run.sweep(read, spread, on=address.replace("tcp://", "dask://"))
     assert asked and spread.read_bytes() == alone.read_bytes()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7])
+@pytest.mark.parametrize("pieces", [0, 1, 5, 20, 101])
+def test_tasks_are_several_pieces_and_at_the_end_one(workers: int, pieces: int) -> None:
+    from planner.sweep import clusters
+
+    light, heavy = (SimpleNamespace(light=light) for light in (True, False))
+    tasks = clusters._shares(light, range(3, 3 + pieces), workers)
+    assert [number for task in tasks for number in task] == list(range(3, 3 + pieces))
+    sizes = [len(task) for task in tasks]
+    assert sizes == sorted(sizes, reverse=True) and set(sizes) <= {1, clusters.MOST}
+    assert sizes[-workers:] == [1] * min(workers, pieces)
+    one = clusters._shares(heavy, range(pieces), workers)
+    assert one == [range(number, number + 1) for number in range(pieces)]
 
 
 def test_a_cluster_that_is_reached_once_serves_several_sweeps(tmp_path: Path) -> None:
