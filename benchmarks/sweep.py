@@ -117,18 +117,18 @@ def on_dask(
 ) -> dict[str, float]:
     """A sweep on a Dask cluster of so many processes of one thread: seconds elapsed, and processor
     seconds of one worker, of this process, the client, and of the scheduler's. The start of the
-    cluster is not part of it, nor that its workers import the program. Dask's own settings are as
-    they come, its profiler of workers included.
+    cluster is not part of it, nor that its workers load the program, which they do while the study
+    is read. Dask's own settings are as they come, its profiler of workers included.
 
     Args:
         share: of a core that each worker has at most.
     """
     from distributed import Client
 
-    from planner.sweep import run
+    from planner.sweep import outputs, run
     from planner.sweep import study as studies
+    from planner.sweep.engines import reached
 
-    read = studies.load(document)
     processes = multiprocessing.get_context("spawn")
     here, there = processes.Pipe()
     cluster = processes.Process(target=_cluster, args=(workers, there))
@@ -139,6 +139,9 @@ def on_dask(
             client.run(importlib.import_module, "planner.sweep.work")
             for pid in client.run(os.getpid).values() if share else ():
                 held.enter_context(_held(pid, share))
+            on = address.replace("tcp://", "dask://")
+            engine = held.enter_context(reached(None, on, outputs.table(str(output))))
+            read = studies.load(document)  # while workers load the rest, as the command does it
 
             def spent() -> tuple[float, float, float]:
                 of_workers = client.run(time.process_time).values()
@@ -146,7 +149,7 @@ def on_dask(
                 return time.process_time(), of_scheduler, sum(of_workers) / workers
 
             before, start = spent(), time.perf_counter()
-            run.sweep(read, output, on=address.replace("tcp://", "dask://"))
+            run.sweep(read, output, on=engine)
             elapsed, after = time.perf_counter() - start, spent()
         here.send("done")
     finally:

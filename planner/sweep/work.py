@@ -10,6 +10,7 @@ from functools import cached_property
 from pickle import PickleBuffer
 from typing import Any
 
+from planner import hardware
 from planner.errors import Fault, PlanError
 from planner.sweep import arrays, layouts, parquet, points, table, text
 from planner.sweep.grid import Pieces
@@ -122,6 +123,7 @@ def load(kind: str | None) -> None:
         PlanError: pyarrow is not installed.
     """
     full()
+    hardware.calibration()
     if kind == "parquet":
         parquet.loaded()
 
