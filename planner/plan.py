@@ -11,7 +11,7 @@ from typing import Any
 
 from planner import hardware, pipeline, profile, schema, source
 from planner.document import Draft, Model, Plan
-from planner.errors import Fault, PlanError, divisors
+from planner.errors import Fault, PlanError, divisors, nearest
 from planner.model import lower
 
 #: Sections whose scalars decide which formula holds, by dotted key.
@@ -358,7 +358,15 @@ def about(key: str) -> Mapping[str, Any]:
     try:
         return schema.describe("plan", key)
     except KeyError:
-        raise PlanError(Fault(f"unknown key {key}", None, "a key of a plan")) from None
+        said = "a dotted key of a plan such as training.tokens"
+        raise PlanError(Fault(f"unknown key {key}", None, said, near_key(key))) from None
+
+
+def near_key(key: str) -> str | None:
+    """The key of a plan that is spelled most like one that there is not, whole or by its end."""
+    pool = schema.paths("plan")
+    by_last = {path.rpartition(".")[2]: path for path in reversed(pool) if "." in path}
+    return by_last.get(key) or nearest(key, pool) or by_last.get(nearest(key, by_last) or "")
 
 
 def checked(key: str, value: Any) -> Any:

@@ -43,7 +43,7 @@ def varied(texts: Iterable[str], kept: Iterable[str] = ()) -> dict[str, tuple[An
         key, given, values = text.partition("=")
         if key in (*found, *kept):
             raise PlanError(Fault(f"--vary {key}: it has a value already"))
-        said = _about(key)
+        said = about(key)
         if given:
             found[key] = tuple(dict.fromkeys(_value(key, value) for value in values.split(",")))
         elif key in KEYS:
@@ -55,18 +55,9 @@ def varied(texts: Iterable[str], kept: Iterable[str] = ()) -> dict[str, tuple[An
     return found
 
 
-def _about(key: str) -> Any:
-    try:
-        return about(key)
-    except PlanError:
-        raise PlanError(
-            Fault(f"unknown key {key}", None, "a key of a plan", nearest(key, KEYS))
-        ) from None
-
-
 def _value(key: str, text: str) -> Any:
     """A value from its text, as the schema says that the key has them."""
-    said, text = _about(key), text.strip()
+    said, text = about(key), text.strip()
     kinds = {said["type"]} if isinstance(said.get("type"), str) else set(said.get("type", ()))
     if said.get("enum"):
         named = {str(value).lower(): value for value in said["enum"]}

@@ -240,6 +240,10 @@ class Space:
                   if not self._keep(faults, self._indivisible(key, value)))
             for key, values in zip(DEGREES, free, strict=True)
         )  # fmt: skip
+        for name, left in zip(DEGREES, (tensor, stages, context, expert, inner), strict=True):
+            held = self.options.get(f"parallelism.{name}", ())
+            if held and not left:  # what is wrong with values of other keys is not asked
+                raise PlanError([f for value in held for f in self._indivisible(name, value)][:3])
         found: list[Degrees] = []
         for outer in product(tensor, stages, context):
             if devices % math.prod(outer) and faults:

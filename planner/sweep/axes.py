@@ -15,7 +15,7 @@ from typing import Any
 from planner import schema, units
 from planner.errors import Fault, Place, PlanError, nearest
 from planner.nodes import Node
-from planner.plan import about
+from planner.plan import about, near_key
 from planner.units import Exact
 
 AUTO = "auto"
@@ -89,15 +89,12 @@ def key_known(key: str, place: Place | None) -> Mapping[str, Any]:
     try:
         return schema.describe("plan", key)
     except KeyError:
-        pool = schema.paths("plan")
-        by_last = {path.rpartition(".")[2]: path for path in reversed(pool) if "." in path}
-        near = by_last.get(key) or nearest(key, pool) or by_last.get(nearest(key, by_last) or "")
         raise PlanError(
             Fault(
                 f"unknown key '{key}' in axes",
                 place,
                 "a dotted key of a plan such as training.tokens, or items {name, set}",
-                near,
+                near_key(key),
             )
         ) from None
 
