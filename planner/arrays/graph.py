@@ -113,22 +113,16 @@ class Graph:
             raise ZeroDivisionError
         if not above:
             return self.const(0)
-        if under:
-            for place in [place for place in over if place in under]:
-                if place in under:  # as often as it is in both
-                    over.remove(place)
-                    under.remove(place)
+        for place in under[:]:
+            if place in over:
+                over.remove(place)
+                under.remove(place)
+        ratio = above if below == 1 else Fraction(above) / below
         inexact = multiplied / divided
-        if type(above) is int and type(below) is int and above % below == 0:
-            above, below = above // below, 1
-        else:
-            ratio = Fraction(above) / below
-            above, below = ratio.numerator, ratio.denominator
         if not over and not under:
-            ratio = Fraction(above, below)
             return self.const(ratio if inexact == 1.0 else float(ratio) * inexact)
-        top = self._product(over, above, inexact)
-        bottom = self._product(under, below, 1.0)
+        top = self._product(over, ratio.numerator, inexact)
+        bottom = self._product(under, ratio.denominator, 1.0)
         return top if self.number(bottom) == 1 else self.node("div", top, bottom)
 
     def _factors(self, places: Iterable[int]) -> tuple[list[int], int | Fraction, float]:
