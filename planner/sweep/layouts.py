@@ -288,16 +288,9 @@ class _Layouts:
             for name, array in found.items():
                 values = array[places]
                 values[~np.isfinite(values)] = np.nan
-                self._wide(name, array.shape[3:])[rows[inside]] = values
+                whole = self.numbers[name] = _widened(self.numbers[name], array.shape[3:])
+                whole[rows[inside]] = values
         self._explain(rows, table, spread)
-
-    def _wide(self, name: str, beside: tuple[int, ...]) -> Array:
-        """The values of a quantity, along the plain dimensions that it varies with."""
-        array = self.numbers[name]
-        if array.shape[1:] != np.broadcast_shapes(array.shape[1:], beside):
-            wide = np.broadcast_shapes(array.shape[1:], beside)
-            array = self.numbers[name] = np.broadcast_to(array, (len(array), *wide)).copy()
-        return array
 
     def _holes(self, name: str, rows: Array) -> Array:
         """Where a quantity of some layouts is absent."""
@@ -331,7 +324,8 @@ class _Layouts:
         for row, *point in zip(*np.unravel_index(group.first, shape), strict=True):
             reasons = self._absent(int(rows[row]), point, recorded)
             codes.append(self._code(missing(self.study, reasons)))
-        self.reasons = _with(self.reasons, rows, np.array(codes)[group.of_rows].reshape(shape))
+        self.reasons = _widened(self.reasons, shape[1:])
+        self.reasons[rows] = np.array(codes)[group.of_rows].reshape(shape)
 
     def _absent(
         self, layout: int, point: Sequence[int], quantities: Sequence[str]
@@ -377,15 +371,10 @@ class _Layouts:
         return Values(numbers, over(self.valid), over(self.reasons), list(self.texts))
 
 
-def _with(array: Array, rows: Array, values: Array) -> Array:
-    """An array with other values in some rows, as wide as both are."""
-    if len(rows) == len(array):
-        return values
-    beside = np.broadcast_shapes(array.shape[1:], values.shape[1:])
-    if array.shape[1:] != beside:
-        array = np.broadcast_to(array, (len(array), *beside)).copy()
-    array[rows] = values
-    return array
+def _widened(array: Array, beside: tuple[int, ...]) -> Array:
+    """An array over layouts and plain dimensions, which varies along more of these."""
+    wide = np.broadcast_shapes(array.shape[1:], beside)
+    return array if array.shape[1:] == wide else np.broadcast_to(array, (len(array), *wide)).copy()
 
 
 def _sections(axes: Sequence[Axis], place: int) -> dict[str, Any] | None:
