@@ -31,11 +31,11 @@ def found(data: Bytes) -> Struct:
     return read(len(data), lambda start, end: bytes(data[start:end]))
 
 
-def read(end: int, read: Read) -> Struct:
-    """The footer of a file that ends somewhere; ``read`` gives the bytes between two places."""
+def read(end: int, between: Read) -> Struct:
+    """The footer of a file that ends somewhere; ``between`` gives the bytes between two places."""
     end -= len(MAGIC)
-    length = int.from_bytes(read(end - 4, end), "little")
-    return thrift.read(read(end - 4 - length, end - 4))
+    length = int.from_bytes(between(end - 4, end), "little")
+    return thrift.read(between(end - 4 - length, end - 4))
 
 
 def joined(
