@@ -1,4 +1,4 @@
-"""What engines have in common: pieces go out in a window and come back in order.
+"""What engines have in common: work on a piece; pieces go out in a window and come back in order.
 
 An engine takes the numbers of pieces and gives the pieces back in that order. It never holds more
 than a window of them, so that memory does not grow with the study.
@@ -21,6 +21,21 @@ Engine = Callable[["Job", range], Pieces]
 AHEAD = 3
 #: How often work is begun anew after the process died that was at it.
 MOST_DEATHS = 5
+
+
+def work(job: Job, number: int) -> Piece:
+    """A piece. The scheduler of a cluster loads this module, and has no use for what works on it:
+    numpy, sympy and the book of formulas, half a second during which all workers would wait."""
+    from planner.sweep import work
+
+    return work.work(job, number)
+
+
+def ready(kind: str | None) -> None:
+    """Load what the first piece needs."""
+    from planner.sweep import work
+
+    work.load(kind)
 
 
 def ahead(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault, Place, PlanError
-from planner.sweep.ahead import MOST_DEATHS, Pieces, ahead
+from planner.sweep.ahead import MOST_DEATHS, Pieces, ahead, ready, work
 
 if TYPE_CHECKING:
     from planner.sweep.work import Job, Piece
@@ -24,24 +24,9 @@ PATIENCE = 20
 NEAR = 1
 
 
-def work(job: Job, number: int) -> Piece:
-    """A piece. A scheduler has no use for what works on it: numpy, sympy and the book of formulas,
-    half a second during which all workers would wait."""
-    from planner.sweep import work
-
-    return work.work(job, number)
-
-
 def work_on(job: Job, numbers: range) -> list[Piece]:
     """Several pieces, one after another."""
     return [work(job, number) for number in numbers]
-
-
-def ready(kind: str | None) -> None:
-    """Load what the first piece needs."""
-    from planner.sweep import work
-
-    work.load(kind)
 
 
 class Dask:
@@ -80,14 +65,11 @@ class Dask:
         self._client = None
 
     def __call__(self, job: Job, numbers: range) -> Pieces:
-        if self._client is not None:
-            yield from self._pieces(self._client, job, numbers)
+        client = self._client
+        if client is None:  # reached for this study alone
+            with Dask(self.address, job.kind) as reached:
+                yield from reached(job, numbers)
             return
-        self.kind = job.kind
-        with self:
-            yield from self._pieces(self._client, job, numbers)
-
-    def _pieces(self, client: Any, job: Job, numbers: range) -> Pieces:
         # The job is a task of its own: it goes to each worker once, and is made again where a
         # worker is lost that had it. To the scheduler it is bytes.
         held = client.submit(_opened, pickle.dumps(job), pure=False, retries=MOST_DEATHS)

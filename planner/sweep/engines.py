@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from planner.errors import Fault, PlanError
-from planner.sweep.ahead import MOST_DEATHS, Engine, Pieces, ahead
+from planner.sweep.ahead import MOST_DEATHS, Engine, Pieces, ahead, ready, work
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -109,9 +109,7 @@ def _begin(job: Job) -> None:
 
 
 def _work(number: int) -> Piece:
-    from planner.sweep import work
-
-    return work.work(_JOB[0], number)
+    return work(_JOB[0], number)
 
 
 def _pool(job: Job, numbers: range, workers: int) -> Pieces:
@@ -120,9 +118,7 @@ def _pool(job: Job, numbers: range, workers: int) -> Pieces:
     # A forked worker has everything loaded; where there is no fork it starts afresh.
     way = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     if way == "fork":
-        from planner.sweep import work
-
-        work.load(job.kind)
+        ready(job.kind)
     context = multiprocessing.get_context(way)
     with ProcessPoolExecutor(workers, context, _begin, (job,)) as pool:
 
