@@ -54,11 +54,15 @@ def compared(address: str, tmp_path: Path, kill: Callable[[], int]) -> None:
     assert spread.read_bytes() == alone.read_bytes()
 
 
+def dask_cluster(workers: int, threads: int = 1) -> Any:
+    """A cluster of some processes, as a context."""
+    return pytest.importorskip("distributed").LocalCluster(
+        n_workers=workers, threads_per_worker=threads, processes=True, dashboard_address=None
+    )
+
+
 def test_a_dask_cluster_loses_a_worker_and_nothing_else(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
+    with dask_cluster(3) as cluster:
         address = cluster.scheduler_address.replace("tcp://", "dask://")
         workers = [worker.pid for worker in cluster.workers.values()]
 
@@ -72,7 +76,6 @@ def test_a_dask_cluster_loses_a_worker_and_nothing_else(tmp_path: Path) -> None:
 def test_what_workers_send_passes_the_scheduler_where_they_cannot_be_reached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    distributed = pytest.importorskip("distributed")
     from planner.sweep import clusters
 
     asked: list[str] = []
@@ -84,9 +87,7 @@ def test_what_workers_send_passes_the_scheduler_where_they_cannot_be_reached(
     read = study.load({**STUDY, "record": ["cost.total"]})
     alone, spread = tmp_path / "alone.csv", tmp_path / "spread.csv"
     run.sweep(read, alone, workers=1)
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=2, processes=True, dashboard_address=None
-    ) as cluster:
+    with dask_cluster(1, 2) as cluster:
         address = cluster.scheduler_address
         answers = clusters._answers
         assert answers(address) and not answers("tcp://127.0.0.1:1") and not answers("inproc://x")
@@ -111,12 +112,9 @@ def test_tasks_are_several_pieces_and_at_the_end_one(workers: int, pieces: int) 
 
 
 def test_a_cluster_that_is_reached_once_serves_several_sweeps(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed")
     from planner.sweep.engines import reached
 
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
+    with dask_cluster(2) as cluster:
         address = cluster.scheduler_address.replace("tcp://", "dask://")
         with reached(None, address, "csv") as engine:
             for tokens in ("1T", "2T"):
