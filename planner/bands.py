@@ -78,6 +78,13 @@ def memory() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
     return {name: tuple(rows) for name, rows in _read(MEMORY).items()}
 
 
+def above() -> Fraction:
+    """What a process may take beyond the prediction, as a share of it: 95th percentile of the
+    published readings, the default of a plan's ``memory.margin``."""
+    process = next(row for row in memory()["measured"] if row["quantity"] == "memory.process")
+    return max(Fraction(str(process["high"])), Fraction(0))
+
+
 def kind(architecture: str | None, experts: bool, scale: str = ANY) -> Mapping[str, Any]:
     """The kind of a run, of those that ship."""
     return chosen(kinds(), architecture, experts, scale)
@@ -132,4 +139,6 @@ def interval(quantity: Any) -> tuple[Value, Value] | None:
         return None
     low, high = (1 + Fraction(str(found[key])) for key in ("low", "high"))
     value = quantity.number
+    if base == "memory.process":  # a plan may state its own margin
+        return value * low, quantity.result.find("memory.at_worst").number
     return (value / high, value / low) if base in SHORTER else (value * low, value * high)

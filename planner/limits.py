@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from planner.display import format_value
+from planner.document import Plan
 from planner.errors import Fault, PlanError, nearest
 from planner.evaluate import Number
 from planner.quantity import BOOK
@@ -72,6 +73,42 @@ def parse_limit(text: str) -> Limit:
     except units.UnitError as error:
         raise PlanError(Fault(f"{name}: {error}", None, error.allowed, error.hint)) from None
     return Limit(name, relation, number)
+
+
+#: The margin that is kept where none is asked for.
+MARGIN = "p95"
+
+
+def fit_limit(margin: str, plan: Plan) -> Limit:
+    """The limit that a plan keeps in order to fit, by a margin.
+
+    Args:
+        margin: ``p95``: the 95th percentile of published readings fits, not only what is
+            predicted; a share such as ``5%`` (or ``0.05``): so much more than predicted fits;
+            ``0``: what is predicted fits.
+        plan: whose devices the memory is of.
+
+    Raises:
+        PlanError: any other text; a share under which the capacity is unknown.
+    """
+    from planner import units
+
+    text = margin.strip()
+    if text == MARGIN:
+        return Limit("memory.headroom_p95", ">=", 0)
+    allowed = "p95, a share such as 5%, or 0"
+    try:
+        share = Fraction(units.parse(text, "1"))
+    except units.UnitError:
+        raise PlanError(Fault(f"{margin!r} is no margin", None, allowed)) from None
+    if share < 0:
+        raise PlanError(Fault(f"a margin of {text} is less than nothing", None, allowed))
+    if share == 0:
+        return Limit("memory.headroom", ">=", 0)
+    capacity = plan.get("cluster.accelerator.memory_usable")
+    if capacity is None:
+        raise PlanError(Fault("memory of a device is not given (cluster.accelerator.memory)"))
+    return Limit("memory.process", "<=", capacity / (1 + share))
 
 
 def known(quantity: str) -> None:

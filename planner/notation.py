@@ -365,6 +365,12 @@ f_all = symbol(
     latex=r"f_{\mathrm{all}}",
     key="memory.allocator_share",
 )
+f_95 = symbol(
+    "f_95",
+    "what a process may take beyond the prediction, as a share of it (95th percentile)",
+    latex=r"f_{95}",
+    key="memory.margin",
+)
 
 # A convention of utilisation: bound to expressions by planner/conventions.py
 C_conv = symbol(

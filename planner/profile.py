@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from planner import resources
+from planner import bands, resources
 from planner.document import Draft
 
 Profile = Mapping[str, Any]
@@ -91,7 +91,7 @@ def cut(draft: Draft) -> None:
 
 def complete(draft: Draft) -> None:
     """Fill in what the profile decides: bytes of the recipe, padding, how context-parallel ranks
-    exchange; and the usable memory."""
+    exchange; the usable memory, and how far above the prediction a process may be."""
     training = draft.get("training")
     implementation, precision = training["implementation"], training["precision"]
     profile = load(implementation)
@@ -111,6 +111,7 @@ def complete(draft: Draft) -> None:
     for key in ("context", "pipeline_communicators"):
         draft.default(("memory", key), profile[key], f"under {implementation}")
     draft.default(("memory", "buckets"), profile["buckets"], f"under {implementation}")
+    draft.default(("memory", "margin"), bands.above(), "95 % of published readings stay below it")
     wide = draft.get("cluster", "accelerator", "architecture") in WIDE_WORKSPACE
     draft.default(
         ("memory", "workspace"),

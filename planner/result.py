@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from planner import inputs as _inputs
 from planner.document import Plan
 from planner.errors import Fault, PlanError, nearest
-from planner.evaluate import Absent, Evaluation, Key, Point
+from planner.evaluate import SIZE_ONLY, Absent, Evaluation, Key, Point
 from planner.evaluated import Quantity, Term, plain
 from planner.folds import AtLargest, Largest, Total
 from planner.inputs import Input
@@ -232,14 +232,28 @@ class Result:
 
     @cached_property
     def verdict(self) -> dict[str, Any]:
-        """Whether the plan fits into the memory of a device; None where that is unknown."""
+        """Whether the plan fits into the memory of a device: ``fits`` by what is predicted, None
+        where that is unknown, and ``state`` by how sure that is.
+
+        ``fits``: the 95th percentile of published readings is within capacity; ``tight``: what is
+        predicted is, the percentile is not; ``no``: what is predicted is not; ``open``: what
+        decides is not stated, as the shape of a model given by its size.
+        """
         book = self.evaluation.book.declarations
         if "memory.headroom" not in book:
-            return {"fits": None, "reason": "memory.headroom is not in the book"}
+            reason = "memory.headroom is not in the book"
+            return {"fits": None, "state": "open", "reason": reason}
         headroom = self["memory.headroom"]
         if headroom.absent is not None:
-            return {"fits": None, "reason": headroom.absent}
-        return {"fits": bool(headroom.number >= 0), "reason": None}
+            return {"fits": None, "state": "open", "reason": headroom.absent}
+        fits = bool(headroom.number >= 0)
+        if not fits:
+            state = "no"
+        elif self.plan.model is None:
+            state = "open"  # the states fit; activations and buffers need a shape
+        else:
+            state = "fits" if self["memory.headroom_p95"].number >= 0 else "tight"
+        return {"fits": fits, "state": state, "reason": SIZE_ONLY if state == "open" else None}
 
     @cached_property
     def step_parts(self) -> dict[str, float]:

@@ -88,6 +88,7 @@ NUMBERS: dict[str, tuple[Any, ...]] = {
     "parallelism.replicate": (1, 2),
     "parallelism.vocab_multiple": (1, 128),
     "memory.allocator_share": (0, 0.05, 0.3),
+    "memory.margin": (0, 0.1, 1),
     "memory.bucket_size": (1, 10**9),
     "time.mfu": (0.01, 0.4, 1),
     "time.restart": (0, "1 h"),

@@ -19,7 +19,7 @@ PLAN = "presets/llama70b_h100x1024.yaml"
 STAGES = (
     {"errors", "display", "progress", "recent", "units", "resources", "version"},
     {"deprecated", "nodes", "references", "complaints", "source", "schema"},
-    {"document", "hardware", "profile", "pipeline", "shapes", "model", "plan"},
+    {"bands", "document", "hardware", "profile", "pipeline", "shapes", "model", "plan"},
     {"folds", "quantity", "notation", "notation_hardware", "notation_scaling"},
     {"inventory", "formulas"},
     {
@@ -33,7 +33,7 @@ STAGES = (
         "conventions",
         "case",
     },
-    {"bands", "typeset", "inputs", "evaluated"},
+    {"typeset", "inputs", "evaluated"},
     {
         "untraced",
         "limits",

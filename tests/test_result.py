@@ -145,7 +145,7 @@ def test_bytes_do_not_depend_on_the_process(kind: str) -> None:
 
 def test_the_verdict_is_the_sign_of_the_headroom(llama: Result) -> None:
     headroom = llama["memory.headroom"]
-    assert llama.verdict == {"fits": headroom.number >= 0, "reason": None}
+    assert llama.verdict == {"fits": headroom.number >= 0, "state": "fits", "reason": None}
     tight: dict[str, Any] = {
         "parallelism.tensor": 1,
         "parallelism.pipeline": 1,

@@ -124,6 +124,7 @@ GROWS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "training.bytes.master": (2, ("memory.optimizer", "memory.total")),
     "memory.other": (10**9, ("memory.process",)),
     "memory.allocator_share": (0.1, ("memory.reserved", "memory.process")),
+    "memory.margin": (0.5, ("memory.at_worst",)),
 }
 
 

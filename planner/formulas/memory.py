@@ -26,6 +26,7 @@ from planner.notation import (
     M_dev,
     c,
     e,
+    f_95,
     f_all,
     held_sc,
     k_G,
@@ -387,7 +388,7 @@ def communicators():
     exact=False,
 )
 def process():
-    """Fit is decided on this number."""
+    """What is predicted; published readings lie on both sides of it."""
     return reserved + M_ctx + communicators
 
 
@@ -414,3 +415,29 @@ def capacity():
 def headroom():
     """Negative: the plan does not fit."""
     return capacity - process
+
+
+@quantity(
+    "memory.at_worst",
+    symbol=r"M_{95}",
+    unit="bytes",
+    title="memory of the process at worst (95th percentile)",
+    source="published readings of training runs (presets/efficiency/memory.yaml)",
+    exact=False,
+)
+def at_worst():
+    """Of 100 published readings 95 lie no further above their prediction than this."""
+    return ceil(process * (1 + f_95))
+
+
+@quantity(
+    "memory.headroom_p95",
+    symbol=r"\Delta M_{95}",
+    unit="bytes",
+    title="memory that is left on the fullest device at worst (95th percentile)",
+    source="capacity less process at worst",
+    exact=False,
+)
+def headroom_p95():
+    """Below zero the plan may run out of memory, though less than that is predicted."""
+    return capacity - at_worst

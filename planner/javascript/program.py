@@ -13,7 +13,7 @@ from typing import Any
 
 from sympy import Add, Mul, Symbol, ceiling, floor
 
-from planner import case, conventions, hardware, laws, model, plan, products, profile, shapes
+from planner import bands, case, conventions, hardware, laws, model, plan, products, profile, shapes
 from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.evaluate import Absent, Entry
@@ -58,6 +58,7 @@ def program(
             profile.load: "profileOf",
             hardware.calibration: "calibration",
             hardware.measured: "measured",
+            bands.above: "above",
             hardware._value: '(fact=>$.at(fact,"value"))',
             BOOK: "NOTES",
             Fault: "$.Fault",
@@ -121,6 +122,7 @@ def _facts(made: Plan) -> str:
             "const profileOf=name=>$.at(PROFILES,name);",
             f"const CALIBRATION={literal(_exact(hardware.calibration()))};",
             "const calibration=()=>CALIBRATION;",
+            f"const above=()=>{literal(bands.above())};",
             f"const MEASURED={literal(shares)};",
             'const measured=accelerator=>$.at(MEASURED,accelerator.get("name"));',
             f"const ACCELERATORS={literal(offered)};",
