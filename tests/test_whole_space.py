@@ -68,7 +68,7 @@ def test_every_number_is_finite_and_of_its_kind(plan: Wide) -> None:
     found = numbers(result)
     for identifier, number in found.items():
         assert math.isfinite(number), identifier
-        if identifier != "memory.headroom":
+        if identifier not in ("memory.headroom", "memory.headroom_p95"):  # none where it is short
             assert number >= 0, f"{identifier} is {number}"
         if BOOK.declarations[identifier][0].unit == "bytes" and result[identifier].exact:
             assert not isinstance(number, float), identifier
@@ -95,7 +95,12 @@ def test_nothing_is_lost_or_made(plan: Wide) -> None:
     assert found["memory.weights"] <= found["memory.total"] <= math.ceil(sum(live))
     assert found["memory.total"] <= found["memory.reserved"] <= found["memory.process"]
     assert found["memory.headroom"] == found["memory.capacity"] - found["memory.process"]
+    assert found["memory.headroom_p95"] == found["memory.capacity"] - found["memory.at_worst"]
+    assert found["memory.process"] <= found["memory.at_worst"]
     assert result.verdict["fits"] is (found["memory.headroom"] >= 0)
+    safe = found["memory.headroom_p95"] >= 0
+    states = {True: ("fits",) if safe else ("tight",), False: ("no",)}
+    assert result.verdict["state"] in states[result.verdict["fits"]]
     if "time.tokens_per_second" in found:
         each = found["time.tokens_per_second_per_device"]
         assert float(found["time.tokens_per_second"]) == pytest.approx(
