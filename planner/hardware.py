@@ -225,7 +225,8 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         """Whether a group of some size, whose members reach over so many devices, leaves a node."""
         return "none" if size == 1 else "node" if reach <= node else "nodes"
 
-    shards = layout["data"] * layout["context"] // layout["replicate"]
+    replicas = layout["replicate"]
+    shards = layout["data"] * layout["context"] // replicas
     wide = FORMATS[training["precision"]] in SHARES
     overlapped = bool(layout.get("tensor_overlap"))
     return {
@@ -236,7 +237,8 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.pipeline": span(layout["pipeline"], devices),
         "time.shards": span(shards, shards * layout["tensor"]),
         "time.context": span(layout["context"], inner),
-        "time.replicated": layout["replicate"] > 1,
+        # Replicas lie as far apart as each of them reaches.
+        "time.replicas": span(replicas, replicas * shards * layout["tensor"]),
         "time.tiles": accelerator.get("multiprocessors") is not None,
         "time.casts": wide,
         "time.attention": _kernel(draft, measured(accelerator)),

@@ -9,7 +9,7 @@ from typing import Any
 from planner.folds import largest, smallest
 from planner.formulas.layout import data, tokens
 from planner.formulas.layout import shards as owners
-from planner.notation import G_r, a_kv, c, d_h, d_v, e, g_r, h, k, n, n_node, p, r, t, t_e
+from planner.notation import G_r, a_kv, c, d_h, d_v, e, g_r, h, k, k_a, n, n_node, p, r, t, t_e
 from planner.notation_hardware import (
     B_link,
     B_net,
@@ -91,7 +91,6 @@ TENSOR: dict[str, Any] = {
     "unit": "s",
     "title": "one tensor-parallel exchange of the residual stream",
     "exact": False,
-    "coefficient": "bytes",
 }
 
 
@@ -101,11 +100,21 @@ def tensor_none():
     return 0
 
 
+def _passed_by_ranks():
+    """Bytes that a ring passes through each device, of the activations of all tokens."""
+    return 2 * (t - 1) / t * k_a * tokens * h
+
+
+def _hops_over_nodes():
+    """Of 2 (t-1) hops of a ring over M = t/n_node nodes, 2 (M-1) go from one to the next."""
+    return 2 * ((t / n_node - 1) * a_net + (t - t / n_node) * a_link)
+
+
 @quantity(**TENSOR, source=RING, when={"time.tensor": "node"})
 def tensor():
-    """A ring passes 2 (t-1)/t of n h values of 2 bytes through each device, in 2 (t-1) hops; an
+    """A ring passes 2 (t-1)/t of n h activations through each device, in 2 (t-1) hops; an
     all-gather and a reduce-scatter (sequence parallelism) move the same as an all-reduce."""
-    return 2 * (t - 1) / t * 2 * tokens * h / link + 2 * (t - 1) * a_link
+    return _passed_by_ranks() / link + 2 * (t - 1) * a_link
 
 
 @quantity(**TENSOR, source=TREE, when={"time.tensor": "nodes", "parallelism.sequence": False})
@@ -114,17 +123,17 @@ def tensor_tree():
     while the ring inside each node passes its share over the link."""
     return (
         largest(
-            2 * (t - 1) / t * 2 * tokens * h / link,
-            2 * (1 - n_node / t) * 2 * tokens * h / (fabric * n_node),
+            _passed_by_ranks() / link,
+            2 * (1 - n_node / t) * k_a * tokens * h / (fabric * n_node),
         )
-        + 2 * (t - 1) * a_link
+        + _hops_over_nodes()
     )
 
 
 @quantity(**TENSOR, source=RING, when={"time.tensor": "nodes", "parallelism.sequence": True})
 def tensor_ring():
     """All-gather and reduce-scatter run as rings, which cross the nodes with all that passes."""
-    return 2 * (t - 1) / t * 2 * tokens * h / smallest(link, fabric * n_node) + 2 * (t - 1) * a_link
+    return _passed_by_ranks() / smallest(link, fabric * n_node) + _hops_over_nodes()
 
 
 # -- data parallelism --------------------------------------------------------------------------
@@ -165,8 +174,9 @@ def group():
 
 @quantity(**GROUP, source=RING, when={"time.shards": "nodes"})
 def group_of_nodes():
-    """Its n_node/t members in a node use a network card each; the link bounds them."""
-    return smallest(link, fabric * largest(1, smallest(n_node / t, data * c)))
+    """Its n_node/t members in a node, one at least, use a network card each; the link bounds
+    them."""
+    return smallest(link, fabric * largest(1, smallest(n_node / t, shards)))
 
 
 HOPS: dict[str, Any] = {
@@ -192,8 +202,38 @@ def hops():
 
 @quantity(**HOPS, source=RING, when={"time.shards": "nodes"})
 def hops_of_nodes():
-    """A ring leaves each of the g t/n_node nodes once and stays inside otherwise."""
-    return (shards * t / n_node - 1) * a_net + largest(0, shards - shards * t / n_node) * a_link
+    """A ring over g devices in M = g t/n_node nodes, at most g, passes M - 1 times from one node to
+    the next and stays inside otherwise."""
+    nodes = smallest(shards, shards * t / n_node)
+    return (nodes - 1) * a_net + (shards - nodes) * a_link
+
+
+REPLICAS: dict[str, Any] = {
+    "identifier": "network.replicas",
+    "symbol": r"\beta_r",
+    "unit": "bytes/s",
+    "title": "bandwidth between the replicas of hybrid sharding, per device and direction",
+    "exact": False,
+}
+
+
+@quantity(**REPLICAS, source="a group of one device", when={"time.replicas": "none"})
+def replicas_of_one():
+    """One replica exchanges nothing; what it would, stays in its memory."""
+    return e_mem * W
+
+
+@quantity(**REPLICAS, source=RING, when={"time.replicas": "node"})
+def replicas():
+    """All replicas lie inside one node."""
+    return link
+
+
+@quantity(**REPLICAS, source=RING, when={"time.replicas": "nodes"})
+def replicas_of_nodes():
+    """A replica fills g t devices, so n_node/(g t) of them, one at least, lie in a node and use a
+    network card each; the link bounds them."""
+    return smallest(link, fabric * largest(1, n_node / (shards * t)))
 
 
 PASSED: dict[str, Any] = {
@@ -359,26 +399,25 @@ CONTEXT: dict[str, Any] = {
     "source": RING,
     "exact": False,
     "per": ("block",),
-    "coefficient": "bytes",
 }
 
 
 def _keys_and_values():
-    """2 bytes a value; a tensor-parallel rank has one head at least."""
-    return 2 * tokens * largest(1, a_kv / t) * (d_h + d_v)
+    """Bytes of a rank's keys and values; a tensor-parallel rank has one head at least."""
+    return k_a * tokens * largest(1, a_kv / t) * (d_h + d_v)
 
 
 @quantity(**CONTEXT, when={"time.context": "node"})
 def context():
-    """Heads are divided over the tensor-parallel ranks, one at least; 2 bytes a value. The group
-    lies inside one node."""
+    """Heads are divided over the tensor-parallel ranks, one at least. The group lies inside one
+    node."""
     return _keys_and_values() / link + a_link
 
 
 @quantity(**CONTEXT, when={"time.context": "nodes"})
 def context_of_nodes():
-    """Heads are divided over the tensor-parallel ranks, one at least; 2 bytes a value. All hops
-    run at once, so the one between nodes sets the pace: a device's network card."""
+    """Heads are divided over the tensor-parallel ranks, one at least. All hops run at once, so the
+    one between nodes sets the pace: a device's network card."""
     return _keys_and_values() / smallest(link, fabric) + a_net
 
 
@@ -391,7 +430,6 @@ SEND: dict[str, Any] = {
     "title": "sending the residual stream to the next stage",
     "source": "Narayanan et al. 2021 (arXiv 2104.04473), section 4.1 (scatter, send, gather)",
     "exact": False,
-    "coefficient": "bytes",
 }
 
 
@@ -403,14 +441,14 @@ def send_none():
 
 @quantity(**SEND, when={"time.pipeline": "node"})
 def send():
-    """Each tensor-parallel rank sends its part of n h values of 2 bytes over the link."""
-    return 2 * tokens * h / (t * link) + a_link
+    """Each tensor-parallel rank sends its part of n h activations over the link."""
+    return k_a * tokens * h / (t * link) + a_link
 
 
 @quantity(**SEND, when={"time.pipeline": "nodes"})
 def send_to_node():
-    """Each tensor-parallel rank sends its part of n h values of 2 bytes. Neighbours are n/p devices
+    """Each tensor-parallel rank sends its part of n h activations. Neighbours are n/p devices
     apart, so n/(p n_node) of them, at most all, lie in another node and use a network card."""
     across = smallest(1, n / (p * n_node))
-    each = 2 * tokens * h / t
+    each = k_a * tokens * h / t
     return across * (each / fabric + a_net) + (1 - across) * (each / link + a_link)

@@ -6,7 +6,7 @@ from planner.folds import Largest, Total, largest, smallest
 from planner.formulas.layout import micro_batches
 from planner.formulas.layout import shards as owners
 from planner.formulas.memory_states import per_parameter_adamw, trained
-from planner.formulas.network import fabric, hops, link, passed, send, shards
+from planner.formulas.network import fabric, hops, link, passed, replicas, send, shards
 from planner.formulas.time_part import part, repeated
 from planner.notation import (
     A_ks,
@@ -261,9 +261,12 @@ GATHER: dict[str, Any] = {
 }
 
 
+REPLICATED: dict[str, Any] = {"time.replicas": ("node", "nodes")}
+
+
 def _between_replicas():
     """All-reduce of the shards' gradients over r replicas."""
-    return 2 * k_red * owned * (1 - 1 / r) / fabric
+    return 2 * k_red * owned * (1 - 1 / r) / replicas
 
 
 @quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 0})
@@ -272,25 +275,25 @@ def reduce():
     return 2 * k_red * ring + 2 * buckets * hops
 
 
-@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": (1, 2), "time.replicated": False})
+@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": (1, 2), "time.replicas": "none"})
 def reduce_sharded():
     """Gradients are reduced and scattered: each passes once."""
     return k_red * ring + buckets * hops
 
 
-@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": (1, 2), "time.replicated": True})
+@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": (1, 2), **REPLICATED})
 def reduce_replicated():
     """As without replicas, inside each; then the shards' gradients over the r replicas."""
     return k_red * ring + buckets * hops + _between_replicas()
 
 
-@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 3, "time.replicated": False})
+@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 3, "time.replicas": "none"})
 def reduce_none():
     """Layers scatter for themselves (time.part.gathers)."""
     return 0
 
 
-@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 3, "time.replicated": True})
+@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 3, **REPLICATED})
 def reduce_between():
     """Layers scatter inside a replica; the shards' gradients go over the r replicas."""
     return _between_replicas()
