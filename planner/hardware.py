@@ -111,6 +111,8 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
     else:
         fill("elementwise", traffic * _value(slower), f"calibrated: {slower['rows']}")
     fill("launches", _value({"value": kernels["launches"]}), "of the implementation")
+    for key, fact in facts["assumed"].items():
+        fill(key, _value(fact), fact["rows"].removeprefix("none; "))
     fact = facts["defaults"]["dispatch"]
     fill("dispatch", _value(fact), fact["rows"].removeprefix("none; "))
     link = accelerator.get("link")

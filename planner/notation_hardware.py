@@ -224,6 +224,67 @@ t_la = symbol(
     latex=r"t_{\mathrm{la}}",
     key="time.efficiency.launch",
 )
+# What was chosen by hand where nothing that was published decides: assumed (presets/efficiency)
+k_128 = symbol(
+    "k_128",
+    "what tiles of 128 x 128 cost, over larger ones, for the same work",
+    latex=r"\kappa_{128}",
+    key="time.efficiency.small_tile",
+)
+x_head = symbol(
+    "x_head",
+    "power with which the rate of fused attention falls where heads are smaller than 128",
+    latex=r"\chi_{\mathrm{head}}",
+    key="time.efficiency.head_exponent",
+)
+e_back = symbol(
+    "e_back",
+    "rate of fused attention backward, relative to forward",
+    latex=r"\eta_{\mathrm{back}}",
+    key="time.efficiency.attention_backward",
+)
+n_blk = symbol(
+    "n_blk",
+    "queries and keys of one block of fused attention",
+    latex=r"n_{\mathrm{blk}}",
+    key="time.efficiency.attention_block",
+)
+n_mix = symbol(
+    "n_mix",
+    "accesses of each of twice the hidden size by convolution, scan and gate",
+    latex=r"n_{\mathrm{mix}}",
+    key="time.efficiency.mixer_accesses",
+)
+n_emb = symbol(
+    "n_emb",
+    "accesses of each value of the embedding, forward and backward",
+    latex=r"n_{\mathrm{emb}}",
+    key="time.efficiency.embedding_accesses",
+)
+q_back = symbol(
+    "q_back",
+    "memory traffic of elementwise kernels backward, relative to forward",
+    latex=r"q_{\mathrm{back}}",
+    key="time.efficiency.elementwise_backward",
+)
+n_ends = symbol(
+    "n_ends",
+    "kernels that the host launches for lookup, logits and loss",
+    latex=r"n_{\mathrm{ends}}",
+    key="time.efficiency.end_launches",
+)
+n_ring = symbol(
+    "n_ring",
+    "kernels that the host launches for a block of keys and values of another rank",
+    latex=r"n_{\mathrm{ring}}",
+    key="time.efficiency.ring_launches",
+)
+x_busy = symbol(
+    "x_busy",
+    "power that rounds the longer of device and host",
+    latex=r"\chi_{\mathrm{busy}}",
+    key="time.efficiency.host_exponent",
+)
 p_drop = symbol(
     "p_drop", "whether dropout runs", latex=r"\delta_{\mathrm{drop}}", key="time.dropout"
 )

@@ -4,13 +4,25 @@ from typing import Any
 
 from sympy import Rational
 
-from planner.folds import largest, smallest
+from planner.folds import ceil, largest, smallest
 from planner.formulas.layout import tokens
 from planner.formulas.network import context
 from planner.formulas.time_peak import peak_16
-from planner.formulas.time_product import roofline, shallow, uneven, waves
-from planner.notation import a, a_kv, b, c, d_h, d_v, s, t, w
-from planner.notation_hardware import W, d_min, e_16, e_att, e_mem, f_clk, n_sm, p_drop
+from planner.formulas.time_product import loaded, shallow, traffic, waves, work
+from planner.notation import a, a_kv, b, c, d_h, d_v, k_a, s, t, w
+from planner.notation_hardware import (
+    W,
+    d_min,
+    e_16,
+    e_att,
+    e_back,
+    e_mem,
+    f_clk,
+    n_blk,
+    n_sm,
+    p_drop,
+    x_head,
+)
 from planner.quantity import quantity
 
 FLASH = "Dao et al. 2022 (arXiv 2205.14135), section 3; Dao 2023 (arXiv 2307.08691)"
@@ -38,21 +50,28 @@ def keys():
 
 @quantity(**KEYS, when={"block.sees": "past"})
 def keys_past():
-    """Blocks of 128 keys above the diagonal are skipped, which leaves half and the other half of
-    those on it."""
-    return (s + 128) / 2
+    """Blocks above the diagonal are skipped, which leaves half and the other half of those on
+    it."""
+    return smallest(s, (s + n_blk) / 2)
+
+
+def _reach():
+    """Keys from the first of a window to the end of a block of queries, in whole blocks: the last
+    query of a block of n sees w, the first w more than n - 1 before it."""
+    return smallest(s, n_blk * (1 + ceil((w - 1) / n_blk)))
 
 
 @quantity(**KEYS, when={"block.sees": "window"})
 def keys_window():
-    """Those of the window, in whole blocks of 128."""
-    return smallest(s, w + 128)
+    """Those of the window, in whole blocks."""
+    return _reach()
 
 
 @quantity(**KEYS, when={"block.sees": "past window"})
 def keys_past_window():
-    """Those of the window, or half of the sequence where it is shorter; whole blocks of 128."""
-    return smallest((s + 128) / 2, w + 128)
+    """The window in whole blocks for every query, less what the first ones lack: the i-th block
+    meets i blocks."""
+    return smallest(s, _reach() - _reach() * (_reach() - n_blk) / (2 * s))
 
 
 RATE: dict[str, Any] = {
@@ -65,10 +84,15 @@ RATE: dict[str, Any] = {
 }
 
 
+def _filled():
+    """Heads below 128 fill the products of a fused kernel less well."""
+    return smallest(1, d_h / 128) ** x_head
+
+
 @quantity(**RATE, source=CALIBRATED, when={"time.attention": "vendor"})
 def core_rate():
     """A share of the 16-bit peak; heads below 128 fill the products less well."""
-    return e_att * peak_16 * smallest(1, d_h / 128) ** Rational(1, 10)
+    return e_att * peak_16 * _filled()
 
 
 @quantity(**RATE, source=CALIBRATED, when={"time.attention": "open"}, coefficient="FLOP")
@@ -77,14 +101,14 @@ def core_rate_open():
     multiprocessor and clock (312 TFLOP/s on an A100), where these do as many (those of an L40S do
     half); heads below 128 fill the products less well."""
     instructions = smallest(2048 * n_sm * f_clk, peak_16)
-    return e_att * instructions * smallest(1, d_h / 128) ** Rational(1, 10)
+    return e_att * instructions * _filled()
 
 
 @quantity(**RATE, source="no published calibration", when={"time.attention": "unknown"})
 def core_rate_unknown():
     """Without multiprocessors and clock, and on accelerators of other vendors, the share of open
     kernels is taken of the 16-bit peak."""
-    return e_att * peak_16 * smallest(1, d_h / 128) ** Rational(1, 10)
+    return e_att * peak_16 * _filled()
 
 
 FORWARD: dict[str, Any] = {
@@ -117,8 +141,8 @@ def core_forward():
 
 @quantity(**BACKWARD, source=FLASH, when=FUSED)
 def core_backward():
-    """Five products instead of two, at 4/5 of the forward rate."""
-    return core_forward * Rational(5, 2) / Rational(4, 5)
+    """Five products instead of two, at a share of the forward rate."""
+    return core_forward * Rational(5, 2) / e_back
 
 
 HALF: dict[str, Any] = {
@@ -144,7 +168,9 @@ def half_unknown():
 
 def _product(m, n, k, wasted):
     """One batched product of an unfused core, at the 16-bit rate."""
-    return roofline(m, n, k, b * a / t, wasted(m, n, k) * uneven(n, k), e_16 * peak_16, half)
+    heads, widths = b * a / t, (m, loaded(n), loaded(k))
+    arithmetic = work(*widths, heads, wasted(*widths), e_16 * peak_16, half)
+    return largest(arithmetic, traffic(m, n, k, heads))
 
 
 def _waves(m, n, k):
@@ -166,8 +192,8 @@ SCORES: dict[str, Any] = {"unit": "s", "exact": False, "per": ("block",), "coeff
     **SCORES,
 )
 def scores():
-    """Softmax reads and writes 2 bytes of each score, dropout 2 each and a mask of 1."""
-    return b * a * s * s / (c * t) * (4 + 5 * p_drop) / (W * e_mem)
+    """Softmax and dropout each read and write every score, dropout a mask of a byte too."""
+    return b * a * s * s / (c * t) * (2 * k_a + (2 * k_a + 1) * p_drop) / (W * e_mem)
 
 
 @quantity(
@@ -178,8 +204,9 @@ def scores():
     **SCORES,
 )
 def scores_backward():
-    """Softmax reads its output and its gradient and writes 2 bytes, dropout 2 each and its mask."""
-    return b * a * s * s / (c * t) * (6 + 5 * p_drop) / (W * e_mem)
+    """Softmax reads its output and its gradient and writes another; dropout reads and writes a
+    gradient and reads its mask of a byte."""
+    return b * a * s * s / (c * t) * (3 * k_a + (2 * k_a + 1) * p_drop) / (W * e_mem)
 
 
 def _core(wasted):
@@ -257,16 +284,16 @@ def context_backward():
 def context_forward_ring():
     """Keys and values travel round the ring while the block before is worked on: what takes longer
     than a block shows. Each rank holds a piece from either end of the sequence, so that all blocks
-    of a causal sequence are alike. Outputs of the c blocks are read (2) and summed in fp32 (8)."""
-    merged = 10 * c * tokens * a * d_v / (t * W * e_mem)
+    of a causal sequence are alike. Outputs of the c blocks are read and summed in fp32 (8)."""
+    merged = (k_a + 8) * c * tokens * a * d_v / (t * W * e_mem)
     return (c - 1) * largest(0, context - core_forward / c) + merged
 
 
 @quantity(**BACK, source=RING, when=RINGS, coefficient="bytes")
 def context_backward_ring():
     """Keys and values travel again, and their gradients with them, which go one hop further, home.
-    Gradients of each block are added up: two values read and one written (6)."""
-    merged = 6 * c * tokens * (a * d_h + a_kv * (d_h + d_v)) / (t * W * e_mem)
+    Gradients of each block are added up: two values read and one written."""
+    merged = 3 * k_a * c * tokens * (a * d_h + a_kv * (d_h + d_v)) / (t * W * e_mem)
     return (c - 1) * largest(0, 2 * context - core_backward / c) + context + merged
 
 

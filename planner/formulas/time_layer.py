@@ -15,8 +15,18 @@ from planner.formulas.time_core import (
 from planner.formulas.time_product import backward as product_backward
 from planner.formulas.time_product import casts
 from planner.formulas.time_product import forward as product_forward
-from planner.notation import a, a_kv, d_h, f, f_e, f_s, h, t, t_e
-from planner.notation_hardware import W, e_mem, hidden_t, k_ew, p_drop, p_rope
+from planner.notation import a, a_kv, d_h, f, f_e, f_s, h, k_a, t, t_e
+from planner.notation_hardware import (
+    W,
+    e_mem,
+    hidden_t,
+    k_ew,
+    n_emb,
+    n_mix,
+    p_drop,
+    p_rope,
+    q_back,
+)
 from planner.quantity import quantity
 
 CALIBRATED = "calibrated on published runs (presets/efficiency)"
@@ -28,7 +38,7 @@ TRAFFIC: dict[str, Any] = {
     "symbol": r"D_{\mathrm{ew}}",
     "unit": "bytes",
     "title": "memory traffic of fused elementwise kernels, forward",
-    "source": "bytes read and written, 2 for a value",
+    "source": "values read and written, in the format of activations",
     "exact": False,
     "per": ("block",),
     "coefficient": "bytes",
@@ -38,11 +48,11 @@ TRAFFIC: dict[str, Any] = {
 @quantity(**TRAFFIC, when={"block": "norm"})
 def traffic_norm():
     """Reads and writes its values."""
-    return 4 * tokens * h / sequence_ranks
+    return 2 * k_a * tokens * h / sequence_ranks
 
 
 def _residual():
-    return (6 + p_drop) * tokens * h / sequence_ranks
+    return (3 * k_a + p_drop) * tokens * h / sequence_ranks
 
 
 @quantity(**TRAFFIC, when={"block": "attention"})
@@ -55,20 +65,20 @@ def traffic_attention():
 @quantity(**TRAFFIC, when={"block": "mlp", "block.gated": False})
 def traffic_mlp():
     """The residual sum; the activation reads and writes f values."""
-    return _residual() + 4 * tokens * f / t
+    return _residual() + 2 * k_a * tokens * f / t
 
 
 @quantity(**TRAFFIC, when={"block": "mlp", "block.gated": True})
 def traffic_mlp_gated():
     """The residual sum; the gated activation reads 2 f values and writes f."""
-    return _residual() + 6 * tokens * f / t
+    return _residual() + 3 * k_a * tokens * f / t
 
 
 @quantity(**TRAFFIC, when={"block": "moe"})
 def traffic_moe():
     """The residual sum; activations of routed rows and of shared experts, as if gated; tokens are
-    permuted there and back (8)."""
-    return _residual() + routed * (6 * f_e / t_e + 8 * h) + 6 * tokens * f_s / t
+    permuted there and back (4 accesses)."""
+    return _residual() + k_a * (routed * (3 * f_e / t_e + 4 * h) + 3 * tokens * f_s / t)
 
 
 OTHERS = ("mamba", "delta_net", "short_conv", "recurrence", "lightning")
@@ -77,9 +87,9 @@ NOTHING = ("positions", "pooler")
 
 @quantity(**TRAFFIC, when={"block": OTHERS})
 def traffic_other():
-    """The residual sum, and 24 for convolution, scan and gate over about twice the hidden size; no
-    published run calibrates it."""
-    return _residual() + 24 * 2 * tokens * h / t
+    """The residual sum, and what convolution, scan and gate read and write over about twice the
+    hidden size; no published run calibrates it."""
+    return _residual() + n_mix * k_a * 2 * tokens * h / t
 
 
 @quantity(**TRAFFIC, when={"block": NOTHING})
@@ -91,13 +101,13 @@ def traffic_nothing():
 @quantity(**TRAFFIC, when={"block": "projection"})
 def traffic_projection():
     """Hidden state and embedding are read and written side by side."""
-    return 8 * tokens * h / sequence_ranks
+    return 4 * k_a * tokens * h / sequence_ranks
 
 
 @quantity(**TRAFFIC, when={"block": "embedding"})
 def traffic_embedding():
-    """Looks rows up and adds positions: 10 with the backward pass in view."""
-    return 10 * tokens * h
+    """Looks rows up and adds positions, with the backward pass in view."""
+    return n_emb * k_a * tokens * h
 
 
 LOSS = "training.loss"
@@ -105,15 +115,16 @@ LOSS = "training.loss"
 
 @quantity(**TRAFFIC, when={"block": "head", LOSS: ("fused", "chunked")})
 def traffic_head():
-    """One kernel reads the logits and writes their gradient, 4 each with the maximum and the
+    """One kernel reads the logits and writes their gradient, two passes with the maximum and the
     sum."""
-    return 8 * tokens * vocabulary / t
+    return 4 * k_a * tokens * vocabulary / t
 
 
 @quantity(**TRAFFIC, when={"block": "head", LOSS: ("full", "vocab-parallel")})
 def traffic_head_unfused():
-    """Logits become 4 bytes wide; maximum, exponential and sum each pass over them."""
-    return 14 * tokens * vocabulary / t
+    """Logits are read and written 4 bytes wide; maximum and sum of exponentials each pass over
+    them (12 bytes)."""
+    return (k_a + 12) * tokens * vocabulary / t
 
 
 @quantity(
@@ -270,11 +281,11 @@ def forward():
     **PART,
 )
 def backward():
-    """The gradients of products, attention and elementwise kernels, which move half as much again;
-    as many exchanges as forward, and inputs gathered again. Casts of both passes are here."""
+    """The gradients of products, attention and elementwise kernels, which move more than forward;
+    as many exchanges, and inputs gathered again. Casts of both passes are here."""
     return (
         Total(product_backward + casts, "product")
         + Total(core_backward + context_backward, "block", block="attention")
-        + Total(elementwise * 3 / 2, "block")
+        + Total(elementwise * q_back, "block")
         + Total(exchange + gathered, "block")
     )

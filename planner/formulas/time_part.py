@@ -24,7 +24,7 @@ from planner.formulas.time_layer import (
 )
 from planner.formulas.time_product import forward as product_forward
 from planner.notation import c, f_off, k_c, k_red, t
-from planner.notation_hardware import B_host, hidden_t, n_la, t_la
+from planner.notation_hardware import B_host, hidden_t, n_ends, n_la, n_ring, t_la, x_busy
 from planner.quantity import quantity
 
 # -- what is computed again --------------------------------------------------------------------
@@ -166,9 +166,9 @@ def repeated_ends():
     when={"layers": True},
 )
 def launches():
-    """Those of the layer, one more for each exchange with tensor-parallel ranks, and 6 for each
+    """Those of the layer, one more for each exchange with tensor-parallel ranks, and some for each
     further block of keys and values (send, receive, attention, and the sum of its outputs)."""
-    return n_la + Total(exchanges, "block") * (t - 1) / 2 + 6 * (c - 1)
+    return n_la + Total(exchanges, "block") * (t - 1) / 2 + n_ring * (c - 1)
 
 
 HOST: dict[str, Any] = {
@@ -182,8 +182,8 @@ HOST: dict[str, Any] = {
 
 @quantity(**HOST, when={"layers": False})
 def host_ends():
-    """60 launches forward and backward, for lookup, logits and loss."""
-    return 60 * t_la
+    """Launches forward and backward, for lookup, logits and loss."""
+    return n_ends * t_la
 
 
 @quantity(**HOST, when={"layers": True, "training.recompute": ("none", "selective")})
@@ -271,8 +271,23 @@ BUSY: dict[str, Any] = {
 }
 
 
+@quantity(
+    "time.part.device",
+    symbol=r"t_D",
+    title="device time of a layer: forward, backward and what is computed again",
+    source="sum of its passes",
+    **PART,
+)
+def device():
+    """One pass after another."""
+    return forward + backward + repeated
+
+
 def _longer():
-    return ((forward + backward + repeated) ** 4 + host_ends**4) ** Rational(1, 4)
+    """The length of two sides at a right angle, were the power 2; with a higher one the corner is
+    sharper."""
+    longer, shorter = largest(device, host_ends), smallest(device, host_ends)
+    return longer * (1 + (shorter / longer) ** x_busy) ** (1 / x_busy)
 
 
 @quantity(**BUSY, source=CALIBRATED, when={"training.schedule": IN_TURN})

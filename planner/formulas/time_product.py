@@ -2,13 +2,26 @@
 
 from typing import Any
 
-from planner.folds import ceil, largest, smallest, whole
+from planner.folds import ceil, largest, smallest
 from planner.formulas.layout import routed, sequence_ranks, tokens
 from planner.formulas.memory_states import QLORA
 from planner.formulas.memory_states import frozen_bytes_bf16 as k_f
 from planner.formulas.time_peak import peak, peak_16
-from planner.notation import E, applied, e, k_c, k_l
-from planner.notation_hardware import K_x, N_x, W, d_min, e_16, e_mem, e_mm, k_8, k_64, k_x, n_sm
+from planner.notation import E, applied, e, k_a, k_c, k_l
+from planner.notation_hardware import (
+    K_x,
+    N_x,
+    W,
+    d_min,
+    e_16,
+    e_mem,
+    e_mm,
+    k_8,
+    k_64,
+    k_128,
+    k_x,
+    n_sm,
+)
 from planner.quantity import quantity
 
 ROOFLINE = "Williams et al. 2009, Roofline: an insightful visual performance model"
@@ -16,37 +29,37 @@ TILES = "NVIDIA, Matrix multiplication background user's guide (tile and wave qu
 CALIBRATED = "calibrated on published runs (presets/efficiency)"
 
 
-def uneven(*widths):
-    """What widths cost that are no multiple of 64, or even of 8 (elements of 2 bytes that fill
-    128- and 16-byte loads)."""
-
-    def odd(step):
-        return largest(*(ceil(x / step) - whole(x / step) for x in widths))
-
-    return (1 + (k_64 - 1) * odd(64)) * (1 + (k_8 - 1) * odd(8))
+def loaded(width):
+    """A width as kernels run it: its loads of 128 and of 16 bytes are whole where it is a multiple
+    of 64, and of 8 (elements of 2 bytes). What others cost is bounded by what padding them costs,
+    so that a wider product never takes less time."""
+    padded_8, padded_64 = 8 * ceil(width / 8), 64 * ceil(width / 64)
+    return smallest(k_64 * k_8 * width, k_64 * padded_8, padded_64)
 
 
 def waves(rows, columns, depth, count, half):
     """Work of whole tiles in whole waves over the multiprocessors, relative to the product's own:
-    tiles of 128 x 256 either way, or of 128 x 128, which load more for each product (8 %) and may
-    be cut in 2 or 4 pieces of the depth, each of which pays for being shallow."""
+    tiles of 128 x 256 either way, or of 128 x 128, which load more for each product and may be cut
+    in 2 or 4 pieces of the depth, each of which pays for being shallow."""
 
     def cut(high, wide, pieces=1):
         tiles = ceil(rows / high) * ceil(columns / wide) * count * pieces
         return ceil(tiles / n_sm) * n_sm * high * wide / (rows * columns * count * pieces)
 
     def split(pieces):
-        return cut(128, 128, pieces) * (1 + half * (pieces - 1) / depth) * 27 / 25
+        return k_128 * cut(128, 128, pieces) * (depth + pieces * half) / (depth + half)
 
-    return smallest(cut(128, 256), cut(256, 128), split(1), split(2), split(4))
+    return smallest(cut(128, 256), cut(256, 128), k_128 * cut(128, 128), split(2), split(4))
 
 
-def roofline(rows, columns, depth, count, slower, rate, half):
-    """Arithmetic or memory traffic, whichever takes longer; shallow products do not reach the
-    rate."""
-    work = 2 * rows * columns * depth * count * slower * (1 + half / depth) / rate
-    elements = (rows * depth + depth * columns + rows * columns) * count
-    return largest(work, k_x * elements / (W * e_mem))
+def work(rows, columns, depth, count, waste, rate, half):
+    """Arithmetic at the rate that large products sustain; shallow ones do not reach it."""
+    return 2 * rows * columns * count * (depth + half) * waste / rate
+
+
+def traffic(rows, columns, depth, count):
+    """Reading both inputs and writing the output."""
+    return k_x * (rows * depth + depth * columns + rows * columns) * count / (W * e_mem)
 
 
 def shallow(rate):
@@ -106,6 +119,51 @@ def count():
 def count_of_experts():
     """One for each expert on the device (a grouped product)."""
     return E / e
+
+
+WIDTH: dict[str, Any] = {
+    "unit": "1",
+    "source": "NVIDIA, Matrix multiplication background user's guide (tensor-core requirements); "
+    "bounded by the cost of padding",
+    "exact": False,
+    "per": ("product",),
+}
+
+
+@quantity(
+    "time.product.columns",
+    symbol=r"\hat N_x",
+    title="columns of a product as kernels run them",
+    **WIDTH,
+)
+def columns():
+    """A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a
+    multiple of 8 or 64, whichever costs least."""
+    return loaded(N_x)
+
+
+@quantity(
+    "time.product.depth",
+    symbol=r"\hat K_x",
+    title="depth of a product as kernels run it",
+    **WIDTH,
+)
+def depth():
+    """A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a
+    multiple of 8 or 64, whichever costs least."""
+    return loaded(K_x)
+
+
+@quantity(
+    "time.product.rows_summed",
+    symbol=r"\hat M_x",
+    title="rows of a product as kernels run them where they are summed over",
+    **WIDTH,
+)
+def rows_summed():
+    """The rows are the depth of the product that gives the weight's gradient: a multiple of 64 as
+    it is, another for what odd widths cost or as if it were padded, whichever costs least."""
+    return loaded(rows)
 
 
 RATE: dict[str, Any] = {
@@ -170,9 +228,9 @@ def declare_waste(name: str, symbol: str, title: str, shape: Any) -> Any:
 
     @quantity(**shared, source=TILES, when={"time.tiles": True})
     def waste():
-        """Whole tiles of 128 x 256, 256 x 128 or 128 x 128 (which costs 27/25), in whole waves
-        over the multiprocessors, over what the product needs: the best of the three. The smallest
-        may be cut in 2 or 4 pieces of the depth, each of which is the shallower."""
+        """Whole tiles of 128 x 256, 256 x 128 or 128 x 128 (which load more for each product), in
+        whole waves over the multiprocessors, over what the product needs: the best of the three.
+        The smallest may be cut in 2 or 4 pieces of the depth, each of which is the shallower."""
         return waves(*shape, count, half)
 
     @quantity(**shared, source=TILES, when={"time.tiles": False})
@@ -183,43 +241,12 @@ def declare_waste(name: str, symbol: str, title: str, shape: Any) -> Any:
     return waste
 
 
-waste_forward = declare_waste("forward", "q_x", "tiles and waves, forward", (rows, N_x, K_x))
-waste_input = declare_waste(
-    "input", "q_x'", "tiles and waves, gradient of the input", (rows, K_x, N_x)
-)
-waste_weight = declare_waste(
-    "weight", "q_x''", "tiles and waves, gradient of the weight", (K_x, N_x, rows)
-)
-
-
-ODD: dict[str, Any] = {
-    "unit": "1",
-    "source": "NVIDIA, Matrix multiplication background user's guide (tensor-core requirements)",
-    "exact": False,
-    "per": ("product",),
-}
-
-
-@quantity(
-    "time.product.odd",
-    symbol=r"\kappa_x",
-    title="what odd widths cost, forward and for the gradient of the input",
-    **ODD,
-)
-def odd():
-    """1 where columns and depth are multiples of 64."""
-    return uneven(N_x, K_x)
-
-
-@quantity(
-    "time.product.odd_weight",
-    symbol=r"\kappa_x''",
-    title="what odd widths cost, for the gradient of the weight",
-    **ODD,
-)
-def odd_weight():
-    """1 where columns and rows, the depth of this product, are multiples of 64."""
-    return uneven(N_x, rows)
+FORWARD = (rows, columns, depth)
+INPUT = (rows, depth, columns)
+WEIGHT = (depth, columns, rows_summed)
+waste_forward = declare_waste("forward", "q_x", "tiles and waves, forward", FORWARD)
+waste_input = declare_waste("input", "q_x'", "tiles and waves, gradient of the input", INPUT)
+waste_weight = declare_waste("weight", "q_x''", "tiles and waves, gradient of the weight", WEIGHT)
 
 
 # -- time --------------------------------------------------------------------------------------
@@ -236,9 +263,9 @@ TIME: dict[str, Any] = {"unit": "s", "exact": False, "per": ("product",)}
     **TIME,
 )
 def forward():
-    """2 FLOP for each of rows, columns and depth, times what tiles and waves waste, what a shallow
-    product costs, and what odd widths cost; or the traffic of inputs and output."""
-    return roofline(rows, N_x, K_x, count, waste_forward * odd, rate, half)
+    """2 FLOP for each of rows, columns and depth as kernels run them, the depth with what shallow
+    products lack, times what tiles and waves waste; or the traffic of inputs and output."""
+    return largest(work(*FORWARD, count, waste_forward, rate, half), traffic(rows, N_x, K_x, count))
 
 
 @quantity(
@@ -252,7 +279,7 @@ def forward():
 def gradient_of_input():
     """The output's gradient with the weight: the forward product, with columns and depth
     exchanged."""
-    return roofline(rows, K_x, N_x, count, waste_input * odd, rate, half)
+    return largest(work(*INPUT, count, waste_input, rate, half), traffic(rows, K_x, N_x, count))
 
 
 @quantity(
@@ -265,7 +292,7 @@ def gradient_of_input():
 )
 def gradient_of_weight():
     """The input with the output's gradient: the rows are what is summed over."""
-    return roofline(K_x, N_x, rows, count, waste_weight * odd_weight, rate, half)
+    return largest(work(*WEIGHT, count, waste_weight, rate, half), traffic(K_x, N_x, rows, count))
 
 
 BIAS: dict[str, Any] = {
@@ -296,8 +323,8 @@ def bias_fused():
     coefficient="bytes",
 )
 def bias():
-    """A kernel reads the output's gradient, 2 bytes a value, and sums it over the rows."""
-    return 2 * rows * count * N_x / (W * e_mem)
+    """A kernel reads the output's gradient and sums it over the rows."""
+    return k_a * rows * count * N_x / (W * e_mem)
 
 
 BACKWARD: dict[str, Any] = {
@@ -321,6 +348,10 @@ def backward_of_base():
     return gradient_of_input
 
 
+def _narrow(rows, columns, depth):
+    return largest(work(rows, columns, depth, 1, 1, rate, half), traffic(rows, columns, depth, 1))
+
+
 @quantity(
     **BACKWARD,
     source=LORA,
@@ -330,8 +361,7 @@ def backward_of_base():
 def backward_with_adapter():
     """The frozen weight's product; and the adapter's two narrow products, forward once and backward
     twice, which run far below the rate of wide ones."""
-    narrow = roofline(rows, k_l, K_x, 1, 1, rate, half) + roofline(rows, N_x, k_l, 1, 1, rate, half)
-    return gradient_of_input + 3 * narrow
+    return gradient_of_input + 3 * (_narrow(rows, k_l, K_x) + _narrow(rows, N_x, k_l))
 
 
 @quantity(**BACKWARD, source="DeepSeek-AI 2025 (arXiv 2512.02556)", when={"frozen": True})

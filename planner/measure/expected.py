@@ -98,15 +98,9 @@ class ProductTime:
         entries: Any = self.evaluation.case.axes["product"]
         self.point = {"product": next(entry for entry in entries if entry.name == "up")}
 
-    def seconds(self, rate: float, small: Number, alignment: Number = 1, odd: Number = 1) -> float:
-        """Its time where large products run at `rate` FLOP/s, and widths that are no multiple of
-        64, and of 8, slow them down so much."""
-        inputs = {
-            hw.P_listed: Fraction(rate),
-            hw.d_min: small,
-            hw.k_64: alignment,
-            hw.k_8: odd,
-        }
+    def seconds(self, rate: float, small: Number) -> float:
+        """Its time where large products run at `rate` FLOP/s, whatever their widths."""
+        inputs = {hw.P_listed: Fraction(rate), hw.d_min: small, hw.k_64: 1, hw.k_8: 1}
         varied = self.evaluation
         for symbol, value in inputs.items():
             varied = varied.varied(symbol, value)
@@ -125,16 +119,10 @@ class ProductTime:
             rate *= falls / (seconds - rest)
         return rate
 
-    def alignment(self, seconds: float, rate: float, small: Number) -> float:
-        """The slowdown of widths that are no multiple of 64 at which it takes so long; at least
-        1."""
-        once, twice = (self.seconds(rate, small, slowdown) for slowdown in (1, 2))
-        return max(1.0, 1 + (seconds - once) / (twice - once)) if twice > once else 1.0
-
-    def odd(self, seconds: float, rate: float, small: Number, alignment: Number) -> float:
-        """The further slowdown of widths that are no multiple of 8."""
-        once, twice = (self.seconds(rate, small, alignment, slowdown) for slowdown in (1, 2))
-        return max(1.0, 1 + (seconds - once) / (twice - once)) if twice > once else 1.0
+    def uneven(self, seconds: float, rate: float, small: Number) -> float:
+        """What its widths slow it down, at least 1. The formulas believe no more of it than what
+        padding costs; a fact is written as it was measured."""
+        return max(1.0, seconds / self.seconds(rate, small))
 
 
 # -- a layer -----------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from statistics import median
 from typing import Any
 
@@ -224,12 +223,7 @@ def _uneven(
             return
         model = expected.ProductTime(job, found.facts())
         small = model.small_dimension if rated.small is None else rated.small
-        samples = [
-            model.alignment(each, rate, small)
-            if key == "alignment"
-            else model.odd(each, rate, small, Fraction(slowdown))
-            for each in times
-        ]
+        samples = [max(1.0, model.uneven(each, rate, small) / slowdown) for each in times]
         slowdown = median(samples)
         note = f"{job} beside {even} in {even.form}, {len(times)} runs"
         found.efficiency[found.key(key, even.form)] = share(samples, note)
