@@ -251,6 +251,13 @@ k_red = symbol(
     latex=r"k_{\mathrm{red}}",
     key="training.bytes.reduce",
 )
+k_quant = symbol(
+    "k_quant",
+    "bytes of a weight's quantized copies",
+    unit="bytes",
+    latex=r"k_{\mathrm{quant}}",
+    key="training.bytes.quantized",
+)
 k_a = symbol(
     "k_a", "bytes of an activation", unit="bytes", latex="k_a", key="training.bytes.activation"
 )
@@ -361,7 +368,7 @@ N_live = symbol(
 )
 f_all = symbol(
     "f_all",
-    "allocator's cache as a share of what comes and goes",
+    "gaps that the allocator cannot fill, as a share of live tensors",
     latex=r"f_{\mathrm{all}}",
     key="memory.allocator_share",
 )

@@ -9,6 +9,7 @@ stand for), so that a profile is read like a table and nothing in it is executed
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -111,6 +112,8 @@ def complete(draft: Draft) -> None:
     for key in ("context", "pipeline_communicators"):
         draft.default(("memory", key), profile[key], f"under {implementation}")
     draft.default(("memory", "buckets"), profile["buckets"], f"under {implementation}")
+    share = Fraction(str(profile["allocator_share"]))
+    draft.default(("memory", "allocator_share"), share, f"under {implementation}")
     draft.default(("memory", "margin"), bands.above(), "95 % of published readings stay below it")
     wide = draft.get("cluster", "accelerator", "architecture") in WIDE_WORKSPACE
     draft.default(

@@ -9,8 +9,19 @@ from typing import Any
 
 from planner.folds import AtLargest, Largest, Total, Which, ceil, largest, smallest
 from planner.formulas.layout import data, micro_batches
+from planner.formulas.memory_activations import again as computed_again
+from planner.formulas.memory_activations import layers as kept_by_layers
 from planner.formulas.memory_activations import live_loss as activations_live
-from planner.formulas.memory_buffers import buffers_live
+from planner.formulas.memory_activations import whole as kept_by_part
+from planner.formulas.memory_buffers import (
+    buffers_live,
+    constant,
+    gathered,
+    loss,
+    reduced,
+    step_fused,
+)
+from planner.formulas.memory_buffers import layer as backward_of_block
 from planner.formulas.memory_states import (
     gradients_component,
     gradients_stage,
@@ -20,10 +31,12 @@ from planner.formulas.memory_states import (
 )
 from planner.formulas.parameters import total_given as parameters_total
 from planner.notation import (
+    A_ks,
     L_ks,
     M_com,
     M_ctx,
     M_dev,
+    R_ks,
     c,
     e,
     f_95,
@@ -317,29 +330,65 @@ def total_of_states():
 
 
 @quantity(
-    "memory.allocator",
-    symbol=r"M_{\mathrm{all}}",
+    "memory.blocks",
+    symbol=r"M_{\mathrm{blk},\sigma}",
     unit="bytes",
-    title="what the allocator keeps beyond live tensors",
-    source="PyTorch's caching allocator; measured runs (docs/accuracy.md)",
-    exact=False,
-    when={"model.shape": True},
+    title="what each kind of tensor holds at its own peak on a stage, added up",
+    source="PyTorch's caching allocator: a freed block serves others of its size",
+    per=("stage",),
+    when={"training.mode": "train", "model.shape": True},
 )
-def allocator():
-    """Blocks that came and went do not fit together again without gaps: measured runs keep 1 to
-    18 % of what lives, half of them less than 4 %."""
-    return ceil(f_all * total)
+def blocks():
+    """Kinds peak at different moments of a step: kept activations and logits at the loss, a layer
+    that is computed again in its backward pass, gradients on their way near its end. Their blocks
+    differ in size, so none serves another kind."""
+    return (
+        weights_stage
+        + optimizer_stage
+        + Largest(gradients_persistent, "phase")
+        + kept_by_layers
+        + Total(A_ks * kept_by_part, "part", layers=False)
+        + Largest(smallest(1, R_ks) * computed_again, "part")
+        + loss
+        + backward_of_block
+        + Largest(gathered, "phase")
+        + Largest(reduced, "phase")
+        + step_fused
+        + constant
+    )
+
+
+ALLOCATOR: dict[str, Any] = {
+    "identifier": "memory.allocator",
+    "symbol": r"M_{\mathrm{all}}",
+    "unit": "bytes",
+    "title": "what the allocator keeps beyond live tensors",
+    "exact": False,
+}
 
 
 @quantity(
-    "memory.allocator",
-    symbol=r"M_{\mathrm{all}}",
-    unit="bytes",
-    title="what the allocator keeps beyond live tensors",
-    source="PyTorch's caching allocator",
-    exact=False,
-    when={"model.shape": False},
+    **ALLOCATOR,
+    source="PyTorch's caching allocator; measured runs (docs/accuracy.md)",
+    when={"model.shape": True, "training.mode": "train"},
 )
+def allocator():
+    """Blocks of kinds that are not alive at the peak stay in the cache; and blocks that came and
+    went leave gaps, unless segments can grow."""
+    return ceil(Largest(blocks, "stage") - (1 - f_all) * total)
+
+
+@quantity(
+    **ALLOCATOR,
+    source="PyTorch's caching allocator",
+    when={"model.shape": True, "training.mode": "inference"},
+)
+def allocator_serving():
+    """Gaps between blocks that came and went."""
+    return ceil(f_all * total)
+
+
+@quantity(**ALLOCATOR, source="PyTorch's caching allocator", when={"model.shape": False})
 def allocator_of_states():
     """States stay where they are and leave no gaps."""
     return 0

@@ -16,6 +16,7 @@ from planner.notation import (
     first_sc,
     k_c,
     k_o,
+    k_quant,
     k_red,
     k_w,
     n_bk,
@@ -372,6 +373,38 @@ def live_parameters():
     return N_live * k_c
 
 
+QUANTIZED: dict[str, Any] = {
+    "identifier": "memory.buffers.quantized",
+    "symbol": r"M_{\mathrm{quant},\sigma}",
+    "unit": "bytes",
+    "title": "weights in the format of quantized products",
+    "per": ("stage",),
+}
+
+
+@quantity(
+    **QUANTIZED,
+    source="TransformerEngine, module/base.py (get_weight_workspace); on Hopper a transposed copy "
+    "for the backward pass too (github.com/NVIDIA/TransformerEngine/issues/1880)",
+    when={"parallelism.zero": (0, 1, 2)},
+)
+def quantized():
+    """Cast in the first micro-batch and kept for the others, beside the weights themselves."""
+    return Total(
+        L_ks * k_quant * Total(device_whole, "component", type="linear"), "part", layers=True
+    )
+
+
+@quantity(
+    **QUANTIZED,
+    source="PyTorch, torchao.float8: a gathered weight is cast for each product",
+    when={"parallelism.zero": 3},
+)
+def quantized_none():
+    """Casts of gathered weights do not outlive their product."""
+    return 0
+
+
 @quantity(
     "memory.buffers.constant",
     symbol=r"M_{\mathrm{con},\sigma}",
@@ -381,8 +414,9 @@ def live_parameters():
     per=("stage",),
 )
 def constant():
-    """Placeholder gradients, buckets, live parameters, workspaces, and what the plan adds."""
-    return dummies + buckets + live_parameters + workspace + M_oth
+    """Placeholder gradients, quantized weights, buckets, live parameters, workspaces, and what the
+    plan adds."""
+    return dummies + quantized + buckets + live_parameters + workspace + M_oth
 
 
 # -- what lives in which phase -------------------------------------------------------------------
