@@ -25,6 +25,9 @@ from planner.inventory import MATMULS, Component, components
 from planner.quantity import BOOK
 from planner.recent import recent
 
+#: What a provider's price list may give.
+PRICES = ("cluster.price", "cluster.reserved_price")
+
 
 def build(plan: Plan) -> Case:
     """The case of a plan. Raises nothing: what is missing is bound to an Absent."""
@@ -201,7 +204,21 @@ def _stage_title(stage: Stage, last: int) -> str:
 def _reason(plan: Plan, key: str, meaning: str) -> str:
     if plan.model is None and key.startswith("model."):
         return SIZE_ONLY
+    if key in PRICES:
+        return f"{meaning} is not given ({key}{_other_providers(plan, key)})"
     return f"{meaning} is not given ({key})"
+
+
+def _other_providers(plan: Plan, key: str) -> str:
+    """Which providers rent the accelerator out, where a plan's own has no such price for it."""
+    rows = plan.get("cluster.accelerator.prices") or ()
+    reserved = key == "cluster.reserved_price"
+    found = {row["provider"] for row in rows if (row["kind"] == "reserved") == reserved}
+    names = ", ".join(sorted(found))
+    asked = plan.get("cluster.provider")
+    if asked is None:
+        return f", or cluster.provider: {names}" if names else ""
+    return f"; {asked} has none for this accelerator, known are those of: {names or 'nobody'}"
 
 
 @recent(4)

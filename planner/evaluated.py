@@ -95,9 +95,11 @@ class Quantity:
     def title(self) -> str:
         return self._declared.title
 
-    @property
+    @cached_property
     def source(self) -> str:
-        return self._declared.source
+        """Where its formula comes from; with a price, also whose and of which day it is."""
+        cited = [given.origin for note, _, given in self.symbols if note.cited and given]
+        return ": ".join([self._declared.source, *dict.fromkeys(cited)])
 
     @property
     def why(self) -> str:

@@ -36,7 +36,8 @@ SHARES = {"fp8": ("matmul_8bit",), "fp4": ("matmul_4bit", "matmul_8bit")}
 
 def complete(draft: Draft) -> None:
     """Fill in what follows from precision, implementation and accelerator: the peak of the run's
-    precision as the datasheet prints it, the usual network, and the shares that runs sustain."""
+    precision as the datasheet prints it, the usual network, the provider's prices, and the shares
+    that runs sustain."""
     accelerator = draft.get("cluster", "accelerator")
     wanted = FORMATS[draft.get("training", "precision")]
     logits = ("fp32",) if wanted == "fp32" else ("bf16", "fp16")
@@ -53,6 +54,7 @@ def complete(draft: Draft) -> None:
         draft.default(
             ("cluster", "network"), dict(network), "that of the accelerator's usual systems"
         )
+    _prices(draft, accelerator)
     reach = draft.get("cluster", "network") or {}
     if reach.get("sustained") is not None and reach["sustained"] > reach["bandwidth"]:
         draft.fault(
@@ -69,6 +71,17 @@ def complete(draft: Draft) -> None:
         )
     if draft.get("time", "mfu") is None:
         _efficiency(draft, accelerator, wanted)
+
+
+def _prices(draft: Draft, accelerator: Mapping[str, Any]) -> None:
+    """The prices of the cluster's provider for this accelerator, where it states none of its own:
+    a price is a fact of an accelerator at a provider, so another accelerator has another one."""
+    provider = draft.get("cluster", "provider")
+    for row in accelerator.get("prices") or ():
+        if row["provider"] == provider:
+            key = "reserved_price" if row["kind"] == "reserved" else "price"
+            why = f"{row['kind']} price of {provider}, {row['date']}"
+            draft.default(("cluster", key), row["price"], why)
 
 
 def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> None:

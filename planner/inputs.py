@@ -11,8 +11,8 @@ from planner.document import Plan
 __all__ = ["Input", "inputs", "origin"]
 
 Path = tuple[str, ...]
-#: Facts about facts; the references of a report show them.
-LEFT_OUT = frozenset({"sources"})
+#: Facts about facts, and prices of which a plan takes one; the references of a report show them.
+LEFT_OUT = frozenset({"sources", "prices"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ price = symbol(
     unit="USD/h",
     latex=r"\pi_{\mathrm{h}}",
     key="cluster.price",
+    cited=True,
 )
 reserved_price = symbol(
     "reserved_price",
@@ -28,6 +29,7 @@ reserved_price = symbol(
     unit="USD/h",
     latex=r"\pi_{\mathrm{res}}",
     key="cluster.reserved_price",
+    cited=True,
 )
 power = symbol(
     "power",

@@ -27,6 +27,7 @@ class Notation:
 
     ``key`` is the dotted key in the plan (``training.tokens``) or, for symbols with axes, the key
     inside the entry (``heads`` of a block); None for a symbol that the engine binds itself.
+    ``cited``: who decided the value belongs to the source of what it enters, as with prices.
     """
 
     symbol: Symbol
@@ -36,6 +37,7 @@ class Notation:
     key: str | None = None
     per: tuple[str, ...] = ()
     rank: int = 0
+    cited: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +158,7 @@ def symbol(
     latex: str | None = None,
     key: str | None = None,
     per: tuple[str, ...] = (),
+    cited: bool = False,
 ) -> Symbol:
     """Declare an input symbol of the notation table."""
     entry = Notation(
@@ -166,5 +169,6 @@ def symbol(
         key=key,
         per=per,
         rank=len(BOOK.notation),
+        cited=cited,
     )
     return BOOK.note(entry)

@@ -91,7 +91,7 @@ def test_a_few_are_some_of_all_unless_their_key_is_held(plan: Plan) -> None:
 
 
 def test_a_quantity_that_no_layout_has_says_why() -> None:
-    plan = plans.load("presets/gpt2small_hgx-h100.yaml", {"cluster.price": None})
+    plan = plans.load("presets/gpt2small_hgx-h100.yaml", {"cluster.provider": None})
     with pytest.raises(PlanError, match="cost"):
         best(plan, "cost.total")
 

@@ -83,6 +83,8 @@ UNSOURCED = {
     "accelerator",
     "devices",
     "devices_per_board",
+    "prices",  # whose rows carry their own
+    "provider",
     "sources",
 }
 
@@ -152,9 +154,7 @@ def test_every_fact_has_a_source_and_every_source_a_fact(kind: str, name: str) -
         inside = {entry.partition(".")[2] for entry in cited if entry.startswith(f"{key}.")}
         named = set(data[key]) - {"name"} if isinstance(data[key], dict) else {""}
         assert key in cited or named <= inside, f"no source for {key}"
-    if "price" in data:
-        dated = [entry for entry in data["sources"] if "price" in entry["keys"]]
-        assert dated[0]["date"] and dated[0]["url"]
+    assert "price" not in data, "a price is an accelerator's at a provider, not a cluster's"
 
 
 def test_promised_and_measured_accelerators_ship() -> None:

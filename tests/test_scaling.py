@@ -207,7 +207,7 @@ def test_the_question_on_the_command_line() -> None:
         (("--budget", "three days"), "is no budget"),
         (("--budget", "0 FLOP"), "buys nothing"),
         (("--until", "cost.total<=1 USD"), "takes no --vary"),
-        (("--budget", "1M USD", "--set", "cluster.price=null"), "has no price"),
+        (("--budget", "1M USD", "--set", "cluster.provider=null"), "has no price"),
     ],
 )
 def test_what_cannot_be_asked(arguments: tuple[str, ...], words: str) -> None:

@@ -227,7 +227,7 @@ def test_contradiction_names_a_limit_and_the_nearest_miss() -> None:
         ({"question": "largest-batch", "family": "llama2-7b"}, "goes with largest-model"),
         ({"question": "largest-model", "family": "lama2-7b"}, "did you mean 'llama2-7b'"),
         ({"question": "largest-batch", "accelerators": "mi300x"}, "goes with cheapest"),
-        ({"question": "cheapest", "deadline": "2 days", "accelerators": "mi300x"}, "no price for"),
+        ({"question": "cheapest", "deadline": "2 days", "accelerators": "mi325x"}, "no price for"),
         ({"question": "cheapest", "deadline": "2 days", "accelerators": "m300x"}, "'mi300x'"),
         ({"question": "cheapest", "deadline": "2 days", "accelerators": "l4=1 GiB"}, "USD"),
     ],

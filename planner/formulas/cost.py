@@ -5,7 +5,7 @@ from planner.formulas.time_run import run_device_hours
 from planner.notation_hardware import price, reserved_price
 from planner.quantity import quantity
 
-PRICES = "prices of the cluster document"
+PRICES = "device hours at the price of one"
 
 
 @quantity(

@@ -239,7 +239,7 @@ def _offers(answer: Answer) -> list[str]:
     lines = ["", "Devices to choose from:"]
     cells = []
     for row in rows:
-        price = shown(row.offer.price, "USD/h")
+        price = f"{shown(row.offer.price, 'USD/h')} ({row.offer.whose})"
         if row.cost is None:
             cells.append((row.offer.accelerator, price, row.reason))
             continue
@@ -249,7 +249,7 @@ def _offers(answer: Answer) -> list[str]:
         told += [] if days is None else [shown(days, "days")]
         cells.append((row.offer.accelerator, price, ", ".join(told)))
     widths = [max(len(cell[i]) for cell in cells) for i in (0, 1)]
-    lines += [f"  {a:<{widths[0]}}  {b:>{widths[1]}}  {c}" for a, b, c in cells]
+    lines += [f"  {a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in cells]
     return [*lines, ""]
 
 
@@ -317,6 +317,7 @@ def _offer_data(answer: Answer) -> dict[str, Any]:
             {
                 "accelerator": row.offer.accelerator,
                 "price": number(row.offer.price),
+                "whose": row.offer.whose,
                 "devices": None if holds is None else number(holds.value),
                 "cost": None if row.cost is None else number(row.cost),
                 "reason": row.reason or None,

@@ -1,4 +1,4 @@
-"""Devices that can be had at a price: the plan's own, and clusters that ship with a price."""
+"""Devices that can be had at a price: the plan's own, and clusters whose provider has one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from planner import resources, source, units
+from planner import resources, schema, source, units
 from planner.display import plain_text
 from planner.document import Plan
 from planner.errors import Fault, PlanError, nearest
 from planner.evaluate import Number
+from planner.inputs import origin
+
+#: Whose a price is that the question itself gives.
+ASKED = "--accelerators"
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class Offer:
     keys: Mapping[str, Any]  # changes by dotted key
     price: Number  # USD for an hour of one device
     per_node: int
+    whose: str = ""  # whose price it is, and of which day
     own: bool = False
 
     def changes(self, devices: int) -> dict[str, Any]:
@@ -48,7 +53,7 @@ def offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, ...]:
         return tuple(_asked(plan, text) for text in asked)
     found = {offer.accelerator: offer for offer in reversed(_shipped())}
     if plan.get("cluster.price") is not None:
-        found[_title(plan)] = _own(plan, plan.get("cluster.price"))
+        found[_title(plan)] = _own(plan)
     return tuple(sorted(found.values(), key=lambda offer: (not offer.own, offer.price)))
 
 
@@ -56,9 +61,13 @@ def _title(plan: Plan) -> str:
     return str(plan.get("cluster.accelerator.name") or "the plan's devices")
 
 
-def _own(plan: Plan, price: Number) -> Offer:
+def _own(plan: Plan, price: Number | None = None) -> Offer:
+    """The plan's own devices, at its own price or another."""
     nodes = plan.get("cluster.devices_per_node")
-    return Offer(_title(plan), {"cluster.price": price}, price, nodes, True)
+    if price is not None:
+        return Offer(_title(plan), {"cluster.price": price}, price, nodes, ASKED, True)
+    price, whose = plan.get("cluster.price"), origin(plan, "cluster.price")[1]
+    return Offer(_title(plan), {"cluster.price": price}, price, nodes, whose, True)
 
 
 @cache
@@ -74,17 +83,32 @@ def _shipped() -> tuple[Offer, ...]:
 
 def _read(kind: str, name: str) -> dict[str, Any]:
     path = resources.folder("presets") / source.FOLDERS[kind] / f"{name}.yaml"
-    return source.load(path, kind=kind).data
+    return schema.validate(source.load(path, kind=kind), kind).data
+
+
+def _listed(accelerator: Mapping[str, Any], provider: str | None) -> Mapping[str, Any] | None:
+    """The row of an accelerator's prices that a plan on it would take; without a provider, the
+    lowest."""
+    rows = [row for row in accelerator.get("prices") or () if row["kind"] != "reserved"]
+    if provider is None:
+        return min(rows, key=lambda row: row["price"], default=None)
+    return next((row for row in rows if row["provider"] == provider), None)
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    return f"{row['kind']} price of {row['provider']}, {row['date']}"
 
 
 def _cluster(name: str, price: Number | None) -> Offer | None:
     data = _read("cluster", name)
-    if price is None and data.get("price") is None:
+    title, nodes = str(data["accelerator"].get("name") or name), data["devices_per_node"]
+    if price is not None:
+        given = {"cluster": {"extends": name, "price": _text(price)}}
+        return Offer(title, given, price, nodes, ASKED)
+    row = _listed(data["accelerator"], data.get("provider"))
+    if data.get("provider") is None or row is None:
         return None
-    price = units.parse(data["price"], "USD/h") if price is None else price
-    given = {"cluster": {"extends": name, "price": _text(price)}}
-    title = str(data["accelerator"].get("name") or name)
-    return Offer(title, given, price, int(data.get("devices_per_node", 8)))
+    return Offer(title, {"cluster": {"extends": name}}, row["price"], nodes, _told(row))
 
 
 def _text(price: Number) -> str:
@@ -116,24 +140,38 @@ def _asked(plan: Plan, text: str) -> Offer:
                 nearest(name, [*known, *source.preset_names("cluster")]),
             )
         )
-    title = str(_read("accelerator", name).get("name") or name)
-    if price is None:
-        return _priced(plan, name, title)
-    if title == _title(plan):
+    data = _read("accelerator", name)
+    title = str(data.get("name") or name)
+    if title == _title(plan) and (price is not None or plan.get("cluster.price") is not None):
         return _own(plan, price)
-    nodes = plan.get("cluster.devices_per_node")
-    given = {"accelerator": name, "devices_per_node": nodes, "price": _text(price)}
-    return Offer(title, {"cluster": given}, price, nodes)
+    given = {"accelerator": name, "devices_per_node": plan.get("cluster.devices_per_node")}
+    if price is not None:
+        return Offer(
+            title,
+            {"cluster": {**given, "price": _text(price)}},
+            price,
+            given["devices_per_node"],
+            ASKED,
+        )
+    return _priced(plan, data, given, title, name)
 
 
-def _priced(plan: Plan, name: str, title: str) -> Offer:
-    own = plan.get("cluster.price")
-    if own is not None and title == _title(plan):
-        return _own(plan, own)
-    for offer in _shipped():
-        if offer.accelerator == title:
-            return offer
-    raise _without_price(name)
+def _priced(
+    plan: Plan, data: Mapping[str, Any], given: Mapping[str, Any], title: str, name: str
+) -> Offer:
+    """An accelerator at the plan's provider; else in the shipped cluster that has a price for it;
+    else at the lowest price that is known."""
+    provider = plan.get("cluster.provider")
+    row = _listed(data, provider) if provider is not None else None
+    if row is None:
+        for offer in _shipped():
+            if offer.accelerator == title:
+                return offer
+        row = _listed(data, None)
+    if row is None:
+        raise _without_price(name)
+    cluster = {**given, "provider": row["provider"]}
+    return Offer(title, {"cluster": cluster}, row["price"], given["devices_per_node"], _told(row))
 
 
 def _without_price(name: str) -> PlanError:

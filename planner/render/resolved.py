@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +16,9 @@ from planner.render.numbers import clean
 __all__ = ["resolved"]
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ./_+()-]*(?<! )")
+#: The price list, of which the provider's rows are told, and what follows from them.
+PRICES = ("cluster", "accelerator", "prices")
+OF_PRICES = (("cluster", "price"), ("cluster", "reserved_price"))
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
@@ -34,7 +37,11 @@ def _mapping(
     for key, value in data.items():
         here = (*path, str(key))
         given = plan.document.has(here)
-        if key in LEFT_OUT or value is None or value == {} or not (given or _in_schema(here)):
+        if here == PRICES:
+            value = _of_provider(plan, value)
+        elif key in LEFT_OUT or (here in OF_PRICES and not given):
+            continue
+        if value in (None, {}, []) or not (given or _in_schema(here)):
             continue
         if isinstance(value, Mapping) and value:
             rows.append((f"{indent}{_scalar(str(key))}:", ""))
@@ -47,6 +54,15 @@ def _mapping(
                 clean(origin(plan, ".".join(here))[1]),
             )
         )
+
+
+def _of_provider(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a price list that hold for the plan."""
+    return [
+        {**row, "price": f"{_flow(row['price'])} USD/h"}
+        for row in rows
+        if row["provider"] == plan.get("cluster.provider")
+    ]
 
 
 def _in_schema(path: tuple[str, ...]) -> bool:

@@ -231,11 +231,20 @@ class View:
             ("cluster", cluster),
             ("accelerator", cluster.get("accelerator")),
         )
-        for what, document in places:
+        rows = (cluster.get("accelerator") or {}).get("prices") or ()
+        derived = self.result.plan.derived
+        used = [
+            row
+            for row in rows
+            if row["provider"] == cluster.get("provider")
+            and ("cluster.reserved_price" if row["kind"] == "reserved" else "cluster.price")
+            in derived
+        ]
+        for what, document in (*places, ("price", {"sources": used})):
             for source in (document or {}).get("sources") or ():
                 if isinstance(source, dict) and source.get("text"):
                     url = str(source.get("url") or "")
-                    keys = ", ".join(map(str, source.get("keys") or ()))
+                    keys = ", ".join(map(str, source.get("keys") or (source.get("kind"),)))
                     entry = Data(
                         what=what,
                         keys=clean(keys),

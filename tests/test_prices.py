@@ -1,0 +1,150 @@
+"""Prices are facts of an accelerator at a provider, with a date; a plan's own price is its word."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+import planner
+from planner import source, units
+from planner.inverse.offers import offers
+from planner.plan import load
+from tests.test_hardware_presets import ACCELERATORS, CLUSTERS, document
+
+#: USD for an instance of so many devices, as the providers' pages print it.
+PRINTED = {
+    ("v100-sxm-16gb", "lambda", "on-demand"): ("0.79", 1),
+    ("a100-sxm-40gb", "lambda", "on-demand"): ("1.99", 1),
+    ("a100-sxm-40gb", "aws", "on-demand"): ("21.957642", 8),
+    ("a100-sxm-40gb", "aws-capacity-blocks", "block"): ("1.844", 1),
+    ("a100-sxm-80gb", "coreweave", "on-demand"): ("21.60", 8),
+    ("a100-sxm-80gb", "lambda", "on-demand"): ("2.79", 1),
+    ("a100-sxm-80gb", "hyperstack", "on-demand"): ("1.60", 1),
+    ("a100-sxm-80gb", "hyperstack", "reserved"): ("1.36", 1),
+    ("a100-sxm-80gb", "aws", "on-demand"): ("27.44705", 8),
+    ("a100-pcie-80gb", "hyperstack", "on-demand"): ("1.35", 1),
+    ("a100-pcie-80gb", "hyperstack", "reserved"): ("0.95", 1),
+    ("h100-sxm-80gb", "coreweave", "on-demand"): ("49.24", 8),
+    ("h100-sxm-80gb", "lambda", "on-demand"): ("3.99", 1),
+    ("h100-sxm-80gb", "hyperstack", "on-demand"): ("3.20", 1),
+    ("h100-sxm-80gb", "hyperstack", "reserved"): ("2.72", 1),
+    ("h100-sxm-80gb", "aws", "on-demand"): ("55.04", 8),
+    ("h100-sxm-80gb", "aws-capacity-blocks", "block"): ("4.916", 1),
+    ("h100-pcie-80gb", "lambda", "on-demand"): ("3.29", 1),
+    ("h100-pcie-80gb", "hyperstack", "on-demand"): ("2.50", 1),
+    ("h100-pcie-80gb", "hyperstack", "reserved"): ("1.75", 1),
+    ("h200-sxm-141gb", "coreweave", "on-demand"): ("50.44", 8),
+    ("h200-sxm-141gb", "hyperstack", "on-demand"): ("3.99", 1),
+    ("h200-sxm-141gb", "hyperstack", "reserved"): ("2.79", 1),
+    ("h200-sxm-141gb", "aws-capacity-blocks", "block"): ("5.408", 1),
+    ("h800-sxm-80gb", "deepseek", "assumed"): ("2", 1),
+    ("b200-sxm-192gb", "coreweave", "on-demand"): ("68.80", 8),
+    ("b200-sxm-192gb", "lambda", "on-demand"): ("6.69", 1),
+    ("b200-sxm-192gb", "hyperstack", "on-demand"): ("6.00", 1),
+    ("b200-sxm-192gb", "hyperstack", "reserved"): ("5.10", 1),
+    ("b300-sxm-288gb", "hyperstack", "on-demand"): ("7.40", 1),
+    ("gb200", "coreweave", "on-demand"): ("42.00", 4),
+    ("l40s", "coreweave", "on-demand"): ("18.00", 8),
+    ("mi300x", "digitalocean", "on-demand"): ("2.59", 1),
+    ("rtx-a6000", "lambda", "on-demand"): ("1.09", 1),
+    ("rtx-a6000", "hyperstack", "on-demand"): ("0.50", 1),
+    ("rtx-a6000", "hyperstack", "reserved"): ("0.35", 1),
+    ("rtx-pro-6000", "coreweave", "on-demand"): ("20.00", 8),
+    ("rtx-pro-6000", "hyperstack", "on-demand"): ("1.85", 1),
+    ("rtx-pro-6000", "hyperstack", "reserved"): ("1.30", 1),
+    ("trainium1", "aws-capacity-blocks", "block"): ("0.968", 1),
+}
+PLAN: dict[str, Any] = {
+    "model": "gpt2-small",
+    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8, "provider": "coreweave"},
+    "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
+    "time": {"mfu": 0.25},
+}
+
+
+def hourly(document: Any, **changes: Any) -> Fraction | None:
+    """What one device costs for an hour, by the cost and the hours of a result."""
+    result = planner.load(document, set=changes).evaluate()
+    if "cost.total" not in result:
+        return None
+    return result["cost.total"].number / result["time.device_hours"].number
+
+
+def test_every_shipped_price_is_the_printed_one() -> None:
+    shipped = {
+        (name, row["provider"], row["kind"]): units.parse(row["price"], "USD/h")
+        for name in ACCELERATORS
+        for row in document("accelerator", name).get("prices") or ()
+    }
+    assert shipped == {key: Fraction(usd) / count for key, (usd, count) in PRINTED.items()}
+
+
+@pytest.mark.parametrize("name", ACCELERATORS)
+def test_every_price_has_a_date_and_a_page(name: str) -> None:
+    rows = document("accelerator", name).get("prices") or ()
+    assert all(row["date"] >= "2024" and row["url"] and row["text"] for row in rows)
+    assert len({(row["provider"], row["kind"]) for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_a_shipped_cluster_is_billed_by_its_providers_list(name: str) -> None:
+    data = document("cluster", name)
+    asked = {"cluster": name, "cluster.devices": data.get("devices_per_node", 8)}
+    found = hourly(PLAN, **asked, **{"training.global_batch": 144})
+    reference = source.load({"cluster": name}, kind="plan").find(("cluster", "accelerator"))
+    rows = {
+        (accelerator, provider): Fraction(usd) / count
+        for (accelerator, provider, kind), (usd, count) in PRINTED.items()
+        if kind != "reserved"
+    }
+    assert found == rows.get((reference.reference, data.get("provider")))
+
+
+def test_another_device_has_another_price_or_none() -> None:
+    assert hourly(PLAN) == Fraction(4924, 800)
+    b200 = {"cluster.accelerator": "b200-sxm-192gb"}
+    assert hourly(PLAN, **b200) == Fraction(6880, 800)
+    assert hourly(PLAN, **b200, **{"cluster.provider": "lambda"}) == Fraction(669, 100)
+    assert hourly(PLAN, **{"cluster.accelerator": "b300-sxm-288gb"}) is None
+    absent = planner.load(PLAN, set={"cluster.accelerator": "b300-sxm-288gb"}).evaluate().absent
+    assert "coreweave has none" in absent["cost.total"] and "hyperstack" in absent["cost.total"]
+
+
+@pytest.mark.parametrize("child", ["h100-sxm-96gb", "a800-sxm-80gb", "mi325x"])
+def test_a_device_does_not_inherit_the_price_of_its_kin(child: str) -> None:
+    assert "prices" not in document("accelerator", child)
+
+
+def test_the_plans_own_price_is_its_word() -> None:
+    own = {"cluster.price": "2 USD/h"}
+    assert hourly(PLAN, **own) == 2
+    assert hourly(PLAN, **own, **{"cluster.accelerator": "b200-sxm-192gb"}) == 2
+    assert hourly(PLAN, **own, **{"cluster.provider": "lambda"}) == 2
+
+
+def test_the_source_of_a_cost_names_the_provider_and_the_day() -> None:
+    result = planner.load(PLAN).evaluate()
+    told = result.to_json()
+    assert "coreweave, 2026-09-20" in told["quantities"]["cost.total"]["source"]
+    assert "coreweave, 2026-09-20" in told["inputs"]["cluster.price"]["origin"]
+    assert not any("prices" in key for key in told["inputs"])
+    own = planner.load(PLAN, set={"cluster.price": "2 USD/h"}).evaluate()["cost.total"]
+    assert "--set" in own.source or "argument" in own.source
+
+
+def test_reserved_hours_are_those_of_the_provider_too() -> None:
+    result = planner.load(PLAN, set={"cluster.provider": "hyperstack"}).evaluate()
+    hours = result["time.device_hours"].number
+    assert result["cost.reserved"].number == hours * Fraction(272, 100)
+    assert result["cost.total"].number == hours * Fraction(320, 100)
+
+
+def test_offers_say_whose_prices_they_are() -> None:
+    for offer in offers(load(PLAN)):
+        assert any(year in offer.whose for year in ("2024", "2026")), offer
+    (b200,) = offers(load(PLAN), ["b200-sxm-192gb"])
+    assert b200.price == Fraction(6880, 800) and "coreweave" in b200.whose
+    (other,) = offers(load(PLAN), ["b300-sxm-288gb"])
+    assert other.price == Fraction(740, 100) and "hyperstack" in other.whose
