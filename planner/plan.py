@@ -27,7 +27,25 @@ def load(
     Raises:
         PlanError: every fault of the first stage (reading, schema, checks) that found one.
     """
-    return planned(schema.validate(source.load(document, overrides), "plan"))
+    return planned(opened(schema.validate(source.load(document, overrides), "plan")))
+
+
+#: What is said only where the layout is known, whether or not it is spelled out.
+_OF_LAYOUT = ("gradient_accumulation", "distributed_optimizer", "schedule")
+
+
+def opened(document: source.Document) -> source.Document:
+    """A checked document; where it says nothing of a layout and there are several devices to
+    train a model of known shape, the layout is left to the search as by ``parallelism: auto``."""
+    data = document.data
+    training, model = data["training"], data["model"]
+    said = document.origin(("parallelism",)).kind != "default" or any(
+        document.has(("training", key)) for key in _OF_LAYOUT
+    )
+    several = (data["cluster"].get("devices") or 1) > 1
+    if said or not several or training["mode"] != "train" or not model.get("layers"):
+        return document
+    return changed(document, {"parallelism.auto": True})
 
 
 def planned(document: source.Document) -> Plan:
@@ -41,7 +59,12 @@ def planned(document: source.Document) -> Plan:
         return complete(document)
     # The one step back up the list of modules: to find a layout, plans are evaluated.
     automatic = import_module("planner.search.automatic")
-    found: Plan = automatic.planned(document)
+    try:
+        found: Plan = automatic.planned(document)
+    except PlanError:
+        if document.has(("parallelism", "auto")):
+            raise
+        return complete(changed(document, {"parallelism.auto": None}))  # nobody asked for it
     return found
 
 
@@ -119,6 +142,9 @@ def _choices(draft: Draft) -> None:
         "interleaved" if layout["virtual_pipeline"] > 1 else "1f1b",
         "interleaved where virtual_pipeline is above 1, else 1f1b",
     )
+    longest = draft.get("model", "max_sequence")
+    if longest is not None:
+        draft.default(("training", "sequence_length"), longest, "equals model.max_sequence")
     if draft.get("model", "encoder") and training.get("sequence_length"):
         draft.default(
             ("training", "decoder_sequence_length"),

@@ -140,11 +140,46 @@ def test_where_nothing_fits_the_nearest_is_shown(file: str) -> None:
     assert "lacks least" in resolved
 
 
+THREE: dict[str, Any] = {
+    "model": "llama3-8b",
+    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 64, "devices_per_node": 8},
+    "training": {"tokens": "1T"},
+}
+
+
+def test_three_lines_are_a_plan() -> None:
+    """The longest sequence of the model, 4M tokens a step as Llama 2, and a layout that fits."""
+    plan = plans.load(THREE)
+    assert plan.get("training.sequence_length") == 8192
+    assert plan.derived["training.sequence_length"] == "equals model.max_sequence"
+    assert plan.get("training.global_batch") * 8192 == 2**22
+    assert "Llama 2" in plan.derived["training.global_batch"]
+    assert plan.data == plans.load({**THREE, "parallelism": "auto"}).data
+    assert plans.load({**THREE, "cluster": {**THREE["cluster"], "devices": 96}}).get(
+        "training.global_batch"
+    ) == 96 * math.ceil(512 / 96)
+
+
+def test_a_layout_is_left_open_only_where_nothing_is_said_of_it() -> None:
+    """What is said of a layout spells it out; one device has none; what no search can answer runs
+    on the defaults, as a size alone does."""
+    spelled: tuple[dict[str, Any], ...] = (
+        {"parallelism": {"zero": 0}},
+        {"training": {"tokens": "1T", "gradient_accumulation": 2}},
+        {"cluster": {**THREE["cluster"], "devices": 1}},
+        {"model": {"parameters": "7B"}},
+        {"training": {"tokens": "1T", "mode": "inference"}},
+    )
+    for changes in spelled:
+        plan = plans.load({**THREE, **changes})
+        assert plan.searched is None and plan.get("parallelism.zero") == 0, changes
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"model": {"parameters": "7B"}}, "shape of the model"),
-        ({"training": {"sequence_length": 1024, "tokens": "1B"}}, "global_batch"),
+        ({"model": "bloom-560m", "training": {"tokens": "1B"}}, "global_batch"),
         ({"training": {**PLAN["training"], "mode": "inference"}}, "training step"),
         ({"parallelism": {"auto": True, "tensor": 3}}, "3"),
         ({"parallelism": {"auto": True, "data": 4}}, "parallelism.data follows"),

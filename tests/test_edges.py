@@ -86,6 +86,7 @@ def test_a_quadrillion_parameters_by_size_and_by_shape() -> None:
     shape = {
         "model.layers": 1000, "model.hidden": 288_000, "model.attention.heads": 2250,
         "model.vocab": 10**6, "cluster.devices": 10**6, "training.global_batch": 10**6,
+        "parallelism.tensor": 1,
     }  # fmt: skip
     result = evaluated(DENSE, shape)
     h, layers = 288_000, 1000

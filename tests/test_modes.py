@@ -30,6 +30,7 @@ def plan(model: str = "llama2-7b", **training: Any) -> Plan:
             "training": {
                 "tokens": "1B", "sequence_length": 1024, "global_batch": 32, **training,
             },
+            "parallelism": {"zero": 0},
         }
     )  # fmt: skip
 

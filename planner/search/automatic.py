@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from planner.display import exact_text
 from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.limits import shown
-from planner.plan import KERNELS, revised
+from planner.plan import KERNELS, changed, revised
 from planner.search.engine import FITS, MOST, STEP, Layout, search
 from planner.search.layouts import KEYS, starts
 from planner.search.ranking import of_how_many
@@ -23,6 +24,8 @@ from planner.source import Document
 
 #: Schedules that launchers of training frameworks have; another one is taken where it is given.
 SCHEDULES = ("1f1b", "interleaved")
+#: Tokens of a step where nothing says how many: 4M, rounded to a power of two.
+TOKENS = 2**22
 #: Keys that a search keeps at a value, and keys with the values that it tries.
 Kept = Mapping[str, Mapping[str, Any]]
 #: Layouts found in this process, by what the documents say.
@@ -44,9 +47,10 @@ def planned(document: Document) -> Plan:
     layout, why, kept = _FOUND[key]
     chosen = {k: v for k, v in layout.changes.items() if k in (*KEYS, KERNELS)}
     # What the document gives besides (an assumed utilisation, a loss) stays as it is.
+    document, batch = _with_batch(document)
     plan = revised(_closed(document), chosen)
     given = {k for k in chosen if _given(document, k)}
-    derived = {**plan.derived, **{k: why for k in chosen if k not in given}}
+    derived = {**plan.derived, **batch, **{k: why for k in chosen if k not in given}}
     return replace(plan, derived=derived, searched=kept)
 
 
@@ -71,12 +75,8 @@ def _given(document: Document, key: str) -> bool:
 
 def _found(document: Document) -> tuple[Layout, str, Kept]:
     place = document.key_place(("parallelism",))
+    document, _ = _with_batch(document)
     data = document.data
-    if data["training"].get("global_batch") is None:
-        raise PlanError(
-            Fault("parallelism: auto divides a batch, and none is given", place,
-                  "training.global_batch")
-        )  # fmt: skip
     for key in ("parallelism.data", "parallelism.stages", "training.gradient_accumulation"):
         if _given(document, key):
             raise PlanError(
@@ -111,6 +111,32 @@ def _found(document: Document) -> tuple[Layout, str, Kept]:
     lacking = shown(-found.nearest.values[FITS], "bytes")
     why = f"none of {counted} fits (parallelism: auto); this one lacks least, {lacking}"
     return found.nearest, why, kept
+
+
+def _with_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
+    """The document with a global batch, and why it has it where it does not give one: as many
+    whole sequences as hold ``TOKENS``, the same number for each device.
+
+    Raises:
+        PlanError: nothing says how long a sequence is.
+    """
+    data = document.data
+    if data["training"].get("global_batch") is not None:
+        return document, {}
+    length = data["training"].get("sequence_length") or data["model"].get("max_sequence")
+    if length is None:
+        raise PlanError(
+            Fault("parallelism: auto divides a batch of sequences, and none is given",
+                  document.key_place(("parallelism",)),
+                  "training.global_batch and training.sequence_length")
+        )  # fmt: skip
+    devices = data["cluster"].get("devices") or 1
+    batch = devices * -(-TOKENS // (length * devices))
+    why = (
+        f"{exact_text(TOKENS)} tokens a step, as Llama 2 was trained with (arXiv 2307.09288, "
+        "section 2.2), in whole sequences for each device"
+    )
+    return changed(document, {"training.global_batch": batch}), {"training.global_batch": why}
 
 
 def _value(data: Mapping[str, Any], key: str) -> Any:

@@ -255,6 +255,9 @@ class Walk:
     def _fill(self) -> None:
         if self.plan.model is None:
             raise PlanError(Fault("a search needs the shape of the model"))
+        if self.plan.get("training.sequence_length") is None:
+            raise PlanError(Fault("a search needs the length of a sequence", None,
+                                  "training.sequence_length"))  # fmt: skip
         inner = {key: values for key, values in self.options.items() if key in KEYS and values}
         outer = {key: values for key, values in self.options.items() if key not in KEYS}
         free = {key for key, values in self.options.items() if key in KEYS and not values}
