@@ -30,6 +30,7 @@ def document(model: str, devices: int, **training: Any) -> dict[str, Any]:
         "training": {
             "tokens": "1B", "sequence_length": 2048, "global_batch": 4 * devices, **training,
         },
+        "parallelism": {"zero": 0},
     }  # fmt: skip
 
 

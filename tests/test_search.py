@@ -36,6 +36,7 @@ def small(model: str, **changes: Any) -> plans.Plan:
             "model": model,
             "cluster": {"accelerator": "h100-sxm-80gb", "devices": 16, "devices_per_node": 8},
             "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 32},
+            "parallelism": {"zero": 0},
         },
         {key.replace("__", "."): value for key, value in changes.items()},
     )
@@ -406,6 +407,7 @@ def test_which_layouts_are_valid_rests_on_how_many_devices_there_are_not_on_whic
                 "model": model,
                 "cluster": {"accelerator": accelerator, "devices": 16, "devices_per_node": 8},
                 "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 32},
+                "parallelism": {"zero": 0},
             }
         )
         spaces.append(list(next(Space(plan).blocks()).all()))
