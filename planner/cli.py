@@ -320,7 +320,14 @@ def _solve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--with-layout",
         metavar="auto",
-        help="auto searches for the best layout at each value; own, the default, keeps the plan's",
+        help="auto searches for the best layout at each value, own keeps the plan's; by default "
+        "auto where the plan says parallelism: auto",
+    )
+    parser.add_argument(
+        "--margin",
+        metavar="p95|5%|0",
+        help="how surely an answer fits: p95, the default, keeps room for the 95th percentile of "
+        "published readings; a share such as 5% so much more than predicted; 0 nothing",
     )
     parser.add_argument(
         "--family",
@@ -364,6 +371,7 @@ def _solve(options: argparse.Namespace) -> int:
         family=options.family,
         accelerators=options.accelerators,
         with_layout=options.with_layout,
+        margin=options.margin,
     )
     if options.format == "json":
         sys.stdout.write(questions.to_json(answer))
@@ -375,7 +383,16 @@ def _solve(options: argparse.Namespace) -> int:
 def _spend(plan: Any, options: argparse.Namespace) -> int:
     from planner.inverse import budgets
 
-    others = ("vary", "until", "maximize", "minimize", "deadline", "with_layout", "family")
+    others = (
+        "vary",
+        "until",
+        "maximize",
+        "minimize",
+        "deadline",
+        "with_layout",
+        "family",
+        "margin",
+    )
     if any(getattr(options, name) for name in (*others, "accelerators")):
         names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
         raise PlanError(Fault(f"compute-optimal takes no {names} or --accelerators", None))

@@ -16,7 +16,7 @@ from planner.inverse import questions
 from planner.limits import parse_limit
 from planner.plan import variant
 from planner.search.contest import best
-from planner.search.engine import FITS, Walk
+from planner.search.engine import FITS, SURE, Walk
 from planner.untraced import evaluated
 from tests.conftest import RunCli
 from tests.strategies import plans
@@ -148,9 +148,9 @@ def test_a_failure_names_the_layout_of_all_that_lacks_least(path: str) -> None:
     """One step beyond the largest model, every layout in turn; and each size up to it fits."""
     answer = questions.ask(load(path), "largest-model", with_layout="auto")
     assert answer.holds is not None and answer.fails is not None
-    chunks = list(Walk(answer.fails.plan, (FITS,)))
-    room = max(float(chunk.values[FITS][chunk.valid].max()) for chunk in chunks)
-    assert float(answer.fails.values[FITS]) == pytest.approx(room, rel=1e-9) and room < 0
+    chunks = list(Walk(answer.fails.plan, (SURE,)))
+    room = max(float(chunk.values[SURE][chunk.valid].max()) for chunk in chunks)
+    assert float(answer.fails.values[SURE]) == pytest.approx(room, rel=1e-9) and room < 0
     assert not any("monotone" in note for note in answer.notes)
     for index in range(answer.holds.index - 3, answer.holds.index + 1):
         changes = answer.domain.changes(answer.domain.value(index))
@@ -269,3 +269,72 @@ def test_more_of_anything_never_buys_less(document: Any) -> None:
             assert abs(two - 2 * one) <= 2 * step
     if plan.get("parallelism.pipeline") == 1:
         assert (layers(2) or 0) >= (layers(1) or 0)
+
+
+# plans that leave their layout open
+
+
+def _open(**training: Any) -> Any:
+    return {
+        "model": "llama2-7b",
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 64},
+        "training": {"tokens": "1T", "sequence_length": 4096, "global_batch": 512, **training},
+        "parallelism": "auto",
+    }
+
+
+@pytest.mark.parametrize(
+    ("question", "options"),
+    [
+        ("longest-context", {}),
+        ("tokens-by-deadline", {"deadline": "30 days"}),
+        ("largest-model", {}),
+    ],
+)
+def test_a_plan_that_leaves_its_layout_open_is_solved_with_the_best_at_each_value(
+    question: str, options: dict[str, Any]
+) -> None:
+    """No less than with the layout that was found for the plan as it is, or with any other one."""
+    plan = loading.load(_open())
+    free = questions.ask(plan, question, **options)
+    assert free.holds is not None and "layouts" in free.extra
+    size = evaluated(free.holds.plan, ["parameters.total"])["parameters.total"]
+    for changes in (
+        {},
+        {"parallelism.tensor": 8, "parallelism.pipeline": 2, "parallelism.virtual_pipeline": 1},
+        {"parallelism.zero": 3, "training.recompute": "full"},
+    ):
+        try:
+            fixed = variant(plan, changes)
+            own = questions.ask(fixed, question, with_layout="own", **options)
+        except PlanError:
+            continue
+        if own.holds is None:
+            continue
+        if question == "largest-model":
+            assert size >= evaluated(own.holds.plan, ["parameters.total"])["parameters.total"]
+        else:
+            assert free.holds.value >= own.holds.value
+
+
+def test_what_a_plan_gives_of_an_open_layout_stays() -> None:
+    document = {**_open(), "parallelism": {"auto": True, "tensor": 4}}
+    answer = questions.ask(loading.load(document), "longest-context")
+    assert answer.holds is not None and answer.fails is not None
+    for probe in (answer.holds, answer.fails):
+        assert probe.plan.get("parallelism.tensor") == 4
+
+
+def test_a_margin_leaves_room() -> None:
+    """By default the 95th percentile of published readings fits; a share is kept as it says."""
+    plan = load(LLAMA)
+    room = {}
+    for margin in (None, "p95", "5%", "0"):
+        answer = questions.ask(plan, "longest-context", margin=margin)
+        assert answer.holds is not None
+        found = evaluated(answer.holds.plan, ["memory.process", "memory.capacity"])
+        room[margin] = found["memory.capacity"] / found["memory.process"]
+    assert room[None] == room["p95"] >= 1 + plan.get("memory.margin")
+    assert room["5%"] >= 1.05 > room["0"] >= 1
+    with pytest.raises(PlanError, match="no margin"):
+        questions.ask(plan, "longest-context", margin="p50")

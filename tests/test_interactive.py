@@ -307,6 +307,38 @@ def test_the_printed_command_gives_the_numbers(
 
 
 @needs_browser
+@pytest.mark.parametrize("given", ["auto", {"auto": True, "tensor": 2}])
+def test_the_command_of_a_plan_that_leaves_its_layout_open_keeps_the_one_that_was_found(
+    given: Any, browser: Browser, run_cli: RunCli, tmp_path: Path
+) -> None:
+    """Whatever is changed: a search for the changed plan could find another layout."""
+    document, page = tmp_path / "open.json", tmp_path / "open.html"
+    plan = {
+        "model": "llama2-7b",
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 64},
+        "training": {"tokens": "1T", "sequence_length": 4096, "global_batch": 512},
+        "parallelism": given,
+    }
+    document.write_text(json.dumps(plan), "utf-8")
+    assert run_cli(document, "-o", page, "--interactive").returncode == 0
+    browser.open(page)
+    assert overrides(browser)[0] == "parallelism.auto=false"
+    for key, kind, to in (
+        (None, "", None),
+        ("cluster.devices", "text", "256"),
+        ("training.sequence_length", "text", "32768"),
+        ("training.recompute", "choice", 2),
+        ("cluster.accelerator", "choice", 3),
+    ):
+        reset(browser)
+        if key is not None:
+            move(browser, key, kind, to)
+        result = evaluate(plans.load(document, overrides(browser)))
+        assert result.plan.searched is None
+        same(result, numbers(browser), overrides(browser))
+
+
+@needs_browser
 def test_a_link_carries_the_values(browser: Browser, pages: dict[str, Path]) -> None:
     name = "mixtral8x7b_h100x1024"
     browser.open(pages[name], "#what-if?training.micro_batch=2&parallelism.zero=2")

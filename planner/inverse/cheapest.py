@@ -19,7 +19,15 @@ from planner.errors import PlanError
 from planner.evaluate import Number
 from planner.inverse.offers import Offer, offers
 from planner.inverse.probes import Goal, Probe, Probes
-from planner.inverse.relayout import BY, Layouts, any_layout, fitting, own_changes, solve_free
+from planner.inverse.relayout import (
+    BY,
+    Layouts,
+    Options,
+    any_layout,
+    own_changes,
+    solve_free,
+    space_of,
+)
 from planner.inverse.solve import Answer
 from planner.limits import Limit, shown
 from planner.plan import variant
@@ -67,7 +75,7 @@ def cheapest(plan: Plan, limits: tuple[Limit, ...], accelerators: Sequence[str] 
             least = shown(floor, "USD")
             rows.append(Row(offer, None, f"{least} at full utilisation already"))
         else:
-            row = _priced(base, offer, limits, best)
+            row = _priced(base, offer, limits, best, space_of(plan))
             rows.append(row)
             if row.cost is not None:
                 best = row.cost if best is None else min(best, row.cost)
@@ -101,10 +109,12 @@ def _at_best(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number | None]
     return base, cost
 
 
-def _priced(base: Plan, offer: Offer, limits: tuple[Limit, ...], least: Number | None) -> Row:
+def _priced(
+    base: Plan, offer: Offer, limits: tuple[Limit, ...], least: Number | None, space: Options
+) -> Row:
     """The fewest devices of an offer that keep the limits, or more where that is cheaper; ``least``
     is what another offer costs."""
-    layouts = Layouts(fitting(limits), BY, (GOAL.quantity,))
+    layouts = Layouts(limits, BY, (GOAL.quantity,), space=space)
 
     def lost(holds: Probe) -> bool:
         return least is not None and GOAL.of(holds) < -CLEARLY * least
@@ -122,7 +132,7 @@ def _priced(base: Plan, offer: Offer, limits: tuple[Limit, ...], least: Number |
         return Row(offer, answer, _missed(answer))
     if lost(answer.holds):
         return Row(offer, answer)
-    best, beside = _compared(base, domain, answer)
+    best, beside = _compared(base, domain, answer, space)
     return Row(offer, replace(answer, goal=GOAL, holds=best, fails=None, beside=beside))
 
 
@@ -143,11 +153,13 @@ def _too_few(base: Plan, domain: Domain, layouts: Layouts, least: Number) -> str
     )
 
 
-def _compared(base: Plan, domain: Domain, answer: Answer) -> tuple[Probe, tuple[Probe, ...]]:
+def _compared(
+    base: Plan, domain: Domain, answer: Answer, space: Options
+) -> tuple[Probe, tuple[Probe, ...]]:
     """The cheapest count from the fewest on, with the counts beside it. One count more is searched
     for its best layout; those further on have to be cheaper with a layout that is known."""
     assert answer.holds is not None
-    layouts = Layouts(answer.limits, BY, (GOAL.quantity,), thorough=True)
+    layouts = Layouts(answer.limits, BY, (GOAL.quantity,), True, space)
     search = Probes(base, domain, answer.limits, [GOAL.quantity], layouts)
     best, first = answer.holds, answer.holds.index
     above = search.probe(first + 1)

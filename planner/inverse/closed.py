@@ -14,28 +14,9 @@ from planner.plan import variant
 from planner.untraced import evaluated
 
 #: What is kept for each parameter, whatever the activations.
-STATES = ("memory.weights", "memory.gradients", "memory.optimizer")
+STATES = "memory.bytes_per_parameter"
 #: The precision that the closed form shows beside the plan's own.
 OTHER = {"fp32": "bf16"}
-#: One device that holds everything: what a parameter costs before anything is divided.
-ALONE: dict[str, Any] = {
-    "cluster.devices": 1,
-    **{
-        f"parallelism.{key}": 1
-        for key in ("tensor", "pipeline", "virtual_pipeline", "context", "expert", "replicate")
-    },
-    **{f"parallelism.{key}": None for key in ("data", "stages", "zero", "sequence")},
-    **{
-        f"training.{key}": None
-        for key in (
-            "global_batch",
-            "gradient_accumulation",
-            "distributed_optimizer",
-            "schedule",
-            "loss",
-        )
-    },
-}
 
 
 @dataclass(frozen=True)
@@ -49,21 +30,21 @@ class Closed:
 
 
 def bytes_per_parameter(plan: Plan, precision: str | None = None) -> Fraction:
-    """Bytes of weights, gradients and optimizer states for one parameter, from the book.
+    """Bytes of weights, gradients and optimizer states for one parameter of the plan, nothing
+    divided: the quantity that its report shows, in its own precision or in another.
 
     Raises:
         PlanError: the book has no answer for this plan's precision and optimizer.
     """
-    size = 10**9
-    changes: dict[str, Any] = {**ALONE, "model": {"parameters": size}}
-    if precision is not None:
-        changes["training.precision"] = precision
-    values = evaluated(variant(plan, changes), STATES).values()
-    return sum(map(Fraction, values), Fraction(0)) / size
+    if precision not in (None, plan.get("training.precision")):
+        plan = variant(plan, {"training.precision": precision})
+    return Fraction(evaluated(plan, [STATES])[STATES])
 
 
 def largest_model(plan: Plan) -> tuple[Closed, ...]:
     """Parameters by bytes per parameter alone, under the readings that people mean by it."""
+    if plan.get("training.lora") is not None:
+        return ()  # most weights have neither gradient nor states
     precision = plan.get("training.precision")
     optimizer = plan.get("training.optimizer")
     memory = plan.get("cluster.accelerator.memory")

@@ -378,7 +378,7 @@ class _Symbolic:
         slope = whole.diff(x)
         turned = whole.subs(x, 1 / y)
         if not self._moves(slope):
-            rest = limit - whole.subs(x, 0)
+            rest, slope = _plus(limit - whole.subs(x, 0)), _plus(slope)
             if slope.could_extract_minus_sign():
                 rest, slope = -rest, -slope
             found = [rest / slope]
@@ -420,6 +420,20 @@ class _Symbolic:
 def _polynomial(element: Any, unknown: Symbol) -> Any:
     terms = dict(element).items()
     return sum((Rational(_fraction(c)) * unknown**p for (p,), c in terms), Rational(0))
+
+
+def _plus(expression: Any) -> Any:
+    """The same with factors such as -1 - f as 1 + f, their sign before the product."""
+    terms = []
+    for term in Add.make_args(expression):
+        factors = []
+        for factor in Mul.make_args(term):
+            if isinstance(factor, Add) and all(a.could_extract_minus_sign() for a in factor.args):
+                factors += [-1, -factor]
+            else:
+                factors.append(factor)
+        terms.append(Mul(*factors))
+    return Add(*terms)
 
 
 class _Setter(Typesetter):

@@ -14,11 +14,10 @@ from planner.inverse import closed, families
 from planner.inverse.answers import as_data, text, to_json
 from planner.inverse.probes import Goal
 from planner.inverse.solve import Answer, solve
-from planner.limits import Limit, known, numeric, parse_limit
+from planner.limits import MARGIN, Limit, fit_limit, known, numeric, parse_limit
 
 __all__ = ["LAYOUTS", "NAMES", "QUESTIONS", "Answer", "as_data", "ask", "text", "to_json"]
 
-FITS = Limit("memory.headroom", ">=", 0)
 #: What --with-layout takes: the layout of the plan, or the best one at each value.
 LAYOUTS = ("own", "auto")
 
@@ -30,6 +29,7 @@ class Asked:
     plan: Plan
     question: str
     limits: tuple[Limit, ...]
+    fits: Limit  # what a plan keeps in order to fit
     deadline: bool  # whether one of the limits is a deadline
     free: bool  # whether the layout is
     family: str | None = None
@@ -48,6 +48,7 @@ def ask(
     family: str | None = None,
     accelerators: Sequence[str] | str | None = None,
     with_layout: str | None = None,
+    margin: str | None = None,
 ) -> Answer:
     """The answer to a named question, or to ``vary`` a key.
 
@@ -62,6 +63,8 @@ def ask(
         family: a model whose shape ``largest-model`` scales in place of the plan's own.
         accelerators: what ``cheapest`` chooses from: names, with or without ``=PRICE``.
         with_layout: ``auto`` searches for the best layout at each value; ``own`` keeps the plan's.
+            None is ``auto`` where the plan leaves its layout open.
+        margin: how surely a plan fits: ``p95``, the default, a share such as ``5%``, or ``0``.
 
     Raises:
         PlanError: no such question, key or quantity; options that do not go together; nothing to
@@ -96,8 +99,9 @@ def ask(
         plan,
         question or "vary",
         tuple(limits),
+        fit_limit(MARGIN if margin is None else margin, plan),
         any(limit.quantity == "time.training_days" for limit in limits),
-        with_layout == "auto",
+        with_layout == "auto" or (with_layout is None and plan.searched is not None),
         family,
         None if accelerators is None else tuple(accelerators),
     )
@@ -140,11 +144,13 @@ def _vary(asked: Asked, key: str, goal: Goal | None) -> Answer:
         )
     domain = domains.of_key(asked.plan, key, asked.free)
     if goal is None:
-        return _solved(asked, domain, asked.limits)
+        limits = (asked.fits, *asked.limits) if asked.free else asked.limits
+        return _solved(asked, domain, limits)
     if asked.free:
         from planner.inverse.relayout import optimise_free
 
-        return optimise_free(asked.plan, domain, asked.limits, goal, question="vary")
+        limits = (asked.fits, *asked.limits)
+        return optimise_free(asked.plan, domain, limits, goal, question="vary")
     from planner.inverse.optimum import optimise
 
     return optimise(asked.plan, domain, asked.limits, goal, question="vary")
@@ -178,7 +184,7 @@ def _largest_model(asked: Asked) -> Answer:
     if asked.family is not None:
         extra["family"] = asked.family
     plan, domain = families.of_plan(asked.plan, asked.family)
-    return _solved(asked, domain, (FITS, *asked.limits), 1, plan, extra)
+    return _solved(asked, domain, (asked.fits, *asked.limits), 1, plan, extra)
 
 
 def _largest_model_by_deadline(asked: Asked) -> Answer:
@@ -191,7 +197,7 @@ def _of_key(key: str, direction: int, fits: bool = True) -> Callable[[Asked], An
         if not fits:
             _needs_deadline(asked)
         domain = domains.of_key(asked.plan, key, asked.free)
-        limits = (FITS, *asked.limits) if fits else asked.limits
+        limits = (asked.fits, *asked.limits) if fits or asked.free else asked.limits
         return _solved(asked, domain, limits, direction)
 
     return answered
@@ -201,7 +207,7 @@ def _cheapest(asked: Asked) -> Answer:
     _needs_deadline(asked)
     from planner.inverse.cheapest import cheapest
 
-    return cheapest(asked.plan, asked.limits, asked.accelerators)
+    return cheapest(asked.plan, (asked.fits, *asked.limits), asked.accelerators)
 
 
 def _needs_deadline(asked: Asked) -> None:

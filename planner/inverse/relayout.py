@@ -49,11 +49,13 @@ DECIDED = frozenset(
     }
 )
 Changes = Mapping[str, Any]
+Options = Mapping[str, Sequence[Any]]
 Ask = Callable[[Contest], Item | None]
 
 
 class Layouts:
-    """The plans of a value are those with each layout that is known; ``further`` finds others.
+    """The plans of a value are those with each layout that is known; ``further`` finds others. The
+    first of the limits is that a plan fits.
 
     As an evaluator it takes, of several layouts, the best by ``by`` of those that keep the limits;
     while it is ``hasty``, the first that does.
@@ -62,9 +64,15 @@ class Layouts:
     hasty = False
 
     def __init__(
-        self, limits: Sequence[Limit], by: str, also: Sequence[str] = (), thorough: bool = False
+        self,
+        limits: Sequence[Limit],
+        by: str,
+        also: Sequence[str] = (),
+        thorough: bool = False,
+        space: Options | None = None,
     ) -> None:
         self.limits, self.by, self.thorough = tuple(limits), by, thorough
+        self.space = space or {}  # values that keys of a layout may have; the others are free
         self.known: list[Changes] = []
         self.narrowed: dict[str, tuple[Any, ...]] = {}  # to these values of keys, somewhere
         self._contests: dict[str, Contest] = {}
@@ -78,13 +86,17 @@ class Layouts:
                 found.append(variant(plan, {**layout, **changes}))
         if self.thorough and self._left > 0:
             self._left -= 1
-            base = found[0] if found else any_layout(plan, {"time.mfu": None, **changes})
+            base = found[0] if found else self._any(plan, {"time.mfu": None, **changes})
             # Where no layout keeps the limits, one that fits says by how much they are missed.
             new = self.fastest(base, changes) or self.fastest(base, changes, within=False)
             if new is not None:
                 found = [variant(plan, {**new, **changes})]
             found = found or [base]
-        return found or [any_layout(plan, {"time.mfu": None, **changes})]
+        return found or [self._any(plan, {"time.mfu": None, **changes})]
+
+    def _any(self, plan: Plan, changes: Changes) -> Plan:
+        kept = {key: values[0] for key, values in self.space.items() if len(values) == 1}
+        return any_layout(plan, {**kept, **changes})
 
     def values(self, plans: Sequence[Plan], exact: bool) -> tuple[Plan, Mapping[str, Any], bool]:
         found = []
@@ -121,7 +133,7 @@ class Layouts:
     @property
     def _scarce(self) -> bool:
         """Whether memory is the only limit."""
-        return all(limit.quantity == FITS for limit in self.limits)
+        return of_memory(self.limits)
 
     def desperate(self) -> None:
         """No known layout helps anywhere: search at the values that are tried next."""
@@ -178,11 +190,12 @@ class Layouts:
         key = repr(sorted(changes.items(), key=str))
         if key not in self._contests:
             fixed = {key: (plan.get(key),) for key in changes if key in DECIDED}
-            limits = [limit for limit in self.limits if limit.quantity != FITS]
+            space = {**self.space, **fixed}
             if chosen_by(plan, KERNELS) and any(KERNELS in layout for layout in self.known):
                 plan = variant(plan, {KERNELS: None})  # of a layout; the question leaves them open
+            fits, *others = self.limits
             last = dict(list(self._contests.items())[-1:])
-            self._contests = {**last, key: Contest(plan, self.by, limits, fixed)}
+            self._contests = {**last, key: Contest(plan, self.by, others, space, fits=fits)}
             self.narrowed |= self._contests[key].walk.narrowed
         return self._contests[key]
 
@@ -239,11 +252,11 @@ def solve_free(
     layouts: Layouts | None = None,
     lost: Callable[[Probe], bool] = lambda holds: False,
 ) -> Answer:
-    """As ``solve.solve``, with the layout free; what fits into memory only. ``also`` names further
-    quantities that the answer's plan shows; ``layouts`` are some that are known to begin with. Of
-    an answer that has ``lost`` already, the value beyond it is not told with its best layout."""
-    limits = fitting(limits)
-    layouts = layouts or Layouts(limits, BY, also)
+    """As ``solve.solve``, with the layout free; the first limit is that a plan fits. ``also`` names
+    further quantities that the answer's plan shows; ``layouts`` are some that are known to begin
+    with. Of an answer that has ``lost`` already, the value beyond it is not told with its best
+    layout."""
+    layouts = layouts or Layouts(limits, BY, also, space=space_of(plan))
     if not layouts.known:
         layouts.start(plan, own_changes(plan, domain))
     search = Probes(plan, domain, limits, evaluator=layouts)
@@ -383,10 +396,10 @@ def _nearest(layouts: Layouts, plan: Plan, domain: Domain, probe: Probe) -> Prob
 def optimise_free(
     plan: Plan, domain: Domain, limits: tuple[Limit, ...], goal: Goal, *, question: str = ""
 ) -> Answer:
-    """As ``optimum.optimise``, with the layout free; what fits into memory only. The layout is the
-    one that makes the goal small; a goal to make large takes the fastest layout."""
-    limits = fitting(limits)
-    layouts = Layouts(limits, goal.quantity if goal.sense < 0 else BY, (goal.quantity,), True)
+    """As ``optimum.optimise``, with the layout free; the first limit is that a plan fits. The
+    layout is the one that makes the goal small; a goal to make large takes the fastest layout."""
+    by = goal.quantity if goal.sense < 0 else BY
+    layouts = Layouts(limits, by, (goal.quantity,), True, space_of(plan))
     answer = optimise(plan, domain, limits, goal, question=question, evaluator=layouts)
     answer = _noted(answer, plan, layouts)
     if layouts.exhausted:
@@ -395,9 +408,12 @@ def optimise_free(
     return answer
 
 
-def fitting(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
-    has = any(limit.quantity == FITS for limit in limits)
-    return limits if has else (Limit(FITS, ">=", 0), *limits)
+def space_of(plan: Plan) -> Options:
+    """The layouts of a plan that leaves its own open: those that ``parallelism: auto`` asks; of any
+    other plan all."""
+    kept = plan.searched or {}
+    fixed = {key: (value,) for key, value in kept.get("fixed", {}).items()}
+    return {**fixed, **{key: tuple(values) for key, values in kept.get("vary", {}).items()}}
 
 
 def _noted(answer: Answer, plan: Plan, layouts: Layouts) -> Answer:

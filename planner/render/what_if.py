@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
 
 from planner import resources
+from planner.document import Plan
 from planner.errors import Fault, PlanError
+from planner.plan import about
 from planner.render import controls, facts
 from planner.render.bars import COLOURS
 from planner.render.layout import KEY_FIGURES, PREFIXES, SHARES, SHORT_TITLES
@@ -121,13 +123,29 @@ def _page(result: Result, listed: list[Quantity]) -> Mapping[str, Any]:
     """What the page needs beside the program: its controls and the numbers of the report."""
     return {
         "plan": clean(result.document or "PLAN.yaml"),
-        "overrides": [f"{key}={clean(text)}" for key, text in result.plan.document.overrides],
+        "overrides": [
+            *(f"{key}={clean(text)}" for key, text in result.plan.document.overrides),
+            *(f"{key}={value}" for key, value in _settled(result.plan)),
+        ],
         "controls": [_control(c) for _, found in controls.groups(result.plan) for c in found],
         "quantities": {q.id: [q.unit, q.id in SHARES] for q in listed},
         "planned": {q.id: _plain(q.value) for q in listed if q.absent is None},
         "bars": [base for base in BARS if base in {q.id for q in listed}],
         "colours": COLOURS,
     }
+
+
+def _settled(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What a search decided of a plan that left its layout open, as overrides: with them the plan
+    keeps this layout, where without them another might be found for other values."""
+    if plan.searched is None:
+        return
+    yield "parallelism.auto", "false"
+    for key in sorted(plan.derived):
+        section, _, name = key.partition(".")
+        given = (plan.document.data.get(section) or {}).get(name)  # as the search completed it
+        if given is not None and given != about(key).get("default"):
+            yield key, str(given).lower()
 
 
 def _control(control: controls.Control) -> dict[str, Any]:

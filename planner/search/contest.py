@@ -40,6 +40,8 @@ Options = Mapping[str, Sequence[Any]]
 Groups = tuple[tuple[str, ...], ...]
 #: A layout and what it is compared by: score and memory, rounded, and its place in the search.
 Ranked = tuple[tuple[float, float, int], Item]
+#: By what is predicted.
+PREDICTED = Limit(FITS, ">=", 0)
 #: Rows that are asked first, and how many times as many each time after.
 FIRST, MORE = 512, 6
 #: Where memory leaves a smaller share of many rows, only these are asked for the rest.
@@ -88,6 +90,7 @@ class Contest:
         limits: further limits that a layout has to keep.
         options: values that keys may have (``Walk``).
         walk: the layouts, in the place of all that have the options.
+        fits: when a layout fits; by what is predicted.
 
     Raises:
         PlanError: no valid layout, an unknown quantity, or one that no layout has.
@@ -100,9 +103,10 @@ class Contest:
         limits: Sequence[Limit] = (),
         options: Options | None = None,
         walk: Walk | None = None,
+        fits: Limit = PREDICTED,
     ) -> None:
-        self.plan, self.by, self.limits = plan, by, tuple(limits)
-        self.wanted = wanted(by, limits)
+        self.plan, self.by, self.limits, self.fit = plan, by, tuple(limits), fits
+        self.wanted = wanted(by, (fits, *limits))
         self.late = tuple(name for name in self.wanted if name.startswith("memory."))
         self.early = tuple(name for name in self.wanted if name not in self.late)
         self.walk = walk or Walk(plan, self.early, options or {}, most=MOST)
@@ -134,7 +138,9 @@ class Contest:
         """What is asked where no layout of a narrowed space will do (``Walk.wider``): that nothing
         fits is proven so, but not what another limit forbids."""
         walk = self.walk.wider() if of_memory(self.limits) else None
-        return None if walk is None else Contest(self.plan, self.by, self.limits, walk=walk)
+        return (
+            None if walk is None else Contest(self.plan, self.by, self.limits, None, walk, self.fit)
+        )
 
     @cached_property
     def few(self) -> Field:
@@ -184,13 +190,13 @@ class Contest:
 
     def fits(self, places: Array, chunk: Chunk) -> Array:
         """Which layouts fit; rows of which none does are not asked again."""
-        fits: Array = chunk.valid & (chunk.values[FITS] >= 0)
+        fits: Array = chunk.valid & holding(self.fit, chunk.values[self.fit.quantity])
         self.hopeless[places] = ~fits.any(axis=(0, 1))
         return fits
 
     def lack(self, places: Array, chunk: Chunk) -> None:
         """Note of layouts of which none fits the one that lacks least memory."""
-        room = np.where(chunk.valid, chunk.values[FITS], -np.inf)
+        room = np.where(chunk.valid, _slack(self.fit, chunk.values[self.fit.quantity]), -np.inf)
         found = np.array([np.argmax(room)])
         short, memory = -room.ravel()[found], chunk.values[MEMORY].ravel()[found]
         if np.isfinite(short[0]):
@@ -342,10 +348,15 @@ class Field:
         least: Array = room / (room + used)
         for limit in self.contest.limits:
             value, bound = asked.values[limit.quantity], float(limit.value)
-            slack = bound - value if limit.relation == "<=" else value - bound
             size = np.maximum(np.abs(value), abs(bound))
-            least = np.minimum(least, slack / np.where(size > 0, size, 1))
+            least = np.minimum(least, _slack(limit, value) / np.where(size > 0, size, 1))
         return least
+
+
+def _slack(limit: Limit, values: Array) -> Array:
+    """How far values are inside a limit, as ``Limit.slack`` has it of one."""
+    inside: Array = values - float(limit.value)
+    return -inside if limit.relation == "<=" else inside
 
 
 def _better(one: Ranked | None, other: Ranked | None) -> Ranked | None:

@@ -33,6 +33,7 @@ from planner.search.spread import Over, Spread
 from planner.untraced import Untraced, evaluated
 
 FITS = "memory.headroom"
+SURE = "memory.headroom_p95"
 MEMORY = "memory.process"
 STEP = "time.step_seconds"
 #: Where one answer is wanted soon, a space of more layouts is narrowed, step by step.
@@ -172,7 +173,7 @@ def wanted(by: str, limits: Sequence[Limit]) -> tuple[str, ...]:
 def of_memory(limits: Iterable[Limit]) -> bool:
     """Whether memory alone is limited: then that nothing fits holds with replicas too, for they add
     memory."""
-    return all(limit.quantity in (FITS, MEMORY) for limit in limits)
+    return all(limit.quantity in (FITS, SURE, MEMORY) for limit in limits)
 
 
 def only(narrowed: Mapping[str, Sequence[Any]]) -> str:
