@@ -248,7 +248,8 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         # Decides what published runs a plan is like, not its formulas.
         "time.scale": "node" if devices <= node else "nodes",
         "time.tensor": span(layout["tensor"], layout["tensor"]),
-        "time.expert": span(layout["expert"], layout["expert"] * layout["tensor"]),
+        "time.expert": span(layout["expert"], layout["expert"] * layout["expert_tensor"]),
+        "time.expert_tensor": span(layout["expert_tensor"], layout["expert_tensor"]),
         "time.pipeline": span(layout["pipeline"], devices),
         "time.shards": span(shards, shards * layout["tensor"]),
         "time.context": span(layout["context"], inner),

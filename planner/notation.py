@@ -261,6 +261,20 @@ k_quant = symbol(
 k_a = symbol(
     "k_a", "bytes of an activation", unit="bytes", latex="k_a", key="training.bytes.activation"
 )
+k_disp = symbol(
+    "k_disp",
+    "bytes of a value on its way to an expert",
+    unit="bytes",
+    latex=r"k_{\mathrm{disp}}",
+    key="training.bytes.dispatch",
+)
+k_gat = symbol(
+    "k_gat",
+    "bytes of a weight being gathered",
+    unit="bytes",
+    latex=r"k_{\mathrm{gat}}",
+    key="training.bytes.gather",
+)
 
 k_l = symbol("k_l", "rank of the adapters", latex=r"r_{\mathrm{LoRA}}", key="training.lora.rank")
 k_t = symbol(

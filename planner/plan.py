@@ -322,7 +322,7 @@ def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> 
     if whole:
         _choices(draft)
         _sizes(draft)
-        profile.cut(draft)
+        profile.layout(draft)
     _divisions(draft, plan.model)
     if whole and not draft.faults:
         pipeline.check(draft, plan.model)

@@ -83,11 +83,18 @@ def _served(recipe: Mapping[str, int]) -> Mapping[str, int]:
     return {**dict.fromkeys(recipe, 0), **kept, "activation": recipe["activation"]}
 
 
-def cut(draft: Draft) -> None:
-    """Fill in the rule by which the implementation cuts layers into stages."""
+def layout(draft: Draft) -> None:
+    """Fill in how the implementation divides what the plan leaves open: layers over stages, and an
+    expert over the tensor-parallel ranks or not."""
     implementation = draft.get("training", "implementation")
-    rule = load(implementation)["cut"]
-    draft.default(("parallelism", "cut"), rule, f"under {implementation}")
+    rules = load(implementation)
+    draft.default(("parallelism", "cut"), rules["cut"], f"under {implementation}")
+    divided = rules["experts"] == "tensor" and draft.get("model", "moe") is not None
+    draft.default(
+        ("parallelism", "expert_tensor"),
+        draft.get("parallelism", "tensor") if divided else 1,
+        f"equals tensor under {implementation}" if divided else "an expert is whole on its device",
+    )
 
 
 def complete(draft: Draft) -> None:
@@ -102,10 +109,13 @@ def complete(draft: Draft) -> None:
     for key, size in (_served(recipe) if serves else recipe).items():
         draft.default(("training", "bytes", key), size, "nothing is trained" if serves else why)
     draft.default(("training", "bytes", "cache"), recipe["activation"], "as an activation")
+    sizes = training["bytes"]
+    draft.default(("training", "bytes", "dispatch"), sizes["activation"], "as an activation")
+    draft.default(("training", "bytes", "gather"), sizes["compute"], "as the matmuls take it")
     draft.default(
         ("parallelism", "vocab_multiple"), profile["vocabulary_multiple"], f"under {implementation}"
     )
-    cut(draft)
+    layout(draft)
     exchange = profile["time"]["context"]
     draft.default(("parallelism", "context_exchange"), exchange, f"under {implementation}")
     draft.default(("memory", "workspaces"), profile["workspaces"], f"under {implementation}")

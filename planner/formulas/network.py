@@ -9,7 +9,27 @@ from typing import Any
 from planner.folds import largest, smallest
 from planner.formulas.layout import data, tokens
 from planner.formulas.layout import shards as owners
-from planner.notation import G_r, a_kv, c, d_h, d_v, e, g_r, h, k, k_a, n, n_node, p, r, t, t_e
+from planner.notation import (
+    G_r,
+    a_kv,
+    c,
+    d_h,
+    d_v,
+    e,
+    f_cap,
+    g_r,
+    gamma,
+    h,
+    k,
+    k_a,
+    k_disp,
+    n,
+    n_node,
+    p,
+    r,
+    t,
+    t_e,
+)
 from planner.notation_hardware import (
     B_link,
     B_net,
@@ -273,10 +293,9 @@ EXPERTS: dict[str, Any] = {
     "identifier": "network.experts",
     "symbol": r"t_{\mathrm{a2a}}",
     "unit": "s",
-    "title": "one exchange of tokens between experts",
+    "title": "one exchange of tokens between experts, the mean of there and back",
     "exact": False,
     "per": ("block",),
-    "coefficient": "bytes",
 }
 
 
@@ -289,7 +308,7 @@ def experts_none():
 DISPATCHER = "parallelism.dispatcher"
 DEEPEP = "DeepEP, README (normal kernels)"
 #: Nodes over which an expert-parallel group is spread.
-NODES = e * t / n_node
+NODES = e * t_e / n_node
 
 REACH: dict[str, Any] = {"unit": "1", "exact": False, "per": ("block",)}
 REACHED: dict[str, Any] = {
@@ -338,13 +357,45 @@ def reach_nodes_of_groups():
     return _of_groups(NODES)
 
 
+UNEVEN: dict[str, Any] = {
+    "identifier": "network.experts.uneven",
+    "symbol": r"\gamma_{\mathrm{a2a}}",
+    "unit": "1",
+    "title": "rows that travel to the experts of the fullest device, over an even share",
+    "exact": False,
+    "per": ("block",),
+}
+
+
+@quantity(**UNEVEN, source="definition", when={"block": "moe", "block.capped": False})
+def uneven():
+    """All wait for the device to which most rows travel."""
+    return gamma
+
+
+@quantity(
+    **UNEVEN,
+    source="Lepikhin et al. 2020 (arXiv 2006.16668), section 2.2: expert capacity",
+    when={"block": "moe", "block.capped": True},
+)
+def uneven_capped():
+    """The slots of an expert travel, filled or not; what is beyond them is dropped before."""
+    return f_cap
+
+
+def _of_rank():
+    """Bytes of the hidden states that a device sends: tensor-parallel ranks share the tokens, and
+    of there and back each has its format."""
+    return (k_disp + k_a) / 2 * uneven * tokens * h / t
+
+
 def _copies():
-    return 2 * tokens * k * h * (e - 1) / (e * t)
+    return _of_rank() * k * (e - 1) / e
 
 
 def _once(reached, members):
     """A token once to each other of so many places that holds one of its k experts."""
-    return 2 * tokens * h / t * reached * (1 - (1 - 1 / reached) ** k) * (1 - 1 / members)
+    return _of_rank() * reached * (1 - (1 - 1 / reached) ** k) * (1 - 1 / members)
 
 
 def _across():
@@ -358,8 +409,7 @@ def _across():
     when={"time.expert": "node", DISPATCHER: "all-to-all"},
 )
 def experts():
-    """Of k copies of each token, 2 bytes a value, all but 1/e leave the device; tensor-parallel
-    ranks share the tokens."""
+    """Of k copies of each token all but 1/e leave the device."""
     return _copies() / (link * e_a2a)
 
 
@@ -387,6 +437,42 @@ def experts_of_nodes_by_kernels():
     """A token goes once to each node that holds one of its experts, and there once to each such
     device, by kernels that nearly fill a device's network card and its link."""
     return largest(_once(reach, e) / (link * e_disp), _across() / (B_net * e_disp))
+
+
+GATHER: dict[str, Any] = {
+    "identifier": "network.experts.gather",
+    "symbol": r"t_{\mathrm{ge}}",
+    "unit": "s",
+    "title": "gathering rows among the devices that share an expert, the mean of there and back",
+    "exact": False,
+    "per": ("block",),
+}
+FOLDING = "Liu et al. 2025 (arXiv 2504.14960), MoE parallel folding; Megatron-LM (all-to-all)"
+
+
+@quantity(**GATHER, source=FOLDING, when={"time.expert_tensor": "none"})
+def experts_gather_none():
+    """An expert is whole on its device."""
+    return 0
+
+
+def _of_expert():
+    """Bytes that a device of t_e lacks of the rows that reach all of them: k copies of a token."""
+    return _of_rank() * k * (t_e - 1)
+
+
+@quantity(**GATHER, source=FOLDING, when={"block": "moe", "time.expert_tensor": "node"})
+def experts_gather():
+    """Rows are gathered among the t_e devices that share an expert, and its outputs reduced and
+    scattered: of the rows of all of them a device has one in t_e."""
+    return _of_expert() / link + (t_e - 1) * a_link
+
+
+@quantity(**GATHER, source=FOLDING, when={"block": "moe", "time.expert_tensor": "nodes"})
+def experts_gather_of_nodes():
+    """As in a node; what crosses from node to node uses all network cards of a node."""
+    hops = (t_e / n_node - 1) * a_net + (t_e - t_e / n_node) * a_link
+    return _of_expert() / smallest(link, fabric * n_node) + hops
 
 
 # -- context parallelism -----------------------------------------------------------------------

@@ -9,10 +9,10 @@ from planner.formulas.memory_cache import block as cache_block
 from planner.formulas.memory_cache import cache_stage
 from planner.formulas.memory_states import weights_component
 from planner.formulas.network import experts as experts_exchange
-from planner.formulas.network import fabric, link, send
+from planner.formulas.network import experts_gather, fabric, link, send
 from planner.formulas.time_layer import exchanges, forward
 from planner.formulas.time_peak import peak
-from planner.notation import E, L_k, L_ks, b, e, h, k, p, s, s_o, t
+from planner.notation import E, L_k, L_ks, b, e, h, k, k_a, p, s, s_o, t, t_e
 from planner.notation_hardware import W, a_link, a_net, e_mem, e_mm
 from planner.quantity import quantity
 
@@ -154,11 +154,10 @@ EXCHANGE: dict[str, Any] = {
 HOP: dict[str, Any] = {
     "identifier": "time.decode.hop",
     "symbol": r"t_{\mathrm{hop}}",
-    "title": "one hop of a token's exchange, and its share of b h values of 2 bytes",
+    "title": "one hop of a token's exchange, and its share of b h activations",
     "source": "cluster document",
     "unit": "s",
     "exact": False,
-    "coefficient": "bytes",
 }
 
 
@@ -171,13 +170,13 @@ def hop_none():
 @quantity(**HOP, when={"time.tensor": "node"})
 def hop():
     """Over the link of the node."""
-    return a_link + 2 * b * h / (t * link)
+    return a_link + k_a * b * h / (t * link)
 
 
 @quantity(**HOP, when={"time.tensor": "nodes"})
 def hop_between():
     """Over the network, which sets the pace of a ring that leaves the node."""
-    return a_net + 2 * b * h / (t * fabric)
+    return a_net + k_a * b * h / (t * fabric)
 
 
 @quantity(**EXCHANGE, when={**SERVING, "experts": False})
@@ -189,8 +188,8 @@ def exchange():
 @quantity(**EXCHANGE, when={**SERVING, "experts": True})
 def exchange_experts():
     """As without experts; and tokens go to their experts and come back, with one hop to each of
-    the other groups."""
-    there = experts_exchange * b / tokens + (e - 1) * a_link
+    the other groups, and to each of the devices that share an expert."""
+    there = (experts_exchange + experts_gather) * b / tokens + (e + t_e - 2) * a_link
     routed = Total(L_k * Total(2 * there, "block", block="moe"), "part")
     return 2 * (t - 1) * hop * Total(L_k * Total(exchanges, "block"), "part") + routed
 
@@ -202,7 +201,6 @@ SENDS: dict[str, Any] = {
     "source": "Narayanan et al. 2021 (arXiv 2104.04473), section 4.1",
     "unit": "s",
     "exact": False,
-    "coefficient": "bytes",
 }
 
 
@@ -214,14 +212,14 @@ def sends_none():
 
 @quantity(**SENDS, when={"time.pipeline": "node"})
 def sends():
-    """p - 1 times b h values of 2 bytes over the link, divided over the tensor-parallel ranks."""
-    return (p - 1) * (2 * b * h / (t * link) + a_link)
+    """p - 1 times b h activations over the link, divided over the tensor-parallel ranks."""
+    return (p - 1) * (k_a * b * h / (t * link) + a_link)
 
 
 @quantity(**SENDS, when={"time.pipeline": "nodes"})
 def sends_between():
     """As inside a node, over the network."""
-    return (p - 1) * (2 * b * h / (t * fabric) + a_net)
+    return (p - 1) * (k_a * b * h / (t * fabric) + a_net)
 
 
 @quantity(

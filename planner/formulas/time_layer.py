@@ -5,7 +5,7 @@ from typing import Any
 from planner.folds import Total
 from planner.formulas.layout import routed, sequence_ranks, tokens, vocabulary
 from planner.formulas.network import experts as experts_exchange
-from planner.formulas.network import tensor
+from planner.formulas.network import experts_gather, tensor
 from planner.formulas.time_core import (
     context_backward,
     context_forward,
@@ -217,8 +217,8 @@ def exchange_experts_hidden():
     when={"block": "moe", "training.schedule": IN_TURN},
 )
 def exchange_experts():
-    """Tokens go to their experts and come back."""
-    return 2 * experts_exchange
+    """Tokens go to their experts, and to all devices that share one, and come back."""
+    return 2 * (experts_exchange + experts_gather)
 
 
 GATHERED: dict[str, Any] = {

@@ -23,7 +23,7 @@ from planner.formulas.time_layer import (
     forward,
 )
 from planner.formulas.time_product import forward as product_forward
-from planner.notation import c, f_off, k_c, k_red, t
+from planner.notation import c, f_off, k_gat, k_red, t
 from planner.notation_hardware import B_host, hidden_t, n_ends, n_la, n_ring, t_la, x_busy
 from planner.quantity import quantity
 
@@ -221,9 +221,9 @@ FSDP = "Zhao et al. 2023 (arXiv 2304.11277), section 3"
 
 @quantity(**GATHERS, source=FSDP, when={"parallelism.zero": 3, "parallelism.reshard": True})
 def gathers():
-    """Weights are gathered in the compute format for the forward and for the backward pass,
+    """Weights are gathered (training.bytes.gather) for the forward and for the backward pass,
     gradients reduced and scattered in theirs: three rings over the group."""
-    return (2 * k_c + k_red) * Total(device_whole * passed, "component") + 3 * hops
+    return (2 * k_gat + k_red) * Total(device_whole * passed, "component") + 3 * hops
 
 
 @quantity(
@@ -233,7 +233,7 @@ def gathers():
 )
 def gathers_once():
     """Weights stay gathered from the forward to the backward pass of a micro-batch: two rings."""
-    return (k_c + k_red) * Total(device_whole * passed, "component") + 2 * hops
+    return (k_gat + k_red) * Total(device_whole * passed, "component") + 2 * hops
 
 
 # -- host memory -------------------------------------------------------------------------------

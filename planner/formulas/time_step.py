@@ -16,6 +16,7 @@ from planner.notation import (
     held_sc,
     k_c,
     k_g,
+    k_gat,
     k_m,
     k_red,
     k_w,
@@ -308,7 +309,7 @@ def gather_none():
 @quantity(**GATHER, source=ZERO, when={"parallelism.zero": (1, 2)})
 def gather():
     """Each device gets the weights that the g - 1 others updated."""
-    return k_c * ring + buckets * hops
+    return k_gat * ring + buckets * hops
 
 
 DATA: dict[str, Any] = {

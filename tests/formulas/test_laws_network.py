@@ -127,3 +127,100 @@ def test_replicas_inside_a_node_meet_over_its_link() -> None:
     # A replica of 2 leaves room for four in a node, which use four cards.
     four = {"cluster__devices": 16, "parallelism": {"zero": 3, "replicate": 8}}
     assert float(evaluation(**ROUND, **{**inside, **four}).value("network.replicas")) == 40e9
+
+
+# -- experts -----------------------------------------------------------------------------------
+
+MOE: dict[str, Any] = {"model": "mixtral-8x7b"}
+
+
+def exchange(**changes: Any) -> float:
+    return largest("network.experts", "block", **MOE, **changes)
+
+
+def gather(**changes: Any) -> float:
+    return largest("network.experts.gather", "block", **MOE, **changes)
+
+
+def test_experts_lie_on_the_devices_that_they_are_divided_over() -> None:
+    """Mixtral at expert = tensor = 8 on nodes of 8: whole experts (expert_tensor 1) lie in one
+    node, where 7 of 8 of the 2 copies of each of 4,096 / 8 tokens leave a device; divided as the
+    other matrices they lie on 8 nodes."""
+    layout = {"tensor": 8, "sequence": True, "expert": 8, "zero": 1}
+    inside = exchange(parallelism={**layout, "expert_tensor": 1})
+    sent = 2 * (4096 / 8) * 4096 * 2 * 7 / 8
+    assert inside == pytest.approx(sent / 100e9)
+    assert gather(parallelism={**layout, "expert_tensor": 1}) == 0
+    # A token goes once to each of 8 (1 - (7/8)^2) of 8 nodes, 7 of which are not its own.
+    across = exchange(parallelism={**layout, "expert_tensor": 8})
+    reached = 8 * (1 - (7 / 8) ** 2) * 7 / 8
+    assert across == pytest.approx(2 * (4096 / 8) * 4096 * reached / 10e9)
+    # There, 8 devices share each expert: one of them lacks 7 of 8 parts of the rows, 2 x 4,096.
+    rows = gather(parallelism={**layout, "expert_tensor": 8})
+    assert rows == pytest.approx(2 * (2 * 4096) * 4096 * 7 / 8 / 100e9 + 7e-6)
+
+
+@pytest.mark.parametrize(
+    ("implementation", "size"), [("megatron", 4), ("torchtitan", 1), ("nanotron", 1)]
+)
+def test_an_expert_that_a_plan_leaves_open_is_divided_as_its_framework_does(
+    implementation: str, size: int
+) -> None:
+    """Megatron-LM, training/arguments.py: expert_tensor_parallel_size is None means that of tensor
+    parallelism; torchtitan, job_config.py: expert_tensor_parallel_degree: int = 1."""
+    document = {**deepcopy(PLAN), **MOE, "parallelism": {"tensor": 4, "expert": 2}}
+    document["training"]["implementation"] = implementation
+    found = plan.load(document)
+    assert found.get("parallelism.expert_tensor") == size
+    assert found.derived["parallelism.expert_tensor"]
+    assert plan.load({**document, "model": "llama2-7b", "parallelism": {"tensor": 4}}).get(
+        "parallelism.expert_tensor"
+    ) == 1  # fmt: skip
+
+
+@pytest.mark.parametrize("dispatcher", ["all-to-all", "deepep"])
+@pytest.mark.parametrize("expert", [4, 8])
+@pytest.mark.parametrize("inner", [1, 2])
+def test_uneven_routing_and_slots_lengthen_the_exchange_as_they_lengthen_the_work(
+    dispatcher: str, expert: int, inner: int
+) -> None:
+    layout = {"tensor": 2, "expert": expert, "expert_tensor": inner, "dispatcher": dispatcher}
+    one: dict[str, Any] = {"parallelism": layout, "cluster__devices_per_node": 4}
+
+    def seconds(**changes: Any) -> float:
+        # The hop among devices that share an expert carries nothing.
+        return exchange(**one, **changes) + gather(**one, **changes) - (inner - 1) * 1e-6
+
+    even = seconds()
+    assert seconds(training__expert_imbalance="1.5") == pytest.approx(1.5 * even)
+    model = {"extends": "mixtral-8x7b", "moe": {"capacity_factor": "1.25"}}
+    assert largest("network.experts", "block", **{**one, "model": model}) == pytest.approx(
+        1.25 * exchange(**one)
+    )
+
+
+@pytest.mark.parametrize("dispatcher", ["all-to-all", "deepep"])
+def test_tokens_that_leave_in_8_bit_and_return_in_16_take_three_quarters(dispatcher: str) -> None:
+    """DeepSeek-AI 2024 (arXiv 2412.19437), section 3.3.3: dispatch in FP8, combine in BF16."""
+    layout = {"expert": 8, "dispatcher": dispatcher}
+    wide, narrow = (
+        exchange(parallelism=layout, training__bytes={"dispatch": size}) for size in (2, 1)
+    )
+    assert narrow == pytest.approx(3 / 4 * wide)
+
+
+@pytest.mark.parametrize("zero", [1, 3])
+def test_weights_gathered_in_8_bit_take_half_of_16(zero: int) -> None:
+    """torchtitan, docs/float8.md: enable_fsdp_float8_all_gather sends weights in float8."""
+    layout = {"zero": zero}
+
+    def seconds(gathered: int, reduced: int = 0) -> float:
+        given = {"gather": gathered, "reduce": reduced}
+        e = evaluation(**ROUND, parallelism=layout, training__bytes=given)
+        parts = e.case.axes["part"]
+        whole = sum(float(e.value("time.part.gathers", {"part": part})) for part in parts)
+        return whole + float(e.value("time.data.gather"))
+
+    nothing = seconds(0)
+    assert seconds(1) - nothing == pytest.approx((seconds(2) - nothing) / 2)
+    assert seconds(2) > nothing
