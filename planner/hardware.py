@@ -186,6 +186,9 @@ def _value(fact: Mapping[str, Any], unit: str = "s") -> Any:
 @lru_cache(maxsize=1024, typed=True)
 def _exact(value: Any, unit: str) -> Any:
     if isinstance(value, str):
+        top, slash, bottom = value.partition("/")
+        if slash and bottom.isdecimal():  # 20/132
+            return Fraction(int(top), int(bottom))
         return units.parse(value, unit)
     return Fraction(str(value)) if isinstance(value, float) else value
 

@@ -287,6 +287,18 @@ x_busy = symbol(
     latex=r"\chi_{\mathrm{busy}}",
     key="time.efficiency.host_exponent",
 )
+f_back = symbol(
+    "f_back",
+    "share of a micro-batch's time that its backward pass takes",
+    latex=r"\phi_B",
+    key="time.efficiency.backward_share",
+)
+f_disp = symbol(
+    "f_disp",
+    "share of the multiprocessors that exchanges beside products take",
+    latex=r"\phi_{\mathrm{ex}}",
+    key="time.efficiency.exchange_share",
+)
 p_drop = symbol(
     "p_drop", "whether dropout runs", latex=r"\delta_{\mathrm{drop}}", key="time.dropout"
 )

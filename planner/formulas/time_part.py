@@ -3,8 +3,6 @@ what travels beside."""
 
 from typing import Any
 
-from sympy import Rational
-
 from planner.folds import Total, largest, smallest
 from planner.formulas.memory_activations import layer as kept
 from planner.formulas.memory_states import device_whole
@@ -24,7 +22,7 @@ from planner.formulas.time_layer import (
 )
 from planner.formulas.time_product import forward as product_forward
 from planner.notation import c, f_off, k_gat, k_red, t
-from planner.notation_hardware import B_host, hidden_t, n_ends, n_la, n_ring, t_la, x_busy
+from planner.notation_hardware import B_host, f_disp, hidden_t, n_ends, n_la, n_ring, t_la, x_busy
 from planner.quantity import quantity
 
 # -- what is computed again --------------------------------------------------------------------
@@ -310,8 +308,8 @@ def busy_without_exchange():
     when={"training.schedule": "dualpipe", "time.expert": ("node", "nodes")},
 )
 def busy_beside_exchange():
-    """The exchanges that run beside the products take 20 of 132 multiprocessors from them."""
-    return _longer() * Rational(132, 112)
+    """The exchanges that run beside the products take multiprocessors from them."""
+    return _longer() / (1 - f_disp)
 
 
 @quantity(

@@ -26,11 +26,15 @@ from planner.notation import (
     r,
     v,
 )
-from planner.notation_hardware import B_dram, B_host, W, e_mem, hidden_t
+from planner.notation_hardware import B_dram, B_host, W, e_mem, f_back, hidden_t
 from planner.quantity import quantity
 
 PIPELINE = "Narayanan et al. 2021 (arXiv 2104.04473), section 2.2"
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 7"
+EACH = (
+    "DeepSpeed, runtime/zero/stage_1_and_2.py (partition_gradients); PyTorch, fully_shard: both "
+    "reduce in the backward pass of each micro-batch"
+)
 OVERLAP = "Li et al. 2020 (arXiv 2006.15704), section 3.2.3; Megatron-LM (distributed optimizer)"
 SECONDS: dict[str, Any] = {"unit": "s", "exact": False}
 
@@ -111,12 +115,14 @@ def bubble():
 
 @quantity(
     **BUBBLE,
-    source="Qi et al. 2023 (arXiv 2401.10241), table 1",
+    source="Qi et al. 2023 (arXiv 2401.10241), table 2: ZB-H1 (table 1 counts FLOPs and memory)",
     when={"training.schedule": "zero-bubble"},
 )
 def bubble_zero():
-    """Weight gradients, a third of the work, fill two thirds of the bubble (ZB-H1)."""
-    return (p - 1) * (model / (3 * p) + 2 * send)
+    """ZB-H1 waits p - 1 times for a forward pass and the gradients of inputs, less those of
+    weights, which fill it; both gradients are half of the backward pass, so a forward pass is
+    left."""
+    return (p - 1) * ((1 - f_back) * model / p + 2 * send)
 
 
 @quantity(
@@ -126,8 +132,8 @@ def bubble_zero():
 )
 def bubble_dualpipe():
     """p/2 - 1 slots of a forward and backward pass that overlap, and of a backward pass, less three
-    weight gradients: two thirds of a stage's pass each."""
-    return (p / 2 - 1) * (2 * model / (3 * p) + 2 * send)
+    times the gradients of weights, half of a backward pass each."""
+    return (p / 2 - 1) * ((1 - f_back / 2) * model / p + 2 * send)
 
 
 @quantity(
@@ -251,7 +257,7 @@ def buckets_of_layers():
 REDUCE: dict[str, Any] = {
     "identifier": "time.data.reduce",
     "symbol": r"t_{\mathrm{red}}",
-    "title": "reducing gradients over data parallelism",
+    "title": "reducing gradients over data parallelism, in one step",
     **SECONDS,
 }
 GATHER: dict[str, Any] = {
@@ -276,16 +282,30 @@ def reduce():
     return 2 * k_red * ring + 2 * buckets * hops
 
 
-@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": (1, 2), "time.replicas": "none"})
+@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 1, "time.replicas": "none"})
 def reduce_sharded():
     """Gradients are reduced and scattered: each passes once."""
     return k_red * ring + buckets * hops
 
 
-@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": (1, 2), **REPLICATED})
+@quantity(**REDUCE, source=EACH, when={"parallelism.zero": 2, "time.replicas": "none"})
+def reduce_each():
+    """A device keeps its share of the sum only, so that gradients are reduced and scattered after
+    each of m micro-batches."""
+    return micro_batches * (k_red * ring + buckets * hops)
+
+
+@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 1, **REPLICATED})
 def reduce_replicated():
     """As without replicas, inside each; then the shards' gradients over the r replicas."""
     return k_red * ring + buckets * hops + _between_replicas()
+
+
+@quantity(**REDUCE, source=EACH, when={"parallelism.zero": 2, **REPLICATED})
+def reduce_each_replicated():
+    """As without replicas, inside each; after the last micro-batch the shards' gradients over the r
+    replicas."""
+    return micro_batches * (k_red * ring + buckets * hops) + _between_replicas()
 
 
 @quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 3, "time.replicas": "none"})
@@ -294,9 +314,14 @@ def reduce_none():
     return 0
 
 
-@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 3, **REPLICATED})
+@quantity(
+    **REDUCE,
+    source="PyTorch, fully_shard (set_requires_all_reduce)",
+    when={"parallelism.zero": 3, **REPLICATED},
+)
 def reduce_between():
-    """Layers scatter inside a replica; the shards' gradients go over the r replicas."""
+    """Layers scatter inside a replica; after the last micro-batch the shards' gradients go over the
+    r replicas."""
     return _between_replicas()
 
 
@@ -332,33 +357,34 @@ def data():
     return reduce + gather
 
 
-@quantity(
-    **DATA,
-    source=OVERLAP,
-    when={"time.data_overlap": "gradients", "parallelism.zero": (0, 1, 3)},
-)
+ONCE: dict[str, Any] = {"parallelism.zero": (0, 1, 3)}
+
+
+@quantity(**DATA, source=OVERLAP, when={"time.data_overlap": "gradients", **ONCE})
 def data_beside_backward():
-    """Gradients are reduced beside the backward pass of the last micro-batch, two thirds of its
-    time, which hides a share of the traffic; weights are gathered before the next step starts."""
-    return _shown(reduce, micro_batch * 2 / 3) + gather
+    """Gradients are reduced beside the backward pass of the last micro-batch, which hides a share
+    of the traffic; weights are gathered before the next step starts."""
+    return _shown(reduce, f_back * micro_batch) + gather
+
+
+@quantity(**DATA, source=OVERLAP, when={"time.data_overlap": "all", **ONCE})
+def data_beside_both():
+    """Gradients are reduced beside the backward pass of the last micro-batch, and weights gathered
+    beside the forward pass of the first: both hide a share."""
+    return _shown(reduce, f_back * micro_batch) + _shown(gather, (1 - f_back) * micro_batch)
 
 
 @quantity(
     **DATA,
     source="Zhao et al. 2023 (arXiv 2304.11277), section 3",
-    when={"time.data_overlap": "gradients", "parallelism.zero": 2},
+    when={"time.data_overlap": ("gradients", "all"), "parallelism.zero": 2},
 )
-def data_beside_layers():
-    """Layers are gathered beside the forward pass, one ahead, and their gradients reduced beside
-    the backward pass: both hide a share."""
-    return _shown(reduce, micro_batch * 2 / 3) + _shown(gather, micro_batch / 3)
-
-
-@quantity(**DATA, source=OVERLAP, when={"time.data_overlap": "all"})
-def data_beside_both():
-    """Gradients are reduced beside the backward pass of the last micro-batch, two thirds of its
-    time, and weights gathered beside the forward pass of the first: both hide a share."""
-    return _shown(reduce, micro_batch * 2 / 3) + _shown(gather, micro_batch / 3)
+def data_beside_each():
+    """Gradients are reduced beside the backward passes of all m micro-batches, and layers gathered
+    one ahead beside the forward pass of the first: both hide a share."""
+    return _shown(reduce, f_back * micro_batch * micro_batches) + _shown(
+        gather, (1 - f_back) * micro_batch
+    )
 
 
 TIED: dict[str, Any] = {

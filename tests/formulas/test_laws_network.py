@@ -224,3 +224,71 @@ def test_weights_gathered_in_8_bit_take_half_of_16(zero: int) -> None:
     nothing = seconds(0)
     assert seconds(1) - nothing == pytest.approx((seconds(2) - nothing) / 2)
     assert seconds(2) > nothing
+
+
+# -- a step ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("implementation", ["pytorch", "megatron"])
+def test_sharded_gradients_are_reduced_after_each_micro_batch(implementation: str) -> None:
+    """DeepSpeed, runtime/zero/stage_1_and_2.py: with partition_gradients a gradient is reduced
+    where it arises, else at the boundary of accumulation: 8 micro-batches, 8 times the traffic."""
+
+    link = {**ROUND["cluster__accelerator"]["link"], "latency": 0}
+    flat = {
+        "cluster__accelerator": {"extends": "h100-sxm-80gb", "link": link},
+        "cluster__network": {"bandwidth": "10 GB/s", "latency": 0},
+    }
+    one, two = (
+        float(
+            evaluation(
+                **{**ROUND, **flat},
+                parallelism={"zero": zero},
+                training__implementation=implementation,
+            ).value("time.data.reduce")
+        )
+        for zero in (1, 2)
+    )
+    assert two == pytest.approx(8 * one)
+
+
+def test_more_micro_batches_give_more_time_to_hide_what_each_reduces() -> None:
+    """What shows of ZeRO-2's traffic for each micro-batch does not depend on how many there are."""
+    one, many = (
+        evaluation(
+            parallelism={"zero": 2},
+            training__implementation="pytorch",
+            training__global_batch=64 * steps,
+        )
+        for steps in (1, 16)
+    )
+    gathered = {float(e.value("time.data.gather")) for e in (one, many)}
+    assert len(gathered) == 1
+    shown = [float(e.value("time.data")) for e in (one, many)]
+    rest = shown[0] - (shown[1] - shown[0]) / 15
+    assert 0 <= rest <= gathered.pop()
+
+
+@pytest.mark.parametrize("stages", [2, 4, 8])
+def test_bubbles_are_those_of_the_papers(stages: int) -> None:
+    """In units of a forward pass F of a stage, with B = 2 F of which W = F: 1F1B (p - 1)(F + B)
+    (Narayanan et al. 2021), interleaved a v-th of it, ZB-H1 (p - 1)(F + B - 2 W) and DualPipe
+    (p/2 - 1)(F + B + B - 3 W) (DeepSeek-AI 2024, table 2, where B holds W)."""
+    free = {"bandwidth": "1e9 TB/s", "latency": 0}
+    link = {**free, "convention": "bidirectional"}
+
+    def bubble(schedule: str, virtual: int = 1) -> float:
+        e = evaluation(
+            cluster__accelerator={"extends": "h100-sxm-80gb", "link": link},
+            cluster__network=free,
+            training__schedule=schedule,
+            parallelism={"pipeline": stages, "virtual_pipeline": virtual},
+        )
+        return float(e.value("time.bubble")) / (float(e.value("time.model")) / stages / 3)
+
+    f, b, w = 1, 2, 1
+    assert bubble("1f1b") == pytest.approx((stages - 1) * (f + b))
+    assert bubble("gpipe") == pytest.approx((stages - 1) * (f + b))
+    assert bubble("interleaved", 2) == pytest.approx((stages - 1) * (f + b) / 2)
+    assert bubble("zero-bubble") == pytest.approx((stages - 1) * (f + b - 2 * w))
+    assert bubble("dualpipe") == pytest.approx((stages / 2 - 1) * (f + b + b - 3 * w))
