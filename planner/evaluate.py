@@ -129,7 +129,8 @@ class Evaluation:
         return trace
 
     def _unanswered(self, identifier: str, point: Point) -> str:
-        """Why none of the formulas of an id holds: the choices that all of them want otherwise."""
+        """Why none of the formulas of an id holds: the choices that all of them want otherwise, or
+        the fewest that one of them does."""
         wrong = [
             {
                 key
@@ -138,7 +139,8 @@ class Evaluation:
             }
             for declaration in self.book.declarations[identifier]
         ]
-        keys = sorted(set.intersection(*wrong))
+        fewest: set[str] = min(wrong, key=len)
+        keys = sorted(set.intersection(*wrong) or fewest)
         if "model.shape" in keys:
             return SIZE_ONLY
         choices = ", ".join(f"{key} {str(self.setting(key, point)).lower()}" for key in keys)

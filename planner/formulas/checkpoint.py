@@ -1,6 +1,6 @@
 """What a checkpoint holds and how long it takes to write."""
 
-from planner.formulas.memory_states import per_parameter_adamw
+from planner.formulas.memory_states import per_parameter
 from planner.formulas.parameters import total
 from planner.notation import k_m, k_w
 from planner.notation_hardware import B_sto
@@ -17,7 +17,7 @@ from planner.quantity import quantity
 def size():
     """Bytes of a weight, its master copy and its optimizer states for each parameter; gradients are
     not saved."""
-    return (k_w + k_m + per_parameter_adamw) * total
+    return (k_w + k_m + per_parameter) * total
 
 
 @quantity(

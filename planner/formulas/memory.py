@@ -26,7 +26,7 @@ from planner.formulas.memory_states import (
     gradients_component,
     gradients_stage,
     optimizer_stage,
-    per_parameter_adamw,
+    per_parameter,
     weights_stage,
 )
 from planner.formulas.parameters import total_given as parameters_total
@@ -300,7 +300,7 @@ _from_size(
     "master weights and optimizer states on one device",
     0,
     False,
-    lambda: k_m + k_G + per_parameter_adamw,
+    lambda: k_m + k_G + per_parameter,
 )
 _from_size(
     "optimizer",
@@ -308,7 +308,7 @@ _from_size(
     "master weights and optimizer states on one device",
     (1, 2, 3),
     True,
-    lambda: k_m + k_G + per_parameter_adamw,
+    lambda: k_m + k_G + per_parameter,
 )
 
 

@@ -10,11 +10,13 @@ from sympy import Rational
 
 from planner.folds import Total
 from planner.formulas.layout import shards, vocabulary
-from planner.formulas.parameters import component
+from planner.formulas.parameters import component, total
 from planner.notation import (
+    L_k,
     V,
     copies,
     e,
+    f_e,
     held_sc,
     k_a,
     k_G,
@@ -107,6 +109,110 @@ def device_again():
 def device_experts():
     """Experts are divided over e groups, each expert over t_e devices."""
     return component / (e * t_e)
+
+
+SIDE: dict[str, Any] = {"unit": "1", "per": ("component",)}
+IN: dict[str, Any] = {
+    "identifier": "parameters.device_inputs",
+    "symbol": r"n_{\mathrm{in}}'",
+    "title": "input width of a matrix on one tensor and expert rank",
+    "source": MEGATRON,
+    **SIDE,
+}
+OUT: dict[str, Any] = {
+    "identifier": "parameters.device_outputs",
+    "symbol": r"n_{\mathrm{out}}'",
+    "title": "output width of a matrix on one tensor and expert rank",
+    "source": MEGATRON,
+    **SIDE,
+}
+
+
+@quantity(**IN, when={"split": ("none", "column")})
+def inputs():
+    """All of them."""
+    return n_in
+
+
+@quantity(**IN, when={"split": "row"})
+def inputs_row():
+    """Divided over the tensor-parallel ranks."""
+    return n_in / t
+
+
+@quantity(**IN, when={"split": "vocabulary", "type": "linear"})
+def inputs_head():
+    """All of them."""
+    return n_in
+
+
+@quantity(**IN, when={"split": "vocabulary", "type": "table"})
+def inputs_table():
+    """Rows of the padded vocabulary are divided over the tensor-parallel ranks."""
+    return vocabulary / t
+
+
+@quantity(**IN, when={"split": "experts"})
+def inputs_expert():
+    """The side that is not the width of the expert."""
+    return n_in * n_out / f_e
+
+
+@quantity(**OUT, when={"split": ("none", "row")})
+def outputs():
+    """All of them."""
+    return n_out
+
+
+@quantity(**OUT, when={"split": "column"})
+def outputs_column():
+    """Divided over the tensor-parallel ranks."""
+    return n_out / t
+
+
+@quantity(**OUT, when={"split": "vocabulary", "type": "linear"})
+def outputs_head():
+    """Columns of the padded vocabulary are divided over the tensor-parallel ranks."""
+    return vocabulary / t
+
+
+@quantity(**OUT, when={"split": "vocabulary", "type": "table"})
+def outputs_table():
+    """All of them."""
+    return n_out
+
+
+@quantity(**OUT, when={"split": "experts"})
+def outputs_expert():
+    """The width of the expert, divided over its tensor-parallel ranks."""
+    return f_e / t_e
+
+
+BIAS: dict[str, Any] = {
+    "identifier": "parameters.device_biases",
+    "symbol": r"n_{\mathrm{b}}'",
+    "title": "biases of a matrix on one tensor and expert rank",
+    "source": MEGATRON,
+    **SIDE,
+}
+
+
+@quantity(**BIAS, when={"bias": False})
+def biases():
+    """None."""
+    return 0
+
+
+@quantity(**BIAS, when={"bias": True, "split": ("none", "column", "row", "vocabulary")})
+def biases_of_outputs():
+    """One for each output."""
+    return outputs
+
+
+@quantity(**BIAS, when={"bias": True, "split": "experts"})
+def biases_of_expert():
+    """One for each output, divided over the expert's tensor-parallel ranks."""
+    return n_out / t_e
 
 
 TRAINED: dict[str, Any] = {
@@ -272,7 +378,7 @@ PER_PARAMETER: dict[str, Any] = {
     source="Loshchilov & Hutter 2019 (arXiv 1711.05101)",
     when={"training.optimizer": "adamw"},
 )
-def per_parameter_adamw():
+def per_parameter():
     """A first and a second moment."""
     return 2 * k_o
 
@@ -304,63 +410,98 @@ def per_parameter_momentum():
     return k_o
 
 
-STATES: dict[str, Any] = {
-    "identifier": "memory.optimizer.states",
-    "symbol": r"K_{o,c}",
+@quantity(
+    **PER_PARAMETER,
+    source="Shazeer & Stern 2018 (arXiv 1804.04235); Jordan et al. 2024 (Muon)",
+    when={"training.optimizer": ("adafactor", "muon"), "model.shape": True},
+)
+def per_parameter_mean():
+    """On average over the model: matrices and vectors keep different states."""
+    return Total(L_k * Total(each * component, "component"), "part") / total
+
+
+@quantity(
+    **{**PER_PARAMETER, "exact": False},
+    source="Liu et al. 2025 (arXiv 2502.16982), section 2.3: one momentum buffer",
+    when={"training.optimizer": "muon", "model.shape": False},
+)
+def per_parameter_muon():
+    """A momentum, as if every parameter were one of a hidden matrix; embeddings, head and vectors
+    keep a moment more."""
+    return k_o
+
+
+EACH: dict[str, Any] = {
+    "identifier": "memory.optimizer.each",
+    "symbol": r"k_{o,c}",
     "unit": "bytes",
-    "title": "optimizer states of one component, before they are divided",
+    "title": "optimizer states of one parameter of a component",
     "per": ("component",),
 }
+ALIKE = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "lion")
 
 
 @quantity(
-    **STATES,
+    **EACH,
     source="one state has the shape of the weight",
-    when={"training.optimizer": ("adamw", "adam-8bit", "sgd", "sgd-momentum", "lion")},
+    when={"training.optimizer": ALIKE},
 )
-def states():
+def each():
     """The same for each parameter."""
-    return per_parameter_adamw * trained
+    return per_parameter
 
 
 @quantity(
-    **STATES,
+    **EACH,
     source="Shazeer & Stern 2018 (arXiv 1804.04235), section 3",
     when={"training.optimizer": "adafactor", "matrix": True},
 )
-def states_factored():
-    """Of a matrix, the sums of its rows and of its columns, for each copy that the rank holds."""
-    return k_o * trained * (n_in + n_out) / (n_in * n_out)
+def each_factored():
+    """Of a matrix, the sums of the rows and of the columns that the rank holds; biases in full."""
+    return k_o * (inputs + outputs + biases) / (inputs * outputs + biases)
 
 
 @quantity(
-    **STATES,
+    **EACH,
     source="Shazeer & Stern 2018 (arXiv 1804.04235), section 3",
     when={"training.optimizer": "adafactor", "matrix": False},
 )
-def states_unfactored():
+def each_unfactored():
     """A vector keeps its second moment in full."""
-    return k_o * trained
+    return k_o
 
 
 @quantity(
-    **STATES,
-    source="Jordan et al. 2024 (Muon); Liu et al. 2025 (arXiv 2502.16982)",
+    **EACH,
+    source="Jordan et al. 2024 (Muon); Liu et al. 2025 (arXiv 2502.16982), section 2.3",
     when={"training.optimizer": "muon", "hidden matrix": True},
 )
-def states_muon():
-    """A momentum for each parameter of a hidden matrix."""
-    return k_o * trained
+def each_muon():
+    """A momentum for each parameter of a hidden matrix; for its biases two moments."""
+    return k_o * (inputs * outputs + 2 * biases) / (inputs * outputs + biases)
 
 
 @quantity(
-    **STATES,
+    **EACH,
     source="Jordan et al. 2024 (Muon): AdamW for embeddings, head and vectors",
     when={"training.optimizer": "muon", "hidden matrix": False},
 )
-def states_muon_outside():
+def each_muon_outside():
     """Two moments, as AdamW keeps them."""
-    return 2 * k_o * trained
+    return 2 * k_o
+
+
+@quantity(
+    "memory.optimizer.states",
+    symbol=r"K_{o,c}",
+    unit="bytes",
+    title="optimizer states of one component, before they are divided",
+    source="the optimizer's states of each parameter",
+    per=("component",),
+)
+def states():
+    """Those of each parameter that is trained."""
+    return each * trained
 
 
 OPTIMIZER: dict[str, Any] = {
@@ -448,4 +589,4 @@ def optimizer_stage():
 )
 def bytes_per_parameter():
     """Weight, gradient, master weight, the gradient's copy and the optimizer's states."""
-    return k_w + k_g + k_m + k_G + per_parameter_adamw
+    return k_w + k_g + k_m + k_G + per_parameter

@@ -5,8 +5,9 @@ from typing import Any
 from planner.folds import Largest, Total, largest, smallest
 from planner.formulas.layout import micro_batches
 from planner.formulas.layout import shards as owners
-from planner.formulas.memory_states import per_parameter_adamw, trained
+from planner.formulas.memory_states import trained
 from planner.formulas.network import fabric, hops, link, passed, replicas, send, shards
+from planner.formulas.time_optimizer import optimizer
 from planner.formulas.time_part import part, repeated
 from planner.notation import (
     A_ks,
@@ -17,16 +18,12 @@ from planner.notation import (
     k_c,
     k_g,
     k_gat,
-    k_m,
     k_red,
-    k_w,
-    n,
-    n_node,
     p,
     r,
     v,
 )
-from planner.notation_hardware import B_dram, B_host, W, e_mem, f_back, hidden_t
+from planner.notation_hardware import W, e_mem, f_back, hidden_t
 from planner.quantity import quantity
 
 PIPELINE = "Narayanan et al. 2021 (arXiv 2104.04473), section 2.2"
@@ -426,81 +423,6 @@ def tied():
 def tied_of_nodes():
     """The two copies' gradients pass once each way, over the network card of a device."""
     return _tied() / fabric
-
-
-UPDATE: dict[str, Any] = {
-    "identifier": "time.update",
-    "symbol": r"D_{\mathrm{upd}}",
-    "unit": "bytes",
-    "title": "memory traffic of the update, for each parameter",
-}
-
-
-@quantity(
-    **UPDATE,
-    source="one kernel: every value is read and written once",
-    when={"training.optimizer_kernel": "fused"},
-)
-def update():
-    """Weights, master weights and states are read and written, gradients read."""
-    return 2 * (k_w + k_m + per_parameter_adamw) + k_g
-
-
-@quantity(
-    **UPDATE,
-    source="PyTorch, torch.optim.adamw: operations on whole tensors",
-    when={"training.optimizer_kernel": ("foreach", "loop")},
-)
-def update_of_operations():
-    """Each operation reads and writes for itself: decay (2 accesses), first moment (3), second
-    moment (5), its root, correction and offset (6), step (4): 20 of a state's width, and the
-    gradient."""
-    return 10 * per_parameter_adamw + k_g
-
-
-OPTIMIZER: dict[str, Any] = {
-    "identifier": "time.optimizer",
-    "symbol": r"t_{\mathrm{opt}}",
-    "title": "the optimizer's update",
-    "source": "bytes read and written over the memory's bandwidth",
-    **SECONDS,
-}
-
-
-STAYS: dict[str, Any] = {"training.offload.optimizer": False}
-LEAVES: dict[str, Any] = {"training.offload.optimizer": True}
-ON_HOST: dict[str, Any] = {**OPTIMIZER, "source": "Ren et al. 2021 (arXiv 2101.06840), section 4"}
-
-
-@quantity(**OPTIMIZER, when={"parallelism.zero": 0, **STAYS})
-def optimizer():
-    """The update of all parameters that the device holds."""
-    return update * resident / (W * e_mem)
-
-
-@quantity(**OPTIMIZER, when={"parallelism.zero": (1, 2, 3), **STAYS})
-def optimizer_sharded():
-    """As without sharding, for the part that the device keeps."""
-    return update * owned / (W * e_mem)
-
-
-def _on_host():
-    """Seconds for each parameter that a device owns."""
-    states = (2 * (k_w + k_m + per_parameter_adamw) + k_g) * smallest(n, n_node) / B_dram
-    return (k_g + k_c) / B_host + states
-
-
-@quantity(**ON_HOST, when={"parallelism.zero": 0, **LEAVES})
-def optimizer_on_host():
-    """Gradients go to the host and weights come back; there weights, master weights and states are
-    read and written, gradients read, at the rate of its memory, which the devices share."""
-    return resident * _on_host()
-
-
-@quantity(**ON_HOST, when={"parallelism.zero": (1, 2, 3), **LEAVES})
-def optimizer_on_host_sharded():
-    """As without sharding, for the part that the device keeps."""
-    return owned * _on_host()
 
 
 @quantity(

@@ -433,19 +433,6 @@ def test_exchanges_beside_products_take_multiprocessors_from_them() -> None:
     assert busy == pytest.approx((device**4 + host**4) ** 0.25 * 132 / 112)
 
 
-def test_an_update_in_operations_moves_more_than_one_kernel() -> None:
-    """AdamW on fp32: 28 bytes for each parameter in one kernel, 80 in single operations."""
-    fused = evaluation(training__precision="fp32", training__implementation="pytorch")
-    looped = evaluation(
-        training__precision="fp32",
-        training__implementation="pytorch",
-        training__optimizer_kernel="loop",
-    )
-    # Weight and two states read and written, the gradient read: 4 bytes each.
-    assert fused.value("time.update") == 2 * (4 + 8) + 4
-    assert looped.value("time.update") == 20 * 4 + 4
-
-
 SHARDED: dict[str, Any] = {
     "training__implementation": "pytorch",
     "parallelism": {"tensor": 1, "zero": 3},

@@ -1,0 +1,175 @@
+"""Optimizers: states and traffic counted by hand, Muon's products as its papers count them."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+import planner
+from planner import case, plan
+from planner.evaluate import Evaluation
+
+OPTIMIZERS = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "adafactor", "lion", "muon")
+PLAN: dict[str, Any] = {
+    "model": "llama2-7b",
+    "cluster": {
+        "accelerator": "h100-sxm-80gb",
+        "devices": 8,
+        "price": "2 USD/h",
+        "storage": {"bandwidth": "10 GB/s"},
+        "failures": {"count": 419, "devices": 16384, "period": "54 days"},
+    },
+    "training": {"tokens": "1B", "sequence_length": 4096, "global_batch": 64, "micro_batch": 1},
+    "parallelism": {"zero": 1},
+}
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    """The plan with some dotted keys changed; a dot is written as two underscores."""
+    found = deepcopy(PLAN)
+    for dotted, value in changes.items():
+        section, key = dotted.split("__")
+        found.setdefault(section, {})[key] = value
+    return found
+
+
+def evaluation(**changes: Any) -> Evaluation:
+    return Evaluation(case.build(plan.load(document(**changes))))
+
+
+def of(found: Evaluation, identifier: str, name: str) -> Any:
+    """A quantity of the first component of that name."""
+    component = next(e for e in found.case.axes["component"] if e.name == name)
+    return found.value(identifier, {"component": component})
+
+
+HEADLINES = (
+    "time.step_seconds",
+    "time.training_days",
+    "time.goodput",
+    "cost.total",
+    "energy.total",
+    "checkpoint.bytes",
+    "memory.optimizer",
+    "memory.total",
+)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("zero", [0, 1, 3])
+def test_every_optimizer_answers_what_people_ask(optimizer: str, zero: int) -> None:
+    changes = {"training__optimizer": optimizer, "parallelism__zero": zero}
+    result = planner.load(document(**changes)).evaluate()
+    assert not {name: result[name].absent for name in HEADLINES if result[name].absent}
+
+
+#: Bytes that the update of a parameter reads and writes in fp32, fused and one operation after
+#: another: weights and states of 4 bytes read and written, a gradient of 4 read, and as PyTorch and
+#: the authors' code write the operations.
+FP32 = {
+    "adamw": (28, 84),
+    "sgd": (12, 12),  # one operation: two values read, one written
+    "sgd-momentum": (20, 32),  # buf.mul_, buf.add_(grad), param.add_(buf): 2 + 3 + 3 accesses
+    "lion": (20, 76),  # 19 accesses
+}
+
+
+@pytest.mark.parametrize("optimizer", FP32)
+def test_an_update_moves_what_its_operations_read_and_write(optimizer: str) -> None:
+    for kernel, expected in zip(("fused", "foreach"), FP32[optimizer], strict=True):
+        found = evaluation(
+            training__optimizer=optimizer,
+            training__optimizer_kernel=kernel,
+            training__precision="fp32",
+            training__implementation="pytorch",
+        )
+        assert of(found, "time.update", "up") == expected
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "bf16-pure"])
+@pytest.mark.parametrize("name", ["up", "token"])
+def test_one_kernel_never_moves_more_than_many(optimizer: str, precision: str, name: str) -> None:
+    fused, foreach = (
+        of(
+            evaluation(
+                training__optimizer=optimizer,
+                training__optimizer_kernel=kernel,
+                training__precision=precision,
+            ),
+            "time.update",
+            name,
+        )
+        for kernel in ("fused", "foreach")
+    )
+    assert 0 < fused <= foreach
+
+
+def test_adafactor_keeps_rows_and_columns() -> None:
+    """Llama-2 7B by hand (Shazeer & Stern 2018, section 3): of 32 layers four matrices of 4096 x
+    4096 and three of 4096 x 11008, of embedding and head 32000 x 4096; 65 norms in full."""
+    layer = 4 * (4096 + 4096) + 3 * (4096 + 11008)
+    numbers = 32 * layer + 2 * (32000 + 4096) + 65 * 4096
+    found = evaluation(training__optimizer="adafactor", parallelism__zero=0)
+    saved = found.value("memory.optimizer.per_parameter") * found.value("parameters.total")
+    assert saved == 4 * numbers  # a state has 4 bytes
+    # Weights are fp32 under PyTorch's mixed precision; each of 9 x 32 + 3 tensors counts its steps.
+    assert found.value("memory.optimizer") == saved + 4 * 291
+
+
+@pytest.mark.parametrize(
+    ("sides", "expected"),
+    [
+        # m n (2 of a multiply-add): X X^T is m m n, its square m m m, times X m m n; 5 times.
+        ((4096, 4096), 5 * 2 * (4096**3 + 4096**3 + 4096**3)),
+        ((4096, 11008), 5 * 2 * (2 * 4096**2 * 11008 + 4096**3)),
+    ],
+)
+def test_muon_counts_five_iterations(sides: tuple[int, int], expected: int) -> None:
+    name = "output" if sides[0] == sides[1] else "up"
+    found = evaluation(training__optimizer="muon", parallelism__zero=0)
+    assert of(found, "time.orthogonal.flops", name) == expected
+
+
+@pytest.mark.parametrize(("width", "batch"), [(768, 524288), (16384, 16_000_000)])
+def test_muon_costs_as_its_author_says(width: int, batch: int) -> None:
+    """Jordan et al. 2024, section Runtime: the products of T iterations are at most T m / B of the
+    6 n m B FLOP of a step, 0.7 % for NanoGPT and 0.5 % for Llama 405B at T = 5; a square matrix
+    reaches it."""
+    model = {
+        "layers": 1,
+        "hidden": width,
+        "vocab": 512,
+        "max_sequence": 1024,
+        "attention": {"heads": width // 64},
+        "mlp": {"intermediate": 4 * width},
+    }
+    more = {"training__optimizer": "muon", "training__sequence_length": 1024}
+    e = Evaluation(case.build(plan.load({**document(**more), "model": model})))
+    square = of(e, "time.orthogonal.flops", "output")
+    assert Fraction(square, 6 * width * width * batch) == Fraction(5 * width, batch)
+    wide = of(e, "time.orthogonal.flops", "up")
+    assert Fraction(wide, 6 * 4 * width * width * batch) < Fraction(5 * width, batch)
+    assert float(Fraction(5 * width, batch)) < 0.0074
+
+
+@pytest.mark.parametrize("devices", [2, 8, 64])
+def test_sharded_muon_sends_at_most_a_quarter_more(devices: int) -> None:
+    """Liu et al. 2025 (arXiv 2502.16982), section 2.3: 1 to 1.25 times AdamW's traffic, gradients
+    and weights of 4 bytes and a momentum of 2; close to 1 where many devices share it."""
+    found = evaluation(
+        cluster__devices=devices,
+        training__optimizer="muon",
+        time__efficiency={"network": 1},
+        cluster__network={"bandwidth": "400 Gb/s", "latency": 0},
+        cluster__accelerator={
+            "extends": "h100-sxm-80gb",
+            "link": {"bandwidth": "900 GB/s", "convention": "bidirectional", "latency": 0},
+        },
+    )
+    adamw = 8 * found.value("time.ring")  # 4 of a gradient, 4 of a weight
+    more = found.value("time.momentum") / adamw
+    assert 0 < more <= Fraction(1, 4) / devices * 1.001
