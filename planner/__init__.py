@@ -5,13 +5,13 @@
 >>> result = plan.evaluate()
 """
 
-from typing import TYPE_CHECKING, Any
-
-from planner.errors import Fault, Place, PlanError
-from planner.version import __version__
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from planner.api import Plan, import_config, load, load_study
+    from planner.errors import Fault, Place, PlanError
+    from planner.version import __version__
 
 __all__ = [
     "Fault",
@@ -24,11 +24,15 @@ __all__ = [
     "load_study",
 ]
 
+#: Where each name comes from.
+_HOMES = {"Fault": "errors", "Place": "errors", "PlanError": "errors", "__version__": "version"}
 
-def __getattr__(name: str) -> Any:
-    # The command line imports this package too, and has no use for the Python face.
-    if name in ("Plan", "import_config", "load", "load_study"):
-        from planner import api
 
-        return getattr(api, name)
+def __getattr__(name: str) -> "Any":
+    # The command line imports this package too. It has no use for the Python face, and nothing may
+    # take time before an interrupt is told what to do.
+    if name in __all__:
+        from importlib import import_module
+
+        return getattr(import_module(f"planner.{_HOMES.get(name, 'api')}"), name)
     raise AttributeError(f"module 'planner' has no attribute {name!r}")

@@ -4,6 +4,15 @@ import gc
 import os
 import sys
 
+# The module `signal` takes milliseconds to load, in which an interrupt would print a traceback.
+from _signal import (  # type: ignore[import-not-found]
+    SIG_DFL,
+    SIGINT,
+    default_int_handler,
+    getsignal,
+    signal,
+)
+
 
 def run() -> int:
     """Run the command line with the garbage collector out of its way.
@@ -11,14 +20,26 @@ def run() -> int:
     SymPy leaves some hundred thousand objects that live until the end. Collecting them
     again and again while they are made, and once more at exit, takes a quarter of a short
     run; the threshold still bounds a long one.
+
+    While nothing is begun yet, and when all is done, an interrupt ends the process as it ends
+    other programs, without a traceback.
     """
+    interruptible = getsignal(SIGINT) is default_int_handler
+    if interruptible:
+        signal(SIGINT, SIG_DFL)
     gc.set_threshold(300_000)
     _streams()
     from planner.cli import main
 
     try:
+        if interruptible:
+            signal(SIGINT, default_int_handler)
         return main()
+    except KeyboardInterrupt:
+        return 130
     finally:
+        if interruptible:
+            signal(SIGINT, SIG_DFL)
         gc.freeze()
 
 

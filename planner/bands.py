@@ -58,11 +58,7 @@ MEMORY = "efficiency/memory.yaml"
 
 
 def _read(file: str) -> Mapping[str, Any]:
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    text = (resources.folder("presets") / file).read_text("utf-8")
-    read: Mapping[str, Any] = yaml.load(text, Loader=loader)
+    read: Mapping[str, Any] = resources.read_yaml(resources.folder("presets") / file)
     return read
 
 

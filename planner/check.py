@@ -7,7 +7,7 @@ digits are moved numbers, all others moved wording.
 
 from __future__ import annotations
 
-import json
+import contextlib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -18,10 +18,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from planner import files, references
 from planner.errors import Fault, Place, PlanError
 
 #: Where reports are looked for when no path is given.
 FOLDERS = ("docs", "examples")
+KINDS = (".md", ".html", ".json")
 #: How a report ends: with the fingerprint of its input.
 _MARK = re.compile(r"^(?:<p[^>]*>)?trainplan [^;\n]+;[^\n]*resolved input", re.MULTILINE)
 _COMMAND = re.compile(r"^(?:<pre[^>]*>)?(python plan\.py [^\n]*?)(?:</pre>)?$", re.MULTILINE)
@@ -82,20 +84,29 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
 
 def _plans(paths: Sequence[Path]) -> Iterator[Path]:
     """The plans under the paths; other documents in a folder need no report."""
-    import yaml
-
     for path in paths:
-        if path.is_file():
+        if not path.is_dir():
+            _present(path)
             yield path
-        elif not path.is_dir():
-            raise PlanError(Fault("no such file or folder", Place(str(path))))
-        for file in sorted(path.rglob("*.y*ml")) if path.is_dir() else ():
-            try:
-                data = yaml.safe_load(file.read_text(encoding="utf-8"))
-            except (OSError, ValueError, RecursionError, yaml.YAMLError):
-                continue
-            if isinstance(data, dict) and {"model", "cluster", "training"} <= set(data):
-                yield file
+        for file in _below(path, references.ENDINGS) if path.is_dir() else ():
+            with contextlib.suppress(PlanError):
+                if {"model", "cluster", "training"} <= set(references.read(file).plain()):
+                    yield file
+
+
+def _present(path: Path) -> None:
+    """That a path which was named can be read."""
+    if not path.exists():
+        raise PlanError(Fault("no such file or folder", Place(str(path))))
+    with files.opened(path, files.MAX_JSON):
+        pass
+
+
+def _below(folder: Path, endings: tuple[str, ...]) -> Iterator[Path]:
+    """The files below a folder that can be read, in order."""
+    for file in sorted(folder.rglob("*")):
+        if file.name.endswith(endings) and files.is_file(file):
+            yield file
 
 
 def text(findings: Sequence[Finding]) -> str:
@@ -132,12 +143,11 @@ def _reports(paths: Sequence[Path]) -> Iterator[tuple[Path, Claim]]:
         paths = [folder for name in FOLDERS if (folder := Path(name)).is_dir()]
     for path in paths:
         if path.is_dir():
-            for file in sorted(path.rglob("*")):
-                if file.suffix in (".md", ".html", ".json") and (claim := read(file)):
+            for file in _below(path, KINDS):
+                if claim := read(file):
                     yield file, claim
-        elif not path.is_file():
-            raise PlanError(Fault("no such file or folder", Place(str(path))))
         else:
+            _present(path)
             claim = read(path)
             if claim is None:
                 raise PlanError(
@@ -153,41 +163,57 @@ def _reports(paths: Sequence[Path]) -> Iterator[tuple[Path, Claim]]:
 def read(path: Path) -> Claim | None:
     """What a file says of the plan that made it; None where it is no report."""
     try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        content = _content(path)
+        if path.suffix == ".json":
+            return _of_result(files.parse_json(content))
+    except PlanError:
         return None
-    if path.suffix == ".json":
-        try:
-            data = json.loads(content)
-            named = data["plan"]
-            if not isinstance(data["quantities"], dict) or "fingerprint" not in named:
-                return None
-            beside = data.get("comparison") or {}
-            overrides = tuple(map(str, named["set"]))
-            log, warm_up = beside.get("log"), beside.get("warm_up")
-            return Claim(
-                str(named["document"]),
-                overrides,
-                None if log is None else str(log),
-                None if warm_up is None else int(warm_up),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return None
     commands = _COMMAND.findall(content)
     if not commands or not _MARK.search(content):
         return None
     command = commands[-1] if path.suffix == ".md" else unescape(commands[-1])
     try:
-        words = shlex.split(command)
+        words = shlex.split(command)[2:]
     except ValueError:
         return None
-    words = words[3:] if words[2] == "compare" else words[2:]
+    words = words[1:] if words[:1] == ["compare"] else words
+    if not words:
+        return None
     given: dict[str, list[str]] = {}
     for flag, value in pairwise(words):
         given.setdefault(flag, []).append(value)
     log, warm_up = (given.get(flag, [None])[0] for flag in ("--log", "--warm-up"))
-    number = int(warm_up) if warm_up is not None and warm_up.isdecimal() else None
+    number = int(warm_up) if warm_up is not None and re.fullmatch("[0-9]{1,9}", warm_up) else None
     return Claim(words[0], tuple(given.get("--set", ())), log, number)
+
+
+def _content(path: Path) -> str:
+    return files.read_text(path, files.MAX_JSON)
+
+
+def _of_result(data: Any) -> Claim | None:
+    """What a result in JSON says of itself; None where it is none that the program wrote."""
+    from planner.diff import is_result
+
+    if not is_result(data):
+        return None
+    named, beside = data.get("plan"), data.get("comparison") or {}
+    if not (isinstance(named, dict) and "fingerprint" in named and isinstance(beside, dict)):
+        return None
+    plan, overrides = named.get("document"), named.get("set", ())
+    log, warm_up = beside.get("log"), beside.get("warm_up")
+    rows = beside.get("quantities", [])
+    sound = (
+        isinstance(plan, str | None)
+        and isinstance(overrides, Sequence)
+        and all(isinstance(text, str) for text in overrides)
+        and isinstance(log, str | None)
+        and isinstance(warm_up, int | None)
+        and isinstance(rows, list)
+        and all(isinstance(row, dict) and "measured" in row for row in rows)
+        and all(isinstance(row.get("id"), str) for row in rows)
+    )
+    return Claim(str(plan), tuple(overrides), log, warm_up) if sound else None
 
 
 # comparing ---------------------------------------------------------------------------------
@@ -206,18 +232,18 @@ def _compare(path: Path, claim: Claim) -> Finding:
         fresh = _render(file, log, claim, path.suffix)
     except PlanError as error:
         return Finding(str(path), "invalid", tuple(map(str, error.faults[:MOST])))
-    old = path.read_text(encoding="utf-8")
+    old = _content(path)
     if old == fresh:
         return Finding(str(path), "same")
     if path.suffix == ".json":
-        return _compare_results(path, json.loads(old), json.loads(fresh))
+        return _compare_results(path, files.parse_json(old), files.parse_json(fresh))
     return _compare_lines(path, old.splitlines(), fresh.splitlines())
 
 
 def _find(report: Path, plan: str) -> Path | None:
     """The plan as named, from here or from any folder around the report."""
     for base in (Path(), *report.parents):
-        if (base / plan).is_file():
+        if files.is_file(base / plan):
             return base / plan
     return None
 

@@ -11,23 +11,45 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from planner import files
 from planner.deprecated import DeprecatedKey
+from planner.display import one_line
 from planner.errors import Fault, PlanError, nearest
 
 OK, FAILED, BAD_INPUT = 0, 1, 2
+BROKEN = 70  # a fault of the program itself; sysexits.h calls it EX_SOFTWARE
 
 Handler = Callable[[argparse.Namespace], int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status (0 done, 1 does not hold, 2 bad input)."""
+    """Run one command; returns the exit status (0 done, 1 does not hold, 2 bad input, 70 a fault of
+    the program, told on one line)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(arguments)
+    except MemoryError:
+        print("out of memory", file=sys.stderr)
+        return BROKEN
+    except Exception as error:
+        if "--debug" in arguments:
+            import traceback
+
+            traceback.print_exc()
+        else:
+            shown = one_line(f"{type(error).__name__}: {str(error)[:300]}")
+            print(f"a fault of the program: {shown} (--debug shows where)", file=sys.stderr)
+        return BROKEN
+
+
+def _run(arguments: list[str]) -> int:
     try:
         handler, options = _parsed(_with_command(arguments))
         with warnings.catch_warnings():
             warnings.simplefilter("always", DeprecatedKey)
             warnings.showwarning = _show_warning
-            status = handler(options)
+            with files.within(getattr(options, "root", None)):
+                status = handler(options)
         sys.stdout.flush()
         return status
     except PlanError as error:
@@ -54,6 +76,7 @@ def _parsed(words: list[str]) -> tuple[Handler, argparse.Namespace]:
     help_text, configure, handler = COMMANDS[words[0]]
     parser = _Parser(prog=f"plan.py {words[0]}", description=help_text)
     configure(parser)
+    _common_arguments(parser)
     return handler, parser.parse_intermixed_args(words[1:])
 
 
@@ -69,9 +92,16 @@ def _discard() -> None:
 
 def _with_command(arguments: list[str]) -> list[str]:
     """A plan file straight after the program's name needs no command."""
-    first = next((word for word in arguments if not word.startswith("-") or word == "-"), None)
-    if first is None or first in COMMANDS or arguments[0] in ("-h", "--help", "--version"):
-        return arguments
+    rest: list[str] = list(arguments)
+    lead: list[str] = []  # options of every command may stand before it
+    while rest[:1] in (["--debug"], ["--root"]):
+        count = 1 if rest[0] == "--debug" else 2
+        lead, rest = lead + rest[:count], rest[count:]
+    first = next((word for word in rest if not word.startswith("-") or word == "-"), None)
+    if first is None or rest[0] in ("-h", "--help", "--version"):
+        return rest
+    if first in COMMANDS:
+        return [rest[0], *lead, *rest[1:]]
     if not (first == "-" or os.path.splitext(first)[1] or os.sep in first or Path(first).exists()):
         raise PlanError(
             Fault(
@@ -81,7 +111,7 @@ def _with_command(arguments: list[str]) -> list[str]:
                 nearest(first, COMMANDS),
             )
         )
-    return ["report", *arguments]
+    return ["report", *lead, *rest]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -118,8 +148,21 @@ def _parser() -> argparse.ArgumentParser:
     for name, (help_text, configure, handler) in COMMANDS.items():
         sub = commands.add_parser(name, help=help_text, description=help_text)
         configure(sub)
+        _common_arguments(sub)
         sub.set_defaults(handler=handler)
     return parser
+
+
+def _common_arguments(parser: argparse.ArgumentParser) -> None:
+    """What every command takes."""
+    parser.add_argument(
+        "--root",
+        metavar="DIR",
+        help="read no file outside this folder, whatever documents, links and reports name",
+    )
+    parser.add_argument(
+        "--debug", action="store_true", help="show where, should the program itself fail"
+    )
 
 
 # report ------------------------------------------------------------------------------------
@@ -176,7 +219,7 @@ def _report(options: argparse.Namespace) -> int:
 
         sys.stdout.write(resolved(plan))
         return OK
-    from planner import files, render
+    from planner import render
     from planner.result import evaluate
 
     for path in options.output:
@@ -460,7 +503,6 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _search(options: argparse.Namespace) -> int:
-    from planner import files
     from planner import plan as plans
     from planner.limits import parse_limit
     from planner.progress import progress
@@ -614,7 +656,7 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from planner import compare, files, render
+    from planner import compare, render
     from planner import plan as plans
 
     plan = plans.load(options.plan, options.set)
@@ -704,7 +746,6 @@ def _completion(options: argparse.Namespace) -> int:
 
 def _put(text: str, output: str | None, inputs: Sequence[str]) -> None:
     """To a file, none of the inputs, or to standard output."""
-    from planner import files
 
     if output in (None, "-"):
         sys.stdout.write(text)

@@ -98,11 +98,9 @@ def keys() -> tuple[str, ...]:
 
 def _keys() -> list[str]:
     """The dotted keys of the plan's own sections, with the values of a choice spelled out."""
-    import json
-
     from planner import resources
 
-    schema = json.loads((resources.folder("schemas") / "plan.schema.json").read_text("utf-8"))
+    schema = resources.read_json(resources.folder("schemas") / "plan.schema.json")
 
     def walk(node: dict[str, Any], before: str) -> Iterator[str]:
         for name, inner in node.get("properties", {}).items():

@@ -6,7 +6,6 @@ verdict comes first; numbers that print the same are the same.
 
 from __future__ import annotations
 
-import json
 import math
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from planner import files
 from planner.display import format_value, significant
 from planner.errors import Fault, Place, PlanError
 from planner.render.numbers import clean
@@ -101,7 +101,8 @@ def compare(
 def _same(old: Any, new: Any, unit: str, precision: float | None) -> bool:
     if precision is None or not (_is_number(old) and _is_number(new)):
         return printed(old, unit) == printed(new, unit)
-    return bool(abs(old - new) <= precision * max(abs(old), abs(new)))
+    a, b = Fraction(old), Fraction(new)  # an integer may be too large for a float
+    return abs(a - b) <= Fraction(precision) * max(abs(a), abs(b))
 
 
 def _is_number(value: Any) -> bool:
@@ -133,18 +134,13 @@ def _load(side: str) -> Any:
 
 
 def _result(name: str, file: Path) -> Any:
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PlanError(Fault((error.strerror or "").lower(), Place(name))) from None
-    except (ValueError, RecursionError):
-        raise PlanError(Fault("this is no JSON", Place(name), "a result written with -o")) from None
-    if not _is_result(data):
+    data = files.read_json(file, "a result written with -o", Place(name))
+    if not is_result(data):
         raise PlanError(Fault("this is no result", Place(name), "a result written with -o"))
     return data
 
 
-def _is_result(data: Any) -> bool:
+def is_result(data: Any) -> bool:
     """Whether everything is there that a comparison reads, of any version of the program."""
     sections = ("quantities", "inputs", "verdict")
     if not isinstance(data, dict) or not all(isinstance(data.get(key), dict) for key in sections):
@@ -198,7 +194,7 @@ def _of_revision(revision: str, path: str) -> Any:
     git("cat-file", "-e", f"{revision}:{path}")
     top = git("rev-parse", "--show-toplevel").decode().strip()
     here = git("rev-parse", "--show-prefix").decode().strip()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, files.copied_to(folder):
         listed = git("-C", top, "ls-tree", "-r", "-z", "--name-only", revision).decode()
         wanted = [n for n in listed.split("\0") if n.endswith((".yaml", ".yml", ".json"))]
         for name in wanted:

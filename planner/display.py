@@ -9,6 +9,7 @@ from typing import Any
 
 __all__ = [
     "as_json",
+    "cell",
     "exact_text",
     "format_value",
     "one_line",
@@ -26,6 +27,9 @@ THIN = "\u202f"  # narrow no-break space
 _LONGEST = 13_000  # bits; beyond, a number is shown by its power of ten
 
 
+#: How what a spreadsheet runs begins; the empty text is none of them.
+_FORMULA = frozenset("=+-@\t\r")
+
 #: What steers a terminal or turns the direction of what follows.
 _STEERS = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -39,6 +43,12 @@ def quoted(value: Any, indent: int | None = None) -> str:
 def as_json(tree: Any) -> str:
     """A JSON document."""
     return quoted(tree, indent=2) + "\n"
+
+
+def cell(text: str) -> str:
+    """Text in a cell of CSV. What begins like a formula is run by spreadsheets; the
+    apostrophe in front, which OWASP recommends, makes it text. Numbers are no text."""
+    return f"'{text}" if text[:1] in _FORMULA else text
 
 
 def one_line(text: str) -> str:

@@ -70,11 +70,9 @@ class Format:
 
 def load() -> list[Format]:
     """The formats that ship, wide ones first."""
-    import yaml
-
     formats = []
     for path in (resources.folder("presets") / "formats").glob("*.yaml"):
-        formats.append(Format(key=path.stem, **yaml.safe_load(path.read_text("utf-8"))))
+        formats.append(Format(key=path.stem, **resources.read_yaml(path)))
     return sorted(formats, key=lambda f: (-f.bits, -f.exponent - f.fraction, f.exponent, f.key))
 
 

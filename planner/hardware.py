@@ -154,10 +154,7 @@ def calibration() -> Mapping[str, Any]:
 
 @cache
 def _read(name: str) -> Any:
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load((resources.folder("presets") / name).read_text("utf-8"), Loader=loader)
+    return resources.read_yaml(resources.folder("presets") / name)
 
 
 def measured(accelerator: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -28,11 +28,7 @@ PRODUCT = 10**22
 @cache
 def published() -> tuple[Mapping[str, Any], ...]:
     """The laws as their sources print them."""
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    text = (resources.folder("presets") / FILE).read_text("utf-8")
-    return tuple(yaml.load(text, Loader=loader)["laws"])
+    return tuple(resources.read_yaml(resources.folder("presets") / FILE)["laws"])
 
 
 @cache

@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from planner import files
 from planner.errors import Fault, Place, PlanError
 
 __all__ = ["Log", "Series", "read"]
@@ -127,14 +128,7 @@ def read(path: str | Path) -> Log:
 
 def _text(path: str | Path) -> str:
     place = Place(str(path))
-    try:
-        with open(path, "rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise PlanError(Fault(f"cannot be read: {reason}", place, "the log of a run")) from None
-    if len(raw) > MAX_BYTES:
-        raise PlanError(Fault("the log is too large", place, f"at most {MAX_BYTES // 10**6} MB"))
+    raw = files.read_bytes(path, MAX_BYTES, place, "the log of a run")
     if b"\0" in raw[:4096]:
         raise PlanError(Fault("not a text file", place, "the log of a run"))
     # A log cut off in the middle of a character is still a log.

@@ -34,11 +34,8 @@ def load(name: str) -> Profile:
     Raises:
         FileNotFoundError: no such profile ships (the schema's list of names is wrong).
     """
-    import yaml
-
     path = resources.folder("presets") / FOLDER / f"{name}.yaml"
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    profile: dict[str, Any] = yaml.load(path.read_text("utf-8"), Loader=loader)
+    profile: dict[str, Any] = resources.read_yaml(path)
     base = profile.get("extends")
     return _merge(load(base), profile) if base else profile
 

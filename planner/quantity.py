@@ -11,12 +11,16 @@ each part of the model (each layer kind, the embedding, the head). ``Total``, ``
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 from sympy import Expr, Symbol
+
+from planner import resources
 
 When = Mapping[str, Any]
 
@@ -128,7 +132,8 @@ def quantity(
     """
 
     def declare(build: Callable[[], Any]) -> Symbol:
-        if not (build.__doc__ or "").strip():
+        why = " ".join(_docstring(build).split())
+        if not why:
             raise TypeError(f"{identifier}: a quantity explains itself in its docstring")
         declaration = Declaration(
             id=identifier,
@@ -142,12 +147,37 @@ def quantity(
             per=per,
             coefficient=coefficient,
             build=build,
-            why=" ".join((build.__doc__ or "").split()),
+            why=why,
         )
         BOOK.add(declaration)
         return declaration.symbol
 
     return declare
+
+
+def _docstring(build: Callable[[], Any]) -> str:
+    """What a formula says of itself. Under -OO Python compiles no docstrings; reports are the same
+    bytes under every interpreter, so they are read from the source then."""
+    if build.__doc__ is None and sys.flags.optimize > 1:
+        code = build.__code__
+        return _docstrings(code.co_filename).get(code.co_firstlineno, "")
+    return build.__doc__ or ""
+
+
+@cache
+def _docstrings(file: str) -> Mapping[int, str]:
+    """The docstrings of a module's functions, by the first line of each with its decorators."""
+    import ast
+
+    functions = (
+        node
+        for node in ast.walk(ast.parse(resources.read_text(Path(file))))
+        if isinstance(node, ast.FunctionDef)
+    )
+    return {
+        min([node.lineno, *(d.lineno for d in node.decorator_list)]): ast.get_docstring(node) or ""
+        for node in functions
+    }
 
 
 def symbol(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from planner import deprecated, nodes, resources
+from planner import deprecated, files, nodes, resources
 from planner.errors import Fault, Place, PlanError, nearest
 from planner.nodes import REFERENCES, Node, Origin
 
@@ -20,6 +19,9 @@ FOLDERS = {
     "accelerator": "accelerators",
     "study": "studies",
 }
+ENDINGS = (".yaml", ".yml")
+#: Documents of which each extends the next, at most.
+MOST_LINKS = 50
 
 
 # Reading -----------------------------------------------------------------------------------
@@ -32,24 +34,8 @@ def read(path: str | Path, origin: Origin | None = None) -> Node:
         PlanError: missing, unreadable, too large, not UTF-8, not a mapping, or not the YAML
             that nodes.compose accepts.
     """
-    name = "<stdin>" if str(path) == "-" else _shown(Path(path))
-    raw = _bytes(path, name)
-    if len(raw) > nodes.MAX_BYTES:
-        raise PlanError(
-            Fault("the file is too large", Place(name), f"at most {nodes.MAX_BYTES // 10**6} MB")
-        )
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = raw[: error.start]
-        column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8", "replace")) + 1
-        raise PlanError(
-            Fault(
-                "not UTF-8 text",
-                Place(name, before.count(b"\n") + 1, column),
-                "a YAML file in UTF-8",
-            )
-        ) from None
+    name = "<stdin>" if str(path) == "-" else files.shown(Path(path))
+    text = files.read_text(path, nodes.MAX_BYTES, Place(name), "a YAML file in UTF-8", ENDINGS)
     root = nodes.compose(text, name, origin)
     return _mapping(root, name)
 
@@ -63,38 +49,8 @@ def _mapping(root: Node | None, name: str) -> Node:
     return root
 
 
-def _bytes(path: str | Path, name: str) -> bytes:
-    limit = nodes.MAX_BYTES + 1
-    if str(path) == "-":
-        return sys.stdin.buffer.read(limit)
-    try:
-        with open(path, "rb") as file:
-            return file.read(limit)
-    except FileNotFoundError:
-        problem, allowed = "no such file", None
-        folder = Path(path).parent
-        hint = nearest(Path(path).name, _yaml_files(folder)) if folder.is_dir() else None
-        hint = hint and _shown(folder / hint)
-        raise PlanError(Fault(problem, Place(name), allowed, hint)) from None
-    except IsADirectoryError:
-        raise PlanError(Fault("this is a folder", Place(name), "a YAML file")) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise PlanError(Fault(f"cannot be read: {reason}", Place(name))) from None
-
-
 def _yaml_files(folder: Path) -> list[str]:
-    return sorted(p.name for p in folder.glob("*.y*ml") if p.suffix in (".yaml", ".yml"))
-
-
-def _shown(path: Path) -> str:
-    """The path as a user would type it: relative where it lies below the current folder."""
-    if path.is_absolute():
-        try:
-            return str(path.relative_to(os.getcwd()))
-        except (ValueError, OSError):
-            return str(path)
-    return str(path)
+    return sorted(p.name for p in folder.glob("*.y*ml") if p.suffix in ENDINGS)
 
 
 # Names -------------------------------------------------------------------------------------
@@ -110,13 +66,6 @@ def _preset_folder(kind: str, presets: Path | None) -> Path:
     return root / FOLDERS.get(kind, "")
 
 
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name too long, or with a zero byte
-        return False
-
-
 @dataclass(frozen=True)
 class Resolver:
     """Replaces `extends` and names by what they stand for."""
@@ -128,17 +77,17 @@ class Resolver:
         """The file that a name means, and whether it ships as a preset."""
         name = str(node.value)
         place = node.place
-        names_path = "/" in name or os.sep in name or name.endswith((".yaml", ".yml"))
+        names_path = "/" in name or os.sep in name or name.endswith(ENDINGS)
         base = Path(place.file).parent if node.origin.kind in ("file", "preset") else self.base
         near = [base / name, base / f"{name}.yaml"]
         if node.origin.kind == "set":
             near += [Path(name), Path(f"{name}.yaml")]
-        found = [path for path in near if name.strip(" .") and _is_file(path)]
+        found = [path for path in near if name.strip(" .") and files.is_file(path)]
         folder = _preset_folder(kind, self.presets)
         shipped = [
             path
             for path in (folder / f"{name}.yaml", folder / name)
-            if name and _inside(path, folder) and _is_file(path)
+            if name and files.below(path, folder) and files.is_file(path)
         ]
         # A file that extends its own name means the preset of that name.
         own = Path(place.file).resolve() if node.origin.kind in ("file", "preset") else None
@@ -146,9 +95,11 @@ class Resolver:
         if not names_path and self_named and shipped:
             found = [path for path in found if path not in self_named]
         if found:
-            return found[0], _inside(found[0], folder)
+            return found[0], files.below(found[0], folder)
         if shipped:
             return shipped[0], True
+        if names_path and not all(map(files.inside, near)):
+            raise files.outside(place)
         known = preset_names(kind, self.presets)
         allowed = "a path" if not known else f"a path or one of {_listed(known)}"
         message = f"no such file '{name}'" if names_path else f"unknown {kind} '{name}'"
@@ -161,6 +112,9 @@ class Resolver:
         if full in chain:
             names = " -> ".join(p.stem for p in (*chain[chain.index(full) :], full))
             raise PlanError(Fault(f"extends goes in a circle: {names}", node.place))
+        if len(chain) > MOST_LINKS:
+            message = f"more than {MOST_LINKS} documents extend one another"
+            raise PlanError(Fault(message, node.place, "fewer of them"))
         origin = Origin("preset", f"preset {path.stem}") if shipped else None
         found = deprecated.renamed(read(path, origin), kind)
         return self.extend(found, kind, (*chain, full))
@@ -219,13 +173,6 @@ class Resolver:
             return node
         found = self.fetch(node, kind, chain)
         return replace(found, key_place=node.key_place, reference=node.value)
-
-
-def _inside(path: Path, folder: Path) -> bool:
-    try:
-        return path.resolve().is_relative_to(folder.resolve())
-    except (OSError, ValueError):
-        return False
 
 
 def _listed(names: list[str], most: int = 12) -> str:

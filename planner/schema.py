@@ -7,7 +7,6 @@ Three passes: read the quantities, check, fill in the defaults.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -31,7 +30,7 @@ ENOUGH = 2 * MOST  # faults, after which nobody needs to know the rest
 @lru_cache(maxsize=64)
 def _load(file: Path) -> Schema:
     """A schema file; its decimals are exact like those of documents."""
-    loaded: dict[str, Any] = json.loads(file.read_text("utf-8"), parse_float=units.number)
+    loaded: dict[str, Any] = resources.read_json(file, parse_float=units.number)
     # They would lead the validator to its stock class and to other addresses.
     return {key: value for key, value in loaded.items() if key not in ("$schema", "$id")}
 

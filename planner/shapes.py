@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -60,7 +59,7 @@ class Shape:
 def _constants(block: str) -> Mapping[str, Any]:
     """The schema's constant defaults; it fills them in for the model, not for its layer kinds."""
     file = resources.folder("schemas") / "model.schema.json"
-    given = json.loads(file.read_text("utf-8"))["definitions"].get(f"{block}_defaults", {})
+    given = resources.read_json(file)["definitions"].get(f"{block}_defaults", {})
     return {key: said["default"] for key, said in given.get("properties", {}).items()}
 
 

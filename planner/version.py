@@ -39,8 +39,11 @@ def full() -> str:
 def _hash(files: Iterable[Path], root: Path) -> str:
     from hashlib import sha256
 
+    from planner import resources
+
     total = sha256()
     for name, file in sorted((file.relative_to(root).as_posix(), file) for file in files):
-        text = file.read_bytes().replace(b"\r\n", b"\n")  # a checkout may have changed the ends
+        # A checkout may have changed the ends of lines.
+        text = resources.read_bytes(file).replace(b"\r\n", b"\n")
         total.update(f"{name}\0{len(text)}\0".encode() + text)
     return total.hexdigest()[:_DIGITS]

@@ -17,7 +17,7 @@ PLAN = "presets/llama70b_h100x1024.yaml"
 
 # A value travels down this list and never up. A new module gets its place here.
 STAGES = (
-    {"errors", "display", "progress", "recent", "units", "resources", "version"},
+    {"errors", "display", "files", "progress", "recent", "units", "resources", "version"},
     {"deprecated", "nodes", "references", "complaints", "source", "schema"},
     {"bands", "document", "hardware", "profile", "pipeline", "shapes", "model", "plan"},
     {"folds", "quantity", "notation", "notation_hardware", "notation_scaling"},
@@ -47,7 +47,7 @@ STAGES = (
         "sweep",
     }
     | {"notebook", "result", "sensitivity"},
-    {"files", "formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}
+    {"formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}
     | {"logs", "compare", "javascript", "sweep"},
     {"measure"},
     {"cli", "api", "__init__", "__main__"},  # the faces: nothing inside imports from them

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 __all__ = ["document", "import_config", "import_megatron"]
@@ -44,11 +43,12 @@ def document(path: str, source: str = "huggingface") -> str:
     Raises:
         PlanError: the file cannot be read, or as for the functions above.
     """
+    from planner import files
     from planner.errors import Place
     from planner.imports import writer
 
     place = Place(path)
-    text = _text(path, place)
+    text = files.read_text(path, LARGEST_FILE, place, "a configuration: text in UTF-8")
     if source == "megatron":
         from planner.imports import megatron
         from planner.imports.tidy import without_defaults
@@ -65,17 +65,3 @@ def document(path: str, source: str = "huggingface") -> str:
         head["notes"] = "; ".join(imported.notes)
     family = f"the {imported.family} architecture"
     return writer.write({**head, **imported.document}, imported.came_from, family)
-
-
-def _text(path: str, place: Any) -> str:
-    from planner.errors import Fault, PlanError
-
-    try:
-        file = Path(path)
-        if file.stat().st_size > LARGEST_FILE:
-            size = f"{file.stat().st_size:,} bytes"
-            raise PlanError(Fault(f"{size} are no configuration", place, "at most 10 MB"))
-        return file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
-        raise PlanError(Fault(f"cannot be read: {reason}", place)) from None

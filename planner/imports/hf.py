@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from planner import files, resources
 from planner.errors import Fault, Place, PlanError, nearest
 from planner.imports.config import LARGEST, Config, worth
 from planner.imports.custom import CUSTOM_FAMILIES
@@ -49,7 +49,7 @@ class Imported:
 def _classes() -> dict[str, Any]:
     """What the configuration classes of the library assume: defaults, names, harmless keys."""
     file = Path(__file__).with_name("classes.json")
-    loaded: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    loaded: dict[str, Any] = resources.read_json(file)
     return loaded
 
 
@@ -301,14 +301,7 @@ def _note_further(c: Config, made: Imported) -> None:
 
 def parse(text: str, place: Place | None = None) -> Any:
     """The JSON text of a configuration; its faults become ours."""
-    try:
-        return json.loads(text, object_pairs_hook=_distinct(place), parse_constant=str)
-    except json.JSONDecodeError as error:
-        where = Place(place.file, error.lineno, error.colno) if place else None
-        raise PlanError(Fault(f"not JSON: {error.msg}", where)) from None
-    except (RecursionError, ValueError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise PlanError(Fault(f"not readable as JSON: {reason}", place)) from None
+    return files.parse_json(text, place, object_pairs_hook=_distinct(place), parse_constant=str)
 
 
 def _distinct(place: Place | None) -> Any:

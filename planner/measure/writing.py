@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from typing import Any
 
-import yaml
-
-from planner import schema, source
+from planner import nodes, schema, source
 from planner.display import one_line
 from planner.measure.machine import Found
 from planner.measure.rates import Share
@@ -23,8 +22,16 @@ def document(found: Found, name: str | None = None) -> str:
         PlanError: `name` is none that a document can have.
     """
     text = "".join(f"{line}\n" for line in _lines(found, name))
-    schema.validate(source.load(yaml.safe_load(text), kind="accelerator"), "accelerator")
+    schema.validate(source.load(_data(text), kind="accelerator"), "accelerator")
     return text
+
+
+def _data(text: str) -> Mapping[str, Any]:
+    """What the text is read as."""
+    root = nodes.compose(text, "<measured>")
+    assert root is not None
+    data: Mapping[str, Any] = root.plain()
+    return data
 
 
 def _lines(found: Found, name: str | None) -> Iterator[str]:

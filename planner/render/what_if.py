@@ -106,7 +106,7 @@ def _script(result: Result, listed: list[Quantity]) -> str:
 
     folder = resources.folder("templates") / "interactive"
     parts = {
-        name: (folder / f"{name}.js").read_text("utf-8")
+        name: resources.read_text(folder / f"{name}.js")
         for name in ("python", "evaluation", "page")
     }
     wanted = [*(q.id for q in listed), *ALWAYS]

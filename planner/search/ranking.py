@@ -10,7 +10,7 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
-from planner.display import exact_text
+from planner.display import cell, exact_text
 from planner.limits import shown
 from planner.plan import KERNELS
 from planner.quantity import BOOK
@@ -302,9 +302,8 @@ def to_csv(found: Found, front: bool = False) -> str:
     writer.writerow([*keys, *names])
     for layout in listed:
         numbers = _numbers(layout.values)
-        writer.writerow(
-            [*(layout.get(key) for key in keys), *(numbers.get(name) for name in names)]
-        )
+        row = [*(layout.get(key) for key in keys), *(numbers.get(name) for name in names)]
+        writer.writerow([cell(value) if isinstance(value, str) else value for value in row])
     return buffer.getvalue()
 
 

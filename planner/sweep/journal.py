@@ -1,8 +1,9 @@
 """A table that is being written, and the journal of it, so that a killed sweep goes on.
 
 Beside the table lie TABLE.partial with the rows so far and TABLE.journal with a line for each
-piece: where its bytes end, their checksum and what the comparison needs. On the way back in, a
-piece counts whose line is whole and whose bytes agree with it; what follows is cut off.
+piece: where its bytes end, their checksum and what the comparison needs, behind a checksum of the
+line itself. On the way back in, a piece counts whose line is undamaged and whose bytes agree with
+it; what follows is cut off.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from planner import files
 from planner.errors import Fault, Place, PlanError
@@ -67,10 +68,10 @@ class Journal:
         try:
             import fcntl
         except ImportError:  # not everywhere
-            self._log = open(self.log, "a+b")  # noqa: SIM115 (closed by close)
+            self._log = files.beside(self.log)
             return
         while not self._locked:
-            self._log = open(self.log, "a+b")  # noqa: SIM115
+            self._log = files.beside(self.log)
             try:
                 fcntl.flock(self._log, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -85,8 +86,8 @@ class Journal:
 
     def _open(self, about: dict[str, Any], afresh: bool) -> None:
         self._log.seek(0)
-        lines = self._log.read().split(b"\n")
-        found = _parsed(lines[0]) if len(lines) > 1 and not afresh else None
+        lines = [] if afresh else self._log.read().split(b"\n")
+        found = _opened(lines[0]) if len(lines) > 1 else None
         if found is not None and found != about:
             raise PlanError(
                 Fault(
@@ -95,7 +96,7 @@ class Journal:
                     "--restart to begin afresh, or another file",
                 )
             )
-        self._table: IO[bytes] = open(self.partial, "a+b")  # noqa: SIM115
+        self._table = files.beside(self.partial)
         self.end = 0
         kept = self._agreeing(lines[1:]) if found is not None else 0
         self._log.seek(0)
@@ -104,14 +105,14 @@ class Journal:
         self._table.truncate(self.end)
         self._table.seek(0, os.SEEK_END)
         if found is None:
-            self._log.write(_line(about))
+            self._log.write(_sealed(json.dumps(about, separators=(",", ":"))))
             self._log.flush()
 
     def _agreeing(self, lines: list[bytes]) -> int:
         """Takes over the pieces whose bytes are in the table; returns how many."""
         self._table.seek(0)
         for line in lines[:-1]:  # the last one has no end
-            data = _parsed(line)
+            data = _opened(line)
             if data is None or self._checksum(data["end"] - self.end) != data["checksum"]:
                 break
             self.end = data["end"]
@@ -139,8 +140,8 @@ class Journal:
             self._table.write(data)
             self._table.flush()
             self.end += len(data)
-            line = f'{{"end":{self.end},"checksum":{checksum},"summary":{summary}}}\n'
-            self._log.write(line.encode())
+            line = f'{{"end":{self.end},"checksum":{checksum},"summary":{summary}}}'
+            self._log.write(_sealed(line))
             self._log.flush()
             self.entries.append(Entry(self.end, checksum, ""))
             if time.monotonic() > self._next:
@@ -166,12 +167,12 @@ class Journal:
         self._table.seek(start)
         return self._table.read(end - start)
 
-    def finish(self, made: Path | None = None, ending: bytes = b"") -> None:
+    def finish(self, ending: bytes = b"", made: bool = False) -> None:
         """The table takes its name; the journal goes.
 
         Args:
-            made: what the pieces were made into, where they are not the table themselves.
             ending: what the table ends with.
+            made: the table was made of the pieces and has its name already.
 
         Raises:
             PlanError: it cannot.
@@ -181,10 +182,11 @@ class Journal:
             self._table.flush()
             self.sync()
             self._table.close()  # an open file cannot be renamed everywhere
-            os.chmod(made or self.partial, files.mode(self.target))
-            os.replace(made or self.partial, self.target)
-            if made is not None:
+            if made:
                 self.partial.unlink()
+            else:
+                os.chmod(self.partial, files.mode(self.target))
+                os.replace(self.partial, self.target)
             if not self._locked:
                 self._log.close()  # nor removed
             self.log.unlink()
@@ -197,16 +199,19 @@ class Journal:
                 getattr(self, name).close()
 
 
-def _line(data: dict[str, Any]) -> bytes:
-    return json.dumps(data, separators=(",", ":")).encode() + b"\n"
+def _sealed(text: str) -> bytes:
+    """A line with its own checksum in front, by which a damaged one is known."""
+    body = text.encode()
+    return b"%08x %s\n" % (zlib.crc32(body), body)
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    with contextlib.suppress(ValueError):
-        data = json.loads(line)
-        if isinstance(data, dict):
-            return data
-    return None
+def _opened(line: bytes) -> dict[str, Any] | None:
+    """What a line says; None where it is damaged."""
+    seal, _, body = line.partition(b" ")
+    if seal != b"%08x" % zlib.crc32(body):
+        return None
+    data = files.parse_json(body)
+    return data if isinstance(data, dict) else None
 
 
 @contextlib.contextmanager
@@ -215,5 +220,4 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise PlanError(Fault(f"cannot be written: {reason}", Place(str(path)))) from None
+        raise files.unwritable(path, error) from None

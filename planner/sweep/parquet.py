@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from inspect import signature
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -213,7 +212,7 @@ def write(
     study: Study,
     spans: Iterable[tuple[int, int]],
     read: footer.Read,
-    target: Path,
+    target: IO[bytes],
     whole: Mapping[str, bool],
 ) -> None:
     """Write pieces as one Parquet file of large row groups.
@@ -221,6 +220,7 @@ def write(
     Args:
         spans: where each begins and ends.
         read: gives the bytes between two places.
+        target: what the file is written to.
         whole: as for ``ending``.
     """
     arrow = loaded()

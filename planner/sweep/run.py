@@ -99,14 +99,9 @@ def _written(
         if ending is not None:
             journal.finish(ending=ending)
             return found
-        made = target.with_name(target.name + ".made")
-        try:
+        with files.replacing(target) as made:
             parquet.write(study, journal.spans(), journal.read, made, found.whole)
-            journal.finish(made)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                made.unlink()
-            raise
+        journal.finish(made=True)
     return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.display import quoted
+from planner.display import cell, quoted
 from planner.sweep.points import Array, is_name
 from planner.sweep.study import Study
 from planner.sweep.table import Column, Rows, coded, columns, is_whole
@@ -99,7 +99,7 @@ def _csv(value: object) -> str:
 
 def _quoted(text: str) -> str:
     """A cell of text; one line of the file is one row, whatever a name holds."""
-    text = " ".join(text.splitlines()) if not text.isprintable() else text
+    text = cell(" ".join(text.splitlines()) if not text.isprintable() else text)
     if any(c in text for c in ',"'):
         return '"' + text.replace('"', '""') + '"'
     return text
