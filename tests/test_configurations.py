@@ -243,11 +243,11 @@ def test_an_unusual_choice_names_the_key_it_came_from(
     [
         (b"{", "not JSON"),
         (b"", "not JSON"),
-        (b"\xff\xfe\x00", "cannot be read: it is not text in UTF-8"),
+        (b"\xff\xfe\x00", "config.json:1:1: not UTF-8 text (a configuration: text in UTF-8)"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"a":' * 200 + b"1" + b"}" * 200, "nested too deeply"),
         (b'{"model_type": "llama", "model_type": "gpt2"}', "the key 'model_type' is there twice"),
-        (b" " * 10_000_001, "are no configuration (at most 10 MB)"),
+        (b" " * 10_000_001, "the file is too large (at most 10 MB)"),
         (b'{"model_type": "llama", "vocab_size": NaN}', "vocab_size is 'NaN' (a whole number)"),
     ],
 )

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from planner import files
 from planner.sweep.asked import COST, DAYS, DEVICES, MEMORY, USE
 from planner.sweep.points import Array
 from planner.sweep.study import Study
@@ -93,7 +94,7 @@ class Summary:
     @classmethod
     def from_json(cls, text: str) -> Summary:
         """What ``to_json`` made."""
-        return cls(**json.loads(text))
+        return cls(**files.parse_json(text))
 
 
 def _better(known: dict[str, Best], key: str, best: Best, largest: bool) -> None:
