@@ -7,11 +7,12 @@ over their trees each time would be most of the work.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Protocol
 
-from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, floor
+from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, exp, floor, tanh
 
 from planner.folds import AtLargest, Fold, Largest, Total, Which
 
@@ -179,6 +180,31 @@ def _floor(expression: Any) -> Work:
     return lambda ev, point: int(inner(ev, point) // 1)
 
 
+def exponential(exponent: Number) -> float:
+    """e to a power.
+
+    Raises:
+        Absent: it is larger than every number that can be computed with, or smaller.
+    """
+    try:
+        power = math.exp(exponent)
+    except OverflowError:
+        power = 0.0
+    if not power:
+        raise Absent(f"e to the power of {float(exponent):.0f} is beyond all numbers")
+    return power
+
+
+def _exp(expression: Any) -> Work:
+    inner = work(expression.args[0])
+    return lambda ev, point: exponential(inner(ev, point))
+
+
+def _tanh(expression: Any) -> Work:
+    inner = work(expression.args[0])
+    return lambda ev, point: math.tanh(inner(ev, point))
+
+
 def _max(expression: Any) -> Work:
     several = [work(argument) for argument in expression.args]
     return lambda ev, point: max([one(ev, point) for one in several])
@@ -197,6 +223,8 @@ _MAKERS: dict[type, Callable[[Any], Work]] = {
     Min: _min,
     ceiling: _ceiling,
     floor: _floor,
+    exp: _exp,
+    tanh: _tanh,
     Total: _total,
     Largest: _largest,
     AtLargest: _at_largest,

@@ -23,6 +23,12 @@ from planner.quantity import BOOK, Book, Declaration, agrees
 Value = int | Fraction | float | str
 
 SIZE_ONLY = "the model is given by its size only (model.parameters), not by its shape"
+#: Why no formula holds, by the setting that keeps it from it.
+REASONS = {
+    "run.interrupted": "no interruption was counted (cluster.failures.count is 0)",
+    "run.finishes": "the run cannot finish: a restart (time.restart) takes more than eleven times "
+    "the time between interruptions (cluster.failures)",
+}
 
 
 @dataclass(eq=False)  # not frozen, which is slow to make, and a case has hundreds
@@ -143,6 +149,9 @@ class Evaluation:
         keys = sorted(set.intersection(*wrong) or fewest)
         if "model.shape" in keys:
             return SIZE_ONLY
+        for key in keys:
+            if key in REASONS:
+                return REASONS[key]
         choices = ", ".join(f"{key} {str(self.setting(key, point)).lower()}" for key in keys)
         return f"the book has no formula for {choices or 'this combination of choices'}"
 

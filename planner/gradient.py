@@ -16,12 +16,14 @@ from planner.tape import (
     ADD,
     CEIL,
     CONSTANT,
+    EXP,
     FLOOR,
     LEAF,
     MAX,
     MIN,
     MUL,
     PICK,
+    TANH,
     Node,
     Tape,
     picked,
@@ -69,6 +71,10 @@ def _parts(node: Node, values: Sequence[Any]) -> list[tuple[int, Any]]:
         return [] if taken is None else [(taken, 1)]
     if operation in (CEIL, FLOOR):
         return [(arguments[0], 1)]
+    if operation == EXP:
+        return [(arguments[0], math.exp(values[arguments[0]]))]
+    if operation == TANH:
+        return [(arguments[0], 1 - math.tanh(values[arguments[0]]) ** 2)]
     return _of_power(node, arguments, values)
 
 

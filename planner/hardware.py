@@ -33,6 +33,10 @@ MODULES = ("core_attention", "norm", "activation", "mlp", "moe")
 #: Which of an accelerator's shares hold for products of a format, the first that it has.
 SHARES = {"fp8": ("matmul_8bit",), "fp4": ("matmul_4bit", "matmul_8bit")}
 
+#: A run does not finish whose restart takes so many times the mean time between interruptions: one
+#: restart in e**11, 60,000, comes to its end.
+MOST_RESTART = 11
+
 
 def complete(draft: Draft) -> None:
     """Fill in what follows from precision, implementation and accelerator: the peak of the run's
@@ -209,11 +213,24 @@ def settings(draft: Draft) -> dict[str, Any]:
     found = {
         "time.assumed": assumed,
         "time.stragglers_given": cluster.get("stragglers") is not None,
+        **_interrupted(draft, cluster),
         "network.measured": (cluster.get("network") or {}).get("sustained") is not None,
         "energy.hosts_given": cluster.get("host_power") is not None,
         "energy.pue_given": cluster.get("pue") is not None,
     }
     return found if assumed else {**found, **_predicted(draft)}
+
+
+def _interrupted(draft: Draft, cluster: Mapping[str, Any]) -> dict[str, bool]:
+    """Whether interruptions were seen, and whether a run that has them comes to its end."""
+    failures = cluster.get("failures")
+    if failures is None:
+        return {"run.interrupted": True, "run.finishes": True}
+    restarts = (draft.get("time", "restart") or 0) * failures["count"] * cluster["devices"]
+    return {
+        "run.interrupted": failures["count"] > 0,
+        "run.finishes": restarts <= MOST_RESTART * failures["period"] * failures["devices"],
+    }
 
 
 def _again(draft: Draft) -> dict[str, bool]:

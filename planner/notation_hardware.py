@@ -344,6 +344,12 @@ B_sto = symbol(
     latex=r"\beta_{\mathrm{sto}}",
     key="cluster.storage.bandwidth",
 )
+x_blk = symbol(
+    "x_blk",
+    "share of the writing of a checkpoint during which training stands still",
+    latex=r"\sigma_{\mathrm{blk}}",
+    key="cluster.storage.blocking",
+)
 t_res = symbol(
     "t_res",
     "time from an interruption to the first new step",

@@ -15,13 +15,13 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, floor
+from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, exp, floor, tanh
 
 from planner.evaluate import Absent, Case, Entry, Evaluation, Point, widen
 from planner.folds import AtLargest, Largest, Total, Which
 from planner.quantity import agrees
 
-CONSTANT, LEAF, ADD, MUL, POW, CEIL, FLOOR, MAX, MIN, PICK = range(10)
+CONSTANT, LEAF, ADD, MUL, POW, EXP, TANH, CEIL, FLOOR, MAX, MIN, PICK = range(12)
 #: Results of divisions this close to a whole number, as a share, are that number.
 SNAP = 1e-12
 
@@ -178,6 +178,10 @@ def step(node: Node, values: Sequence[Any]) -> Any:
     if operation == POW:
         exponent = node.data if len(arguments) == 1 else values[arguments[1]]  # type: ignore[index]
         return power(values[arguments[0]], exponent)  # type: ignore[index]
+    if operation == EXP:
+        return math.exp(values[arguments[0]]) or math.nan  # type: ignore[index]
+    if operation == TANH:
+        return math.tanh(values[arguments[0]])  # type: ignore[index]
     if operation == MAX:
         return max(values[i] for i in arguments)  # type: ignore[index]
     if operation == MIN:
@@ -321,6 +325,9 @@ class _Recorder(Evaluation):
         if kind is ceiling or kind is floor:
             inner = self.compute(expression.args[0], point)
             return self._node(CEIL if kind is ceiling else FLOOR, (inner,))
+        if kind is exp or kind is tanh:
+            inner = self.compute(expression.args[0], point)
+            return self._node(EXP if kind is exp else TANH, (inner,))
         if kind is Largest or kind is AtLargest:
             return self._peak(expression, point)
         if kind is Which:

@@ -5,7 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sympy import Add, Float, Integer, Max, Min, Mul, Number, Pow, Rational, Symbol, ceiling, floor
+from sympy import (
+    Add,
+    Float,
+    Integer,
+    Max,
+    Min,
+    Mul,
+    Number,
+    Pow,
+    Rational,
+    Symbol,
+    ceiling,
+    exp,
+    floor,
+    tanh,
+)
 
 import planner.formulas  # noqa: F401  (registers the quantities)
 from planner import units
@@ -68,6 +83,10 @@ def dimension_of(expression: Any, carried: units.Dimension | None = None) -> uni
         return same(expression, carried)
     if isinstance(expression, (ceiling, floor)):
         return dimension_of(expression.args[0], carried)
+    if isinstance(expression, (exp, tanh)):
+        if dimension_of(expression.args[0], carried):
+            raise Mismatch(f"{expression}: a function of a value with a unit")
+        return units.dimension("1")
     raise AssertionError(f"no dimension rule for {type(expression).__name__}")
 
 

@@ -26,28 +26,12 @@ def test_the_days_of_a_run_are_the_sum_of_where_they_go() -> None:
         lost = of("time.checkpoint_days") + of("time.failure_days")
         assert of("time.run_days") == pytest.approx(trained + lost)
         assert of("time.run_days") == pytest.approx(trained / of("time.goodput"))
-        interruptions = of("time.run_days") * 86400 / of("time.between_failures")
-        each = of("checkpoint.interval_seconds") / 2 + 600
-        assert of("time.failure_days") * 86400 == pytest.approx(interruptions * each)
 
 
 def test_stragglers_lengthen_every_step() -> None:
     with_them, without = values(), values({"cluster.stragglers": 0})
     assert with_them("time.run_days") == pytest.approx(1.05 * without("time.run_days"))
     assert without("time.straggler_days") == 0
-
-
-def test_the_best_interval_is_best() -> None:
-    """Young: checkpoints and lost work cost the same; writing slower costs more."""
-    of, slower = values(), values({"cluster.storage.bandwidth": "12.5 GB/s"})
-    rework = of("time.failure_days") * (
-        of("checkpoint.interval_seconds") / 2 / (of("checkpoint.interval_seconds") / 2 + 600)
-    )
-    assert of("time.checkpoint_days") == pytest.approx(rework)
-    assert slower("checkpoint.interval_seconds") == pytest.approx(
-        2 * of("checkpoint.interval_seconds")
-    )
-    assert slower("time.goodput") < of("time.goodput")
 
 
 def test_llama_3_device_hours_with_its_own_interruptions() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, floor
+from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, exp, floor, tanh
 
 from planner.arrays.graph import Graph
 from planner.evaluate import Absent, Case, Entry, Evaluation, Point, widen
@@ -229,7 +229,7 @@ def _which(self: Tracer, fold: Which, point: Point) -> int:
     raise Absent("names are not evaluated over arrays")
 
 
-def _round(operation: str) -> Callable[[Tracer, Any, Point], int]:
+def _of_one(operation: str) -> Callable[[Tracer, Any, Point], int]:
     def handler(self: Tracer, expression: Any, point: Point) -> int:
         return self.graph.node(operation, self.compute(expression.args[0], point))
 
@@ -250,8 +250,10 @@ _HANDLERS: Mapping[type, Callable[[Tracer, Any, Point], int]] = {
     Pow: _pow,
     Max: _extreme("max"),
     Min: _extreme("min"),
-    ceiling: _round("ceil"),
-    floor: _round("floor"),
+    ceiling: _of_one("ceil"),
+    floor: _of_one("floor"),
+    exp: _of_one("exp"),
+    tanh: _of_one("tanh"),
     Total: _total,
     Largest: _largest,
     AtLargest: _at_largest,

@@ -6,6 +6,7 @@ Numbers stay Python's, and exact; what is an array is left to ``Arrays.apply``.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -15,6 +16,9 @@ import numpy as np
 
 from planner.arrays.table import Group
 from planner.tape import SNAP
+
+#: The largest exponent of e whose power, and one over it, is a number.
+LARGEST = math.log(sys.float_info.max)
 
 
 @dataclass(slots=True)
@@ -110,6 +114,20 @@ def _sqrt(program: Arrays, states: list[State]) -> State:
     return program.apply(np.sqrt, states)
 
 
+def _exp(program: Arrays, states: list[State]) -> State:
+    number = states[0].number
+    if number is not None:
+        return State(number=math.exp(number) if abs(number) < LARGEST else math.nan)
+    return program.apply(lambda x: np.where(np.abs(x) < LARGEST, np.exp(x), np.nan), states)
+
+
+def _tanh(program: Arrays, states: list[State]) -> State:
+    number = states[0].number
+    if number is not None:
+        return State(number=math.tanh(number))
+    return program.apply(np.tanh, states)
+
+
 def _ceil(program: Arrays, states: list[State]) -> State:
     number = states[0].number
     if number is not None:
@@ -194,6 +212,8 @@ OPERATIONS: Mapping[str, Callable[[Arrays, list[State]], State]] = {
     "div": _div,
     "pow": _pow,
     "sqrt": _sqrt,
+    "exp": _exp,
+    "tanh": _tanh,
     "ceil": _ceil,
     "floor": _floor,
     "max": _max,

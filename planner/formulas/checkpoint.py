@@ -3,7 +3,7 @@
 from planner.formulas.memory_states import per_parameter
 from planner.formulas.parameters import total
 from planner.notation import k_m, k_w
-from planner.notation_hardware import B_sto
+from planner.notation_hardware import B_sto, x_blk
 from planner.quantity import quantity
 
 
@@ -29,5 +29,19 @@ def size():
     exact=False,
 )
 def write():
-    """Training stands still while it is written."""
+    """All devices together write it once."""
     return size / B_sto
+
+
+@quantity(
+    "checkpoint.stall_seconds",
+    symbol=r"t_{\mathrm{stall}}",
+    unit="s",
+    title="time that training stands still for a checkpoint",
+    source="cluster.storage",
+    exact=False,
+)
+def stall():
+    """All of the writing, or the share of it that is not done beside training
+    (cluster.storage.blocking)."""
+    return write * x_blk

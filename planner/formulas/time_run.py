@@ -2,15 +2,19 @@
 
 from typing import Any
 
-from sympy import sqrt
+from sympy import Rational, exp, sqrt, tanh
 
-from planner.formulas.checkpoint import write
+from planner.folds import largest, smallest
+from planner.formulas.checkpoint import stall, write
 from planner.formulas.time import training_days
 from planner.notation import n
 from planner.notation_hardware import n_fail, n_seen, t_res, t_seen, x_slow
 from planner.quantity import quantity
 
-YOUNG = "Young 1974, A first order approximation to the optimum checkpoint interval; Daly 2006"
+DALY = (
+    "Daly 2006, A higher order estimate of the optimum checkpoint interval for restart dumps "
+    "(doi 10.1016/j.future.2004.11.016)"
+)
 
 
 @quantity(
@@ -20,6 +24,7 @@ YOUNG = "Young 1974, A first order approximation to the optimum checkpoint inter
     title="mean time between interruptions of the run",
     source="interruptions counted on such a cluster (cluster.failures)",
     exact=False,
+    when={"run.interrupted": True},
 )
 def between_failures():
     """Each device fails as often as those that were watched, and any of n stops the run."""
@@ -27,17 +32,33 @@ def between_failures():
 
 
 @quantity(
+    "checkpoint.ratio",
+    symbol=r"\rho_{\mathrm{ckpt}}",
+    unit="1",
+    title="root of a checkpoint's stall over twice the time between interruptions",
+    source=DALY,
+    exact=False,
+)
+def ratio():
+    """What the best interval is a series in. It holds below 1: where a checkpoint takes longer than
+    twice the time between interruptions, the interval stays what it is there."""
+    return smallest(1, sqrt(stall / (2 * between_failures)))
+
+
+@quantity(
     "checkpoint.interval_seconds",
     symbol=r"t_{\mathrm{int}}",
     unit="s",
-    title="best time between checkpoints",
-    source=YOUNG,
+    title="best time of training between checkpoints",
+    source=DALY,
     exact=False,
 )
 def interval():
-    """Seldom enough to write little, often enough to lose little: the root of twice the product of
-    writing time and time between failures."""
-    return sqrt(2 * write * between_failures)
+    """Seldom enough to stand still little, often enough to lose little: the root of twice the
+    product of both times and two terms of higher order. A checkpoint in the background is done
+    before the next one begins."""
+    best = 2 * ratio - Rational(4, 3) * ratio**2 + Rational(2, 9) * ratio**3
+    return largest(between_failures * best, write - stall)
 
 
 @quantity(
@@ -45,13 +66,20 @@ def interval():
     symbol=r"g_{\mathrm{run}}",
     unit="1",
     title="share of the time that moves the run forward",
-    source=YOUNG,
+    source=DALY,
     exact=False,
+    when={"run.finishes": True},
 )
 def goodput():
-    """Less the writing of checkpoints, and for each interruption half an interval that is lost
-    and the restart. Stragglers and loss spikes are not in it."""
-    return 1 - write / interval - (interval / 2 + t_res) / between_failures
+    """Interruptions come at any time, also while a checkpoint is written and while the run is
+    restarted: an interval and its checkpoint are tried until they pass without one. What is in the
+    background when one comes is lost too. With y for interval and checkpoint over the time between
+    interruptions, the tangent stands for 1 - e^-y = 2 tanh(y/2) / (1 + tanh(y/2)), the share of
+    tries that fail, which few interruptions leave as exact. Stragglers are not in it."""
+    lost, tried = t_res + write - stall, interval + stall
+    half = tanh(tried / (2 * between_failures))
+    passed = exp(-(lost + tried) / between_failures)
+    return interval / between_failures * passed * (1 + half) / (2 * half)
 
 
 @quantity(
@@ -71,8 +99,8 @@ CHECKPOINTS: dict[str, Any] = {
     "identifier": "time.checkpoint_days",
     "symbol": r"t_{\mathrm{wr}}",
     "unit": "days",
-    "title": "days of writing checkpoints",
-    "source": YOUNG,
+    "title": "days of standing still for checkpoints",
+    "source": DALY,
     "exact": False,
 }
 FAILURES: dict[str, Any] = {
@@ -80,7 +108,7 @@ FAILURES: dict[str, Any] = {
     "symbol": r"t_{\mathrm{lost}}",
     "unit": "days",
     "title": "days lost to interruptions",
-    "source": YOUNG,
+    "source": DALY,
     "exact": False,
 }
 RUN: dict[str, Any] = {
@@ -95,16 +123,16 @@ EVEN = {"time.stragglers_given": False}
 
 
 def _written(steps):
-    return steps / goodput * write / interval
+    return steps * stall / interval
 
 
 def _lost(steps):
-    return steps / goodput * (interval / 2 + t_res) / between_failures
+    return steps * largest(0, 1 / goodput - 1 - stall / interval)
 
 
 @quantity(**CHECKPOINTS, when=EVEN)
 def checkpoint_days():
-    """Of the days on the calendar, one writing in each interval."""
+    """Training stands still once in each interval of training."""
     return _written(training_days)
 
 
@@ -116,7 +144,7 @@ def checkpoint_days_slowed():
 
 @quantity(**FAILURES, when=EVEN)
 def failure_days():
-    """Of the days on the calendar, half an interval and a restart for each interruption."""
+    """What goodput leaves for them: work that is done again, and restarts."""
     return _lost(training_days)
 
 

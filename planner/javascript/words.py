@@ -7,7 +7,21 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from sympy import Add, Expr, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, floor
+from sympy import (
+    Add,
+    Expr,
+    Integer,
+    Max,
+    Min,
+    Mul,
+    Pow,
+    Rational,
+    Symbol,
+    ceiling,
+    exp,
+    floor,
+    tanh,
+)
 
 from planner.folds import AtLargest, Fold, Largest, Total, Which
 from planner.quantity import Book
@@ -53,6 +67,16 @@ RESERVED = frozenset(
         "$",
     )
 )
+
+#: Functions of expressions that JavaScript or our library has.
+FUNCTIONS = {
+    ceiling: "$.ceil",
+    floor: "$.floor",
+    exp: "$.exp",
+    tanh: "Math.tanh",
+    Max: "Math.max",
+    Min: "Math.min",
+}
 
 
 class Untranslated(TypeError):
@@ -145,9 +169,7 @@ class Formulas:
             return self._power(node)
         if isinstance(node, Fold):
             return self._fold(node)
-        function = {ceiling: "$.ceil", floor: "$.floor", Max: "Math.max", Min: "Math.min"}.get(
-            type(node)
-        )
+        function = FUNCTIONS.get(type(node))
         if function is None:
             raise Untranslated(f"no JavaScript for {type(node).__name__}: {node}")
         return f"{function}({','.join(self.write(argument) for argument in node.args)})"

@@ -13,7 +13,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.tape import ADD, CEIL, CONSTANT, LEAF, MAX, MIN, MUL, PICK, POW, SNAP, Node, step
+from planner.tape import (
+    ADD,
+    CEIL,
+    CONSTANT,
+    EXP,
+    LEAF,
+    MAX,
+    MIN,
+    MUL,
+    PICK,
+    POW,
+    SNAP,
+    TANH,
+    Node,
+    step,
+)
 
 Array = NDArray[Any]
 
@@ -46,6 +61,11 @@ def _value(node: Node, values: list[Any], leaves: Sequence[Any]) -> Any:
         return _picked(arguments)
     if operation == POW:
         return _power(arguments, node.data)
+    if operation == EXP:
+        found = np.exp(_number(arguments[0]))
+        return np.where(np.isfinite(found) & (found > 0), found, np.nan)
+    if operation == TANH:
+        return np.tanh(_number(arguments[0]))
     if operation in (MAX, MIN):
         return _joined(np.maximum if operation == MAX else np.minimum, arguments)
     if operation in (ADD, MUL):

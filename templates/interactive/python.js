@@ -200,6 +200,7 @@ const $ = (() => {
     int: v => Math.trunc(Number(v)), abs: Math.abs, round: x => { const low = Math.floor(x); return x - low === 0.5 ? low + low % 2 : Math.round(x); }, ratio: (a, b = 1) => a / b,
     ceil: x => { const whole = settled(x); return whole === null ? Math.ceil(x) : whole; },
     floor: x => { const whole = settled(x); return whole === null ? Math.floor(x) : whole; },
+    exp: x => { const power = Math.exp(x); if (!power || power === Infinity) throw new Absent(`e to the power of ${x.toFixed(0)} is beyond all numbers`); return power; },
     nonzero: x => { if (x === 0) throw new Absent("division by zero"); return x; },
   };
 })();
