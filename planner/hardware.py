@@ -134,11 +134,13 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
     fill("dispatch", _value(fact), fact["rows"].removeprefix("none; "))
     link = accelerator.get("link")
     if link is not None:
-        draft.default(
-            ("cluster", "accelerator", "link", "latency"),
-            _value(facts["defaults"]["link_latency"]),
-            facts["defaults"]["link_latency"]["rows"].removeprefix("none; "),
-        )
+        for key, name in (("latency", "link_latency"), ("switch_latency", "switch_latency")):
+            fact = facts["defaults"][name]
+            draft.default(
+                ("cluster", "accelerator", "link", key),
+                _value(fact),
+                fact["rows"].removeprefix("none; "),
+            )
     for key in ("host_link", "host_memory"):
         fact = facts["defaults"][key]
         draft.default(("time", key), _value(fact, "bytes/s"), fact["rows"].removeprefix("none; "))
@@ -265,6 +267,7 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         # Decides what published runs a plan is like, not its formulas.
         "time.scale": "node" if devices <= node else "nodes",
         "time.tensor": span(layout["tensor"], layout["tensor"]),
+        "time.switched": bool((accelerator.get("link") or {}).get("switch_reduces")),
         "time.expert": span(layout["expert"], layout["expert"] * layout["expert_tensor"]),
         "time.expert_tensor": span(layout["expert_tensor"], layout["expert_tensor"]),
         "time.pipeline": span(layout["pipeline"], devices),

@@ -91,6 +91,13 @@ a_link = symbol(
     latex=r"\alpha_{\mathrm{link}}",
     key="cluster.accelerator.link.latency",
 )
+a_sw = symbol(
+    "a_sw",
+    "time of a collective of no size that the link's switches carry out",
+    unit="s",
+    latex=r"\alpha_{\mathrm{sw}}",
+    key="cluster.accelerator.link.switch_latency",
+)
 B_net = symbol(
     "B_net",
     "bandwidth of the network, per device and direction",

@@ -37,6 +37,7 @@ from planner.notation_hardware import (
     W,
     a_link,
     a_net,
+    a_sw,
     e_a2a,
     e_disp,
     e_link,
@@ -47,6 +48,7 @@ from planner.notation_hardware import (
 from planner.quantity import quantity
 
 RING = "Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms; Thakur et al. 2005"
+NVLS = "NCCL, src/graph/tuning.cc: the faster of ring and NVLS (switches that add up and copy)"
 TREE = "Sanders et al. 2009, Two-tree algorithms; NCCL 2.4"
 MEGATRON = "Narayanan et al. 2021 (arXiv 2104.04473), section 3.2"
 
@@ -125,16 +127,54 @@ def _passed_by_ranks():
     return 2 * (t - 1) / t * k_a * tokens * h
 
 
-def _hops_over_nodes():
+TENSOR_HOPS: dict[str, Any] = {
+    "identifier": "network.tensor_hops",
+    "symbol": r"\alpha_t",
+    "unit": "s",
+    "title": "hops of one tensor-parallel exchange",
+    "exact": False,
+}
+NODE = {"time.tensor": "node"}
+
+
+@quantity(**TENSOR_HOPS, source=RING, when={**NODE, "time.switched": False})
+def tensor_hops():
+    """A ring takes t - 1 hops to add up, and as many to pass the sums on."""
+    return 2 * (t - 1) * a_link
+
+
+@quantity(
+    **TENSOR_HOPS,
+    source=NVLS,
+    when={**NODE, "time.switched": True, "parallelism.sequence": False},
+)
+def tensor_hops_of_switch():
+    """The library takes what is faster: a ring of 2 (t - 1) hops, or one all-reduce by the
+    switches."""
+    return smallest(2 * (t - 1) * a_link, a_sw)
+
+
+@quantity(
+    **TENSOR_HOPS,
+    source=NVLS,
+    when={**NODE, "time.switched": True, "parallelism.sequence": True},
+)
+def tensor_hops_of_switch_twice():
+    """An all-gather and a reduce-scatter, each as a ring of t - 1 hops or by the switches."""
+    return 2 * smallest((t - 1) * a_link, a_sw)
+
+
+@quantity(**TENSOR_HOPS, source=RING, when={"time.tensor": "nodes"})
+def tensor_hops_over_nodes():
     """Of 2 (t-1) hops of a ring over M = t/n_node nodes, 2 (M-1) go from one to the next."""
     return 2 * ((t / n_node - 1) * a_net + (t - t / n_node) * a_link)
 
 
 @quantity(**TENSOR, source=RING, when={"time.tensor": "node"})
 def tensor():
-    """A ring passes 2 (t-1)/t of n h activations through each device, in 2 (t-1) hops; an
-    all-gather and a reduce-scatter (sequence parallelism) move the same as an all-reduce."""
-    return _passed_by_ranks() / link + 2 * (t - 1) * a_link
+    """A ring passes 2 (t-1)/t of n h activations through each device; an all-gather and a
+    reduce-scatter (sequence parallelism) move the same as an all-reduce."""
+    return _passed_by_ranks() / link + tensor_hops
 
 
 @quantity(**TENSOR, source=TREE, when={"time.tensor": "nodes", "parallelism.sequence": False})
@@ -146,14 +186,14 @@ def tensor_tree():
             _passed_by_ranks() / link,
             2 * (1 - n_node / t) * k_a * tokens * h / (fabric * n_node),
         )
-        + _hops_over_nodes()
+        + tensor_hops
     )
 
 
 @quantity(**TENSOR, source=RING, when={"time.tensor": "nodes", "parallelism.sequence": True})
 def tensor_ring():
     """All-gather and reduce-scatter run as rings, which cross the nodes with all that passes."""
-    return _passed_by_ranks() / smallest(link, fabric * n_node) + _hops_over_nodes()
+    return _passed_by_ranks() / smallest(link, fabric * n_node) + tensor_hops
 
 
 # -- data parallelism --------------------------------------------------------------------------
@@ -203,7 +243,7 @@ HOPS: dict[str, Any] = {
     "identifier": "network.data_hops",
     "symbol": r"\alpha_d",
     "unit": "s",
-    "title": "hops of one ring over the data-parallel group",
+    "title": "hops of one gathering or scattering over the data-parallel group",
     "exact": False,
 }
 
@@ -214,16 +254,23 @@ def hops_of_one():
     return 0
 
 
-@quantity(**HOPS, source=RING, when={"time.shards": "node"})
+@quantity(**HOPS, source=RING, when={"time.shards": "node", "time.switched": False})
 def hops():
     """One hop to each other member."""
     return (shards - 1) * a_link
 
 
+@quantity(**HOPS, source=NVLS, when={"time.shards": "node", "time.switched": True})
+def hops_of_switch():
+    """The library takes what is faster: one hop to each other member, or one exchange with the
+    switches, which add up and copy."""
+    return smallest((shards - 1) * a_link, a_sw)
+
+
 @quantity(**HOPS, source=RING, when={"time.shards": "nodes"})
 def hops_of_nodes():
     """A ring over g devices in M = g t/n_node nodes, at most g, passes M - 1 times from one node to
-    the next and stays inside otherwise."""
+    the next and stays inside otherwise; libraries gather and scatter across nodes in rings."""
     nodes = smallest(shards, shards * t / n_node)
     return (nodes - 1) * a_net + (shards - nodes) * a_link
 

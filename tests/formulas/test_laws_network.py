@@ -292,3 +292,43 @@ def test_bubbles_are_those_of_the_papers(stages: int) -> None:
     assert bubble("interleaved", 2) == pytest.approx((stages - 1) * (f + b) / 2)
     assert bubble("zero-bubble") == pytest.approx((stages - 1) * (f + b - 2 * w))
     assert bubble("dualpipe") == pytest.approx((stages / 2 - 1) * (f + b + b - 3 * w))
+
+
+# -- hops --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [2, 8, 9, 36, 72])
+def test_a_switch_that_adds_up_takes_the_place_of_a_ring_where_it_is_faster(size: int) -> None:
+    """NCCL, src/graph/tuning.cc: a ring takes 3.4 us a hop over NVLink, NVLS 25 us whatever the
+    group's size; the tuner takes the smaller. 72 devices: 25 us, not 71 x 3.4 us."""
+    cluster = {"accelerator": "gb200", "devices": size, "devices_per_node": 72}
+    batch = {"training__global_batch": size * 8}
+    ring = (size - 1) * 3.4e-6
+    e = evaluation(cluster=cluster, parallelism={"zero": 1}, **batch)
+    assert float(e.value("network.data_hops")) == pytest.approx(min(ring, 25e-6))
+    old = {"extends": "gb200", "link": {"switch_reduces": False}}
+    e = evaluation(cluster={**cluster, "accelerator": old}, parallelism={"zero": 1}, **batch)
+    assert float(e.value("network.data_hops")) == pytest.approx(ring)
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+def test_tensor_ranks_under_a_switch(sequence: bool) -> None:
+    """An all-reduce is one exchange with the switch; gathering and scattering are two."""
+    cluster = {"accelerator": "gb200", "devices": 32, "devices_per_node": 72}
+    layout = {"tensor": 32, "sequence": sequence}
+    e = evaluation(cluster=cluster, parallelism=layout)
+    assert float(e.value("network.tensor_hops")) == pytest.approx(25e-6 * (2 if sequence else 1))
+
+
+@pytest.mark.parametrize("name", ["gb200", "gb300", "h100-sxm-80gb", "a100-sxm-80gb", "mi300x"])
+def test_more_devices_in_a_group_take_no_fewer_hops_and_move_no_fewer_bytes(name: str) -> None:
+    """In all: a larger group passes more, whoever carries it out."""
+    hops, moved = [0.0], [0.0]
+    for size in (2, 4, 8, 16, 64):
+        cluster = {"accelerator": name, "devices": size, "devices_per_node": 64}
+        e = evaluation(cluster=cluster, parallelism={"zero": 1}, training__global_batch=512)
+        hops.append(float(e.value("network.data_hops")))
+        part = float(e.value("time.ring")) * float(e.value("network.data"))
+        moved.append(part * size)
+    assert hops == sorted(hops)
+    assert moved == sorted(moved) and len(set(moved)) == len(moved)

@@ -1,0 +1,191 @@
+"""Every choice of the schema, with every headline figure: each has a value, or a reason that is
+listed here. What a plan can say, the program can work out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner import case, plan
+from planner.evaluate import Absent, Evaluation
+
+SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "plan.schema.json"
+#: What the first pages of a report stand on.
+HEADLINES = (
+    "parameters.total",
+    "compute.training_flops",
+    "compute.executed_flops_per_token",
+    "memory.process",
+    "memory.headroom",
+    "checkpoint.bytes",
+    "checkpoint.interval_seconds",
+    "time.step_seconds",
+    "time.tokens_per_second",
+    "time.mfu",
+    "time.training_days",
+    "time.goodput",
+    "time.run_days",
+    "cost.total",
+    "energy.total",
+    "energy.carbon",
+)
+SERVING = (
+    "parameters.total",
+    "memory.process",
+    "memory.headroom",
+    "time.prefill_seconds",
+    "time.decode_seconds",
+    "time.decode_tokens_per_second",
+)
+#: Absent on purpose: key and value, the quantity, and what its reason says.
+LISTED: dict[tuple[str, Any], dict[str, str]] = {}
+
+#: A plan that leaves nothing open: prices, power, failures, storage.
+PLAN: dict[str, Any] = {
+    "model": "mixtral-8x7b",
+    "cluster": {
+        "accelerator": "h100-sxm-80gb",
+        "devices": 64,
+        "price": "2 USD/h",
+        "host_power": "300 W",
+        "pue": "1.1",
+        "carbon_intensity": "0.4 kgCO2e/kWh",
+        "failures": {"count": 419, "devices": 16384, "period": "54 days"},
+        "storage": {"bandwidth": "100 GB/s"},
+    },
+    "training": {
+        "tokens": "1T",
+        "sequence_length": 4096,
+        "global_batch": 512,
+        "micro_batch": 1,
+    },
+    "parallelism": {"tensor": 2, "pipeline": 2, "expert": 4, "zero": 1},
+    "time": {"restart": "10 min"},
+}
+#: What a choice needs beside itself.
+BESIDE: dict[tuple[str, Any], dict[str, Any]] = {
+    ("parallelism.zero", 0): {"training.distributed_optimizer": False},
+    ("training.distributed_optimizer", False): {"parallelism.zero": 0},
+    ("training.precision", "nvfp4"): {"cluster.accelerator": "b200-sxm-192gb"},
+    ("training.schedule", "interleaved"): {"parallelism.virtual_pipeline": 2},
+    ("training.attention_count", "window"): {"model": "mistral-7b", "parallelism.expert": 1},
+    ("training.attention_count", "causal-window"): {"model": "mistral-7b", "parallelism.expert": 1},
+}
+#: What a key needs, whatever its value.
+WITH: dict[str, dict[str, Any]] = {
+    "training.lora.base": {"training.lora.rank": 16},
+    "parallelism.context_exchange": {"parallelism.context": 2},
+    "parallelism.reshard": {"parallelism.zero": 3},
+    "training.early_stop": {"training.recompute": "full"},
+    "training.partition_activations": {"training.recompute": "full"},
+}
+#: Layouts under which each choice is tried: each ZeRO stage, degrees on one node and on several.
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "without sharding": {"parallelism.zero": 0},
+    "sharded gradients": {"parallelism.zero": 2},
+    "sharded weights": {"parallelism.zero": 3, "parallelism.pipeline": 1},
+    "replicas": {"parallelism.zero": 3, "parallelism.replicate": 2},
+    "one device of each group": {
+        "parallelism.tensor": 1,
+        "parallelism.pipeline": 1,
+        "parallelism.expert": 1,
+    },
+    "tensor ranks on two nodes": {
+        "parallelism.tensor": 16,
+        "parallelism.sequence": True,
+        "parallelism.expert_tensor": 1,
+    },
+    "a long sequence": {"parallelism.context": 8, "training.sequence_length": 65536},
+    "a domain that is one node": {
+        "cluster.accelerator": "gb200",
+        "cluster.devices": 64,
+        "cluster.devices_per_node": 64,
+    },
+}
+
+
+def choices() -> Iterator[tuple[str, Any]]:
+    """Every key of a plan that has a few values, with each of them."""
+
+    def walk(node: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
+        for name, said in node.get("properties", {}).items():
+            kinds = said.get("type", ())
+            values = said.get("enum") or ((True, False) if kinds == "boolean" else ())
+            yield from ((before + name, value) for value in values)
+            yield from walk(said, f"{before}{name}.")
+
+    whole = json.loads(SCHEMA.read_text("utf-8"))["properties"]
+    for section in ("training", "parallelism"):
+        yield from walk(whole[section], f"{section}.")
+
+
+#: Optimizers whose update has no formula yet.
+OPEN = {("training.optimizer", name) for name in ("muon", "adafactor")}
+CHOICES = [
+    pytest.param(*c, id="{}={}".format(*c), marks=[pytest.mark.xfail] if c in OPEN else [])
+    for c in choices()
+    if c[0] != "parallelism.auto"
+]
+
+
+def evaluation(*changes: Mapping[str, Any]) -> Evaluation:
+    document = deepcopy(PLAN)
+    for dotted, value in {key: v for some in changes for key, v in some.items()}.items():
+        *around, last = dotted.split(".")
+        node = document
+        for step in around:
+            node = node.setdefault(step, {})
+        node[last] = value
+    return Evaluation(case.build(plan.load(document)))
+
+
+def absent(e: Evaluation, wanted: tuple[str, ...]) -> dict[str, str]:
+    """The figures that have no value, with their reasons; one that makes no sense is none."""
+    found = {}
+    for name in wanted:
+        try:
+            worth = float(e.value(name))
+        except Absent as reason:
+            found[name] = reason.reason
+        else:
+            assert worth == worth and (name == "memory.headroom" or worth >= 0), (name, worth)
+    return found
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_has_every_figure(layout: str) -> None:
+    assert absent(evaluation(LAYOUTS[layout]), HEADLINES) == {}
+
+
+@pytest.mark.parametrize(("key", "value"), CHOICES)
+def test_every_choice_has_every_figure_or_a_listed_reason(key: str, value: Any) -> None:
+    needs = {**WITH.get(key, {}), **BESIDE.get((key, value), {})}
+    e = evaluation(needs, {key: value})
+    wanted = SERVING if value == "inference" else HEADLINES
+    reasons = LISTED.get((key, value), {})
+    found = absent(e, wanted)
+    assert found.keys() == reasons.keys(), found
+    for name, pattern in reasons.items():
+        assert re.search(pattern, found[name])
+
+
+@pytest.mark.parametrize("mode", ["none", "selective", "full"])
+@pytest.mark.parametrize("schedule", ["1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe"])
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_modes_schedules_and_stages_of_sharding_go_together(
+    zero: int, schedule: str, mode: str
+) -> None:
+    beside = BESIDE.get(("training.schedule", schedule), {})
+    changes = {
+        "parallelism.zero": zero,
+        "training.schedule": schedule,
+        "training.recompute": mode,
+    }
+    assert absent(evaluation(beside, changes), HEADLINES) == {}
