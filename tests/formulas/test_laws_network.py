@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from planner import case, plan
+from planner.errors import PlanError
 from planner.evaluate import Evaluation
 
 PLAN: dict[str, Any] = {
@@ -332,3 +334,84 @@ def test_more_devices_in_a_group_take_no_fewer_hops_and_move_no_fewer_bytes(name
         moved.append(part * size)
     assert hops == sorted(hops)
     assert moved == sorted(moved) and len(set(moved)) == len(moved)
+
+
+# -- every shipped model -----------------------------------------------------------------------
+
+MODELS = sorted(
+    path.stem
+    for path in (Path(__file__).parents[2] / "presets" / "models").glob("*.yaml")
+    if "layers:" in path.read_text("utf-8") or "extends:" in path.read_text("utf-8")
+)
+
+
+def shipped(name: str, **layout: Any) -> Evaluation | None:
+    """A model on 64 devices; None where the layout does not divide it."""
+    model = plan.load({"model": name, "cluster": PLAN["cluster"], "training": {}}).data["model"]
+    length = min(2048, model.get("max_sequence") or 2048)
+    document = {
+        "model": name,
+        "cluster": PLAN["cluster"],
+        "training": {
+            "sequence_length": length,
+            "global_batch": 256,
+            "micro_batch": 1,
+            "implementation": "megatron",
+        },
+        "parallelism": layout,
+    }
+    try:
+        return Evaluation(case.build(plan.load(document)))
+    except PlanError:
+        return None
+
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "data": {"zero": 3},
+    "tensor": {"zero": 3, "tensor": 2, "sequence": True},
+    "pipeline": {"zero": 1, "tensor": 2, "pipeline": 2, "context": 2},
+    "experts": {"zero": 2, "tensor": 2, "expert": 4, "expert_tensor": 1},
+    "folded": {"zero": 1, "tensor": 4, "expert": 2, "expert_tensor": 2},
+    "replicas": {"zero": 3, "replicate": 2},
+}
+
+
+#: Every model in one of the layouts, every layout with many models.
+PLACED = [(name, list(LAYOUTS)[number % len(LAYOUTS)]) for number, name in enumerate(MODELS)]
+
+
+@pytest.mark.parametrize(("name", "layout"), PLACED)
+def test_placements_conserve_devices_and_gather_what_was_sharded(name: str, layout: str) -> None:
+    """Ranks of a component, devices that share it, stages and replicas make all devices; what a
+    device owns, times those that share it, is what they gather."""
+    degrees = LAYOUTS[layout]
+    e = shipped(name, **degrees)
+    if e is None:
+        pytest.skip("the layout does not divide the model")
+    tensor, stages, replicas = (degrees.get(k, 1) for k in ("tensor", "pipeline", "replicate"))
+    for component in e.case.axes["component"]:
+        at = {"component": component}
+        owners = e.value("layout.shards", at)
+        ranks = (
+            degrees.get("expert", 1) * degrees.get("expert_tensor", tensor)
+            if component.settings["split"] == "experts"
+            else tensor
+        )
+        assert owners * ranks * replicas * stages == 64
+        rate = float(e.value("network.passed", at))  # seconds for a byte of what is gathered
+        assert rate >= 0 and (rate == 0) == (owners == 1)
+    # The fullest stage owns as large a part of what it holds, between the fewest and most owners.
+    held, kept = e.value("time.parameters"), e.value("time.owned")
+    assert kept <= held
+    sizes = [e.value("layout.shards", {"component": c}) for c in e.case.axes["component"]]
+    assert held / max(sizes) <= kept <= held / min(sizes)
+
+
+@pytest.mark.parametrize("name", MODELS[::8])
+def test_half_the_replicas_own_half_as_much(name: str) -> None:
+    """What memory shards, time updates and reduces: over twice the devices, half of it each."""
+    few, many = shipped(name, zero=3, replicate=2), shipped(name, zero=3)
+    if few is None or many is None:
+        pytest.skip("the layout does not divide the model")
+    assert few.value("time.parameters") == many.value("time.parameters")
+    assert few.value("time.owned") == 2 * many.value("time.owned")
