@@ -399,3 +399,139 @@ def test_an_interrupt_while_starting_is_quiet() -> None:
         said = process.communicate(timeout=60)[1].decode()
         assert process.returncode in (0, 1, 130, -signal.SIGINT), said
         assert "planner" not in said, said
+
+
+# Left behind ----------------------------------------------------------------------------------
+
+
+def studied(folder: Path, points: int = 3) -> Path:
+    """A study that takes a while: its plans are evaluated one after another."""
+    study = folder / "study.yaml"
+    study.write_text(
+        f"base: {{extends: {PLAN}}}\naxes:\n"
+        f"  training.tokens: {{from: 1B, to: 9B, steps: {points}}}\n"
+        "  parallelism: [{tensor: 1}, {tensor: 2}]\nrecord: [memory.process, memory.stage]\n"
+    )
+    return study
+
+
+def sweeping(study: Path, table: Path, *more: str) -> list[str]:
+    return ["sweep", str(study), "--workers", "1", "-o", str(table), *more]
+
+
+@pytest.mark.parametrize("name", ["out.csv.partial", "out.csv.journal"])
+@pytest.mark.parametrize("way", ["link", "hard link", "link to nothing", "pipe"])
+def test_a_planted_name_is_not_written_through(
+    name: str, way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    victim, planted = tmp_path / "victim", tmp_path / name
+    victim.write_text("precious\n")
+    if way == "hard link":
+        planted.hardlink_to(victim)
+    elif way == "pipe":
+        os.mkfifo(planted)
+    else:
+        planted.symlink_to(victim if way == "link" else tmp_path / "none")
+    for more in ([], ["--restart"]):
+        assert main(sweeping(studied(tmp_path), tmp_path / "out.csv", *more)) == 2
+        said = capsys.readouterr().err
+        assert said == f"{planted}: this is a link or no regular file (remove it)\n"
+    assert victim.read_text() == "precious\n"
+    assert not (tmp_path / "none").exists() and not (tmp_path / "out.csv").exists()
+
+
+def damaged(random: Random, raw: bytes) -> bytes:
+    """A journal with a few bytes of it changed, cut, doubled or swapped."""
+    for _ in range(random.choice((1, 2, 5))):
+        at, length = random.randrange(len(raw) + 1), random.choice((1, 5, 80))
+        raw = random.choice(
+            (
+                raw[:at] + random.randbytes(length) + raw[at + length :],
+                raw[:at] + raw[at + length :],
+                raw[: at + length] + raw[at:],
+                raw[:at],
+                raw.replace(b'"end"', b'"End"', 1),
+                raw[:at] + b"[" * 5000 + raw[at:],
+                b"\n".join(raw.split(b"\n")[::-1]),
+            )
+        )
+    return raw
+
+
+def test_a_damaged_journal_loses_pieces_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.sweep import run, work
+
+    study, table = studied(tmp_path, 12), tmp_path / "out.csv"
+    monkeypatch.setattr(work, "ONE_BY_ONE", 2)
+    assert main(sweeping(study, table)) == 0
+    whole = table.read_bytes()
+    table.unlink()
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run.Journal, "finish", stopped)
+    assert main(sweeping(study, table)) == 130
+    monkeypatch.undo()
+    monkeypatch.setattr(work, "ONE_BY_ONE", 2)
+    beside = [table.with_name(f"out.csv.{ending}") for ending in ("journal", "partial")]
+    before, random = [file.read_bytes() for file in beside], Random(1)
+    assert before[0].count(b"\n") > 10
+    for turn in range(12):
+        for file, raw in zip(beside, before, strict=True):
+            file.write_bytes(damaged(random, raw) if random.random() < 0.7 else raw)
+        assert main(sweeping(study, table)) == 0, turn
+        assert table.read_bytes() == whole, turn
+        table.unlink()
+
+
+def descendants(process: int) -> set[int]:
+    """The processes below one, on Linux."""
+    found: set[int] = set()
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = file.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] != "Z" and int(fields[1]) == process:
+            child = int(file.parent.name)
+            found |= {child} | descendants(child)
+    return found
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_the_sweep_and_it_goes_on(by: signal.Signals, tmp_path: Path) -> None:
+    study, table = studied(tmp_path, 64), tmp_path / "out.csv"
+    line = [sys.executable, "plan.py", "sweep", str(study), "--workers", "2", "-o", str(table)]
+    whole = tmp_path / "whole.csv"
+    subprocess.run([*line[:-1], str(whole)], cwd=ROOT, check=True, capture_output=True)
+    killed = 0
+    for _ in range(3):
+        process = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.DEVNULL)
+        until = time.monotonic() + 30
+        while process.poll() is None and time.monotonic() < until:
+            workers = descendants(process.pid)
+            if len(workers) == 2 and table.with_name("out.csv.journal").exists():
+                killed += 1
+                process.send_signal(by)
+                break
+            time.sleep(0.01)
+        process.wait()
+        until = time.monotonic() + 10
+        while any(map(alive, workers)) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not any(map(alive, workers))
+    assert killed
+    subprocess.run(line, cwd=ROOT, check=True, capture_output=True)
+    assert table.read_bytes() == whole.read_bytes()

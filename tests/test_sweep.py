@@ -9,6 +9,7 @@ import math
 import os
 import pickle
 import random
+import re
 import signal
 import sys
 import zlib
@@ -912,3 +913,49 @@ def test_the_page_draws_a_chart_for_each_question(tmp_path: Path) -> None:
     assert f"{best['value']:.1f} days" in page
     found.write(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text("utf-8") == page
+
+
+# Ranges ----------------------------------------------------------------------------------------
+
+
+def _range(tmp_path: Path, text: str, key: str = "training.tokens") -> list[Fraction]:
+    document = tmp_path / "range.yaml"
+    document.write_text(f"base: gpt2small_hgx-h100\naxes: {{{key}: {text}}}\n")
+    (axis,) = study.load(document).axes
+    return [choice.label for choice in axis.choices]
+
+
+def test_a_range_is_counted_before_it_is_made(tmp_path: Path) -> None:
+    """30 ln 10 / ln 1.0000001 = 690,775,562.3 steps; none of them is made."""
+    for factor, count in (("1.0000001", 690_775_563), ("1." + "0" * 150 + "1", 10**150)):
+        with pytest.raises(PlanError) as caught:
+            _range(tmp_path, f"{{from: 1, to: 1e30, factor: {factor}}}")
+        said = re.fullmatch(r".*:2:25: .* has (\d+) values \(.*\)", str(caught.value))
+        assert said is not None and int(said[1]) >= count
+
+
+def test_values_of_a_factor_are_rounded_as_on_a_logarithmic_scale(tmp_path: Path) -> None:
+    found = _range(tmp_path, "{from: 1B, to: 10B, factor: 1.001}")
+    # ln 10 / ln 1.001 = 2303.7 steps.
+    assert len(found) == 2304
+    assert found[1] == 1_001_000_000 and found[3] == round(Fraction("1.001") ** 3 * 10**9)
+    assert all(abs(found[i] / 1e9 / 1.001**i - 1) < 1e-9 for i in range(len(found)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{from: 1, to: 1000, factor: 10}", [1, 10, 100, 1000]),
+        ("{from: 1, to: 999, factor: 10}", [1, 10, 100]),
+        ("{from: 8, to: 27, factor: 1.5}", [8, 12, 18, 27]),
+        ("{from: 5, to: 5, factor: 2}", [5]),
+    ],
+)
+def test_the_end_of_a_range_is_a_value_where_a_step_meets_it(
+    text: str, expected: list[int], tmp_path: Path
+) -> None:
+    assert _range(tmp_path, text) == expected
+
+
+def test_powers_of_a_whole_factor_stay_exact(tmp_path: Path) -> None:
+    assert _range(tmp_path, "{from: 1, to: 1e19, factor: 2}")[-1] == 2**63

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -24,6 +25,10 @@ RANGE = ("from", "to", "step", "steps", "factor", "scale")
 ITEM = ("name", "set")
 #: Significant digits of the inner values of a logarithmic range.
 DIGITS = 12
+#: Of a power that is rounded to so many, whatever its exponent; of a factor of any length.
+CONTEXT = Context(prec=50 + units.LONGEST)
+#: Values that one axis has at most, whatever the limit of the study.
+MOST_VALUES = 10**6
 
 
 @dataclass(frozen=True)
@@ -151,6 +156,10 @@ def spread(key: str, node: Node, said: Mapping[str, Any], most: int) -> list[Exa
     return _Range(key, node, said).values(most)
 
 
+def _decimal(value: Exact) -> Decimal:
+    return Decimal(Fraction(value).numerator) / Fraction(value).denominator
+
+
 class _Range:
     """``{from, to}`` with one of ``step``, ``steps`` (and ``scale``) and ``factor``."""
 
@@ -208,11 +217,11 @@ class _Range:
         return list(dict.fromkeys(map(units.exact, found)))  # rounding may have made neighbours one
 
     def _bounded(self, count: int, most: int) -> int:
-        if count > most:
-            raise self.fault(
-                f"axes.{self.key} has {'at least ' if self.way == 'factor' else ''}{count} values",
-                f"at most {most}; the key limit allows more",
-            )
+        if count > min(most, MOST_VALUES):
+            allowed = f"at most {most}; the key limit allows more"
+            if count > MOST_VALUES:
+                allowed = f"at most {min(most, MOST_VALUES)}"
+            raise self.fault(f"axes.{self.key} has {count} values", allowed)
         return count
 
     def _by_step(self, most: int) -> Iterator[Exact]:
@@ -231,11 +240,23 @@ class _Range:
                 "a factor above 1, from above 0",
                 "factor",
             )
-        value, count = self.low, 0
-        while value <= self.high:
-            count = self._bounded(count + 1, most)
-            yield value
-            value *= factor
+        # Counted before any is made: there may be more than memory holds.
+        with localcontext(CONTEXT):
+            ratio = _decimal(self.high) / _decimal(self.low)
+            count = int(ratio.ln() / _decimal(factor).ln()) + 1
+        # The end counts where rounding makes a value the end.
+        count += self._power(factor, count) <= self.high
+        for index in range(self._bounded(count, most)):
+            yield self._power(factor, index)
+
+    def _power(self, factor: Exact, index: int) -> Exact:
+        """A value of a geometric range: exact where it is a whole number of whole factors, else of
+        as many digits as a logarithmic range has; their number would grow without end."""
+        if isinstance(factor, int) and isinstance(self.low, int):
+            return units.exact(self.low * factor**index)
+        with localcontext(CONTEXT):
+            value = _decimal(self.low) * _decimal(factor) ** index
+        return units.number(f"{value:.{DIGITS}g}")
 
     def _by_steps(self, most: int) -> Iterator[Exact]:
         count = number(f"{self.key}.steps", self.given["steps"], "1")

@@ -103,9 +103,21 @@ _JOB: list[Job] = []
 
 def _begin(job: Job) -> None:
     import signal
+    from threading import Thread
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    Thread(target=_end_with_parent, daemon=True).start()
     _JOB[:] = [job]
+
+
+def _end_with_parent() -> None:
+    """Wait for the end of the process that made this one, and end too: nobody takes what is worked
+    on here, and a forked worker would hold the lock of the table. Each worker has the other end of
+    a pipe whose one end is closed with the parent, by whatever signal it dies."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(number: int) -> Piece:
