@@ -29,7 +29,8 @@ FORMATS = {
 #: Bytes of an element of the products' inputs, by format.
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp4": Fraction(1, 2)}
 #: What selective recomputation can be told to compute again (training.recompute_modules).
-MODULES = ("core_attention", "norm", "activation", "mlp", "moe")
+CORE = "core_attention"
+MODULES = (CORE, "norm", "activation", "mlp", "moe")
 #: Which of an accelerator's shares hold for products of a format, the first that it has.
 SHARES = {"fp8": ("matmul_8bit",), "fp4": ("matmul_4bit", "matmul_8bit")}
 
@@ -219,6 +220,7 @@ def settings(draft: Draft) -> dict[str, Any]:
         "network.measured": (cluster.get("network") or {}).get("sustained") is not None,
         "energy.hosts_given": cluster.get("host_power") is not None,
         "energy.pue_given": cluster.get("pue") is not None,
+        **_again(draft),
     }
     return found if assumed else {**found, **_predicted(draft)}
 
@@ -240,10 +242,12 @@ def _again(draft: Draft) -> dict[str, bool]:
     training = draft.get("training")
     operations = bool(profile.load(training["implementation"]).get("selective"))
     modules = training.get("recompute_modules") or ()
+    kernels = profile.load(training["implementation"])["time"]
+    core = training["attention"] == "eager" or kernels["fused_core"] == "again"
     return {
         "time.again.operations": operations,
         "time.again.some": training.get("recompute_layers") is not None,
-        **{f"time.again.{key}": key in modules for key in MODULES},
+        **{f"time.again.{key}": key in modules and (core or key != CORE) for key in MODULES},
     }
 
 
@@ -282,7 +286,6 @@ def _predicted(draft: Draft) -> dict[str, Any]:
         "time.buckets": kernels["buckets"],
         "time.bias": kernels["bias"],
         "time.data_overlap": kernels["overlap"],
-        **_again(draft),
         "time.offload": training["offload"]["activations"] > 0,
         "time.tensor_overlap": overlapped,
         "time.inputs_again": kernels["inputs"] == "part" and not overlapped,

@@ -27,6 +27,9 @@ from planner.quantity import quantity
 
 MATMUL = "one multiply-add is 2 FLOP (Goto & van de Geijn 2008; Narayanan et al. 2021, appendix)"
 PER_TOKEN = "FLOP"
+#: Blocks whose kernels are their own, and those that do next to nothing.
+OTHERS = ("mamba", "delta_net", "short_conv", "recurrence", "lightning")
+NOTHING = ("positions", "pooler")
 
 
 KEYS: dict[str, Any] = {
@@ -452,14 +455,78 @@ def again():
     return 0
 
 
+BLOCK_AGAIN: dict[str, Any] = {
+    "identifier": "compute.block.again",
+    "symbol": r"C_{\mathrm{re}}",
+    "unit": PER_TOKEN,
+    "title": "FLOPs of a block that selective recomputation runs again, per token",
+    "per": ("block",),
+}
+MODULES = "Megatron-LM (recompute-modules)"
+#: Blocks of which nothing can be chosen to be computed again.
+ELSE = ("embedding", "head", "projection", *OTHERS, *NOTHING)
+
+
+@quantity(
+    **BLOCK_AGAIN,
+    source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5; Megatron-Core, "
+    "transformer/attention.py (checkpoint_core_attention)",
+    when={"block": "attention", "time.again.core_attention": True},
+)
+def block_again_core():
+    """The attention core runs forward once more."""
+    return Total(component, "component", type="core")
+
+
+@quantity(
+    **BLOCK_AGAIN,
+    source="Dao et al. 2022 (arXiv 2205.14135), section 3.1; Megatron-LM (recompute-modules)",
+    when={"block": "attention", "time.again.core_attention": False},
+)
+def block_again_core_none():
+    """Its core is kept, or is a fused one of an implementation that does not run it again."""
+    return 0
+
+
+def _declare_feed_forward(kind: str) -> None:
+    @quantity(**BLOCK_AGAIN, source=MODULES, when={"block": kind, f"time.again.{kind}": True})
+    def block_again():
+        """The whole block runs forward once more."""
+        return Total(component, "component")
+
+    @quantity(**BLOCK_AGAIN, source=MODULES, when={"block": kind, f"time.again.{kind}": False})
+    def block_again_none():
+        """No product of it runs again."""
+        return 0
+
+
+_declare_feed_forward("mlp")
+_declare_feed_forward("moe")
+
+
+@quantity(**BLOCK_AGAIN, source=MODULES, when={"block": ("norm", *ELSE)})
+def block_again_nothing():
+    """No product of it can be chosen."""
+    return 0
+
+
+SELECTIVE: dict[str, Any] = {"training.recompute": "selective", "model.shape": True}
+
+
+@quantity(**AGAIN, source=MODULES, when={**SELECTIVE, "time.again.operations": False})
+def again_selective():
+    """The chosen modules (training.recompute_modules) of every layer."""
+    return Total(L_k * Total(block_again_core, "block"), "part", layers=True)
+
+
 @quantity(
     **AGAIN,
-    source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5",
-    when={"training.recompute": "selective", "model.shape": True},
+    source="torchtitan, models/common (per-operation selective checkpointing)",
+    when={**SELECTIVE, "time.again.operations": True},
 )
-def again_selective():
-    """The attention core runs forward once more in every layer."""
-    return Total(L_k * Total(component, "component", type="core"), "part")
+def again_operations():
+    """Every second product; attention is kept."""
+    return Total(L_k * Total(component, "component", type="linear") / 2, "part", layers=True)
 
 
 @quantity(

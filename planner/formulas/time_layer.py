@@ -3,6 +3,7 @@
 from typing import Any
 
 from planner.folds import Total
+from planner.formulas.compute import NOTHING, OTHERS
 from planner.formulas.layout import routed, sequence_ranks, tokens, vocabulary
 from planner.formulas.network import experts as experts_exchange
 from planner.formulas.network import experts_gather, tensor
@@ -79,10 +80,6 @@ def traffic_moe():
     """The residual sum; activations of routed rows and of shared experts, as if gated; tokens are
     permuted there and back (4 accesses)."""
     return _residual() + k_a * (routed * (3 * f_e / t_e + 4 * h) + 3 * tokens * f_s / t)
-
-
-OTHERS = ("mamba", "delta_net", "short_conv", "recurrence", "lightning")
-NOTHING = ("positions", "pooler")
 
 
 @quantity(**TRAFFIC, when={"block": OTHERS})

@@ -4,15 +4,14 @@ what travels beside."""
 from typing import Any
 
 from planner.folds import Total, largest, smallest
+from planner.formulas.compute import ELSE, MODULES
 from planner.formulas.memory_activations import layer as kept
 from planner.formulas.memory_states import device_whole
 from planner.formulas.network import hops, passed
-from planner.formulas.time_core import EAGER, FLASH, FUSED, KORTHIKANTI, core_forward
+from planner.formulas.time_core import KORTHIKANTI, context_forward, core_forward
 from planner.formulas.time_layer import (
     CALIBRATED,
     IN_TURN,
-    NOTHING,
-    OTHERS,
     PART,
     backward,
     elementwise,
@@ -35,33 +34,29 @@ AGAIN: dict[str, Any] = {
     "exact": False,
     "per": ("block",),
 }
-MODULES = "Megatron-LM (recompute-modules)"
-ELSE = ("embedding", "head", "projection", *OTHERS, *NOTHING)
-
-
-@quantity(**AGAIN, source=FLASH, when={"block": "attention", **FUSED})
-def again_fused():
-    """Nothing: the fused kernel computes its scores again by itself."""
-    return 0
 
 
 @quantity(
     **AGAIN,
-    source=KORTHIKANTI,
-    when={"block": "attention", "time.again.core_attention": True, **EAGER},
+    source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5; Megatron-Core, "
+    "transformer/attention.py (checkpoint_core_attention)",
+    when={"block": "attention", "time.again.core_attention": True},
 )
 def again_core():
-    """The attention core."""
-    return core_forward
+    """The attention core, with the keys and values of other ranks: what backward needs of it was
+    not kept."""
+    return core_forward + context_forward
 
 
 @quantity(
     **AGAIN,
-    source=MODULES,
-    when={"block": "attention", "time.again.core_attention": False, **EAGER},
+    source="Dao et al. 2022 (arXiv 2205.14135), section 3.1: the backward kernel computes the "
+    "scores again by itself; Megatron-LM (recompute-modules)",
+    when={"block": "attention", "time.again.core_attention": False},
 )
 def again_core_none():
-    """Its core is kept."""
+    """Nothing: its core is kept, or is a fused one of an implementation that does not run it
+    again."""
     return 0
 
 
@@ -125,7 +120,7 @@ def repeated():
 @quantity(**REPEATED, source=KORTHIKANTI, when={**SELECTIVE, "time.again.operations": False})
 def repeated_modules():
     """The chosen modules (training.recompute_modules) of its blocks."""
-    return Total(again_fused, "block")
+    return Total(again_core, "block")
 
 
 @quantity(

@@ -112,3 +112,38 @@ def test_a_wider_product_never_takes_less_time(accelerator: str, key: str) -> No
         )
         assert taken >= before
         before = taken
+
+
+# -- recomputation -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("implementation", "attention", "again"),
+    [
+        ("megatron", "flash", 1),  # Megatron-Core checkpoints its core, whichever kernel runs
+        ("megatron", "eager", 1),
+        ("megatron-2022", "eager", 1),  # Korthikanti et al. 2022, section 5
+        ("megatron-2022", "flash", 0),  # its flash attention is called outside the checkpoint
+        ("pytorch", "flash", 0),
+    ],
+)
+def test_time_and_flops_agree_on_what_runs_again(
+    implementation: str, attention: str, again: int
+) -> None:
+    found = evaluation(
+        training__recompute="selective",
+        training__implementation=implementation,
+        training__attention=attention,
+    )
+    core = 4 * 4096 * 4096 * 32  # 4 s h of each of 32 layers: scores in full, and values
+    assert found.value("compute.recomputed_flops_per_token") == again * core
+    layer = next(e for e in found.case.axes["part"] if e.settings["layers"])
+    block = next(e for e in found.case.axes["block"] if e.settings["block"] == "attention")
+    repeated = found.value("time.part.repeated", {"part": layer})
+    assert repeated == again * found.value("time.core.forward", {"block": block})
+
+
+def test_whole_blocks_run_again_where_they_are_chosen() -> None:
+    """A SwiGLU feed-forward of Llama-2 7B: three matrices of 4096 x 11008, 2 FLOP a weight."""
+    found = evaluation(training__recompute="selective", training__recompute_modules=["mlp"])
+    assert found.value("compute.recomputed_flops_per_token") == 32 * 2 * 3 * 4096 * 11008
