@@ -481,6 +481,13 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
         help="a limit besides memory that a layout has to keep (<= or >=); repeatable",
     )
     parser.add_argument(
+        "--margin",
+        default="p95",
+        metavar="p95|5%%|0",
+        help="with how much memory to spare a layout fits: the 95th percentile of published "
+        "readings (p95, the default), a share, or what is predicted (0)",
+    )
+    parser.add_argument(
         "--full",
         action="store_true",
         help="every valid layout, also those that lose against another in every respect",
@@ -529,6 +536,7 @@ def _search(options: argparse.Namespace) -> int:
         full=options.full,
         choices=True,
         points=POINTS if drawn else 0,
+        margin=options.margin,
     )
     for path, kind in kinds.items():
         files.write_text(path, searched.WRITERS[kind](found, options.front))

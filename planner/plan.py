@@ -56,6 +56,11 @@ def planned(document: source.Document) -> Plan:
     """
     layout = document.data.get("parallelism") or {}
     if not layout.get("auto"):
+        if layout.get("margin") is not None:
+            raise PlanError(
+                Fault("parallelism.margin is kept by a layout that is found, this one is spelled "
+                      "out", document.key_place(("parallelism", "margin")), "auto: true beside it")
+            )  # fmt: skip
         return complete(document)
     # The one step back up the list of modules: to find a layout, plans are evaluated.
     automatic = import_module("planner.search.automatic")

@@ -32,14 +32,14 @@ def plan(request: pytest.FixtureRequest) -> Plan:
 
 @pytest.mark.parametrize("by", [STEP, MEMORY])
 def test_it_is_the_first_of_all(plan: Plan, by: str) -> None:
-    first = evaluated(engine.search(plan, 1, by).best[0].of(plan), (MEMORY, STEP))
+    first = evaluated(engine.search(plan, 1, by, margin="0").best[0].of(plan), (MEMORY, STEP))
     for limits in (
         [],
         [Limit(MEMORY, "<=", first[MEMORY] * 2), Limit(STEP, "<=", first[STEP] * 3)],
         [Limit(MEMORY, "<=", first[MEMORY] // 2)],
         [Limit(STEP, "<=", first[STEP] / 2)],
     ):
-        known = engine.search(plan, 1, by, limits=limits).best
+        known = engine.search(plan, 1, by, limits=limits, margin="0").best
         found = best(plan, by, limits)
         assert (found and found.changes) == (known[0].changes if known else None)
 
@@ -56,7 +56,7 @@ def test_in_which_portions_rows_are_asked_decides_nothing(
 
 
 def test_the_roomiest_leaves_most_of_what_is_scarcest(plan: Plan) -> None:
-    fastest, slimmest = (engine.search(plan, 1, by).best[0] for by in (STEP, MEMORY))
+    fastest, slimmest = (engine.search(plan, 1, by, margin="0").best[0] for by in (STEP, MEMORY))
     found = Contest(plan).all.roomiest()
     assert found is not None and found[1] == pytest.approx(float(slimmest.values[MEMORY]))
     limits = [Limit(STEP, "<=", fastest.values[STEP] * 3)]

@@ -47,6 +47,11 @@ class View:
         return ranking.counted(self.found)
 
     @property
+    def plainest(self) -> str:
+        """Which layout is to be run, where that is not the best."""
+        return ranking.plainest(self.found)
+
+    @property
     def closest(self) -> str:
         return "" if self.found.best else ranking.closest(self.found).strip()
 
@@ -70,7 +75,9 @@ class View:
         lost = any(reasons)
         joined = [(*row, *([why] if lost else [])) for row, why in zip(rows, reasons, strict=True)]
         said = "step" if self.found.by == STEP else self.found.by
-        head = [*rows[0][:-2], said, rows[0][-1], *(["loses most by"] if lost else [])]
+        by = self.title.split(" (")[0]
+        head = [*(said if cell == by else cell for cell in rows[0])]
+        head += ["loses most by"] if lost else []
         return {"title": "", "head": head, "rows": joined[1:], "note": "", "wraps": lost}
 
     @cached_property

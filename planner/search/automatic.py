@@ -15,19 +15,22 @@ from typing import Any
 from planner.display import exact_text
 from planner.document import Plan
 from planner.errors import Fault, PlanError
-from planner.limits import shown
+from planner.limits import MARGIN, shown
 from planner.plan import KERNELS, changed, revised
 from planner.search.engine import FITS, MOST, STEP, Layout, search
 from planner.search.layouts import KEYS, starts
-from planner.search.ranking import of_how_many
+from planner.search.ranking import of_how_many, percent
+from planner.search.selection import SPARE
 from planner.source import Document
 
 #: Schedules that launchers of training frameworks have; another one is taken where it is given.
 SCHEDULES = ("1f1b", "interleaved")
 #: Tokens of a step where nothing says how many: 4M, rounded to a power of two.
 TOKENS = 2**22
+#: Keys of a layout that say how it is found.
+CHOOSING = ("auto", "margin")
 #: Keys that a search keeps at a value, and keys with the values that it tries.
-Kept = Mapping[str, Mapping[str, Any]]
+Kept = Mapping[str, Any]
 #: Layouts found in this process, by what the documents say.
 _FOUND: dict[str, tuple[Layout, str, Kept]] = {}
 MOST_KEPT = 64
@@ -58,12 +61,13 @@ def _closed(document: Document) -> Document:
     """The document without the word that leaves its layout open."""
     entries = dict(document.node.value)  # type: ignore[arg-type]
     layout = dict(entries["parallelism"].value)  # type: ignore[arg-type]
-    layout.pop("auto", None)
+    for key in CHOOSING:
+        layout.pop(key, None)
     entries["parallelism"] = replace(entries["parallelism"], value=layout)
     closed = replace(document, node=replace(document.node, value=entries))
     # What holds is the data, which may have been changed since the nodes were read.
     data = document.data
-    said = {key: value for key, value in data["parallelism"].items() if key != "auto"}
+    said = {key: value for key, value in data["parallelism"].items() if key not in CHOOSING}
     closed.__dict__["data"] = {**data, "parallelism": said}
     return closed
 
@@ -95,18 +99,22 @@ def _found(document: Document) -> tuple[Layout, str, Kept]:
                   "a layout spelled out, or training.mode: train")
         )  # fmt: skip
     try:
+        said = data["parallelism"].get("margin", MARGIN)
+        margin = said if isinstance(said, str) else str(float(said))
         vary = {} if "training.schedule" in fixed else {"training.schedule": SCHEDULES}
-        found = search(start, 1, STEP, fixed, vary=vary, most=MOST)
+        found = search(start, 1, STEP, fixed, vary=vary, most=MOST, margin=margin)
     except PlanError as error:
         raise PlanError(
             Fault(f"parallelism: auto: {fault.message}", fault.place or place, fault.allowed)
             for fault in error.faults
         ) from None
-    kept = {"fixed": fixed, "vary": vary}
+    kept = {"fixed": fixed, "vary": vary, "margin": margin}
     counted = of_how_many(found)
-    if found.best:
-        why = f"found: the fastest that fits of {counted} (parallelism: auto)"
-        return found.best[0], why, kept
+    if found.plain is not None:
+        how = "tight: none fits in the worst case, this is" if found.tight else "found:"
+        best = f"the plainest within {percent(SPARE)} of the fastest that fits"
+        why = f"{how} {best} of {counted} (parallelism: auto)"
+        return found.plain, why, kept
     assert found.nearest is not None
     lacking = shown(-found.nearest.values[FITS], "bytes")
     why = f"none of {counted} fits (parallelism: auto); this one lacks least, {lacking}"

@@ -23,12 +23,12 @@ from planner.display import exact_text
 from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.evaluate import Absent
-from planner.limits import Limit, known
+from planner.limits import MARGIN, Limit, fit_limit, known
 from planner.parts import taken_apart
 from planner.plan import chosen_by, variant
 from planner.search import modes
 from planner.search.layouts import FOLLOWING, KEYS, Rows, Setting, Space
-from planner.search.selection import Best, ByChoice, Front, Item, Sample
+from planner.search.selection import Best, ByChoice, Front, Item, Plain, Sample
 from planner.search.spread import Over, Spread
 from planner.untraced import Untraced, evaluated
 
@@ -36,6 +36,8 @@ FITS = "memory.headroom"
 SURE = "memory.headroom_p95"
 MEMORY = "memory.process"
 STEP = "time.step_seconds"
+#: Quantities of which a limit is one on memory.
+OF_MEMORY = frozenset({FITS, SURE, MEMORY})
 #: Where one answer is wanted soon, a space of more layouts is narrowed, step by step.
 MOST = 2_000_000
 REPLICAS = "parallelism.replicate"
@@ -80,6 +82,15 @@ class Layout:
         """A plan with this layout."""
         return variant(plan, {**dict.fromkeys(self.cleared), **self.changes})
 
+    def interval(self, plan: Plan, by: str) -> tuple[Any, Any] | None:
+        """What published runs leave open of a quantity, 5th to 95th percentile; None where no
+        published run is held against it, or the layout is not evaluated exactly."""
+        if self.evaluated is None:
+            return None
+        from planner.result import evaluate
+
+        return evaluate(variant(self.of(plan), {"time.mfu": None})).find(by).interval
+
     def exactly(self, plan: Plan, by: str) -> Layout:
         """The layout with exact values, and the parts of ``by``."""
         values, evaluation = _exactly(self.of(plan), tuple(self.values))
@@ -113,7 +124,7 @@ class Found:
     by: str
     size: int
     fitting: int
-    best: tuple[Layout, ...]
+    best: tuple[Layout, ...]  # no two of them the same step
     front: tuple[Layout, ...]  # no other layout is better in ``by`` and in memory
     own: Layout | None  # the plan's own layout, where it can be evaluated
     limits: tuple[Limit, ...] = ()
@@ -124,6 +135,10 @@ class Found:
     every: int = 0  # layouts, also those that a narrowed search left out
     same: Mapping[str, str] = field(default_factory=dict)  # modes left out (``Walk.same``)
     narrowed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # to these values of keys
+    margin: Limit | None = None  # what a layout keeps in order to fit
+    #: What to run: the plainest of all that are within ``selection.SPARE`` of the best.
+    plain: Layout | None = None
+    tight: bool = False  # none keeps the margin; those that fit as estimated are ranked
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +168,11 @@ class Chunk:
         found = self.rows.changes(self.start + int(row), int(zero), int(recompute))
         return {**self.varied, **found}
 
+    def plainness(self, places: Array) -> Array:
+        """How plain layouts are, by their places in the flattened arrays (``Rows.plainness``)."""
+        zero, recompute, rows = np.unravel_index(places, self.valid.shape)
+        return self.rows.plainness(zero, recompute, self.start + rows)
+
     def setting(self, place: int) -> Setting:
         """A layout by its place, with what follows from it."""
         row = place % self.valid.shape[2]
@@ -173,7 +193,7 @@ def wanted(by: str, limits: Sequence[Limit]) -> tuple[str, ...]:
 def of_memory(limits: Iterable[Limit]) -> bool:
     """Whether memory alone is limited: then that nothing fits holds with replicas too, for they add
     memory."""
-    return all(limit.quantity in (FITS, SURE, MEMORY) for limit in limits)
+    return all(limit.quantity in OF_MEMORY for limit in limits)
 
 
 def only(narrowed: Mapping[str, Sequence[Any]]) -> str:
@@ -322,8 +342,9 @@ def search(
     points: int = 0,
     choices: bool = False,
     most: int | None = None,
+    margin: str = MARGIN,
 ) -> Found:
-    """The best layouts of a plan that fit into memory.
+    """The best layouts of a plan that fit into memory, and the plainest of those near the best.
 
     Args:
         plan: its model, cluster and batch stay; its layout and an assumed utilisation do not.
@@ -339,23 +360,47 @@ def search(
         choices: also the best layout for each value of each key.
         most: a larger space is narrowed (``NARROWER``); ``Found.narrowed`` says of which layouts
             the answer speaks. Where none of these fits, all are asked, and it speaks of all.
+        margin: with how much to spare a layout has to fit (``limits.fit_limit``). Where none does,
+            those are ranked that fit as estimated, and ``Found.tight`` says so.
 
     Raises:
         PlanError: no valid layout, an unknown quantity or key, a quantity that no layout has.
     """
-    quantities = wanted(by, limits)
+    keeps = fit_limit(margin, plan)
+    quantities = wanted(by, (*limits, keeps))
     options = {**{k: (v,) for k, v in (fixed or {}).items()}, **(vary or {})}
     walk = Walk(plan, quantities, options, full, most)
-    asked = Asked(plan, by, tuple(limits), quantities, top, points, choices)
+    asked = Asked(plan, by, tuple(limits), keeps, quantities, top, points, choices)
     found = asked.over(walk, progress)
-    wider = None if found.fitting else walk.wider()
+    wider = None if found.best else walk.wider()
     if wider is not None:
         found = asked.over(wider, progress)
     narrowed = (wider or walk).narrowed
     found = replace(found, every=walk.every, narrowed=narrowed, same=walk.same)
-    if not found.fitting and of_memory(limits):
+    if not found.best and of_memory(limits):
         found = replace(found, size=walk.every, narrowed={})
     return replace(found, varied=tuple(vary or ()))
+
+
+class _Kept:
+    """What is kept of the layouts that fit."""
+
+    def __init__(self, top: int, by: str, choices: bool) -> None:
+        self.count = 0
+        self.best, self.front, self.plain = Best(top, by not in OF_MEMORY), Front(), Plain()
+        self.chosen = ByChoice() if choices else None
+
+    def add(self, chunk: Chunk, score: Array, memory: Array, fits: Array) -> None:
+        """Those of the layouts of a chunk, flattened, that fit."""
+        kept = np.flatnonzero(fits)
+        self.count += len(kept)
+        self.best.add(score[kept], memory[kept], chunk.setting, kept)
+        self.front.add(score[kept], memory[kept], chunk.setting, kept)
+        self.plain.add(score[kept], chunk.plainness, chunk.setting, kept)
+        if self.chosen is not None:
+            shape = chunk.valid.shape
+            cubes = [column.reshape(shape) for column in (score, memory, fits)]
+            self.chosen.add(cubes[0], cubes[1], cubes[2], chunk.choices, chunk.setting)
 
 
 @dataclass(frozen=True)
@@ -365,6 +410,7 @@ class Asked:
     plan: Plan
     by: str
     limits: tuple[Limit, ...]
+    margin: Limit
     quantities: tuple[str, ...]
     top: int
     points: int
@@ -377,57 +423,58 @@ class Asked:
             PlanError: none of them has what is made small.
         """
         plan, by, start = self.plan, self.by, time.perf_counter()
-        best, front, nearest = Best(self.top), Front(), Best(1)
-        sample, chosen = Sample(self.points, walk.size), ByChoice()
-        done = fitting = 0
+        safe, tight = (_Kept(self.top, by, self.choices) for _ in range(2))
+        nearest, sample = Best(1), Sample(self.points, walk.size)
+        done = 0
         seen_any = False
         for chunk in walk:
             score, memory, room = (chunk.values[name].ravel() for name in (by, MEMORY, FITS))
             there = chunk.valid.ravel() & np.isfinite(score)
             done += int(np.count_nonzero(chunk.valid))
+            seen_any = seen_any or bool(there.any())
             fits = there & (room >= 0)
             for limit in self.limits:
                 fits &= holding(limit, chunk.values[limit.quantity].ravel())
-            kept = np.flatnonzero(fits)
-            seen_any = seen_any or bool(there.any())
-            fitting += len(kept)
-            best.add(score[kept], memory[kept], chunk.setting, kept)
-            front.add(score[kept], memory[kept], chunk.setting, kept)
-            if not fitting:
+            spare = fits & holding(self.margin, chunk.values[self.margin.quantity].ravel())
+            safe.add(chunk, score, memory, spare)
+            if not safe.count:
+                tight.add(chunk, score, memory, fits)
+            if not safe.count and not tight.count:
                 short = np.flatnonzero(there)
                 nearest.add(-room[short], score[short], chunk.setting, short)
             if self.points:
                 sample.add(score, memory, there, fits)
-            if self.choices:
-                shape = chunk.valid.shape
-                cubes = [column.reshape(shape) for column in (score, memory, fits)]
-                chosen.add(cubes[0], cubes[1], cubes[2], chunk.choices, chunk.setting)
             if progress is not None:
                 progress(done, walk.size, time.perf_counter() - start)
         if not seen_any:
             explain_absence(walk, by)
+        kept = safe if safe.count else tight
         exact = [
             layout_of(plan, item, (by, MEMORY), self.quantities if number < EXACT else (), by)
-            for number, item in enumerate(best.items())
+            for number, item in enumerate(kept.best.items())
         ]
         exact.sort(key=lambda layout: (layout.values[by], layout.values[MEMORY]))
-        edge = [layout_of(plan, item, (by, MEMORY)) for item in front.items()]
+        edge = [layout_of(plan, item, (by, MEMORY)) for item in kept.front.items()]
         shown = [Point(m, s, f) for s, m, f in sample.thinned()]
         if self.points:
             shown += [Point(x.values[MEMORY], x.values[by], True, True) for x in edge]
-        short_of = nearest.items() if not fitting else []
+        short_of = nearest.items() if not kept.count else []
+        plain = kept.plain.first
         return Found(
             plan,
             by,
             walk.size,
-            fitting,
+            safe.count,
             tuple(exact),
             tuple(edge),
             _own(plan, self.quantities, by),
             self.limits,
             points=tuple(shown),
             nearest=next((layout_of(plan, i, (), self.quantities) for i in short_of), None),
-            choices=tuple(_choices(plan, chosen, by)),
+            choices=tuple(_choices(plan, kept.chosen, by)) if kept.chosen else (),
+            margin=self.margin,
+            plain=plain and layout_of(plan, plain, (by,), self.quantities, by),
+            tight=kept is tight and tight.count > 0,
         )
 
 
@@ -445,11 +492,14 @@ def scatter(
     by: str = STEP,
     fixed: Mapping[str, Any] | None = None,
     vary: Mapping[str, Sequence[Any]] | None = None,
+    margin: str = MARGIN,
 ) -> Found:
     """What a report shows of a search: the best five, what each choice costs, and ``points`` of a
     scatter plot of memory and ``by``: a sample of the layouts and the whole front, the same each
     time. ``own`` is the plan's layout. A large space is narrowed as for ``best``."""
-    return search(plan, 5, by, fixed, vary=vary, points=points, choices=True, most=MOST)
+    return search(
+        plan, 5, by, fixed, vary=vary, points=points, choices=True, most=MOST, margin=margin
+    )
 
 
 def holding(limit: Limit, values: Array) -> Array:

@@ -44,6 +44,8 @@ DEGREES = ("tensor", "pipeline", "context", "expert", "expert_tensor")
 ZERO = (0, 1, 2, 3)
 RECOMPUTE = ("none", "selective", "full")
 SCHEDULES = ("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe")
+#: Those that people run. How plain a layout is by its schedule: the place among all.
+COMMON = ("1f1b", "interleaved")
 #: GPipe takes as long as 1F1B and keeps more (Narayanan et al. 2021, section 2.2).
 SENSIBLE = tuple(schedule for schedule in SCHEDULES if schedule != "gpipe")
 #: Keys of a layout that a search chooses, and that may be held at a value instead.
@@ -98,6 +100,12 @@ class Degrees:
     @cached_property
     def named(self) -> dict[str, int]:
         return dict(zip(DEGREES, self.values, strict=True))
+
+    @property
+    def expert_copies(self) -> int:
+        """Devices of a stage that hold the same experts."""
+        tensor, _, context, expert, inner = self.values
+        return self.data * tensor * context // (expert * inner)
 
 
 def starts(devices: int, experts: int = 1) -> Iterator[dict[str, int]]:
@@ -183,7 +191,7 @@ class Space:
         found = copy(self)
         found.options = {**self.options, key: tuple(values)}
         found._found, found._crossed = {}, {}
-        for asked in ("degrees", "crossed", "_sharded"):
+        for asked in ("degrees", "crossed", "_sharded", "alone", "plain"):
             found.__dict__.pop(asked, None)
         name = key.partition(".")[2]
         if name in DEGREES:
@@ -431,13 +439,36 @@ class Space:
         sharded = sum(stage > 0 for stage in self.zero)
         counts: dict[Any, int] = {}
         rows = 0
-        for sequences, replicas, batches in self.crossed:
-            key = (sequences, replicas, id(batches))
+        for alone, (sequences, replicas, batches) in zip(self.alone, self.crossed, strict=True):
+            key = (alone, sequences, replicas, id(batches))
             if key not in counts:
-                pairs = sum(len(self.zero) if r == 1 else sharded for r in replicas)
+                every = 1 if alone else len(self.zero)
+                pairs = sum(every if r == 1 else sharded for r in replicas)
                 counts[key] = len(sequences) * pairs * len(batches)
             rows += counts[key]
         return rows
+
+    @cached_property
+    def alone(self) -> tuple[bool, ...]:
+        """Of which combinations of degrees no two devices hold the same weights, so that ZeRO has
+        nothing to divide: each of its stages is the same step, and the first stands for all."""
+        key = "parallelism.zero"
+        if key in self.options or key in self.full:
+            return (False,) * len(self.degrees)
+        experts = self.plan.get("model.moe.experts")
+        return tuple(
+            degrees.data * degrees.named["context"] == 1
+            and (not experts or degrees.expert_copies == 1)
+            for degrees in self.degrees
+        )
+
+    @cached_property
+    def plain(self) -> Array:
+        """Of each combination of degrees how many kinds of parallelism it has, their product, and
+        whether its kernels are a choice: three rows."""
+        values = np.array([degrees.values for degrees in self.degrees])
+        said = [degrees.said for degrees in self.degrees]
+        return np.stack(((values > 1).sum(axis=1), values.prod(axis=1), said))
 
     def blocks(self, most: int = 65_536) -> Iterator[Rows]:
         """All rows, about so many at a time.
@@ -527,9 +558,46 @@ class Rows:
     def valid(self, rows: slice) -> Array:
         """Which choices each row may take, over ZeRO stage, recomputation and rows: replicas need
         something that is sharded."""
-        sharded = np.array([stage > 0 for stage in self.space.zero])[:, None, None]
-        shape = (len(self.space.zero), len(self.space.recompute), len(self.of_replicate[rows]))
-        return np.broadcast_to(sharded | (self.of_replicate[rows] == 1), shape)
+        space = self.space
+        sharded = np.array([stage > 0 for stage in space.zero])[:, None, None]
+        shape = (len(space.zero), len(space.recompute), len(self.of_replicate[rows]))
+        found = sharded | (self.of_replicate[rows] == 1)
+        if any(space.alone):
+            found = found.copy()
+            found[1:] &= ~np.array(space.alone)[self.of_degrees[rows]]
+        return np.broadcast_to(found, shape)
+
+    def plainness(self, zero: Array, recompute: Array, rows: Array) -> Array:
+        """How plain layouts are, by their places along each axis; a smaller number is plainer.
+
+        What counts most stands first: how many kinds of parallelism there are; whether the
+        schedule is a common one; virtual stages; the product of the degrees; the ZeRO stage; then
+        the schedule, how much is recomputed, the residual stream whole on tensor-parallel ranks
+        that could divide it, kernels of another implementation, the micro-batch.
+        """
+        space = self.space
+        of_degrees, of_run = self.of_degrees[rows], self.of_run[rows]
+        kinds, product_, said = (column[of_degrees] for column in space.plain)
+        replicas, virtual = self.of_replicate[rows], np.array([v for v, _ in space.runs])[of_run]
+        schedule = np.array([SCHEDULES.index(s) for _, s in space.runs])[of_run]
+        tensor = np.array([degrees.values[0] > 1 for degrees in space.degrees])[of_degrees]
+        stage = np.array(space.zero)[zero]
+        mode = np.array([RECOMPUTE.index(m) for m in space.recompute])[recompute]
+        found: Array = np.zeros(len(rows), dtype=np.int64)
+        for bits, column in (
+            (3, kinds + (replicas > 1)),
+            (1, schedule >= len(COMMON)),
+            (8, virtual),
+            (20, product_ * replicas),
+            (2, stage),
+            (3, schedule),
+            (2, mode),
+            (1, tensor & (self.of_sequence[rows] == 0)),
+            (1, said),
+            (12, self.of_batch[rows]),
+        ):  # 53 bits, which a double holds too
+            found = found << bits | np.minimum(column, (1 << bits) - 1)
+        return found
 
     def choices(self, rows: slice) -> tuple[list[tuple[str, Sequence[Any], Array]], ...]:
         """What is chosen along each axis (ZeRO stage, recomputation, rows): keys, their values, and

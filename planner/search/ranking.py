@@ -11,12 +11,13 @@ from itertools import groupby
 from typing import Any
 
 from planner.display import cell, exact_text
-from planner.limits import shown
+from planner.limits import Limit, shown
 from planner.plan import KERNELS
 from planner.quantity import BOOK
 from planner.search.engine import FITS, MEMORY, Found, Layout, only
 from planner.search.layouts import KEYS
 from planner.search.modes import RECOMPUTE
+from planner.search.selection import SPARE
 
 #: Heading and key of each column of a layout.
 COLUMNS: tuple[tuple[str, str], ...] = (
@@ -57,7 +58,42 @@ def counted(found: Found) -> str:
     said = f"{of_how_many(found)}, {exact_text(found.fitting)} fit into memory"
     if found.limits:
         said += " and keep " + " and ".join(map(str, found.limits))
-    return said
+    if found.margin is not None and found.margin.quantity != FITS:
+        said += f" ({spared(found.margin)})"
+    return f"{said}; those here are tight, they fit as estimated alone" if found.tight else said
+
+
+def spared(margin: Limit) -> str:
+    """With how much to spare a layout fits, in words."""
+    if margin.quantity == MEMORY:
+        return f"with a margin: {margin}"
+    return "in the worst case: the 95th percentile of published readings"
+
+
+def percent(share: float) -> str:
+    """A share in words."""
+    return f"{100 * share:.2g} %"
+
+
+def plainest(found: Found) -> str:
+    """What the plainest layout is, in words; nothing where it is the best."""
+    if found.plain is None or _same(found.plain, found.best[:1]):
+        return ""
+    behind = percent(max(0.0, float(found.plain.values[found.by] / _least(found)) - 1))
+    return (
+        f"The plainest is what to run, and what parallelism: auto takes: of all layouts within "
+        f"{percent(SPARE)} of the first it has the fewest kinds of parallelism, a common schedule, "
+        f"the fewest virtual stages, the smallest degrees and the lowest ZeRO stage, in this order "
+        f"({behind} behind)."
+    )
+
+
+def _least(found: Found) -> Any:
+    return found.best[0].values[found.by]
+
+
+def _same(layout: Layout, among: Sequence[Layout]) -> bool:
+    return any(layout.changes == other.changes for other in among)
 
 
 def of_how_many(found: Found) -> str:
@@ -69,24 +105,51 @@ def of_how_many(found: Found) -> str:
 
 
 def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], list[str]]:
-    """The head and a row for each of the best layouts, or of the front of memory, the plan's own
-    last; and for each row where the layout loses against the first."""
+    """The head and a row for each of the best layouts, or of the front of memory, the plainest of
+    those near the best before them and the plan's own last; and for each row where the layout loses
+    against the best."""
     listed = found.front if front else found.best
     shown_columns = [column for column in columns(found) if _differs(found, listed, column[1])]
     by = BOOK.declarations[found.by][0]
-    rows = [("", *(heading for heading, _ in shown_columns), by.title.split(" (")[0], "memory")]
+    between = [(5, 95)] if any(_interval(layout, found) for layout in listed) else []
+    rows = [
+        (
+            "",
+            *(heading for heading, _ in shown_columns),
+            by.title.split(" (")[0],
+            *(f"{low} to {high} %" for low, high in between),
+            "memory",
+        )
+    ]
     reasons = [""]
-    there = False
-    for number, layout in enumerate(listed, start=1):
-        own = found.own is not None and _choices(layout, found) == _choices(found.own, found)
-        there = there or own
-        label = f"own, {number}" if own else str(number)
-        rows.append(_row(label, layout, shown_columns, found.by))
+    labelled = [(str(number), layout) for number, layout in enumerate(listed, start=1)]
+    if not front and plainest(found):
+        assert found.plain is not None
+        rest = [pair for pair in labelled if not _same(pair[1], [found.plain])]
+        labelled = [("plainest", found.plain), *rest]
+    own = [
+        found.own is not None and _choices(layout, found) == _choices(found.own, found)
+        for _, layout in labelled
+    ]
+    if found.own is not None and not any(own):
+        labelled.append(("own", found.own))
+    for (label, layout), is_own in zip(labelled, (*own, False), strict=False):
+        cells = _row(f"own, {label}" if is_own else label, layout, shown_columns, found.by)
+        low_high = [_between(layout, found)] if between else []
+        rows.append((*cells[:-1], *low_high, cells[-1]))
         reasons.append(behind(layout, listed[0], found.by))
-    if found.own is not None and not there:
-        rows.append(_row("own", found.own, shown_columns, found.by))
-        reasons.append(behind(found.own, found.best[0], found.by))
     return rows, reasons
+
+
+def _interval(layout: Layout, found: Found) -> tuple[Any, Any] | None:
+    return layout.interval(found.plan, found.by)
+
+
+def _between(layout: Layout, found: Found) -> str:
+    """What published runs leave open of what is made small; nothing where that is not known."""
+    bounds = _interval(layout, found)
+    unit = BOOK.declarations[found.by][0].unit
+    return "" if bounds is None else " to ".join(shown(value, unit) for value in bounds)
 
 
 def _choices(layout: Layout, found: Found) -> dict[str, Any]:
@@ -115,8 +178,7 @@ def text(found: Found, front: bool = False) -> str:
         "  ".join([*(c.rjust(w) for c, w in zip(row, widths, strict=True)), reason]).rstrip()
         for row, reason in zip(rows, reasons, strict=True)
     ]
-    if found.own is not None and found.own.values[FITS] < 0:
-        lines += ["", "The plan's own layout does not fit into memory."]
+    lines += [line for said in (plainest(found), _own_fits(found)) if said for line in ("", said)]
     if not front and (choices := costs(found)):
         widths = [max(len(row[i]) for row in choices) for i in range(2)]
         lines += ["", "Best value of each choice, and how far behind the best with another one is:"]
@@ -127,6 +189,17 @@ def text(found: Found, front: bool = False) -> str:
     if found.same:
         lines += ["", same(found)]
     return "\n".join(lines) + "\n"
+
+
+def _own_fits(found: Found) -> str:
+    """That the plan's own layout does not fit, or not for sure; nothing where it does."""
+    if found.own is None or found.margin is None:
+        return ""
+    if found.own.values[FITS] < 0:
+        return "The plan's own layout does not fit into memory."
+    if not found.margin.holds(found.own.values[found.margin.quantity]):
+        return f"The plan's own layout is tight: it does not fit {spared(found.margin)}."
+    return ""
 
 
 def behind(layout: Layout, best: Layout, by: str) -> str:
@@ -250,10 +323,13 @@ def as_data(found: Found) -> dict[str, Any]:
         "narrowed": {key: list(values) for key, values in found.narrowed.items()},
         "fitting": found.fitting,
         "limits": [str(limit) for limit in found.limits],
-        "best": [_data(layout) for layout in found.best],
+        "best": [_data(layout, found) for layout in found.best],
         "front": [_data(layout) for layout in found.front],
-        "own": None if found.own is None else _data(found.own),
+        "own": None if found.own is None else _data(found.own, found),
         "same": {RECOMPUTE: dict(found.same)} if found.same else {},
+        "margin": None if found.margin is None else str(found.margin),
+        "tight": found.tight,
+        "plain": None if found.plain is None else _data(found.plain, found),
     }
     if found.choices:
         data["choices"] = [
@@ -269,12 +345,16 @@ def as_data(found: Found) -> dict[str, Any]:
     return data
 
 
-def _data(layout: Layout) -> dict[str, Any]:
-    data = {
+def _data(layout: Layout, found: Found | None = None) -> dict[str, Any]:
+    """A layout; of a search also the interval of what is made small."""
+    data: dict[str, Any] = {
         "set": _numbers(layout.changes),
         "follows": _numbers(layout.follows),
         "quantities": _numbers(layout.values),
     }
+    bounds = None if found is None else _interval(layout, found)
+    if bounds is not None:
+        data["interval"] = [float(bound) for bound in bounds]
     return {**data, "parts": _numbers(layout.parts)} if layout.parts else data
 
 

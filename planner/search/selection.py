@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ Settings = Callable[[int], Setting]
 #: Numbers that agree in so many binary digits count as equal, so that which of two equally good
 #: layouts comes first does not hang on how a processor rounds.
 DIGITS = 38
+#: By what share of what is made small a plainer layout may be behind the best, and wins.
+SPARE = 0.02
 #: Points that a sample collects before it is thinned, for each that is wanted.
 COLLECTED = 20
 
@@ -53,10 +56,11 @@ def _kept(
 
 class Best:
     """The layouts with the smallest score; of equal ones, those with less memory, then the first
-    to come."""
+    to come. ``distinct`` ones differ in either: what takes as long and holds as much is the same
+    step said in other words."""
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    def __init__(self, count: int, distinct: bool = False) -> None:
+        self.count, self.distinct = count, distinct
         self._items: list[_Kept] = []
         self._worst = np.inf
 
@@ -64,9 +68,16 @@ class Best:
         near = np.flatnonzero(self.wants(score))
         if not len(near):
             return
-        order = near[np.lexsort((rounded(memory[near]), rounded(score[near])))][: self.count]
-        self._items += _kept(score, memory, order, settings, places)
-        self._items = sorted(self._items, key=lambda kept: kept.key)[: self.count]
+        keys = np.stack((rounded(memory[near]), rounded(score[near])))
+        order = np.lexsort(keys)
+        if self.distinct:
+            several = np.any(np.diff(keys[:, order], axis=1), axis=0)
+            order = order[np.concatenate(([True], several))]
+        found = _kept(score, memory, near[order[: self.count]], settings, places)
+        items = sorted([*self._items, *found], key=lambda kept: kept.key)
+        if self.distinct:
+            items = [next(same) for _, same in groupby(items, key=lambda kept: kept.key)]
+        self._items = items[: self.count]
         if self.full:
             self._worst = self._items[-1].item[0]
 
@@ -138,7 +149,8 @@ class ByChoice:
 
 
 class Front:
-    """The layouts that no other one beats in score and in memory, from the smallest score on."""
+    """The layouts that no other one beats in score and in a second number, from the smallest score
+    on."""
 
     def __init__(self) -> None:
         self._items: list[_Kept] = []
@@ -166,6 +178,39 @@ class Front:
 
     def items(self) -> list[Item]:
         return [kept.item for kept in self._items]
+
+
+class Plain:
+    """The plainest of the layouts whose score is within ``SPARE`` of the smallest; of equally plain
+    ones that with the smallest score."""
+
+    def __init__(self) -> None:
+        self._front = Front()
+        self._least = np.inf
+
+    def add(
+        self,
+        score: Array,
+        plainness: Callable[[Array], Array],
+        settings: Settings,
+        places: Array,
+    ) -> None:
+        """Layouts of a chunk, by their places in it."""
+        if not len(score):
+            return
+        self._least = min(self._least, float(score.min()))
+        near = np.flatnonzero(score <= self._most)
+        plain = plainness(places[near]).astype(np.float64)
+        self._front.add(score[near], plain, settings, places[near])
+
+    @property
+    def _most(self) -> float:
+        return self._least + SPARE * abs(self._least)
+
+    @property
+    def first(self) -> Item | None:
+        within = [item for item in self._front.items() if item[0] <= self._most]
+        return within[-1] if within else None
 
 
 class Sample:
