@@ -114,8 +114,8 @@ def test_what_auto_takes_is_the_plainest_of_the_same_search() -> None:
 
 @pytest.mark.parametrize(("model", "layout"), [
     ("llama2-7b", {"tensor": 8}), ("llama2-7b", {"tensor": 2, "pipeline": 4}),
-    ("mixtral-8x7b", {"tensor": 8, "expert": 8}),
-    ("mixtral-8x7b", {"tensor": 4, "pipeline": 2, "expert": 4}),
+    ("mixtral-8x7b", {"tensor": 8, "expert": 8, "expert_tensor": 1}),
+    ("mixtral-8x7b", {"tensor": 4, "pipeline": 2, "expert": 4, "expert_tensor": 1}),
 ])  # fmt: skip
 def test_where_no_two_devices_hold_the_same_weights_zero_is_listed_once(
     model: str, layout: dict[str, int]
