@@ -126,6 +126,9 @@ class Evaluation:
         self._stack.append(trace)
         try:
             trace.value = _tidy(self.compute(declaration.expression, point))
+            outside = declaration.outside(trace.value)
+            if outside is not None:
+                trace.value = Absent(outside)
         except Absent as absent:
             trace.value = absent
         except ArithmeticError as error:  # of floats, below a root

@@ -23,6 +23,11 @@ from sympy import Expr, Symbol
 from planner import resources
 
 When = Mapping[str, Any]
+#: Lowest and highest value that a quantity can have; None where there is no bound.
+Range = tuple[int | None, int | None]
+COUNTED: Range = (0, None)  # seconds, bytes, parameters, dollars: nothing is negative
+SHARE: Range = (0, 1)
+SIGNED: Range = (None, None)  # what is left of something may be less than nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +63,7 @@ class Declaration:
     when: When
     per: tuple[str, ...]
     coefficient: str
+    within: Range
     build: Callable[[], Any] = field(repr=False)
     why: str = ""
 
@@ -67,6 +73,19 @@ class Declaration:
         from sympy import sympify  # numbers only: a body may return a plain int
 
         return sympify(self.build())
+
+    def outside(self, value: Any) -> str | None:
+        """Why a value cannot be that of this quantity; None where it can, or is a name."""
+        low, high = self.within
+        if isinstance(value, str):
+            return None
+        if (low is None or value >= low) and (high is None or value <= high):
+            return None
+        allowed = f"{low} or more" if high is None else f"{low} to {high}"
+        return (
+            f"outside its range: {float(value):.6g} {self.unit}, where {allowed} is possible; "
+            "please report the plan that gives it"
+        )
 
     def holds(self, settings: Callable[[str], Any]) -> bool:
         return all(agrees(settings(name), wanted) for name, wanted in self.when.items())
@@ -88,8 +107,9 @@ class Book:
     def add(self, declaration: Declaration) -> None:
         others = self.declarations.setdefault(declaration.id, [])
         for other in others:
-            if (other.unit, other.per) != (declaration.unit, declaration.per):
-                raise TypeError(f"{declaration.id}: alternatives differ in unit or axes")
+            kept = (other.unit, other.per, other.within)
+            if kept != (declaration.unit, declaration.per, declaration.within):
+                raise TypeError(f"{declaration.id}: alternatives differ in unit, axes or range")
         others.append(declaration)
         self.symbols[declaration.symbol] = declaration.id
 
@@ -122,13 +142,16 @@ def quantity(
     when: When | None = None,
     per: tuple[str, ...] = (),
     coefficient: str = "1",
+    within: Range = COUNTED,
 ) -> Callable[[Callable[[], Any]], Symbol]:
     """Declare a quantity; the decorated name becomes its symbol.
 
     ``unit`` is the unit of the value, ``coefficient`` the unit that the plain numbers in the
     expression carry (the 2 of ``2*m*n`` is FLOP per multiply-add), so that dimensions can be
     checked. ``source`` names paper, table and equation. ``when`` maps settings to the value (or
-    values) under which this formula holds. The docstring explains each coefficient in a clause.
+    values) under which this formula holds. ``within`` is the range of its values, which the engine
+    refuses to leave: from 0 up, unless it is a ``SHARE`` or ``SIGNED``. The docstring explains each
+    coefficient in a clause.
     """
 
     def declare(build: Callable[[], Any]) -> Symbol:
@@ -146,6 +169,7 @@ def quantity(
             when=dict(when or {}),
             per=per,
             coefficient=coefficient,
+            within=within,
             build=build,
             why=why,
         )

@@ -49,6 +49,9 @@ class Untraced(Evaluation):
             else:
                 try:
                     value = self.compute(declaration.expression, point)
+                    outside = declaration.outside(value)
+                    if outside is not None:
+                        return Absent(outside)
                     whole = isinstance(value, Fraction) and value.denominator == 1
                     return value.numerator if whole else value  # type: ignore[union-attr]
                 except Absent as absent:

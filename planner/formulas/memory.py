@@ -52,7 +52,7 @@ from planner.notation import (
     r,
     t,
 )
-from planner.quantity import quantity
+from planner.quantity import SIGNED, quantity
 
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
 PEAK = "the fullest stage at its peak"
@@ -458,6 +458,7 @@ def capacity():
     symbol=r"\Delta M",
     unit="bytes",
     title="memory that is left on the fullest device",
+    within=SIGNED,
     source="capacity less process",
     exact=False,
 )
@@ -484,6 +485,7 @@ def at_worst():
     symbol=r"\Delta M_{95}",
     unit="bytes",
     title="memory that is left on the fullest device at worst (95th percentile)",
+    within=SIGNED,
     source="capacity less process at worst",
     exact=False,
 )

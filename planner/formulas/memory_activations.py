@@ -6,7 +6,7 @@ from planner.folds import Largest, Total, smallest
 from planner.formulas.layout import sequence_ranks, tokens
 from planner.formulas.memory_cache import cache_stage
 from planner.notation import A_ks, L_ks, R_ks, bytes_j, f_off, h, k_a, ranks_j, rows_j, t, width_j
-from planner.quantity import quantity
+from planner.quantity import SHARE, quantity
 
 PROFILE = "the implementation's profile (presets/implementations)"
 KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198)"
@@ -152,6 +152,7 @@ def whole():
     symbol=r"f_{\mathrm{dev}}",
     unit="1",
     title="share of the activations that stays on the device",
+    within=SHARE,
     source="training.offload.activations",
 )
 def stays():

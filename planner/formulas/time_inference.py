@@ -14,7 +14,7 @@ from planner.formulas.time_layer import exchanges, forward
 from planner.formulas.time_peak import peak
 from planner.notation import E, L_k, L_ks, b, e, h, k, k_a, p, s, s_o, t, t_e
 from planner.notation_hardware import W, a_link, a_net, e_mem, e_mm
-from planner.quantity import quantity
+from planner.quantity import SHARE, quantity
 
 POPE = "Pope et al. 2022 (arXiv 2211.05102), section 2"
 SERVING = {"training.mode": "inference", "time.assumed": False}
@@ -57,6 +57,7 @@ def prefill_rate():
     symbol=r"f_{\mathrm{exp}}",
     unit="1",
     title="share of the experts that a step of decoding reads",
+    within=SHARE,
     source="Rajbhandari et al. 2022 (arXiv 2201.05596), section 5.1",
     exact=False,
     per=("block",),

@@ -9,7 +9,7 @@ from planner.formulas.checkpoint import stall, write
 from planner.formulas.time import training_days
 from planner.notation import n
 from planner.notation_hardware import n_fail, n_seen, t_res, t_seen, x_slow
-from planner.quantity import quantity
+from planner.quantity import SHARE, quantity
 
 DALY = (
     "Daly 2006, A higher order estimate of the optimum checkpoint interval for restart dumps "
@@ -66,6 +66,7 @@ def interval():
     symbol=r"g_{\mathrm{run}}",
     unit="1",
     title="share of the time that moves the run forward",
+    within=SHARE,
     source=DALY,
     exact=False,
     when={"run.finishes": True},

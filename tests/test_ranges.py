@@ -1,0 +1,69 @@
+"""No quantity is printed outside its range: it is absent, and says so."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from sympy import Symbol
+
+import planner.formulas  # noqa: F401  (registers the quantities)
+from planner.evaluate import Absent, Case, Evaluation
+from planner.quantity import BOOK, COUNTED, SHARE, SIGNED, Book, Declaration
+from planner.untraced import Untraced
+
+
+def book(**more: Any) -> Book:
+    """A book of one quantity, whose value is the symbol x."""
+    found, x = Book(), Symbol("x")
+    declared = Declaration(
+        id="a.share",
+        symbol=Symbol("a.share"),
+        latex="a",
+        unit="1",
+        title="a share",
+        source="definition",
+        exact=True,
+        when={},
+        per=(),
+        coefficient="1",
+        build=lambda: x,
+        **more,
+    )
+    found.add(declared)
+    return found
+
+
+@pytest.mark.parametrize("kind", [Evaluation, Untraced])
+@pytest.mark.parametrize(
+    ("within", "value", "allowed"),
+    [
+        (SHARE, Fraction(-1, 3), "0 to 1"),
+        (SHARE, 1.5, "0 to 1"),
+        (COUNTED, -12, "0 or more"),
+        (COUNTED, -0.5, "0 or more"),
+    ],
+)
+def test_a_value_outside_its_range_is_absent(
+    kind: type[Evaluation], within: Any, value: Any, allowed: str
+) -> None:
+    evaluation = kind(Case({Symbol("x"): value}, {}, {}), book(within=within))
+    with pytest.raises(Absent, match=rf"outside its range: .*{float(value):.6g} 1.*{allowed}"):
+        evaluation.value("a.share")
+
+
+@pytest.mark.parametrize("kind", [Evaluation, Untraced])
+@pytest.mark.parametrize(
+    ("within", "value"), [(SHARE, 0), (SHARE, 1), (COUNTED, 10**30), (SIGNED, -5)]
+)
+def test_a_value_at_the_ends_of_its_range_is_printed(
+    kind: type[Evaluation], within: Any, value: Any
+) -> None:
+    evaluation = kind(Case({Symbol("x"): value}, {}, {}), book(within=within))
+    assert evaluation.value("a.share") == value
+
+
+def test_only_what_is_left_of_something_may_be_negative() -> None:
+    signed = {d.id for found in BOOK.declarations.values() for d in found if d.within == SIGNED}
+    assert signed == {"memory.headroom", "memory.headroom_p95"}
