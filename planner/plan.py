@@ -223,11 +223,14 @@ def _sizes(draft: Draft) -> None:
         )
         return
     per_pass = data * training["micro_batch"]
+    serves = training["mode"] == "inference"
     steps = training.get("gradient_accumulation")
     batch = draft.default(
         ("training", "global_batch"),
-        per_pass * (steps or 1),
-        "data × micro_batch × gradient_accumulation",
+        per_pass * (steps or (layout["pipeline"] if serves else 1)),
+        "data × micro_batch × pipeline: sequences served at once"
+        if serves and not steps
+        else "data × micro_batch × gradient_accumulation",
     )
     if batch % per_pass:
         draft.fault(

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import serving_accuracy
 from planner import case, plan
+from planner.errors import PlanError
 from planner.evaluate import Evaluation
 
 PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
@@ -110,3 +111,77 @@ def test_the_page_states_what_the_program_prints() -> None:
     assert page.partition(serving_accuracy.END)[0].strip() == serving_accuracy.table(rows).strip()
     faster = [row for row in rows if row.ratio > 0.75]
     assert len(faster) == len(rows)  # a roofline is not much slower than a run
+
+
+# what is kept and paid for the sequences that are served
+
+
+def result(model: str, **changes: Any) -> Any:
+    document: dict[str, Any] = {
+        "model": model,
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 4, "price": "3 USD/h"},
+        "training": {
+            "mode": "inference",
+            "sequence_length": 1000,
+            "output_tokens": 200,
+            "precision": "bf16-pure",
+            "micro_batch": 4,
+        },
+        "parallelism": {"pipeline": 2},
+    }
+    keys = {key.replace("__", "."): value for key, value in changes.items()}
+    return plan.load(document, keys)
+
+
+def values(model: str, **changes: Any) -> Any:
+    evaluation = Evaluation(case.build(result(model, **changes)))
+    return lambda name: float(evaluation.value(name))
+
+
+def test_the_cache_has_its_row_and_holds_every_sequence_that_is_served() -> None:
+    """Llama-3 8B: a key and a value of 8 heads of 128 in 2 bytes, for 16 layers of a stage."""
+    each = 1200 * 2 * 8 * 128 * 2 * 16
+    of = values("llama3-8b")
+    assert of("memory.cache") == 2 * 4 * each  # a micro-batch of four on each of two stages
+    parts = ("weights", "cache", "activations", "buffers")
+    assert of("memory.total") == sum(of(f"memory.{part}") for part in parts)
+    served = values("llama3-8b", training__global_batch=64)  # 32 for each of two replicas
+    assert served("memory.cache") == 32 * each
+    assert served("memory.total") - of("memory.total") == 24 * each
+
+
+def test_the_global_batch_is_how_many_are_served_at_once() -> None:
+    few, usual, many = (values("llama3-8b", training__global_batch=n) for n in (8, 16, 64))
+    rates = [of("time.decode_tokens_per_second") for of in (few, usual, many)]
+    assert rates[0] == pytest.approx(rates[1] / 2)  # one of two stages has nothing to do
+    assert rates[2] == pytest.approx(rates[1])  # no more than both stages busy
+    steps = [of("time.decode_seconds") for of in (few, usual, many)]
+    assert steps[0] == pytest.approx(steps[1]) and steps[2] == pytest.approx(4 * steps[1])
+    for of, sequences in ((few, 8), (usual, 16), (many, 64)):
+        rate = of("time.decode_tokens_per_second")
+        assert rate * of("time.decode_seconds") == pytest.approx(sequences)
+    with pytest.raises(PlanError, match="do not divide"):
+        result("llama3-8b", training__global_batch=12)
+
+
+def test_a_million_tokens_cost_what_the_devices_cost_meanwhile() -> None:
+    of = values("llama3-8b")
+    for cost, rate in (("input", "prefill"), ("output", "decode")):
+        seconds = 1e6 / of(f"time.{rate}_tokens_per_second")
+        paid = seconds / 3600 * 4 * 3
+        assert of(f"cost.million_{cost}_tokens") == pytest.approx(paid)
+
+
+@pytest.mark.parametrize("window", [256, 1000, 1100, 1200, 5000])
+def test_decoding_reads_what_a_window_keeps(window: int) -> None:
+    """Mistral 7B: with each token that is generated the cache grows to the window, no further."""
+    keys = {"model.attention.window": window, "parallelism.pipeline": 1}
+    one = {key.replace(".", "__"): value for key, value in keys.items()}
+    built = Evaluation(case.build(result("mistral-7b", cluster__devices=1, **one)))
+    (stage,) = built.case.axes["stage"]  # type: ignore[misc]
+    tokens = sum(min(window, 1000 + (i + 0.5)) for i in range(200)) / 200
+    weights = 2 * (7_241_732_096 - 32000 * 4096)
+    read = float(built.value("time.decode.bytes", {"stage": stage}))
+    assert read - weights == pytest.approx(4 * tokens * 32 * 2 * 8 * 128 * 2, rel=1e-3)
+    held = float(built.value("memory.cache"))
+    assert held == 4 * min(window, 1200) * 32 * 2 * 8 * 128 * 2

@@ -1,7 +1,9 @@
 """How much: device hours at the prices of the cluster document."""
 
 from planner.formulas.time import device_hours
+from planner.formulas.time_inference import decode_rate, prefill_rate
 from planner.formulas.time_run import run_device_hours
+from planner.notation import n
 from planner.notation_hardware import price, reserved_price
 from planner.quantity import quantity
 
@@ -43,3 +45,31 @@ def reserved():
 def run():
     """The device hours on the calendar at the price of the cluster."""
     return run_device_hours * price
+
+
+@quantity(
+    "cost.million_input_tokens",
+    symbol=r"\pi_{\mathrm{in}}",
+    unit="USD/Mtokens",
+    title="cost of a million tokens of prompts",
+    source=PRICES,
+    exact=False,
+    when={"training.mode": "inference"},
+)
+def million_input():
+    """All devices for as long as they take to read a million tokens; an hour has 3600 seconds."""
+    return 10**6 * n * price / (3600 * prefill_rate)
+
+
+@quantity(
+    "cost.million_output_tokens",
+    symbol=r"\pi_{\mathrm{out}}",
+    unit="USD/Mtokens",
+    title="cost of a million generated tokens",
+    source=PRICES,
+    exact=False,
+    when={"training.mode": "inference"},
+)
+def million_output():
+    """All devices for as long as they take to generate a million tokens."""
+    return 10**6 * n * price / (3600 * decode_rate)

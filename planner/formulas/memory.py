@@ -22,6 +22,7 @@ from planner.formulas.memory_buffers import (
     step_fused,
 )
 from planner.formulas.memory_buffers import layer as backward_of_block
+from planner.formulas.memory_cache import cache_stage
 from planner.formulas.memory_states import (
     gradients_component,
     gradients_stage,
@@ -171,17 +172,26 @@ def gradients_at_step():
 # -- the peak -----------------------------------------------------------------------------------
 
 
-@quantity(
-    "memory.live",
-    symbol=r"M_{\sigma\varphi}",
-    unit="bytes",
-    title="live tensors on one device of a stage in a phase",
-    source="sum of what is alive",
-    per=("stage", "phase"),
-)
+ALIVE: dict[str, Any] = {
+    "identifier": "memory.live",
+    "symbol": r"M_{\sigma\varphi}",
+    "unit": "bytes",
+    "title": "live tensors on one device of a stage in a phase",
+    "source": "sum of what is alive",
+    "per": ("stage", "phase"),
+}
+
+
+@quantity(**ALIVE, when={"training.mode": "train"})
 def live():
     """States, activations and buffers."""
     return weights_stage + optimizer_stage + gradients_persistent + activations_live + buffers_live
+
+
+@quantity(**ALIVE, when={"training.mode": "inference"})
+def live_serving():
+    """Weights, the cache of the sequences that are served, activations and buffers."""
+    return weights_stage + cache_stage + activations_live + buffers_live
 
 
 @quantity(
@@ -197,7 +207,7 @@ def peak():
     return Largest(live, "phase")
 
 
-def _at_peak(name: str, latex: str, title: str, term):
+def _at_peak(name: str, latex: str, title: str, term, **when):
     def declare():
         return AtLargest(AtLargest(term, "phase", live), "stage", peak)
 
@@ -208,7 +218,7 @@ def _at_peak(name: str, latex: str, title: str, term):
         unit="bytes",
         title=title,
         source=PEAK,
-        when={"model.shape": True},
+        when={"model.shape": True, **when},
     )(declare)
 
 
@@ -224,20 +234,33 @@ activations = _at_peak(
     "activations", r"M_{\mathrm{act}}", "activations on the fullest device", activations_live
 )
 buffers = _at_peak("buffers", r"M_{\mathrm{buf}}", "buffers on the fullest device", buffers_live)
-
-
-@quantity(
-    "memory.total",
-    symbol="M",
-    unit="bytes",
-    title="live tensors on the fullest device at its peak (max_memory_allocated)",
-    source=PEAK,
-    exact=False,
-    when={"model.shape": True},
+cache = _at_peak(
+    "cache",
+    r"M_{\mathrm{kv}}",
+    "keys, values and states of the served sequences on the fullest device (KV cache)",
+    cache_stage,
+    **{"training.mode": "inference"},
 )
+TOTAL: dict[str, Any] = {
+    "identifier": "memory.total",
+    "symbol": "M",
+    "unit": "bytes",
+    "title": "live tensors on the fullest device at its peak (max_memory_allocated)",
+    "source": PEAK,
+    "exact": False,
+}
+
+
+@quantity(**TOTAL, when={"model.shape": True, "training.mode": "train"})
 def total():
     """The sum of its five parts, in whole bytes."""
     return ceil(weights + gradients + optimizer + activations + buffers)
+
+
+@quantity(**TOTAL, when={"model.shape": True, "training.mode": "inference"})
+def total_serving():
+    """The sum of its parts, in whole bytes; there are neither gradients nor optimizer states."""
+    return ceil(weights + cache + activations + buffers)
 
 
 @quantity(

@@ -4,7 +4,6 @@ from typing import Any
 
 from planner.folds import Largest, Total, smallest
 from planner.formulas.layout import sequence_ranks, tokens
-from planner.formulas.memory_cache import cache_stage
 from planner.notation import A_ks, L_ks, R_ks, bytes_j, f_off, h, k_a, ranks_j, rows_j, t, width_j
 from planner.quantity import SHARE, quantity
 
@@ -228,8 +227,8 @@ def live_gradients():
 
 @quantity(**LIVE, source="forward pass without gradients", when={"phase": "serving"})
 def live_serving():
-    """The cache, and the tensors of one layer at a time."""
-    return cache_stage + Largest(smallest(1, L_ks) * whole, "part", layers=True)
+    """The tensors of one layer at a time; what sequences keep is the cache."""
+    return Largest(smallest(1, L_ks) * whole, "part", layers=True)
 
 
 @quantity(**LIVE, source="optimizer step", when={"phase": "step"})

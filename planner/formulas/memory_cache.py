@@ -4,6 +4,7 @@ states of recurrent blocks, which do not grow."""
 from typing import Any
 
 from planner.folds import Total, largest, smallest
+from planner.formulas.layout import micro_batches
 from planner.notation import (
     L_ks,
     a_dv,
@@ -40,12 +41,15 @@ BLOCK: dict[str, Any] = {
     "coefficient": "1",
 }
 POPE = "Pope et al. 2022 (arXiv 2211.05102), section 3.3"
+#: Sequences that a device keeps a cache of: those of every micro-batch that is under way.
+held = b * micro_batches
 
 
 @quantity(**BLOCK, source=POPE, when={"block": "attention", "latent": False, "windowed": False})
 def block():
-    """A key and a value for each token of prompt and answer; a rank holds one head at least."""
-    return k_kv * b * (s + s_o) * (d_h + d_v) * largest(a_kv, t) / t
+    """A key and a value for each token of prompt and answer of the sequences under
+    way, m micro-batches of b; a rank holds one head at least."""
+    return k_kv * held * (s + s_o) * (d_h + d_v) * largest(a_kv, t) / t
 
 
 @quantity(
@@ -55,7 +59,7 @@ def block():
 )
 def block_windowed():
     """Only the last w tokens are attended to."""
-    return k_kv * b * smallest(w, s + s_o) * (d_h + d_v) * largest(a_kv, t) / t
+    return k_kv * held * smallest(w, s + s_o) * (d_h + d_v) * largest(a_kv, t) / t
 
 
 @quantity(
@@ -65,7 +69,7 @@ def block_windowed():
 )
 def block_latent():
     """The compressed keys and values and one rotary key, which every rank holds whole."""
-    return k_kv * b * (s + s_o) * (r_kv + d_r)
+    return k_kv * held * (s + s_o) * (r_kv + d_r)
 
 
 def _window():
@@ -80,31 +84,31 @@ def _window():
 )
 def block_mamba():
     """The state of every channel, and the window of the convolution."""
-    return k_a * b * (m_in * n_st + _window()) / t
+    return k_a * held * (m_in * n_st + _window()) / t
 
 
 @quantity(**BLOCK, source="Yang et al. 2024 (arXiv 2412.06464)", when={"block": "delta_net"})
 def block_delta_net():
     """One matrix of keys by values for each head, and the window of the convolution."""
-    return k_a * b * (a_dv * d_dk * d_dv + _window()) / t
+    return k_a * held * (a_dv * d_dk * d_dv + _window()) / t
 
 
 @quantity(**BLOCK, source="De et al. 2024 (arXiv 2402.19427)", when={"block": "recurrence"})
 def block_recurrence():
     """The state of every channel, and the window of the convolution."""
-    return k_a * b * (w_r + _window()) / t
+    return k_a * held * (w_r + _window()) / t
 
 
 @quantity(**BLOCK, source="LFM2 (arXiv 2511.23404)", when={"block": "short_conv"})
 def block_short_conv():
     """The window of the convolution."""
-    return k_a * b * _window() / t
+    return k_a * held * _window() / t
 
 
 @quantity(**BLOCK, source="MiniMax-01 (arXiv 2501.08313)", when={"block": "lightning"})
 def block_lightning():
     """One matrix of keys by values for each head."""
-    return k_a * b * a_l * d_l**2 / t
+    return k_a * held * a_l * d_l**2 / t
 
 
 @quantity(

@@ -2,17 +2,16 @@
 
 from typing import Any
 
-from planner.folds import Largest, Total, largest
+from planner.folds import Largest, Total, largest, smallest
 from planner.formulas.compute import component as component_flops
-from planner.formulas.layout import data, tokens
+from planner.formulas.layout import data, micro_batches, tokens
 from planner.formulas.memory_cache import block as cache_block
-from planner.formulas.memory_cache import cache_stage
 from planner.formulas.memory_states import weights_component
 from planner.formulas.network import experts as experts_exchange
 from planner.formulas.network import experts_gather, fabric, link, send
 from planner.formulas.time_layer import exchanges, forward
 from planner.formulas.time_peak import peak
-from planner.notation import E, L_k, L_ks, b, e, h, k, k_a, p, s, s_o, t, t_e
+from planner.notation import E, L_k, L_ks, b, e, h, k, k_a, p, s, s_o, t, t_e, w
 from planner.notation_hardware import W, a_link, a_net, e_mem, e_mm
 from planner.quantity import SHARE, quantity
 
@@ -45,8 +44,9 @@ def prefill():
     coefficient="tokens",
 )
 def prefill_rate():
-    """Each of the d replicas has p micro-batches of b prompts under way, one on each stage."""
-    return data * p * b * s / prefill
+    """Each of the d replicas has m micro-batches of b prompts under way, one on each stage; those
+    beyond the p stages wait."""
+    return data * smallest(micro_batches, p) * b * s / prefill
 
 
 # -- what one step of decoding reads --------------------------------------------------------------
@@ -92,6 +92,50 @@ def read_experts():
     return weights_component * touched
 
 
+CACHED: dict[str, Any] = {
+    "identifier": "time.decode.cache",
+    "symbol": r"D_{kv}^{j}",
+    "unit": "bytes",
+    "title": "cache that decoding one token of a micro-batch reads of one block",
+    "source": POPE,
+    "exact": False,
+    "per": ("block",),
+}
+#: Blocks that keep a state of one size, however long the sequence is.
+STATES = ("mamba", "delta_net", "recurrence", "short_conv", "lightning")
+
+
+@quantity(**CACHED, when={"block": STATES})
+def cached_state():
+    """The whole state, which does not grow."""
+    return cache_block / micro_batches
+
+
+def _growing():
+    return cache_block / micro_batches * (s + s_o / 2) / (s + s_o)
+
+
+@quantity(**CACHED, when={"block": "attention", "latent": True})
+def cached_latent():
+    """On average over the answer, half of its s_o tokens are in the cache."""
+    return _growing()
+
+
+@quantity(**CACHED, when={"block": "attention", "latent": False, "windowed": False})
+def cached():
+    """On average over the answer, half of its s_o tokens are in the cache."""
+    return _growing()
+
+
+@quantity(**CACHED, when={"block": "attention", "latent": False, "windowed": True})
+def cached_windowed():
+    """The cache grows while the window is longer than what was read; on average over the answer it
+    holds what it began with and, of the g tokens that it grows by, all but half of the first g."""
+    grown = smallest(s_o, largest(0, w - s))
+    kept = smallest(w, s) + grown - grown**2 / (2 * largest(1, s_o))
+    return cache_block / micro_batches * kept / smallest(w, s + s_o)
+
+
 @quantity(
     "time.decode.bytes",
     symbol=r"D_\sigma",
@@ -102,12 +146,10 @@ def read_experts():
     per=("stage",),
 )
 def stage_bytes():
-    """Tables that are looked up give a few rows only. On average over the answer, half of its
-    s_o tokens are in the cache."""
+    """Tables that are looked up give a few rows only."""
     weights = Total(L_ks * Total(read, "component"), "part")
     tables = Total(L_ks * Total(read, "component", type="table"), "part")
-    keys = Total(L_ks * Total(cache_block, "block", block="attention"), "part")
-    return weights - tables + cache_stage - keys * s_o / (2 * (s + s_o))
+    return weights - tables + Total(L_ks * Total(cached, "block", remembers=True), "part")
 
 
 @quantity(
@@ -231,8 +273,10 @@ def sends_between():
     **SECONDS,
 )
 def decode():
-    """The p stages one after another, the exchanges of all layers and the way between stages."""
-    return p * Largest(stage, "stage") + exchange + sends_none
+    """The p stages one after another, the exchanges of all layers and the way between stages; where
+    more micro-batches than stages are under way, each waits for its turn."""
+    turns = largest(1, micro_batches / p)
+    return turns * (p * Largest(stage, "stage") + exchange + sends_none)
 
 
 @quantity(
@@ -246,8 +290,8 @@ def decode():
     coefficient="tokens",
 )
 def decode_rate():
-    """Each of the d replicas has p micro-batches of b sequences under way, one on each stage."""
-    return data * p * b / decode
+    """Each of the d replicas has m micro-batches of b sequences under way."""
+    return data * micro_batches * b / decode
 
 
 @quantity(
