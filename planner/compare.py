@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from planner import logs
@@ -125,10 +124,10 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
     measured, notes = _measured(log, warm_up)
     batch, length = plan.get("training.global_batch"), plan.get("training.sequence_length")
     devices = plan.get("cluster.devices")
-    logged = log.values("batch")
-    if logged and batch and logged[-1] != batch:
+    logged = [series.last for series in log.series("batch")]
+    if logged and batch and logged[0] != batch:
         notes.append(
-            f"the run ends with a global batch of {int(logged[-1])} sequences, "
+            f"the run ends with a global batch of {int(logged[0])} sequences, "
             f"the plan has {batch}: their steps are not the same work"
         )
     tokens = batch * length if batch and length else None
@@ -175,15 +174,16 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
     found: Measured = {}
     notes: list[str] = []
     for identifier in QUANTITIES:
-        values = log.values(identifier)
-        if not values:
+        columns = log.series(identifier)
+        if not columns:
             continue
         if identifier.startswith("memory."):
-            found[identifier] = max(values), f"highest of {len(values)}"
+            peak = max(values.largest for values in columns)
+            found[identifier] = peak, f"highest of {sum(map(len, columns))}"
             continue
-        skipped = min(WARM_UP, len(values) // 2) if warm_up is None else warm_up
-        kept = values[skipped:]
-        if not kept:
+        values = columns[0]  # one quantity, though some logs have it in several units
+        skipped = min(WARM_UP, len(values) // 2) if warm_up is None else max(0, warm_up)
+        if skipped >= len(values):
             raise PlanError(
                 Fault(
                     f"{len(values)} records, all of them warm-up",
@@ -191,7 +191,7 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
                     f"--warm-up below {len(values)}",
                 )
             )
-        found[identifier] = Fraction(median(kept)), f"median of {len(kept)}"
+        found[identifier] = values.median(skipped), f"median of {len(values) - skipped}"
         note = f"the first {skipped} of {len(values)} records are left out as warm-up"
         if skipped and note not in notes:
             notes.append(note)

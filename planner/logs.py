@@ -6,10 +6,14 @@ JSON or JSON lines, or a table with a header (CSV).
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from array import array
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -85,54 +89,105 @@ UNITS: dict[str, tuple[str, Fraction]] = {
 
 @dataclass
 class Series:
-    """What was logged of one quantity, in the order of the log."""
+    """What one column logged, in the order of the log: as doubles, so that a log of millions of
+    steps fits, each with `worth` of the quantity's unit. The shortest text of a double is the
+    decimal that was logged, up to its 15 digits."""
 
-    values: list[Fraction] = field(default_factory=list)
+    worth: Fraction = Fraction(1)
+    doubles: array[float] = field(default_factory=lambda: array("d"))
+
+    def __len__(self) -> int:
+        return len(self.doubles)
+
+    def exact(self, double: float) -> Fraction:
+        """A logged value in SI units or bytes."""
+        return Fraction(repr(double)) * self.worth
+
+    @property
+    def last(self) -> Fraction:
+        return self.exact(self.doubles[-1])
+
+    @property
+    def largest(self) -> Fraction:
+        return self.exact(max(self.doubles))
+
+    def median(self, skipped: int) -> Fraction:
+        """Of what comes after so many records."""
+        kept = sorted(self.doubles[skipped:])
+        middle = kept[(len(kept) - 1) // 2], kept[len(kept) // 2]
+        return sum(map(self.exact, middle), Fraction(0)) / 2
 
 
 @dataclass
 class Log:
-    """A measured run: for each quantity what was logged, in SI units and bytes."""
+    """A measured run: for each quantity the columns that logged it."""
 
     file: str
     format: str
-    series: dict[str, Series] = field(default_factory=dict)
+    columns: dict[str, dict[str, Series]] = field(default_factory=dict)
 
-    def add(self, quantity: str, value: Fraction) -> None:
-        self.series.setdefault(quantity, Series()).values.append(value)
+    def add(self, quantity: str, double: float, worth: Fraction, label: str = "") -> None:
+        known = self.columns.setdefault(quantity, {})
+        if label not in known:
+            known[label] = Series(worth)
+        known[label].doubles.append(double)
 
-    def values(self, quantity: str) -> list[Fraction]:
-        return self.series[quantity].values if quantity in self.series else []
+    def series(self, quantity: str) -> list[Series]:
+        """The columns of a quantity, the first that was logged first."""
+        return list(self.columns.get(quantity, {}).values())
 
 
 def read(path: str | Path) -> Log:
-    """The log of a run.
+    """The log of a run, line by line.
 
     Raises:
         PlanError: it cannot be read, or nothing in it is a log that we know.
     """
-    text, name = _text(path), str(path)
-    for reader in (_megatron, _torchtitan, _json, _table):
-        log = reader(text, name)
-        if log is not None:
-            return log
+    place = Place(str(path))
+    with files.opened(path, MAX_BYTES, place, "the log of a run") as file:
+        for reader in (_megatron, _torchtitan, _json, _table):
+            log = reader(_Text(file, place))
+            if log is not None:
+                return log
     raise PlanError(
         Fault(
             "no log of a training run",
-            Place(name),
+            place,
             "lines of Megatron-LM or torchtitan, or CSV or JSON with columns such "
             "as step_seconds and memory_reserved_gib",
         )
     )
 
 
-def _text(path: str | Path) -> str:
-    place = Place(str(path))
-    raw = files.read_bytes(path, MAX_BYTES, place, "the log of a run")
-    if b"\0" in raw[:4096]:
-        raise PlanError(Fault("not a text file", place, "the log of a run"))
-    # A log cut off in the middle of a character is still a log.
-    return _COLOUR.sub("", raw.decode("utf-8", errors="replace")).lstrip("\ufeff")
+@dataclass(frozen=True)
+class _Text:
+    """A log as text, whose lines can be gone through again."""
+
+    file: files.Opened
+    place: Place
+
+    def lines(self) -> Iterator[str]:
+        """Without colours and ends of lines."""
+        for number, raw in enumerate(self.file.lines()):
+            if number == 0:
+                raw = raw.removeprefix(b"\xef\xbb\xbf")
+            if b"\0" in raw and number < 100:
+                raise PlanError(Fault("not a text file", self.place, "the log of a run"))
+            yield from self._decoded(raw).splitlines()
+
+    def containing(self, *words: bytes) -> Iterator[str]:
+        """Lines in which one of these stands: most of a log is of no interest."""
+        for raw in self.file.lines():
+            if any(word in raw for word in words):
+                yield self._decoded(raw)
+
+    def whole(self) -> str:
+        return self._decoded(self.file.read()).lstrip("\ufeff")
+
+    def _decoded(self, raw: bytes) -> str:
+        # A log cut off in the middle of a character is still a log.
+        text = raw.decode("utf-8", errors="replace")
+        return _COLOUR.sub("", text) if "\x1b" in text else text
 
 
 # Megatron-LM: megatron/training/training.py, training_log; utils.py, report_memory ------------
@@ -152,19 +207,20 @@ _PEAKS = {
 }
 
 
-def _megatron(text: str, name: str) -> Log | None:
-    log = Log(name, "Megatron-LM")
-    for match in _ITERATION.finditer(text):
-        log.add("time.step_seconds", _number(match[1]) / 1000)
-        for pattern, quantity in ((_TFLOPS, "time.tflops_per_device"), (_BATCH, "batch")):
-            found = pattern.search(match[0])
-            if found:
-                log.add(quantity, _number(found[1]))
-    for match in _MEMORY.finditer(text):
-        for label, value in _FIELD.findall(match[1]):
-            if label in _PEAKS:
-                log.add(_PEAKS[label], _number(value) * 2**20)
-    return log if log.series else None
+def _megatron(text: _Text) -> Log | None:
+    log = Log(text.place.file, "Megatron-LM")
+    for line in text.containing(b"elapsed time per iteration", b"memory (MB)"):
+        for match in _ITERATION.finditer(line):
+            log.add("time.step_seconds", _number(match[1]), Fraction(1, 1000))
+            for pattern, quantity in ((_TFLOPS, "time.tflops_per_device"), (_BATCH, "batch")):
+                found = pattern.search(match[0])
+                if found:
+                    log.add(quantity, _number(found[1]), Fraction(1))
+        for match in _MEMORY.finditer(line):
+            for label, value in _FIELD.findall(match[1]):
+                if label in _PEAKS:
+                    log.add(_PEAKS[label], _number(value), Fraction(2**20))
+    return log if log.columns else None
 
 
 # torchtitan: components/metrics.py, MetricsProcessor.log --------------------------------------
@@ -181,21 +237,22 @@ _STEP = re.compile(
 )
 
 
-def _torchtitan(text: str, name: str) -> Log | None:
-    log = Log(name, "torchtitan")
-    for match in _STEP.finditer(text):
-        memory, tokens, tflops, mfu = match.groups()
-        log.add("memory.reserved", _number(memory) * 2**30)
-        log.add("time.tokens_per_second_per_device", _number(tokens))
-        if tflops:
-            log.add("time.tflops_per_device", _number(tflops))
-        if mfu:
-            log.add("time.mfu", _number(mfu) / 100)
-    return log if log.series else None
+def _torchtitan(text: _Text) -> Log | None:
+    log = Log(text.place.file, "torchtitan")
+    for line in text.containing(b"step:"):
+        for match in _STEP.finditer(line):
+            memory, tokens, tflops, mfu = match.groups()
+            log.add("memory.reserved", _number(memory), Fraction(2**30))
+            log.add("time.tokens_per_second_per_device", _number(tokens), Fraction(1))
+            if tflops:
+                log.add("time.tflops_per_device", _number(tflops), Fraction(1))
+            if mfu:
+                log.add("time.mfu", _number(mfu), Fraction(1, 100))
+    return log if log.columns else None
 
 
-def _number(text: str) -> Fraction:
-    return Fraction(text.replace(",", ""))
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
 
 
 # JSON and tables ------------------------------------------------------------------------------
@@ -221,84 +278,138 @@ def column(label: str) -> Column | None:
     return None
 
 
-def _rows(rows: Iterable[tuple[int, Mapping[str, Any]]], name: str, form: str) -> Log | None:
-    log = Log(name, form)
+def _rows(rows: Iterable[tuple[int, Mapping[str, Any]]], place: Place, form: str) -> Log | None:
+    log = Log(place.file, form)
     columns: dict[str, Column | None] = {}
     for line, row in rows:
         for label, value in row.items():
             if label not in columns:
                 columns[label] = column(label)
             known = columns[label]
-            if known is not None and known[0] != "step" and value not in (None, ""):
-                measured = _measured(value, label, Place(name, line))
-                if measured is not None:
-                    log.add(known[0], measured * known[1])
-    return log if log.series else None
+            if known is None or known[0] == "step" or value is None or value == "":
+                continue
+            try:
+                number = math.nan if isinstance(value, bool) else float(value)
+            except (ValueError, TypeError, OverflowError):
+                number = math.nan
+            if 0 <= number < math.inf:
+                log.add(known[0], number, known[1], label)
+            else:
+                _judge(value, label, Place(place.file, line))
+    return log if log.columns else None
 
 
-def _measured(value: Any, label: str, place: Place) -> Fraction | None:
-    """A positive number; not-a-number stands for nothing measured."""
+def _judge(value: Any, label: str, place: Place) -> None:
+    """What is no number of at least 0: nothing was measured, or it is a fault."""
+    if isinstance(value, str) and value.strip().casefold() in ("nan", "none", "null", "-", ""):
+        return
     try:
-        if isinstance(value, bool):
-            raise ValueError
-        text = str(value).strip()
-        if text.casefold() in ("nan", "none", "null", "-", ""):
-            return None
-        number = Fraction(text) if len(text) < 100 else Fraction(float(text))
-    except (ValueError, ZeroDivisionError, OverflowError):
-        raise PlanError(Fault(f"{label} is {str(value)[:40]!r}", place, "a number")) from None
+        number = math.inf if isinstance(value, bool) else float(value)
+    except (ValueError, TypeError, OverflowError):
+        number = math.inf
+    if math.isnan(number):
+        return
     if number < 0:
         raise PlanError(Fault(f"{label} is {value}", place, "a number of at least 0"))
-    return number
+    raise PlanError(Fault(f"{label} is {str(value)[:40]!r}", place, "a number"))
 
 
-def _whole(text: str) -> int | str:
-    return int(text) if len(text) < 100 else text
+# A number may be longer than Python turns into an int; as a float it is judged like those of CSV.
+_NUMBERS: Mapping[str, Any] = {"parse_int": float, "parse_constant": lambda _: None}
 
 
-def _json(text: str, name: str) -> Log | None:
-    if text.lstrip()[:1] not in ("{", "["):
+def _json(text: _Text) -> Log | None:
+    first = next((line for line in text.lines() if line.strip()), "")
+    if first.lstrip()[:1] not in ("{", "["):
         return None
+    place = text.place
     try:
-        return _records(text, name)
+        log = _json_lines(text)
+        return log or _rows(((1, row) for row in _records(text.whole())), place, "JSON")
+    except json.JSONDecodeError as error:
+        where = Place(place.file, error.lineno, error.colno)
+        raise PlanError(Fault(f"not JSON: {error.msg}", where, "one object a line")) from None
     except RecursionError:
-        fault = Fault("nested too deeply", Place(name, 1, 1), "a list of records")
+        fault = Fault("nested too deeply", Place(place.file, 1, 1), "a list of records")
         raise PlanError(fault) from None
 
 
-def _records(text: str, name: str) -> Log | None:
-    import json
+def _json_lines(text: _Text) -> Log | None:
+    """An object on each line; None where the first line is not one of several such."""
 
-    # A number may be longer than Python turns into an int; as text it is judged like those of CSV.
-    load: Callable[[str], Any] = lambda s: json.loads(  # noqa: E731
-        s, parse_int=_whole, parse_float=str, parse_constant=lambda _: None
-    )
-    try:
-        tree = load(text)
-    except json.JSONDecodeError as whole:
-        rows: list[tuple[int, Mapping[str, Any]]] = []
-        for number, line in enumerate(text.splitlines(), 1):
+    def rows() -> Iterator[tuple[int, Mapping[str, Any]]]:
+        for number, line in enumerate(text.lines(), 1):
             if not line.strip():
                 continue
             try:
-                row = load(line)
+                row = json.loads(line, **_NUMBERS)
             except json.JSONDecodeError as error:
-                at = error if rows else whole
-                place = Place(name, number if rows else whole.lineno, at.colno)
-                raise PlanError(Fault(f"not JSON: {at.msg}", place, "one object a line")) from None
+                where = Place(text.place.file, number, error.colno)
+                fault = Fault(f"not JSON: {error.msg}", where, "one object a line")
+                raise PlanError(fault) from None
             if isinstance(row, dict):
-                rows.append((number, _flat(row)))
-        return _rows(rows, name, "JSON lines")
-    return _rows([(1, row) for row in _objects(tree)], name, "JSON")
+                yield number, _flat(row)
+
+    some = list(islice((line for line in text.lines() if line.strip()), 2))
+    try:
+        is_lines = len(some) == 2 and isinstance(json.loads(some[0], **_NUMBERS), dict)
+    except json.JSONDecodeError:
+        return None
+    return _rows(rows(), text.place, "JSON lines") if is_lines else None
 
 
-def _objects(tree: Any) -> list[Mapping[str, Any]]:
-    """The records of a JSON document: a list of objects, under a key or not, or one object."""
-    if isinstance(tree, list):
-        return [_flat(row) for row in tree if isinstance(row, dict)]
-    lists = [v for v in tree.values() if isinstance(v, list) and v and isinstance(v[0], dict)]
-    own = _flat({k: v for k, v in tree.items() if not isinstance(v, list)})
-    return [own, *(row for rows in lists for row in _objects(rows))]
+def _records(text: str) -> Iterator[dict[str, Any]]:
+    """The records of a JSON document one by one: a list of objects, under a key or not, or one
+    object.
+
+    Raises:
+        json.JSONDecodeError: it is none.
+    """
+    own: dict[str, Any] = {}
+    end = yield from _value(text, _skipped(text, 0), own)
+    if _skipped(text, end) < len(text):
+        raise json.JSONDecodeError("Extra data", text, _skipped(text, end))
+    yield _flat(own)
+
+
+_DECODER = json.JSONDecoder(**_NUMBERS)
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def _skipped(text: str, at: int) -> int:
+    """Where the next word begins."""
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _value(text: str, at: int, own: dict[str, Any]) -> Generator[dict[str, Any], None, int]:
+    """Gives the records of the list or object that begins somewhere, and where it ends; what else
+    the object holds goes to ``own``."""
+    close = {"[": "]", "{": "}"}[text[at]]
+    at = _skipped(text, at + 1)
+    first = True
+    while text[at : at + 1] != close:
+        if not first:
+            if text[at : at + 1] != ",":
+                raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
+            at = _skipped(text, at + 1)
+        first, key = False, ""
+        if close == "}":
+            key, at = _DECODER.raw_decode(text, at)
+            at = _skipped(text, at)
+            if not isinstance(key, str) or text[at : at + 1] != ":":
+                raise json.JSONDecodeError("Expecting ':' delimiter", text, at)
+            at = _skipped(text, at + 1)
+        if close == "}" and text[at : at + 1] == "[":
+            at = yield from _value(text, at, {})
+        else:
+            value, at = _DECODER.raw_decode(text, at)
+            if close == "}":
+                own[key] = value
+            elif isinstance(value, dict):
+                yield _flat(value)
+        at = _skipped(text, at)
+    return at + 1
 
 
 def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
@@ -311,32 +422,39 @@ def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return found
 
 
-def _table(text: str, name: str) -> Log | None:
+def _table(text: _Text) -> Log | None:
     import csv
 
-    lines = text.splitlines()
-    start = next(
-        (i for i, line in enumerate(lines) if line.strip() and not line.startswith("#")), None
+    lines = text.lines()
+    start, first = next(
+        ((i, x) for i, x in enumerate(lines) if x.strip() and not x.startswith("#")), (0, "")
     )
-    if start is None:
-        return None
-    separator = max(",;\t", key=lines[start].count)
+    separator = max(",;\t", key=first.count)
+    reader = csv.reader(chain([first], lines), delimiter=separator)
     try:
-        cells = list(csv.reader(lines[start:], delimiter=separator))
+        header = [label.strip() for label in next(reader, [])]
+        if not any(column(label) for label in header):
+            return None
+        twice = next((label for label in header if column(label) and header.count(label) > 1), None)
+        if twice is not None:
+            fault = Fault(f"the column {twice} is there twice", Place(text.place.file, start + 1))
+            raise PlanError(fault)
+        return _rows(_cells(reader, header, start, text.place), text.place, "CSV")
     except csv.Error as error:
-        raise PlanError(Fault(f"not a table: {error}", Place(name), "CSV")) from None
-    header = [label.strip() for label in cells[0]]
-    if not any(column(label) for label in header):
-        return None
-    rows = []
-    for number, row in enumerate(cells[1:], start + 2):
-        if not row:
-            continue
-        if len(row) != len(header):
+        raise PlanError(Fault(f"not a table: {error}", text.place, "CSV")) from None
+
+
+def _cells(
+    reader: Any, header: Sequence[str], start: int, place: Place
+) -> Iterator[tuple[int, Mapping[str, str]]]:
+    """The rows of a table with their lines, columns that say nothing left out."""
+    known = [(index, label) for index, label in enumerate(header) if column(label)]
+    for row in reader:
+        line = start + reader.line_num
+        if row and len(row) != len(header):
+            fault = f"{len(row)} columns"
             raise PlanError(
-                Fault(
-                    f"{len(row)} columns", Place(name, number), f"{len(header)}, as in the header"
-                )
+                Fault(fault, Place(place.file, line), f"{len(header)}, as in the header")
             )
-        rows.append((number, dict(zip(header, row, strict=True))))
-    return _rows(rows, name, "CSV")
+        if row:
+            yield line, {label: row[index] for index, label in known}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -216,3 +217,68 @@ def test_a_table_alone_is_written_where_its_format_is_named(
     assert (tmp_path / "table.txt").read_text("utf-8") == done.stdout
     done = run_cli("compare", plan, "--log", log, "-o", tmp_path / "table.doc")
     assert done.returncode == 2 and "no report has the ending" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.parametrize("form", ["CSV", "JSON lines", "JSON"])
+def test_a_long_log_is_read_in_little_memory(form: str, tmp_path: Path) -> None:
+    """10 MB of steps, of which each is kept in eight bytes; JSON in one piece is held as text too."""
+    log = tmp_path / "log"
+    between = {"CSV": "\n", "JSON lines": "\n", "JSON": ",\n"}[form]
+    count = 10**7 // 33
+    steps = (f"0.{200_000 + i % 100_000}" for i in range(count))
+    row = "{}" + " " * 23 if form == "CSV" else '{{"step_seconds": {}}}' + " " * 5
+    body = between.join(map(row.format, steps))
+    log.write_text({"CSV": f"step_seconds\n{body}", "JSON": f"[{body}]"}.get(form, body))
+    code = (
+        "import sys\nfrom planner import logs\nlog = logs.read(sys.argv[1])\n"
+        "lines = open('/proc/self/status').read().splitlines()\n"
+        "peak = next(int(x.split()[1]) for x in lines if x.startswith('VmHWM')) / 1000\n"
+        "(steps,) = log.series('time.step_seconds')\n"
+        "print(log.format, len(steps), steps.median(0), peak, sep=';')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(log)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    said, length, median, peak = done.stdout.strip().split(";")
+    assert (said, int(length)) == (form, count)
+    numbers = sorted(Fraction(200_000 + i % 100_000, 10**6) for i in range(count))
+    assert Fraction(median) == (numbers[(count - 1) // 2] + numbers[count // 2]) / 2
+    assert float(peak) < (60 if form == "JSON" else 40)
+
+
+def test_a_column_that_is_there_twice_is_a_fault(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("# a run\nstep,step_time,step_time\n1,0.5,0.7\n")
+    with pytest.raises(PlanError, match=r"log\.csv:2: the column step_time is there twice"):
+        logs.read(log)
+
+
+def test_columns_of_one_quantity_are_not_mixed(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text(
+        "step_time,step_time_ms,max_allocated,max_memory_allocated_gib\n" + "2,9,1,1\n" * 9
+    )
+    found = rows(gpt2(), log)
+    assert found["time.step_seconds"].measured == 2
+    assert found["memory.total"].measured == 2**30
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[{"step_time": 1}, {"step_time": 2}', ":1:36: not JSON: Expecting ',' delimiter"),
+        ('[{"step_time": 1}] x', ":1:20: not JSON: Extra data"),
+        ('{"a": 1 "b": 2}', ":1:9: not JSON: Expecting ',' delimiter"),
+        ('{"a" 1}', ":1:6: not JSON: Expecting ':' delimiter"),
+        ("[", ":1:2: not JSON: Expecting value"),
+        ('{"step_time": 1}\n{"step_time": x}', ":2:15: not JSON: Expecting value"),
+    ],
+)
+def test_what_is_no_json_is_told_where(text: str, said: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(text)
+    with pytest.raises(PlanError) as caught:
+        logs.read(log)
+    assert said in str(caught.value)

@@ -27,7 +27,7 @@ RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 OWN = {
     "files.py": "it is the gate",
     "resources.py": "it reads what ships",
-    "logs.py": "it parses JSON whose numbers are of any length",
+    "logs.py": "it parses the records of a log one by one",
     "nodes.py": "it parses YAML that the gate has read",
     "measure/collectives.py": "its processes answer in a temporary folder of their own",
     "measure/training.py": "it asks the system about this machine",
