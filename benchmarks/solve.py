@@ -62,10 +62,13 @@ class Question:
 
 DEADLINE = {"deadline": "60 days"}
 PREDICTED = {"time.mfu": None}
-AUTO = {"with_layout": "auto"}
+AUTO, OWN = {"with_layout": "auto"}, {"with_layout": "own"}
 QUESTIONS = (
-    Question("largest-model", {"question": "largest-model"}),
-    Question("largest-model-by-deadline", {"question": "largest-model-by-deadline", **DEADLINE}),
+    Question("largest-model", {"question": "largest-model", **OWN}),
+    Question(
+        "largest-model-by-deadline",
+        {"question": "largest-model-by-deadline", **DEADLINE, **OWN},
+    ),
     Question("largest-batch", {"question": "largest-batch"}),
     Question("longest-context", {"question": "longest-context"}),
     Question("fewest-devices", {"question": "fewest-devices"}),

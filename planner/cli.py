@@ -364,7 +364,7 @@ def _solve_arguments(parser: argparse.ArgumentParser) -> None:
         "--with-layout",
         metavar="auto",
         help="auto searches for the best layout at each value, own keeps the plan's; by default "
-        "auto where the plan says parallelism: auto",
+        "auto for largest-model and where the plan leaves its layout open",
     )
     parser.add_argument(
         "--margin",

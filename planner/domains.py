@@ -37,6 +37,10 @@ class Domain:
     last: int | None = None
     step: str = ""  # what one step is, in words
     endless: bool = False  # ``last`` is where we stop, not where valid values end
+    #: Where values differ in two ways, the first and last index of each row of values that differ
+    #: in one way only; values of several rows are compared by a quantity that grows along each.
+    rows: tuple[tuple[int, int], ...] = ()
+    measure: str = ""
 
 
 def of_key(plan: Plan, key: str, free: bool = False) -> Domain:

@@ -295,7 +295,7 @@ def test_a_plan_that_leaves_its_layout_open_is_solved_with_the_best_at_each_valu
     question: str, options: dict[str, Any]
 ) -> None:
     """No less than with the layout that was found for the plan as it is, or with any other one."""
-    plan = loading.load(_open())
+    plan, options = loading.load(_open()), {**options, "margin": "0"}
     free = questions.ask(plan, question, **options)
     assert free.holds is not None and "layouts" in free.extra
     size = evaluated(free.holds.plan, ["parameters.total"])["parameters.total"]

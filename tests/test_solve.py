@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from planner import plan as plans
+from planner import source
 from planner.domains import divisors
 from planner.errors import PlanError
-from planner.inverse import questions
+from planner.inverse import families, questions
 from planner.inverse.solve import evaluated
 from planner.plan import variant
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
 LLAMA = "presets/llama70b_h100x1024.yaml"
+LAST = "presets/largest_on_8xh100.yaml"
 
 
 def load(path: str, **changes: Any) -> plans.Plan:
@@ -72,7 +74,108 @@ def test_family_keeps_its_shape() -> None:
         assert model["attention"]["kv_heads"] == 8
         assert model["moe"]["intermediate"] * 4096 == 14336 * model["hidden"]
         assert model["moe"]["experts"] == 8
-        assert model["layers"] % probe.plan.get("parallelism.pipeline") == 0
+
+
+def shapes(family: families.Family, below: int, above: int) -> Iterator[tuple[int, int]]:
+    """Every width and depth of a family whose layers have so many weights by the 12 h² of each."""
+    for place, width in enumerate(family.widths):
+        low, high = family.depths(place)
+        for depth in range(low, high + 1):
+            if below < 12 * width**2 * depth * family.unit < above:
+                yield place, depth
+
+
+@pytest.mark.parametrize("margin", ["p95", "0"])
+@pytest.mark.parametrize(("path", "model"), [(LAST, "llama2-7b"), (LAST, "llama3-8b"), (GPT2, "")])
+def test_the_largest_model_is_that_of_a_scan_over_widths_and_depths(
+    path: str, model: str, margin: str
+) -> None:
+    """Every shape near the answer is evaluated, no order of sizes assumed."""
+    plan = load(path, **({"model": model} if model else {}))
+    answer = questions.ask(plan, "largest-model", with_layout="own", margin=margin)
+    assert answer.holds is not None and answer.fails is not None
+    names = ["parameters.total", answer.limits[0].quantity]
+    size = evaluated(answer.holds.plan, names)["parameters.total"]
+    _, family = families.of_plan(plan)
+    best, larger = 0, []
+    for place, depth in shapes(family, size // 5, 2 * size):
+        changes = family.changes(place * families.ROW + depth)
+        try:
+            values = evaluated(variant(plan, changes), names)
+        except PlanError:
+            continue
+        if answer.limits[0].holds(values[names[1]]):
+            best = max(best, values["parameters.total"])
+        elif values["parameters.total"] > size:
+            larger.append(values["parameters.total"])
+    assert size == best
+    assert evaluated(answer.fails.plan, names)["parameters.total"] == min(larger)
+
+
+def test_the_largest_model_does_not_depend_on_the_size_that_it_starts_from() -> None:
+    """Llama 3 of 1B, 8B and 70B with the same head and feed-forward ratio are one family."""
+    small = {"extends": "llama3-8b", "layers": 16, "hidden": 2048,
+             "attention": {"heads": 16, "kv_heads": 8}, "mlp": {"gated": True, "intermediate": 7168,
+             "activation": "silu"}}  # fmt: skip
+    sizes: dict[str, set[Any]] = {}
+    for model in (small, "llama3-8b", "llama3-70b"):
+        plan = plans.load(LAST, {"model": model})
+        for layout in ("own", "auto"):
+            answer = questions.ask(plan, "largest-model", with_layout=layout, margin="0")
+            assert answer.holds is not None
+            shape = answer.domain.changes(answer.holds.value)
+            sizes.setdefault(layout, set()).add(tuple(sorted(shape.items())))
+    assert all(len(found) == 1 for found in sizes.values())
+
+
+@pytest.mark.parametrize("model", ["llama2-7b", "llama3-8b", "qwen2.5-32b"])
+def test_no_family_is_far_from_what_its_states_alone_allow(model: str) -> None:
+    """With any layout 8 x 80e9 bytes hold nearly the 40e9 parameters that 16 bytes each allow."""
+    answer = questions.ask(plans.load(LAST, {"model": model}), "largest-model", margin="0")
+    assert answer.holds is not None
+    size = evaluated(answer.holds.plan, ["parameters.total"])["parameters.total"]
+    assert 38 * 10**9 < size < 40 * 10**9
+
+
+def test_a_size_alone_is_answered_by_bytes_of_state() -> None:
+    """The lecture: 8 x 80e9 bytes over 16 bytes are 40e9 parameters."""
+    plan = plans.load(LAST, {"model": {"parameters": "7B"}})
+    answer = questions.ask(plan, "largest-model")
+    assert answer.holds is not None and answer.fails is not None
+    assert (answer.holds.value, answer.fails.value) == (40 * 10**9, 40 * 10**9 + 1)
+    assert "40.0B parameters" in questions.text(answer)
+    shaped = questions.ask(plan, "largest-model", family="llama3-8b")
+    same = questions.ask(plans.load(LAST, {"model": "llama3-8b"}), "largest-model")
+    assert shaped.holds is not None and same.holds is not None
+    assert shaped.holds.value == same.holds.value
+
+
+@pytest.mark.parametrize("path", [LAST, GPT2, LLAMA])
+def test_a_plan_has_one_number_of_bytes_per_parameter(path: str) -> None:
+    plan = load(path)
+    rows = questions.ask(plan, "largest-model").extra["closed"]
+    each = evaluated(plan, ["memory.bytes_per_parameter"])["memory.bytes_per_parameter"]
+    devices, memory = plan.get("cluster.devices"), plan.get("cluster.accelerator.memory")
+    assert rows[0].value == Fraction(devices * memory, each)
+
+
+def test_published_models_below_an_answer_are_named() -> None:
+    """Sizes as published: Yi-34B 34.4B, Qwen2.5-32B 32.8B parameters."""
+    answer = questions.ask(plans.load(LAST, {"model": "llama3-8b"}), "largest-model")
+    text, data = questions.text(answer), json.loads(questions.to_json(answer))
+    assert "yi-34b (34.4B)" in text and "qwen2.5-32b (32.8B)" in text
+    sizes = list(data["published"].values())
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] <= data["holds"]["value"]
+
+
+def test_most_published_models_have_an_aspect_that_is_tried() -> None:
+    found = []
+    for name in source.preset_names("model"):
+        model = source.load({"extends": name}, kind="model").data
+        if int(model.get("hidden") or 0) >= 2048 and model.get("layers"):
+            found.append(Fraction(int(model["hidden"]), int(model["layers"])))
+    low, high = families.ASPECT
+    assert sum(low <= aspect <= high for aspect in found) > len(found) * 0.85
 
 
 # certificates
@@ -82,7 +185,6 @@ def test_family_keeps_its_shape() -> None:
 @pytest.mark.parametrize(
     ("question", "deadline"),
     [
-        ("largest-model", None),
         ("largest-batch", None),
         ("longest-context", None),
         ("fewest-devices", None),
@@ -236,9 +338,3 @@ def test_bad_questions(options: Mapping[str, Any], says: str) -> None:
     with pytest.raises(PlanError) as caught:
         questions.ask(load(GPT2), **options)
     assert len(caught.value.faults) == 1 and says in str(caught.value)
-
-
-def test_size_alone_has_no_family() -> None:
-    sized = variant(load(GPT2), {"model": {"parameters": 10**9}})
-    with pytest.raises(PlanError, match="size only"):
-        questions.ask(sized, "largest-model")

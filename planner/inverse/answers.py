@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from planner.display import as_json
+from planner.display import as_json, format_value
 from planner.document import Plan
 from planner.domains import DIGITS
+from planner.evaluate import Number
+from planner.inverse.intervals import Ends, of_answer, of_quantity
 from planner.inverse.probes import Probe
 from planner.inverse.solve import Answer
 from planner.limits import Limit, shown
@@ -19,6 +21,10 @@ from planner.untraced import evaluated
 if TYPE_CHECKING:
     from planner.inverse.expression import Expression
 
+#: Units of what is counted in billions.
+COUNTED = ("parameters", "tokens")
+#: Significant digits of a value that rests on a prediction of time.
+ROUGH = 2
 #: Keys of a layout as they are shown, where they are not 1, 0 or false.
 LAYOUT = (
     "parallelism.tensor",
@@ -38,18 +44,27 @@ LAYOUT = (
 
 def text(answer: Answer) -> str:
     """The certificate for a terminal: the answer first, then both sides of the limit."""
-    lines = [_headline(answer), ""]
+    between = of_answer(answer)
+    lines = [_headline(answer, between), ""]
     rows = answer.extra.get("closed", ())
     if rows:
         lines.append(f"By bytes per parameter alone, {rows[0].formula}:")
         for row in rows:
             lines.append(f"  {row.case}")
             lines.append(f"    {row.substituted} = {shown(int(row.value), 'parameters')}")
-        lines += ["", "As an architecture, everything on the device counted:"]
+        if answer.domain.key == "model":
+            lines += ["", "As an architecture, everything on the device counted:"]
+        else:
+            lines += ["", "With nothing but these bytes; activations and buffers need a shape."]
+    if between is not None:
+        lines.append("As predicted, to the last step:")
     lines += _table(answer)
     if "layouts" in answer.extra and answer.holds is not None:
         lines += ["", f"Layout: {layout_words(answer.holds.plan)}."]
     lines += ["", *_reasons(answer), *_closed(answer)]
+    names = [f"{name} ({format_value(size, short=True)})" for name, size in published(answer)]
+    if names:
+        lines.append(f"Published models next below it: {', '.join(names)}.")
     if answer.domain.step:
         lines.append(f"Steps: {answer.domain.step}.")
     lines += [f"Note: {note}." for note in answer.notes]
@@ -76,26 +91,83 @@ def _table(answer: Answer) -> list[str]:
     lines = []
     for label, probe in labelled:
         values = ", ".join(
-            f"{name} {shown(value, unit_of(name))}" for name, value in _shown_values(probe).items()
+            f"{name} {shown(value, unit_of(name))}"
+            for name, value in _shown_values(answer, probe).items()
         )
         lines.append(f"  {label:<6} {value_text(answer, probe):<{width}}  {values}")
     return lines
 
 
-def _headline(answer: Answer) -> str:
-    limits = " and ".join(map(str, answer.limits))
+def _headline(answer: Answer, between: Ends | None) -> str:
+    # Where bytes alone are asked for, the lines below say what limits them.
+    limits = " and ".join(_said(li) for li in answer.limits if li.quantity != "parameters.total")
+    limits = limits or "states of nothing but its own"
     if answer.holds is None:
         return f"{name_of(answer)}: no value satisfies {limits}"
-    value = value_text(answer, answer.holds)
+    value = _value(answer, answer.holds, between)
     if answer.question == "cheapest":
-        cost = shown(answer.holds.values["cost.total"], "USD")
-        return f"cheapest: {value} for {cost} with {limits}"
+        return f"cheapest: {value} for {_goal_text(answer)} with {limits}"
     if answer.goal is not None:
-        best = shown(answer.holds.values[answer.goal.quantity], unit_of(answer.goal.quantity))
+        best = _goal_text(answer)
         what = f"{value} makes {answer.goal.quantity} {answer.goal.word}, {best}"
         return f"{name_of(answer)}: {what}" + (f", with {limits}" if limits else "")
     which = "largest" if answer.direction > 0 else "smallest"
     return f"{name_of(answer)}: {value} is the {which} with {limits}"
+
+
+#: Quantities that say whether a plan fits.
+FITTING = {"memory.headroom", "memory.headroom_p95"}
+#: What it takes to fit, in words.
+SAID = {
+    Limit("memory.headroom_p95", ">=", 0): "room for 95 % of published readings",
+    Limit("memory.headroom", ">=", 0): "room for what is predicted, without a margin",
+}
+
+
+def _said(limit: Limit) -> str:
+    return SAID.get(limit, str(limit))
+
+
+def _value(answer: Answer, holds: Probe, between: Ends | None) -> str:
+    """The value of the headline, rounded to what is known of it, with what the error of the
+    prediction leaves open."""
+    if between is None:
+        return value_text(answer, holds, short=True)
+    slow, fast = between
+    ends = sorted((end for end in (slow, fast) if end is not None), key=lambda end: end.index)
+    told = [rough(_number_of(answer, end)) for end in ends]
+    if None in (slow, fast):
+        told.insert(0 if answer.direction > 0 else 1, "no value")
+    middle = rough(_number_of(answer, holds))
+    unit = "" if _unit(answer) in ("1", "–") else f" {_unit(answer)}"
+    unit = " devices" if answer.domain.key == "cluster.devices" else unit
+    shape = f", as predicted {shape_of(holds)}" if answer.domain.key == "model" else ""
+    return f"~{middle}{unit} ({' to '.join(told)}{shape})"
+
+
+def _number_of(answer: Answer, probe: Probe) -> Number:
+    return probe.values[answer.domain.measure] if answer.domain.rows else probe.value
+
+
+def _unit(answer: Answer) -> str:
+    return "parameters" if answer.domain.rows else answer.domain.unit
+
+
+def _goal_text(answer: Answer) -> str:
+    """What is largest or smallest at the answer, with its interval where it is a prediction."""
+    assert answer.goal is not None and answer.holds is not None
+    name = answer.goal.quantity
+    value, unit = answer.holds.values[name], unit_of(name)
+    between = of_quantity(answer.holds, name)
+    if between is None:
+        return shown(value, unit)
+    low, high = (rough(bound) for bound in between)
+    return f"~{rough(value)}{'' if unit in ('1', '–') else f' {unit}'} ({low} to {high})"
+
+
+def rough(value: Any) -> str:
+    """A number to two digits, without its unit."""
+    return format_value(Fraction(value), "1", ROUGH, short=True)
 
 
 def name_of(answer: Answer) -> str:
@@ -103,24 +175,44 @@ def name_of(answer: Answer) -> str:
     return answer.domain.key if answer.question == "vary" else answer.question
 
 
-def value_text(answer: Answer, probe: Probe) -> str:
-    """A value of the unknown for people; of a model its size and shape."""
+def value_text(answer: Answer, probe: Probe, short: bool = False) -> str:
+    """A value of the unknown for people; of a model its size, ``short`` in three digits, and its
+    shape."""
     if answer.question == "cheapest":
         name = probe.plan.get("cluster.accelerator.name") or "devices"
         return f"{shown(probe.value, '1')} × {name}"
     if answer.domain.key != "model":
+        if short and answer.domain.unit in COUNTED:
+            return format_value(Fraction(probe.value), answer.domain.unit, short=True)
         return shown(probe.value, answer.domain.unit, digits=DIGITS)
-    model, total = probe.plan.get("model"), evaluated(probe.plan, ["parameters.total"])
+    size = Fraction(_number_of(answer, probe))
+    return f"{format_value(size, 'parameters', short=short)} ({shape_of(probe)})"
+
+
+def shape_of(probe: Probe) -> str:
+    """A model's layers and widths."""
+    model = probe.plan.get("model")
     heads = (model.get("attention") or {}).get("heads")
     shape = f"{model['layers']} layers, hidden {model['hidden']}"
-    shape += f", {heads} heads" if heads else ""
-    return f"{shown(total['parameters.total'], 'parameters')} ({shape})"
+    return shape + (f", {heads} heads" if heads else "")
 
 
-def _shown_values(probe: Probe) -> dict[str, Any]:
+def published(answer: Answer) -> list[tuple[str, int]]:
+    """Shipped models of the answer's kind, dense or of experts, next below it in size, with their
+    parameters; of those that carry a size in their name."""
+    if answer.domain.key != "model" or answer.holds is None:
+        return []
+    from planner.inverse.published import below
+
+    return below(answer.holds.plan, int(_number_of(answer, answer.holds)))
+
+
+def _shown_values(answer: Answer, probe: Probe) -> dict[str, Any]:
     """What was asked about, and beside the headroom what fills the device."""
-    values = dict(probe.values)
-    if "memory.headroom" in values:
+    asked = [limit.quantity for limit in answer.limits]
+    asked += [answer.goal.quantity] if answer.goal else []
+    values = {name: probe.values[name] for name in asked}
+    if FITTING & values.keys():
         values |= evaluated(probe.plan, ["memory.process", "memory.capacity"])
     return values
 
@@ -268,6 +360,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "direction": "largest" if answer.direction > 0 else "smallest",
         "limits": [_limit_data(li) for li in answer.limits],
         **{label: _probe_data(answer, probe) for label, probe in sides.items() if probe},
+        **_interval_data(answer),
         "binding": limit and limit.quantity,
         "unmet": [_limit_data(li) for li in answer.unmet],
         **_goal_data(answer),
@@ -282,6 +375,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
         ],
         "expression": _expression_data(answer),
         "family": answer.extra.get("family"),
+        **({"published": dict(published(answer))} if answer.domain.key == "model" else {}),
         **_offer_data(answer),
         "step": answer.domain.step,
         "notes": list(answer.notes),
@@ -290,11 +384,26 @@ def as_data(answer: Answer) -> dict[str, Any]:
     }
 
 
+def _interval_data(answer: Answer) -> dict[str, Any]:
+    """Where a predicted time decides, the values for the slowest and the fastest run; null where no
+    value keeps the limits."""
+    between = of_answer(answer)
+    if between is None:
+        return {}
+    ends = (None if p is None else number(_number_of(answer, p)) for p in between)
+    return {"interval": dict(zip(("slowest", "fastest"), ends, strict=True))}
+
+
 def _goal_data(answer: Answer) -> dict[str, Any]:
     if answer.goal is None:
         return {}
+    between = answer.holds and of_quantity(answer.holds, answer.goal.quantity)
     return {
-        "goal": {"quantity": answer.goal.quantity, "which": answer.goal.word},
+        "goal": {
+            "quantity": answer.goal.quantity,
+            "which": answer.goal.word,
+            "interval": between and [number(bound) for bound in between],
+        },
         "beside": [_probe_data(answer, probe) for probe in answer.beside],
     }
 
@@ -338,8 +447,7 @@ def _limit_data(limit: Limit) -> dict[str, Any]:
 def _probe_data(answer: Answer, probe: Probe) -> dict[str, Any]:
     data: dict[str, Any] = {"value": number(probe.value)}
     if answer.domain.key == "model":
-        total = evaluated(probe.plan, ["parameters.total"])["parameters.total"]
-        data = {"value": number(total)}
+        data = {"value": number(_number_of(answer, probe))}
     data["set"] = {k: number(v) for k, v in answer.domain.changes(probe.value).items()}
     if "layouts" in answer.extra:
         data["layout"] = {

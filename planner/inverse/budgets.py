@@ -7,9 +7,12 @@ what a day is worth; that another size would run at another utilisation is left 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
+from math import inf
 from typing import Any
 
 from planner import case, laws, notation, units
@@ -125,46 +128,39 @@ def _choice(law: Mapping[str, Any], base: Evaluation, spent: Evaluation, entry: 
 
 
 def _shape(plan: Plan, choice: Choice) -> Shape | None:
-    """Found by halving, for sizes of a family grow with their index; an index that the layout does
-    not allow is passed over."""
+    """The nearest of every width whose depths reach that size: sizes grow evenly with depth, and
+    from the least depth of one width to that of the next."""
     try:
-        whole, domain = families.of_plan(plan)
+        whole, family = families.of_plan(plan)
     except PlanError:
         return None
-    sizes: dict[int, Number | None] = {}
+    aim, rows = float(choice.parameters), family.domain.rows
 
-    def size(index: int) -> Number | None:
-        if index not in sizes:
-            try:
-                scaled = variant(whole, domain.changes(domain.value(index)))
-                sizes[index] = evaluated(scaled, ["parameters.active"])["parameters.active"]
-            except PlanError:
-                sizes[index] = None
-        return sizes[index]
+    @cache
+    def size(index: int) -> float:
+        """Infinite where the layout does not allow it."""
+        try:
+            scaled = variant(whole, family.changes(index))
+            return float(evaluated(scaled, ["parameters.active"])["parameters.active"])
+        except PlanError:
+            return inf
 
-    def valid(index: int, stop: int) -> int | None:
-        toward = 1 if stop >= index else -1
-        return next((i for i in range(index, stop + toward, toward) if size(i) is not None), None)
+    def off(index: int) -> float:
+        return abs(size(index) - aim)
 
-    end = domain.last if domain.last is not None else domain.start * 2**16
-    high = domain.start
-    while high < end and (size(high) or 0) < choice.parameters:
-        high = min(2 * high, end)
-    low = domain.first
-    while high - low > 1:
-        middle = valid((low + high) // 2, high)
-        if middle is None or middle == high or (size(middle) or 0) >= choice.parameters:
-            high = (low + high) // 2
-        else:
-            low = middle
-    around = [
-        i for i in (valid(high, min(end, high + 64)), valid(low, domain.first)) if i is not None
-    ]
-    if not around:
+    place = bisect_left(range(1, len(rows)), aim, key=lambda i: size(rows[i][0]))
+    best = rows[place][0]
+    for low, high in reversed(rows[: place + 1]):
+        best = min(best, high, low, key=off)
+        if size(high) < aim:
+            break
+        if size(low) < aim < size(high) < inf:
+            near = low + round((aim - size(low)) / (size(high) - size(low)) * (high - low))
+            best = min(best, *range(max(low, near - 1), min(high, near + 1) + 1), key=off)
+    if size(best) == inf:
         return None
-    best = min(around, key=lambda i: abs(float(size(i) or 0) - float(choice.parameters)))
-    changes = domain.changes(domain.value(best))
-    return Shape(str(choice.law["name"]), size(best) or 0, changes)
+    changes = family.changes(best)
+    return Shape(str(choice.law["name"]), int(size(best)), changes)
 
 
 def _found(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:

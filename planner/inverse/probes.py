@@ -264,3 +264,32 @@ class Probes:
     @property
     def known(self) -> list[Probe]:
         return sorted((p for p in self.found.values() if p), key=lambda p: p.index)
+
+
+def narrow(search: Probes, inside: Probe, outside: Probe) -> tuple[Probe, Probe]:
+    """To neighbours among the valid values: by interpolation, and by halves where that is slow."""
+    turn = 0
+    while abs(outside.index - inside.index) > 1:
+        width = abs(outside.index - inside.index)
+        low, high = sorted((inside.index, outside.index))
+        aim = (low + high) // 2
+        if turn % 3 < 2:
+            steps = min(
+                int(inside.slack(li) / (inside.slack(li) - outside.slack(li)) * width)
+                for li in outside.broken
+            )
+            aim = inside.index + (steps if outside.index > inside.index else -steps)
+        aim = min(max(aim, low + 1), high - 1)
+        probe = search.nearest_valid(aim, low, high)
+        if probe is None:
+            break
+        inside, outside = (inside, probe) if probe.broken else (probe, outside)
+        turn = turn + 1 if abs(outside.index - inside.index) * 2 > width else 0
+    return inside, outside
+
+
+def unbounded(search: Probes, value: str) -> PlanError:
+    """The fault of a question whose limits hold at any value."""
+    names = " and ".join(limit.quantity for limit in search.limits)
+    said = f"{search.domain.key} is unbounded: {names} still within limits at {value}"
+    return PlanError(Fault(said, None))

@@ -63,7 +63,8 @@ def ask(
         family: a model whose shape ``largest-model`` scales in place of the plan's own.
         accelerators: what ``cheapest`` chooses from: names, with or without ``=PRICE``.
         with_layout: ``auto`` searches for the best layout at each value; ``own`` keeps the plan's.
-            None is ``auto`` where the plan leaves its layout open.
+            None is ``auto`` where the plan leaves its layout open, and where a model is asked
+            for that a layout of another model would not suit.
         margin: how surely a plan fits: ``p95``, the default, a share such as ``5%``, or ``0``.
 
     Raises:
@@ -101,7 +102,7 @@ def ask(
         tuple(limits),
         fit_limit(MARGIN if margin is None else margin, plan),
         any(limit.quantity == "time.training_days" for limit in limits),
-        with_layout == "auto" or (with_layout is None and plan.searched is not None),
+        _free(plan, question, with_layout, family),
         family,
         None if accelerators is None else tuple(accelerators),
     )
@@ -109,6 +110,18 @@ def ask(
         return _vary(asked, vary, goal)
     assert question is not None
     return QUESTIONS[question](asked)
+
+
+def _free(plan: Plan, question: str | None, layout: str | None, family: str | None) -> bool:
+    """Whether the layout is free."""
+    if plan.model is None and question in FAMILIES and family is None:
+        return False  # of a size alone bytes are asked, which any layout divides
+    if layout is not None:
+        return layout == "auto"
+    # Utilisation is predicted for each layout, so one that is assumed goes with the plan's own.
+    timed = question == "largest-model-by-deadline" and plan.get("time.mfu") is not None
+    trained = plan.get("training.mode") == "train" and plan.get("training.sequence_length")
+    return plan.searched is not None or bool(question in FAMILIES and trained and not timed)
 
 
 def _goal(vary: str | None, maximize: str | None, minimize: str | None) -> Goal | None:
@@ -179,12 +192,17 @@ def _solved(
 
 
 def _largest_model(asked: Asked) -> Answer:
-    """Both ways: bytes per parameter alone, and an architecture with everything counted."""
+    """Both ways: bytes per parameter alone, and an architecture with everything counted; of a
+    model that is given by its size only, the first alone."""
     extra: dict[str, Any] = {"closed": closed.largest_model(asked.plan)}
     if asked.family is not None:
         extra["family"] = asked.family
-    plan, domain = families.of_plan(asked.plan, asked.family)
-    return _solved(asked, domain, (asked.fits, *asked.limits), 1, plan, extra)
+    elif asked.plan.model is None and extra["closed"]:
+        most = Limit(families.SIZE, "<=", int(extra["closed"][0].value))
+        domain = domains.of_key(asked.plan, "model.parameters")
+        return _solved(asked, domain, (most, *asked.limits), 1, extra=extra)
+    plan, family = families.of_plan(asked.plan, asked.family, asked.free)
+    return _solved(asked, family.domain, (asked.fits, *asked.limits), 1, plan, extra)
 
 
 def _largest_model_by_deadline(asked: Asked) -> Answer:

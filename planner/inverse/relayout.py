@@ -76,6 +76,7 @@ class Layouts:
         self.known: list[Changes] = []
         self.narrowed: dict[str, tuple[Any, ...]] = {}  # to these values of keys, somewhere
         self._contests: dict[str, Contest] = {}
+        self._hopeless: set[str] = set()  # values at which nothing fits
         self._left = MOST_SEARCHES
         self._exactly = AsItIs([*(limit.quantity for limit in limits), FITS, by, *also])
 
@@ -154,8 +155,15 @@ class Layouts:
     def nearest(self, plan: Plan, changes: Changes) -> None:
         """Where no layout keeps the limits: the fastest that fits, or of those that were asked for
         room, the one that lacks least; from now on among the known ones."""
+        if _key(changes) in self._hopeless:
+            return
         if self.fastest(plan, changes, within=False) is None:
-            self._found(plan, changes, lambda contest: contest.all.nearest())
+            self._lacking(plan, changes)
+
+    def _lacking(self, plan: Plan, changes: Changes) -> None:
+        """Where all layouts were asked for room and none has any, the one that lacks least."""
+        self._hopeless.add(_key(changes))
+        self._found(plan, changes, lambda contest: contest.all.nearest())
 
     def further(self, plan: Plan, changes: Changes, soon: bool = True) -> bool:
         """Whether there is a layout that keeps the limits; it is known from now on. The one that
@@ -164,7 +172,13 @@ class Layouts:
             lambda contest: contest.roomy.roomiest(),
             lambda contest: contest.all.roomiest(),
         )
-        return any(self._found(plan, changes, a) is not None for a in asks[0 if soon else 1 :])
+        # Where memory alone decides, all are asked as fast as a few.
+        some = asks if soon and not self._scarce else asks[1:]
+        if any(self._found(plan, changes, ask) is not None for ask in some):
+            return True
+        if self._scarce:
+            self._lacking(plan, changes)
+        return False
 
     def _found(self, plan: Plan, changes: Changes, ask: Ask) -> Changes | None:
         """A layout at a value of the unknown, from now on among the known ones; None where there is
@@ -187,7 +201,7 @@ class Layouts:
         Raises:
             PlanError: none is valid.
         """
-        key = repr(sorted(changes.items(), key=str))
+        key = _key(changes)
         if key not in self._contests:
             fixed = {key: (plan.get(key),) for key in changes if key in DECIDED}
             space = {**self.space, **fixed}
@@ -198,6 +212,10 @@ class Layouts:
             self._contests = {**last, key: Contest(plan, self.by, others, space, fits=fits)}
             self.narrowed |= self._contests[key].walk.narrowed
         return self._contests[key]
+
+
+def _key(changes: Changes) -> str:
+    return repr(sorted(changes.items(), key=str))
 
 
 def any_layout(plan: Plan, changes: Changes, devices: int | None = None) -> Plan:
@@ -256,6 +274,7 @@ def solve_free(
     further quantities that the answer's plan shows; ``layouts`` are some that are known to begin
     with. Of an answer that has ``lost`` already, the value beyond it is not told with its best
     layout."""
+    also = (*also, domain.measure) if domain.rows else also
     layouts = layouts or Layouts(limits, BY, also, space=space_of(plan))
     if not layouts.known:
         layouts.start(plan, own_changes(plan, domain))
@@ -264,7 +283,7 @@ def solve_free(
         direction = _direction(search)
     layouts.hasty = True
     failed: set[int] = set()
-    exact, proven = False, None  # an index at which no layout keeps the limits
+    exact, proven = False, list[int]()  # indices at which no layout keeps the limits
     for _ in range(MOST_ROUNDS):
         if not exact:
             search.keep_held()
@@ -278,13 +297,12 @@ def solve_free(
             search=search,
             exact=exact,
         )
-        edge = answer.fails or answer.miss
-        edge = None if edge is None or not edge.broken else edge
-        if edge is not None:
-            if edge.index != proven and _moved(layouts, search, edge, answer.direction, failed):
+        sides = answer.beyond or (answer.fails or answer.miss,)
+        edges = [edge for edge in sides if edge is not None and edge.broken]
+        if edges:
+            if _moved_any(layouts, search, edges, answer.direction, failed, proven):
                 exact = False
                 continue
-            proven = edge.index
             if answer.holds is None and not layouts.thorough:
                 layouts.desperate()
                 continue
@@ -294,7 +312,7 @@ def solve_free(
         exact = False
         told = _told(layouts, plan, domain, answer, also, lost)
         # What is best at the answer may hold one step further.
-        if edge is None or told.fails is None or told.fails.broken:
+        if not edges or told.fails is None or told.fails.broken:
             break
     else:
         told = _told(layouts, plan, domain, answer, also, lost)
@@ -344,6 +362,31 @@ def _told(
         answer = replace(answer, miss=_nearest(layouts, plan, domain, answer.miss))
     layouts.hasty = True
     return answer
+
+
+def _moved_any(
+    layouts: Layouts,
+    search: Probes,
+    edges: Sequence[Probe],
+    direction: int,
+    failed: set[int],
+    proven: list[int],
+) -> bool:
+    """Whether a layout is found that keeps the limits at one of the values that are next. Those at
+    which there is none are ``proven``, and with them what lies further on in a row."""
+    for edge in edges:
+        if any(_covers(search.domain, index, edge.index) for index in proven):
+            continue
+        if _moved(layouts, search, edge, direction, failed):
+            return True
+        proven.append(edge.index)
+    return False
+
+
+def _covers(domain: Domain, index: int, other: int) -> bool:
+    """Whether that a value fails says that another does: itself, or one further on in its row."""
+    row = next((row for row in domain.rows if row[0] <= index <= row[1]), (index, index))
+    return index <= other <= row[1]
 
 
 def _moved(layouts: Layouts, search: Probes, edge: Probe, direction: int, failed: set[int]) -> bool:

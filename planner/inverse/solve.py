@@ -16,8 +16,8 @@ from typing import Any
 
 from planner.document import Plan
 from planner.domains import Domain
-from planner.errors import Fault, PlanError
-from planner.inverse.probes import Goal, Probe, Probes
+from planner.inverse.probes import Goal, Probe, Probes, narrow, unbounded
+from planner.inverse.rows import Rows
 from planner.limits import Limit, known, parse_limit, shown
 from planner.untraced import evaluated
 
@@ -51,6 +51,8 @@ class Answer:
     together: bool = False  # each of ``unmet`` can be met, but not both
     notes: tuple[str, ...] = ()
     tried: int = 0
+    #: Where values differ in two ways: what is next in each of the rows that might go further.
+    beyond: tuple[Probe, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -87,7 +89,9 @@ def solve(
         PlanError: no value makes a valid plan, a limit's quantity is absent, or nothing limits the
             unknown.
     """
-    search = search or Probes(plan, domain, limits)
+    search = search or Probes(plan, domain, limits, [domain.measure] if domain.rows else ())
+    if domain.rows:
+        return _largest(search, Answer(question, domain, 1, limits, None, None, extra=extra or {}))
     few = search.all()
     start = search.start()
     if direction is None:
@@ -105,6 +109,22 @@ def solve(
     if jumps == MOST_JUMPS:
         notes = ("not monotone: the limits break and hold again, perhaps further on too",)
     return replace(answer, holds=inside, fails=outside, notes=notes, tried=len(search.known))
+
+
+def _largest(search: Probes, answer: Answer) -> Answer:
+    """The answer of a domain of rows, exact on both sides."""
+    rows = Rows(search)
+    while True:
+        holds, beyond = rows.last()
+        if holds is None:
+            search.start()  # raises where no value is valid
+            return replace(answer, **missed(search), tried=len(search.known))
+        sides = [search.confirmed(probe) for probe in (holds, *beyond[:1])]
+        if not sides[0].broken and all(probe.broken for probe in sides[1:]):
+            fails = sides[1] if beyond else None
+            beyond = (*sides[1:], *beyond[1:])
+            tried = len(search.known)
+            return replace(answer, holds=sides[0], fails=fails, beyond=beyond, tried=tried)
 
 
 def missed(search: Probes) -> dict[str, Any]:
@@ -243,17 +263,10 @@ def _last(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Probe |
             inside = probe
         else:
             if search.domain.endless and direction > 0:
-                names = " and ".join(limit.quantity for limit in search.limits)
-                raise PlanError(
-                    Fault(
-                        f"{search.domain.key} is unbounded: {names} still within limits at "
-                        f"{shown(inside.value, search.domain.unit)}",
-                        None,
-                    )
-                )
+                raise unbounded(search, shown(inside.value, search.domain.unit))
         if outside is None:
             return inside, None, jumps
-        inside, outside = _narrow(search, inside, outside)
+        inside, outside = narrow(search, inside, outside)
         again = _holds_again(search, outside, direction) if jumps < MOST_JUMPS else None
         if again is None:
             return inside, outside, jumps
@@ -274,25 +287,3 @@ def _holds_again(search: Probes, outside: Probe, direction: int) -> Probe | None
         if probe is not None and not probe.broken:
             found.append(probe)
     return max(found, key=lambda p: p.index * direction, default=None)
-
-
-def _narrow(search: Probes, inside: Probe, outside: Probe) -> tuple[Probe, Probe]:
-    """To neighbours among the valid values: by interpolation, and by halves where that is slow."""
-    turn = 0
-    while abs(outside.index - inside.index) > 1:
-        width = abs(outside.index - inside.index)
-        low, high = sorted((inside.index, outside.index))
-        aim = (low + high) // 2
-        if turn % 3 < 2:
-            steps = min(
-                int(inside.slack(li) / (inside.slack(li) - outside.slack(li)) * width)
-                for li in outside.broken
-            )
-            aim = inside.index + (steps if outside.index > inside.index else -steps)
-        aim = min(max(aim, low + 1), high - 1)
-        probe = search.nearest_valid(aim, low, high)
-        if probe is None:
-            break
-        inside, outside = (inside, probe) if probe.broken else (probe, outside)
-        turn = turn + 1 if abs(outside.index - inside.index) * 2 > width else 0
-    return inside, outside
