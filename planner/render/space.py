@@ -52,6 +52,11 @@ class View:
         return ranking.plainest(self.found)
 
     @property
+    def leeway(self) -> str:
+        """How far the predictions may be off."""
+        return ranking.leeway_words(self.found)
+
+    @property
     def closest(self) -> str:
         return "" if self.found.best else ranking.closest(self.found).strip()
 

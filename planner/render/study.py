@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -15,8 +14,11 @@ from planner.display import exact_text, format_value
 from planner.files import write_text
 from planner.quantity import BOOK
 from planner.render import chart
+from planner.render.facts import between
+from planner.render.layout import BETWEEN
 from planner.render.numbers import clean, percent, shown
 from planner.render.report import page, words
+from planner.result import evaluate
 from planner.sweep import outputs
 from planner.sweep.asked import COST, DAYS, DEVICES, FITS, MEMORY, USE
 from planner.sweep.axes import Axis
@@ -156,11 +158,13 @@ class View:
             for question in list(QUESTIONS)[: None if len(lines) <= FEW_TASKS else 2]:
                 if question in questions:
                     _, point = questions[question]
-                    cells = self._cells(self.exact(point).values)
+                    cells = self._cells(self.exact(point))
                     rows.append((question, *self._axes_of(point), *cells))
         if not rows:
             return None
         note = _first_of(MOST_TASKS, len(lines)).strip()
+        if any("(" in cell for row in rows for cell in row[-len(BESIDE) :]):
+            note = f"In brackets {BETWEEN}. {note}".strip()
         heads = [clean(axis.name) for axis in self.varying]
         if self.study.searches:
             heads.append("layout")
@@ -181,8 +185,15 @@ class View:
             if axis in self.varying
         ]
 
-    def _cells(self, values: Mapping[str, Any]) -> list[str]:
-        return [self.value(q, values[q]) if q in values else "–" for q in BESIDE]
+    def _cells(self, point: Point) -> list[str]:
+        """What stands beside a point, with what published runs leave open of it."""
+        values, result = point.values, point.plan and evaluate(point.plan)
+        found = []
+        for quantity in BESIDE:
+            text = self.value(quantity, values[quantity]) if quantity in values else "–"
+            interval, _ = between(result.find(quantity)) if result else ("", "")
+            found.append(f"{text} ({interval})" if interval else text)
+        return found
 
     def value(self, quantity: str, value: Any) -> str:
         """A number of a quantity, with its unit."""

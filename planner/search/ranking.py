@@ -14,6 +14,7 @@ from planner.display import cell, exact_text
 from planner.limits import Limit, shown
 from planner.plan import KERNELS
 from planner.quantity import BOOK
+from planner.result import evaluate
 from planner.search.engine import FITS, MEMORY, Found, Layout, only
 from planner.search.layouts import KEYS
 from planner.search.modes import RECOMPUTE
@@ -166,6 +167,27 @@ def same(found: Found) -> str:
     )
 
 
+def leeway(found: Found) -> tuple[Any, Any] | None:
+    """Between which values published runs leave what is made small of the best layout; None where
+    it rests on no prediction."""
+    if not found.best:
+        return None
+    return evaluate(found.best[0].of(found.plan)).find(found.by).interval
+
+
+def leeway_words(found: Found) -> str:
+    """The same in a sentence; empty where there is nothing to say."""
+    between = leeway(found)
+    if between is None:
+        return ""
+    unit = BOOK.declarations[found.by][0].unit
+    low, high = (shown(bound, unit) for bound in between)
+    return (
+        f"These are predictions: for the first, published runs leave {low} to {high} open (5th to "
+        "95th percentile). All share most of that error, so their order is surer than their times."
+    )
+
+
 def text(found: Found, front: bool = False) -> str:
     """The best layouts as a table for a terminal, or the front of memory; the plan's own last."""
     if not found.best:
@@ -188,6 +210,8 @@ def text(found: Found, front: bool = False) -> str:
         ]
     if found.same:
         lines += ["", same(found)]
+    if said := leeway_words(found):
+        lines += ["", said]
     return "\n".join(lines) + "\n"
 
 
@@ -316,6 +340,7 @@ def _word(value: Any) -> str:
 
 def as_data(found: Found) -> dict[str, Any]:
     """Plain data for JSON."""
+    between = leeway(found)
     data = {
         "by": found.by,
         "layouts": found.every,
@@ -324,6 +349,7 @@ def as_data(found: Found) -> dict[str, Any]:
         "fitting": found.fitting,
         "limits": [str(limit) for limit in found.limits],
         "best": [_data(layout, found) for layout in found.best],
+        "interval": between and [float(bound) for bound in between],
         "front": [_data(layout) for layout in found.front],
         "own": None if found.own is None else _data(found.own, found),
         "same": {RECOMPUTE: dict(found.same)} if found.same else {},
