@@ -12,7 +12,21 @@ from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Protocol
 
-from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, exp, floor, tanh
+from sympy import (
+    Add,
+    Integer,
+    Max,
+    Min,
+    Mul,
+    Pow,
+    Rational,
+    Symbol,
+    ceiling,
+    exp,
+    floor,
+    log,
+    tanh,
+)
 
 from planner.folds import AtLargest, Fold, Largest, Total, Which
 
@@ -200,6 +214,22 @@ def _exp(expression: Any) -> Work:
     return lambda ev, point: exponential(inner(ev, point))
 
 
+def logarithm(value: Number) -> float:
+    """The natural logarithm.
+
+    Raises:
+        Absent: the number has none.
+    """
+    if value <= 0:
+        raise Absent("there is no logarithm of what is not above 0")
+    return math.log(value)
+
+
+def _log(expression: Any) -> Work:
+    inner = work(expression.args[0])
+    return lambda ev, point: logarithm(inner(ev, point))
+
+
 def _tanh(expression: Any) -> Work:
     inner = work(expression.args[0])
     return lambda ev, point: math.tanh(inner(ev, point))
@@ -225,6 +255,7 @@ _MAKERS: dict[type, Callable[[Any], Work]] = {
     floor: _floor,
     exp: _exp,
     tanh: _tanh,
+    log: _log,
     Total: _total,
     Largest: _largest,
     AtLargest: _at_largest,

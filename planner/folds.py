@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sympy import Expr, Symbol, Tuple, ceiling, floor, sympify
+from sympy import Expr, Symbol, Tuple, ceiling, floor, log, sympify
 from sympy import Max as _Max
 from sympy import Min as _Min
 
@@ -56,6 +56,11 @@ class AtLargest(Fold):
 
 class Which(Fold):
     """The name of the entry of ``axis`` where ``body`` is largest (the first of equals)."""
+
+
+def log2(value: Any) -> Expr:
+    """The logarithm to the base of 2."""
+    return log(value) / log(2)
 
 
 def ceil(value: Any) -> Expr:

@@ -19,6 +19,7 @@ from planner.tape import (
     EXP,
     FLOOR,
     LEAF,
+    LOG,
     MAX,
     MIN,
     MUL,
@@ -73,6 +74,8 @@ def _parts(node: Node, values: Sequence[Any]) -> list[tuple[int, Any]]:
         return [(arguments[0], 1)]
     if operation == EXP:
         return [(arguments[0], math.exp(values[arguments[0]]))]
+    if operation == LOG:
+        return [(arguments[0], 1 / values[arguments[0]])]
     if operation == TANH:
         return [(arguments[0], 1 - math.tanh(values[arguments[0]]) ** 2)]
     return _of_power(node, arguments, values)

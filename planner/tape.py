@@ -15,13 +15,27 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, exp, floor, tanh
+from sympy import (
+    Add,
+    Integer,
+    Max,
+    Min,
+    Mul,
+    Pow,
+    Rational,
+    Symbol,
+    ceiling,
+    exp,
+    floor,
+    log,
+    tanh,
+)
 
 from planner.evaluate import Absent, Case, Entry, Evaluation, Point, widen
 from planner.folds import AtLargest, Largest, Total, Which
 from planner.quantity import agrees
 
-CONSTANT, LEAF, ADD, MUL, POW, EXP, TANH, CEIL, FLOOR, MAX, MIN, PICK = range(12)
+CONSTANT, LEAF, ADD, MUL, POW, EXP, TANH, LOG, CEIL, FLOOR, MAX, MIN, PICK = range(13)
 #: Results of divisions this close to a whole number, as a share, are that number.
 SNAP = 1e-12
 
@@ -35,6 +49,8 @@ Quantity = tuple[str, tuple[Place, ...]]
 
 #: Operations whose arguments are simply those of the expression.
 _FOLDED = {Add: ADD, Mul: MUL, Max: MAX, Min: MIN}
+#: Functions of one number.
+_OF_ONE = {exp: EXP, tanh: TANH, log: LOG}
 
 
 class Leaf(NamedTuple):
@@ -180,6 +196,9 @@ def step(node: Node, values: Sequence[Any]) -> Any:
         return power(values[arguments[0]], exponent)  # type: ignore[index]
     if operation == EXP:
         return math.exp(values[arguments[0]]) or math.nan  # type: ignore[index]
+    if operation == LOG:
+        inner = values[arguments[0]]  # type: ignore[index]
+        return math.log(inner) if inner > 0 else math.nan
     if operation == TANH:
         return math.tanh(values[arguments[0]])  # type: ignore[index]
     if operation == MAX:
@@ -325,9 +344,8 @@ class _Recorder(Evaluation):
         if kind is ceiling or kind is floor:
             inner = self.compute(expression.args[0], point)
             return self._node(CEIL if kind is ceiling else FLOOR, (inner,))
-        if kind is exp or kind is tanh:
-            inner = self.compute(expression.args[0], point)
-            return self._node(EXP if kind is exp else TANH, (inner,))
+        if kind in _OF_ONE:
+            return self._node(_OF_ONE[kind], (self.compute(expression.args[0], point),))
         if kind is Largest or kind is AtLargest:
             return self._peak(expression, point)
         if kind is Which:

@@ -19,6 +19,7 @@ from sympy import (
     ceiling,
     exp,
     floor,
+    log,
     tanh,
 )
 
@@ -83,7 +84,7 @@ def dimension_of(expression: Any, carried: units.Dimension | None = None) -> uni
         return same(expression, carried)
     if isinstance(expression, (ceiling, floor)):
         return dimension_of(expression.args[0], carried)
-    if isinstance(expression, (exp, tanh)):
+    if isinstance(expression, (exp, log, tanh)):
         if dimension_of(expression.args[0], carried):
             raise Mismatch(f"{expression}: a function of a value with a unit")
         return units.dimension("1")

@@ -13,7 +13,21 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, exp, floor, tanh
+from sympy import (
+    Add,
+    Integer,
+    Max,
+    Min,
+    Mul,
+    Pow,
+    Rational,
+    Symbol,
+    ceiling,
+    exp,
+    floor,
+    log,
+    tanh,
+)
 
 from planner.arrays.graph import Graph
 from planner.evaluate import Absent, Case, Entry, Evaluation, Point, widen
@@ -254,6 +268,7 @@ _HANDLERS: Mapping[type, Callable[[Tracer, Any, Point], int]] = {
     floor: _of_one("floor"),
     exp: _of_one("exp"),
     tanh: _of_one("tanh"),
+    log: _of_one("log"),
     Total: _total,
     Largest: _largest,
     AtLargest: _at_largest,

@@ -27,8 +27,8 @@ class Graph:
     Operations: ``const`` (a number), ``input`` (a key), ``is`` (a setting and the values wanted),
     ``present`` (a key of entries), ``and`` (conditions), ``select`` (condition, value, …: the
     first whose condition is true, NaN where none is), ``add``, ``mul``, ``div``, ``pow``,
-    ``sqrt``, ``exp``, ``tanh``, ``max``, ``min``, ``ceil``, ``floor``, ``pick`` (by, body, …:
-    the body at the largest ``by``, the first of equals).
+    ``sqrt``, ``exp``, ``tanh``, ``log``, ``max``, ``min``, ``ceil``, ``floor``, ``pick`` (by,
+    body, …: the body at the largest ``by``, the first of equals).
     """
 
     def __init__(self) -> None:

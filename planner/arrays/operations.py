@@ -121,6 +121,13 @@ def _exp(program: Arrays, states: list[State]) -> State:
     return program.apply(lambda x: np.where(np.abs(x) < LARGEST, np.exp(x), np.nan), states)
 
 
+def _log(program: Arrays, states: list[State]) -> State:
+    number = states[0].number
+    if number is not None:
+        return State(number=math.log(number) if number > 0 else math.nan)
+    return program.apply(lambda x: np.log(np.where(x > 0, x, np.nan)), states)
+
+
 def _tanh(program: Arrays, states: list[State]) -> State:
     number = states[0].number
     if number is not None:
@@ -214,6 +221,7 @@ OPERATIONS: Mapping[str, Callable[[Arrays, list[State]], State]] = {
     "sqrt": _sqrt,
     "exp": _exp,
     "tanh": _tanh,
+    "log": _log,
     "ceil": _ceil,
     "floor": _floor,
     "max": _max,

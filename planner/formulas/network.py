@@ -6,7 +6,7 @@ its members in a node have; the link carries the rest.
 
 from typing import Any
 
-from planner.folds import largest, smallest
+from planner.folds import largest, log2, smallest
 from planner.formulas.layout import data, tokens
 from planner.formulas.layout import shards as owners
 from planner.notation import (
@@ -164,10 +164,25 @@ def tensor_hops_of_switch_twice():
     return 2 * smallest((t - 1) * a_link, a_sw)
 
 
-@quantity(**TENSOR_HOPS, source=RING, when={"time.tensor": "nodes"})
+NODES_OF_RANKS = {"time.tensor": "nodes"}
+
+
+def _ring_over_nodes():
+    return 2 * ((t / n_node - 1) * a_net + (t - t / n_node) * a_link)
+
+
+@quantity(**TENSOR_HOPS, source=RING, when={**NODES_OF_RANKS, "parallelism.sequence": True})
 def tensor_hops_over_nodes():
     """Of 2 (t-1) hops of a ring over M = t/n_node nodes, 2 (M-1) go from one to the next."""
-    return 2 * ((t / n_node - 1) * a_net + (t - t / n_node) * a_link)
+    return _ring_over_nodes()
+
+
+@quantity(**TENSOR_HOPS, source=TREE, when={**NODES_OF_RANKS, "parallelism.sequence": False})
+def tensor_hops_of_tree():
+    """The library takes what is faster for an all-reduce: a ring, or a tree over the M = t/n_node
+    nodes, log2 M deep, with a chain inside each."""
+    tree = 2 * (log2(t / n_node) * a_net + (n_node - 1) * a_link)
+    return smallest(_ring_over_nodes(), tree)
 
 
 @quantity(**TENSOR, source=RING, when={"time.tensor": "node"})
@@ -267,12 +282,63 @@ def hops_of_switch():
     return smallest((shards - 1) * a_link, a_sw)
 
 
+def _nodes():
+    """Nodes over which the data-parallel group is spread: each member on its own, at most."""
+    return smallest(shards, shards * t / n_node)
+
+
 @quantity(**HOPS, source=RING, when={"time.shards": "nodes"})
 def hops_of_nodes():
     """A ring over g devices in M = g t/n_node nodes, at most g, passes M - 1 times from one node to
     the next and stays inside otherwise; libraries gather and scatter across nodes in rings."""
-    nodes = smallest(shards, shards * t / n_node)
-    return (nodes - 1) * a_net + (shards - nodes) * a_link
+    return (_nodes() - 1) * a_net + (shards - _nodes()) * a_link
+
+
+REDUCE_HOPS: dict[str, Any] = {
+    "identifier": "network.reduce_hops",
+    "symbol": r"\alpha_{\mathrm{AR}}",
+    "unit": "s",
+    "title": "hops of one all-reduce over the data-parallel group",
+    "exact": False,
+}
+TUNER = "NCCL, src/graph/tuning.cc: the fastest of ring, tree and NVLS"
+
+
+@quantity(**REDUCE_HOPS, source="a group of one device", when={"time.shards": "none"})
+def reduce_hops_of_one():
+    """None: a device alone."""
+    return 0
+
+
+@quantity(**REDUCE_HOPS, source=RING, when={"time.shards": "node", "time.switched": False})
+def reduce_hops():
+    """A ring adds up, and once more passes the sums on; trees inside a node are chains."""
+    return 2 * (shards - 1) * a_link
+
+
+@quantity(**REDUCE_HOPS, source=TUNER, when={"time.shards": "node", "time.switched": True})
+def reduce_hops_of_switch():
+    """A ring, or one exchange with the switches, which add up and copy: what is faster."""
+    return smallest(2 * (shards - 1) * a_link, a_sw)
+
+
+def _tree(chain):
+    """A tree over M nodes is log2 M deep; inside each its devices take a chain of hops."""
+    return 2 * log2(_nodes()) * a_net + chain
+
+
+@quantity(**REDUCE_HOPS, source=TUNER, when={"time.shards": "nodes", "time.switched": False})
+def reduce_hops_of_nodes():
+    """A ring over all devices, or a tree over the M nodes, log2 M deep, with chains inside them:
+    what is faster."""
+    return smallest(2 * hops, _tree(2 * (shards / _nodes() - 1) * a_link))
+
+
+@quantity(**REDUCE_HOPS, source=TUNER, when={"time.shards": "nodes", "time.switched": True})
+def reduce_hops_of_nodes_and_switch():
+    """As without switches that add up; inside a node these may take the place of chains."""
+    chain = 2 * (shards / _nodes() - 1) * a_link
+    return smallest(2 * hops, _tree(smallest(chain, a_sw)))
 
 
 REPLICAS: dict[str, Any] = {

@@ -6,7 +6,7 @@ from planner.folds import Largest, Total, largest, smallest
 from planner.formulas.layout import micro_batches
 from planner.formulas.layout import shards as owners
 from planner.formulas.memory_states import trained
-from planner.formulas.network import fabric, hops, link, passed, replicas, send, shards
+from planner.formulas.network import fabric, hops, link, passed, reduce_hops, replicas, send, shards
 from planner.formulas.time_optimizer import optimizer
 from planner.formulas.time_part import part, repeated
 from planner.notation import (
@@ -276,7 +276,7 @@ def _between_replicas():
 @quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 0})
 def reduce():
     """An all-reduce: each gradient passes twice."""
-    return 2 * k_red * ring + 2 * buckets * hops
+    return 2 * k_red * ring + buckets * reduce_hops
 
 
 @quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 1, "time.replicas": "none"})

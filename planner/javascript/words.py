@@ -20,6 +20,7 @@ from sympy import (
     ceiling,
     exp,
     floor,
+    log,
     tanh,
 )
 
@@ -74,6 +75,7 @@ FUNCTIONS = {
     floor: "$.floor",
     exp: "$.exp",
     tanh: "Math.tanh",
+    log: "Math.log",
     Max: "Math.max",
     Min: "Math.min",
 }

@@ -19,6 +19,7 @@ from planner.tape import (
     CONSTANT,
     EXP,
     LEAF,
+    LOG,
     MAX,
     MIN,
     MUL,
@@ -64,6 +65,9 @@ def _value(node: Node, values: list[Any], leaves: Sequence[Any]) -> Any:
     if operation == EXP:
         found = np.exp(_number(arguments[0]))
         return np.where(np.isfinite(found) & (found > 0), found, np.nan)
+    if operation == LOG:
+        inner = _number(arguments[0])
+        return np.log(np.where(inner > 0, inner, np.nan))
     if operation == TANH:
         return np.tanh(_number(arguments[0]))
     if operation in (MAX, MIN):

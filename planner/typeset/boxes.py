@@ -10,7 +10,21 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sympy import Add, Integer, Max, Min, Mul, Pow, Rational, Symbol, ceiling, exp, floor, tanh
+from sympy import (
+    Add,
+    Integer,
+    Max,
+    Min,
+    Mul,
+    Pow,
+    Rational,
+    Symbol,
+    ceiling,
+    exp,
+    floor,
+    log,
+    tanh,
+)
 
 from planner.evaluate import Evaluation, Point
 from planner.folds import AtLargest, Fold, Largest, Total, Which
@@ -33,8 +47,9 @@ class Box(NamedTuple):
     """One piece of a formula.
 
     ``kind``: number (of the formula), value (of a symbol), name, words, sum, negative, product,
-    fraction, power, root, ceil, floor, exp, tanh, max, min, total, largest, which, at. ``data`` is
-    the number, the Name, the words, the signs of the terms of a sum, or the index of a fold.
+    fraction, power, root, ceil, floor, exp, tanh, ln, max, min, total, largest, which, at.
+    ``data`` is the number, the Name, the words, the signs of the terms of a sum, or the index of a
+    fold.
     """
 
     kind: str
@@ -43,7 +58,15 @@ class Box(NamedTuple):
 
 
 ONE = Box("number", (), 1)
-_FUNCTIONS = {ceiling: "ceil", floor: "floor", exp: "exp", tanh: "tanh", Max: "max", Min: "min"}
+_FUNCTIONS = {
+    ceiling: "ceil",
+    floor: "floor",
+    exp: "exp",
+    tanh: "tanh",
+    log: "ln",
+    Max: "max",
+    Min: "min",
+}
 
 
 class Typesetter:

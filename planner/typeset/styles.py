@@ -127,7 +127,7 @@ class Style:
     def _max(self, box: Box) -> str:
         return self.called(box.kind, [self.write(part) for part in box.parts])
 
-    _exp = _tanh = _min = _max
+    _exp = _tanh = _ln = _min = _max
 
     plus = " + "
     carried = "+ "  # the same at the start of a line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -97,10 +98,11 @@ def test_what_is_exchanged_in_32_bit_is_twice_what_16_bit_exchange() -> None:
 
 @pytest.mark.parametrize("sequence", [False, True])
 def test_tensor_ranks_on_four_nodes_hop_between_them(sequence: bool) -> None:
-    """32 ranks on 4 nodes of 8: of 2 x 31 hops 2 x 3 cross the network, and what leaves a node
-    leaves it over 8 cards of 10 GB/s: a ring 31/32, a tree 3/4 of the values, both twice."""
+    """32 ranks on 4 nodes of 8: of 2 x 31 hops of a ring 2 x 3 cross the network, of a tree 2 x 2
+    with 2 x 7 in a node; what leaves a node leaves it over 8 cards of 10 GB/s: of a ring 31/32, of
+    a tree 3/4 of the values, both twice."""
     found = value("network.tensor", parallelism={"tensor": 32, "sequence": sequence})
-    hops = 2 * (3 * 10e-6 + 28 * 1e-6)
+    hops = 2 * (3 * 10e-6 + 28 * 1e-6) if sequence else 2 * (2 * 10e-6 + 7 * 1e-6)
     leaves = 2 * (31 / 32 if sequence else 3 / 4) * 2 * 4096 * 4096
     assert found == pytest.approx(max(leaves / 80e9, 2 * 31 / 32 * 2 * 4096**2 / 100e9) + hops)
 
@@ -415,3 +417,19 @@ def test_half_the_replicas_own_half_as_much(name: str) -> None:
         pytest.skip("the layout does not divide the model")
     assert few.value("time.parameters") == many.value("time.parameters")
     assert few.value("time.owned") == 2 * many.value("time.owned")
+
+
+@pytest.mark.parametrize("devices", [16, 64, 1024])
+def test_an_all_reduce_over_nodes_takes_a_tree_where_it_is_less_deep(devices: int) -> None:
+    """Hops of 1 us in a node of 8 and 10 us between: a ring 2 ((M - 1) 10 + 7 M) us, a tree
+    2 (10 log2 M + 7) us over M nodes (NCCL, src/graph/tuning.cc)."""
+    nodes = devices // 8
+    found = value(
+        "network.reduce_hops",
+        cluster__devices=devices,
+        parallelism={"zero": 0},
+        training__global_batch=devices,
+    )
+    ring = 2 * ((nodes - 1) * 10e-6 + 7 * nodes * 1e-6)
+    tree = 2 * (math.log2(nodes) * 10e-6 + 7e-6)
+    assert found == pytest.approx(min(ring, tree))
