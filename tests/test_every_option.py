@@ -126,13 +126,7 @@ def choices() -> Iterator[tuple[str, Any]]:
         yield from walk(whole[section], f"{section}.")
 
 
-#: Optimizers whose update has no formula yet.
-OPEN = {("training.optimizer", name) for name in ("muon", "adafactor")}
-CHOICES = [
-    pytest.param(*c, id="{}={}".format(*c), marks=[pytest.mark.xfail] if c in OPEN else [])
-    for c in choices()
-    if c[0] != "parallelism.auto"
-]
+CHOICES = [c for c in choices() if c[0] != "parallelism.auto"]
 
 
 def evaluation(*changes: Mapping[str, Any]) -> Evaluation:
@@ -164,7 +158,7 @@ def test_every_layout_has_every_figure(layout: str) -> None:
     assert absent(evaluation(LAYOUTS[layout]), HEADLINES) == {}
 
 
-@pytest.mark.parametrize(("key", "value"), CHOICES)
+@pytest.mark.parametrize(("key", "value"), CHOICES, ids=[f"{k}={v}" for k, v in CHOICES])
 def test_every_choice_has_every_figure_or_a_listed_reason(key: str, value: Any) -> None:
     needs = {**WITH.get(key, {}), **BESIDE.get((key, value), {})}
     e = evaluation(needs, {key: value})
