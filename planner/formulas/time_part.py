@@ -8,7 +8,7 @@ from planner.formulas.compute import ELSE, MODULES
 from planner.formulas.memory_activations import layer as kept
 from planner.formulas.memory_states import device_whole
 from planner.formulas.network import hops, passed
-from planner.formulas.time_core import KORTHIKANTI, context_forward, core_forward
+from planner.formulas.time_core import context_forward, core_forward
 from planner.formulas.time_layer import (
     CALIBRATED,
     IN_TURN,
@@ -108,16 +108,17 @@ REPEATED: dict[str, Any] = {
     "title": "what the backward pass of a layer computes again",
     **PART,
 }
+CHECKPOINTS = "Chen et al. 2016 (arXiv 1604.06174); Megatron-LM (recompute-granularity full)"
 SELECTIVE: dict[str, Any] = {"training.recompute": "selective"}
 
 
-@quantity(**REPEATED, source=KORTHIKANTI, when={"training.recompute": "none"})
+@quantity(**REPEATED, source="definition", when={"training.recompute": "none"})
 def repeated():
     """Nothing."""
     return 0
 
 
-@quantity(**REPEATED, source=KORTHIKANTI, when={**SELECTIVE, "time.again.operations": False})
+@quantity(**REPEATED, source=MODULES, when={**SELECTIVE, "time.again.operations": False})
 def repeated_modules():
     """The chosen modules (training.recompute_modules) of its blocks."""
     return Total(again_core, "block")
@@ -133,13 +134,13 @@ def repeated_operations():
     return Total(product_forward, "product") / 2 + Total(elementwise, "block")
 
 
-@quantity(**REPEATED, source=KORTHIKANTI, when={"training.recompute": "full", "layers": True})
+@quantity(**REPEATED, source=CHECKPOINTS, when={"training.recompute": "full", "layers": True})
 def repeated_layer():
     """The whole forward pass of the layer, with its exchanges."""
     return forward
 
 
-@quantity(**REPEATED, source=KORTHIKANTI, when={"training.recompute": "full", "layers": False})
+@quantity(**REPEATED, source=CHECKPOINTS, when={"training.recompute": "full", "layers": False})
 def repeated_ends():
     """Embedding and head are not computed again."""
     return 0
@@ -201,7 +202,7 @@ GATHERS: dict[str, Any] = {
 
 @quantity(
     **GATHERS,
-    source="Rajbhandari et al. 2020 (arXiv 1910.02054), section 5",
+    source="Rajbhandari et al. 2020 (arXiv 1910.02054), section 5: weights stay whole",
     when={"parallelism.zero": (0, 1, 2)},
 )
 def gathers_none():
@@ -237,16 +238,16 @@ OFFLOAD: dict[str, Any] = {
     "title": "activations of a layer on their way to the host and back",
     **PART,
 }
-ZERO_OFFLOAD = "Ren et al. 2021 (arXiv 2101.06840), section 4"
+ZERO_INFINITY = "Rajbhandari et al. 2021 (arXiv 2104.07857), section 5.1.2"
 
 
-@quantity(**OFFLOAD, source=ZERO_OFFLOAD, when={"time.offload": False})
+@quantity(**OFFLOAD, source=ZERO_INFINITY, when={"time.offload": False})
 def offload_none():
     """They stay on the device."""
     return 0
 
 
-@quantity(**OFFLOAD, source=ZERO_OFFLOAD, when={"time.offload": True})
+@quantity(**OFFLOAD, source=ZERO_INFINITY, when={"time.offload": True})
 def offload():
     """They leave beside the forward pass and return beside the backward pass: what takes longer
     than the pass shows."""

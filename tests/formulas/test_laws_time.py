@@ -2,14 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from fractions import Fraction
+from itertools import cycle, islice
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sympy import Symbol
 
 from planner import case, plan
-from planner.evaluate import Evaluation
+from planner.errors import PlanError
+from planner.evaluate import Absent, Evaluation
+from planner.notation_hardware import (
+    P_16,
+    B_dram,
+    B_host,
+    B_link,
+    B_net,
+    B_sus,
+    P_listed,
+    W,
+    a_link,
+    a_net,
+    d_min,
+    e_16,
+    e_a2a,
+    e_att,
+    e_back,
+    e_disp,
+    e_link,
+    e_mem,
+    e_mm,
+    e_net,
+    f_clk,
+    hidden_t,
+    k_8,
+    k_64,
+    k_128,
+    k_ew,
+    n_emb,
+    n_ends,
+    n_la,
+    n_mix,
+    n_ring,
+    o_net,
+    price,
+    q_back,
+    t_la,
+    x_busy,
+    x_head,
+)
 
 PLAN: dict[str, Any] = {
     "model": "llama2-7b",
@@ -147,3 +191,191 @@ def test_whole_blocks_run_again_where_they_are_chosen() -> None:
     """A SwiGLU feed-forward of Llama-2 7B: three matrices of 4096 x 11008, 2 FLOP a weight."""
     found = evaluation(training__recompute="selective", training__recompute_modules=["mlp"])
     assert found.value("compute.recomputed_flops_per_token") == 32 * 2 * 3 * 4096 * 11008
+
+
+# -- every shipped model and accelerator -------------------------------------------------------
+
+PRESETS = Path(__file__).parents[2] / "presets"
+MODELS = sorted(path.stem for path in (PRESETS / "models").glob("*.yaml"))
+ACCELERATORS = sorted(path.stem for path in (PRESETS / "accelerators").glob("*.yaml"))
+#: Ways to train, taken in turn with models and accelerators.
+WAYS: tuple[dict[str, Any], ...] = (
+    {"parallelism": {"tensor": 2, "sequence": True, "zero": 1}},
+    {"parallelism": {"zero": 3}, "training": {"recompute": "full"}},
+    {"parallelism": {"zero": 0}, "training": {"precision": "fp32", "optimizer": "sgd"}},
+    {
+        "parallelism": {"tensor": 2, "pipeline": 2},
+        "training": {"recompute": "selective", "optimizer": "muon"},
+    },
+    {
+        "parallelism": {"tensor": 4, "zero": 2},
+        "training": {"attention": "eager", "optimizer": "adafactor"},
+    },
+)
+
+
+def shipped() -> Iterator[tuple[str, dict[str, Any]]]:
+    """A plan for each model: the n-th with the n-th accelerator and way, which meet all others in
+    turn, for 39 and 5 have no common divisor with each other."""
+    for number, (model, accelerator) in enumerate(zip(MODELS, cycle(ACCELERATORS), strict=False)):
+        way = WAYS[number % len(WAYS)]
+        document = {
+            "model": {"extends": model},
+            "cluster": {
+                "accelerator": accelerator,
+                "devices": 16,
+                "devices_per_node": 8,
+                "network": {"bandwidth": "400 Gb/s"},
+                "price": "2 USD/h",
+            },
+            "training": {
+                "tokens": "1B",
+                "sequence_length": 500,
+                "global_batch": 64,
+                "micro_batch": 2,
+                **way.get("training", {}),
+            },
+            "parallelism": way["parallelism"],
+        }
+        yield f"{model} on {accelerator}", document
+
+
+def evaluated(document: dict[str, Any]) -> Evaluation | None:
+    """A plan's evaluation; None for a document that is no plan, such as an odd number of heads over
+    two ranks, or whose step has no time."""
+    try:
+        found = Evaluation(case.build(plan.load(document)))
+        found.value("time.step_seconds")
+    except (PlanError, Absent):
+        return None
+    return found
+
+
+def changed(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    found = deepcopy(document)
+    for dotted, value in changes.items():
+        *around, last = dotted.split(".")
+        node = found
+        for each in around:
+            node = node.setdefault(each, {})
+        node[last] = value
+    return found
+
+
+def larger(document: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """What makes a step more work, each as a list of ever larger changes."""
+    lengths = (500, 503, 504, 505, 511, 512, 513, 1024)
+    yield "longer sequences", [{"training.sequence_length": s} for s in lengths]
+    batches = ((64, 2), (96, 3), (128, 4))
+    yield (
+        "larger micro-batches",
+        [{"training.global_batch": g, "training.micro_batch": b} for g, b in batches],
+    )
+    yield "larger batches", [{"training.global_batch": g} for g in (64, 128, 256)]
+    data = plan.load(document).data["model"]
+    rank = {"parallelism.vocab_multiple": 1}
+    words = data["vocab"]
+    yield (
+        "larger vocabularies",
+        [{"model.vocab": words + more, **rank} for more in (0, 2, 4, 6, 8, 64, 128)],
+    )
+    yield "more layers", [{"model.layers": data["layers"] + more} for more in (0, 2, 4)]
+    for key in ("mlp", "moe"):
+        width = (data.get(key) or {}).get("intermediate")
+        if width:
+            wider = (0, 4, 8, 12, 32, 60, 64, 68, 128)
+            changes = [{f"model.{key}.intermediate": width + more} for more in wider]
+            yield f"wider {key}", changes
+
+
+def disordered(document: dict[str, Any]) -> list[str]:
+    """The laws that the plan breaks."""
+    wrong = []
+    for law, steps in larger(document):
+        before, first = 0.0, ""
+        for changes in steps:
+            found = evaluated(changed(document, changes))
+            if found is None:
+                continue
+            taken = float(found.value("time.step_seconds"))
+            if taken < before * (1 - 1e-12):
+                wrong.append(f"{law}: {first} {before}, {changes} {taken}")
+            before, first = taken, str(changes)
+    return wrong
+
+
+#: Symbols of which more is never slower, and of which more is never faster.
+FASTER = (P_listed, P_16, W, B_link, B_net, B_sus, B_host, B_dram, e_mm, e_16, e_att, e_mem)
+FASTER += (e_link, e_net, e_a2a, e_disp, hidden_t, e_back, f_clk, x_busy)
+SLOWER = (a_link, a_net, o_net, d_min, k_64, k_8, k_128, k_ew, n_la, t_la, n_ends, n_ring, n_mix)
+SLOWER += (n_emb, q_back, x_head)
+#: Of their value: little, just below and above, twice, and much; of a share at most all.
+TIMES = (Fraction(1, 10**6), Fraction(1, 2), Fraction(999, 1000), 1, Fraction(1001, 1000), 2, 10**6)
+SHARES = (e_mm, e_16, e_att, e_mem, e_link, e_net, e_a2a, e_disp, hidden_t, x_head)
+AT_LEAST_1 = (k_64, k_8, k_128, x_busy, o_net)
+
+
+def corners(symbol: Symbol, value: Any) -> list[Any]:
+    found = [value * times for times in TIMES]
+    if symbol in SHARES:
+        found = [min(each, 1) for each in found]
+    if symbol in AT_LEAST_1:
+        found = [max(each, 1) for each in found]
+    if symbol is x_busy:
+        found = [min(each, 16) for each in found]
+    return found
+
+
+def misdirected(found: Evaluation) -> list[str]:
+    """The rates and shares that move the step in the wrong direction, or leave it without one."""
+    wrong = []
+    for symbol in (*FASTER, *SLOWER):
+        value = found.case.bindings.get(symbol)
+        if isinstance(value, Absent) or not value:
+            continue
+        taken = []
+        for each in corners(symbol, Fraction(value)):
+            try:
+                taken.append(float(found.varied(symbol, each).value("time.step_seconds")))
+            except Absent as absent:
+                wrong.append(f"{symbol} at {float(each)}: {absent.reason}")
+        ordered = sorted(taken, reverse=symbol in FASTER)
+        near = all(abs(a - b) <= 1e-12 * b for a, b in zip(taken, ordered, strict=True))
+        if not near:
+            wrong.append(f"{symbol}: {taken}")
+    dearer = found.varied(price, 2 * found.case.bindings[price])
+    if not dearer.value("cost.total") > found.value("cost.total"):
+        wrong.append("a price twice as high costs no more")
+    return wrong
+
+
+def outside(found: Evaluation) -> list[str]:
+    """Quantities that the engine refused to print."""
+    return [
+        f"{key[0]}: {trace.value.reason}"
+        for key, trace in found.traces.items()
+        if isinstance(trace.value, Absent) and "outside its range" in trace.value.reason
+    ]
+
+
+def broken(cases: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, list[str]]:
+    found = {}
+    for name, document in cases:
+        evaluation_ = evaluated(document)
+        if evaluation_ is None:
+            continue
+        wrong = [*disordered(document), *misdirected(evaluation_), *outside(evaluation_)]
+        if wrong:
+            found[name] = wrong
+    return found
+
+
+def test_more_is_never_less_and_faster_never_slower() -> None:
+    """Of the shipped models every ninth."""
+    assert not broken(islice(shipped(), 0, None, 9))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(9))
+def test_more_is_never_less_for_every_model(first: int) -> None:
+    assert not broken(islice(shipped(), first, None, 9))
