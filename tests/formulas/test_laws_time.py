@@ -54,6 +54,7 @@ from planner.notation_hardware import (
     x_busy,
     x_head,
 )
+from planner.untraced import Untraced
 
 PLAN: dict[str, Any] = {
     "model": "llama2-7b",
@@ -240,11 +241,11 @@ def shipped() -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{model} on {accelerator}", document
 
 
-def evaluated(document: dict[str, Any]) -> Evaluation | None:
+def evaluated(document: dict[str, Any], kind: type[Evaluation] = Evaluation) -> Evaluation | None:
     """A plan's evaluation; None for a document that is no plan, such as an odd number of heads over
     two ranks, or whose step has no time."""
     try:
-        found = Evaluation(case.build(plan.load(document)))
+        found = kind(case.build(plan.load(document)))
         found.value("time.step_seconds")
     except (PlanError, Absent):
         return None
@@ -294,7 +295,7 @@ def disordered(document: dict[str, Any]) -> list[str]:
     for law, steps in larger(document):
         before, first = 0.0, ""
         for changes in steps:
-            found = evaluated(changed(document, changes))
+            found = evaluated(changed(document, changes), Untraced)
             if found is None:
                 continue
             taken = float(found.value("time.step_seconds"))
@@ -371,8 +372,8 @@ def broken(cases: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, list[str]]:
 
 
 def test_more_is_never_less_and_faster_never_slower() -> None:
-    """Of the shipped models every ninth."""
-    assert not broken(islice(shipped(), 0, None, 9))
+    """Of the shipped models every thirty-first."""
+    assert not broken(islice(shipped(), 3, None, 31))
 
 
 @pytest.mark.slow
