@@ -1,4 +1,4 @@
-.PHONY: test lint ci bench fuzz examples
+.PHONY: test lint ci bench fuzz examples accuracy
 
 test:
 	python -m pytest
@@ -31,3 +31,21 @@ examples:
 	python plan.py presets/llama70b_h100x1024.yaml -o examples/llama70b_h100x1024.html \
 		-o examples/llama70b_h100x1024.json >/dev/null
 	python -m planner.render.book > docs/formulas.md
+
+# After a change that moves predictions: the intervals, and the tables of docs/accuracy.md.
+DATA = tests/data
+PAGE = --markdown docs/accuracy.md
+accuracy:
+	python -m benchmarks.time_bands --runs $(DATA)/runs.jsonl --runs $(DATA)/held_out.jsonl \
+		--runs $(DATA)/largest_runs.jsonl --serving $(DATA)/serving_runs.csv $(PAGE) \
+		--bands presets/efficiency/bands.yaml
+	python -m benchmarks.memory_accuracy --truth $(DATA)/memory_truth --runs $(DATA)/runs.jsonl \
+		--runs $(DATA)/memory_torchtitan.jsonl --bands presets/efficiency/memory.yaml
+	python -m benchmarks.memory_accuracy --truth $(DATA)/memory_truth --runs $(DATA)/runs.jsonl \
+		--runs $(DATA)/memory_torchtitan.jsonl $(PAGE)
+	python -m benchmarks.time_accuracy --runs $(DATA)/runs.jsonl $(PAGE)
+	python -m benchmarks.time_accuracy --runs $(DATA)/held_out.jsonl $(PAGE) --name "held-out sources"
+	python -m benchmarks.time_totals --runs $(DATA)/largest_runs.jsonl $(PAGE)
+	python -m benchmarks.time_totals --runs $(DATA)/held_out.jsonl $(PAGE) --name "held-out runs"
+	python -m benchmarks.serving_accuracy $(PAGE)
+	python -m benchmarks.calibrate --runs $(DATA)/runs.jsonl --rounds 0 $(PAGE)

@@ -1,7 +1,7 @@
 """Fits the constants of predicted time to published runs, and says how firm they are.
 
 ``python -m benchmarks.calibrate --runs FILE`` writes down what the book computes for the plan
-document of each row (a tape), takes the sensitivity of each predicted time to each constant, and
+of each run (a tape), takes the sensitivity of each predicted time to each constant, and
 fits the constants to the mean absolute errors of the sources, each counted the more the better its
 rows agree. It prints each constant with its interval (rows drawn again within each source) and, for
 every source, the error with it and the error of a fit that never saw it; ``--markdown FILE``
@@ -18,14 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import runs_time, time_accuracy
-from benchmarks.runs_memory import LeftOut
-from planner import case, notation_hardware, plan
-from planner.errors import PlanError
-from planner.evaluate import Absent
+from benchmarks import measured, tables
+from planner import notation_hardware
 from planner.tape import Tape
 
-BEGIN, END = "<!-- calibrate: begin -->", "<!-- calibrate: end -->"
+MARK = "calibrate"
 #: Runs of one source that enter the fit, at most: the largest has hundreds of one kind.
 MOST = 150
 STEP = 1.02
@@ -78,37 +75,30 @@ class Run(NamedTuple):
 
 
 def published(file: Path) -> list[Run]:
-    """Each run of the file; several rows may state one run's speed in several units."""
-    found: dict[str, Run] = {}
-    plans = time_accuracy.Plans()
-    for row in time_accuracy.rows(file):
-        stem = row["id"].rstrip("abcdefgh")
-        if stem in found:
+    """Each run of the file whose plan leaves nothing open, by the value that it is judged by."""
+    rows = [row for row in measured.read(file) if row.quantity in measured.SPEED]
+    plans, found = measured.Plans(), []
+    for row, record in zip(rows, measured.compare(rows, plans), strict=True):
+        if not record["judged"] or "range" in record:
             continue
-        try:
-            document = runs_time.document(row)
-            evaluation = plans.evaluation(document)
-            ratio = time_accuracy.predicted(row, evaluation) / float(row["value"])
-            seconds = float(evaluation.value("time.step_seconds"))
-            built = case.build(plan.load(document))
-            tape = Tape(built, ["time.step_seconds"])
-        except (LeftOut, Absent, PlanError):
-            continue
-        slower = row["measured_quantity"] == "step_time_s"
+        (evaluation,) = plans.allowed(row)
+        seconds = float(evaluation.value("time.step_seconds"))
+        tape = Tape(evaluation.case, ["time.step_seconds"])
         places = [
             (name, place)
-            for name, symbol in constants(document)
+            for name, symbol in constants(row.plan)
             for place, leaf in enumerate(tape.leaves)
             if leaf.symbol is getattr(notation_hardware, symbol)
         ]
-        found[stem] = Run(
-            runs_time.source(row),
-            tape,
-            [float(value) for value in tape.values(built) or ()],
-            places,
-            seconds / ratio if slower else seconds * ratio,
-        )
-    return thinned(list(found.values()))
+        leaves = [float(value) for value in tape.values(evaluation.case) or ()]
+        whole = (1 + record["error"]) * (1 + record.get("removed", 0))
+        found.append(Run(row.group, tape, leaves, places, seconds / whole))
+    return thinned(found)
+
+
+def offsets(file: Path) -> set[str]:
+    """Sources whose rows are judged after a common factor is removed."""
+    return {row.group for row in measured.read(file) if row.use == "offset"}
 
 
 def thinned(runs: list[Run]) -> list[Run]:
@@ -221,22 +211,16 @@ def resampled(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=Path, required=True, help="CSV file of measured runs")
+    parser.add_argument("--runs", type=Path, required=True, help="measured runs (.jsonl)")
     parser.add_argument("--rounds", type=int, default=3, help="fits, each at the last one's values")
     parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
     options = parser.parse_args()
     runs = published(options.runs)
-    offset = {
-        runs_time.source(row) for row in time_accuracy.rows(options.runs) if row["use"] == "offset"
-    }
+    offset = offsets(options.runs)
     table = fit(runs, offset, options.rounds)
     print(f"\n{table}")
     if options.markdown:
-        page = options.markdown.read_text("utf-8")
-        before, rest = page.split(BEGIN)
-        options.markdown.write_text(
-            f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}", "utf-8"
-        )
+        tables.rewrite(options.markdown, {MARK: table})
 
 
 if __name__ == "__main__":

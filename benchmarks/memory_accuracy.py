@@ -1,7 +1,7 @@
 """How well the memory model agrees with what was counted and measured.
 
 ``python -m benchmarks.memory_accuracy --truth DIR --runs FILE [--json FILE]`` evaluates an ordinary
-plan document for each case and row, made from its own columns, and prints the agreement by source.
+plan document for each case and measured value, and prints the agreement by source.
 ``--markdown FILE`` rewrites the table between the markers of a page (docs/accuracy.md), ``--bands
 FILE`` the intervals that estimates of memory carry.
 """
@@ -9,18 +9,16 @@ FILE`` the intervals that estimates of memory carry.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from benchmarks import runs_memory, truth_memory
-from benchmarks.time_bands import quantile
+from benchmarks import measured, spread, tables, truth_memory
 from planner import case, notation, plan
+from planner.bands import REST
 from planner.errors import PlanError
 from planner.evaluate import Absent, Evaluation, widen
 from planner.quantity import BOOK
@@ -70,36 +68,20 @@ def _compared(document: Mapping[str, Any], quantity: str, want: Any) -> Record:
     return {"expected": want, "predicted": plain, "error": float(error)}
 
 
-def runs(file: Path) -> Iterator[Record]:
-    """One record for each row that reads memory and is meant to be used."""
-    with file.open(newline="", encoding="utf-8") as rows:
-        for row in csv.DictReader(rows):
-            if row["measured_quantity"] in runs_memory.QUANTITIES and row["use"] != "no":
-                record = {"source": runs_memory.source(row), "id": row["id"]}
-                yield {**record, "runs": runs_memory.name(row), **_measured(row)}
+def runs(*files: Path) -> list[Record]:
+    """One record for each measured value that reads memory."""
+    rows = [row for row in measured.read(*files) if row.quantity.startswith("memory.")]
+    records = measured.compare(rows, more=details)
+    for row, record in zip(rows, records, strict=True):
+        record["runs"] = row.source
+        record["source"] = f"{row.group} {row.quantity}"
+    return records
 
 
-def _measured(row: Mapping[str, str]) -> Record:
-    """What a row should read: the middle of what its open choices allow, and their reach."""
-    quantity = ""
-    try:
-        quantity = runs_memory.reading(row)
-        values, moments = [], set()
-        for document in runs_memory.documents(row):
-            evaluation = evaluated(document)
-            values.append(runs_memory.read(evaluation, quantity, row))
-            moments.add(evaluation.value("memory.phase"))
-    except (PlanError, Absent, runs_memory.LeftOut) as problem:
-        return {"quantity": quantity, "left_out": str(problem)}
-    low, high, want = float(min(values)), float(max(values)), float(row["value"])
-    middle = (low + high) / 2
+def details(evaluation: Evaluation) -> Record:
+    """The moment of the peak and its largest tensors."""
     return {
-        "quantity": quantity,
-        "expected": want,
-        "predicted": middle,
-        "range": [low, high],
-        "error": middle / want - 1,
-        "moment": sorted(map(str, moments)),
+        "moment": str(evaluation.value("memory.phase")),
         "largest": largest_tensors(evaluation),
     }
 
@@ -118,84 +100,63 @@ def largest_tensors(evaluation: Evaluation) -> list[str]:
     return [f"{name}: {size / 2**30:.3f} GiB" for size, name in sorted(sizes, reverse=True)[:5]]
 
 
-HEADING = ["source", "cases", "exact", "mean", "median", "p90", "worst", "bias", "left out"]
-BEGIN, END = "<!-- memory: begin -->", "<!-- memory: end -->"
+HEADING = ["source", "cases", "exact", "mean", "median", "p90", "worst", "bias"]
+HEADING += ["in the interval", "left out"]
+MARK = "memory"
 
 
 def lines(records: list[Record]) -> list[list[str]]:
     """Agreement by source: cases, exact ones, and the spread of the relative error."""
-    sources: dict[str, list[Record]] = {}
-    for record in records:
-        sources.setdefault(record["source"], []).append(record)
-    return [HEADING, *(_line(source, rows) for source, rows in sources.items())]
+    return [HEADING, *(_line(*group) for group in tables.grouped(records, "source").items())]
 
 
-def _line(source: str, rows: list[Record]) -> list[str]:
-    errors = [row["error"] for row in rows if "error" in row]
-    left = str(len(rows) - len(errors))
+def _line(source: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    counted = tables.judged(rows)
+    errors = [row["error"] for row in counted]
+    left = str(sum("left_out" in row for row in rows))
     if not errors:
-        return [source, "0", *[""] * 6, left]
-    size = sorted(abs(error) for error in errors)
-    count = len(size)
-    spread = [
-        sum(size) / count,
-        median(size),
-        size[min(count - 1, int(0.9 * count))],
-        size[-1],
-        sum(errors) / count,
-    ]
-    cells = [f"{100 * value:.3f} %" for value in spread]
-    return [source, str(count), str(size.count(0)), *cells, left]
-
-
-def text(cells: list[list[str]]) -> str:
-    """The table for a terminal."""
-    widths = [max(len(line[i]) for line in cells) for i in range(len(HEADING))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in cells
-    )
-
-
-def markdown(cells: list[list[str]]) -> str:
-    """The table for a page."""
-    rows = ["| " + " | ".join(line) + " |" for line in cells]
-    return "\n".join([rows[0], "|---" + "|--:" * (len(HEADING) - 1) + "|", *rows[1:]])
-
-
-def rewritten(page: str, table: str) -> str:
-    """A page with the table between its markers."""
-    before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}"
+        return [source, "0", *[""] * 7, left]
+    cells = [f"{100 * value:.3f} %" for value in tables.spread(errors)]
+    within = tables.covered(counted)
+    inside = str(sum(within)) if within else ""
+    return [source, str(len(errors)), str(errors.count(0)), *cells, inside, left]
 
 
 #: Estimates that carry an interval, each with the readings of an allocator or a driver it rests on.
 READINGS = {
-    "memory.total": ("memory.total", "memory.peak"),
+    "memory.total": ("memory.total", "memory.peak[0]"),
     "memory.reserved": ("memory.reserved",),
     "memory.process": ("memory.process",),
 }
 
 
+def ratios(records: Iterable[Record]) -> spread.Ratios:
+    """Log of measured over predicted bytes, by reading and source."""
+    found: dict[spread.Kind, dict[str, list[float]]] = {}
+    for record in tables.judged(records):
+        for quantity, readings in READINGS.items():
+            if "runs" in record and record["quantity"] in readings:
+                groups = found.setdefault((MARK, quantity), {})
+                groups.setdefault(record["runs"], []).append(-math.log1p(record["error"]))
+    return found
+
+
 def bands(records: list[Record]) -> str:
     """The intervals of estimates, and what counts by other software agree with, as a document."""
     lines = [
-        "# Measured over predicted memory on published runs, less 1: 5th and 95th percentile,",
-        "# each source with the same weight; and how many counts of other software are the same.",
-        "# Written by benchmarks.memory_accuracy --bands.",
+        "# Measured over predicted memory on published runs, less 1: 5th and 95th percentile of a",
+        "# new source, by the rule of benchmarks/spread.py; and how many counts of other software",
+        "# are the same. Written by benchmarks.memory_accuracy --bands.",
         "measured:",
     ]
-    for quantity, readings in READINGS.items():
-        found: dict[str, list[float]] = {}
-        for record in records:
-            if "runs" in record and "error" in record and record["quantity"] in readings:
-                found.setdefault(record["runs"], []).append(1 / (1 + record["error"]))
-        if found:
-            low, high = (quantile(list(found.values()), share) - 1 for share in (0.05, 0.95))
-            lines.append(
-                f"  - {{quantity: {quantity}, low: {low:.3f}, high: {high:.3f}, "
-                f"rows: {sum(map(len, found.values()))}, sources: {json.dumps(sorted(found))}}}"
-            )
+    found = ratios(records)
+    asked = [(MARK, quantity) for quantity in (*READINGS, REST)]
+    for (_, quantity), band in sorted(spread.intervals(found, asked).items()):
+        names = sorted(found.get((MARK, quantity), ()))
+        lines.append(
+            f"  - {{quantity: {quantity}, low: {band.low:.3f}, high: {band.high:.3f}, "
+            f"rows: {band.rows}, sources: {json.dumps(names)}}}"
+        )
     lines.append("counted:")
     counts: dict[str, list[float]] = {}
     for record in records:
@@ -217,7 +178,9 @@ def _upward(error: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--truth", type=Path, help="folder with activations.json and so on")
-    parser.add_argument("--runs", type=Path, help="CSV file of measured runs")
+    parser.add_argument(
+        "--runs", type=Path, default=[], action="append", help="measured runs (.jsonl, .csv)"
+    )
     parser.add_argument("--json", type=Path, help="write every comparison to this file")
     parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
     parser.add_argument("--bands", type=Path, help="document of intervals that is rewritten")
@@ -226,11 +189,10 @@ def main() -> None:
     if options.truth:
         records += truth(options.truth)
     if options.runs:
-        records += runs(options.runs)
-    print(text(lines(records)))
+        records += runs(*options.runs)
+    print(tables.text(lines(records)))
     if options.markdown:
-        page = options.markdown.read_text("utf-8")
-        options.markdown.write_text(rewritten(page, markdown(lines(records))), "utf-8")
+        tables.rewrite(options.markdown, {MARK: tables.markdown(lines(records))})
     if options.bands:
         options.bands.write_text(bands(records), "utf-8")
     if options.json:

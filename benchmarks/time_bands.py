@@ -1,197 +1,145 @@
 """The intervals that predicted times carry: how far predictions have been off on published runs.
 
-    python -m benchmarks.time_bands --runs CSV --held-out YAML [--bands FILE] [--markdown FILE]
+    python -m benchmarks.time_bands --runs FILE [--runs FILE] [--serving CSV] [--bands FILE]
 
-Runs of one kind (accelerator generation, dense or mixture of experts, on one node or several
-where two sources measured so) give one interval, the 5th to the 95th percentile of measured over
-predicted step time, each source with the same weight if it has five rows or more: the rows that
-constants were fitted to (``--runs``) and those that they were not (``--held-out``). ``--bands``
-writes the document of intervals. Each run that nothing was fitted to is also held against the
-interval that all sources but its own give; ``--markdown`` rewrites those tables between the
-markers of a page (docs/accuracy.md).
+A kind of run is what ran (dense, experts, lora, inference) on a generation of accelerators; those
+that no constant was calibrated on are one kind together. Each gives one interval by the rule of
+``benchmarks.spread``: scatter within sources, and between them. ``--bands`` writes the document
+of intervals, ``--markdown`` rewrites how many runs of each source lie in the interval that all
+sources but their own give (docs/accuracy.md).
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping
 from functools import cache
-from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from benchmarks import time_totals
-from benchmarks.time_accuracy import Record, compare, rows
-from benchmarks.time_totals import Kind, Total
+from benchmarks import serving_accuracy, spread, tables
+from benchmarks.spread import Kind
+from benchmarks.time_accuracy import Record, compare
 from planner import resources, source
-from planner.bands import ANY, REST, chosen
+from planner.bands import INFERENCE, REST, WORKLOADS
 
-#: Measured over predicted step time by kind and by source.
-Ratios = Mapping[Kind, Mapping[str, Sequence[float]]]
-#: Fewer runs are no kind of their own: they are judged by those of all.
-FEW = 10
-#: A source with fewer rows weighs less than the others.
-ENOUGH = 5
-#: No interval is narrower than what one layout measured twice differs by, nor reaches lower.
-NARROWEST, LOWEST = 0.03, -0.6
+MARK = "coverage"
+#: Hours of a whole run hold restarts and more than steps.
+WHOLE_RUNS = ("time.device_hours", "time.training_days")
+
+Ratios = dict[Kind, dict[str, list[float]]]
 
 
-def of_rows(file: Path, records: Iterable[Record]) -> Ratios:
-    """Of the rows of a table of measured runs."""
-    found: dict[Kind, dict[str, list[float]]] = {}
-    errors = {record["id"]: record for record in records if "error" in record}
-    for row in rows(file):
-        record = errors.get(row["id"])
-        if record is not None:
-            kind = (architecture(row["accelerator"]), bool(row["num_experts"]), record["scale"])
+def ratios(records: Iterable[Record], serving: Iterable[serving_accuracy.Row] = ()) -> Ratios:
+    """Log of measured over predicted seconds, by kind and source."""
+    found: Ratios = {}
+    for record in tables.judged(records):
+        if record["quantity"] not in WHOLE_RUNS:
+            kind = (record["workload"], generation(record["architecture"]))
             groups = found.setdefault(kind, {})
-            groups.setdefault(record["source"], []).append(slowness(row, record))
+            groups.setdefault(record["source"], []).append(-math.log1p(record["error"]))
+    for row in serving:
+        groups = found.setdefault((INFERENCE, REST), {})
+        groups.setdefault(row.run["source"], []).append(math.log(row.ratio))
     return found
-
-
-def of_totals(found: Iterable[Total]) -> Ratios:
-    """Of runs that nothing was fitted to."""
-    ratios: dict[Kind, dict[str, list[float]]] = {}
-    for total in found:
-        ratios.setdefault(total.kind, {}).setdefault(total.source, []).append(total.ratio())
-    return ratios
-
-
-def together(*several: Ratios) -> Ratios:
-    """Of all of them, each source once."""
-    found: dict[Kind, dict[str, list[float]]] = {}
-    for ratios in several:
-        for kind, groups in ratios.items():
-            for name, values in groups.items():
-                found.setdefault(kind, {}).setdefault(name, []).extend(values)
-    return found
-
-
-def without(ratios: Ratios, name: str) -> Ratios:
-    """Of all sources but one."""
-    kept = {
-        kind: {other: values for other, values in groups.items() if other != name}
-        for kind, groups in ratios.items()
-    }
-    return {kind: groups for kind, groups in kept.items() if groups}
-
-
-def slowness(row: Mapping[str, str], record: Record) -> float:
-    """Measured over predicted step time of a row, its source's offset included."""
-    whole: float = (1 + record["error"]) * (1 + record.get("removed", 0))
-    return 1 / whole if row["measured_quantity"] == "step_time_s" else whole
 
 
 @cache
-def architecture(accelerator: str) -> str:
-    file = resources.folder("presets") / "accelerators" / f"{accelerator}.yaml"
-    return str(source.load(file, kind="accelerator").data["architecture"])
+def calibrated() -> frozenset[str]:
+    """Generations of which an accelerator has shares of its own."""
+    folder = resources.folder("presets") / "accelerators"
+    files = [source.load(path, kind="accelerator").data for path in sorted(folder.glob("*.yaml"))]
+    return frozenset(
+        str(data["architecture"])
+        for data in files
+        if any(key.startswith("matmul") for key in data.get("efficiency") or ())
+    )
 
 
-def quantile(groups: Iterable[Sequence[float]], share: float) -> float:
-    """Of all rows, each source with the same weight, or less where it has few rows."""
-    weighted = sorted((value, 1 / max(len(group), ENOUGH)) for group in groups for value in group)
-    total = sum(weight for _, weight in weighted)
-    reached = 0.0
-    for value, weight in weighted:
-        reached += weight
-        if reached >= share * total:
-            return value
-    return weighted[-1][0]
+def generation(architecture: str) -> str:
+    """The generation of a run, of those with shares of their own."""
+    return architecture if architecture in calibrated() else REST
 
 
-def intervals(ratios: Ratios) -> list[dict[str, Any]]:
-    """The interval of each kind, less 1, and of those that are no kind of their own."""
-    of_any = ({(name, has, ANY): groups} for (name, has, _), groups in ratios.items())
-    every = sorted(together(ratios, *of_any).items())
-    found = []
-    for experts in (False, True):
-        kinds = [(kind, list(groups.values())) for kind, groups in every if kind[1] == experts]
-        rest = [group for (_, _, scale), groups in kinds if scale == ANY for group in groups]
-        # A generation that nobody published is off by as much as the worst source of those known.
-        known = [group for group in rest if len(group) >= ENOUGH]
-        worst = max(abs(quantile([group], 0.5) - 1) for group in known)
-        for (name, _, scale), groups in kinds:
-            if sum(map(len, groups)) >= FEW and (len(groups) > 1 or scale == ANY):
-                found.append(_interval(name, experts, scale, groups, 0.0))
-        found.append(_interval(REST, experts, ANY, rest, worst))
-    return found
+#: A plan of any family is held against runs on no generation in particular where none is of its.
+ASKED = [(workload, REST) for workload in WORKLOADS]
 
 
-def _interval(
-    name: str, experts: bool, scale: str, groups: list[Any], more: float
-) -> dict[str, Any]:
-    low, high = quantile(groups, 0.05) - 1 - more, quantile(groups, 0.95) - 1 + more
-    return {
-        "architecture": name,
-        "experts": experts,
-        "scale": scale,
-        "low": max(min(low, -NARROWEST), LOWEST),
-        "high": max(high, NARROWEST),
-        "rows": sum(map(len, groups)),
-        "sources": len(groups),
-    }
-
-
-def document(ratios: Ratios) -> str:
+def document(found: Ratios) -> str:
     """The intervals as they ship."""
     lines = [
-        "# Measured over predicted step time on published runs, less 1: 5th and 95th percentile,",
-        "# each source with the same weight if it has five rows or more. Written by",
+        "# Measured over predicted time on published runs, less 1: 5th and 95th percentile of a",
+        "# run of a new source, by the rule of benchmarks/spread.py. Written by",
         "# benchmarks.time_bands.",
         "kinds:",
     ]
-    for entry in intervals(ratios):
-        said = {
-            **entry,
-            "experts": str(entry["experts"]).lower(),
-            "low": f"{entry['low']:.2f}",
-            "high": f"{entry['high']:.2f}",
-        }
-        lines.append(f"  - {{{', '.join(f'{key}: {value}' for key, value in said.items())}}}")
+    for (workload, architecture), band in sorted(spread.intervals(found, ASKED).items()):
+        lines.append(
+            f"  - {{workload: {workload}, architecture: {architecture}, low: {band.low:.2f}, "
+            f"high: {band.high:.2f}, rows: {band.rows}, sources: {band.sources}}}"
+        )
     return "\n".join(lines) + "\n"
 
 
-def foreseen(ratios: Ratios, found: Iterable[Total]) -> frozenset[Total]:
-    """The runs that lie in the interval which all sources but their own give."""
-    inside: set[Total] = set()
-    for name, group in groupby(sorted(found, key=_source), _source):
-        others = intervals(without(ratios, name))
-        for total in group:
-            entry = chosen(others, *total.kind)
-            if entry["low"] <= total.ratio() - 1 <= entry["high"]:
-                inside.add(total)
-    return frozenset(inside)
+def coverage(found: Ratios) -> list[tuple[str, ...]]:
+    """How many runs lie in the interval that all sources but their own give, by kind and family:
+    of all runs, and as a mean over sources. Sources with a run outside are named."""
+    lines: list[tuple[str, ...]] = [
+        ("kind", "sources", "runs", "runs inside", "mean over sources", "outside")
+    ]
+    kinds: dict[Kind, dict[str, list[bool]]] = {}
+    for name, kind, inside in spread.left_out(found, ASKED):
+        kinds.setdefault(kind, {})[name] = inside
+    for kind, sources in sorted(kinds.items()):
+        lines.append(_line(", ".join(kind), sources))
+    for family in WORKLOADS:
+        every = {
+            f"{name} {kind}": inside
+            for (own, kind), sources in kinds.items()
+            if own == family
+            for name, inside in sources.items()
+        }
+        if every:
+            lines.append((*_line(f"all {family}", every)[:-1], ""))
+    return lines
 
 
-def _source(total: Total) -> str:
-    return total.source
+def _line(title: str, sources: Mapping[str, list[bool]]) -> tuple[str, ...]:
+    rows = [inside for group in sources.values() for inside in group]
+    outside = [
+        f"{name} {len(group) - sum(group)} of {len(group)}"
+        for name, group in sources.items()
+        if not all(group)
+    ]
+    return (
+        title,
+        str(len(sources)),
+        str(len(rows)),
+        f"{100 * fmean(rows):.0f} %",
+        f"{100 * fmean(fmean(group) for group in sources.values()):.0f} %",
+        ", ".join(outside),
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=Path, required=True, help="CSV file of measured runs")
     parser.add_argument(
-        "--held-out", type=Path, required=True, help="YAML file of whole published tables"
+        "--runs", type=Path, required=True, action="append", help="measured runs (.jsonl)"
     )
+    parser.add_argument("--serving", type=Path, help="measured rows of serving (.csv)")
     parser.add_argument("--bands", type=Path, help="document of intervals that is rewritten")
-    parser.add_argument("--markdown", type=Path, help="page whose tables are rewritten")
+    parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
     options = parser.parse_args()
-    found = list(time_totals.totals(options.held_out))
-    ratios = together(of_rows(options.runs, compare(options.runs)), of_totals(found))
-    inside = foreseen(ratios, found)
-    texts = {
-        time_totals.SOURCES: time_totals.sources(found, inside),
-        time_totals.RUNS: time_totals.runs(found, inside),
-    }
-    print(document(ratios), *texts.values(), sep="\n")
+    serving: Any = serving_accuracy.compared(options.serving) if options.serving else ()
+    found = ratios(compare(*options.runs), serving)
+    table = coverage(found)
+    print(document(found), tables.text(table), sep="\n")
     if options.bands:
-        options.bands.write_text(document(ratios), "utf-8")
+        options.bands.write_text(document(found), "utf-8")
     if options.markdown:
-        page = options.markdown.read_text("utf-8")
-        for name, text in texts.items():
-            page = time_totals.rewritten(page, text, name)
-        options.markdown.write_text(page, "utf-8")
+        tables.rewrite(options.markdown, {MARK: tables.markdown(table)})
 
 
 if __name__ == "__main__":

@@ -1,20 +1,23 @@
 """How far predictions have been off: the interval of an estimated quantity, from published runs.
 
-presets/efficiency/bands.yaml holds, for each kind of run (accelerator generation, dense or mixture
-of experts, one node or several), how measured step times compare with predicted ones: the 5th and
-the 95th percentile over all rows, written by ``python -m benchmarks.time_bands``. A generation
-without published runs gets the band of none, which is wider.
+presets/efficiency/bands.yaml holds, for each kind of run (what runs, and the generation of the
+accelerator), how measured times compare with predicted ones: the 5th and the 95th percentile of a
+run at a place that nobody measured, which adds the scatter between laboratories to that within
+one; written by ``python -m benchmarks.time_bands``. A kind without published runs is held against
+all, and is wider.
 
-presets/efficiency/memory.yaml holds the same for memory, by what was read (the allocator's peak,
-the process as the driver shows it), written by ``python -m benchmarks.memory_accuracy --bands``.
+presets/efficiency/memory.yaml holds the same for memory, by what was read (the allocator's peak or
+cache, the process as the driver shows it), written by ``benchmarks.memory_accuracy --bands``.
+
+``planner.intervals`` puts them around predictions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner import resources
 
@@ -24,6 +27,9 @@ Value = int | Fraction | float
 LONGER = frozenset(
     {
         "time.step_seconds",
+        "time.prefill_seconds",
+        "time.decode_seconds",
+        "time.latency_seconds",
         "time.training_seconds",
         "time.training_days",
         "time.device_hours",
@@ -49,12 +55,48 @@ SHORTER = frozenset(
         "time.mfu",
         "time.hfu",
         "time.tflops_per_device",
+        "time.prefill_tokens_per_second",
+        "time.decode_tokens_per_second",
     }
 )
-#: Of no generation, and of any scale.
-REST, ANY = "other", "any"
+DENSE, EXPERTS, LORA, INFERENCE = "dense", "experts", "lora", "inference"
+#: What may run, as far as published runs tell it apart.
+WORKLOADS = (DENSE, EXPERTS, LORA, INFERENCE)
+#: Of no generation that constants were calibrated on.
+REST = "other"
 FILE = "efficiency/bands.yaml"
 MEMORY = "efficiency/memory.yaml"
+
+
+class Basis(NamedTuple):
+    """What an interval rests on."""
+
+    #: Measured over predicted, less 1.
+    low: Fraction
+    high: Fraction
+    #: Published runs of the kind, and the sources that measured them.
+    rows: int
+    sources: int
+    #: The kind of run, in words.
+    kind: str
+    #: The sources' names, where they are few.
+    names: tuple[str, ...] = ()
+
+    @property
+    def own(self) -> bool:
+        """Whether any run of this very kind was published."""
+        return self.rows > 0
+
+    def words(self) -> str:
+        """The runs behind an interval, for print."""
+        if not self.own:
+            return f"no published run of {self.kind}: held against all other kinds, and wider"
+        runs, sources = _many(self.rows, "run"), _many(self.sources, "source")
+        return f"{runs} of {sources}: {self.kind}"
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}" + ("s" if count > 1 else "")
 
 
 def _read(file: str) -> Mapping[str, Any]:
@@ -81,60 +123,79 @@ def above() -> Fraction:
     return max(Fraction(str(process["high"])), Fraction(0))
 
 
-def kind(architecture: str | None, experts: bool, scale: str = ANY) -> Mapping[str, Any]:
-    """The kind of a run, of those that ship."""
-    return chosen(kinds(), architecture, experts, scale)
+def workload(settings: Mapping[str, Any]) -> str:
+    """What runs."""
+    if settings.get("training.mode", "train") != "train":
+        return INFERENCE
+    if settings.get("lora"):
+        return LORA
+    return EXPERTS if settings.get("experts") else DENSE
 
 
-def chosen(
-    among: Iterable[Mapping[str, Any]], architecture: str | None, experts: bool, scale: str
-) -> Mapping[str, Any]:
-    """The kind of a run: of its generation and scale (node, nodes), else of its generation at any
-    scale, else that of no generation."""
-    found = {(k["architecture"], k["scale"]): k for k in among if k["experts"] == experts}
-    tried = ((architecture, scale), (architecture, ANY), (REST, ANY))
-    return next(found[key] for key in tried if key in found)
+@cache
+def kind(what: str, architecture: str | None) -> Basis:
+    """The interval of times of a kind of run: of its generation, else of those that no constant was
+    calibrated on."""
+    rows = {(row["workload"], row["architecture"]): row for row in kinds()}
+    known = (what, architecture) in rows
+    row = rows[what, architecture if known else REST]
+    of = f"{TITLES[what]} on {architecture}" if known and architecture != REST else _others(what)
+    return _basis(row, of)
 
 
-def of_settings(settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The kind of the run that a plan's settings describe; None where its time is assumed."""
-    if settings.get("time.assumed", True):
+TITLES = {
+    DENSE: "training of dense models",
+    EXPERTS: "training of mixtures of experts",
+    LORA: "fine-tuning with LoRA",
+    INFERENCE: "inference",
+}
+
+
+def _others(what: str) -> str:
+    if what == INFERENCE:
+        return TITLES[what]
+    return f"{TITLES[what]} on accelerators without calibrated rates"
+
+
+def _basis(row: Mapping[str, Any], kind: str) -> Basis:
+    low, high = (Fraction(str(row[key])) for key in ("low", "high"))
+    sources = row["sources"]
+    if isinstance(sources, int):
+        return Basis(low, high, row["rows"], sources, kind)
+    return Basis(low, high, row["rows"], len(sources), kind, tuple(sources))
+
+
+READINGS = {
+    "memory.total": "live tensors (the allocator's peak)",
+    "memory.reserved": "the allocator's cache",
+    "memory.process": "the process (as the driver shows it)",
+}
+
+
+def basis(base: str, settings: Mapping[str, Any]) -> Basis | None:
+    """What the interval of a quantity rests on under a plan's settings; None where no published run
+    is held against it."""
+    if base in READINGS:
+        return of_memory(base, settings)
+    if base not in LONGER and base not in SHORTER:
         return None
-    return kind(
-        settings.get("cluster.accelerator.architecture"),
-        bool(settings.get("experts")),
-        settings["time.scale"],
-    )
+    return of_settings(settings)
 
 
-def of_memory(base: str, settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The readings that an estimate of memory is held against; None where it rests on none: they
-    are of training runs of models with a shape."""
-    if settings.get("training.mode") != "train" or not settings.get("model.shape"):
+def of_settings(settings: Mapping[str, Any]) -> Basis | None:
+    """The published times of the kind of run that a plan's settings describe; None where its time
+    is assumed, or rests on no shape."""
+    if settings.get("time.assumed", True) or not settings.get("model.shape"):
         return None
-    return next((row for row in memory()["measured"] if row["quantity"] == base), None)
+    return kind(workload(settings), settings.get("cluster.accelerator.architecture"))
 
 
-def interval(quantity: Any) -> tuple[Value, Value] | None:
-    """Lowest and highest value that published runs leave open, of a quantity of
-    ``planner.evaluated``; None for one that no published run is held against."""
-    if quantity.absent is not None:
+def of_memory(base: str, settings: Mapping[str, Any]) -> Basis | None:
+    """The published readings of memory that an estimate is held against; None of a model without a
+    shape. They are of training runs; of inference there are none."""
+    if not settings.get("model.shape"):
         return None
-    base, settings = quantity.base, quantity.result.evaluation.case.settings
-    if base == "memory.headroom":
-        process = quantity.result.find("memory.process")
-        bounds = interval(process)
-        if bounds is None:
-            return None
-        capacity = quantity.number + process.number
-        return capacity - bounds[1], capacity - bounds[0]
-    found = of_memory(base, settings) if base.startswith("memory.") else None
-    if found is None and base in (*LONGER, *SHORTER):
-        found = of_settings(settings)
-    if found is None:
-        return None
-    low, high = (1 + Fraction(str(found[key])) for key in ("low", "high"))
-    value = quantity.number
-    if base == "memory.process":  # a plan may state its own margin
-        return value * low, quantity.result.find("memory.at_worst").number
-    return (value / high, value / low) if base in SHORTER else (value * low, value * high)
+    rows = {row["quantity"]: row for row in memory()["measured"]}
+    if workload(settings) == INFERENCE:
+        return _basis(rows[REST], f"{READINGS[base]} in inference")
+    return _basis(rows[base], READINGS[base])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sympy import Add, Mul, Symbol, ceiling, floor
 
-from planner import bands
+from planner import intervals
 from planner.evaluate import Absent, Entry, Evaluation, Key, Point, Trace, Value, widen
 from planner.folds import Fold, Largest, Total
 from planner.inputs import Input
@@ -144,7 +144,7 @@ class Quantity:
     @cached_property
     def interval(self) -> tuple[Value, Value] | None:
         """Lowest and highest value that published runs of the kind leave open, of a prediction."""
-        return bands.interval(self)
+        return intervals.interval(self)
 
     # -- what it rests on ---------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ STAGES = (
         "conventions",
         "case",
     },
-    {"typeset", "inputs", "evaluated"},
+    {"typeset", "inputs", "intervals", "evaluated"},
     {
         "untraced",
         "limits",

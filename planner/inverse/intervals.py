@@ -28,7 +28,7 @@ def of_quantity(probe: Probe, quantity: str) -> Interval | None:
     if quantity not in (*bands.LONGER, *bands.SHORTER):
         return None
     found = evaluate(probe.plan).find(quantity)
-    return None if found.absent is not None else bands.interval(found)
+    return found.interval
 
 
 def of_answer(answer: Answer) -> Ends | None:

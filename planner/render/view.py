@@ -6,7 +6,7 @@ Both reports are made from this one view. Numbers are final text here; templates
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from types import SimpleNamespace
@@ -509,18 +509,10 @@ class View:
     def accuracy(self) -> list[Data]:
         """The published runs that the estimates of this report are held against."""
         settings, rows = self.result.evaluation.case.settings, []
-        for base in ("memory.total", "memory.process"):
-            quantity = self.result.get(base)
-            found = bands.of_memory(base, settings) if quantity is not None else None
+        for base in ("memory.total", "memory.process", STEP, "time.latency_seconds"):
+            quantity, found = self.result.get(base), bands.basis(base, settings)
             if quantity is not None and found is not None:
-                names = ", ".join(map(clean, found["sources"]))
-                rows.append(_band(base, headline(quantity.title), names, found))
-        found = bands.of_settings(settings)
-        if found is not None and STEP in self.result:
-            of = "all generations" if found["architecture"] == "other" else found["architecture"]
-            runs = f"{clean(of)}, {'mixture of experts' if found['experts'] else 'dense'}"
-            runs += {"node": ", one node", "nodes": ", several nodes"}.get(found["scale"], "")
-            rows.append(_band(STEP, "Time of one step, and what follows from it", runs, found))
+                rows.append(_band(base, headline(quantity.title), found))
         return rows
 
     @cached_property
@@ -584,18 +576,19 @@ class View:
         return list(groups.values())
 
 
-def _band(identifier: str, what: str, runs: str, found: Mapping[str, Any]) -> Data:
+def _band(identifier: str, what: str, found: bands.Basis) -> Data:
     """A row of the table of accuracy."""
-    low, high = (Fraction(str(found[key])) for key in ("low", "high"))
-    sources = found["sources"]
+    if identifier == STEP:
+        what = "Time of one step, and what follows from it"
+    runs = f"{found.kind}: {', '.join(found.names)}" if found.names else found.kind
     return Data(
         id=identifier,
         what=what,
-        runs=runs,
-        rows=str(found["rows"]),
-        sources=str(sources if isinstance(sources, int) else len(sources)),
-        low=signed(low),
-        high=signed(high),
+        runs=clean(runs) if found.own else f"none of its kind ({clean(runs)}): those of all others",
+        rows=str(found.rows),
+        sources=str(found.sources),
+        low=signed(found.low),
+        high=signed(found.high),
     )
 
 

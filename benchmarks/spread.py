@@ -1,0 +1,166 @@
+"""The interval of a prediction at a place that nobody measured, from the errors at those that were.
+
+Published runs come in sources (a laboratory, a table), sources in kinds (what ran, on which
+generation), kinds in families (dense, experts, LoRA, inference). The logarithm of measured over
+predicted, y, is taken as
+
+    y = family's mean + kind's effect + source's effect + run's effect
+
+with variances ``of_kinds``, ``between`` sources and ``within`` a source. The interval is that of a
+new run of a new source: the kind's mean, drawn to its family's, and Student's 5th and 95th
+percentile of all three variances and of the mean's own. A variance with little evidence is drawn to
+that of the level above, which counts as `PRIOR` further sources (all families together, then the
+family, then the kind), so that one source alone never vouches for all others. A kind without runs
+scatters as the widest of its family, around the family's mean, with the variance between kinds on
+top.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import NormalDist, fmean, variance
+from typing import NamedTuple
+
+#: Family and kind of a run; log of measured over predicted by source.
+Kind = tuple[str, str]
+Ratios = Mapping[Kind, Mapping[str, Sequence[float]]]
+#: What the level above counts as, in sources.
+PRIOR = 2
+#: Runs of a source from which its own scatter is known.
+ENOUGH = 3
+SHARE = 0.05
+
+
+class Interval(NamedTuple):
+    """Measured over predicted, less 1: 5th and 95th percentile, and what they rest on."""
+
+    low: float
+    high: float
+    rows: int
+    sources: int
+
+
+class _Spread(NamedTuple):
+    """A variance and the number of sources that speak for it."""
+
+    value: float
+    weight: float
+
+
+def _pooled(found: Iterable[_Spread], prior: float | None) -> float:
+    """The mean of variances by their evidence, drawn to that of the level above."""
+    found = list(found)
+    weight = sum(each.weight for each in found)
+    total = sum(each.value * each.weight for each in found)
+    if prior is None:
+        return total / weight if weight else 0.0
+    return (PRIOR * prior + total) / (PRIOR + weight)
+
+
+def _within(groups: Iterable[Sequence[float]]) -> list[_Spread]:
+    return [_Spread(variance(group), 1) for group in groups if len(group) >= ENOUGH]
+
+
+def _between(groups: Sequence[Sequence[float]], within: float) -> _Spread:
+    """The variance of sources' means, less what rows alone would make of it."""
+    if len(groups) < 2:
+        return _Spread(0.0, 0)
+    noise = fmean(within / len(group) for group in groups)
+    return _Spread(max(variance(map(fmean, groups)) - noise, 0.0), len(groups) - 1)
+
+
+def _mean(groups: Iterable[Sequence[float]], within: float, between: float) -> tuple[float, float]:
+    """Precision of sources' means, and their sum weighted by it."""
+    weights = [(1 / (between + within / len(group)), fmean(group)) for group in groups]
+    return sum(weight for weight, _ in weights), sum(weight * mean for weight, mean in weights)
+
+
+def student(share: float, freedom: float) -> float:
+    """A quantile of Student's distribution (Abramowitz & Stegun 1964, 26.7.5)."""
+    x = NormalDist().inv_cdf(share)
+    terms = (
+        (x**3 + x) / 4,
+        (5 * x**5 + 16 * x**3 + 3 * x) / 96,
+        (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384,
+    )
+    return x + sum(term / freedom**power for power, term in enumerate(terms, start=1))
+
+
+def intervals(ratios: Ratios, asked: Iterable[Kind] = ()) -> dict[Kind, Interval]:
+    """The interval of each kind that has runs, and of those asked for."""
+    families: dict[str, dict[str, list[Sequence[float]]]] = {}
+    for (family, kind), sources in ratios.items():
+        families.setdefault(family, {})[kind] = [group for group in sources.values() if group]
+    for family, kind in asked:
+        families.setdefault(family, {}).setdefault(kind, [])
+    every = [groups for kinds in families.values() for groups in kinds.values()]
+    within = _pooled(_within(group for groups in every for group in groups), None)
+    between = _pooled((_between(groups, within) for groups in every), None)
+    tops = {name: _Family(kinds, within, between) for name, kinds in families.items()}
+    # Kinds of a family that has one alone differ as those of other families do.
+    of_kinds = _pooled((top.kinds for top in tops.values()), None)
+    return {
+        (name, kind): top.interval(groups, of_kinds)
+        for name, top in tops.items()
+        for kind, groups in families[name].items()
+    }
+
+
+class _Family:
+    """What the kinds of one family have in common."""
+
+    def __init__(
+        self, kinds: Mapping[str, Sequence[Sequence[float]]], within: float, between: float
+    ) -> None:
+        every = [group for groups in kinds.values() for group in groups]
+        self.within = _pooled(_within(every), within)
+        self.between = _pooled(
+            (_between(groups, self.within) for groups in kinds.values()), between
+        )
+        self.freedom = PRIOR + sum(max(len(groups) - 1, 0) for groups in kinds.values())
+        known = [_mean(groups, self.within, self.between) for groups in kinds.values() if groups]
+        precision = sum(weight for weight, _ in known)
+        self.mean = sum(total for _, total in known) / precision if known else 0.0
+        self.kinds = _Spread(0.0, 0)
+        if len(known) > 1:
+            own = variance(total / weight for weight, total in known)
+            noise = fmean(1 / weight for weight, _ in known)
+            self.kinds = _Spread(max(own - noise, 0.0), len(known) - 1)
+
+        scatters = [self._scatter(groups) for groups in kinds.values()]
+        #: A kind without runs scatters as the widest known, within sources and between them.
+        self.widest = (max(s[0] for s in scatters), max(s[1] for s in scatters))
+
+    def _scatter(self, groups: Sequence[Sequence[float]]) -> tuple[float, float]:
+        """Variances within the sources of a kind and between them."""
+        within = _pooled(_within(groups), self.within)
+        return within, _pooled([_between(groups, within)], self.between)
+
+    def interval(self, groups: Sequence[Sequence[float]], of_kinds: float) -> Interval:
+        """Of a new run at a new source of a kind with these runs."""
+        within, between = self._scatter(groups) if groups else self.widest
+        apart = max(_pooled([self.kinds], of_kinds), 1e-6)
+        precision, total = _mean(groups, within, between) if groups else (0.0, 0.0)
+        mean = (total + self.mean / apart) / (precision + 1 / apart)
+        size = math.sqrt(within + between + 1 / (precision + 1 / apart))
+        freedom = PRIOR + len(groups) - 1 if groups else self.freedom
+        reach = student(1 - SHARE, freedom) * size
+        low, high = math.exp(mean - reach) - 1, math.exp(mean + reach) - 1
+        return Interval(min(low, 0), max(high, 0), sum(map(len, groups)), len(groups))
+
+
+def left_out(ratios: Ratios, asked: Iterable[Kind] = ()) -> Iterator[tuple[str, Kind, list[bool]]]:
+    """For each source and kind whether its runs lie in the interval that all other sources give."""
+    asked = [*asked, *ratios]
+    for name in sorted({source for sources in ratios.values() for source in sources}):
+        others = {
+            kind: {source: group for source, group in sources.items() if source != name}
+            for kind, sources in ratios.items()
+        }
+        found = intervals({kind: own for kind, own in others.items() if own}, asked)
+        for kind, sources in ratios.items():
+            if sources.get(name):
+                band = found[kind]
+                inside = [band.low <= math.expm1(y) <= band.high for y in sources[name]]
+                yield name, kind, inside
