@@ -422,3 +422,29 @@ def test_a_space_of_a_plan_that_was_asked_before_is_the_same() -> None:
     assert len(list(next(Space(half).blocks()).all())) < len(found[0])
     few = Space(one, {"training.micro_batch": (1,)})
     assert {layout["training.micro_batch"] for layout in next(few.blocks()).all()} == {1}
+
+
+@pytest.mark.parametrize(
+    ("model", "accelerator", "node", "fixed"),
+    [
+        ("mixtral-8x7b", "gb200", 16, {}),
+        ("mixtral-8x7b", "h100-sxm-80gb", 8, {"parallelism.zero": 2}),
+        ("llama2-7b", "h100-sxm-80gb", 8, {"parallelism.zero": 0}),
+        ("llama2-7b", "a100-sxm-80gb", 8, {"parallelism.tensor": 16}),
+        ("llama2-7b", "gb200", 16, {"parallelism.replicate": 4}),
+    ],
+)
+def test_groups_in_a_node_and_over_nodes_are_ranked_as_they_are_evaluated(
+    model: str, accelerator: str, node: int, fixed: dict[str, Any]
+) -> None:
+    """Experts, trees, switches that add up and replicas: over arrays as exactly."""
+    plan = plans.load({
+        "model": model,
+        "cluster": {"accelerator": accelerator, "devices": 32, "devices_per_node": node},
+        "training": {"sequence_length": 2048, "global_batch": 64, "micro_batch": 1},
+    })  # fmt: skip
+    found = searching.search(plan, top=5, fixed=fixed)
+    assert found.best
+    for layout in (*found.best, *found.front):
+        for name, value in layout.approximate.items():
+            assert value == pytest.approx(float(layout.values[name]), rel=1e-9)

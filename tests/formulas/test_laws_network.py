@@ -7,11 +7,15 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from planner import case, plan
 from planner.errors import PlanError
 from planner.evaluate import Evaluation
+from planner.gradient import gradient
+from planner.sweep.operations import over_arrays
+from planner.tape import Tape
 
 PLAN: dict[str, Any] = {
     "model": "llama2-7b",
@@ -433,3 +437,21 @@ def test_an_all_reduce_over_nodes_takes_a_tree_where_it_is_less_deep(devices: in
     ring = 2 * ((nodes - 1) * 10e-6 + 7 * nodes * 1e-6)
     tree = 2 * (math.log2(nodes) * 10e-6 + 7e-6)
     assert found == pytest.approx(min(ring, tree))
+
+
+def test_the_depth_of_a_tree_is_the_same_on_tapes_over_arrays_and_in_its_slopes() -> None:
+    """2 (10 log2 M + 7) us over M = n/8 nodes: by n it changes by 20 us / (n ln 2)."""
+    size: dict[str, Any] = {"parallelism": {"zero": 0}, "training__global_batch": 2**14}
+    e = evaluation(**ROUND, cluster__devices=2048, **size)
+    tape = Tape(e.case, ["network.reduce_hops"])
+    leaves = tape.values(e.case)
+    assert leaves is not None
+    values, node = tape.run(leaves), tape.results["network.reduce_hops"]
+    assert values[node] == pytest.approx(2 * (10e-6 * 8 + 7e-6))
+    devices = next(i for i, leaf in enumerate(tape.leaves) if leaf.symbol.name == "n")
+    slope = gradient(tape, values, node)[devices]
+    assert slope == pytest.approx(20e-6 / (2048 * math.log(2)))
+    several: list[Any] = list(leaves)
+    several[devices] = np.array([512.0, 1024.0, 2048.0])
+    found = over_arrays(tape.nodes, several)[node]
+    assert found == pytest.approx(2 * (10e-6 * np.array([6, 7, 8]) + 7e-6))
