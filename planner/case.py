@@ -22,7 +22,7 @@ from planner import profile as profiles
 from planner.document import Model, Part, Plan, Stage
 from planner.evaluate import SIZE_ONLY, Absent, Case, Entry
 from planner.inventory import MATMULS, Component, components
-from planner.quantity import BOOK
+from planner.quantity import BOOK, Notation
 from planner.recent import recent
 
 #: What a provider's price list may give.
@@ -32,12 +32,16 @@ PRICES = ("cluster.price", "cluster.reserved_price")
 def build(plan: Plan) -> Case:
     """The case of a plan. Raises nothing: what is missing is bound to an Absent."""
     bindings: dict[Symbol, Any] = {}
+    kinds: dict[Symbol, str] = {}
     for note in BOOK.notation.values():
         if note.key is not None and not note.per:
             value = plan.get(note.key)
             if value is None:
                 value = Absent(_reason(plan, note.key, note.meaning))
             bindings[note.symbol] = value
+            kind = input_kind(plan, note)
+            if kind != "exact":
+                kinds[note.symbol] = kind
     profile = profiles.load(plan.settings["training.implementation"])
     settings = {
         **plan.settings,
@@ -68,7 +72,22 @@ def build(plan: Plan) -> Case:
         crossed.update(held_on_stages(axes["stage"], axes["component"], crossed))
         if settings["dummies"]:
             crossed.update(first_of_shape(axes["stage"], axes["component"], crossed))
-    return Case(bindings, settings, axes, crossed)
+    return Case(bindings, settings, axes, crossed, kinds)
+
+
+#: What a default is that says how it was found, by how its reason begins.
+FOUND = {"calibrated:": "estimate", "measured:": "measured", "assumed:": "assumed"}
+
+
+def input_kind(plan: Plan, note: Notation) -> str:
+    """How the value of an input is known: a default, also where it is stated, by what it rests on;
+    another value that the document states by what the input is."""
+    if note.key is None:
+        return "exact"
+    if note.key in plan.defaults:
+        reason = plan.defaults[note.key]
+        return next((kind for word, kind in FOUND.items() if reason.startswith(word)), "exact")
+    return "exact" if plan.get(note.key) == note.neutral else note.kind
 
 
 def _phases(mode: str) -> tuple[Entry, ...]:

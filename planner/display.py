@@ -148,6 +148,13 @@ _BINARY: Steps = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)
 _DECIMAL: Steps = (("PB", 10**15), ("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 _RATES: Steps = (("P", 10**15), ("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3))
 _COUNTS: Steps = (("T", 10**12), ("B", 10**9), ("M", 10**6))
+#: Units that grow large, and what they are called then.
+_LARGE: dict[str, Steps] = {
+    "USD": (("billion USD", 10**9), ("million USD", 10**6)),
+    "kWh": (("TWh", 10**9), ("GWh", 10**6), ("MWh", 10**3)),
+    "kgCO2e": (("MtCO2e", 10**9), ("ktCO2e", 10**6), ("tCO2e", 10**3)),
+    "tokens/s": (("k tokens/s", 10**3),),
+}
 _SHORT: Steps = (("ms", Fraction(1, 10**3)), ("us", Fraction(1, 10**6)), ("ns", Fraction(1, 10**9)))
 
 
@@ -173,9 +180,8 @@ def format_value(
     if unit in ("s", "h", "days"):
         size = {"s": 1, "h": 3600, "days": 86400}[unit]
         return _duration(Fraction(value) * size, digits)
-    if unit == "USD":
-        decimals = 0 if _size(value) >= 1 else 2
-        return f"{_fixed(value, decimals)} USD"
+    if unit in _LARGE:
+        return _prefixed(value, _LARGE[unit], unit, digits)
     number = _count(value, digits, short)
     return number if unit in ("1", "–", "") else f"{number} {unit}"
 
@@ -187,18 +193,19 @@ def _prefixed(value: Exact, steps: Steps, plain: str, digits: int) -> str:
         mantissa, power = rounded(part, digits)
         if mantissa and power > -digits:
             return f"{significant(part, digits)} {name}"
+    if plain in _LARGE:
+        return f"{significant(value, digits)} {plain}"
     return f"{_count(value, digits, False)} {plain}"
 
 
 def _duration(seconds: Fraction, digits: int) -> str:
-    """Seconds below two minutes, then hours, then days with one decimal."""
+    """Seconds below two minutes, then minutes, from two hours hours, from two days days."""
     size: Fraction = abs(seconds)
     if size == 0:
         return "0 s"
-    if size >= 2 * 86400:
-        return f"{_fixed(seconds / 86400, 1)} days"
-    if size >= 120:
-        return f"{significant(seconds / 3600, digits)} h"
+    for name, length in (("days", 86400), ("h", 3600), ("min", 60)):
+        if size >= 2 * length:
+            return f"{significant(seconds / length, digits)} {name}"
     if size >= 1:
         return f"{significant(seconds, digits)} s"
     for name, one in _SHORT:

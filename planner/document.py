@@ -76,6 +76,7 @@ class Plan:
     model: Model | None  # None: the model is given by its size only
     settings: Mapping[str, Any]  # what decides which formula holds, by dotted key
     derived: Mapping[str, str] = field(default_factory=dict)  # dotted key -> why it has its value
+    defaults: Mapping[str, str] = field(default_factory=dict)  # as derived, also of what is stated
     searched: Mapping[str, Any] | None = None  # what the search that chose its layout kept
 
     def get(self, dotted: str) -> Any:
@@ -95,6 +96,7 @@ class Draft:
         self.document = document
         self.data = data
         self.derived: dict[str, str] = {}
+        self.defaults: dict[str, str] = {}  # why each has its default, whoever states it
         self.faults: list[Fault] = []
 
     def get(self, *path: str | int) -> Any:
@@ -116,6 +118,8 @@ class Draft:
         if node.get(path[-1]) is None:
             node[path[-1]] = value
             self.derived[".".join(map(str, path))] = why
+        if node[path[-1]] == value:
+            self.defaults[".".join(map(str, path))] = why
         return node[path[-1]]
 
     def fault(self, path: Path, message: str, allowed: str | None = None) -> None:

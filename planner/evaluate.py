@@ -69,6 +69,7 @@ class Case:
     settings: Mapping[str, Any]
     axes: Mapping[str, tuple[Entry, ...] | Absent]
     crossed: Mapping[tuple[Symbol, Entry, Entry], Any] = field(default_factory=dict)
+    kinds: Mapping[Symbol, str] = field(default_factory=dict)  # of inputs that are not exact
 
 
 @dataclass(eq=False)

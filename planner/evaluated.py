@@ -14,7 +14,7 @@ from planner import intervals
 from planner.evaluate import Absent, Entry, Evaluation, Key, Point, Trace, Value, widen
 from planner.folds import Fold, Largest, Total
 from planner.inputs import Input
-from planner.quantity import Declaration, Notation
+from planner.quantity import KINDS, Declaration, Notation
 
 if TYPE_CHECKING:
     from planner.typeset import Box, Name, Style, Typesetter
@@ -35,6 +35,11 @@ class Home(Protocol):
     """What a quantity asks of the result that it belongs to."""
 
     evaluation: Evaluation
+
+    @property
+    def predicted(self) -> Home | None: ...
+
+    def get(self, identifier: str) -> Quantity | None: ...
 
     @property
     def inputs(self) -> dict[str, Input]: ...
@@ -137,14 +142,30 @@ class Quantity:
         return value.reason if isinstance(value, Absent) else None
 
     @cached_property
+    def kind(self) -> str:
+        """How it is known, of ``quantity.KINDS``: as sure as its formula, and as the least sure of
+        what it rests on."""
+        known = self.result.evaluation.case.kinds
+        inputs = [known[key[0]] for key in self.trace.uses if key[0] in known]
+        own = "exact" if self._declared.exact else "estimate"
+        return max((own, *inputs, *(used.kind for used in self.uses)), key=KINDS.index)
+
+    @property
     def exact(self) -> bool:
-        """False for an estimate, and for whatever rests on one."""
-        return self._declared.exact and all(used.exact for used in self.uses)
+        """Whether arithmetic alone gives it, from choices and from facts with a source."""
+        return self.kind == "exact"
 
     @cached_property
     def interval(self) -> tuple[Value, Value] | None:
         """Lowest and highest value that published runs of the kind leave open, of a prediction."""
         return intervals.interval(self)
+
+    @cached_property
+    def predicted(self) -> Quantity | None:
+        """What is predicted where an assumed utilisation stands; None where nothing else is."""
+        other = self.result.predicted if self.kind == "assumed" else None
+        found = other.get(self.id) if other is not None else None
+        return found if found is not None and found.value != self.value else None
 
     # -- what it rests on ---------------------------------------------------------------------
 
@@ -302,7 +323,7 @@ class Quantity:
         return self.print(LATEX)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; ``terms`` and ``interval`` only where there are any."""
+        """Plain data; ``terms``, ``interval`` and ``predicted`` only where there are any."""
         data: dict[str, Any] = {
             "value": plain(self.value),
             "unit": self.unit,
@@ -311,6 +332,7 @@ class Quantity:
             "formula": self.formula,
             "latex": self.latex,
             "substituted": self.substituted,
+            "kind": self.kind,
             "exact": self.exact,
             "source": self.source,
             "why": self.why,
@@ -324,6 +346,10 @@ class Quantity:
             ]
         if self.interval is not None:
             data["interval"] = [plain(bound) for bound in self.interval]
+        if self.predicted is not None:
+            data["predicted"] = {"value": plain(self.predicted.value)}
+            if self.predicted.interval is not None:
+                data["predicted"]["interval"] = [plain(end) for end in self.predicted.interval]
         return data
 
 

@@ -109,7 +109,7 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
         "launch",
     ):
         fact = own.get(f"{key}_{wanted}") or own.get(key) or facts["shared"][key]
-        fill(key, _value(fact), f"calibrated: {fact['rows']}")
+        fill(key, _value(fact), _found(fact))
     # A share of one format stands beside that of all: `matmul_fp32` beside `matmul`.
     wide = accelerator.get("peak_16") or {"format": "bf16"}
     for key, form, shares in (
@@ -118,38 +118,42 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
     ):
         held = (own[name] for name in (f"matmul_{form}", *shares, "matmul") if name in own)
         fact = next(held, facts["defaults"]["matmul"])
-        fill(key, _value(fact), f"calibrated: {fact['rows']}")
+        fill(key, _value(fact), _found(fact))
     kernel = "attention" if _kernel(draft, own) == "vendor" else "attention_open"
     fact = own.get(f"{kernel}_{wanted}") or own.get(kernel) or facts["shared"][kernel]
-    fill("attention", _value(fact), f"calibrated: {fact['rows']}")
+    fill("attention", _value(fact), _found(fact))
     traffic = _value({"value": kernels["elementwise"]})
     slower = own.get(f"elementwise_{wanted}") or own.get("elementwise")
     if slower is None:
         fill("elementwise", traffic, "of the implementation")
     else:
-        fill("elementwise", traffic * _value(slower), f"calibrated: {slower['rows']}")
+        fill("elementwise", traffic * _value(slower), _found(slower))
     fill("launches", _value({"value": kernels["launches"]}), "of the implementation")
     for key, fact in facts["assumed"].items():
         fill(key, _value(fact), fact["rows"].removeprefix("none; "))
     fact = facts["defaults"]["dispatch"]
-    fill("dispatch", _value(fact), fact["rows"].removeprefix("none; "))
+    fill("dispatch", _value(fact), _found(fact))
     link = accelerator.get("link")
     if link is not None:
         for key, name in (("latency", "link_latency"), ("switch_latency", "switch_latency")):
             fact = facts["defaults"][name]
-            draft.default(
-                ("cluster", "accelerator", "link", key),
-                _value(fact),
-                fact["rows"].removeprefix("none; "),
-            )
+            draft.default(("cluster", "accelerator", "link", key), _value(fact), _found(fact))
     for key in ("host_link", "host_memory"):
         fact = facts["defaults"][key]
-        draft.default(("time", key), _value(fact, "bytes/s"), fact["rows"].removeprefix("none; "))
+        draft.default(("time", key), _value(fact, "bytes/s"), _found(fact))
     training = draft.get("training")
     draft.default(("time", "dropout"), int(training["dropout"] > 0), "training.dropout")
     draft.default(("time", "element"), BYTES[wanted], f"bytes of {wanted}")
     rotary = draft.get("model", "positions") == "rope"
     draft.default(("time", "rope"), int(rotary), "model.positions")
+
+
+def _found(fact: Mapping[str, Any]) -> str:
+    """How the value of a fact was found: ``calibrated`` on published runs, ``measured`` on a
+    machine, ``assumed`` where no run was ever held against it, or what states it."""
+    rows = fact["rows"].removeprefix("none; ")
+    kind = fact.get("kind") or ("calibrated" if rows == fact["rows"] else "")
+    return f"{kind}: {rows}" if kind else rows
 
 
 @cache

@@ -313,6 +313,8 @@ gamma = symbol(
     "rows of the fullest device over the mean",
     latex=r"\gamma",
     key="training.expert_imbalance",
+    kind="assumed",
+    neutral=1,
 )
 n_lc = symbol("n_lc", "chunks of the loss", latex=r"n_{\mathrm{lc}}", key="training.loss_chunks")
 M_oth = symbol(

@@ -85,7 +85,8 @@ def complete(document: source.Document) -> Plan:
     settings = _scalars(draft.data, DECIDING)
     settings["model.shape"] = model is not None
     settings.update(hardware.settings(draft))
-    return Plan(draft.get("name"), document, draft.data, model, settings, draft.derived)
+    name, defaults = draft.get("name"), draft.defaults
+    return Plan(name, document, draft.data, model, settings, draft.derived, defaults)
 
 
 def begun(document: source.Document) -> tuple[Draft, Model | None]:

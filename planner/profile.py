@@ -121,7 +121,9 @@ def complete(draft: Draft) -> None:
     draft.default(("memory", "buckets"), profile["buckets"], f"under {implementation}")
     share = Fraction(str(profile["allocator_share"]))
     draft.default(("memory", "allocator_share"), share, f"under {implementation}")
-    draft.default(("memory", "margin"), bands.above(), "95 % of published readings stay below it")
+    draft.default(
+        ("memory", "margin"), bands.above(), "calibrated: 95 % of published readings are below"
+    )
     wide = draft.get("cluster", "accelerator", "architecture") in WIDE_WORKSPACE
     draft.default(
         ("memory", "workspace"),

@@ -37,6 +37,9 @@ class Notation:
     ``key`` is the dotted key in the plan (``training.tokens``) or, for symbols with axes, the key
     inside the entry (``heads`` of a block); None for a symbol that the engine binds itself.
     ``cited``: who decided the value belongs to the source of what it enters, as with prices.
+    ``kind`` is what a value that the document states is: ``exact`` for choices and for facts with
+    a source, ``measured`` for what somebody read off, ``assumed`` for what it says about a run that
+    has not been; ``neutral`` is a value that assumes nothing.
     """
 
     symbol: Symbol
@@ -47,6 +50,8 @@ class Notation:
     per: tuple[str, ...] = ()
     rank: int = 0
     cited: bool = False
+    kind: str = "exact"
+    neutral: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +99,10 @@ class Declaration:
 def agrees(actual: Any, wanted: Any) -> bool:
     """Whether a setting is what a ``when`` asks for: the value, or one of several."""
     return actual in wanted if isinstance(wanted, (tuple, set, frozenset)) else actual == wanted
+
+
+#: How a value is known, the surest first; what rests on several is as sure as the least sure.
+KINDS = ("exact", "measured", "estimate", "assumed")
 
 
 class Book:
@@ -213,6 +222,8 @@ def symbol(
     key: str | None = None,
     per: tuple[str, ...] = (),
     cited: bool = False,
+    kind: str = "exact",
+    neutral: int | None = None,
 ) -> Symbol:
     """Declare an input symbol of the notation table."""
     entry = Notation(
@@ -224,5 +235,7 @@ def symbol(
         per=per,
         rank=len(BOOK.notation),
         cited=cited,
+        kind=kind,
+        neutral=neutral,
     )
     return BOOK.note(entry)

@@ -1,14 +1,16 @@
-"""When a plan does not fit: by how much, which part decides, and the cheapest changes that help.
+"""When a plan does not fit, or only tightly: what is missing, which part decides, and the nearest
+plans that are safe.
 
-Every change is a plan of its own, evaluated like any other. They are ranked by the speed that is
-predicted for them and, where utilisation is assumed, by how much they interfere: dividing states
-costs least, computing activations again costs another forward pass, another optimizer changes the
-training itself.
+Safe is what fits at worst (``memory.headroom_p95``). Every change is a plan of its own, evaluated
+like any other, its time predicted even where the plan assumes a utilisation. They are ranked by
+that time and, where nothing predicts it, by how much they interfere: dividing states costs least,
+computing activations again costs another forward pass, another optimizer changes the training.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -20,6 +22,8 @@ from planner.evaluate import Absent, Evaluation
 from planner.plan import variant
 
 PARTS = ("weights", "gradients", "optimizer", "activations", "buffers")
+#: What is left of a device at worst: a plan is safe where it is not below zero.
+SAFE = "memory.headroom_p95"
 #: Changes tried at once where no single one is enough.
 TOGETHER = 2
 
@@ -30,8 +34,9 @@ class Remedy:
 
     changes: Mapping[str, Any]
     headroom: float  # bytes left on the fullest device
-    slowdown: float | None  # tokens per second of the plan over those with the changes; None where
-    # utilisation is assumed, so that nothing is known about it
+    at_worst: float  # bytes left there at worst, none of them below zero
+    slowdown: float | None  # predicted tokens per second of the plan over those with the changes;
+    # None where nothing predicts them
     rank: int  # how much it interferes, low first
 
     def __str__(self) -> str:
@@ -47,7 +52,7 @@ MOST_WORK = 120
 class Advice:
     """What is missing, what holds most, and what would help (the cheapest first)."""
 
-    missing: float  # bytes
+    missing: float  # bytes, at worst
     decides: str  # id of the quantity that is largest at the peak
     remedies: tuple[Remedy, ...]
 
@@ -57,18 +62,19 @@ def _plain(value: Any) -> str:
 
 
 def remedies(plan: Plan, most: int = 3) -> Advice | None:
-    """The ``most`` cheapest changes that make the plan fit; None where it fits, or where a model
-    given by its size only leaves open whether it does."""
+    """The ``most`` cheapest changes that make the plan safe; None where it is, or where a model
+    given by its size only leaves open whether it is."""
+    with suppress(PlanError):  # the hardware may lack what a prediction needs
+        plan = variant(plan, {"time.mfu": None})  # so that changes are compared by prediction
     evaluation = Evaluation(case.build(plan))
     try:
-        headroom = float(evaluation.value("memory.headroom"))
+        headroom = float(evaluation.value(SAFE))
         parts = {f"memory.{part}": evaluation.value(f"memory.{part}") for part in PARTS}
     except Absent:
         return None
     if headroom >= 0:
         return None
-    assumed = plan.get("time.mfu") is not None
-    now = None if assumed else _speed(evaluation)
+    now = _speed(evaluation)
     found: list[Remedy] = []
     candidates = list(_candidates(plan))
     # Each trial evaluates the whole model: one of many kinds on many distinct stages gets few.
@@ -86,7 +92,7 @@ def remedies(plan: Plan, most: int = 3) -> Advice | None:
             if trials < 0:
                 break
             remedy = _tried(plan, changes, now, sum(rank for rank, _ in chosen))
-            if remedy is not None and remedy.headroom >= 0:
+            if remedy is not None and remedy.at_worst >= 0:
                 found.append(remedy)
         if len(found) >= most:
             break
@@ -115,10 +121,11 @@ def _tried(plan: Plan, changes: Mapping[str, Any], now: float | None, rank: int)
     try:
         evaluation = Evaluation(case.build(variant(plan, changes)))
         headroom = float(evaluation.value("memory.headroom"))
+        at_worst = float(evaluation.value(SAFE))
     except (PlanError, Absent):
         return None
-    then = _speed(evaluation) if now and headroom >= 0 else None  # of no use where it does not fit
-    return Remedy(dict(changes), headroom, now / then if then and now else None, rank)
+    then = _speed(evaluation) if now and at_worst >= 0 else None  # of no use where it does not fit
+    return Remedy(dict(changes), headroom, at_worst, now / then if then and now else None, rank)
 
 
 def _candidates(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:

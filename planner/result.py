@@ -21,6 +21,7 @@ from planner.evaluate import SIZE_ONLY, Absent, Evaluation, Key, Point
 from planner.evaluated import Quantity, Term, plain
 from planner.folds import AtLargest, Largest, Total
 from planner.inputs import Input
+from planner.plan import variant
 from planner.version import __version__
 
 if TYPE_CHECKING:
@@ -223,8 +224,8 @@ class Result:
 
     @cached_property
     def advice(self) -> Advice | None:
-        """What would make a plan fit that does not; None where it fits."""
-        if self.verdict["fits"] is not False:
+        """What would make a plan safe that does not fit, or only tightly; None where it fits."""
+        if self.verdict["state"] not in ("no", "tight"):
             return None
         from planner.remedies import remedies
 
@@ -254,6 +255,18 @@ class Result:
         else:
             state = "fits" if self["memory.headroom_p95"].number >= 0 else "tight"
         return {"fits": fits, "state": state, "reason": SIZE_ONLY if state == "open" else None}
+
+    @cached_property
+    def predicted(self) -> Result | None:
+        """The same plan with its time predicted, to stand beside an assumed utilisation; None where
+        none is assumed, or where nothing predicts it."""
+        if self.plan.get("time.mfu") is None:
+            return None
+        try:
+            result = evaluate(variant(self.plan, {"time.mfu": None}))
+        except PlanError:
+            return None
+        return result if "time.step_seconds" in result else None
 
     @cached_property
     def step_parts(self) -> dict[str, float]:

@@ -149,8 +149,9 @@ def test_html_is_one_safe_file(result: Result) -> None:
     assert "url(http" not in text and "@import" not in text
 
 
-def test_the_page_of_the_default_plan_is_light() -> None:
-    assert len(render.html(planner.load(LLAMA).evaluate()).encode()) < 290_000
+@pytest.mark.parametrize(("mfu", "most"), [(0.5, 300_000), (None, 500_000)])
+def test_the_page_of_the_default_plan_is_light(mfu: float | None, most: int) -> None:
+    assert len(render.html(planner.load(LLAMA, {"time.mfu": mfu}).evaluate()).encode()) < most
 
 
 def test_every_link_of_html_has_its_target_once(result: Result) -> None:
@@ -364,7 +365,7 @@ def says(text: str, value: float) -> bool:
     if "<" in text or not shown or not exact:
         return exact < 1e-2 if "<" in text else shown == exact
     units = [1000.0**i for i in range(-7, 8)] + [1024.0**i for i in range(-5, 6)]
-    units += [100.0, 1 / 3600, 1 / 86400, 24.0, 1 / 24]
+    units += [100.0, 1 / 60, 1 / 3600, 1 / 86400, 24.0, 1 / 24, 24.0 * 60]
     return any(abs(shown / exact / unit - 1) < 0.015 for unit in units)
 
 
@@ -394,7 +395,7 @@ def test_a_column_has_one_unit() -> None:
 def test_the_summary_starts_with_the_answer(result: Result) -> None:
     lines = render.text(result, colour=False).splitlines()
     assert lines[0] == result.plan.name
-    assert re.match(r"(Fits|Does not fit|Memory unknown)\b", lines[1])
+    assert re.match(r"(Fits|Tight|Does not fit|Open)\b", lines[1])
     assert len(lines) <= 24 and max(map(len, lines)) <= 100
 
 
@@ -416,14 +417,35 @@ def test_a_predicted_time_shows_what_published_runs_leave_open(plan: str) -> Non
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_an_assumed_time_rests_on_no_published_run() -> None:
-    result = planner.load(LLAMA).evaluate()
-    assert result["time.step_seconds"].interval is None
-    markdown = render.markdown(result)
-    assert "Time of one step, and" not in markdown
-    for report in (render.text(result, colour=False), markdown):
-        for label in ("Time of one step", "Training time", "Cost"):
-            assert not re.search(rf"{label}\b[^\n]*\([\d.]+ to", report)
+def test_the_prediction_and_its_interval_stand_beside_an_assumed_time() -> None:
+    result = planner.load(LLAMA, {"time.mfu": 0.5}).evaluate()
+    free = planner.load(LLAMA, {"time.mfu": None}).evaluate()
+    data, predicted = result.to_json()["quantities"], free.to_json()["quantities"]
+    for base in ("time.step_seconds", "time.mfu", "time.training_days", "cost.total"):
+        assert data[base]["kind"] == "assumed"
+        assert data[base]["exact"] is False
+        assert "interval" not in data[base]
+        assert predicted[base]["kind"] == "estimate"
+        assert data[base]["predicted"] == {
+            key: predicted[base][key] for key in ("value", "interval")
+        }
+        assert "predicted" not in predicted[base]
+    for report in (render.text(result, colour=False), render.markdown(result), render.html(result)):
+        for label in ("Time of one step", "Model FLOPs utilisation", "Training time", "Cost"):
+            assert re.search(rf"{label}\b.*assumed, predicted [\d.]+[^\n]*\([\d.]+ to", report)
+    assert "Time of one step, and" not in render.markdown(result)
+
+
+@pytest.mark.parametrize(("mfu", "outside"), [(0.95, True), (0.05, True), (None, False)])
+def test_an_assumption_that_no_published_run_bears_out_is_a_warning(
+    mfu: float | None, outside: bool
+) -> None:
+    low, high = planner.load(LLAMA, {"time.mfu": None}).evaluate()["time.mfu"].interval or (0, 0)
+    middle = planner.load(LLAMA, {"time.mfu": float(low + high) / 2}).evaluate()
+    assert "is outside of what" not in render.text(middle, colour=False)
+    result = planner.load(LLAMA, {"time.mfu": mfu}).evaluate()
+    assert ("is outside of what" in render.text(result, colour=False)) is outside
+    assert ("is outside of what" in render.html(result)) is outside
 
 
 def test_an_estimate_of_memory_shows_what_published_runs_leave_open() -> None:
@@ -449,22 +471,40 @@ def test_an_estimate_of_memory_shows_what_published_runs_leave_open() -> None:
     assert data["memory.process"]["interval"] == [float(bound) for bound in process.interval]
 
 
-def test_what_published_runs_leave_open_is_a_warning() -> None:
-    """A device that holds the plan as predicted, not at the upper end of the range."""
-    result = planner.load(LLAMA).evaluate()
-    low, high = result["memory.process"].interval or (0, 0)
-    for capacity, fits, words in (
-        (result["memory.process"].number + 1, True, "leave open that it does not fit"),
-        (result["memory.process"].number - 1, False, "leave open that it fits"),
-        (int(high) + 2**20, True, None),
-        (int(low) - 2**20, False, None),
+def test_every_format_says_the_verdict_and_at_once_what_would_be_safe() -> None:
+    """A device that holds the plan at worst, as predicted only, or not at all."""
+    process = planner.load(LLAMA).evaluate()["memory.process"].number
+    high = int(planner.load(LLAMA).evaluate()["memory.at_worst"].number)
+    for capacity, word, colour in (
+        (high, "Fits", "32"),
+        (high - 1, "Tight", "33"),
+        (process, "Tight", "33"),
+        (process - 1, "Does not fit", "31"),
     ):
         key = "cluster.accelerator.memory_usable"
-        tight = planner.load(LLAMA, set={key: f"{capacity} B"}).evaluate()
-        assert tight.verdict["fits"] is fits
-        text = render.text(tight, colour=False)
-        assert ("runs leave open that" in text) == (words is not None)
-        assert words is None or words in text
+        result = planner.load(LLAMA, set={key: f"{capacity} B"}).evaluate()
+        text, page = render.text(result, colour=True), render.html(result)
+        assert f"\x1b[1;{colour}m{word}" in text
+        assert f"<title>{word}: " in page
+        assert f"**{word}.**" in render.markdown(result)
+        for report in (text, page, render.markdown(result)):
+            assert ("To be safe" in report) is (word != "Fits")
+            assert report.count(" at worst") >= (1 if word == "Fits" else len(safe(result)))
+    icons = {icon_of(status) for status in ("ok", "tight", "bad", "unknown")}
+    assert len(icons) == 4
+
+
+def safe(result: Result) -> tuple[object, ...]:
+    assert result.advice is not None
+    return result.advice.remedies
+
+
+def icon_of(status: str) -> str:
+    """The drawing of a verdict."""
+    from planner.render.report import _environment
+
+    template = _environment(True).get_template("macros.html.jinja")
+    return str(template.module.icon(status))  # type: ignore[attr-defined]
 
 
 def test_what_no_published_run_is_like_says_so() -> None:

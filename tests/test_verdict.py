@@ -1,8 +1,9 @@
-"""What is said to fit: by the prediction, and by how far published readings lie above it."""
+"""What is said of a number: whether it fits, surely or just, and how it is known."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,3 +85,70 @@ def test_anything_else_is_no_margin(text: str) -> None:
     with pytest.raises(PlanError, match="margin") as raised:
         fit_limit(text, planner.load(PLAN).plan)
     assert "p95, a share such as 5%, or 0" in str(raised.value)
+
+
+# -- how a number is known ----------------------------------------------------------------------
+
+PLANS = sorted((ROOT / "presets").glob("*.yaml"))
+#: What a plan may say about a run that has not been, with two values.
+ASSUMPTIONS = {
+    "time.mfu": (0.3, 0.4),
+    "time.restart": ("10 min", "20 min"),
+    "time.efficiency.matmul": (0.5, 0.6),
+    "training.expert_imbalance": (1.25, 1.5),
+    "cluster.stragglers": (0.1, 0.2),
+}
+
+
+@pytest.mark.parametrize("key", ASSUMPTIONS)
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+def test_nothing_that_moves_with_an_assumption_is_called_exact(path: Path, key: str) -> None:
+    base: dict[str, Any] = {} if key == "time.mfu" else {"time.mfu": None}
+    first, second = (
+        planner.load(path, base | {key: value}).evaluate().to_json()["quantities"]
+        for value in ASSUMPTIONS[key]
+    )
+    for identifier, quantity in first.items():
+        assert quantity["exact"] is (quantity["kind"] == "exact")
+        if quantity["value"] != second[identifier]["value"]:
+            assert quantity["kind"] == "assumed", identifier
+
+
+def test_a_prediction_is_an_estimate_and_arithmetic_on_facts_is_exact() -> None:
+    found = evaluated(time__mfu=None)
+    for identifier, kind in {
+        "parameters.total": "exact",
+        "compute.training_flops": "exact",
+        "memory.weights": "exact",
+        "memory.capacity": "exact",
+        "time.peak": "exact",
+        "memory.process": "estimate",
+        "time.step_seconds": "estimate",
+        "time.mfu": "estimate",
+        "cost.total": "estimate",  # a price is a fact, the hours are not
+    }.items():
+        assert found[identifier].kind == kind, identifier
+    # Experts that get equal shares are what is counted; another share is somebody's assumption.
+    equal = planner.load(PLAN, {"model": "mixtral-8x7b", "time.mfu": None}).evaluate()
+    assert equal["memory.process"].kind == "estimate"
+
+
+def test_what_was_read_off_is_measured_and_restating_a_default_assumes_nothing() -> None:
+    plan = planner.load(PLAN, {"time.mfu": None}).plan
+    default = plan.get("time.efficiency.matmul")
+    again = evaluated(time__mfu=None, time__efficiency__matmul=float(default))
+    assert again["time.step_seconds"].kind == "estimate"
+    sustained = evaluated(time__mfu=None, cluster__network__sustained="300 Gb/s")
+    assert sustained["network.fabric"].kind == "measured"
+    assert sustained["network.fabric"].exact is False
+    assert evaluated(time__mfu=None)["network.fabric"].kind == "estimate"
+    assert sustained["time.step_seconds"].kind == "estimate"
+
+
+def test_every_result_is_what_its_schema_says() -> None:
+    for changes in ({"time.mfu": 0.5}, {"time.mfu": None}):
+        result = planner.load(PLAN, changes).evaluate().to_json()
+        kinds = {quantity["kind"] for quantity in result["quantities"].values()}
+        assert kinds <= {"exact", "measured", "estimate", "assumed"}
+        assert ("assumed" in kinds) is (changes["time.mfu"] is not None)
+        assert result["verdict"]["state"] in ("fits", "tight", "no", "open")

@@ -86,11 +86,10 @@ FABRIC: dict[str, Any] = {
     "symbol": r"\beta_f",
     "unit": "bytes/s",
     "title": "bandwidth of collectives between nodes, per device and direction",
-    "exact": False,
 }
 
 
-@quantity(**FABRIC, source="cluster document", when={"network.measured": False})
+@quantity(**FABRIC, source="cluster document", exact=False, when={"network.measured": False})
 def fabric():
     """The network card of a device, of which collectives sustain a share. A ring that follows the
     topology leaves a switch with one flow, so oversubscription above does not slow it."""

@@ -91,7 +91,8 @@ def _notes() -> str:
     """The notation, as far as rules and evaluation ask it."""
     notes = (
         f"[$.sym({quoted(note.symbol.name)}),{{symbol:$.sym({quoted(note.symbol.name)}),"
-        f"key:{literal(note.key)},per:{literal(note.per)},meaning:{quoted(note.meaning)}}}]"
+        f"key:{literal(note.key)},per:{literal(note.per)},kind:{literal(note.kind)},"
+        f"neutral:{literal(note.neutral)},meaning:{quoted(note.meaning)}}}]"
         for note in BOOK.notation.values()
     )
     crossed = {n.symbol.name: n.per for n in BOOK.notation.values() if len(n.per) == 2}

@@ -11,6 +11,7 @@ from typing import Any
 from planner.display import THIN
 from planner.evaluate import Entry
 from planner.folds import Total
+from planner.quantity import KINDS
 from planner.render.layout import SECTIONS, SHARES, SHOWN
 from planner.render.numbers import PLAIN, clean, column, exactly, headline, shown
 from planner.result import Quantity, Result
@@ -53,6 +54,7 @@ class Derivations:
                 else:
                     table.rows.append(row)
                 table.count += 1
+                table.known = max(table.known, quantity.kind, key=KINDS.index)
                 table.used.update({used.key: used for used in quantity.uses})
                 table.numbers |= not row.same
                 table.formulas |= row.symbolic.plain != table.generic.plain.partition(" = ")[2]
@@ -75,7 +77,7 @@ class Derivations:
         return {
             "base": quantity.base,
             "title": headline(quantity.title),
-            "exact": quantity.exact,
+            "known": quantity.kind,
             "why": clean(quantity.why, 2000),
             "cited": self._cited(quantity.source),
         }
@@ -173,7 +175,7 @@ class Derivations:
         assert declaration is not None
         generic = self.result.typesetter.symbolic(declaration.expression, None)
         where = ", ".join(_setting(key, value) for key, value in declaration.when.items())
-        head = self._head(quantity) | {"exact": declaration.exact}
+        head = self._head(quantity)
         return Data(
             kind="table",
             id=self._anchor(quantity.base, where),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from planner.errors import Fault, PlanError
-from planner.render.facts import brief
-from planner.render.layout import SHARES
+from planner.render.facts import brief, with_interval
+from planner.render.layout import BETWEEN, SHARES
 from planner.render.numbers import clean, exactly, shown
 from planner.result import Quantity, Result
 from planner.typeset import TEXT
@@ -40,7 +40,7 @@ def _tree(
         lines.append(f"{first}{quantity.id} – {clean(quantity.title)}")
         lines.append(f"{rest}  absent: {clean(quantity.absent)}")
     else:
-        mark = "" if quantity.exact else " (estimate)"
+        mark = "" if quantity.exact else f" ({quantity.kind})"
         lines.append(f"{first}{quantity.id} – {clean(quantity.title)}{mark}")
         lines += [f"{rest}  {line}" for line in _formula(quantity)]
     if quantity.declaration is not None:
@@ -65,15 +65,21 @@ def _tree(
 
 def _formula(quantity: Quantity) -> list[str]:
     """`symbol = formula`, the numbers, the value in full and rounded."""
-    name = quantity.symbol
+    name, share = quantity.symbol, quantity.base in SHARES
     value = exactly(quantity.value, quantity.unit)
     texts = [quantity.formula, quantity.substituted, value]
     steps = [text for i, text in enumerate(texts) if i == 0 or text != texts[i - 1]]
     lines = [f"{name} = {steps[0]}", *(f"{' ' * len(name)} = {step}" for step in steps[1:])]
     if not isinstance(quantity.value, str):
-        rounded = shown(quantity.value, quantity.unit, quantity.base in SHARES)
+        rounded = shown(quantity.value, quantity.unit, share)
         if rounded != value:
             lines[-1] += f" = {rounded}"
+    pad = " " * (len(name) + 3)
+    if quantity.interval is not None:
+        low, high = (shown(end, quantity.unit, share) for end in quantity.interval)
+        lines.append(f"{pad}{low} to {high}: {BETWEEN}")
+    if quantity.predicted is not None:
+        lines.append(f"{pad}predicted: {with_interval(quantity.predicted)}")
     return lines
 
 
@@ -81,11 +87,15 @@ def _inputs(quantity: Quantity) -> list[str]:
     """The inputs with their values, meanings and origins; of many values, the first ones."""
     values: dict[str, list[str]] = {}
     words: dict[str, str] = {}
+    known = quantity.result.evaluation.case.kinds
     for note, value, given in quantity.symbols:
         name = parse(note.latex).plain()
         text = clean(value) if isinstance(value, str) else TEXT.number(*digits(value))
         values.setdefault(name, []).append(text)
-        origin = f" ({clean(given.origin)})" if given is not None else ""
+        kind = known.get(note.symbol)  # of what the document states; a default says it itself
+        said = [kind] if kind and given is not None and given.kind != "derived" else []
+        said += [clean(given.origin)] if given is not None else []
+        origin = f" ({', '.join(said)})" if said else ""
         words[name] = f"{clean(note.meaning)}{origin}"
     return [
         f"{name} = {', '.join(texts[:6])}{', …' if len(texts) > 6 else ''}: {words[name]}"

@@ -13,7 +13,6 @@ class Row(NamedTuple):
     id: str
     of: str | None = None  # "of …", such as the capacity
     beside: tuple[tuple[str, str], ...] = ()  # further quantities, with the words before them
-    given: str | None = None  # a key that, where the plan gives it, makes this an assumption
 
 
 KEY_FIGURES = (
@@ -31,7 +30,7 @@ KEY_FIGURES = (
         "time.tokens_per_second",
         beside=(("per device", "time.tokens_per_second_per_device"),),
     ),
-    Row("Model FLOPs utilisation", "time.mfu", given="time.mfu"),
+    Row("Model FLOPs utilisation", "time.mfu"),
     Row("Time to the first token", "time.prefill_seconds"),
     Row("Time of one further token", "time.decode_seconds"),
     Row("Tokens generated", "time.decode_tokens_per_second"),
@@ -232,25 +231,10 @@ ANSWERS = (
 )
 
 
-class Warning(NamedTuple):
-    """A judgement with its rule: the share of two quantities below which it is made."""
-
-    part: str
-    whole: str
-    below: tuple[int, int]  # numerator, denominator
-    words: str
-
-
-WARNINGS = (
-    Warning(
-        "memory.headroom", "memory.capacity", (0, 1), "the plan needs more memory than a device has"
-    ),
-    Warning(
-        "memory.headroom",
-        "memory.capacity",
-        (1, 20),
-        "less than 5 % of the memory of a device is left",
-    ),
-)
-
-STATUS = {True: "Fits", False: "Does not fit", None: "Memory unknown"}
+#: How each state of a verdict looks (its colour and icon) and what it is called.
+STATUS = {
+    "fits": ("ok", "Fits"),
+    "tight": ("tight", "Tight"),
+    "no": ("bad", "Does not fit"),
+    "open": ("unknown", "Open"),
+}

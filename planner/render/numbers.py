@@ -54,6 +54,8 @@ def shown(value: Any, unit: str, share: bool = False) -> str:
         return percent(Fraction(value))
     value = Fraction(value)
     if unit == "h" and value >= 1:  # device hours stay hours
+        if value >= 10**6:
+            return f"{significant(value / 10**6, 3)} million h"
         return f"{significant(value, 3)} h"
     text = format_value(value, unit, short=unit in ("parameters", "tokens"))
     return f"−{text[1:]}" if text.startswith("-") else text

@@ -6,7 +6,7 @@ import os
 import sys
 import unicodedata
 
-from planner.render.facts import key_figures, verdict, warnings
+from planner.render.facts import advised, key_figures, verdict, warnings
 from planner.render.layout import BETWEEN, DAYS
 from planner.render.numbers import clean, signed
 from planner.result import Result
@@ -15,7 +15,7 @@ from planner.sensitivity import sensitivities
 __all__ = ["summary"]
 
 WIDTH = 100
-COLOURS = {"ok": "32", "bad": "31", "unknown": "33"}
+COLOURS = {"ok": "32", "tight": "33", "bad": "31", "unknown": "36"}
 
 
 def summary(result: Result, colour: bool | None = None) -> str:
@@ -24,9 +24,14 @@ def summary(result: Result, colour: bool | None = None) -> str:
     name = _cut(clean(result.plan.name), WIDTH)
     answer = verdict(result)
     lines = [_bold(name, paint)]
-    lines += _wrapped(
-        _coloured(answer.word, COLOURS[answer.status], paint), answer.word, answer.sentence
-    )
+    word = _coloured(answer.word, COLOURS[answer.status], paint)
+    colon = ":" if answer.sentence else ""
+    lines += _wrapped(word + colon, answer.word + colon, answer.sentence)
+    advice = advised(result)
+    if advice is not None:
+        lines += _wrapped("  To be safe:", "  To be safe:", advice.none or advice.most)
+        for changes, effect in advice.safer:
+            lines += _wrapped("  -", "  -", f"{changes}: {effect}")
     figures = key_figures(result)
     if figures:
         lines.append("")
@@ -46,8 +51,7 @@ def summary(result: Result, colour: bool | None = None) -> str:
     if told:
         lines.append("")
     for identifier, words in told:
-        line = f"! {words} ({identifier})"
-        lines.append(line if _width(line) <= WIDTH else _cut(f"! {words}", WIDTH))
+        lines += _wrapped("!", "!", f"{words} ({identifier})")
     decides = [line for line in (_moved(result), _spent(result)) if line]
     if decides:
         lines += ["", *decides]
@@ -115,10 +119,8 @@ def _bold(text: str, paint: bool) -> str:
 
 
 def _wrapped(first: str, plain: str, rest: str) -> list[str]:
-    """The verdict's word and its sentence, wrapped by words."""
+    """A first word, whose width is that of ``plain``, and what follows it, wrapped by words."""
     lines, line, width = [], first, _width(plain)
-    if rest:
-        line, width = f"{first}:", width + 1
     for word in rest.split(" "):
         if width + 1 + _width(word) > WIDTH:
             lines.append(line)

@@ -65,6 +65,7 @@ class View:
         self.figures = facts.key_figures(result)
         self.between = BETWEEN if any(f.interval for f in self.figures) else ""
         self._places: dict[str, int] = {}
+        self.advice = facts.advised(result)
         self.warnings = [Data(id=i, words=words) for i, words in facts.warnings(result)]
 
     # -- what decides, alternatives -----------------------------------------------------------
@@ -336,7 +337,7 @@ class View:
             title=headline(quantity.title),
             text=text,
             exact=full if not share and full != text.lstrip("~") else "",
-            estimate=not quantity.exact,
+            kind=quantity.kind,
         )
 
     def _sum(self, quantity: Quantity) -> Data:

@@ -37,6 +37,7 @@ BARS = (
 #: What a change of layout moves, beside the key figures.
 FURTHER = (
     "memory.headroom",
+    "memory.headroom_p95",
     "layout.data",
     "layout.micro_batches",
     "time.tokens_per_second",
@@ -132,6 +133,7 @@ def _page(result: Result, listed: list[Quantity]) -> Mapping[str, Any]:
         "planned": {q.id: _plain(q.value) for q in listed if q.absent is None},
         "bars": [base for base in BARS if base in {q.id for q in listed}],
         "colours": COLOURS,
+        "shape": result.plan.model is not None,
     }
 
 

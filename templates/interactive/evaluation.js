@@ -85,6 +85,7 @@ class Evaluation {
   symbol(name, point) {
     if (name in BOOK) return this.value(name, point);
     const value = this.bound(name, point);
+    if (this.case.kinds.has($.sym(name))) this.exact = false;
     if (value instanceof $.Absent) throw value;
     return $.run(value, this, point);
   }

@@ -28,17 +28,25 @@
     if (Number.isInteger(value) && size < 2 ** 53) return fixed(value, 0);
     return size >= 1e21 || size > 0 && size < 1e-4 ? scientific(value) : significant(value);
   };
-  const prefixed = (value, steps, plain) => {
+  const prefixed = (value, steps, plain, small = count) => {
     for (const [name, size] of steps) {
       if (value !== 0 && power(value / size, 3) >= 0) return `${significant(value / size)} ${name}`;
     }
-    return `${count(value)} ${plain}`;
+    return `${small(value)} ${plain}`;
+  };
+  // As planner/display.py has them.
+  const LARGE_UNITS = {
+    "USD": [["billion USD", 1e9], ["million USD", 1e6]],
+    "kWh": [["TWh", 1e9], ["GWh", 1e6], ["MWh", 1e3]],
+    "kgCO2e": [["MtCO2e", 1e9], ["ktCO2e", 1e6], ["tCO2e", 1e3]],
+    "tokens/s": [["k tokens/s", 1e3]],
   };
   const duration = seconds => {
     const size = Math.abs(seconds);
     if (size === 0) return "0 s";
-    if (size >= 172800) return `${fixed(seconds / 86400, 1)} days`;
-    if (size >= 120) return `${significant(seconds / 3600)} h`;
+    for (const [name, one] of [["days", 86400], ["h", 3600], ["min", 60]]) {
+      if (size >= 2 * one) return `${significant(seconds / one)} ${name}`;
+    }
     if (size >= 1) return `${significant(seconds)} s`;
     const [name, one] = [["ms", 1e-3], ["us", 1e-6], ["ns", 1e-9]].find(s => size >= s[1]) || ["ns", 1e-9];
     return `${significant(seconds / one)} ${name}`;
@@ -54,9 +62,9 @@
       return prefixed(value, rates.map(([name, size]) => [name + own, size]), own);
     }
     if (unit === "FLOP") return `${scientific(value)} FLOP`;
-    if (unit === "h" && value >= 1) return `${significant(value)} h`;
+    if (unit === "h" && value >= 1) return value >= 1e6 ? `${significant(value / 1e6)} million h` : `${significant(value)} h`;
     if (unit === "s" || unit === "h" || unit === "days") return duration(value * { s: 1, h: 3600, days: 86400 }[unit]);
-    if (unit === "USD") return `${fixed(value, Math.abs(value) >= 1 ? 0 : 2)} USD`;
+    if (LARGE_UNITS[unit]) return prefixed(value, LARGE_UNITS[unit], unit, significant);
     const text = count(value, unit === "parameters" || unit === "tokens");
     return ["1", "–", "", "parameters"].includes(unit) ? text : `${text} ${unit}`;
   };
@@ -163,16 +171,16 @@
     return share > 10 ? `× ${significant(value / before)}` : (share > 0 ? "+" : "\u2212") + text;
   };
   const verdict = found => {
-    const { values } = found, free = values["memory.headroom"], parts = [];
-    const status = free === undefined ? "unknown" : free >= 0 ? "ok" : "bad";
-    const word = { unknown: "Memory unknown", ok: "Fits", bad: "Does not fit" }[status];
+    const { values } = found, free = values["memory.headroom"], worst = values["memory.headroom_p95"], parts = [];
+    const status = free === undefined ? "unknown" : free < 0 ? "bad" : PAGE.shape ? worst < 0 ? "tight" : "ok" : "unknown";
+    const word = { unknown: "Open", ok: "Fits", tight: "Tight", bad: "Does not fit" }[status];
     if (free !== undefined) {
-      const amount = shown(Math.abs(free), "memory.headroom"), all = shown(values["memory.capacity"], "memory.capacity");
+      const size = value => shown(Math.abs(value), "memory.headroom"), all = shown(values["memory.capacity"], "memory.capacity");
       const where = stageEntries(found).length > 1 ? ` (${values["memory.stage"]})` : "";
-      const sign = found.rough["memory.headroom"] ? "~" : "";
-      parts.push(free >= 0 ? `${sign}${amount} of ${all} free on the fullest device${where}`
-        : `${sign}${amount} more than the ${all} of a device${where}`);
-    } else parts.push(`whether it fits is unknown: ${found.absent["memory.headroom"]}`);
+      parts.push(free < 0 ? `${size(free)} more than the ${all} of a device${where}`
+        : status === "unknown" ? `${size(free)} of ${all} free beside the states`
+        : `${size(free)} of ${all} free on the fullest device${where}, ${size(worst)} ${worst < 0 ? "too little " : ""}at worst`);
+    } else parts.push(`what decides is not stated: ${found.absent["memory.headroom"]}`);
     for (const id of ["time.training_days", "cost.total"]) {
       if (values[id] !== undefined) parts.push(mark(found, id));
     }

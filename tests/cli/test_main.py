@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import RunCli
+import planner
+from tests.conftest import ROOT, RunCli
 
 PLAN = "presets/llama70b_h100x1024.yaml"
 SMALL = """
@@ -120,6 +121,24 @@ def test_require_fit_fails_where_it_does_not_fit(run_cli: RunCli) -> None:
     )
     assert tight.returncode == 1, tight.stderr
     assert "Does not fit" in tight.stdout
+
+
+def test_require_fit_keeps_the_margin_that_is_asked_for(run_cli: RunCli) -> None:
+    """A device with a tenth more than is predicted, and a margin of a fifth: tight."""
+    process = planner.load(ROOT / PLAN).evaluate()["memory.process"].number
+    usable = f"cluster.accelerator.memory_usable={process * 11 // 10} B"
+    tight = ("--require-fit", "--set", usable, "--set", "memory.margin=20%")
+    assert "\nTight" in run_cli(PLAN, *tight).stdout
+    for margin, status in (("p95", 1), ("20%", 1), ("9%", 0), ("0", 0), ("p96", 2)):
+        assert run_cli(PLAN, *tight, "--margin", margin).returncode == status, margin
+    assert run_cli(PLAN, *tight).returncode == 1
+    assert run_cli(PLAN, *tight[1:]).returncode == 0
+
+
+def test_require_fit_fails_where_what_decides_is_not_stated(run_cli: RunCli) -> None:
+    size = ("--set", 'model={"parameters": "7B"}', "--require-fit", "--margin", "0")
+    done = run_cli(PLAN, *size)
+    assert done.returncode in (1, 2), done.stderr
 
 
 @pytest.mark.parametrize(
