@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from hypothesis import given, settings
 from planner import plan as loading
 from planner.domains import of_key
 from planner.errors import PlanError
-from planner.inverse import questions
+from planner.inverse import intervals, questions
 from planner.limits import parse_limit
 from planner.plan import variant
+from planner.result import evaluate
 from planner.search.contest import best
 from planner.search.engine import FITS, SURE, Walk
 from planner.untraced import evaluated
@@ -338,3 +340,53 @@ def test_a_margin_leaves_room() -> None:
     assert room["5%"] >= 1.05 > room["0"] >= 1
     with pytest.raises(PlanError, match="no margin"):
         questions.ask(plan, "longest-context", margin="p50")
+
+
+# what a prediction of time leaves open
+
+
+@pytest.mark.parametrize("question", ["tokens-by-deadline", "fewest-devices"])
+def test_an_answer_that_rests_on_a_predicted_time_says_what_that_leaves_open(question: str) -> None:
+    """At either end a run that is as much slower, or faster, as published ones keeps the deadline,
+    and one step beyond does not."""
+    plan = load(GPT2, time__mfu=None, training__tokens="2T", training__global_batch=1024)
+    answer = questions.ask(plan, question, deadline="10 days", margin="0")
+    between = intervals.of_answer(answer)
+    assert answer.holds is not None and between is not None
+    slow, fast = between
+    assert slow is not None and fast is not None
+    values = sorted((slow.value, answer.holds.value, fast.value), reverse=question[0] == "f")
+    assert values == [slow.value, answer.holds.value, fast.value] and slow.value != fast.value
+    days = evaluate(answer.holds.plan)["time.training_days"]
+    low, high = (Fraction(bound) / Fraction(days.number) for bound in days.interval)
+    assert slow.values["time.training_days"] * high <= 10 + 1e-9
+    assert fast.values["time.training_days"] * low <= 10 + 1e-9
+    if question == "tokens-by-deadline":  # time is linear in tokens
+        step = plan.get("training.global_batch") * plan.get("training.sequence_length")
+        assert abs(slow.value * high - answer.holds.value) <= 3 * step
+        assert abs(fast.value * low - answer.holds.value) <= 3 * step
+    data = json.loads(questions.to_json(answer))
+    assert data["interval"] == {"slowest": slow.value, "fastest": fast.value}
+    first = questions.text(answer).splitlines()[0]
+    assert "~" in first and " to " in first
+    assert str(answer.holds.value) not in first or answer.holds.value < 100
+
+
+def test_an_answer_by_an_assumed_time_has_no_interval() -> None:
+    answer = questions.ask(load(GPT2, time__mfu="0.4"), "tokens-by-deadline", deadline="10 days")
+    assert intervals.of_answer(answer) is None
+    assert "interval" not in json.loads(questions.to_json(answer))
+    assert "~" not in questions.text(answer)
+
+
+def test_the_cheapest_says_whose_prices_it_compared() -> None:
+    names = ["h100-sxm-80gb", "a100-sxm-80gb", "h200-sxm-141gb"]
+    plan = load(GPT2, time__mfu=None)
+    answer = questions.ask(plan, "cheapest", deadline="1 days", accelerators=names)
+    text, data = questions.text(answer), json.loads(questions.to_json(answer))
+    for row in data["accelerators"]:
+        assert re.search(r"price of [\w-]+, 20\d\d-\d\d(-\d\d)?$", row["whose"])
+        assert "https://" in row["source"]
+        assert row["whose"] in text and row["source"] in text
+    low, high = data["goal"]["interval"]
+    assert low < data["holds"]["quantities"]["cost.total"] < high

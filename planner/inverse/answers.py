@@ -106,7 +106,8 @@ def _headline(answer: Answer, between: Ends | None) -> str:
         return f"{name_of(answer)}: no value satisfies {limits}"
     value = _value(answer, answer.holds, between)
     if answer.question == "cheapest":
-        return f"cheapest: {value} for {_goal_text(answer)} with {limits}"
+        paid = f"{_goal_text(answer)}{_price(answer, answer.holds)}"
+        return f"cheapest: {value} for {paid} with {limits}"
     if answer.goal is not None:
         best = _goal_text(answer)
         what = f"{value} makes {answer.goal.quantity} {answer.goal.word}, {best}"
@@ -342,7 +343,17 @@ def _offers(answer: Answer) -> list[str]:
         cells.append((row.offer.accelerator, price, ", ".join(told)))
     widths = [max(len(cell[i]) for cell in cells) for i in (0, 1)]
     lines += [f"  {a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in cells]
+    sources = dict.fromkeys((r.offer.whose, r.offer.source) for r in rows if r.offer.source)
+    lines += ["", "Whose prices these are:"] if sources else []
+    lines += [f"  {whose}: {source}" for whose, source in sources]
     return [*lines, ""]
+
+
+def _price(answer: Answer, holds: Probe) -> str:
+    """Whose price the cheapest devices have, and what it is."""
+    named = holds.plan.get("cluster.accelerator.name")
+    rows = [row.offer for row in answer.extra["rows"] if row.offer.accelerator == named]
+    return f" at {shown(rows[0].price, 'USD/h')} ({rows[0].whose})" if rows else ""
 
 
 # as data -------------------------------------------------------------------------------------
@@ -427,6 +438,7 @@ def _offer_data(answer: Answer) -> dict[str, Any]:
                 "accelerator": row.offer.accelerator,
                 "price": number(row.offer.price),
                 "whose": row.offer.whose,
+                "source": row.offer.source or None,
                 "devices": None if holds is None else number(holds.value),
                 "cost": None if row.cost is None else number(row.cost),
                 "reason": row.reason or None,

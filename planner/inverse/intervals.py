@@ -25,10 +25,10 @@ Ends = tuple[Probe | None, Probe | None]
 def of_quantity(probe: Probe, quantity: str) -> Interval | None:
     """Lowest and highest value of a quantity that published runs leave open; None where it does not
     rest on a prediction of time."""
-    if quantity not in (*bands.LONGER, *bands.SHORTER):
+    if quantity not in bands.LONGER and quantity not in bands.SHORTER:
         return None
-    found = evaluate(probe.plan).find(quantity)
-    return found.interval
+    found = evaluate(probe.plan).find(quantity).interval
+    return None if found is None else (Fraction(found[0]), Fraction(found[1]))
 
 
 def of_answer(answer: Answer) -> Ends | None:

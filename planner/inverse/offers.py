@@ -29,6 +29,7 @@ class Offer:
     per_node: int
     whose: str = ""  # whose price it is, and of which day
     own: bool = False
+    source: str = ""  # where it is published
 
     def changes(self, devices: int) -> dict[str, Any]:
         """The changes for so many devices."""
@@ -67,7 +68,9 @@ def _own(plan: Plan, price: Number | None = None) -> Offer:
     if price is not None:
         return Offer(_title(plan), {"cluster.price": price}, price, nodes, ASKED, True)
     price, whose = plan.get("cluster.price"), origin(plan, "cluster.price")[1]
-    return Offer(_title(plan), {"cluster.price": price}, price, nodes, whose, True)
+    row = _listed(plan.get("cluster.accelerator") or {}, plan.get("cluster.provider") or "")
+    published = _source(row) if row is not None and row["price"] == price else ""
+    return Offer(_title(plan), {"cluster.price": price}, price, nodes, whose, True, published)
 
 
 @cache
@@ -99,6 +102,10 @@ def _told(row: Mapping[str, Any]) -> str:
     return f"{row['kind']} price of {row['provider']}, {row['date']}"
 
 
+def _source(row: Mapping[str, Any]) -> str:
+    return ", ".join(str(row[key]) for key in ("text", "url") if row.get(key))
+
+
 def _cluster(name: str, price: Number | None) -> Offer | None:
     data = _read("cluster", name)
     title, nodes = str(data["accelerator"].get("name") or name), data["devices_per_node"]
@@ -108,7 +115,8 @@ def _cluster(name: str, price: Number | None) -> Offer | None:
     row = _listed(data["accelerator"], data.get("provider"))
     if data.get("provider") is None or row is None:
         return None
-    return Offer(title, {"cluster": {"extends": name}}, row["price"], nodes, _told(row))
+    given = {"cluster": {"extends": name}}
+    return Offer(title, given, row["price"], nodes, _told(row), source=_source(row))
 
 
 def _text(price: Number) -> str:
@@ -171,7 +179,14 @@ def _priced(
     if row is None:
         raise _without_price(name)
     cluster = {**given, "provider": row["provider"]}
-    return Offer(title, {"cluster": cluster}, row["price"], given["devices_per_node"], _told(row))
+    return Offer(
+        title,
+        {"cluster": cluster},
+        row["price"],
+        given["devices_per_node"],
+        _told(row),
+        source=_source(row),
+    )
 
 
 def _without_price(name: str) -> PlanError:
