@@ -211,6 +211,7 @@ def _megatron(text: _Text) -> Log | None:
     log = Log(text.place.file, "Megatron-LM")
     for line in text.containing(b"elapsed time per iteration", b"memory (MB)"):
         for match in _ITERATION.finditer(line):
+            _takes_time("time.step_seconds", _number(match[1]), match[0][:40].strip(), text.place)
             log.add("time.step_seconds", _number(match[1]), Fraction(1, 1000))
             for pattern, quantity in ((_TFLOPS, "time.tflops_per_device"), (_BATCH, "batch")):
                 found = pattern.search(match[0])
@@ -293,10 +294,17 @@ def _rows(rows: Iterable[tuple[int, Mapping[str, Any]]], place: Place, form: str
             except (ValueError, TypeError, OverflowError):
                 number = math.nan
             if 0 <= number < math.inf:
+                _takes_time(known[0], number, label, Place(place.file, line))
                 log.add(known[0], number, known[1], label)
             else:
                 _judge(value, label, Place(place.file, line))
     return log if log.columns else None
+
+
+def _takes_time(quantity: str, number: float, label: str, place: Place) -> None:
+    """A step of no time is a fault: rates would be infinite."""
+    if quantity == "time.step_seconds" and not number:
+        raise PlanError(Fault(f"{label}: a step takes no time", place, "a time above 0"))
 
 
 def _judge(value: Any, label: str, place: Place) -> None:

@@ -164,7 +164,7 @@ def _table() -> dict[str, tuple[Exact, Dimension]]:
     for word in ("token", "parameter", "sequence", "device"):
         large = {"": 0, "k": 3, "M": 6, "G": 9, "B": 9, "T": 12}
         add(f"{word} {word}s", 1, Dimension.of(**{word: 1}), large)
-    add("GPU GPUs chip chips accelerator accelerators", 1, Dimension.of(device=1))
+    add("GPU GPUs gpu gpus chip chips accelerator accelerators", 1, Dimension.of(device=1))
     add("B", 1, _BYTE, _DECIMAL, _BINARY)
     add("byte bytes", 1, _BYTE)
     add("b bit", Fraction(1, 8), _BYTE, _DECIMAL, _BINARY)
@@ -193,6 +193,10 @@ def _table() -> dict[str, tuple[Exact, Dimension]]:
 _UNITS = _table()
 _NAME = re.compile(r"([^\W\d_]+2?[^\W\d_]*|%|1)(?:\^\(?(-?\d{1,2})\)?)?$")
 
+_PARTS = re.compile(r"(\s*\bper\b\s*|\s*[/*·]\s*|(?<=[A-Za-z])[- ](?=[A-Za-z]))")
+#: What stands in parentheses below a line: USD/(GPU h).
+_BELOW = re.compile(r"/\s*\(([\w\s*·-]+)\)")
+
 
 @lru_cache(maxsize=1024)
 def _unit(text: str) -> tuple[Exact, Dimension]:
@@ -200,12 +204,13 @@ def _unit(text: str) -> tuple[Exact, Dimension]:
     size: Exact = 1
     dim = _ONE
     divide = False
-    for part in re.split(r"([/*·]|\bper\b|(?<=[A-Za-z])-(?=[A-Za-z]))", text):
+    plain = _BELOW.sub(lambda below: "/" + re.sub(r"\s*[*·]\s*", "-", below[1].strip()), text)
+    for place, part in enumerate(_PARTS.split(plain)):
         part = part.strip()
         if part in ("/", "per", "*", "·"):
             divide = part in ("/", "per")
             continue
-        if part == "-":  # per device-hour: the hyphen binds closer than the division
+        if place % 2:  # per device-hour: a hyphen or a space binds closer than the division
             continue
         match = _NAME.match(part)
         if not match:
@@ -321,7 +326,7 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
     if not rest:
         return _bare(amount, text, unit, target)
     written, dim = _suffix(rest, match[0], target, unit)
-    if dim not in (target, target.without_counts()):
+    if dim not in (target, target.without_counts(), _of_device(target)):
         other = rest.replace("FLOPs", "FLOP").replace("FLOPS", "FLOP") + "/s"
         is_rate = "FLOP" in rest and dim / _TIME == target
         raise UnitError(
@@ -330,6 +335,12 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
             f"{match[0]} {other}" if is_rate else None,
         )
     return exact(amount * Fraction(written) / size)
+
+
+def _of_device(target: Dimension) -> Dimension:
+    """What else a price may be in: every price of a document is that of one device."""
+    priced = any(base == "USD" for base, _ in target.powers)
+    return target / Dimension.of(device=1) if priced and target != Dimension.of(USD=1) else target
 
 
 def _suffix(rest: str, amount: str, target: Dimension, unit: str) -> tuple[Exact, Dimension]:

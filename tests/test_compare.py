@@ -282,3 +282,19 @@ def test_what_is_no_json_is_told_where(text: str, said: str, tmp_path: Path) -> 
     with pytest.raises(PlanError) as caught:
         logs.read(log)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("step,step_seconds,step_seconds\n1,2,3\n", ":1: the column step_seconds is there twice"),
+        ("step,step_time\n1,1\n2,0\n", ":3: step_time: a step takes no time"),
+        ('{"step_time": 1.5}\n{"step_time": 0}\n', ":2: step_time: a step takes no time"),
+        ("iteration 1/ 9 | elapsed time per iteration (ms): 0.0 |\n", "a step takes no time"),
+    ],
+)
+def test_a_log_that_cannot_be_believed_is_one_line(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text(text)
+    with pytest.raises(PlanError) as caught:
+        logs.read(tmp_path / "log.txt")
+    assert says in str(caught.value) and "\n" not in str(caught.value)

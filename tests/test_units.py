@@ -134,6 +134,31 @@ def test_refuses_and_suggests(text: object, unit: str, hint: str | None) -> None
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "USD/h", "USD/hr", "USD per hour", "USD/device-hour", "USD/GPU-hour", "USD/gpu-hour",
+        "USD/GPU-h", "USD/device/hour", "USD/h/GPU", "USD/h per GPU", "USD per GPU hour",
+        "USD/GPU hour", "USD/(GPU h)", "USD/(GPU*h)", "USD/chip-hour", "USD / device hour",
+    ],
+)  # fmt: skip
+def test_a_price_as_people_write_it(unit: str) -> None:
+    assert parse(f"2.5 {unit}", "USD/h") == F(5, 2)
+
+
+@pytest.mark.parametrize("unit", ["USD/GPU", "USD*h", "USD//h", "USD/", "USD/token", "GPU-hour"])
+def test_what_is_no_price(unit: str) -> None:
+    with pytest.raises(UnitError):
+        parse(f"2.5 {unit}", "USD/h")
+
+
+def test_only_prices_are_per_device_by_themselves() -> None:
+    """Storage that all devices write to together has no rate per device."""
+    assert parse("48 USD/device-day", "USD/h") == 2
+    with pytest.raises(UnitError):
+        parse("2 TB/s per device", "bytes/s")
+
+
 @given(st.text(max_size=300), st.sampled_from(["bytes", "tokens", "1", "FLOP/s", "USD/h", "s"]))
 def test_any_text_is_read_or_refused(text: str, unit: str) -> None:
     with suppress(UnitError):
