@@ -17,8 +17,9 @@ dualpipe     p + 1, parameters of two stages (DeepSeek-V3, arXiv 2412.19437, tab
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 from planner.document import Block, Draft, Model, Stage
@@ -66,6 +67,88 @@ def _cuts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
     whole = counted(layers, layout["cut"], chunks)
     cuts = [whole * i // chunks - ends for i in range(chunks + 1)]
     return [0, *cuts[1:-1], layers]
+
+
+def chunks(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
+    """How many layers each chunk holds, in the order of the model."""
+    return [stop - start for start, stop in pairwise(_cuts(model, layout, vocab))]
+
+
+#: Letters of a layout as Megatron-LM writes it: embedding, layer, further-token module, loss.
+EMBEDDING, LAYER, MODULE, LOSS = "EtmL"
+_WRITTEN = re.compile(r"([EtmL|])|(\()|(\))|\*(\d{1,9})|(.)", re.DOTALL)
+MOST_WRITTEN = 100_000  # letters of a layout
+
+
+def read(text: str) -> tuple[list[int], int]:
+    """Megatron-LM's `--pipeline-model-parallel-layout`, such as `Et*3|(tt|)*29,m|L`: the layers of
+    each chunk, modules that predict further tokens among them, and how many these are.
+
+    `|` stands between chunks, `x*n` and `(…)*n` repeat, commas say nothing (Megatron Core,
+    docs/user-guide/features/pipeline_parallel_layout.md).
+
+    Raises:
+        ValueError: with what is wrong.
+    """
+    done: list[str] = []
+    group: list[str] | None = None
+    last: str | None = None  # what a `*` would repeat
+    closed = False  # a group that waits for its `*`
+    for found in _WRITTEN.finditer(text.replace(",", "")):
+        letter, begins, ends, times, other = found.groups()
+        place = done if group is None else group
+        if other is not None:
+            raise ValueError(f"{other!r} is no letter of a layout")
+        if closed and times is None:
+            raise ValueError("a group in brackets is not repeated, (…)*n")
+        if letter is not None:
+            place.append(letter)
+            last = letter
+        elif begins is not None:
+            if group is not None:
+                raise ValueError("brackets stand in brackets")
+            group, last = [], None
+        elif ends is not None:
+            if not group:
+                raise ValueError("a bracket closes nothing")
+            done.append("".join(group))
+            last, group, closed = done[-1], None, True
+        else:
+            if last is None:
+                raise ValueError(f"*{times} repeats nothing")
+            if len(last) * int(times) + sum(map(len, done)) > MOST_WRITTEN:
+                raise ValueError(f"more than {MOST_WRITTEN} letters")
+            place[-1] = last * int(times)
+            last, closed = None, False
+    if group is not None or closed:
+        raise ValueError("a bracket is not closed and repeated, (…)*n")
+    whole = "".join(done)
+    flat = whole.replace("|", "")
+    layers = flat[1:-1]
+    if whole[:1] != EMBEDDING or whole[-1:] != LOSS or {EMBEDDING, LOSS} & set(layers):
+        raise ValueError("E stands once, first in the first stage, and L once, last in the last")
+    if LAYER in layers.lstrip(LAYER):
+        raise ValueError("a layer (t) stands behind a module that predicts further tokens (m)")
+    return [chunk.count(LAYER) + chunk.count(MODULE) for chunk in whole.split("|")], (
+        layers.count(MODULE)
+    )
+
+
+def written(held: Sequence[int], further: int) -> str | None:
+    """Chunks of so many layers as Megatron-LM writes them, the last ``further`` being modules that
+    predict further tokens; None where these would lie in several chunks, which it does not do."""
+    starts, plain = [0, *accumulate(held)], sum(held) - further
+    texts = []
+    for number, count in enumerate(held):
+        layers = max(0, min(count, plain - starts[number]))
+        if 0 < count - layers < further:
+            return None
+        repeated = LAYER * layers if layers < 4 else f"{LAYER}*{layers}"
+        texts.append(repeated + MODULE * (count - layers))
+    texts[0] = EMBEDDING + texts[0]
+    texts[-1] += LOSS
+    runs = [(text, len(list(same))) for text, same in groupby(f"{text}|" for text in texts)]
+    return "".join(text * many if many < 3 else f"({text})*{many}" for text, many in runs)[:-1]
 
 
 def counted(layers: int, cut: str, chunks: int) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from planner import hardware, pipeline, profile, schema, source
+from planner.display import one_line
 from planner.document import Draft, Model, Plan
 from planner.errors import Fault, PlanError, divisors, nearest
 from planner.model import lower
@@ -48,12 +49,50 @@ def opened(document: source.Document) -> source.Document:
     return changed(document, {"parallelism.auto": True})
 
 
+def laid_out(document: source.Document) -> source.Document:
+    """A checked document with stages that Megatron-LM's text says as a list, and with the virtual
+    stages that follow from it.
+
+    Raises:
+        PlanError: a text that says no layout, or one of another model.
+    """
+    layout, place = (
+        document.data.get("parallelism") or {},
+        document.place(("parallelism", "stages")),
+    )
+    text = layout.get("stages")
+    if not isinstance(text, str):
+        return document
+    allowed = "E, t, m, L, |, x*n and (…)*n as in Et*3|(tt|)*29,m|L, or a list of layers"
+    try:
+        held, further = pipeline.read(text)
+    except ValueError as error:
+        raise PlanError(Fault(f"{one_line(text)}: {error}", place, allowed)) from None
+    modules = document.data["model"].get("mtp") or 0
+    if further != modules:
+        wrong = f"{further} modules that predict further tokens (m), the model has {modules}"
+        raise PlanError(Fault(wrong, place, "as many m as model.mtp"))
+    size = layout["pipeline"]
+    if len(held) % size:
+        wrong = f"{len(held)} stages do not divide over pipeline {size}"
+        raise PlanError(Fault(wrong, place, f"a multiple of {size} stages"))
+    changes: dict[str, Any] = {"parallelism.stages": held}
+    if document.origin(("parallelism", "virtual_pipeline")).kind == "default":
+        changes["parallelism.virtual_pipeline"] = len(held) // size
+    return changed(document, changes)
+
+
 def planned(document: source.Document) -> Plan:
     """A plan from a document that agrees with the schema; a layout that it leaves open is found.
 
     Raises:
         PlanError: every fault that was found, or no valid layout.
     """
+    if isinstance((document.data.get("parallelism") or {}).get("stages"), str):
+        plan = planned(laid_out(document))
+        why = {"parallelism.virtual_pipeline": "as many as parallelism.stages says"}
+        said = document.origin(("parallelism", "virtual_pipeline")).kind != "default"
+        return plan if said else replace(plan, derived={**plan.derived, **why})
     layout = document.data.get("parallelism") or {}
     if not layout.get("auto"):
         if layout.get("margin") is not None:

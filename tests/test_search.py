@@ -46,6 +46,7 @@ PLANS = [
     lambda: small("gpt2-small"),
     lambda: small("mixtral-8x7b"),
     lambda: small("llama2-7b", model__mtp=1),
+    lambda: small("llama2-7b", model__layers=31),
     lambda: small("llama2-70b", training__precision="fp8"),
     lambda: plans.load("presets/gpt3_a100x1024.yaml"),
     lambda: small("llama2-7b", parallelism__context_exchange="gather"),
@@ -94,6 +95,7 @@ def test_every_valid_layout_is_there_once(model: str) -> None:
             chance.choice((1, 1, 2)),
             chance.choice((1, 1, 2)),
             chance.choice((1, 1, 2, 3)),
+            chance.choice((None, None, "ends")),
             chance.random() < 0.3,
             chance.choice((0, 1, 2, 3)),
             chance.choice((1, 1, 2, 4)),
@@ -124,7 +126,7 @@ def sensible(plan: plans.Plan, changes: dict[str, Any]) -> bool:
     experts = plan.get("model.moe.experts") or 1
     return bool(
         (get["virtual_pipeline"] > 1) == (schedule == "interleaved")
-        and (stages > 1 or schedule == "1f1b")
+        and (stages > 1 or (schedule == "1f1b" and get["cut"] is None))
         and (tensor > 1 or not get["sequence"])
         and get["expert_tensor"] <= (tensor if experts > 1 else 1)
         and (get["replicate"] == 1 or (get["zero"] and get["replicate"] < shards))
@@ -143,6 +145,7 @@ def test_the_best_is_the_best_of_all() -> None:
         "parallelism.context": 1,
         "parallelism.zero": 1,
         "parallelism.replicate": 1,
+        "parallelism.cut": "even",
     }
     found = searching.search(plan, top=5, fixed=fixed)
     best = []

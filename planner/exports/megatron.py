@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner import pipeline
 from planner.document import Block
 from planner.exports.table import FOLLOWS, TRAINS, Draft, Near, Row, Rule, exchange, heard, stack
 
@@ -233,32 +234,40 @@ def _dropout(draft: Draft) -> None:
 def _pipeline(draft: Draft) -> None:
     size, chunks = draft.get("parallelism.pipeline"), draft.get("parallelism.virtual_pipeline")
     draft.say({"pipeline-model-parallel-size": size})
-    schedule, stages = draft.get("training.schedule"), draft.get("parallelism.stages")
+    schedule = draft.get("training.schedule")
     if schedule not in ("1f1b", "interleaved") and size > 1:
         draft.cannot("training.schedule", "pipelines run 1F1B, interleaved with virtual stages")
     if chunks > 1:
         draft.say({"num-virtual-stages-per-pipeline-rank": chunks})
-    further = draft.get("model.mtp") or 0
-    if not stages:
-        if further and size * chunks > 1:
-            draft.cannot("model.mtp", "on the last stage, beside its share of the layers")
+    _cut(draft, size, chunks)
+
+
+def _cut(draft: Draft, size: int, chunks: int) -> None:
+    """Layers that do not divide evenly: the ends said apart where that is enough, else the whole
+    layout. Further-token modules stand on the last stage unless a layout says more."""
+    model, further = draft.plan.model, draft.get("model.mtp") or 0
+    draft.heard |= {"parallelism.stages", "parallelism.cut"}
+    if model is None or size * chunks == 1:
         return
-    if stages[-1] < further:
-        draft.cannot("parallelism.stages", "the last stage holds all modules of model.mtp")
+    layout, vocab = draft.plan.data["parallelism"], draft.plan.get("model.vocab")
+    held = pipeline.chunks(model, layout, vocab)
+    plain = [*held[:-1], held[-1] - further]
+    if plain[-1] >= 0 and len(set(plain)) == 1:
         return
-    stages = [*stages[:-1], stages[-1] - further]
-    if len(stages) > 2 and chunks == 1 and len(set(stages[1:-1])) == 1:
+    if plain[-1] >= 0 and chunks == 1 and len(plain) > 2 and len(set(plain[1:-1])) == 1:
         draft.say(
             {
-                "decoder-first-pipeline-num-layers": stages[0],
-                "decoder-last-pipeline-num-layers": stages[-1],
+                "decoder-first-pipeline-num-layers": plain[0],
+                "decoder-last-pipeline-num-layers": plain[-1],
             }
         )
-    elif len(set(stages)) > 1:
-        draft.cannot(
-            "parallelism.stages",
-            "only the first and the last stage may differ; see --pipeline-model-parallel-layout",
-        )
+        return
+    text = pipeline.written(held, further)
+    if text is None:
+        draft.cannot("parallelism.stages", "one stage holds all modules of model.mtp")
+    else:
+        draft.said.pop("num-virtual-stages-per-pipeline-rank", None)  # which follow from it
+        draft.say({"pipeline-model-parallel-layout": text})
 
 
 def _sharding(draft: Draft) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from planner import pipeline
 from planner.display import one_line, quoted
 from planner.exports.table import (
     FOLLOWS,
@@ -99,9 +100,11 @@ def _pipeline(draft: Draft) -> None:
             "training.schedule",
             "ZBVZeroBubble and DualPipeV differ from it: both have two virtual stages per device",
         )
-    layers = len(stack(draft))
-    if stages:
-        draft.say({"parallelism.module_fqns_per_model_part": _modules(stages)})
+    layers, model = len(stack(draft)), draft.plan.model
+    draft.heard.add("parallelism.cut")
+    if model is not None and (stages or layers % (size * chunks)):
+        held = pipeline.chunks(model, draft.plan.data["parallelism"], draft.plan.get("model.vocab"))
+        draft.say({"parallelism.module_fqns_per_model_part": _modules(held)})
     elif layers and layers % (size * chunks) == 0:
         draft.say(
             {

@@ -27,7 +27,7 @@ from planner.limits import MARGIN, Limit, fit_limit, known
 from planner.parts import taken_apart
 from planner.plan import chosen_by, variant
 from planner.search import modes
-from planner.search.layouts import FOLLOWING, KEYS, Rows, Setting, Space
+from planner.search.layouts import CUT, FOLLOWING, KEYS, Rows, Setting, Space
 from planner.search.selection import Best, ByChoice, Front, Item, Plain, Sample
 from planner.search.spread import Over, Spread
 from planner.untraced import Untraced, evaluated
@@ -546,6 +546,8 @@ def _own(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
     changes, follows = (
         {k: plan.get(k) for k in keys if plan.get(k) is not None} for keys in (KEYS, open_ones)
     )
+    if plan.document.data["parallelism"].get("cut") is None:
+        changes.pop(CUT, None)
     return Layout(changes, follows, values, {}, evaluated=(evaluation, by))
 
 

@@ -48,10 +48,14 @@ SCHEDULES = ("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe")
 COMMON = ("1f1b", "interleaved")
 #: GPipe takes as long as 1F1B and keeps more (Narayanan et al. 2021, section 2.2).
 SENSIBLE = tuple(schedule for schedule in SCHEDULES if schedule != "gpipe")
+CUT = "parallelism.cut"
+#: Virtual stages and schedule of a pipeline, and how its layers are cut where that is a choice.
+Run = tuple[int, str, str | None]
 #: Keys of a layout that a search chooses, and that may be held at a value instead.
 KEYS = (
     *(f"parallelism.{key}" for key in DEGREES),
     "parallelism.virtual_pipeline",
+    CUT,
     "parallelism.sequence",
     "parallelism.zero",
     "parallelism.replicate",
@@ -179,7 +183,7 @@ class Space:
         )  # fmt: skip
         self._found: dict[Any, Any] = known.setdefault("found", {})
         self._checked: dict[Any, bool] = known.setdefault("checked", {})
-        self._runs: dict[tuple[int, str], int] = known.setdefault("runs", {})
+        self._runs: dict[Run, int] = known.setdefault("runs", {})
         self._crossed: dict[str, Any] = known.setdefault("crossed", {})
 
     def narrowed(self, key: str, values: Sequence[Any]) -> Space:
@@ -299,55 +303,57 @@ class Space:
             faults.setdefault(fault.message, fault)
         return bool(found)
 
-    def _schedules(self, stages: int) -> list[tuple[int, str]]:
-        """Virtual stages and schedules that go together for a number of stages."""
-        assert self.plan.model is not None
-        cut = self.plan.get("parallelism.cut")
-        layers = pipeline.counted(len(self.plan.model.sequence), cut, stages)
-        virtual = self._options(
-            "parallelism.virtual_pipeline",
-            divisors(max(1, layers // stages)) if stages > 1 else (1,),
-        )
+    def _schedules(self, stages: int) -> Iterator[Run]:
+        """Virtual stages, schedules and cuts that go together for a number of stages. Where layers
+        do not divide, embedding and head may count as one each, as 94 layers over 16 stages are
+        trained (Qwen3-235B) and 126 (Llama 3.1)."""
+        model = self.plan.model
+        assert model is not None
         free = SCHEDULES if "training.schedule" in self.full else SENSIBLE
-        schedules = self._options("training.schedule", free)
-        return [
-            (v, s)
-            for v in virtual
-            for s in schedules
-            if (v > 1) == (s == "interleaved") and (stages > 1 or s == "1f1b")
-        ]
+        own = self.plan.document.data["parallelism"].get("cut")
+        uneven = len(model.sequence) % stages > 0 or CUT in self.full
+        for cut in self._options(CUT, tuple(dict.fromkeys((own, "ends" if uneven else own)))):
+            layers = pipeline.counted(len(model.sequence), cut or self.plan.get(CUT), stages)
+            several = divisors(max(1, layers // stages)) if stages > 1 else (1,)
+            for virtual in self._options("parallelism.virtual_pipeline", several):
+                for schedule in self._options("training.schedule", free):
+                    if (virtual > 1) == (schedule == "interleaved") and (
+                        stages > 1 or schedule == "1f1b"
+                    ):
+                        yield virtual, schedule, cut
 
     def _batches(self, stages: int, share: int) -> Array:
-        """What a pipeline can run with a share of the batch, as two columns: virtual stages and
-        schedule (by place in ``runs``), and micro-batch."""
+        """What a pipeline can run with a share of the batch, as two columns: virtual stages,
+        schedule and cut (by place in ``runs``), and micro-batch."""
         key = (stages, share)
         if key not in self._found:
             found = []
             sizes = self._options("training.micro_batch", divisors(share))
             for run in self._schedules(stages):
                 for size in sizes:
-                    if share % size == 0 and self._can_run(stages, *run, share // size):
+                    if share % size == 0 and self._can_run(stages, run, share // size):
                         found.append((self._runs.setdefault(run, len(self._runs)), size))
             self._found[key] = np.array(found, dtype=np.int64).reshape(-1, 2)
         return self._found[key]  # type: ignore[no-any-return]
 
-    def _can_run(self, stages: int, virtual: int, schedule: str, micro_batches: int) -> bool:
+    def _can_run(self, stages: int, run: Run, micro_batches: int) -> bool:
         """Whether a schedule can run that many micro-batches: the plan's own checks, only one of
         which asks how many they are."""
-        run, model = (stages, virtual, schedule), self.plan.model
+        key, model = (stages, *run), self.plan.model
         assert model is not None
-        if (run, None) not in self._checked:
-            draft = self._running(*run, None)
+        if (key, None) not in self._checked:
+            draft = self._running(stages, run, None)
             pipeline.check(draft, model)
-            self._checked[run, None] = not draft.faults and self._can_cut(stages, virtual)
-        if (run, micro_batches) not in self._checked:
-            draft = self._running(*run, micro_batches)
+            self._checked[key, None] = not draft.faults and self._can_cut(stages, run)
+        if (key, micro_batches) not in self._checked:
+            draft = self._running(stages, run, micro_batches)
             pipeline.check_schedule(draft, model)
-            self._checked[run, micro_batches] = not draft.faults
-        return self._checked[run, None] and self._checked[run, micro_batches]
+            self._checked[key, micro_batches] = not draft.faults
+        return self._checked[key, None] and self._checked[key, micro_batches]
 
-    def _running(self, stages: int, virtual: int, schedule: str, micro_batches: Any) -> Draft:
+    def _running(self, stages: int, run: Run, micro_batches: Any) -> Draft:
         """What a pipeline's checks ask of a layout."""
+        virtual, schedule, cut = run
         layout = {
             **self.plan.data["parallelism"],
             "pipeline": stages,
@@ -356,6 +362,8 @@ class Space:
             "data": None,
             "stages": None,
         }
+        if cut is not None:
+            layout["cut"] = cut
         training = {
             **self.plan.data["training"],
             "schedule": schedule,
@@ -364,11 +372,16 @@ class Space:
         data = {**self.plan.data, "parallelism": layout, "training": training}
         return Draft(self.plan.document, data)
 
-    def _can_cut(self, stages: int, virtual: int) -> bool:
+    def _can_cut(self, stages: int, run: Run) -> bool:
         """Whether there are layers for so many chunks: the plan's own check."""
-        key = (stages, virtual)
+        virtual, _, cut = run
+        key = (stages, virtual, cut)
         if key not in self._checked:
-            chunks = {"parallelism.pipeline": stages, "parallelism.virtual_pipeline": virtual}
+            chunks: dict[str, Any] = {
+                "parallelism.pipeline": stages,
+                "parallelism.virtual_pipeline": virtual,
+                CUT: cut,
+            }
             draft = layout_draft(self.plan, {**self.start, **chunks}, False)
             self._checked[key] = not draft.faults
         return self._checked[key]
@@ -423,8 +436,8 @@ class Space:
         return found
 
     @cached_property
-    def runs(self) -> tuple[tuple[int, str], ...]:
-        """Virtual stages and schedules that occur."""
+    def runs(self) -> tuple[Run, ...]:
+        """Virtual stages, schedules and cuts that occur."""
         assert self.crossed is not None  # which finds them
         return tuple(self._runs)
 
@@ -572,14 +585,18 @@ class Rows:
 
         What counts most stands first: how many kinds of parallelism there are; whether the
         schedule is a common one; virtual stages; the product of the degrees; the ZeRO stage; then
-        the schedule, how much is recomputed, the residual stream whole on tensor-parallel ranks
-        that could divide it, kernels of another implementation, the micro-batch.
+        the schedule, an even cut of the layers, how much is recomputed, whether a residual stream
+        that could be divided is not, kernels of another implementation, the micro-batch.
         """
         space = self.space
         of_degrees, of_run = self.of_degrees[rows], self.of_run[rows]
         kinds, product_, said = (column[of_degrees] for column in space.plain)
-        replicas, virtual = self.of_replicate[rows], np.array([v for v, _ in space.runs])[of_run]
-        schedule = np.array([SCHEDULES.index(s) for _, s in space.runs])[of_run]
+        replicas, virtual = (
+            self.of_replicate[rows],
+            np.array([run[0] for run in space.runs])[of_run],
+        )
+        schedule = np.array([SCHEDULES.index(run[1]) for run in space.runs])[of_run]
+        cut = np.array([run[2] is not None for run in space.runs])[of_run]
         tensor = np.array([degrees.values[0] > 1 for degrees in space.degrees])[of_degrees]
         stage = np.array(space.zero)[zero]
         mode = np.array([RECOMPUTE.index(m) for m in space.recompute])[recompute]
@@ -588,9 +605,10 @@ class Rows:
             (3, kinds + (replicas > 1)),
             (1, schedule >= len(COMMON)),
             (8, virtual),
-            (20, product_ * replicas),
+            (19, product_ * replicas),
             (2, stage),
             (3, schedule),
+            (1, cut),
             (2, mode),
             (1, tensor & (self.of_sequence[rows] == 0)),
             (1, said),
@@ -643,6 +661,7 @@ class Rows:
             "training.micro_batch": int(self.of_batch[row]),
             "training.recompute": space.recompute[recompute],
             "training.schedule": run[1],
+            CUT: run[2],
             **degrees.kernels,
         }
 
@@ -672,5 +691,5 @@ def _known(*rests_on: Any) -> dict[str, dict[Any, Any]]:
     return {}
 
 
-_OF_RUN = ("parallelism.virtual_pipeline", "training.schedule")
+_OF_RUN = ("parallelism.virtual_pipeline", "training.schedule", CUT)
 _SECTION = {key.split(".")[1]: key.split(".")[0] for key in KEYS}

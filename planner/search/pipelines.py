@@ -36,17 +36,19 @@ class Pipelines:
 
     def _pipeline(self, stages: int, run: int, micro_batches: int, kernels: int) -> tuple[int, ...]:
         """The distinct stages of a pipeline, as places in ``lines``."""
-        virtual, schedule = self.space.runs[run]
+        virtual, schedule, chosen = self.space.runs[run]
         most = pipeline.most_alive(stages, schedule)
         micro_batches = micro_batches if most is None else min(micro_batches, most)
         plan = self.plans[kernels]
         cut, given = (plan.data["parallelism"].get(key) for key in ("cut", "stages"))
+        cut = chosen or cut
         assert plan.model is not None
         costs = str(pipeline.weights(plan.model)) if cut == "compute" else ""
         key = (stages, virtual, schedule, micro_batches, cut, str(given), costs)
         if key not in self._known:
             layout = {
                 **plan.data["parallelism"], "pipeline": stages, "virtual_pipeline": virtual,
+                "cut": cut,
             }  # fmt: skip
             found = pipeline.stages(
                 plan.model, layout, schedule, micro_batches, plan.get("model.vocab")

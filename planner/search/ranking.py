@@ -16,7 +16,7 @@ from planner.plan import KERNELS
 from planner.quantity import BOOK
 from planner.result import evaluate
 from planner.search.engine import FITS, MEMORY, Found, Layout, only
-from planner.search.layouts import KEYS
+from planner.search.layouts import CUT, KEYS
 from planner.search.modes import RECOMPUTE
 from planner.search.selection import SPARE
 
@@ -26,6 +26,7 @@ COLUMNS: tuple[tuple[str, str], ...] = (
     ("sequence", "parallelism.sequence"),
     ("pipeline", "parallelism.pipeline"),
     ("virtual", "parallelism.virtual_pipeline"),
+    ("cut", CUT),
     ("context", "parallelism.context"),
     ("expert", "parallelism.expert"),
     ("expert tensor", "parallelism.expert_tensor"),
@@ -316,11 +317,11 @@ def words(layout: Layout) -> str:
 
 
 def _differs(found: Found, listed: Sequence[Layout], key: str) -> bool:
-    """Whether a column says something: not all layouts are neutral, or have the same kernels."""
+    """Whether a column says something: layouts differ in it, or what all have is not neutral, as
+    kernels always are."""
     layouts = (*listed, *([found.own] if found.own else []))
-    if key == KERNELS:
-        return len({layout.get(key) for layout in layouts}) > 1
-    return not all(_neutral(layout.get(key)) for layout in layouts)
+    values = [layout.get(key) for layout in layouts]
+    return len(set(map(_word, values))) > 1 or not (key == KERNELS or all(map(_neutral, values)))
 
 
 def _neutral(value: Any) -> bool:
@@ -335,6 +336,9 @@ def _row(label: str, layout: Layout, columns: list[tuple[str, str]], by: str) ->
 
 
 def _word(value: Any) -> str:
+    """A value in words; None is what follows where the plan says nothing."""
+    if value is None:
+        return "default"
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 

@@ -139,7 +139,7 @@ class ByChoice:
         found: dict[str, list[tuple[tuple[Any, ...], Any, Item | None]]] = {}
         for (key, value), best in self._best.items():
             kept = best.first
-            rank = (1, value) if kept is None else (0, *kept.key)
+            rank = (1, value is not None, value) if kept is None else (0, *kept.key)
             item = None if kept is None else kept.item
             found.setdefault(key, []).append((rank, value, item))
         return {

@@ -26,7 +26,7 @@ from planner.arrays.table import FLAGS, Codes, Table
 from planner.document import Draft, Plan
 from planner.evaluate import Absent, Case
 from planner.quantity import BOOK
-from planner.search.layouts import Degrees, Rows, Space
+from planner.search.layouts import CUT, Degrees, Rows, Space
 from planner.search.pipelines import Pipelines
 from planner.search.structure import AXES, Wanted, asked, entries, structure
 
@@ -156,7 +156,7 @@ class Spread:
         """Settings that differ between layouts, with their values in the order of the codes."""
         found: dict[str, tuple[Any, ...]] = {
             "parallelism.sequence": (False, True),
-            "training.schedule": tuple(dict.fromkeys(s for _, s in self.space.runs)),
+            "training.schedule": tuple(dict.fromkeys(s for _, s, _ in self.space.runs)),
             ZERO: self.space.zero,
             RECOMPUTE: self.space.recompute,
         }
@@ -199,7 +199,7 @@ class Spread:
 
         for key, table in self.of_degrees.items():
             number(key, table, rows.of_degrees)
-        virtual = np.array([v for v, _ in self.space.runs])
+        virtual = np.array([v for v, _, _ in self.space.runs])
         number("parallelism.virtual_pipeline", virtual, rows.of_run)
         number("training.micro_batch", *_coded(rows.of_batch))
         share = self.space.batch // self.of_degrees["parallelism.data"][rows.of_degrees]
@@ -208,7 +208,11 @@ class Spread:
         number("parallelism.replicate", *_coded(rows.of_replicate))
         columns["parallelism.sequence"] = Codes(rows.of_sequence, 2)
         schedules = self.varying["training.schedule"]
-        of_run = np.array([schedules.index(s) for _, s in self.space.runs])
+        of_run = np.array([schedules.index(s) for _, s, _ in self.space.runs])
+        cuts = [cut for _, _, cut in self.space.runs]
+        if len(several := list(dict.fromkeys(cuts))) > 1:
+            places = np.array([several.index(cut) for cut in cuts])
+            columns[CUT] = Codes(places[rows.of_run], len(several))
         columns["training.schedule"] = Codes(of_run[rows.of_run], len(schedules))
         replica = np.searchsorted(np.array(self.replicas), rows.of_replicate)
         for name, (codes, found) in self.of_hardware.items():
@@ -274,7 +278,8 @@ class Spread:
         if not any(d.said for d in self.space.degrees):
             found.append((_determining(kernels, flat), "kernels"))
         found += [(("kernels",), name) for name in self.of_kernels]
-        run = ("parallelism.virtual_pipeline", "training.schedule")
+        several = len({cut for _, _, cut in self.space.runs}) > 1
+        run = ("parallelism.virtual_pipeline", "training.schedule", *((CUT,) if several else ()))
         cuts = {k.plan.data["parallelism"]["cut"] for k in self.kernels}
         by_kernels = ("kernels",) if len(cuts) > 1 else ()
         found.append((("parallelism.pipeline", *run, steps, *by_kernels), "stages"))

@@ -21,7 +21,7 @@ from planner.document import Plan
 from planner.errors import PlanError
 from planner.plan import OWN_CHOICE, begun, changed
 from planner.quantity import BOOK
-from planner.search.layouts import DEGREES, Degrees, Rows, Space
+from planner.search.layouts import DEGREES, Degrees, Rows, Run, Space
 from planner.search.spread import Spread
 from planner.search.structure import DECIDING, asked
 from planner.sweep import arrays
@@ -468,7 +468,7 @@ class _Rows:
         )
         self._plans = dict(zip(degrees, rows[of_degrees.first].tolist(), strict=True))
         runs = tuple(
-            (int(self._at(RUN[0], row)), str(self._at(RUN[1], row))) for row in of_runs.first
+            (int(self._at(RUN[0], row)), str(self._at(RUN[1], row)), None) for row in of_runs.first
         )
         plan = self.plan_of(degrees[0])
         self.space = _Space(plan, crossed, degrees, runs, self._crossed(plan, degrees))
@@ -542,7 +542,7 @@ class _Space(Space):
         plan: Plan,
         crossed_with: Sequence[tuple[Any, ...]],
         degrees: tuple[Degrees, ...],
-        runs: tuple[tuple[int, str], ...],
+        runs: tuple[Run, ...],
         crossed: tuple[tuple[tuple[bool, ...], tuple[int, ...], Array], ...],
     ) -> None:
         self.plan = plan
