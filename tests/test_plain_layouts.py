@@ -59,10 +59,12 @@ def test_eight_billion_parameters_take_one_kind_of_parallelism_at_most() -> None
 def test_adapters_of_seventy_billion_on_one_node_take_no_exotic_layout() -> None:
     """The frozen weights, 138 GB in 16 bits, need a division over a few devices of a node; a
     division of the sequence or ten virtual stages gain less than one per cent."""
-    plan = plans.load(ADAPTED)
-    assert set(kinds(plan)) <= {"tensor", "pipeline"}
-    assert plan.get("parallelism.virtual_pipeline") <= 4 and plan.get("parallelism.zero") == 0
-    assert plan.get("training.schedule") in ("1f1b", "interleaved")
+    for margin, most in (("p95", 10), (0, 5)):  # more chunks leave more room
+        plan = plans.load({**ADAPTED, "parallelism": {"auto": True, "margin": margin}})
+        assert set(kinds(plan)) <= {"tensor", "pipeline"}
+        assert plan.get("parallelism.virtual_pipeline") <= most
+        assert plan.get("parallelism.zero") == 0
+        assert plan.get("training.schedule") in ("1f1b", "interleaved")
 
 
 def order(changes: dict[str, Any]) -> tuple[Any, ...]:
@@ -99,7 +101,8 @@ def test_the_plainest_is_near_the_best_and_none_near_it_is_plainer(
     rows, _ = ranking.table(found)
     first = 1 if ranking.plainest(found) else 0
     assert first == 0 or "plainest" in rows[1][0]
-    assert [row[0].split(", ")[-1] for row in rows[1 + first : 4]] == ["1", "2", "3"][: 3 - first]
+    numbers = [int(row[0].split(", ")[-1]) for row in rows[1 + first :] if row[0] != "own"]
+    assert numbers == sorted(set(numbers)) and len(numbers) >= len(found.best) - 1
 
 
 def test_what_auto_takes_is_the_plainest_of_the_same_search() -> None:
