@@ -21,7 +21,17 @@ from planner.formulas.time_layer import (
 )
 from planner.formulas.time_product import forward as product_forward
 from planner.notation import c, f_off, k_gat, k_red, t
-from planner.notation_hardware import B_host, f_disp, hidden_t, n_ends, n_la, n_ring, t_la, x_busy
+from planner.notation_hardware import (
+    B_host,
+    f_back,
+    f_disp,
+    hidden_t,
+    n_ends,
+    n_la,
+    n_ring,
+    t_la,
+    x_busy,
+)
 from planner.quantity import quantity
 
 # -- what is computed again --------------------------------------------------------------------
@@ -249,10 +259,10 @@ def offload_none():
 
 @quantity(**OFFLOAD, source=ZERO_INFINITY, when={"time.offload": True})
 def offload():
-    """They leave beside the forward pass and return beside the backward pass: what takes longer
-    than the pass shows."""
+    """They leave beside the forward pass and return beside the backward pass, whichever of device
+    and host is at work: what takes longer than the pass shows."""
     way = f_off * kept / B_host
-    return largest(0, way - forward) + largest(0, way - backward - repeated)
+    return largest(0, way - (1 - f_back) * busy) + largest(0, way - f_back * busy)
 
 
 # -- a layer -----------------------------------------------------------------------------------

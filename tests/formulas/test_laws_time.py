@@ -194,6 +194,20 @@ def test_whole_blocks_run_again_where_they_are_chosen() -> None:
     assert found.value("compute.recomputed_flops_per_token") == 32 * 2 * 3 * 4096 * 11008
 
 
+def test_activations_on_their_way_hide_beside_the_host_too() -> None:
+    """Where the host launches for longer than the device works, two more tokens add traffic and
+    hide none of it."""
+    away = {
+        "training__micro_batch": 2,
+        "training__offload": {"activations": 1},
+        "training__implementation": "nanotron",
+        "parallelism__tensor": 8,
+        "parallelism__zero": 0,
+    }
+    times = [step(**away, training__sequence_length=length) for length in (62, 64, 66, 68)]
+    assert times == sorted(times)
+
+
 # -- every shipped model and accelerator -------------------------------------------------------
 
 PRESETS = Path(__file__).parents[2] / "presets"
