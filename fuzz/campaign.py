@@ -4,14 +4,15 @@
     python -m fuzz.campaign --seed 1 --only 4711      # one document again, with its output
 
 Document number i of a seed is always the same. Exit status 1 where any document gave a traceback,
-took more than two seconds (of a search: twenty) or 500 MB, was refused without a place, or ended
-with another status.
+took more than two seconds (of a search: twenty) or 500 MB, was refused without a place, ended
+with another status, or gave a number that cannot be right (fuzz/judge.py).
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import multiprocessing
 import os
 import resource
@@ -19,12 +20,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from fuzz import lines, mutate, seeds, watch
+from fuzz import judge, lines, mutate, seeds, watch
 from fuzz.watch import Outcome
 
 ROOT = seeds.ROOT
@@ -107,14 +109,19 @@ def one(
     free = kind == "line"
     line = lines.line(random, folder) if free else arguments(random, kind, file)
     limit = lines.PATIENCE.get(line[0], watch.SECONDS)
-    return line, raw, watch.run(line, limit, by_option=free)
+    outcome = watch.run(line, limit, by_option=free)
+    if outcome.shown and outcome.problem is None:
+        broken = judge.law(random, line, json.loads(outcome.shown))
+        outcome = replace(outcome, problem=broken, detail=" ".join(line) if broken else "")
+    return line, raw, outcome
 
 
 def _work(pipe: Connection, seed: int, numbers: range, folder: str, kind: str | None) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     for number in numbers:
         line, raw, outcome = one(seed, number, Path(folder), kind)
-        pipe.send((number, line, raw if outcome.problem else b"", outcome))
+        judged = replace(outcome, shown="judged" if outcome.shown else "", said="")
+        pipe.send((number, line, raw if outcome.problem else b"", judged))
     pipe.close()
 
 
@@ -146,10 +153,11 @@ class Campaign:
         self.problems: Counter[str] = Counter()
         self.examples: dict[str, tuple[int, str]] = {}
         self.slowest = self.largest = 0.0
-        self.done = 0
+        self.done = self.judged = 0
 
     def record(self, number: int, line: list[str], raw: bytes, outcome: Outcome) -> None:
         self.done += 1
+        self.judged += bool(outcome.shown)
         if self.done % 10_000 == 0:
             print(f"{self.done} documents, {sum(self.problems.values())} problems", flush=True)
         self.statuses[outcome.status] += 1
@@ -238,6 +246,7 @@ def main() -> int:
         f"{campaign.done} documents in {time.monotonic() - started:.0f} s, "
         f"slowest {campaign.slowest:.2f} s, largest process {campaign.largest:.0f} MB"
     )
+    print(f"{campaign.judged} results whose values were judged")
     print(
         "exit status: "
         + ", ".join(f"{s}: {n}" for s, n in sorted(campaign.statuses.items(), key=str))

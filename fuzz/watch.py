@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fuzz import judge
+
 SECONDS = 2.0  # of processor time for one document
 MEGABYTES = 500  # resident, at the peak
 PLACE = re.compile(r"[^:]+(:\d+){0,2}: .|--set [^ ].*: .", re.DOTALL)
@@ -35,6 +37,8 @@ class Outcome:
     detail: str = ""
     seconds: float = 0.0
     megabytes: int = 0
+    shown: str = ""  # on standard output, where that is a result as JSON
+    said: str = ""  # on standard error
 
 
 def _alarm(signum: int, frame: Any) -> None:
@@ -44,7 +48,7 @@ def _alarm(signum: int, frame: Any) -> None:
 def run(arguments: list[str], limit: float = SECONDS, *, by_option: bool = False) -> Outcome:
     """Run the command line on a document; nothing of it is printed. A fault has the place in the
     document, or ``by_option`` names what was wrong on the command line."""
-    from planner.cli import main
+    from planner.cli import run as main
 
     out, err = io.StringIO(), io.StringIO()
     before = signal.signal(signal.SIGPROF, _alarm)
@@ -68,7 +72,16 @@ def run(arguments: list[str], limit: float = SECONDS, *, by_option: bool = False
         problem, detail = _judged(arguments, status, out.getvalue(), err.getvalue(), by_option)
     if problem is None and megabytes > MEGABYTES:
         problem = f"over {MEGABYTES} MB"
-    return Outcome(status, problem, detail, seconds, megabytes)
+    result = out.getvalue() if _is_result(arguments, status) and problem is None else ""
+    if result:
+        problem = judge.values(json.loads(result))
+        detail = result[:300] if problem else ""
+    return Outcome(status, problem, detail, seconds, megabytes, result, err.getvalue())
+
+
+def _is_result(arguments: list[str], status: int | None) -> bool:
+    json_alone = arguments[:1] == ["report"] and arguments[-2:] == ["--format", "json"]
+    return status == 0 and json_alone and "--print" not in arguments
 
 
 def _judged(

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from planner import files, references
+from planner.display import one_line
 from planner.errors import Fault, Place, PlanError
 
 #: Where reports are looked for when no path is given.
@@ -132,7 +133,7 @@ def text(findings: Sequence[Finding]) -> str:
         lines.append(f"{count} reports, {drifted - missing or 'none'} drifted")
         if missing:
             lines[-1] += f"; {missing} plans without a report"
-    return "\n".join(lines) + "\n"
+    return "".join(one_line(line) + "\n" for line in lines)
 
 
 # finding reports ---------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     the program, told on one line)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(arguments)
+        return run(arguments)
     except MemoryError:
         print("out of memory", file=sys.stderr)
         return BROKEN
@@ -42,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BROKEN
 
 
-def _run(arguments: list[str]) -> int:
+def run(arguments: list[str]) -> int:
+    """As ``main``, but a fault of the program itself is raised."""
     try:
         handler, options = _parsed(_with_command(arguments))
         with warnings.catch_warnings():

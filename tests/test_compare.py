@@ -223,7 +223,7 @@ def test_a_table_alone_is_written_where_its_format_is_named(
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("form", ["CSV", "JSON lines", "JSON"])
 def test_a_long_log_is_read_in_little_memory(form: str, tmp_path: Path) -> None:
-    """10 MB of steps, of which each is kept in eight bytes; JSON in one piece is held as text too."""
+    """10 MB of steps, each kept in eight bytes; JSON in one piece is held as text too."""
     log = tmp_path / "log"
     between = {"CSV": "\n", "JSON lines": "\n", "JSON": ",\n"}[form]
     count = 10**7 // 33

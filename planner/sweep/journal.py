@@ -25,6 +25,8 @@ from planner.errors import Fault, Place, PlanError
 EVERY, SHARE = 0.5, 0.05
 #: Bytes read at once.
 BLOCK = 1 << 22
+#: Bytes of a line of the journal at most.
+LONGEST = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,8 @@ class Journal:
 
     def _open(self, about: dict[str, Any], afresh: bool) -> None:
         self._log.seek(0)
-        lines = [] if afresh else self._log.read().split(b"\n")
-        found = _opened(lines[0]) if len(lines) > 1 else None
+        first = b"" if afresh else self._log.readline(LONGEST)
+        found = _opened(first)
         if found is not None and found != about:
             raise PlanError(
                 Fault(
@@ -98,9 +100,9 @@ class Journal:
             )
         self._table = files.beside(self.partial)
         self.end = 0
-        kept = self._agreeing(lines[1:]) if found is not None else 0
+        kept = len(first) + self._agreeing() if found is not None else 0
         self._log.seek(0)
-        self._log.truncate(sum(len(line) + 1 for line in lines[: kept + 1]) if found else 0)
+        self._log.truncate(kept)
         self._log.seek(0, os.SEEK_END)
         self._table.truncate(self.end)
         self._table.seek(0, os.SEEK_END)
@@ -108,17 +110,19 @@ class Journal:
             self._log.write(_sealed(json.dumps(about, separators=(",", ":"))))
             self._log.flush()
 
-    def _agreeing(self, lines: list[bytes]) -> int:
-        """Takes over the pieces whose bytes are in the table; returns how many."""
+    def _agreeing(self) -> int:
+        """Takes over the pieces whose bytes are in the table; returns how many bytes of the journal
+        tell of them."""
         self._table.seek(0)
-        for line in lines[:-1]:  # the last one has no end
-            data = _opened(line)
-            if data is None or self._checksum(data["end"] - self.end) != data["checksum"]:
+        kept = 0
+        while (data := _opened(line := self._log.readline(LONGEST))) is not None:
+            if self._checksum(data["end"] - self.end) != data["checksum"]:
                 break
             self.end = data["end"]
             summary = json.dumps(data["summary"], separators=(",", ":"))
             self.entries.append(Entry(data["end"], data["checksum"], summary))
-        return len(self.entries)
+            kept += len(line)
+        return kept
 
     def _checksum(self, length: int) -> int | None:
         found = 0
@@ -207,8 +211,8 @@ def _sealed(text: str) -> bytes:
 
 def _opened(line: bytes) -> dict[str, Any] | None:
     """What a line says; None where it is damaged."""
-    seal, _, body = line.partition(b" ")
-    if seal != b"%08x" % zlib.crc32(body):
+    seal, _, body = line.removesuffix(b"\n").partition(b" ")
+    if not line.endswith(b"\n") or seal != b"%08x" % zlib.crc32(body):
         return None
     data = files.parse_json(body)
     return data if isinstance(data, dict) else None
