@@ -294,7 +294,8 @@ def _rows(rows: Iterable[tuple[int, Mapping[str, Any]]], place: Place, form: str
             except (ValueError, TypeError, OverflowError):
                 number = math.nan
             if 0 <= number < math.inf:
-                _takes_time(known[0], number, label, Place(place.file, line))
+                if not number:
+                    _takes_time(known[0], number, label, Place(place.file, line))
                 log.add(known[0], number, known[1], label)
             else:
                 _judge(value, label, Place(place.file, line))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from random import Random
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fuzz import campaign, lines, mutate, readers, watch
+from fuzz import campaign, judge, lines, mutate, readers, tricks, watch
 
 KINDS = ("plan", "model", "cluster", "accelerator", "config", "study")
 
@@ -91,3 +92,39 @@ def test_the_watch_sees_what_it_watches_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert problems[1] is not None and problems[1].startswith("over 0.05 s")
     assert problems[2] == "a fault without a place"
     assert watch.run(["report", "json", "nan"]).problem == "its JSON cannot be read"
+
+
+def test_tricks_with_files_lead_nowhere() -> None:
+    for number in range(60):
+        name, line, outcome = tricks.played(3, number)
+        assert outcome.problem is None, f"{number}: {name}\n{line}\n{outcome}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"time.step_seconds": -1}, "time.step_seconds is below zero"),
+        ({"parameters.active": 10**12}, "parameters.active is above parameters.total"),
+        ({"memory.headroom": 10**12}, "memory.headroom is not capacity less process"),
+        ({"memory.weights": 10**15}, "memory.weights is above memory.total"),
+        ({"time.mfu": 1.01}, "time.mfu is above one"),
+        ({}, None),
+    ],
+)
+def test_absurd_values_are_seen(changes: dict[str, float], said: str | None) -> None:
+    plan = "presets/llama70b_h100x1024.yaml"
+    result = judge.evaluated(["report", plan, "--format", "json", "--set", "time.mfu=null"])
+    assert result is not None and not result["inputs"].get("time.mfu", {}).get("value")
+    for name, value in changes.items():
+        result["quantities"][name] = {"value": value}
+    assert judge.values(result) == said
+
+
+def test_a_law_that_is_broken_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = ["report", "presets/llama70b_h100x1024.yaml", "--format", "json"]
+    result = judge.evaluated(line)
+    assert result is not None
+    for sign, said in ((-1, None), (1, "more training.tokens raises time.training_days")):
+        law = ("training.tokens", Fraction(2), sign, ("time.training_days",))
+        monkeypatch.setattr(judge, "LAWS", (law,))
+        assert judge.law(Random(1), line, result) == said
