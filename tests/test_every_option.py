@@ -77,9 +77,9 @@ BESIDE: dict[tuple[str, Any], dict[str, Any]] = {
     ("training.attention_count", "window"): {"model": "mistral-7b", "parallelism.expert": 1},
     ("training.attention_count", "causal-window"): {"model": "mistral-7b", "parallelism.expert": 1},
 }
-#: What a key needs, whatever its value.
+#: What a key needs, or all keys of a section, whatever the value.
 WITH: dict[str, dict[str, Any]] = {
-    "training.lora.base": {"training.lora.rank": 16},
+    "training.lora": {"training.lora.rank": 16},
     "parallelism.context_exchange": {"parallelism.context": 2},
     "parallelism.reshard": {"parallelism.zero": 3},
     "training.early_stop": {"training.recompute": "full"},
@@ -160,7 +160,8 @@ def test_every_layout_has_every_figure(layout: str) -> None:
 
 @pytest.mark.parametrize(("key", "value"), CHOICES, ids=[f"{k}={v}" for k, v in CHOICES])
 def test_every_choice_has_every_figure_or_a_listed_reason(key: str, value: Any) -> None:
-    needs = {**WITH.get(key, {}), **BESIDE.get((key, value), {})}
+    section = key.rpartition(".")[0]
+    needs = {**WITH.get(section, {}), **WITH.get(key, {}), **BESIDE.get((key, value), {})}
     e = evaluation(needs, {key: value})
     wanted = SERVING if value == "inference" else HEADLINES
     reasons = LISTED.get((key, value), {})
