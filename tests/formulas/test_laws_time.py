@@ -159,6 +159,29 @@ def test_a_wider_product_never_takes_less_time(accelerator: str, key: str) -> No
         before = taken
 
 
+# -- formats -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["opt-1.3b", "mixtral-8x7b", "jamba-52b"])
+def test_traffic_of_activations_is_linear_in_the_bytes_of_their_format(model: str) -> None:
+    """Without dropout (masks of a byte) and rotary positions (turned in fp32), values of 4 bytes
+    move twice what values of 2 do."""
+
+    def moved(precision: str) -> list[Any]:
+        found = evaluation(
+            model={"extends": model, "positions": "learned"},
+            training__precision=precision,
+            training__loss="fused",
+            training__sequence_length=1024,
+        )
+        blocks = found.case.axes["block"]
+        return [found.value("time.elementwise.bytes", {"block": block}) for block in blocks]
+
+    narrow, wide = moved("bf16"), moved("fp32")
+    assert sum(narrow) > 0
+    assert wide == [2 * each for each in narrow]
+
+
 # -- recomputation -----------------------------------------------------------------------------
 
 
