@@ -8,6 +8,7 @@ digits are moved numbers, all others moved wording.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -22,11 +23,16 @@ from planner import files, references
 from planner.display import one_line
 from planner.errors import Fault, Place, PlanError
 
-#: Where reports are looked for when no path is given.
-FOLDERS = ("docs", "examples")
+#: Folders that hold the files of programs, not reports.
+SKIPPED = frozenset((".git", ".hg", ".svn", ".tox", ".nox", "node_modules", "__pycache__"))
+#: What lies in a folder that is a virtual environment.
+ENVIRONMENT = "pyvenv.cfg"
 KINDS = (".md", ".html", ".json")
 #: How a report ends: with the fingerprint of its input.
 _MARK = re.compile(r"^(?:<p[^>]*>)?trainplan [^;\n]+;[^\n]*resolved input", re.MULTILINE)
+_INPUT = re.compile(
+    r"^(?:<p[^>]*>)?trainplan ([^;\n]+);[^\n]*resolved input (?:<code>|`)([0-9a-f]+)", re.MULTILINE
+)
 _COMMAND = re.compile(r"^(?:<pre[^>]*>)?(python plan\.py [^\n]*?)(?:</pre>)?$", re.MULTILINE)
 _NUMBER = re.compile(r"\d+(?:[\u202f\u2009,]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
 #: Numbers that say nothing but where a source stands in the list at the end.
@@ -40,11 +46,13 @@ MOST = 12
 
 @dataclass(frozen=True)
 class Finding:
-    """One report: ``same``, or how it drifted, with the first differences as lines."""
+    """One report: ``same``, or how it drifted, with the first differences as lines; ``cause`` says
+    whether the plan changed since, or the program."""
 
     path: str
     kind: str  # same | numbers | wording | lost | invalid | missing (of a plan without a report)
     details: tuple[str, ...] = ()
+    cause: str = ""
 
     @property
     def drift(self) -> bool:
@@ -62,14 +70,15 @@ class Claim:
 
 
 def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Finding]:
-    """Every report under the paths, evaluated anew; under docs/ and examples/ without paths.
+    """Every report under the paths, evaluated anew; below the current folder without paths.
 
     Args:
         paths: reports and folders of reports.
         plans: plans and folders of plans, each of which must have a report among them.
 
     Raises:
-        PlanError: a path does not exist, or a file named outright is no report.
+        PlanError: a path does not exist, a file named outright is no report, or there is no report
+            below the paths.
     """
     found, covered = [], set()
     for path, claim in _reports(paths):
@@ -80,6 +89,11 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
     found += [
         Finding(str(plan), "missing") for plan in _plans(plans) if plan.resolve() not in covered
     ]
+    if paths and not found:
+        named = " ".join(map(str, paths))
+        raise PlanError(
+            Fault("no reports found", Place(named), "a .md, .html or .json written with -o")
+        )
     return found
 
 
@@ -104,10 +118,17 @@ def _present(path: Path) -> None:
 
 
 def _below(folder: Path, endings: tuple[str, ...]) -> Iterator[Path]:
-    """The files below a folder that can be read, in order."""
-    for file in sorted(folder.rglob("*")):
-        if file.name.endswith(endings) and files.is_file(file):
-            yield file
+    """The files below a folder that can be read, in order; those of version control, packages and
+    virtual environments left out."""
+    for base, folders, names in os.walk(folder):
+        here = Path(base)
+        if ENVIRONMENT in names and here != folder:
+            folders.clear()
+            continue
+        folders[:] = sorted(name for name in folders if name not in SKIPPED)
+        for name in sorted(names):
+            if name.endswith(endings) and files.is_file(here / name):
+                yield here / name
 
 
 def text(findings: Sequence[Finding]) -> str:
@@ -122,7 +143,8 @@ def text(findings: Sequence[Finding]) -> str:
     }
     lines = []
     for finding in findings:
-        lines.append(f"{finding.path}: {said[finding.kind]}")
+        cause = f"; {finding.cause}" if finding.cause else ""
+        lines.append(f"{finding.path}: {said[finding.kind]}{cause}")
         lines += [f"  {detail}" for detail in finding.details]
     drifted = sum(finding.drift for finding in findings)
     if not findings:
@@ -140,9 +162,7 @@ def text(findings: Sequence[Finding]) -> str:
 
 
 def _reports(paths: Sequence[Path]) -> Iterator[tuple[Path, Claim]]:
-    if not paths:
-        paths = [folder for name in FOLDERS if (folder := Path(name)).is_dir()]
-    for path in paths:
+    for path in paths or (Path(),):
         if path.is_dir():
             for file in _below(path, KINDS):
                 if claim := read(file):
@@ -237,8 +257,36 @@ def _compare(path: Path, claim: Claim) -> Finding:
     if old == fresh:
         return Finding(str(path), "same")
     if path.suffix == ".json":
-        return _compare_results(path, files.parse_json(old), files.parse_json(fresh))
-    return _compare_lines(path, old.splitlines(), fresh.splitlines())
+        before, after = files.parse_json(old), files.parse_json(fresh)
+        return replace(_compare_results(path, before, after), cause=_cause_of_result(before, after))
+    found = _compare_lines(path, old.splitlines(), fresh.splitlines())
+    return replace(found, cause=_cause(_stated(old), _stated(fresh)))
+
+
+def _stated(report: str) -> tuple[str, str]:
+    """The version of the program and the fingerprint of the input that a report states."""
+    found = _INPUT.findall(report)
+    return found[-1] if found else ("", "")
+
+
+def _cause(before: tuple[str, str], after: tuple[str, str], keys: Sequence[str] = ()) -> str:
+    """Whether the plan changed since a report was written, or the program that wrote it."""
+    (old, input_before), (new, input_now) = before, after
+    program = f"the program changed ({old} → {new})" if old != new else ""
+    if input_before == input_now:
+        return f"the plan is as it was, {program or 'the program or the report changed'}"
+    more = f" ({', '.join(keys)})" if keys else ""
+    return f"the plan or what it names changed{more}" + (f", and {program}" if program else "")
+
+
+def _cause_of_result(before: Any, after: Any) -> str:
+    """As ``_cause``, of results, which tell which inputs changed."""
+    from planner.diff import compare
+
+    keys = [row.id for row in compare(before, after, everything=True) if row.kind == "input"]
+    sides = [(str(r.get("version")), str(r["plan"].get("fingerprint"))) for r in (before, after)]
+    some = [*keys[:3], *([f"{len(keys) - 3} more"] if len(keys) > 3 else [])]
+    return _cause(sides[0], sides[1], some)
 
 
 def _find(report: Path, plan: str) -> Path | None:

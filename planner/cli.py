@@ -576,7 +576,11 @@ def _sweep(options: argparse.Namespace) -> int:
 
 def _check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "paths", metavar="PATH", nargs="*", help="reports or folders; docs and examples by default"
+        "paths",
+        metavar="PATH",
+        nargs="*",
+        help="reports or folders, searched through; the current folder by default. "
+        "None found below what is named is an error (exit 2)",
     )
     parser.add_argument(
         "--plans",

@@ -7,7 +7,6 @@ verdict comes first; numbers that print the same are the same.
 from __future__ import annotations
 
 import math
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -173,39 +172,14 @@ def _of_revision(revision: str, path: str) -> Any:
     """A side of a git revision, with all documents of that revision: a plan names others."""
     import tempfile
 
-    def git(*words: str) -> bytes:
-        try:
-            done = subprocess.run(["git", *words], capture_output=True, check=False)
-        except FileNotFoundError:
-            raise PlanError(Fault("git is not installed", Place(f"{revision}:{path}"))) from None
-        if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
-            raise PlanError(
-                Fault(
-                    said.splitlines()[0] if said else "git failed",
-                    Place(f"{revision}:{path}"),
-                    "REVISION:PATH",
-                )
-            )
-        return done.stdout
+    from planner import revisions
 
-    if revision.startswith("-"):
-        raise PlanError(Fault("no such revision", Place(f"{revision}:{path}"), "REVISION:PATH"))
-    git("cat-file", "-e", f"{revision}:{path}")
-    top = git("rev-parse", "--show-toplevel").decode().strip()
-    here = git("rev-parse", "--show-prefix").decode().strip()
+    name = f"{revision}:{path}"
     with tempfile.TemporaryDirectory() as folder, files.copied_to(folder):
-        listed = git("-C", top, "ls-tree", "-r", "-z", "--name-only", revision).decode()
-        wanted = [n for n in listed.split("\0") if n.endswith((".yaml", ".yml", ".json"))]
-        for name in wanted:
-            target = Path(folder, name)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(git("-C", top, "show", f"{revision}:{name}"))
-        file = Path(folder, here, path)
+        file, presets = revisions.copied(revision, path, Path(folder))
         if file.suffix == ".json":
-            return _result(f"{revision}:{path}", file)
-        presets = Path(folder, "presets")
-        return _evaluated(file, presets if presets.is_dir() else None)
+            return _result(name, file)
+        return _evaluated(file, presets)
 
 
 # as text -----------------------------------------------------------------------------------

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,7 +122,54 @@ def test_what_is_no_report(repository: Path) -> None:
         check.check([Path("docs/notes.md")])
     with pytest.raises(PlanError, match="no such file"):
         check.check([Path("docs/nothing.md")])
-    assert check.text(check.check([Path("plans")])) == "no reports found\n"
+    with pytest.raises(PlanError, match="no reports found"):
+        check.check([Path("plans")])
+
+
+def test_reports_are_found_wherever_they_are(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, run_cli: Callable[..., Any]
+) -> None:
+    """In any folder but those of version control, packages and virtual environments."""
+    for folder in ("reviews/2026", ".git", "node_modules/x", "venv", ".hidden"):
+        Path(folder).mkdir(parents=True)
+        shutil.copy("docs/small.md", f"{folder}/small.md")
+    Path("venv/pyvenv.cfg").write_text("home = /usr\n")
+    edit("plans/small.yaml", "tokens: 10B", "tokens: 11B")
+    found = kinds()
+    assert found["reviews/2026/small.md"] == found[".hidden/small.md"] == "numbers"
+    assert not any(part in name for name in found for part in (".git/", "node_modules", "venv"))
+    done = run_cli("check", cwd=repository)
+    assert done.returncode == 1 and "reviews/2026/small.md: numbers moved" in done.stdout
+    done = run_cli("check", "plans", cwd=repository)
+    assert done.returncode == 2 and done.stderr.startswith("plans: no reports found")
+    for name in Path().rglob("*.md"):
+        name.unlink()
+    for ending in ("html", "json"):
+        for name in Path("docs").rglob(f"*.{ending}"):
+            name.unlink()
+    done = run_cli("check", cwd=repository)
+    assert done.returncode == 0 and done.stdout == "no reports found\n"
+
+
+def test_whether_the_plan_changed_or_the_program(repository: Path) -> None:
+    for ending in FORMATS:
+        edit(f"docs/small.{ending}", "0.1.0", "0.0.9")
+    found = {f.path: f for f in check.check()}
+    for ending in FORMATS:
+        cause = found[f"docs/small.{ending}"].cause
+        assert cause.startswith("the plan is as it was, the program changed (0.0.9 → ")
+    edit("plans/small.yaml", "tokens: 10B", "tokens: 11B")
+    found = {f.path: f for f in check.check()}
+    for ending in FORMATS:
+        cause = found[f"docs/small.{ending}"].cause
+        assert cause.startswith("the plan or what it names changed")
+        assert "and the program changed (0.0.9 → " in cause
+    assert "(training.tokens" in found["docs/small.json"].cause
+    for ending in FORMATS:
+        write(f"docs/small.{ending}")
+    edit("plans/small.yaml", "tokens: 11B", "tokens: 12B")
+    found = {f.path: f for f in check.check()}
+    assert all("program" not in found[f"docs/small.{e}"].cause for e in FORMATS)
 
 
 # diff
@@ -189,6 +239,72 @@ def test_revisions(repository: Path) -> None:
     for bad in ("main:plans/none.yaml", "nowhere:plans/small.yaml", "--upload:plans/small.yaml"):
         with pytest.raises(PlanError):
             diff.diff(bad, "plans/small.yaml")
+
+
+def test_revisions_from_a_subfolder(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path is from the current folder, or from the top as git means it."""
+    git("init", "-q", "-b", "main")
+    git("add", ".")
+    git("commit", "-q", "-m", "first")
+    edit("plans/small.yaml", "tokens: 10B", "tokens: 5B")
+    monkeypatch.chdir(repository / "plans")
+    for old in ("HEAD:small.yaml", "HEAD:./small.yaml", "HEAD:plans/small.yaml"):
+        rows = {r.id: r for r in diff.diff(old, "small.yaml").rows}
+        assert diff.change(rows["training.tokens"]) == "−50 %"
+    monkeypatch.chdir(repository / "docs" / "deep")
+    rows = {r.id: r for r in diff.diff("HEAD:../../plans/small.yaml", "long.json").rows}
+    assert diff.change(rows["training.tokens"]) == "+100 %"
+    with pytest.raises(PlanError, match="no such file in that revision"):
+        diff.diff("HEAD:small.yaml", "long.json")
+
+
+def test_revisions_follow_committed_links_and_names(repository: Path) -> None:
+    """Links to files and folders, documents that name others beside them, names with spaces."""
+    Path("base").mkdir()
+    shutil.copy(PLAN.parent / "models" / "gpt2-small.yaml", "base/our model.yaml")
+    edit("plans/small.yaml", "model: gpt2-small", "model: ../base/our model")
+    Path("plans/variant.yaml").write_text("extends: small.yaml\ntraining: {tokens: 20B}\n")
+    Path("link.yaml").symlink_to("plans/small.yaml")
+    Path("linked").symlink_to("plans")
+    Path("out.yaml").symlink_to("/etc/hostname")
+    git("init", "-q", "-b", "main")
+    git("add", ".")
+    git("commit", "-q", "-m", "first")
+    edit("base/our model.yaml", "layers: 12", "layers: 13")
+    rows = {r.id: r for r in diff.diff("HEAD:plans/small.yaml", "plans/small.yaml").rows}
+    assert (rows["model.layers"].old, rows["model.layers"].new) == (12, 13)
+    variant = diff.diff("HEAD:plans/small.yaml", "HEAD:linked/variant.yaml")
+    assert {r.id for r in variant.of("input")} == {"training.tokens"}
+    with pytest.raises(PlanError, match="no such file in that revision"):
+        diff.diff("HEAD:out.yaml", "plans/small.yaml")
+
+
+def test_a_large_repository_with_odd_names_is_quick(repository: Path) -> None:
+    """Two processes of git read what the plan names, of 2,000 documents and one odd name."""
+    git("init", "-q", "-b", "main")
+    Path("many").mkdir()
+    for number in range(2000):
+        Path(f"many/{number}.yaml").write_text(f"a: {number}\n")
+    try:
+        Path(os.fsdecode(b"many/caf\xe9.yaml")).write_text("a: 1\n")
+    except OSError:
+        pytest.skip("names are UTF-8 here")
+    git("add", ".")
+    git("commit", "-q", "-m", "first")
+    calls: list[tuple[str, ...]] = []
+    real = subprocess.run
+
+    def counted(words: Any, **options: Any) -> Any:
+        calls.append(tuple(words))
+        return real(words, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "run", counted)
+        assert diff.diff("HEAD:plans/small.yaml", "plans/small.yaml").rows == ()
+    assert len([words for words in calls if words[0] == "git"]) < 10
+    edit("plans/small.yaml", "tokens: 10B", "tokens: 5B")
+    rows = {r.id: r for r in diff.diff("HEAD:plans/small.yaml", "plans/small.yaml").rows}
+    assert diff.change(rows["training.tokens"]) == "−50 %"
 
 
 def test_sides_that_are_nothing(repository: Path) -> None:

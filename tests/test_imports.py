@@ -48,6 +48,7 @@ STAGES = (
     }
     | {"notebook", "result", "sensitivity"},
     {"formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}
+    | {"revisions"}
     | {"logs", "compare", "javascript", "sweep"},
     {"measure"},
     {"cli", "api", "__init__", "__main__"},  # the faces: nothing inside imports from them
