@@ -1,22 +1,28 @@
 """Commands killed at random moments: what they write is the old file or the new one.
 
     python -m fuzz.kills [--kills 200] [--seed 1]
+    python -m fuzz.kills --trees 100        # a sweep with several workers, as a tree of processes
 
 Prints for each command how many kills came before its files were there, after, and between them;
-exit status 1 where a file was neither the old one nor the new one.
+exit status 1 where a file was neither the old one nor the new one. A tree of processes dies in one
+of several ways; none of its processes may outlive it, and the same sweep goes on to the same table.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import random
+import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -82,9 +88,15 @@ WRITERS: dict[str, Callable[[Path], tuple[Words, Words]]] = {
 }
 
 
-def start(words: Words) -> subprocess.Popen[bytes]:
+def start(words: Words, memory: int | None = None) -> subprocess.Popen[bytes]:
+    """A command in a group of processes of its own, each with so many bytes of memory at most."""
+
+    def limited() -> None:
+        if memory is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "plan.py"), *words],
+        [sys.executable, str(ROOT / "plan.py"), *words], start_new_session=True, preexec_fn=limited,
         cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
 
@@ -139,12 +151,135 @@ def _end(found: dict[Path, bytes], old: dict[Path, bytes], new: dict[Path, bytes
     return "old" if not changed else "new" if changed == len(old) else "some new"
 
 
+# Trees of processes ---------------------------------------------------------------------------
+
+#: How a tree dies: which of its processes, and of what.
+DEATHS = (
+    "parent killed", "parent terminated", "parent interrupted", "all killed", "all terminated",
+    "a worker killed", "out of memory",
+)  # fmt: skip
+#: Seconds within which nothing of a tree is left.
+GONE = 10.0
+#: Bytes that a process may have, where memory is what it dies of: too few to load, or to work.
+MEMORY = (150_000_000, 2_000_000_000)
+
+
+@contextlib.contextmanager
+def engine(name: str) -> Iterator[Words]:
+    """The options of a sweep on two workers of an engine."""
+    if name == "pool":
+        yield ["--workers", "2"]
+    elif name == "dask":
+        from distributed import LocalCluster
+
+        with LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster:
+            yield ["--on", cluster.scheduler_address.replace("tcp://", "dask://")]
+    else:
+        import ray
+
+        address = ray.init(num_cpus=2, include_dashboard=False).address_info["address"]
+        try:
+            yield ["--on", f"ray://{address}"]
+        finally:
+            ray.shutdown()
+
+
+def engines() -> list[str]:
+    """Those that are installed."""
+    packages = {"dask": "distributed", "ray": "ray"}
+    return ["pool", *(name for name, package in packages.items() if find_spec(package))]
+
+
+def trees(name: str, kills: int, chance: random.Random) -> Counter[str]:
+    """Kill the tree of a sweep so often; counts of its deaths, and of what went wrong."""
+    ends: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as place, engine(name) as on:
+        folder = Path(place)
+        study = folder / "study.config"
+        study.write_text(
+            f"base: {{extends: {PLAN}}}\naxes:\n"
+            "  training.tokens: {from: 1B, to: 9B, steps: 80}\n"
+            "  training.micro_batch: [1, 2, 4, 8]\nrecord: [memory.process, memory.stage]\n",
+            "utf-8",
+        )
+        table, whole = folder / "out.csv", folder / "whole.csv"
+        before = time.monotonic()
+        finish(["sweep", str(study), *on, "-o", str(whole)])
+        lasts = time.monotonic() - before
+        line = ["sweep", str(study), *on, "-o", str(table)]
+        for _ in range(kills):
+            death = chance.choice(DEATHS)
+            process = start(line, chance.randint(*MEMORY) if death == "out of memory" else None)
+            if death != "out of memory":
+                time.sleep(lasts * chance.uniform(0.2, 1.0))
+                _kill(process.pid, death, chance)
+            said = process.communicate()[1].decode(errors="replace")
+            ends["finished" if process.returncode == 0 else death] += 1
+            if "Traceback" in said and death != "all terminated":
+                ends["broken: a traceback"] += 1
+                print(f"{name}, {death}: {said[-600:]}", flush=True)
+            if process.returncode == 0 and table.read_bytes() != whole.read_bytes():
+                ends["broken: another table"] += 1
+            if not _gone(process.pid):
+                ends["broken: processes are left"] += 1
+                os.killpg(process.pid, signal.SIGKILL)
+            if process.returncode == 0:
+                table.unlink()
+        finish(line)
+        ends["broken: another table"] += table.read_bytes() != whole.read_bytes()
+        left = [path.name for path in folder.iterdir() if path.suffix in BESIDE]
+        ends["broken: something left beside the table"] += bool(left)
+    return +ends
+
+
+def _kill(parent: int, death: str, chance: random.Random) -> None:
+    sent = signal.SIGTERM if "terminated" in death else signal.SIGKILL
+    sent = signal.SIGINT if "interrupted" in death else sent
+    with contextlib.suppress(ProcessLookupError):
+        if death.startswith("all"):
+            os.killpg(parent, sent)
+        elif death.startswith("parent"):
+            os.kill(parent, sent)
+        else:
+            workers = [pid for pid in _group(parent) if pid != parent]
+            os.kill(chance.choice(workers or [parent]), sent)
+
+
+def _group(leader: int) -> list[int]:
+    """The processes of a group that are alive, on Linux."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError):
+            state, _, group = file.read_text().rpartition(")")[2].split()[:3]
+            if int(group) == leader and state != "Z":
+                found.append(int(file.parent.name))
+    return found
+
+
+def _gone(leader: int) -> bool:
+    """Whether nothing of a tree is left, after a while."""
+    until = time.monotonic() + GONE
+    while _group(leader) and time.monotonic() < until:
+        time.sleep(0.05)
+    return not _group(leader)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--trees", type=int, help="of a sweep's processes, on each engine")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     chance, broken = random.Random(options.seed), 0
+    for name in engines() if options.trees else ():
+        ends = trees(name, options.trees, chance)
+        broken += sum(count for end, count in ends.items() if end.startswith("broken"))
+        print(f"{name}: " + ", ".join(f"{n} {end}" for end, n in sorted(ends.items())), flush=True)
+    if options.trees:
+        print(f"{broken} broken")
+        return int(bool(broken))
     for command in WRITERS:
         ends = killed(command, -(-options.kills // len(WRITERS)), chance)
         broken += ends["broken"]

@@ -133,7 +133,7 @@ def _reference(random: Random, inside: Path, planted: Path) -> list[str]:
 def _over(random: Random, inside: Path, planted: Path) -> list[str]:
     """The planted file is what is written."""
     target = planted
-    if random.random() < 0.5:  # or lies beside a table that is written
+    if random.random() < 0.5 and os.path.lexists(planted):  # or lies beside a table that is written
         target = inside / "out.csv"
         beside = inside / f"out.csv.{random.choice(('partial', 'journal'))}"
         planted.rename(beside)

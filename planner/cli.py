@@ -280,7 +280,7 @@ def _validate(options: argparse.Namespace) -> int:
                 from planner.sweep import study
 
                 study.load(file, options.set)
-            print(f"{file}: a valid {kind}")
+            print(one_line(f"{file}: a valid {kind}"))
         except PlanError as error:
             faults += error.faults
     if faults:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from planner import files
-from planner.display import format_value, significant
+from planner.display import format_value, one_line, significant
 from planner.errors import Fault, Place, PlanError
 from planner.render.numbers import clean
 
@@ -243,7 +243,7 @@ def sentence(found: Diff) -> str:
 
 def text(found: Diff) -> str:
     """For a terminal: the verdict, the inputs that changed, the quantities that moved."""
-    lines = [f"{found.old} → {found.new}", sentence(found)]
+    lines = [one_line(f"{found.old} → {found.new}"), sentence(found)]
     for heading, kind in (("Inputs", "input"), ("Quantities", "quantity")):
         rows = found.of(kind)
         if rows:
@@ -295,4 +295,4 @@ def _cell(words: str) -> str:
 
 
 def _code(words: str) -> str:
-    return words.replace("`", "'").replace("|", "∣")
+    return one_line(words).replace("`", "'").replace("|", "∣")

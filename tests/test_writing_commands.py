@@ -37,6 +37,13 @@ def test_a_killed_command_leaves_the_old_files_or_the_new_ones(command: str) -> 
     assert ends["old"] + ends["new"] + ends["some new"] == 3
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", kills.engines())
+def test_a_killed_tree_of_processes_leaves_nothing_behind(engine: str) -> None:
+    ends = kills.trees(engine, 4, random.Random(2))
+    assert not [end for end in ends if end.startswith("broken")], ends
+
+
 def written(command: str, folder: Path) -> tuple[list[str], dict[Path, bytes]]:
     """The line that would change what the command wrote into the folder, and what that was."""
     words, changed = kills.WRITERS[command](folder)
