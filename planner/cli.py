@@ -461,6 +461,8 @@ def _spend(plan: Any, options: argparse.Namespace) -> int:
 
 
 def _search_arguments(parser: argparse.ArgumentParser) -> None:
+    from planner.exports import FORMATS
+
     _plan_arguments(parser)
     parser.add_argument("--top", type=int, default=10, metavar="N", help="layouts shown (10)")
     parser.add_argument(
@@ -491,6 +493,12 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="a limit besides memory that a layout has to keep (<= or >=); repeatable",
+    )
+    parser.add_argument(
+        "--for",
+        dest="launcher",
+        choices=FORMATS,
+        help="only layouts that this framework can start, as export says them",
     )
     parser.add_argument(
         "--margin",
@@ -549,6 +557,7 @@ def _search(options: argparse.Namespace) -> int:
         choices=True,
         points=POINTS if drawn else 0,
         margin=options.margin,
+        launcher=options.launcher,
     )
     for path, kind in kinds.items():
         files.write_text(path, searched.WRITERS[kind](found, options.front))

@@ -95,11 +95,12 @@ def planned(document: source.Document) -> Plan:
         return plan if said else replace(plan, derived={**plan.derived, **why})
     layout = document.data.get("parallelism") or {}
     if not layout.get("auto"):
-        if layout.get("margin") is not None:
-            raise PlanError(
-                Fault("parallelism.margin is kept by a layout that is found, this one is spelled "
-                      "out", document.key_place(("parallelism", "margin")), "auto: true beside it")
-            )  # fmt: skip
+        for key in ("margin", "for"):
+            if layout.get(key) is not None:
+                raise PlanError(
+                    Fault(f"parallelism.{key} is about a layout that is found, this one is spelled "
+                          "out", document.key_place(("parallelism", key)), "auto: true beside it")
+                )  # fmt: skip
         return complete(document)
     # The one step back up the list of modules: to find a layout, plans are evaluated.
     automatic = import_module("planner.search.automatic")

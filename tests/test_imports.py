@@ -33,7 +33,7 @@ STAGES = (
         "conventions",
         "case",
     },
-    {"typeset", "inputs", "intervals", "evaluated"},
+    {"typeset", "inputs", "intervals", "evaluated", "exports"},
     {
         "untraced",
         "limits",
@@ -47,8 +47,7 @@ STAGES = (
         "sweep",
     }
     | {"notebook", "result", "sensitivity"},
-    {"formats", "listing", "render", "imports", "exports", "check", "diff", "completion"}
-    | {"revisions"}
+    {"formats", "listing", "render", "imports", "check", "diff", "completion", "revisions"}
     | {"logs", "compare", "javascript", "sweep"},
     {"measure"},
     {"cli", "api", "__init__", "__main__"},  # the faces: nothing inside imports from them

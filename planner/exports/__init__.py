@@ -8,10 +8,12 @@ from planner.errors import Fault, PlanError
 
 # The command line asks for the names of the frameworks at each start; the rest waits.
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from planner.document import Plan
     from planner.exports.table import Config, Unsaid
 
-__all__ = ["FORMATS", "config", "export"]
+__all__ = ["FORMATS", "config", "export", "framework"]
 
 #: The frameworks, each a module of this package with its table.
 FORMATS = ("megatron", "torchtitan", "deepspeed", "nanotron", "accelerate")
@@ -28,12 +30,9 @@ def export(plan: Plan, to: str) -> str:
 
 def config(plan: Plan, to: str) -> Config:
     """The configuration with what it says, by their keys, and what it cannot say."""
-    from importlib import import_module
-
     from planner.exports.table import Config, makes
 
-    if to not in FORMATS:
-        raise PlanError(Fault.among(f"unknown framework {to}", to, FORMATS))
+    module = framework(to)
     if not isinstance(plan.data.get("parallelism"), dict):
         raise PlanError(
             Fault(
@@ -42,11 +41,23 @@ def config(plan: Plan, to: str) -> Config:
                 "sizes under parallelism; plan.py search ranks layouts",
             )
         )
-    framework = import_module(f"planner.exports.{to}")
-    draft = makes(framework.TABLE, plan)
+    draft = makes(module.TABLE, plan)
     unsaid = tuple(dict.fromkeys(draft.unsaid))
-    head = _head(plan, framework.TITLE, framework.USE, unsaid, framework.BY_HAND)
-    return Config(framework.write(draft.said, head), dict(draft.said), unsaid, framework.BY_HAND)
+    head = _head(plan, module.TITLE, module.USE, unsaid, module.BY_HAND)
+    return Config(module.write(draft.said, head), dict(draft.said), unsaid, module.BY_HAND)
+
+
+def framework(name: str) -> ModuleType:
+    """The module of a framework, with its table.
+
+    Raises:
+        PlanError: an unknown framework.
+    """
+    from importlib import import_module
+
+    if name not in FORMATS:
+        raise PlanError(Fault.among(f"unknown framework {name}", name, FORMATS))
+    return import_module(f"planner.exports.{name}")
 
 
 def _head(

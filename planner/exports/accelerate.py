@@ -9,6 +9,7 @@ from planner.exports.table import (
     FOLLOWS,
     TRAINS,
     Draft,
+    Elsewhere,
     Near,
     Row,
     Rule,
@@ -21,10 +22,11 @@ from planner.exports.table import (
 
 TITLE = "Accelerate configuration"
 SUFFIX = ".yaml"
+KERNELS = "transformers"  # whose models its users launch
 BY_HAND = ("machine_rank, main_process_ip and main_process_port where there are several machines",)
 USE = "accelerate launch --config_file FILE …"
 
-SCRIPT = "the training script decides it"
+SCRIPT = Elsewhere("the training script decides it")
 SIZES = "parallelism_config.parallelism_config_"
 
 
@@ -91,11 +93,15 @@ TABLE: tuple[Row | Rule, ...] = (
     Row("parallelism.virtual_pipeline", words={1: {}}, why="no pipeline for training"),
     Row("parallelism.expert", words={1: {}}, why="experts are not divided"),
     Row("parallelism.expert_tensor", words={1: {}}, why="experts are not divided"),
-    Row("parallelism.sequence", words={False: {}}, why="the model's tensor plan decides it"),
+    Row(
+        "parallelism.sequence",
+        words={False: {}},
+        why=Elsewhere("the model's tensor plan decides it"),
+    ),
     Row(
         "training.gradient_accumulation",
         words={1: {}},
-        why="Accelerator(gradient_accumulation_steps=…) in the training script",
+        why=Elsewhere("Accelerator(gradient_accumulation_steps=…) in the training script"),
     ),
     *(
         Row(f"training.{key}", why=SCRIPT)

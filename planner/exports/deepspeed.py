@@ -13,6 +13,7 @@ from planner.exports.table import (
     FOLLOWS,
     TRAINS,
     Draft,
+    Elsewhere,
     Near,
     Row,
     Rule,
@@ -23,10 +24,11 @@ from planner.exports.table import (
 
 TITLE = "DeepSpeed configuration"
 SUFFIX = ".json"
+KERNELS = None  # of the model that the script builds
 BY_HAND = ("learning rate and other parameters of the optimizer",)
 USE = "deepspeed … --deepspeed_config FILE"
 
-SCRIPT = "the training script decides it"
+SCRIPT = Elsewhere("the training script decides it")
 OPTIMIZERS = {"adamw": "AdamW", "lion": "Lion", "muon": "Muon"}
 
 
@@ -72,17 +74,21 @@ TABLE: tuple[Row | Rule, ...] = (
         why="shards lie on the whole data-parallel group; ZeRO++ keeps a second copy per node",
     ),
     _tensor,
-    Row("parallelism.sequence", words={False: {}}, why="the model divides its norms itself"),
+    Row(
+        "parallelism.sequence",
+        words={False: {}},
+        why=Elsewhere("the model divides its norms itself"),
+    ),
     Row(
         "parallelism.pipeline",
         words={1: {}},
-        why="PipelineModule(num_stages=…) in the training script",
+        why=Elsewhere("PipelineModule(num_stages=…) in the training script"),
     ),
     Row("parallelism.virtual_pipeline", words={1: {}}, why="stages are not interleaved"),
     Row("training.schedule", words={"1f1b": {}}, why="pipelines run 1F1B"),
     _context,
-    Row("parallelism.expert", words={1: {}}, why="ep_size of each MoE layer"),
-    Row("parallelism.expert_tensor", words={1: {}}, why="each MoE layer decides it"),
+    Row("parallelism.expert", words={1: {}}, why=Elsewhere("ep_size of each MoE layer")),
+    Row("parallelism.expert_tensor", words={1: {}}, why=Elsewhere("each MoE layer decides it")),
     heard("parallelism.data", "parallelism.vocab_multiple"),
     elsewhere("model", SCRIPT),
     *(

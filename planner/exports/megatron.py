@@ -13,6 +13,7 @@ from planner.exports.table import FOLLOWS, TRAINS, Draft, Near, Row, Rule, excha
 
 TITLE = "Megatron-LM arguments"
 SUFFIX = ".args"
+KERNELS = "megatron"
 BY_HAND = ("data, tokenizer, learning rate and checkpoints",)
 USE = "torchrun … pretrain_gpt.py $(grep -v '^#' FILE)"
 

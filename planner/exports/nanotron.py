@@ -21,6 +21,7 @@ from planner.exports.table import (
 
 TITLE = "nanotron configuration"
 SUFFIX = ".yaml"
+KERNELS = "nanotron"
 BY_HAND = (
     "data_stages, tokenizer, checkpoints and model.init_method",
     "optimizer.learning_rate_scheduler and the parameters of optimizer_factory",
@@ -135,6 +136,13 @@ def _tensor(draft: Draft) -> None:
     )
 
 
+def _cut(draft: Draft) -> None:
+    cut, stages = draft.get("parallelism.cut"), draft.get("parallelism.stages")
+    if draft.get("parallelism.pipeline") > 1 and (stages or cut != "compute"):
+        key = "parallelism.stages" if stages else "parallelism.cut"
+        draft.cannot(key, "layers are cut by their matmul weights")
+
+
 TABLE: tuple[Row | Rule, ...] = (
     _general,
     Row("parallelism.data", "parallelism.dp"),
@@ -150,6 +158,7 @@ TABLE: tuple[Row | Rule, ...] = (
     Row("parallelism.expert", "parallelism.expert_parallel_size"),
     Row("parallelism.expert_tensor", words={1: {}}, why="an expert is whole on its device"),
     Row("parallelism.virtual_pipeline", words={1: {}}, why="stages are not interleaved"),
+    _cut,
     Row(
         "training.recompute",
         "parallelism.recompute_layer",

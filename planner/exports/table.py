@@ -33,6 +33,12 @@ class Unsaid:
         return f"{self.key} {self.value}: {self.why}"
 
 
+class Elsewhere(str):
+    """Why a key stays unsaid where that hinders nothing: it is said in another place."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Near:
     """The nearest that the framework can say, as a mapping of its keys, and how that differs."""

@@ -27,6 +27,7 @@ from planner.exports.table import (
 
 TITLE = "torchtitan job configuration"
 SUFFIX = ".toml"
+KERNELS = "torchtitan"
 BY_HAND = ("model.name and model.flavor", "data set, learning rate and checkpoints")
 USE = "run_train.sh with CONFIG_FILE=FILE (torchtitan 0.2)"
 

@@ -28,7 +28,7 @@ SCHEDULES = ("1f1b", "interleaved")
 #: Tokens of a step where nothing says how many: 4M, rounded to a power of two.
 TOKENS = 2**22
 #: Keys of a layout that say how it is found.
-CHOOSING = ("auto", "margin")
+CHOOSING = ("auto", "margin", "for")
 #: Keys that a search keeps at a value, and keys with the values that it tries.
 Kept = Mapping[str, Any]
 #: Layouts found in this process, by what the documents say.
@@ -100,15 +100,17 @@ def _found(document: Document) -> tuple[Layout, str, Kept]:
         )  # fmt: skip
     try:
         said = data["parallelism"].get("margin", MARGIN)
+        launcher = data["parallelism"].get("for")
         margin = said if isinstance(said, str) else str(float(said))
         vary = {} if "training.schedule" in fixed else {"training.schedule": SCHEDULES}
-        found = search(start, 1, STEP, fixed, vary=vary, most=MOST, margin=margin)
+        found = search(start, 1, STEP, fixed, vary=vary, most=MOST, margin=margin,
+                       launcher=launcher)  # fmt: skip
     except PlanError as error:
         raise PlanError(
             Fault(f"parallelism: auto: {fault.message}", fault.place or place, fault.allowed)
             for fault in error.faults
         ) from None
-    kept = {"fixed": fixed, "vary": vary, "margin": margin}
+    kept = {"fixed": fixed, "vary": vary, "margin": margin, "launcher": launcher}
     counted = of_how_many(found)
     if found.plain is not None:
         how = "tight: none fits in the worst case, this is" if found.tight else "found:"

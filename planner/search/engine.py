@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner import case
+from planner import case, exports
 from planner.display import exact_text
 from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.evaluate import Absent
 from planner.limits import MARGIN, Limit, fit_limit, known
 from planner.parts import taken_apart
-from planner.plan import chosen_by, variant
+from planner.plan import KERNELS, chosen_by, variant
 from planner.search import modes
 from planner.search.layouts import CUT, FOLLOWING, KEYS, Rows, Setting, Space
 from planner.search.selection import Best, ByChoice, Front, Item, Plain, Sample
@@ -138,6 +138,7 @@ class Found:
     margin: Limit | None = None  # what a layout keeps in order to fit
     #: What to run: the plainest of all that are within ``selection.SPARE`` of the best.
     plain: Layout | None = None
+    launcher: str | None = None  # the framework that can start them
     tight: bool = False  # none keeps the margin; those that fit as estimated are ranked
 
 
@@ -227,6 +228,8 @@ class Walk:
             other key of the plan, whose values are tried one after another.
         full: not only sensible layouts (``layouts.Space``).
         most: a larger space is narrowed to the first values of ``NARROWER``, as far as needed.
+        launcher: the framework that has to be able to start a layout, with its own kernels where
+            the plan does not say whose run.
 
     Raises:
         PlanError: an unknown key, a value that it cannot have, no valid layout.
@@ -237,13 +240,19 @@ class Walk:
     options: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     full: bool = False
     most: int | None = None
+    launcher: str | None = None
 
     def __post_init__(self) -> None:
         self.absent: dict[str, str] = {}
         self.spaces: list[tuple[Mapping[str, Any], Space]] = []
         self.given = frozenset(self.options)
         self._spreads: dict[int, Spread] = {}
+        if self.launcher is not None and not chosen_by(self.plan, KERNELS):
+            kernels = exports.framework(self.launcher).KERNELS
+            self.options = {**({KERNELS: (kernels,)} if kernels else {}), **self.options}
         self._fill()
+        for _, space in self.spaces if self.launcher else ():
+            space.started()
         #: Modes of recomputation that are not asked, each with the one that is the same step.
         self.same = {} if self.full or modes.RECOMPUTE in self.options else self._same()
         for _, space in self.spaces:
@@ -287,11 +296,14 @@ class Walk:
             varied = dict(zip(outer, combination, strict=True))
             try:
                 changed = variant(self.plan, {**varied, "time.mfu": None}) if varied else self.plan
-                space = Space(changed, inner, self.full or free)
+                space = Space(changed, inner, self.full or free, self.launcher)
                 if space.size:
                     self.spaces.append((varied, space))
                 else:
-                    faults.append(Fault("no layout is valid: no schedule runs the micro-batches"))
+                    none = "no schedule runs the micro-batches"
+                    if self.launcher is not None:
+                        none = f"{self.launcher} can start none, or {none}"
+                    faults.append(Fault(f"no layout is valid: {none}"))
             except PlanError as error:
                 faults += error.faults
         if not self.spaces:
@@ -343,6 +355,7 @@ def search(
     choices: bool = False,
     most: int | None = None,
     margin: str = MARGIN,
+    launcher: str | None = None,
 ) -> Found:
     """The best layouts of a plan that fit into memory, and the plainest of those near the best.
 
@@ -362,6 +375,7 @@ def search(
             the answer speaks. Where none of these fits, all are asked, and it speaks of all.
         margin: with how much to spare a layout has to fit (``limits.fit_limit``). Where none does,
             those are ranked that fit as estimated, and ``Found.tight`` says so.
+        launcher: the framework that has to be able to start a layout (``planner.exports``).
 
     Raises:
         PlanError: no valid layout, an unknown quantity or key, a quantity that no layout has.
@@ -369,7 +383,7 @@ def search(
     keeps = fit_limit(margin, plan)
     quantities = wanted(by, (*limits, keeps))
     options = {**{k: (v,) for k, v in (fixed or {}).items()}, **(vary or {})}
-    walk = Walk(plan, quantities, options, full, most)
+    walk = Walk(plan, quantities, options, full, most, launcher)
     asked = Asked(plan, by, tuple(limits), keeps, quantities, top, points, choices)
     found = asked.over(walk, progress)
     wider = None if found.best else walk.wider()
@@ -379,7 +393,7 @@ def search(
     found = replace(found, every=walk.every, narrowed=narrowed, same=walk.same)
     if not found.best and of_memory(limits):
         found = replace(found, size=walk.every, narrowed={})
-    return replace(found, varied=tuple(vary or ()))
+    return replace(found, varied=tuple(vary or ()), launcher=launcher)
 
 
 class _Kept:
@@ -493,12 +507,22 @@ def scatter(
     fixed: Mapping[str, Any] | None = None,
     vary: Mapping[str, Sequence[Any]] | None = None,
     margin: str = MARGIN,
+    launcher: str | None = None,
 ) -> Found:
     """What a report shows of a search: the best five, what each choice costs, and ``points`` of a
     scatter plot of memory and ``by``: a sample of the layouts and the whole front, the same each
     time. ``own`` is the plan's layout. A large space is narrowed as for ``best``."""
     return search(
-        plan, 5, by, fixed, vary=vary, points=points, choices=True, most=MOST, margin=margin
+        plan,
+        5,
+        by,
+        fixed,
+        vary=vary,
+        points=points,
+        choices=True,
+        most=MOST,
+        margin=margin,
+        launcher=launcher,
     )
 
 

@@ -33,6 +33,7 @@ from planner.plan import (
     variant,
 )
 from planner.recent import recent
+from planner.search.launcher import Launcher
 
 Array = NDArray[Any]
 #: Sequence parallelism, replicas, and pipelines with micro-batches.
@@ -135,6 +136,7 @@ class Space:
             every value that is valid and sensible.
         full: every valid value, sensible or not: schedules that lose against another in every
             respect, and replicas of every size; or the keys of which that holds.
+        launcher: the framework that has to be able to start a layout.
 
     Raises:
         PlanError: a key that no layout has, a value that it cannot have, or no valid layout.
@@ -145,8 +147,12 @@ class Space:
         plan: Plan,
         options: Mapping[str, Sequence[Any]] | None = None,
         full: bool | Collection[str] = False,
+        launcher: str | None = None,
     ) -> None:
         self.options = {key: tuple(values) for key, values in (options or {}).items()}
+        self.launcher = None if launcher is None else Launcher(plan, launcher, KEYS)
+        self._started: dict[tuple[Any, ...], Array] = {}  # by what a launcher can tell apart
+        self._sizes: dict[tuple[str, ...], int] = {}
         self.full = (KEYS if full else ()) if isinstance(full, bool) else full
         for key in self.options:
             if key not in KEYS:
@@ -194,7 +200,7 @@ class Space:
         """
         found = copy(self)
         found.options = {**self.options, key: tuple(values)}
-        found._found, found._crossed = {}, {}
+        found._found, found._crossed, found._sizes = {}, {}, {}
         for asked in ("degrees", "crossed", "_sharded", "alone", "plain"):
             found.__dict__.pop(asked, None)
         name = key.partition(".")[2]
@@ -444,7 +450,47 @@ class Space:
     @property
     def size(self) -> int:
         """How many layouts there are."""
-        return self._sharded * len(self.recompute)
+        if self.launcher is None:
+            return self._sharded * len(self.recompute)
+        if self.recompute not in self._sizes:
+            found = (np.count_nonzero(rows.valid(slice(None))) for rows in self._blocks(65_536))
+            self._sizes[self.recompute] = int(sum(found))
+        return self._sizes[self.recompute]
+
+    def started(self) -> None:
+        """Leave out modes of recomputation and ZeRO stages with which the launcher starts nothing,
+        so that none of them stands for another."""
+        several = [rows.valid(slice(None)).any(axis=2) for rows in self._blocks(65_536)]
+        if several and (there := np.any(several, axis=0)).any():
+            self.zero = tuple(compress(self.zero, there.any(axis=1)))
+            self.recompute = tuple(compress(self.recompute, there.any(axis=0)))
+        self._started.clear()
+
+    def starts(self, rows: Rows, part: slice) -> Array:
+        """Which choices of some rows the launcher can start, over ZeRO stage, recomputation and
+        rows. Its rules ask of a degree whether it is above 1."""
+        above = np.array([degrees.values for degrees in self.degrees]) > 1
+        kinds = above.astype(np.int64) @ (1 << np.arange(above.shape[1]))
+        replicas = rows.of_replicate[part] > 1
+        told = np.stack((kinds[rows.of_degrees[part]], rows.of_run[part], rows.of_sequence[part],
+                         replicas))  # fmt: skip
+        _, first, places = np.unique(told, axis=1, return_index=True, return_inverse=True)
+        tables = [self._can_start(rows, part.start or 0, int(row), tuple(told[:, row].tolist()))
+                  for row in first]  # fmt: skip
+        return np.stack(tables, axis=2)[:, :, places.ravel()]
+
+    def _can_start(self, rows: Rows, start: int, row: int, told: tuple[Any, ...]) -> Array:
+        """Whether the launcher starts a row, over ZeRO stage and recomputation."""
+        assert self.launcher is not None
+        if told not in self._started:
+            found = np.zeros((len(self.zero), len(self.recompute)), dtype=bool)
+            for zero, mode in product(range(found.shape[0]), range(found.shape[1])):
+                changes = rows.changes(start + row, zero, mode)
+                layout = {k: v for k, v in changes.items() if k in KEYS and v is not None}
+                layout["parallelism.data"] = self.degrees[rows.of_degrees[start + row]].data
+                found[zero, mode] = self.launcher.starts(layout)
+            self._started[told] = found
+        return self._started[told]
 
     @cached_property
     def _sharded(self) -> int:
@@ -491,6 +537,9 @@ class Space:
         """
         if not self.size:
             raise PlanError(Fault("no layout is valid: no schedule runs these micro-batches", None))
+        yield from self._blocks(most)
+
+    def _blocks(self, most: int) -> Iterator[Rows]:
         made: dict[Any, Array] = {}  # of what many combinations of degrees are crossed with
         pieces: list[Array] = []
         lengths: list[int] = []
@@ -509,7 +558,11 @@ class Space:
             rows += lengths[-1]
             if rows >= most or place == len(self.crossed) - 1:
                 of_degrees = np.repeat(np.arange(first, place + 1), lengths)
-                yield Rows(self, of_degrees, *np.concatenate(pieces, axis=1))
+                found = Rows(self, of_degrees, *np.concatenate(pieces, axis=1))
+                if self.launcher is not None and len(found):
+                    found = found.take(np.flatnonzero(found.valid(slice(None)).any(axis=(0, 1))))
+                if len(found) or self.launcher is None:
+                    yield found
                 pieces, lengths, first, rows = [], [], place + 1, 0
 
 
@@ -578,6 +631,8 @@ class Rows:
         if any(space.alone):
             found = found.copy()
             found[1:] &= ~np.array(space.alone)[self.of_degrees[rows]]
+        if space.launcher is not None:
+            found = found & space.starts(self, rows)
         return np.broadcast_to(found, shape)
 
     def plainness(self, zero: Array, recompute: Array, rows: Array) -> Array:

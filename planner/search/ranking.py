@@ -101,9 +101,14 @@ def _same(layout: Layout, among: Sequence[Layout]) -> bool:
 def of_how_many(found: Found) -> str:
     """Of how many layouts an answer speaks, and of which if not of all."""
     if not found.narrowed:
-        return f"{exact_text(found.size)} layouts"
-    several = f"{exact_text(found.size)} of {exact_text(found.every)} layouts"
+        return f"{exact_text(found.size)} layouts{_started(found)}"
+    several = f"{exact_text(found.size)} of {exact_text(found.every)} layouts{_started(found)}"
     return f"{several} ({only(found.narrowed)}; all are too many to search)"
+
+
+def _started(found: Found) -> str:
+    """By whom the layouts can be started, in words; nothing where that is not asked."""
+    return f" that {found.launcher} can start" if found.launcher else ""
 
 
 def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], list[str]]:
@@ -359,6 +364,7 @@ def as_data(found: Found) -> dict[str, Any]:
         "same": {RECOMPUTE: dict(found.same)} if found.same else {},
         "margin": None if found.margin is None else str(found.margin),
         "tight": found.tight,
+        "for": found.launcher,
         "plain": None if found.plain is None else _data(found.plain, found),
     }
     if found.choices:

@@ -1,0 +1,96 @@
+"""A search that keeps to what one framework can start."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from planner import plan as plans
+from planner.errors import PlanError
+from planner.exports import FORMATS, config
+from planner.exports.table import Elsewhere
+from planner.search import ranking
+from planner.search.engine import STEP, Walk, search
+from planner.search.layouts import KEYS, Space
+
+PLAN: dict[str, Any] = {
+    "name": "started",
+    "model": "mixtral-8x7b",
+    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 32, "devices_per_node": 8},
+    "training": {
+        "tokens": "1B", "sequence_length": 4096, "global_batch": 64, "implementation": "megatron",
+    },
+    "parallelism": {"zero": 0},
+}  # fmt: skip
+
+
+def left_unsaid(plan: Any, framework: str) -> set[str]:
+    """Keys of the layout that the launch configuration does not say, and no other place does."""
+    unsaid = config(plan, framework).unsaid
+    return {one.key for one in unsaid if one.key in KEYS and not isinstance(one.why, Elsewhere)}
+
+
+@pytest.mark.parametrize("framework", FORMATS)
+def test_what_is_searched_is_what_the_export_says_whole(framework: str) -> None:
+    plan, chance = plans.load(PLAN), random.Random(5)
+    few = {"training.micro_batch": (1,), "parallelism.expert": (1, 8)}
+    kept = {
+        tuple(changes[key] for key in KEYS)
+        for rows in Space(plan, few, launcher=framework).blocks()
+        for changes in rows.all()
+    }
+    every = [changes for rows in Space(plan, few).blocks() for changes in rows.all()]
+    assert 0 < len(kept) < len(every)
+    there = [changes for changes in every if tuple(changes[key] for key in KEYS) in kept]
+    for changes in (*chance.sample(every, 40), *chance.sample(there, 10)):
+        started = tuple(changes[key] for key in KEYS) in kept
+        unsaid = left_unsaid(plans.variant(plan, changes), framework)
+        assert started == (not unsaid), (changes, unsaid)
+
+
+#: What the frameworks' own documentation says that they do not have.
+LACKS: dict[str, dict[str, set[Any]]] = {
+    "megatron": {"training.schedule": {"zero-bubble", "dualpipe", "gpipe"}},
+    "torchtitan": {"parallelism.zero": {1}},
+    "deepspeed": {"parallelism.virtual_pipeline": {2, 4}, "parallelism.replicate": {2, 4, 8}},
+    "nanotron": {"parallelism.virtual_pipeline": {2, 4}, "parallelism.zero": {2, 3},
+                 "training.recompute": {"selective"}},
+    "accelerate": {"parallelism.pipeline": {2, 4, 8}, "parallelism.expert": {2, 4, 8}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("framework", FORMATS)
+def test_what_a_framework_lacks_is_not_listed(framework: str) -> None:
+    plan = plans.load(PLAN)
+    walk = Walk(plan, (STEP,), launcher=framework)
+    for _, space in walk.spaces:
+        for rows in space.blocks():
+            for changes in rows.all():
+                for key, values in LACKS[framework].items():
+                    assert changes[key] not in values, (key, changes)
+                if framework == "torchtitan" and changes["parallelism.tensor"] > 1:
+                    assert changes["parallelism.sequence"]
+
+
+def test_its_own_kernels_run_where_the_plan_names_none() -> None:
+    training = {k: v for k, v in PLAN["training"].items() if k != "implementation"}
+    plan = plans.load({**PLAN, "training": training})
+    found = search(plan, 2, launcher="torchtitan", margin="0")
+    assert found.plain is not None and "that torchtitan can start" in ranking.text(found)
+    assert found.plain.of(plan).get("training.implementation") == "torchtitan"
+    auto = {"auto": True, "for": "torchtitan", "margin": 0}
+    chosen = plans.load({**PLAN, "training": training, "parallelism": auto})
+    assert chosen.get("training.implementation") == "torchtitan"
+    assert not left_unsaid(chosen, "torchtitan")
+    assert "torchtitan can start" in chosen.derived["parallelism.tensor"]
+
+
+def test_a_framework_that_there_is_not_and_one_that_starts_nothing() -> None:
+    with pytest.raises(PlanError, match="unknown framework megatronn"):
+        search(plans.load(PLAN), launcher="megatronn")
+    with pytest.raises(PlanError, match="accelerate can start none"):
+        search(plans.load(PLAN), fixed={"parallelism.pipeline": 2}, launcher="accelerate")
+    with pytest.raises(PlanError, match=r"parallelism\.for is about a layout that is found"):
+        plans.load({**PLAN, "parallelism": {"zero": 0, "for": "megatron"}})
