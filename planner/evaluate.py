@@ -28,6 +28,10 @@ REASONS = {
     "run.interrupted": "no interruption was counted (cluster.failures.count is 0)",
     "run.finishes": "the run cannot finish: a restart (time.restart) takes more than eleven times "
     "the time between interruptions (cluster.failures)",
+    "cluster.accelerator.peak.convention": "no peak of the training precision is known of the "
+    "accelerator (cluster.accelerator.peaks)",
+    "cluster.accelerator.peak_16.convention": "no 16-bit peak is known of the accelerator "
+    "(cluster.accelerator.peaks)",
 }
 
 
