@@ -17,22 +17,24 @@ git cat-file -e "$BASE^{commit}" 2>/dev/null || git fetch --quiet --depth=1 orig
 
 touched=0
 say() { printf '\n%s\n' "$@" >> "$report"; }
+# Output as it is; no line of it ends the fence.
+fenced() { say '```text' && sed "s/\`\`\`/''/g" "$work" >> "$report" && echo '```' >> "$report"; }
 
 while IFS= read -r -d '' status && IFS= read -r -d '' file; do
     case $file in *.yaml | *.yml) ;; *) continue ;; esac
     touched=1
     name=${file//[\`<>$'\n']/_} # a file name is text, never markup
     case $status in
-        M) command=(trainplan diff "$BASE:$file" "$file" --format md) ;;
-        A) command=(trainplan "$file" --format text) ;;
+        M) command=(trainplan diff "$BASE:$file" "$file" --format md --root .) ;;
+        A) command=(trainplan "$file" --format text --root .) ;;
         *) say "### \`$name\`" "The plan is removed." && continue ;;
     esac
     say "### \`$name\`"
     if "${command[@]}" > "$work" 2>&1; then
-        if [ "$status" = A ]; then say '```text' && cat "$work" >> "$report" && echo '```' >> "$report"
+        if [ "$status" = A ]; then fenced
         else say "" && cat "$work" >> "$report"; fi
     else
-        say '```text' && cat "$work" >> "$report" && echo '```' >> "$report"
+        fenced
     fi
 done < <(git diff --name-status --no-renames -z "$BASE" -- "$PLANS")
 

@@ -3,6 +3,7 @@ stand-ins for the programs of the runner."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -63,7 +64,7 @@ def test_pre_commit_accepts_the_hooks() -> None:
 def test_no_input_is_pasted_into_a_script() -> None:
     """What a pull request controls reaches a script through the environment only."""
     for step in ACTION["runs"]["steps"]:
-        assert "${{" not in step["run"], step["name"]
+        assert "${{" not in step.get("run", ""), step["name"]
 
 
 def test_every_input_is_used_and_declared() -> None:
@@ -189,8 +190,113 @@ def test_a_comment_is_written_once_and_then_updated(
     runner.program("gh", f'case "$*" in *paginate*) printf %s "{found}" ;; esac')
     done = runner.run("comment.sh", report, NUMBER="7", GITHUB_REPOSITORY="o/r")
     assert done.returncode == 0, done.stderr
-    listing, writing = runner.calls.read_text().splitlines()
-    assert MARKER in listing and call in writing
+    calls = runner.calls.read_text().splitlines()
+    assert MARKER in "".join(calls) and call in calls[-1]
+
+
+@needs_bash
+@pytest.mark.parametrize(
+    ("login", "updated"), [("", "5"), ("robot", "6"), ("nobody", "")], ids=("bot", "user", "new")
+)
+def test_a_comment_of_somebody_else_is_left_alone(
+    runner: Runner, tmp_path: Path, login: str, updated: str
+) -> None:
+    """Of several comments with the marker, that of the token's own user is updated."""
+    if shutil.which("jq") is None:
+        pytest.skip("needs jq")
+    report = tmp_path / "report.md"
+    report.write_text(f"{MARKER}\nfits\n")
+    comments = [
+        {"id": 4, "user": {"login": "stranger"}, "body": f"{MARKER}\nmine"},
+        {"id": 5, "user": {"login": "github-actions[bot]"}, "body": f"{MARKER}\nold"},
+        {"id": 6, "user": {"login": "robot"}, "body": f"{MARKER}\nold"},
+    ]
+    (tmp_path / "comments.json").write_text(json.dumps(comments))
+    user = f"echo {login}" if login else "exit 1"
+    runner.program(
+        "gh",
+        f'case "$*" in "api user"*) {user} ;; '
+        f'*paginate*) jq -r "$5" "{tmp_path / "comments.json"}" ;; esac',
+    )
+    done = runner.run("comment.sh", report, NUMBER="7", GITHUB_REPOSITORY="o/r")
+    assert done.returncode == 0, done.stderr
+    writing = runner.calls.read_text().splitlines()[-1]
+    wanted = f"PATCH repos/o/r/issues/comments/{updated} " if updated else "POST "
+    assert f"--method {wanted}" in writing
+
+
+@needs_bash
+def test_a_long_comment_is_cut_between_its_parts(runner: Runner, tmp_path: Path) -> None:
+    """Never inside a fence, a fold or a line, and it says where the rest is."""
+    part = "### `{0}`\n\n```text\n{1}```\n\n<details><summary>x</summary>\n{1}</details>\n"
+    lines = "".join(f"{i} é\n" for i in range(900))
+    report, body = tmp_path / "report.md", tmp_path / "body.md"
+    whole = f"{MARKER}\n" + "".join(part.format(i, lines) for i in range(9))
+    report.write_text(whole, encoding="utf-8")
+    copy = 'for w; do case "$w" in body=@*) cp "${w#body=@}" ' + f'"{body}";; esac; done'
+    runner.program("gh", copy)
+    done = runner.run("comment.sh", report, NUMBER="7", GITHUB_REPOSITORY="o/r")
+    assert done.returncode == 0, done.stderr
+    text = body.read_text(encoding="utf-8")
+    kept, rest = text.split("\n\n*The rest is")
+    assert whole.startswith(kept) and "summary of the job" in rest
+    assert 40_000 < len(text.encode()) < 65_536
+    assert kept.count("```") % 2 == 0 and kept.count("<details>") == kept.count("</details>")
+    report.write_text(f"{MARKER}\nshort\n")
+    runner.run("comment.sh", report, NUMBER="7", GITHUB_REPOSITORY="o/r")
+    assert body.read_text() == f"{MARKER}\nshort\n"
+
+
+@needs_bash
+def test_output_cannot_leave_its_fence(runner: Runner) -> None:
+    base = runner.commit()
+    (runner.folder / "plans" / "a.yaml").write_text("a: 1\n")
+    runner.commit()
+    runner.program("trainplan", "printf '```\\n# not a heading\\n'; exit 2")
+    lines = runner.compare(base).splitlines()
+    inside = lines[lines.index("```text") + 1 : -1]
+    assert "# not a heading" in inside and lines[-1] == "```" and "```" not in inside
+
+
+@needs_bash
+def test_only_its_own_commands_are_on_the_path(runner: Runner, tmp_path: Path) -> None:
+    (tmp_path / "temp").mkdir()
+    python = runner.bin / "python"
+    made = tmp_path / "temp" / "trainplan" / "bin"
+    runner.program(
+        "python",
+        f'case "$*" in *venv*) mkdir -p "{made}"; for c in python pip trainplan; do '
+        f'printf "#!/bin/sh\\n" > "{made}/$c"; chmod +x "{made}/$c"; done ;; esac',
+    )
+    given = {
+        "PYTHON": str(python),
+        "RUNNER_TEMP": str(tmp_path / "temp"),
+        "GITHUB_PATH": str(tmp_path / "path"),
+        "GITHUB_ACTION_PATH": str(ROOT),
+    }
+    done = runner.run("install.sh", tmp_path, **given)
+    assert done.returncode == 0, done.stderr
+    (added,) = (tmp_path / "path").read_text().split()
+    assert [file.name for file in Path(added).iterdir()] == ["trainplan"]
+    runner.program("python", 'case "$*" in --version) echo Python 3.9 ;; *) exit 1 ;; esac')
+    done = runner.run("install.sh", tmp_path, **given)
+    assert done.returncode == 1 and "needs Python 3.11 or later, not Python 3.9" in done.stdout
+
+
+@needs_bash
+def test_all_lines_of_reports_are_read(runner: Runner) -> None:
+    (step,) = (s for s in ACTION["runs"]["steps"] if s["name"] == "Check committed reports")
+    for reports, wanted in (("docs\nplans/a.md other\n", "docs plans/a.md other"), ("", "")):
+        runner.calls.unlink(missing_ok=True)
+        path = f"{runner.bin}{os.pathsep}{os.environ['PATH']}"
+        subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+            cwd=runner.folder,
+            env={**os.environ, "PATH": path, "REPORTS": reports},
+            check=True,
+            capture_output=True,
+        )
+        assert runner.calls.read_text().strip() == f"trainplan check --root . {wanted}".strip()
 
 
 @needs_bash
@@ -250,7 +356,7 @@ def test_the_whole_action_on_a_pull_request(runner: Runner, tmp_path: Path) -> N
     }
     ended = {}
     for step in ACTION["runs"]["steps"]:
-        if step["name"] == "Install":  # needs a network
+        if step["name"] in ("Python", "Install"):  # need a network
             continue
         given = {key: expressions.get(value, value) for key, value in step.get("env", {}).items()}
         assert not any("${{" in value for value in given.values()), step["name"]
