@@ -207,3 +207,9 @@ def test_every_way_to_evaluate_agrees() -> None:
     between = float(evaluated(plan, ["time.between_failures"])["time.between_failures"])
     # Goodput falls by e to the power of the restart over the time between interruptions.
     assert slope == pytest.approx(-float(values[node]) / between, rel=1e-9)
+
+
+def test_a_search_says_that_the_run_cannot_finish() -> None:
+    slow = {"cluster.devices": 262144, "time": {"restart": "4 h"}}
+    with pytest.raises(planner.PlanError, match="cannot finish"):
+        planner.load(META, set=slow).search(by="time.run_days")

@@ -30,7 +30,7 @@ from sympy import (
 )
 
 from planner.arrays.graph import Graph
-from planner.evaluate import Absent, Case, Entry, Evaluation, Point, widen
+from planner.evaluate import REASONS, Absent, Case, Entry, Evaluation, Point, widen
 from planner.folds import AtLargest, Fold, Largest, Total, Which
 
 
@@ -121,8 +121,10 @@ class Tracer(Evaluation):
                 return node
             cases.append((self.graph.both(conditions), node))
         if not cases:
+            asked = {name for d in self.book.declarations[identifier] for name in d.when}
+            why = [REASONS[n] for n in asked & REASONS.keys() if self.setting(n, point) is False]
             raise locals().get("reason") or Absent(
-                "no formula in the book holds for this plan's settings"
+                why[0] if why else "no formula in the book holds for this plan's settings"
             )
         return self.graph.select(cases)
 
