@@ -33,7 +33,7 @@ OWN = {
     "measure/training.py": "it asks the system about this machine",
     "__main__.py": "a closed stream becomes the null device",
     "cli.py": "so does a standard output that nobody reads any more",
-    "diff.py": "it copies a revision to a temporary folder of its own",
+    "revisions.py": "it copies a revision to a temporary folder of its own",
 }
 METHODS = {
     "open", "read_text", "read_bytes", "write_text", "write_bytes", "safe_load", "full_load",
