@@ -17,7 +17,9 @@ fuzz:
 	python -m fuzz.campaign --kind line --documents 1000
 	python -m fuzz.readers yaml
 	python -m fuzz.readers units
+	python -m fuzz.tricks --tricks 2000
 	python -m fuzz.kills
+	python -m fuzz.kills --trees 100
 	python -m pytest tests/test_whole_space.py tests/test_edges.py --hypothesis-profile=long
 	python -m benchmarks.same_bytes --wheel
 

@@ -13,6 +13,7 @@ import json
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from io import BytesIO
@@ -22,6 +23,8 @@ from typing import IO, Any
 from planner import resources
 from planner.errors import Fault, Place, PlanError, nearest
 
+#: Seconds until a pipe that is written has a reader.
+PATIENCE = 3
 #: Bytes of a JSON document at most; results with a section for every layer have some.
 MAX_JSON = 50_000_000
 
@@ -332,11 +335,30 @@ def write_text(path: str | Path, text: str) -> None:
     target = Path(path)
     try:
         if target.exists() and not (target.is_file() or target.is_dir()):
-            target.write_bytes(data)
+            _pour(target, data)
             return
     except (OSError, ValueError) as error:
         raise unwritable(path, error) from None
     with replacing(path) as file:
+        file.write(data)
+
+
+def _pour(target: Path, data: bytes) -> None:
+    """Write to a device or a pipe. Somebody has to read a pipe, now or soon."""
+    flags = os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            handle = os.open(target, flags)
+            break
+        except OSError as error:
+            if error.errno != errno.ENXIO or not target.is_fifo():
+                raise
+            if time.monotonic() > until:
+                raise OSError(errno.ENXIO, "nobody reads this pipe") from None
+        time.sleep(0.02)
+    os.set_blocking(handle, True)
+    with os.fdopen(handle, "wb") as file:
         file.write(data)
 
 

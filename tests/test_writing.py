@@ -237,6 +237,8 @@ def test_a_pipe_or_a_device_is_written_to_and_stays(tmp_path: Path) -> None:
     write_text(pipe, "text")
     assert reader.communicate(timeout=10)[0] == b"text"
     assert pipe.is_fifo()
+    with pytest.raises(PlanError, match="cannot be written: nobody reads this pipe"):
+        write_text(pipe, "text")
     ends = os.pipe()  # as the shell names what is behind >(command)
     write_text(f"/dev/fd/{ends[1]}", "more")
     assert os.read(ends[0], 10) == b"more"
