@@ -153,8 +153,10 @@ class Evaluation:
             }
             for declaration in self.book.declarations[identifier]
         ]
-        fewest: set[str] = min(wrong, key=len)
-        keys = sorted(set.intersection(*wrong) or fewest)
+        common = set.intersection(*wrong)
+        if not common:  # a shape is what people can give most easily
+            common = min(wrong, key=lambda keys: (len(keys), "model.shape" not in keys))
+        keys = sorted(common)
         if "model.shape" in keys:
             return SIZE_ONLY
         for key in keys:

@@ -221,7 +221,12 @@ def test_more_of_it_takes_no_less(document: Document, key: str) -> None:
 @SLOW
 @given(plans())
 def test_a_varied_input_gives_what_a_new_evaluation_gives(document: Document) -> None:
-    from planner.evaluate import Evaluation
+    from planner.evaluate import Absent, Evaluation
+
+    def worth(evaluation: Evaluation, identifier: str) -> Any:
+        """A value, or why there is none: 1.1 tensor-parallel ranks leave ranges."""
+        value = evaluation.trace(identifier).value
+        return value.reason if isinstance(value, Absent) else value
 
     whole = evaluated(document).evaluation
     ids = ("time.training_days", "memory.total", "cost.total", "compute.training_flops")
@@ -233,4 +238,4 @@ def test_a_varied_input_gives_what_a_new_evaluation_gives(document: Document) ->
             case = replace(whole.case, bindings={**whole.case.bindings, symbol: more})
             anew, varied = Evaluation(case, whole.book), whole.varied(symbol, more)
             for identifier in ids:
-                assert varied.value(identifier) == anew.value(identifier), (symbol, identifier)
+                assert worth(varied, identifier) == worth(anew, identifier), (symbol, identifier)

@@ -66,6 +66,12 @@ def test_every_optimizer_answers_what_people_ask(optimizer: str, zero: int) -> N
     assert not {name: result[name].absent for name in HEADLINES if result[name].absent}
 
 
+def test_states_that_rest_on_a_shape_say_so() -> None:
+    size = {**document(training__optimizer="adafactor"), "model": {"parameters": "7B"}}
+    result = planner.load(size).evaluate()
+    assert "by its size only" in str(result["memory.optimizer"].absent)
+
+
 #: Bytes that the update of a parameter reads and writes in fp32, fused and one operation after
 #: another: weights and states of 4 bytes read and written, a gradient of 4 read, and as PyTorch and
 #: the authors' code write the operations.
