@@ -62,6 +62,7 @@ class Layouts:
     """
 
     hasty = False
+    sized = False  # whether sizes of models are asked about
 
     def __init__(
         self,
@@ -157,7 +158,9 @@ class Layouts:
         room, the one that lacks least; from now on among the known ones."""
         if _key(changes) in self._hopeless:
             return
-        if self.fastest(plan, changes, within=False) is None:
+        if self.sized and self._scarce:
+            self.further(plan, changes)
+        elif self.fastest(plan, changes, within=False) is None:
             self._lacking(plan, changes)
 
     def _lacking(self, plan: Plan, changes: Changes) -> None:
@@ -172,8 +175,9 @@ class Layouts:
             lambda contest: contest.roomy.roomiest(),
             lambda contest: contest.all.roomiest(),
         )
-        # Where memory alone decides, all are asked as fast as a few.
-        some = asks if soon and not self._scarce else asks[1:]
+        # Where memory alone decides, all are asked as fast as a few; replicas and more sequences in
+        # a pass only add to it, so that of many sizes of models the others are enough.
+        some = asks if soon and not self._scarce else asks[:1] if self.sized else asks[1:]
         if any(self._found(plan, changes, ask) is not None for ask in some):
             return True
         if self._scarce:
@@ -281,7 +285,7 @@ def solve_free(
     search = Probes(plan, domain, limits, evaluator=layouts)
     if direction is None:
         direction = _direction(search)
-    layouts.hasty = True
+    layouts.hasty, layouts.sized = True, bool(domain.rows)
     failed: set[int] = set()
     exact, proven = False, list[int]()  # indices at which no layout keeps the limits
     for _ in range(MOST_ROUNDS):
@@ -462,7 +466,8 @@ def space_of(plan: Plan) -> Options:
 def _noted(answer: Answer, plan: Plan, layouts: Layouts) -> Answer:
     notes = answer.notes
     if layouts.narrowed:
-        notes = (*notes, left_out(layouts.narrowed, proven=of_memory(answer.limits)))
+        proven = of_memory(answer.limits) and not layouts.sized
+        notes = (*notes, left_out(layouts.narrowed, proven))
     if plan.get("time.mfu") is not None:
         notes = (*notes, "utilisation is predicted for each layout, not taken from time.mfu")
     extra = {**answer.extra, "layouts": len(layouts.known), "narrowed": layouts.narrowed}
