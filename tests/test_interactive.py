@@ -121,6 +121,7 @@ def check(browser: Browser, name: str) -> bool:
         for i in marked
     }
     bars(browser, result)
+    ranges(browser, result)
     return True
 
 
@@ -137,6 +138,22 @@ def same(result: Result, shown: dict[str, str], found: list[str]) -> None:
             assert float(shown[identifier]) == pytest.approx(
                 float(quantity.value), rel=1e-9, abs=0
             ), (found, identifier)
+
+
+def ranges(browser: Browser, result: Result) -> None:
+    """What published runs leave open of a number on the page is what they leave of the result."""
+    shown = browser.run(
+        "Object.fromEntries([...document.querySelectorAll('#what-if tr[data-row]:not([hidden])')]"
+        ".map(row => [row.dataset.row, [...row.querySelectorAll('.between')]"
+        ".flatMap(cell => [cell.dataset.low, cell.dataset.high])]))"
+    )
+    held = 0
+    for identifier, bounds in shown.items():
+        interval = result.find(identifier).interval
+        told = [float(bound) for bound in bounds if bound]
+        assert told == pytest.approx([float(b) for b in interval or ()], rel=1e-9), identifier
+        held += interval is not None
+    assert held > 3
 
 
 def bars(browser: Browser, result: Result) -> None:
@@ -316,7 +333,7 @@ def test_the_command_of_a_plan_that_leaves_its_layout_open_keeps_the_one_that_wa
     document, page = tmp_path / "open.json", tmp_path / "open.html"
     plan = {
         "model": "llama2-7b",
-        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 64},
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8},
         "training": {"tokens": "1T", "sequence_length": 4096, "global_batch": 512},
         "parallelism": given,
     }
@@ -326,7 +343,7 @@ def test_the_command_of_a_plan_that_leaves_its_layout_open_keeps_the_one_that_wa
     assert overrides(browser)[0] == "parallelism.auto=false"
     for key, kind, to in (
         (None, "", None),
-        ("cluster.devices", "text", "256"),
+        ("cluster.devices", "text", "32"),
         ("training.sequence_length", "text", "32768"),
         ("training.recompute", "choice", 2),
         ("cluster.accelerator", "choice", 3),

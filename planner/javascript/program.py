@@ -13,7 +13,19 @@ from typing import Any
 
 from sympy import Add, Mul, Symbol, ceiling, floor
 
-from planner import bands, case, conventions, hardware, laws, model, plan, products, profile, shapes
+from planner import (
+    bands,
+    case,
+    conventions,
+    hardware,
+    intervals,
+    laws,
+    model,
+    plan,
+    products,
+    profile,
+    shapes,
+)
 from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.evaluate import Absent, Entry
@@ -21,6 +33,7 @@ from planner.folds import Fold, Total
 from planner.javascript import accelerators
 from planner.javascript.rules import Program
 from planner.javascript.words import Formulas, literal, quoted
+from planner.notation_hardware import e_mm
 from planner.quantity import BOOK, Declaration
 from planner.result import Result
 from planner.typeset import TEXT, Typesetter
@@ -59,6 +72,11 @@ def program(
             hardware.calibration: "calibration",
             hardware.measured: "measured",
             bands.above: "above",
+            # Which runs a plan is held against follows from what no control changes, and from the
+            # accelerator; what hangs on an axis that the page leaves out is written as a formula.
+            bands.basis: "basis",
+            intervals.states: "states",
+            intervals.fastest: "fastest",
             hardware._value: '(fact=>$.at(fact,"value"))',
             BOOK: "NOTES",
             Fault: "$.Fault",
@@ -70,8 +88,10 @@ def program(
     )
     complete = rules.reference(plan.complete, "complete", "planner.plan")
     build = rules.reference(case.build, "build", "planner.case")
+    around = rules.reference(intervals.around, "around", "planner.intervals")
     entry = rules.reference(Entry, "Entry", "planner.evaluate")
     fixed = _fixed(result, formulas, entry)
+    errors = _errors(result, formulas)
     book = _book(formulas, result.typesetter, wanted, frozenset(sums), labels)
     return "\n".join(
         (
@@ -80,7 +100,9 @@ def program(
             rules.text(),
             _facts(result.plan),
             fixed,
+            errors,
             book,
+            f"const intervalOf={around};",
             "const planned=changes=>"
             f"new Evaluation({build}({complete}(changedDocument(changes))));",
         )
@@ -131,6 +153,56 @@ def _facts(made: Plan) -> str:
             "const blockDefaults=kind=>$.at(BLOCK_DEFAULTS,kind);",
         )
     )
+
+
+def _errors(result: Result, formulas: Formulas) -> str:
+    """What intervals rest on: how far predictions were off, and what physics leaves to them."""
+    settings = result.evaluation.case.settings
+    known = accelerators.presets() if accelerators.name_of(result.plan) else {}
+    own = settings.get("cluster.accelerator.architecture")
+    kinds = {own, *(data.get("architecture") for data in known.values())}
+    times = {
+        str(kind): bands.of_settings(
+            {**settings, "time.assumed": False, "cluster.accelerator.architecture": kind}
+        )
+        for kind in kinds
+    }
+    readings = {name: bands.basis(name, settings) for name in bands.READINGS}
+    done = next((e for e in _conventions(result) if e.name == "mfu-causal"), None)
+    least = "0"
+    if done is not None and bands.workload(settings) != bands.INFERENCE:
+        (utilisation,) = BOOK.declarations["time.utilisation"]
+        share = utilisation.expression.xreplace(done.bindings) / e_mm
+        least = f"known(e,e=>e.value('time.hfu',{{}})),known(e,e=>{formulas.write(share)})"
+    return "\n".join(
+        (
+            "const known=(e,run)=>{try{return run(e);}catch(error)"
+            "{if(error instanceof $.Absent)return 0;throw error;}};",
+            f"const TIMES={_shares(times)},READINGS={_shares(readings)};",
+            f"const TIMED={literal(bands.LONGER | bands.SHORTER)};",
+            "const basis=(id,settings)=>id in READINGS?READINGS[id]"
+            ":!$.in(id,TIMED)||settings.get('time.assumed')!==false?null"
+            ":TIMES[settings.get('cluster.accelerator.architecture')??'None']??null;",
+            "const states=e=>['weights','gradients','optimizer']"
+            ".reduce((sum,name)=>sum+known(e,e=>e.value('memory.'+name,{})),0);",
+            f"const fastest=(e,p={{}})=>Math.min(1,Math.max(0,{least}));",
+        )
+    )
+
+
+def _conventions(result: Result) -> tuple[Entry, ...]:
+    found = result.evaluation.case.axes["convention"]
+    return () if isinstance(found, Absent) else tuple(found)
+
+
+def _shares(found: Mapping[str, bands.Basis | None]) -> str:
+    """How far measured values were from predicted ones, by name."""
+    pairs = (
+        f"{quoted(name)}:{{low:{literal(one.low)},high:{literal(one.high)}}}"
+        for name, one in sorted(found.items())
+        if one is not None
+    )
+    return f"{{{','.join(pairs)}}}"
 
 
 def _without(node: Any) -> Any:

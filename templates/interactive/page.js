@@ -92,11 +92,12 @@
     return out ? `${control.key}: ${value} is not allowed` : null;
   };
   const evaluated = changes => {
-    const evaluation = planned(changes), values = {}, absent = {}, rough = {};
+    const evaluation = planned(changes), values = {}, absent = {}, rough = {}, open = {};
     for (const id in PAGE.quantities) {
       try {
         values[id] = evaluation.value(id, {});
         if (!Number.isFinite(values[id]) && typeof values[id] !== "string") throw new $.Absent("no finite number");
+        if (typeof values[id] !== "string") open[id] = intervalOf(id, values[id], evaluation);
         rough[id] = typeof values[id] !== "string" && !evaluation.isExact(id);
       } catch (error) {
         if (!(error instanceof $.Absent)) throw error;
@@ -104,7 +105,7 @@
         absent[id] = error.reason;
       }
     }
-    return { evaluation, values, absent, rough };
+    return { evaluation, values, absent, rough, open };
   };
 
   // The controls.
@@ -145,17 +146,28 @@
     return element;
   };
   const mark = (found, id) => (found.rough[id] ? "~" : "") + shown(found.values[id], id);
+  // What published runs leave open, to three digits, as the report has it.
+  const range = (found, id) => {
+    if (!found.open[id]) return "";
+    const [low, high] = found.open[id].map(bound => shown(Number(bound.toPrecision(3)), id));
+    const unit = high.includes(" ") ? high.slice(high.lastIndexOf(" ")) : "";
+    return `${unit && low.endsWith(unit) ? low.slice(0, -unit.length) : low} to ${high}`;
+  };
   const write = found => {
     for (const row of document.querySelectorAll("#what-if tr[data-row]")) {
-      const id = row.dataset.row, now = row.querySelector(".now"), change = row.querySelector(".change");
+      const id = row.dataset.row, now = row.querySelector(".now");
+      const change = row.querySelector(".change"), between = row.querySelector(".between");
       const value = found.values[id], before = PAGE.planned[id];
       row.hidden = value === undefined && before === undefined;
       if (value === undefined) {
-        now.textContent = "–"; now.title = found.absent[id]; delete now.dataset.value; change.textContent = "";
+        now.textContent = "–"; now.title = found.absent[id]; delete now.dataset.value;
+        change.textContent = between.textContent = between.dataset.low = between.dataset.high = "";
         continue;
       }
       now.title = String(value); now.dataset.value = String(value);
       now.textContent = mark(found, id);
+      between.textContent = range(found, id);
+      [between.dataset.low, between.dataset.high] = found.open[id] || ["", ""];
       change.textContent = typeof value === "string" || typeof before !== "number"
         ? (value === before ? "" : "new") : change_(value, before);
     }
@@ -182,7 +194,7 @@
         : `${size(free)} of ${all} free on the fullest device${where}, ${size(worst)} ${worst < 0 ? "too little " : ""}at worst`);
     } else parts.push(`what decides is not stated: ${found.absent["memory.headroom"]}`);
     for (const id of ["time.training_days", "cost.total"]) {
-      if (values[id] !== undefined) parts.push(mark(found, id));
+      if (values[id] !== undefined) parts.push(mark(found, id) + (found.open[id] ? ` (${range(found, id)})` : ""));
     }
     const box = find("what-if-verdict");
     box.className = `status ${status}`;
