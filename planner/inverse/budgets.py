@@ -20,6 +20,7 @@ from planner.display import as_json, format_value, one_line
 from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.evaluate import Absent, Entry, Evaluation
+from planner.intervals import around
 from planner.inverse import families
 from planner.limits import shown
 from planner.plan import variant
@@ -109,7 +110,7 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
         active,
         plan.get("training.tokens"),
         choices,
-        _notes(plan, budget),
+        (*_notes(plan, budget), *_leeway(base, rate, flops, seconds, budget)),
         _shape(plan, next(c for c in choices if c.law["current"] and c.loss is not None)),
     )
 
@@ -124,6 +125,29 @@ def _choice(law: Mapping[str, Any], base: Evaluation, spent: Evaluation, entry: 
         _found(base, "scaling.ratio", entry),
         _found(base, "scaling.loss", entry),
         _found(base, "optimal.loss", entry),
+    )
+
+
+def _leeway(
+    base: Evaluation,
+    rate: Number | None,
+    flops: Number,
+    seconds: Number | None,
+    budget: str | None,
+) -> tuple[str, ...]:
+    """What published runs leave open of a budget that is turned into another unit at a predicted
+    rate; nothing where the rate is assumed."""
+    between = rate and around("time.tokens_per_second", rate, base)
+    if not between or rate is None or seconds is None:
+        return ()
+    low, high = (Fraction(bound) / Fraction(rate) for bound in between)
+    if budget is not None and _parsed(budget)[1] != "FLOP":
+        ends = [shown(Fraction(flops) * share, "FLOP") for share in (low, high)]
+    else:
+        ends = [shown(Fraction(seconds) / share, "s") for share in (high, low)]
+    return (
+        f"the rate is predicted: published runs leave {ends[0]} to {ends[1]} open (5th to 95th "
+        "percentile)",
     )
 
 
