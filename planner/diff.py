@@ -165,7 +165,7 @@ def _evaluated(path: str | Path, presets: Path | None = None) -> Any:
     from planner.result import evaluate
 
     document = schema.validate(source.load(path, presets=presets), "plan")
-    return evaluate(plans.planned(document)).to_json()
+    return evaluate(plans.planned(plans.opened(document))).to_json()
 
 
 def _of_revision(revision: str, path: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import json
 import math
@@ -104,6 +105,35 @@ def test_every_command_sees_the_layout(file: str, tmp_path: Path) -> None:
     assert run("explain", file, "memory.process")[0] == 0
     assert run("validate", file)[0] == 0
     assert run("diff", file, str(again))[0] == 0
+
+
+@pytest.mark.parametrize("layout", [{"parallelism": "auto"}, {}])
+def test_commands_agree_on_the_layout(layout: dict[str, Any], tmp_path: Path) -> None:
+    """Asked for, or left open by saying nothing: the step of a study's point, of an export's
+    degrees, of a report that is checked again and of a plan held against its result is one."""
+    plan = tmp_path / "plan.yaml"
+    spelled = {key: value for key, value in PLAN.items() if key != "parallelism"}
+    plan.write_text(yaml.safe_dump({**spelled, **layout}), "utf-8")
+    study = tmp_path / "study.yaml"
+    step, table = "time.step_seconds", tmp_path / "table.csv"
+    axes = {"axes": {"training.tokens": ["1B", "2B"]}, "record": [step]}
+    study.write_text(yaml.safe_dump({"name": "two", "base": "plan.yaml", **axes}), "utf-8")
+    saved, words = tmp_path / "plan.json", tmp_path / "plan.md"
+    assert run(str(plan), "-o", str(saved), "-o", str(words))[0] == 0
+    result = json.loads(saved.read_text("utf-8"))
+    assert run("sweep", str(study), "-o", str(table), "--workers", "1")[0] == 0
+    with table.open(encoding="utf-8", newline="") as lines:
+        points = list(csv.DictReader(lines))
+    expected = result["quantities"][step]["value"]
+    assert [float(point[step]) for point in points] == pytest.approx([expected] * 2, rel=1e-12)
+    assert "nothing changed" in run("diff", str(plan), str(saved))[1]
+    assert run("check", str(words))[0] == 0
+    exported = run("export", str(plan), "--to", "megatron")[1].split()
+    for key, option in (("tensor", "--tensor-model"), ("pipeline", "--pipeline-model")):
+        size = exported[exported.index(f"{option}-parallel-size") + 1]
+        assert int(size) == result["inputs"][f"parallelism.{key}"]["value"]
+    derived = run("explain", str(plan), step)
+    assert derived[0] == 0 and f"{expected:.3g}"[:4] in derived[1]
 
 
 def test_the_report_shows_the_search_that_found_the_layout(file: str, tmp_path: Path) -> None:

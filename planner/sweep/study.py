@@ -284,7 +284,7 @@ class _Reader:
             root = source._set(root, key.split("."), node, "plan", self.resolver)
         root = self.resolver.extend(source.spelled_out(root, "plan"), "plan", ())
         root = self.resolver.names(root, "plan", ())
-        return schema.validate(Document(root, "plan"), "plan")
+        return plan.opened(schema.validate(Document(root, "plan"), "plan"))
 
     # -- axes ---------------------------------------------------------------------------------
 
