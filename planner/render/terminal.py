@@ -18,6 +18,17 @@ WIDTH = 100
 COLOURS = {"ok": "32", "tight": "33", "bad": "31", "unknown": "36"}
 
 
+def _found(result: Result) -> str:
+    """The layout that was found, and how; nothing where the plan says it itself."""
+    plan = result.plan
+    if plan.searched is None:
+        return ""
+    from planner.search.ranking import words
+
+    why = next((why for why in plan.derived.values() if why.endswith("(parallelism: auto)")), "")
+    return f"{words(plan)}; {why.removesuffix(' (parallelism: auto)')}"
+
+
 def summary(result: Result, colour: bool | None = None) -> str:
     """At most one screen of text. Colour only where standard output is a terminal."""
     paint = _wanted() if colour is None else colour
@@ -47,6 +58,9 @@ def summary(result: Result, colour: bool | None = None) -> str:
             line = f"  {_pad(figure.label, first)}  {mark}{_pad(value, second)}  {between}"
             line += figure.note
             lines.append(_cut(line.rstrip(), WIDTH))
+    found = _found(result)
+    if found:
+        lines += ["", *_wrapped("  Layout:", "  Layout:", found)]
     told = warnings(result)
     if told:
         lines.append("")

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from planner.display import cell, exact_text
+from planner.document import Plan
 from planner.limits import Limit, shown
 from planner.plan import KERNELS
 from planner.quantity import BOOK
@@ -310,7 +311,7 @@ def closest(found: Found) -> str:
     return f"The nearest lacks {shown(-room, 'bytes')}: {said}.\n"
 
 
-def words(layout: Layout) -> str:
+def words(layout: Layout | Plan) -> str:
     """A layout in a few words: what is not neutral."""
     named = [
         f"{heading} {_word(layout.get(key))}"
@@ -331,7 +332,7 @@ def _differs(found: Found, listed: Sequence[Layout], key: str) -> bool:
 
 def _neutral(value: Any) -> bool:
     """Whether a choice goes without saying."""
-    return value in (None, 1, False) and value is not True
+    return value in (None, 1, False, "even") and value is not True
 
 
 def _row(label: str, layout: Layout, columns: list[tuple[str, str]], by: str) -> tuple[str, ...]:
