@@ -115,8 +115,8 @@ def _found(document: Document) -> tuple[Layout, str, Kept]:
     if found.plain is not None:
         how = "tight: none fits in the worst case, this is" if found.tight else "found:"
         behind = float(found.plain.values[STEP] / found.best[0].values[STEP]) - 1
-        ahead = f", {percent(behind)} faster," if behind > 0 else ""
-        best = f"the plainest within {percent(SPARE)} of the fastest{ahead} that fits"
+        ahead = f" ({percent(behind)} faster)" if behind > 0 else ""
+        best = f"the plainest within {percent(SPARE)} of the fastest that fits{ahead}"
         why = f"{how} {best} of {counted} (parallelism: auto)"
         return found.plain, why, kept
     assert found.nearest is not None
