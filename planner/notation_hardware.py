@@ -1,5 +1,6 @@
 """The symbol table's second page: hardware, prices and what a plan assumes about speed."""
 
+import planner.notation  # noqa: F401  (symbols are ranked as they are declared)
 from planner.quantity import symbol
 
 P_listed = symbol(

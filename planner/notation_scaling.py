@@ -4,6 +4,7 @@ A law is an entry of the axis ``law``. Every law says how parameters and tokens 
 from a point that it gives; a law of the loss says so through the constants of its loss.
 """
 
+import planner.notation_hardware  # noqa: F401  (symbols are ranked as they are declared)
 from planner.quantity import symbol
 
 LAW = ("law",)

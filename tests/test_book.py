@@ -170,3 +170,22 @@ def test_alternatives_never_hold_together() -> None:
                     for name in one.when.keys() & two.when.keys()
                 )
                 assert apart, f"{one.id}: {dict(one.when)} and {dict(two.when)} may both hold"
+
+
+def test_symbols_rank_the_same_whichever_page_is_read_first() -> None:
+    """Products are printed by rank: a report and its check must agree in every process."""
+    import subprocess
+    import sys
+
+    last = "import planner.formulas; from planner.quantity import BOOK; print([*BOOK.notation])"
+    pages = ("notation", "notation_hardware", "notation_scaling", "units")
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", f"import planner.{page}; {last}"],
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+        ).stdout
+        for page in pages
+    }
+    assert len(printed) == 1
