@@ -35,6 +35,7 @@ KINDS = (
     ("plan",) * 6
     + ("model",) * 4
     + ("cluster", "accelerator", "set")
+    + ("values",) * 6
     + ("config",) * 4
     + ("log", "arguments", "result", "study", "line")
 )
@@ -48,6 +49,8 @@ BATCH = 250  # documents of one worker process
 
 def arguments(random: Random, kind: str, file: Path) -> list[str]:
     """The command line for a document of a kind."""
+    if kind == "values":
+        return ["report", str(file), "--format", "json"]
     if kind == "config":
         return ["import", str(file)]
     if kind == "arguments":
@@ -103,7 +106,10 @@ def one(
     """Make, write and run one document."""
     random = Random(f"{seed}:{number}")
     kind = kind or random.choice(KINDS)
-    raw = b"" if kind in ("set", "line") else mutate.document(random, kind)
+    if kind == "values":
+        raw = mutate.valid(random)
+    else:
+        raw = b"" if kind in ("set", "line") else mutate.document(random, kind)
     file = folder / f"{kind}{ENDINGS.get(kind, '.yaml')}"
     file.write_bytes(raw)
     free = kind == "line"
