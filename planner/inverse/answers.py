@@ -101,7 +101,6 @@ def _table(answer: Answer) -> list[str]:
 def _headline(answer: Answer, between: Ends | None) -> str:
     # Where bytes alone are asked for, the lines below say what limits them.
     limits = " and ".join(_said(li) for li in answer.limits if li.quantity != "parameters.total")
-    limits = limits or "states of nothing but its own"
     if answer.holds is None:
         return f"{name_of(answer)}: no value satisfies {limits}"
     value = _value(answer, answer.holds, between)
@@ -113,7 +112,8 @@ def _headline(answer: Answer, between: Ends | None) -> str:
         what = f"{value} makes {answer.goal.quantity} {answer.goal.word}, {best}"
         return f"{name_of(answer)}: {what}" + (f", with {limits}" if limits else "")
     which = "largest" if answer.direction > 0 else "smallest"
-    return f"{name_of(answer)}: {value} is the {which} with {limits}"
+    why = f"with {limits}" if limits else "by bytes of state alone"
+    return f"{name_of(answer)}: {value} is the {which} {why}"
 
 
 #: Quantities that say whether a plan fits.
