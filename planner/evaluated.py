@@ -156,7 +156,7 @@ class Quantity:
         return self.kind == "exact"
 
     @cached_property
-    def interval(self) -> tuple[Value, Value] | None:
+    def interval(self) -> tuple[bands.Value, bands.Value] | None:
         """Lowest and highest value that published runs of the kind leave open, of a prediction."""
         return intervals.interval(self)
 
