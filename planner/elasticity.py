@@ -3,13 +3,13 @@
 The elasticity is the share by which the quantity changes over the share by which the input does:
 1 for what it is proportional to, -1 for what divides it. Measures (a bandwidth, a price, the number
 of tokens) have one by derivative; of choices that are whole numbers (layers, devices, a degree of
-the layout) the next value that makes a valid plan is taken.
+the layout) the next one that people would try is taken: twice as many, a multiple of 128.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,29 +23,59 @@ from planner.evaluated import plain
 from planner.gradient import gradient
 from planner.inverse.probes import AsItIs, Probes
 from planner.limits import numeric, shown
-from planner.plan import about
+from planner.plan import about, variant
 from planner.quantity import BOOK, Notation
 from planner.tape import Tape
+from planner.untraced import Untraced
 
 #: Keys that are whole numbers but so large that one more is next to nothing.
 LARGE = ("training.tokens",)
 #: Sections whose whole numbers are stepped, in this order.
 SECTIONS = ("training", "parallelism", "cluster", "model")
-FITS = "memory.headroom"
+#: What nobody chooses: the parts of a device.
+FIXED = "cluster.accelerator."
+#: Widths are multiples of it, so that products fill their tiles.
+TILE = 128
+FITS = "memory.headroom_p95"
+TENTH = Fraction(1, 10)
+#: Roundings to whole numbers below this size are steps, not noise in the last digits.
+COARSE = 10_000
+#: Elasticities that differ by no more are the same.
+SMALL = Fraction(1, 10**6)
 
 
 @dataclass(frozen=True)
 class Elasticity:
-    """By the derivative of the formula: 1 % more of the input is so many per cent of the result."""
+    """By the derivative of the formula: 1 % more of the input is so many per cent of the result.
+    ``rounded`` where whole numbers stand between the two (tiles, steps, rows of the fullest
+    device): there the derivative is not what happens, see ``Measure``."""
 
     note: Notation
     value: Number  # of the input
     elasticity: Fraction
+    rounded: bool = False
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure that can be set, and what follows where it is.
+
+    ``change`` is the share by which the quantity changes for a tenth more. ``elasticity`` is the
+    exact derivative; ``by_difference`` where it is the slope between a tenth less and a tenth more
+    instead, because roundings to whole numbers lie between.
+    """
+
+    key: str
+    meaning: str
+    value: Number
+    elasticity: Fraction
+    change: Fraction
+    by_difference: bool = False
 
 
 @dataclass(frozen=True)
 class Step:
-    """The next valid value of a choice, and the share by which the quantity changes there."""
+    """The next natural value of a choice, and the share by which the quantity changes there."""
 
     key: str
     before: Number
@@ -77,6 +107,7 @@ class Slopes:
     """
 
     def __init__(self, built: Case, target: str) -> None:
+        self.target = target
         self.tape = Tape(built, [target])
         leaves = self.tape.values(built)
         assert leaves is not None
@@ -89,21 +120,34 @@ class Slopes:
         value, found = self._values[self._result], []
         if not value:
             return []
+        kept = gradient(self.tape, self._values, self._result, rounds=COARSE)
         for number, slope in gradient(self.tape, self._values, self._result).items():
             leaf, size = self.tape.leaves[number], self.leaves[number]
             note = BOOK.notation.get(leaf.symbol)
             if note is None or note.key is None or leaf.places or not is_measure(note.key):
                 continue
             elasticity = Fraction(slope) * Fraction(size) / Fraction(value)
+            without = Fraction(kept.get(number, 0)) * Fraction(size) / Fraction(value)
+            rounded = abs(without - elasticity) > SMALL
             if elasticity and not note.meaning.startswith("whether"):
-                found.append(Elasticity(note, size, elasticity))
+                found.append(Elasticity(note, size, elasticity, rounded))
         return sorted(found, key=lambda entry: (-abs(entry.elasticity), entry.note.rank))
 
-    def change(self, note: Notation, share: Fraction) -> Fraction | None:
-        """By which share the quantity changes where a measure is larger by a share of itself; None
-        where it has no value there."""
+    def of(self, built: Case) -> Fraction:
+        """By which share the quantity differs in another case.
+
+        Raises:
+            Absent: it has no value there.
+        """
+        after = Untraced(built).value(self.target)
+        return Fraction(after) / Fraction(self._values[self._result]) - 1
+
+    def change(self, notes: Sequence[Notation], share: Fraction) -> Fraction | None:
+        """By which share the quantity changes where measures are larger by a share of themselves;
+        None where it has no value there."""
+        symbols = {note.symbol for note in notes}
         moved = [
-            value * (1 + share) if leaf.symbol == note.symbol else value
+            value * (1 + share) if leaf.symbol in symbols else value
             for leaf, value in zip(self.tape.leaves, self.leaves, strict=True)
         ]
         try:
@@ -111,6 +155,54 @@ class Slopes:
             return Fraction(after) / Fraction(self._values[self._result]) - 1
         except (ArithmeticError, ValueError):
             return None
+
+
+def settable(plan: Plan, key: str) -> str:
+    """The key that a document sets where a value follows from it: the peak of a run is that of a
+    format, whether its products or its logits run at it."""
+    for name in ("peak", "peak_16"):
+        if key == f"cluster.accelerator.{name}.value":
+            return (
+                f"cluster.accelerator.peaks.{plan.get(f'cluster.accelerator.{name}.format')}.value"
+            )
+    return key
+
+
+def measures(plan: Plan, slopes: Slopes) -> Iterator[Measure]:
+    """The measures that a quantity hangs on by the keys that set them, the strongest derivative
+    first; what cannot be set to a tenth more and a tenth less moves on the formulas alone."""
+    together: dict[str, list[Elasticity]] = {}
+    for entry in slopes.measures:
+        together.setdefault(settable(plan, str(entry.note.key)), []).append(entry)
+    order = sorted(together.items(), key=lambda item: -abs(_sum(item[1])))
+    for key, entries in order:
+        first = entries[0]
+        more, less, slope = _changed(plan, slopes, key, entries, TENTH), None, _sum(entries)
+        if more is None:
+            continue
+        if any(entry.rounded for entry in entries):
+            less = _changed(plan, slopes, key, entries, -TENTH)
+        if less is not None:
+            slope = (more - less) / (2 * TENTH)
+        yield Measure(key, first.note.meaning, first.value, slope, more, less is not None)
+
+
+def _sum(entries: list[Elasticity]) -> Fraction:
+    return sum((entry.elasticity for entry in entries), Fraction(0))
+
+
+def _changed(
+    plan: Plan, slopes: Slopes, key: str, entries: list[Elasticity], share: Fraction
+) -> Fraction | None:
+    """By which share a quantity changes in the plan whose key is set to another value."""
+    value = entries[0].value
+    try:
+        other = variant(plan, {key: Fraction(value) * (1 + share)})
+        kept = all(other.get(str(e.note.key)) != plan.get(str(e.note.key)) for e in entries)
+        after = slopes.of(case.build(other)) if kept else None
+    except (PlanError, Absent):
+        after = None
+    return slopes.change([e.note for e in entries], share) if after is None else after
 
 
 def by_step(plan: Plan, target: str) -> list[Step]:
@@ -130,7 +222,8 @@ def by_step(plan: Plan, target: str) -> list[Step]:
         try:
             domain = domains.of_key(plan, key)
             search = Probes(plan, domain, (), [target], evaluator)
-            probe = search.beyond(domain.start + 1, 1) or search.beyond(domain.start - 1, -1)
+            next_one = _index(domain, natural(plan, key))
+            probe = search.beyond(next_one, 1) or search.beyond(domain.start - 1, -1)
         except PlanError:
             continue
         if probe is None or not here:
@@ -143,8 +236,28 @@ def by_step(plan: Plan, target: str) -> list[Step]:
     return sorted(found, key=lambda step: -abs(step.elasticity))
 
 
+def natural(plan: Plan, key: str) -> int:
+    """The value that people would try next: a width the next multiple of 128, layers one more for
+    each stage, all else twice as much."""
+    value = int(plan.get(key))
+    if key == "model.layers":
+        layout = plan.data["parallelism"]
+        return value + int(layout["pipeline"]) * int(layout["virtual_pipeline"])
+    if key.startswith("model.") and value > TILE:
+        return (value // TILE + 1) * TILE
+    return 2 * value
+
+
+def _index(domain: domains.Domain, value: int) -> int:
+    """The first index of a domain from which on its values are no smaller."""
+    index = domain.start + 1
+    while (domain.last is None or index < domain.last) and domain.value(index) < value:
+        index += 1
+    return index
+
+
 def _choices(plan: Plan) -> Iterator[str]:
-    """The keys of a plan that hold whole numbers above zero."""
+    """The keys of a plan that hold whole numbers above zero, those that somebody chooses."""
 
     def walk(node: Any, dotted: str) -> Iterator[str]:
         if isinstance(node, Mapping):
@@ -156,7 +269,7 @@ def _choices(plan: Plan) -> Iterator[str]:
     for section in SECTIONS:
         for key in walk(plan.data.get(section), section):
             try:
-                if not is_measure(key):
+                if not (is_measure(key) or key in plan.derived or key.startswith(FIXED)):
                     yield key
             except PlanError:
                 continue
@@ -168,7 +281,7 @@ class Hangs:
 
     quantity: str
     value: Number
-    measures: tuple[Elasticity, ...]
+    measures: tuple[Measure, ...]
     steps: tuple[Step, ...]
 
 
@@ -180,11 +293,11 @@ def hangs_on(plan: Plan, quantity: str) -> Hangs:
     """
     numeric(quantity)
     try:
-        measures = Slopes(case.build(plan), quantity).measures
+        found = tuple(measures(plan, Slopes(case.build(plan), quantity)))
     except Absent as absent:
         raise PlanError(Fault(absent.reason)) from None
     value = AsItIs([quantity]).values((plan,), exact=True)[1][quantity]
-    return Hangs(quantity, value, tuple(measures), tuple(by_step(plan, quantity)))
+    return Hangs(quantity, value, found, tuple(by_step(plan, quantity)))
 
 
 def text(found: Hangs, most: int | None = None) -> str:
@@ -193,12 +306,13 @@ def text(found: Hangs, most: int | None = None) -> str:
     lines = [f"{found.quantity} is {shown(found.value, unit)}"]
     if found.measures:
         lines += ["", "Measures, by exact derivative: 1 % more of each changes it by"]
-        width = max(len(entry.note.key or "") for entry in found.measures[:most])
+        width = max(len(entry.key) for entry in found.measures[:most])
         for entry in found.measures[:most]:
-            key = (entry.note.key or "").ljust(width)
-            lines.append(f"  {_signed(entry.elasticity):>8} %  {key}  {entry.note.meaning}")
+            mark = " (steps: mean of a tenth less and a tenth more)" if entry.by_difference else ""
+            key = entry.key.ljust(width)
+            lines.append(f"  {_signed(entry.elasticity):>8} %  {key}  {entry.meaning}{mark}")
     if found.steps:
-        lines += ["", "Choices, by one step: it changes by"]
+        lines += ["", "Choices, by one step that people would take: it changes by"]
         width = max(len(step.key) for step in found.steps[:most])
         for step in found.steps[:most]:
             way = f"{shown(step.before, '1', 6)} → {shown(step.after, '1', 6)}"
@@ -225,9 +339,11 @@ def as_data(found: Hangs, most: int | None = None) -> dict[str, Any]:
         "value": plain(found.value),
         "measures": [
             {
-                "key": entry.note.key,
+                "key": entry.key,
                 "value": plain(entry.value),
                 "elasticity": plain(entry.elasticity),
+                "change": plain(entry.change),
+                "by_difference": entry.by_difference,
             }
             for entry in found.measures[:most]
         ],

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sympy import Add, Mul, Symbol, ceiling, floor
 
 from planner import intervals
-from planner.evaluate import Absent, Entry, Evaluation, Key, Point, Trace, Value, widen
+from planner.evaluate import (
+    Absent,
+    Entry,
+    Evaluation,
+    Key,
+    Number,
+    Point,
+    Trace,
+    Value,
+    widen,
+)
 from planner.folds import Fold, Largest, Total
 from planner.inputs import Input
 from planner.quantity import KINDS, Declaration, Notation
@@ -156,7 +166,7 @@ class Quantity:
         return self.kind == "exact"
 
     @cached_property
-    def interval(self) -> tuple[bands.Value, bands.Value] | None:
+    def interval(self) -> tuple[Number, Number] | None:
         """Lowest and highest value that published runs of the kind leave open, of a prediction."""
         return intervals.interval(self)
 

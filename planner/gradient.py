@@ -32,13 +32,15 @@ from planner.tape import (
 )
 
 
-def gradient(tape: Tape, values: Sequence[Any], result: int) -> dict[int, Any]:
+def gradient(tape: Tape, values: Sequence[Any], result: int, rounds: int = 0) -> dict[int, Any]:
     """The derivative of one node by each leaf that it rests on, by the leaf's number.
 
     Args:
         tape: the operations.
         values: of all its nodes, as ``tape.run`` gives them.
         result: the node to derive.
+        rounds: a rounding to a whole number below it is a step, whose derivative is zero; larger
+            ones are passed over.
     """
     slopes: list[Any] = [0] * (result + 1)
     slopes[result] = 1
@@ -49,6 +51,8 @@ def gradient(tape: Tape, values: Sequence[Any], result: int) -> dict[int, Any]:
             continue
         if node.operation == LEAF:
             found[node.data] = found.get(node.data, 0) + slope
+            continue
+        if node.operation in (CEIL, FLOOR) and abs(values[index]) < rounds:
             continue
         for argument, part in _parts(node, values):
             slopes[argument] += slope * part

@@ -143,10 +143,12 @@ class _Walk:
         """The tree with each quantity as an exact number of its unit."""
         parts = [part for place in places for part in self.parts(place, node)]
         if isinstance(node.value, dict):
-            value: dict[str, Node] = {
-                key: self.quantities(child, self.inner(parts, key), (*path, key))
-                for key, child in node.value.items()
-            }
+            value: dict[str, Node] = {}
+            for key, child in node.value.items():
+                below = self.inner(parts, key)
+                # Nothing is what leaves a quantity out, as where a plan takes away what it extends.
+                if child.value is not None or not any("unit" in part.schema for part in below):
+                    value[key] = self.quantities(child, below, (*path, key))
             return replace(node, value=value)
         if isinstance(node.value, list):
             return replace(

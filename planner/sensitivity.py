@@ -10,13 +10,12 @@ from typing import Any
 from planner import case
 from planner import plan as plans
 from planner.document import Plan
-from planner.elasticity import Slopes
+from planner.elasticity import Slopes, measures
 from planner.errors import PlanError
-from planner.quantity import Notation
 from planner.result import Result
 from planner.untraced import Untraced
 
-__all__ = ["Neighbour", "Sensitivity", "neighbours", "predicted", "sensitivities"]
+__all__ = ["Neighbour", "Sensitivity", "neighbours", "sensitivities"]
 
 #: Keys of the measures that reports name: facts and prices, not the sizes of number formats.
 SMOOTH = (
@@ -30,36 +29,34 @@ SMOOTH = (
     "cluster.accelerator.",
     "cluster.network.",
 )
-TENTH = Fraction(1, 10)
 
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """How a quantity moves with one input.
+    """How a quantity moves with one input, by the key that sets it.
 
-    ``elasticity`` is exact, by the derivative of the formula: 1 % more of the input is so many per
-    cent of the quantity. ``change`` is the share by which it changes for a tenth more.
+    ``elasticity``: 1 % more of the input is so many per cent of the quantity. ``change`` is the
+    share by which it changes where the key is set to a tenth more.
     """
 
-    note: Notation
+    key: str
+    meaning: str
     change: Fraction
     elasticity: Fraction
 
 
 def sensitivities(result: Result, target: str, most: int = 5) -> list[Sensitivity]:
-    """The inputs that move `target` most; only those that are measures, not choices."""
+    """The inputs that move `target` most; only those that are measures, not choices. Each change is
+    that of a plan in which the input is set to a tenth more."""
     quantity = result.get(target)
     if quantity is None or not quantity.number:
         return []
-    slopes = Slopes(result.evaluation.case, target)
     found: list[Sensitivity] = []
-    for entry in slopes.measures:
+    for entry in measures(result.plan, Slopes(result.evaluation.case, target)):
         if len(found) == most:
             break
-        if entry.note.key is not None and entry.note.key.startswith(SMOOTH):
-            change = slopes.change(entry.note, TENTH)
-            if change is not None:
-                found.append(Sensitivity(entry.note, change, entry.elasticity))
+        if entry.key.startswith(SMOOTH):
+            found.append(Sensitivity(entry.key, entry.meaning, entry.change, entry.elasticity))
     return found
 
 
@@ -107,9 +104,9 @@ HEAVIER: tuple[tuple[str, Callable[[Any], Any]], ...] = (
 
 
 def neighbours(result: Result, most: int = 4) -> list[Neighbour]:
-    """Plans one step away: lighter ones where this one does not fit, else heavier ones first."""
-    fits = result.verdict["fits"]
-    steps = LIGHTER if fits is False else (*HEAVIER, *LIGHTER)
+    """Plans one step away: lighter ones where this one is not safe, else heavier ones first."""
+    unsafe = result.verdict["state"] in ("no", "tight")
+    steps = LIGHTER if unsafe else (*HEAVIER, *LIGHTER)
     found: list[Neighbour] = []
     for changes in _changes(result, steps):
         if len(found) == most:
@@ -129,15 +126,6 @@ def neighbours(result: Result, most: int = 4) -> list[Neighbour]:
 def _untraced(plan: Plan) -> Result:
     """The values of a plan alone: of a neighbour nothing is derived."""
     return Result(plan, Untraced(case.build(plan)))
-
-
-def predicted(result: Result) -> Result | None:
-    """The values of the plan with its time predicted; None where it is, or cannot be."""
-    changes = _unassumed(result)
-    try:
-        return _untraced(plans.variant(result.plan, changes)) if changes else None
-    except PlanError:
-        return None
 
 
 def _unassumed(result: Result) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from planner.plan import variant
 from planner.untraced import evaluated
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
-LLAMA = "presets/llama70b_h100x1024.yaml"
+LLAMA = "tests/documents/llama70b_assumed.yaml"
 
 
 def asked(path: str, changes: dict[str, Any] | None = None, **options: Any) -> questions.Answer:

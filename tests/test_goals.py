@@ -25,7 +25,7 @@ from tests.conftest import RunCli
 from tests.strategies import plans
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
-LLAMA = "presets/llama70b_h100x1024.yaml"
+LLAMA = "tests/documents/llama70b_assumed.yaml"
 
 
 def load(path: str, **changes: Any) -> Any:

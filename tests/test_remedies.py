@@ -50,4 +50,11 @@ def test_each_remedy_makes_the_plan_safe(overrides, decides):
         assert headroom(changed, "memory.headroom_p95") == remedy.at_worst >= 0
         # However the plan's own time is found, changes are told apart by prediction.
         assert remedy.slowdown == pytest.approx(now / headroom(changed, speed))
-    assert advice.remedies == tuple(sorted(advice.remedies, key=lambda one: one.slowdown))
+    assert advice.remedies == tuple(
+        sorted(advice.remedies, key=lambda one: (changed_keys(one), one.slowdown))
+    )
+
+
+def changed_keys(remedy):
+    """How many keys a change gives a value, not takes back."""
+    return len([value for value in remedy.changes.values() if value is not None])

@@ -10,7 +10,7 @@ import pytest
 import planner
 
 VALID = Path(__file__).parent / "documents" / "valid" / "run_around_the_step.yaml"
-LLAMA = "presets/llama70b_h100x1024.yaml"
+LLAMA = "tests/documents/llama70b_assumed.yaml"
 
 
 def values(changes: dict[str, Any] | None = None, document: Any = VALID) -> Any:

@@ -16,7 +16,7 @@ from planner import laws
 from planner.inverse import budgets
 
 ROOT = Path(__file__).resolve().parent.parent
-LLAMA = "presets/llama70b_h100x1024.yaml"
+LLAMA = "tests/documents/llama70b_assumed.yaml"
 
 # Hoffmann et al. 2022 (arXiv 2203.15556), tables 3 and A3: parameters, FLOPs, tokens
 CHINCHILLA = {

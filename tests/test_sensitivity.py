@@ -22,7 +22,7 @@ from planner.untraced import evaluated
 from tests.conftest import RunCli
 from tests.strategies import plans
 
-LLAMA = "presets/llama70b_h100x1024.yaml"
+LLAMA = "tests/documents/llama70b_assumed.yaml"
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
 STEP = Fraction(1, 10**4)
 
@@ -46,8 +46,7 @@ def differences(evaluation: Evaluation, symbol: Any, value: Any, target: str) ->
 def test_a_derivative_lies_between_the_differences_on_both_sides(
     document: Any, target: str, mfu: float | None
 ) -> None:
-    """Where the formula is smooth the two are the same; at a kink it is one of them. Rounding to
-    whole bytes, tokens and steps is what the derivative passes over."""
+    """Where the formula is smooth the two are the same; at a kink it is one of them."""
     document = {**document, "time": {"mfu": mfu} if mfu else {}}
     document["training"] = {**document["training"], "tokens": 15 * 10**12}
     plan = loading.load(document)
@@ -55,6 +54,8 @@ def test_a_derivative_lies_between_the_differences_on_both_sides(
     entries = Slopes(evaluation.case, target).measures
     assert entries
     for entry in entries:
+        if entry.rounded:
+            continue  # whole numbers lie between: what is told there is a difference
         both = differences(evaluation, entry.note.symbol, entry.value, target)
         slack = 5e-3 * max(map(abs, both)) + 2e-4
         assert min(both) - slack <= entry.elasticity <= max(both) + slack, (entry, both)
@@ -72,9 +73,9 @@ def test_whatever_is_left_out_moves_nothing(mfu: Any) -> None:
 
 
 def test_what_is_proportional_has_an_elasticity_of_one() -> None:
-    found = {e.note.key: e.elasticity for e in hangs_on(loading.load(LLAMA), "cost.total").measures}
+    found = {e.key: e.elasticity for e in hangs_on(loading.load(LLAMA), "cost.total").measures}
     assert found["training.tokens"] == found["cluster.price"] == 1
-    assert found["time.mfu"] == found["cluster.accelerator.peak.value"] == -1
+    assert found["time.mfu"] == found["cluster.accelerator.peaks.bf16.value"] == -1
 
 
 def test_a_choice_moves_by_one_valid_step() -> None:
@@ -92,7 +93,7 @@ def test_a_choice_moves_by_one_valid_step() -> None:
 
 def test_reports_name_facts_with_the_change_for_a_tenth_more() -> None:
     result = evaluate(loading.load(LLAMA))
-    found = {entry.note.key: entry for entry in sensitivities(result, "time.training_days")}
+    found = {entry.key: entry for entry in sensitivities(result, "time.training_days")}
     assert found["training.tokens"].change == Fraction(1, 10)
     assert found["time.mfu"].change == Fraction(10, 11) - 1 and found["time.mfu"].elasticity == -1
     assert "training.bytes.reduce" not in found
@@ -102,7 +103,9 @@ def test_the_command_line(run_cli: RunCli) -> None:
     done = run_cli("sensitivity", GPT2, "memory.process", "--top", "3")
     assert done.returncode == 0 and "by exact derivative" in done.stdout
     data = json.loads(run_cli("sensitivity", GPT2, "cost.total", "--format", "json").stdout)
-    assert {"key": "cluster.price", "value": 6.155, "elasticity": 1} in data["measures"]
+    price = next(row for row in data["measures"] if row["key"] == "cluster.price")
+    assert (price["value"], price["elasticity"], price["change"]) == (6.155, 1, 0.1)
+    assert price["by_difference"] is False
     for arguments, says in (
         (("memory.proces",), "did you mean 'memory.process'"),
         (("memory.stage",), "is a name"),
@@ -115,3 +118,52 @@ def test_the_command_line(run_cli: RunCli) -> None:
 def test_what_cannot_be_computed_says_why() -> None:
     with pytest.raises(PlanError, match="price of one device"):
         hangs_on(loading.load("presets/gpt3_a100x1024.yaml"), "cost.total")
+
+
+@pytest.mark.parametrize("plan", [LLAMA, "presets/llama70b_h100x1024.yaml"])
+def test_a_tenth_more_is_what_a_reader_gets_who_sets_it(plan: str) -> None:
+    """A format's peak is set once, and both products and logits run at it."""
+    loaded = loading.load(plan)
+    found = hangs_on(loaded, "time.training_days").measures[:8]
+    assert "cluster.accelerator.peaks.bf16.value" in {entry.key for entry in found}
+    here = Fraction(evaluated(loaded, ["time.training_days"])["time.training_days"])
+    for entry in found:
+        document = loading.load(plan, [f"{entry.key}={float(Fraction(entry.value) * 11 / 10)!r}"])
+        there = evaluated(document, ["time.training_days"])["time.training_days"]
+        assert float(Fraction(there) / here - 1) == pytest.approx(float(entry.change), rel=1e-6)
+
+
+def test_where_roundings_lie_between_the_slope_is_a_difference_and_says_so(
+    run_cli: RunCli,
+) -> None:
+    """Rows of the fullest device are whole, and so are the tiles of its products."""
+    plan = loading.load(
+        "presets/mixtral8x7b_h100x1024.yaml",
+        {"time.mfu": None, "training.expert_imbalance": Fraction(6, 5)},
+    )
+    entry = next(
+        entry
+        for entry in hangs_on(plan, "time.step_seconds").measures
+        if entry.key == "training.expert_imbalance"
+    )
+    assert entry.by_difference
+    less, here, more = (
+        evaluated(variant(plan, {entry.key: value}), ["time.step_seconds"])["time.step_seconds"]
+        for value in (Fraction(108, 100), Fraction(120, 100), Fraction(132, 100))
+    )
+    assert float(entry.elasticity) == pytest.approx(float((more - less) / here / 0.2))
+    text = run_cli(
+        "sensitivity", "presets/mixtral8x7b_h100x1024.yaml", "time.step_seconds",
+        "--set", "time.mfu=null", "--set", "training.expert_imbalance=1.2",
+    ).stdout  # fmt: skip
+    row = next(line for line in text.splitlines() if "training.expert_imbalance" in line)
+    assert "mean of a tenth less and a tenth more" in row
+
+
+def test_choices_move_as_people_move_them() -> None:
+    """Twice as many, or a width the next multiple of 128; never the multiprocessors of a device."""
+    steps = {s.key: s for s in by_step(loading.load(LLAMA), "memory.process")}
+    assert steps["model.mlp.intermediate"].after == 28_672 + 128
+    assert steps["training.sequence_length"].after == 2 * 4096
+    assert steps["model.layers"].after == 84
+    assert not [key for key in steps if key.startswith("cluster.accelerator.")]

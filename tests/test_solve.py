@@ -19,7 +19,7 @@ from planner.inverse.solve import evaluated
 from planner.plan import variant
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
-LLAMA = "presets/llama70b_h100x1024.yaml"
+LLAMA = "tests/documents/llama70b_assumed.yaml"
 LAST = "presets/largest_on_8xh100.yaml"
 
 

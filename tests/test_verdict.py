@@ -87,6 +87,25 @@ def test_anything_else_is_no_margin(text: str) -> None:
     assert "p95, a share such as 5%, or 0" in str(raised.value)
 
 
+def test_the_question_of_the_lecture_is_answered_by_hand() -> None:
+    """CS336 2025, lecture 2: 6 x 70e9 x 15e12 FLOP at half of 1,024 dense peaks of 1,979 / 2
+    TFLOP/s."""
+    days = 6 * 70e9 * 15e12 / (1024 * 1979e12 / 2 * 0.5) / 86400
+    assert f"{days:.2f}" == "143.93"
+    found = planner.load(ROOT / "presets" / "cs336_70b_h100x1024.yaml").evaluate()
+    assert float(found["time.training_days"].number) == pytest.approx(days, rel=1e-12)
+    assert found["time.training_days"].kind == "assumed"
+    assert found["time.training_days"].predicted is None
+    assert found.verdict["state"] == "open"
+
+
+def test_the_first_plan_that_ships_predicts_and_fits_at_worst() -> None:
+    found = planner.load(PLAN).evaluate()
+    assert found.plan.get("time.mfu") is None
+    assert found["time.training_days"].kind == "estimate"
+    assert found.verdict["state"] == "fits"
+
+
 # -- how a number is known ----------------------------------------------------------------------
 
 PLANS = sorted((ROOT / "presets").glob("*.yaml"))

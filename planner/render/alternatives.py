@@ -12,10 +12,10 @@ from planner.errors import PlanError
 from planner.inverse import questions
 from planner.render import facts
 from planner.render.figures import Dot, scatter
-from planner.render.layout import ALTERNATIVES, ANSWERS, STEP
+from planner.render.layout import ALTERNATIVES, ANSWERS, STATUS, STEP
 from planner.render.numbers import GIB, clean, shown
 from planner.result import Result
-from planner.sensitivity import Neighbour, predicted
+from planner.sensitivity import Neighbour
 
 __all__ = ["alternatives", "said"]
 
@@ -28,11 +28,9 @@ def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None
     tried = [(said(n.changes), n.result) for n in neighbours if n.result is not None]
     if not tried or "memory.process" not in result:
         return None
-    free = predicted(result)
-    rows = [_row("This plan", result, columns, this=True)]
-    compared = [("", free or result)]
-    if free is not None:
-        rows.append(_row(said({"time.mfu": None}), free, columns, estimate=True))
+    own = result.predicted or result
+    rows = [_row("This plan", own, columns, this=True)]
+    compared = [("", own)]
     for number, (label, other) in enumerate(tried, 1):
         rows.append(_row(label, other, columns, str(number), estimate=True))
         compared.append((str(number), other))
@@ -47,8 +45,8 @@ def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None
             for entry in neighbours
             if entry.reason is not None
         ],
-        note="Of this plan the utilisation is assumed; below it time is predicted."
-        if free is not None
+        note="Time is predicted in every row, that of this plan too, whose utilisation is assumed."
+        if own is not result
         else "",
         figure=_scatter(compared),
         answers=_answers(result),
@@ -64,13 +62,13 @@ def _row(
     estimate: bool | None = None,
 ) -> Data:
     found = [result.get(base) for _, base in columns]
-    answer = facts.verdict(result)
+    status, word = STATUS[result.verdict["state"]]
     return Data(
         label=label,
         cells=["–" if quantity is None else facts.brief(quantity, estimate) for quantity in found],
         this=this,
-        word=answer.word,
-        status=answer.status,
+        word=word,
+        status=status,
         mark=mark,
     )
 

@@ -6,6 +6,7 @@ import os
 import sys
 import unicodedata
 
+from planner.evaluate import SIZE_ONLY
 from planner.render.facts import advised, key_figures, verdict, warnings
 from planner.render.layout import BETWEEN, DAYS
 from planner.render.numbers import clean, signed
@@ -84,7 +85,7 @@ def summary(result: Result, colour: bool | None = None) -> str:
 def _moved(result: Result) -> str:
     """The inputs that move the days of training most."""
     moved = [
-        f"{'.'.join(str(entry.note.key).split('.')[-2:])} {signed(entry.change)}"
+        f"{'.'.join(entry.key.removesuffix('.value').split('.')[-2:])} {signed(entry.change)}"
         for entry in sensitivities(result, DAYS, 3)
     ]
     return _cut("  days for 10 % more: " + ", ".join(moved), WIDTH) if moved else ""
@@ -114,7 +115,7 @@ def _absent_figures(result: Result) -> list[tuple[str, str]]:
     for row in KEY_FIGURES:
         if row.id in result.evaluation.book.declarations:
             quantity = result[row.id]
-            unused = quantity.declaration is None and result.plan.model is not None
+            unused = quantity.declaration is None and quantity.absent != SIZE_ONLY
             if quantity.absent is not None and not unused:
                 found.append((row.id, quantity.absent))
     return found

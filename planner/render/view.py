@@ -80,9 +80,9 @@ class View:
             width = round(abs(entry.change) * 480 / widest)
             rows.append(
                 Data(
-                    key=entry.note.key,
-                    meaning=headline(entry.note.meaning),
-                    short=".".join(str(entry.note.key).removesuffix(".value").split(".")[-2:]),
+                    key=entry.key,
+                    meaning=headline(entry.meaning),
+                    short=".".join(entry.key.removesuffix(".value").split(".")[-2:]),
                     text=signed(entry.change),
                     more=entry.change > 0,
                     width=width,
