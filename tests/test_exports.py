@@ -21,7 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PLANS = sorted(
     path
     for path in (ROOT / "presets").glob("*.yaml")
-    if yaml.safe_load(path.read_text(encoding="utf-8")).get("parallelism") != "auto"
+    for said in [yaml.safe_load(path.read_text(encoding="utf-8"))]
+    # A layout that is found takes a search; a model without a shape has no launch configuration.
+    if said.get("parallelism") != "auto" and "parameters" not in said["model"]
 )
 LLAMA = "presets/llama70b_h100x1024.yaml"
 

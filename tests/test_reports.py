@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from fractions import Fraction
+from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -348,8 +349,8 @@ def test_every_number_links_to_a_derivation_and_is_in_the_json(result: Result) -
         if section[0] not in ("derivations", "assumptions", "references"):
             links += re.findall(r"<a href=#([^ >]+)>([^<]+)</a>", section[1])
     assert len(links) > 20
-    for target, text in links:
-        identifier = unquote(target)
+    for target, escaped in links:
+        identifier, text = unquote(target), unescape(escaped)
         assert identifier in known, identifier
         if isinstance(known[identifier]["value"], str):
             assert text == clean(known[identifier]["value"])
