@@ -78,7 +78,7 @@ def check_output(path: str | Path, plan: str | Path) -> str:
                 nearest(suffix, SUFFIXES),
             )
         )
-    if str(plan) != "-" and Path(path).resolve() == Path(plan).resolve():
+    if str(plan) != "-" and os.path.realpath(path) == os.path.realpath(plan):
         raise PlanError(Fault("this is the plan itself", Place(str(path)), "another file"))
     return SUFFIXES[suffix]
 
