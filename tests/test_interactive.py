@@ -301,7 +301,7 @@ def test_the_printed_command_gives_the_numbers(
     move(browser, "training.tokens", "text", "1.5T")
     move(browser, "training.recompute", "choice", 2)
     move(browser, "parallelism.sequence", "choice", 1)
-    move(browser, "time.mfu", "text", "")
+    move(browser, "time.mfu", "text", "0.45")
     words = shlex.split(browser.run("document.getElementById('what-if-command').textContent"))
     assert words[:2] == ["python", "plan.py"]
     assert words[3::2] == ["--set"] * 5
@@ -310,7 +310,7 @@ def test_the_printed_command_gives_the_numbers(
         "training.tokens=1500000000000",
         "training.recompute=full",
         "parallelism.sequence=false",
-        "time.mfu=null",
+        "time.mfu=0.45",
     }
     made = json.loads(run_cli(*words[2:], "--format", "json").stdout)["quantities"]
     shown = numbers(browser)
