@@ -38,8 +38,8 @@ examples:
 DATA = tests/data
 PAGE = --markdown docs/accuracy.md
 accuracy:
-	python -m benchmarks.time_bands --runs $(DATA)/runs.jsonl --runs $(DATA)/held_out.jsonl \
-		--runs $(DATA)/largest_runs.jsonl --serving $(DATA)/serving_runs.csv $(PAGE) \
+	python -m benchmarks.time_bands --runs $(DATA)/runs.jsonl --held-out $(DATA)/held_out.jsonl \
+		--held-out $(DATA)/largest_runs.jsonl --serving $(DATA)/serving_runs.csv $(PAGE) \
 		--bands presets/efficiency/bands.yaml
 	python -m benchmarks.memory_accuracy --truth $(DATA)/memory_truth --runs $(DATA)/runs.jsonl \
 		--runs $(DATA)/memory_torchtitan.jsonl --bands presets/efficiency/memory.yaml

@@ -28,6 +28,8 @@ MOST = 150
 STEP = 1.02
 #: A source counts the more the better its rows agree among themselves, down to this error.
 NOISE = 0.03
+#: A source with fewer rows counts less.
+ENOUGH = 5
 #: Constants that belong to no accelerator; the others are named by what they belong to.
 SHARED = ("e_mem", "e_net", "hidden_t", "e_a2a", "d_min", "k_64", "t_la")
 #: Shares of a peak or of a bandwidth cannot be above 1.
@@ -76,7 +78,12 @@ class Run(NamedTuple):
 
 def published(file: Path) -> list[Run]:
     """Each run of the file whose plan leaves nothing open, by the value that it is judged by."""
-    rows = [row for row in measured.read(file) if row.quantity in measured.SPEED]
+    removed = offsets(file)
+    rows = [
+        row
+        for row in measured.read(file)
+        if row.quantity in measured.SPEED and (row.use == "yes" or row.group in removed)
+    ]
     plans, found = measured.Plans(), []
     for row, record in zip(rows, measured.compare(rows, plans), strict=True):
         if not record["judged"] or "range" in record:
@@ -97,8 +104,9 @@ def published(file: Path) -> list[Run]:
 
 
 def offsets(file: Path) -> set[str]:
-    """Sources whose rows are judged after a common factor is removed."""
-    return {row.group for row in measured.read(file) if row.use == "offset"}
+    """Sources all of whose runs are judged after a common factor is removed."""
+    rows = [row for row in measured.read(file) if row.quantity in measured.SPEED]
+    return {row.group for row in rows} - {row.group for row in rows if row.use == "yes"}
 
 
 def thinned(runs: list[Run]) -> list[Run]:
@@ -132,9 +140,9 @@ def solve(jacobian: Any, residual: Any, sources: Any, low: Any, high: Any, offse
             part = now[rows]
             if name in offset:
                 part = part - np.median(part)
-            share = 0.35 if name.endswith(" experts") and "simumax" not in name else 1.0
             noise = max(float(np.mean(np.abs(part))), NOISE)
-            weight[rows] = share * NOISE / noise / len(rows) / np.maximum(np.abs(part), 0.01)
+            size = max(len(rows), ENOUGH)  # a source of few rows counts less
+            weight[rows] = NOISE / noise / size / np.maximum(np.abs(part), 0.01)
         target = residual.copy()
         design = jacobian
         for name, rows in groups.items():

@@ -152,8 +152,8 @@ class Plans:
 
     def allowed(self, row: Row) -> list[Evaluation]:
         """The plans that a row allows. Of keys left open with ``choose: range`` each combination
-        is one; with ``fits``, in each of them the first candidate that fits in memory (the last
-        where none does)."""
+        is one; with ``fits``, in each of them the first candidate that may fit in memory (the last
+        where none may): the run did."""
         if row.left_out:
             raise LeftOut(row.left_out)
         open_, deciding = (
@@ -163,7 +163,7 @@ class Plans:
         for some in _combinations(open_):
             for rest in _combinations(deciding):
                 evaluation = self.evaluation(changed(row.plan, {**some, **rest}))
-                if not deciding or fits(evaluation):
+                if not deciding or may_fit(evaluation):
                     break
             found.append(evaluation)
         return found
@@ -179,12 +179,14 @@ def _combinations(unstated: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, A
         }
 
 
-def fits(evaluation: Evaluation) -> bool:
-    """Whether the process fits in the device's memory."""
+def may_fit(evaluation: Evaluation) -> bool:
+    """Whether published readings of memory leave open that the process fits in the device."""
     try:
-        return bool(evaluation.value("memory.headroom") >= 0)
+        process, capacity = (evaluation.value(f"memory.{name}") for name in ("process", "capacity"))
     except Absent:
         return True
+    bounds = intervals.around("memory.process", process, evaluation)
+    return bool((bounds[0] if bounds else process) <= capacity)
 
 
 def value(row: Row, evaluation: Evaluation, plans: Plans) -> float:

@@ -12,19 +12,21 @@ percentile of all three variances and of the mean's own. A variance with little 
 that of the level above, which counts as `PRIOR` further sources (all families together, then the
 family, then the kind), so that one source alone never vouches for all others. A kind without runs
 scatters as the widest of its family, around the family's mean, with the variance between kinds on
-top.
+top. How far sources lie apart is taken of those that no constant was fitted to, where those are
+further apart than all are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import NormalDist, fmean, variance
 from typing import NamedTuple
 
 #: Family and kind of a run; log of measured over predicted by source.
 Kind = tuple[str, str]
-Ratios = Mapping[Kind, Mapping[str, Sequence[float]]]
+Groups = Mapping[str, Sequence[float]]
+Ratios = Mapping[Kind, Groups]
 #: What the level above counts as, in sources.
 PRIOR = 2
 #: Runs of a source from which its own scatter is known.
@@ -62,12 +64,18 @@ def _within(groups: Iterable[Sequence[float]]) -> list[_Spread]:
     return [_Spread(variance(group), 1) for group in groups if len(group) >= ENOUGH]
 
 
-def _between(groups: Sequence[Sequence[float]], within: float) -> _Spread:
-    """The variance of sources' means, less what rows alone would make of it."""
-    if len(groups) < 2:
-        return _Spread(0.0, 0)
-    noise = fmean(within / len(group) for group in groups)
-    return _Spread(max(variance(map(fmean, groups)) - noise, 0.0), len(groups) - 1)
+def _between(sources: Groups, within: float, fitted: Collection[str]) -> _Spread:
+    """The variance of sources' means, less what rows alone would make of it: of all, or of those
+    that no constant was fitted to where it is larger, since a fit brings those that it saw
+    together."""
+    unseen = {name: group for name, group in sources.items() if name not in fitted}
+    found = _Spread(0.0, 0)
+    for groups in (list(sources.values()), list(unseen.values())):
+        if len(groups) > 1:
+            noise = fmean(within / len(group) for group in groups)
+            value = max(variance(map(fmean, groups)) - noise, 0.0)
+            found = max(found, _Spread(value, len(groups) - 1))
+    return found
 
 
 def _mean(groups: Iterable[Sequence[float]], within: float, between: float) -> tuple[float, float]:
@@ -87,23 +95,26 @@ def student(share: float, freedom: float) -> float:
     return x + sum(term / freedom**power for power, term in enumerate(terms, start=1))
 
 
-def intervals(ratios: Ratios, asked: Iterable[Kind] = ()) -> dict[Kind, Interval]:
-    """The interval of each kind that has runs, and of those asked for."""
-    families: dict[str, dict[str, list[Sequence[float]]]] = {}
+def intervals(
+    ratios: Ratios, asked: Iterable[Kind] = (), fitted: Collection[str] = ()
+) -> dict[Kind, Interval]:
+    """The interval of each kind that has runs, and of those asked for; ``fitted`` are the sources
+    that constants were fitted to."""
+    families: dict[str, dict[str, Groups]] = {}
     for (family, kind), sources in ratios.items():
-        families.setdefault(family, {})[kind] = [group for group in sources.values() if group]
+        families.setdefault(family, {})[kind] = sources
     for family, kind in asked:
-        families.setdefault(family, {}).setdefault(kind, [])
-    every = [groups for kinds in families.values() for groups in kinds.values()]
-    within = _pooled(_within(group for groups in every for group in groups), None)
-    between = _pooled((_between(groups, within) for groups in every), None)
-    tops = {name: _Family(kinds, within, between) for name, kinds in families.items()}
+        families.setdefault(family, {}).setdefault(kind, {})
+    every = [sources for kinds in families.values() for sources in kinds.values()]
+    within = _pooled(_within(group for sources in every for group in sources.values()), None)
+    between = _pooled((_between(sources, within, fitted) for sources in every), None)
+    tops = {name: _Family(kinds, within, between, fitted) for name, kinds in families.items()}
     # Kinds of a family that has one alone differ as those of other families do.
     of_kinds = _pooled((top.kinds for top in tops.values()), None)
     return {
-        (name, kind): top.interval(groups, of_kinds)
+        (name, kind): top.interval(sources, of_kinds)
         for name, top in tops.items()
-        for kind, groups in families[name].items()
+        for kind, sources in families[name].items()
     }
 
 
@@ -111,15 +122,24 @@ class _Family:
     """What the kinds of one family have in common."""
 
     def __init__(
-        self, kinds: Mapping[str, Sequence[Sequence[float]]], within: float, between: float
+        self,
+        kinds: Mapping[str, Groups],
+        within: float,
+        between: float,
+        fitted: Collection[str],
     ) -> None:
-        every = [group for groups in kinds.values() for group in groups]
+        self.fitted = fitted
+        every = [group for sources in kinds.values() for group in sources.values()]
         self.within = _pooled(_within(every), within)
         self.between = _pooled(
-            (_between(groups, self.within) for groups in kinds.values()), between
+            (_between(sources, self.within, fitted) for sources in kinds.values()), between
         )
-        self.freedom = PRIOR + sum(max(len(groups) - 1, 0) for groups in kinds.values())
-        known = [_mean(groups, self.within, self.between) for groups in kinds.values() if groups]
+        self.freedom = PRIOR + sum(max(len(sources) - 1, 0) for sources in kinds.values())
+        known = [
+            _mean(sources.values(), self.within, self.between)
+            for sources in kinds.values()
+            if sources
+        ]
         precision = sum(weight for weight, _ in known)
         self.mean = sum(total for _, total in known) / precision if known else 0.0
         self.kinds = _Spread(0.0, 0)
@@ -128,18 +148,19 @@ class _Family:
             noise = fmean(1 / weight for weight, _ in known)
             self.kinds = _Spread(max(own - noise, 0.0), len(known) - 1)
 
-        scatters = [self._scatter(groups) for groups in kinds.values()]
+        scatters = [self._scatter(sources) for sources in kinds.values()]
         #: A kind without runs scatters as the widest known, within sources and between them.
         self.widest = (max(s[0] for s in scatters), max(s[1] for s in scatters))
 
-    def _scatter(self, groups: Sequence[Sequence[float]]) -> tuple[float, float]:
+    def _scatter(self, sources: Groups) -> tuple[float, float]:
         """Variances within the sources of a kind and between them."""
-        within = _pooled(_within(groups), self.within)
-        return within, _pooled([_between(groups, within)], self.between)
+        within = _pooled(_within(sources.values()), self.within)
+        return within, _pooled([_between(sources, within, self.fitted)], self.between)
 
-    def interval(self, groups: Sequence[Sequence[float]], of_kinds: float) -> Interval:
+    def interval(self, sources: Groups, of_kinds: float) -> Interval:
         """Of a new run at a new source of a kind with these runs."""
-        within, between = self._scatter(groups) if groups else self.widest
+        groups = list(sources.values())
+        within, between = self._scatter(sources) if sources else self.widest
         apart = max(_pooled([self.kinds], of_kinds), 1e-6)
         precision, total = _mean(groups, within, between) if groups else (0.0, 0.0)
         mean = (total + self.mean / apart) / (precision + 1 / apart)
@@ -150,7 +171,9 @@ class _Family:
         return Interval(min(low, 0), max(high, 0), sum(map(len, groups)), len(groups))
 
 
-def left_out(ratios: Ratios, asked: Iterable[Kind] = ()) -> Iterator[tuple[str, Kind, list[bool]]]:
+def left_out(
+    ratios: Ratios, asked: Iterable[Kind] = (), fitted: Collection[str] = ()
+) -> Iterator[tuple[str, Kind, list[bool]]]:
     """For each source and kind whether its runs lie in the interval that all other sources give."""
     asked = [*asked, *ratios]
     for name in sorted({source for sources in ratios.values() for source in sources}):
@@ -158,7 +181,7 @@ def left_out(ratios: Ratios, asked: Iterable[Kind] = ()) -> Iterator[tuple[str, 
             kind: {source: group for source, group in sources.items() if source != name}
             for kind, sources in ratios.items()
         }
-        found = intervals({kind: own for kind, own in others.items() if own}, asked)
+        found = intervals({kind: own for kind, own in others.items() if own}, asked, fitted)
         for kind, sources in ratios.items():
             if sources.get(name):
                 band = found[kind]

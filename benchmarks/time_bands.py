@@ -1,10 +1,11 @@
 """The intervals that predicted times carry: how far predictions have been off on published runs.
 
-    python -m benchmarks.time_bands --runs FILE [--runs FILE] [--serving CSV] [--bands FILE]
+    python -m benchmarks.time_bands --runs FILE [--held-out FILE] [--serving CSV] [--bands FILE]
 
 A kind of run is what ran (dense, experts, lora, inference) on a generation of accelerators; those
 that no constant was calibrated on are one kind together. Each gives one interval by the rule of
-``benchmarks.spread``: scatter within sources, and between them. ``--bands`` writes the document
+``benchmarks.spread``: scatter within sources, and between those that no constant was fitted to
+(``--held-out``, and serving). ``--bands`` writes the document
 of intervals, ``--markdown`` rewrites how many runs of each source lie in the interval that all
 sources but their own give (docs/accuracy.md).
 """
@@ -13,11 +14,11 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import serving_accuracy, spread, tables
 from benchmarks.spread import Kind
@@ -26,24 +27,31 @@ from planner import resources, source
 from planner.bands import INFERENCE, REST, WORKLOADS
 
 MARK = "coverage"
-#: Hours of a whole run hold restarts and more than steps.
-WHOLE_RUNS = ("time.device_hours", "time.training_days")
-
-Ratios = dict[Kind, dict[str, list[float]]]
 
 
-def ratios(records: Iterable[Record], serving: Iterable[serving_accuracy.Row] = ()) -> Ratios:
-    """Log of measured over predicted seconds, by kind and source."""
-    found: Ratios = {}
-    for record in tables.judged(records):
-        if record["quantity"] not in WHOLE_RUNS:
-            kind = (record["workload"], generation(record["architecture"]))
-            groups = found.setdefault(kind, {})
-            groups.setdefault(record["source"], []).append(-math.log1p(record["error"]))
+class Evidence(NamedTuple):
+    """Log of measured over predicted seconds, by kind and source; and the sources that constants
+    were fitted to."""
+
+    ratios: dict[Kind, dict[str, list[float]]]
+    fitted: frozenset[str]
+
+
+def evidence(
+    fitted: Sequence[Record],
+    held_out: Sequence[Record] = (),
+    serving: Iterable[serving_accuracy.Row] = (),
+) -> Evidence:
+    """Of runs that constants were fitted to, and of those that they were not."""
+    found: dict[Kind, dict[str, list[float]]] = {}
+    for record in tables.judged([*fitted, *held_out]):
+        kind = (record["workload"], generation(record["architecture"]))
+        groups = found.setdefault(kind, {})
+        groups.setdefault(record["source"], []).append(-math.log1p(record["error"]))
     for row in serving:
         groups = found.setdefault((INFERENCE, REST), {})
         groups.setdefault(row.run["source"], []).append(math.log(row.ratio))
-    return found
+    return Evidence(found, frozenset(record["source"] for record in fitted))
 
 
 @cache
@@ -67,15 +75,16 @@ def generation(architecture: str) -> str:
 ASKED = [(workload, REST) for workload in WORKLOADS]
 
 
-def document(found: Ratios) -> str:
+def document(found: Evidence) -> str:
     """The intervals as they ship."""
+    shipped = spread.intervals(found.ratios, ASKED, found.fitted)
     lines = [
         "# Measured over predicted time on published runs, less 1: 5th and 95th percentile of a",
         "# run of a new source, by the rule of benchmarks/spread.py. Written by",
         "# benchmarks.time_bands.",
         "kinds:",
     ]
-    for (workload, architecture), band in sorted(spread.intervals(found, ASKED).items()):
+    for (workload, architecture), band in sorted(shipped.items()):
         lines.append(
             f"  - {{workload: {workload}, architecture: {architecture}, low: {band.low:.2f}, "
             f"high: {band.high:.2f}, rows: {band.rows}, sources: {band.sources}}}"
@@ -83,14 +92,14 @@ def document(found: Ratios) -> str:
     return "\n".join(lines) + "\n"
 
 
-def coverage(found: Ratios) -> list[tuple[str, ...]]:
+def coverage(found: Evidence) -> list[tuple[str, ...]]:
     """How many runs lie in the interval that all sources but their own give, by kind and family:
     of all runs, and as a mean over sources. Sources with a run outside are named."""
     lines: list[tuple[str, ...]] = [
         ("kind", "sources", "runs", "runs inside", "mean over sources", "outside")
     ]
     kinds: dict[Kind, dict[str, list[bool]]] = {}
-    for name, kind, inside in spread.left_out(found, ASKED):
+    for name, kind, inside in spread.left_out(found.ratios, ASKED, found.fitted):
         kinds.setdefault(kind, {})[name] = inside
     for kind, sources in sorted(kinds.items()):
         lines.append(_line(", ".join(kind), sources))
@@ -126,14 +135,17 @@ def _line(title: str, sources: Mapping[str, list[bool]]) -> tuple[str, ...]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--runs", type=Path, required=True, action="append", help="measured runs (.jsonl)"
+        "--runs", type=Path, required=True, help="runs that constants were fitted to (.jsonl)"
+    )
+    parser.add_argument(
+        "--held-out", type=Path, default=[], action="append", help="runs that they were not"
     )
     parser.add_argument("--serving", type=Path, help="measured rows of serving (.csv)")
     parser.add_argument("--bands", type=Path, help="document of intervals that is rewritten")
     parser.add_argument("--markdown", type=Path, help="page whose table is rewritten")
     options = parser.parse_args()
     serving: Any = serving_accuracy.compared(options.serving) if options.serving else ()
-    found = ratios(compare(*options.runs), serving)
+    found = evidence(compare(options.runs), compare(*options.held_out), serving)
     table = coverage(found)
     print(document(found), tables.text(table), sep="\n")
     if options.bands:

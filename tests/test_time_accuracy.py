@@ -33,7 +33,6 @@ BOUNDS = {
     "vtrain-single": 0.08,
     "megatron": 0.07,
     "megatron-readme": 0.07,
-    "bloom-prestudy": 0.06,
     "foundry-a100": 0.065,
     "foundry-h100": 0.025,
     "dgxc-h100": 0.04,
@@ -60,13 +59,13 @@ def largest() -> tuple[list[measured.Row], list[dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module")
-def ratios(
+def evidence(
     records: list[dict[str, Any]],
     held_out: list[dict[str, Any]],
     largest: tuple[list[measured.Row], list[dict[str, Any]]],
-) -> time_bands.Ratios:
+) -> time_bands.Evidence:
     serving = serving_accuracy.compared(DATA / "serving_runs.csv")
-    return time_bands.ratios([*records, *held_out, *largest[1]], serving)
+    return time_bands.evidence(records, [*held_out, *largest[1]], serving)
 
 
 @pytest.mark.parametrize("source", BOUNDS)
@@ -75,6 +74,21 @@ def test_each_source_keeps_its_bound(records: list[dict[str, Any]], source: str)
     assert len(errors) >= 3
     assert fmean(errors) <= BOUNDS[source]
     assert sorted(errors)[int(0.9 * len(errors))] <= 0.2
+
+
+def test_layouts_whose_widths_fill_loads_keep_their_bound(records: list[dict[str, Any]]) -> None:
+    """BLOOM's study. Its 16 layouts with widths that are no multiple of 64 on a rank (14,400 wide,
+    heads of 150 and 450) took about a quarter longer than padding them would cost, which is what
+    the program charges at most."""
+    plans = {row.id: row.plan for row in measured.read(RUNS)}
+    whole, odd = [], []
+    for record in tables.judged(records):
+        if record["group"] == "bloom-prestudy" and record["quantity"] in measured.SPEED:
+            plan = plans[record["id"]]
+            width = plan["model"]["mlp"]["intermediate"] // plan["parallelism"]["tensor"]
+            (odd if width % 64 else whole).append(abs(record["error"]))
+    assert len(whole) >= 50 and fmean(whole) <= 0.06
+    assert len(odd) == 16 and fmean(odd) <= 0.3
 
 
 def test_a_run_is_judged_once_and_kinds_are_never_averaged(records: list[dict[str, Any]]) -> None:
@@ -188,15 +202,17 @@ def test_a_table_is_read_as_far_as_its_columns_go(tmp_path: Path) -> None:
 # -- intervals ---------------------------------------------------------------------------------
 
 
-def test_the_bands_are_current(ratios: time_bands.Ratios) -> None:
+def test_the_bands_are_current(evidence: time_bands.Evidence) -> None:
     shipped = (resources.folder("presets") / "efficiency/bands.yaml").read_text("utf-8")
-    assert time_bands.document(ratios) == shipped
+    assert time_bands.document(evidence) == shipped
 
 
-def test_intervals_hold_where_a_source_was_left_out(ratios: time_bands.Ratios) -> None:
+def test_intervals_hold_where_a_source_was_left_out(evidence: time_bands.Evidence) -> None:
     """Nine of ten runs of a new source should lie in the interval that all others give."""
     families: dict[str, list[list[bool]]] = {}
-    for _, (family, _), inside in spread.left_out(ratios, time_bands.ASKED):
+    for _, (family, _), inside in spread.left_out(
+        evidence.ratios, time_bands.ASKED, evidence.fitted
+    ):
         families.setdefault(family, []).append(inside)
     assert len(families["dense"]) >= 30 and len(families["experts"]) >= 5
     for name in ("dense", "experts"):
@@ -254,7 +270,7 @@ def test_kinds_without_runs_say_so_and_are_wider() -> None:
     dense = bands.kind("dense", "hopper")
     unknown = bands.kind("dense", "an accelerator of next year")
     assert dense.own and dense.rows > 100 and dense.sources >= 5
-    assert "uncalibrated" in unknown.kind or "without calibrated rates" in unknown.kind
+    assert "without calibrated rates" in unknown.kind
     assert unknown.high - unknown.low > dense.high - dense.low
     lora, dense = bands.kind("lora", "hopper"), bands.kind("dense", "hopper")
     assert lora.rows < 20 and lora.high - lora.low > dense.high - dense.low
@@ -270,13 +286,13 @@ def test_kinds_without_runs_say_so_and_are_wider() -> None:
 
 
 def test_the_page_is_current(
-    records: list[dict[str, Any]], held_out: list[dict[str, Any]], ratios: time_bands.Ratios
+    records: list[dict[str, Any]], held_out: list[dict[str, Any]], evidence: time_bands.Evidence
 ) -> None:
     page = PAGE.read_text("utf-8")
     for name, table in (
         (time_accuracy.MARK, time_accuracy.lines(records)),
         ("held-out sources", time_accuracy.lines(held_out)),
-        (time_bands.MARK, time_bands.coverage(ratios)),
+        (time_bands.MARK, time_bands.coverage(evidence)),
     ):
         assert tables.rewritten(page, tables.markdown(table), name) == page, name
 
