@@ -31,6 +31,7 @@ PARTS: Mapping[str, str] = {
     "time.part.host": "kernel launches",
     "network.tensor": "tensor-parallel exchange",
     "network.experts": "expert-parallel exchange",
+    "network.experts.gather": "expert-parallel exchange",
     "time.core.context": "context-parallel exchange",
     "time.core.context_backward": "context-parallel exchange",
     "time.part.gathers": "sharded weights' exchange",

@@ -190,6 +190,8 @@ LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 def test_links_lead_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     anchors = set(re.findall(r'<a id="([^"]+)">', text))
+    for heading in re.findall(r"^#+ (.+)$", text, flags=re.M):  # as GitHub and MkDocs name them
+        anchors.add(re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-"))
     missing = []
     for match in LINK.finditer(re.sub(r"```.*?```", "", text, flags=re.S)):
         target = match[1] or match[2]

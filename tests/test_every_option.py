@@ -126,7 +126,9 @@ def choices() -> Iterator[tuple[str, Any]]:
         yield from walk(whole[section], f"{section}.")
 
 
-CHOICES = [c for c in choices() if c[0] != "parallelism.auto"]
+# What a layout is found by (tests/test_automatic.py, tests/test_launchers.py), not what one is.
+FOUND_BY = ("parallelism.auto", "parallelism.for")
+CHOICES = [c for c in choices() if c[0] not in FOUND_BY]
 
 
 def evaluation(*changes: Mapping[str, Any]) -> Evaluation:

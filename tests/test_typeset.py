@@ -115,6 +115,9 @@ def _worth(node: ast.expr) -> Fraction | float:
                 "ceil": math.ceil,
                 "floor": math.floor,
                 "sqrt": math.sqrt,
+                "ln": math.log,
+                "exp": math.exp,
+                "tanh": math.tanh,
             }
             return Fraction(functions[name](*map(_worth, arguments)))  # type: ignore[operator]
     raise AssertionError(ast.dump(node))
