@@ -23,6 +23,7 @@ from planner.display import exact_text
 from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.evaluate import Absent
+from planner.intervals import around
 from planner.limits import MARGIN, Limit, fit_limit, known
 from planner.parts import taken_apart
 from planner.plan import KERNELS, chosen_by, variant
@@ -54,7 +55,7 @@ Progress = Callable[[int, int, float], None]
 #: About how many layouts a picture shows.
 POINTS = 300
 #: So many of the best are evaluated exactly; of further ones the values over arrays are shown.
-EXACT = 40
+EXACT = 20
 
 
 @dataclass(frozen=True)
@@ -82,14 +83,12 @@ class Layout:
         """A plan with this layout."""
         return variant(plan, {**dict.fromkeys(self.cleared), **self.changes})
 
-    def interval(self, plan: Plan, by: str) -> tuple[Any, Any] | None:
+    def interval(self, by: str) -> tuple[Any, Any] | None:
         """What published runs leave open of a quantity, 5th to 95th percentile; None where no
         published run is held against it, or the layout is not evaluated exactly."""
         if self.evaluated is None:
             return None
-        from planner.result import evaluate
-
-        return evaluate(variant(self.of(plan), {"time.mfu": None})).find(by).interval
+        return around(by, self.values[by], self.evaluated[0])
 
     def exactly(self, plan: Plan, by: str) -> Layout:
         """The layout with exact values, and the parts of ``by``."""
@@ -361,7 +360,7 @@ def search(
 
     Args:
         plan: its model, cluster and batch stay; its layout and an assumed utilisation do not.
-        top: how many of the best; the first forty of them are evaluated exactly.
+        top: how many of the best; the first twenty of them are evaluated exactly.
         by: the quantity to make small, such as ``time.step_seconds`` or ``memory.process``.
         fixed: keys of the layout that keep a value, such as ``{"parallelism.tensor": 8}``.
         progress: called with layouts done, layouts in all, seconds passed.

@@ -150,7 +150,7 @@ def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], lis
 
 
 def _interval(layout: Layout, found: Found) -> tuple[Any, Any] | None:
-    return layout.interval(found.plan, found.by)
+    return layout.interval(found.by)
 
 
 def _between(layout: Layout, found: Found) -> str:
