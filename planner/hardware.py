@@ -130,7 +130,7 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
         fill("elementwise", traffic * _value(slower), _found(slower))
     fill("launches", _value({"value": kernels["launches"]}), "of the implementation")
     for key, fact in facts["assumed"].items():
-        fill(key, _value(fact), fact["rows"].removeprefix("none; "))
+        fill(key, _value(fact), _found(fact))
     fact = facts["defaults"]["dispatch"]
     fill("dispatch", _value(fact), _found(fact))
     link = accelerator.get("link")
