@@ -257,6 +257,7 @@ def factor(unit: str) -> Exact:
 
 
 _NUMBER = re.compile(r"([+-]?)(\d[\d_]*)?(?:\.(\d[\d_]*)?)?(?:[eE]([+-]?\d+))?", re.ASCII)
+_SHARE = re.compile(r"([+-]?\d{1,18})/(\d{1,18})", re.ASCII)  # two thirds have no decimal
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:[,' \u00a0\u2009\u202f]\d{3})+(?!\d)", re.ASCII)
 
 
@@ -314,6 +315,9 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
     text = value.strip()
     if len(text) > LONGEST:
         raise UnitError(f"a quantity of {len(text)} characters", f"at most {LONGEST}")
+    share = _SHARE.fullmatch(text)
+    if share and int(share[2]):
+        return _bare(exact(Fraction(int(share[1]), int(share[2]))), text, unit, target)
     grouped = _GROUPED.match(text)
     if grouped:
         plain = re.sub(r"[^\d+-]", "", grouped[0]) + text[grouped.end() :]

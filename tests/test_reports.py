@@ -542,7 +542,7 @@ def test_a_predicted_step_says_what_its_time_is_spent_on() -> None:
     share = 100 * parts["matrix products"] / sum(parts.values())
     assert f"of a step: matrix products {share:.0f} %, " in render.text(result, colour=False)
     assert result.to_json()["step_parts"] == parts
-    assumed = planner.load(LLAMA).evaluate()
+    assumed = planner.load(LLAMA, set={"time.mfu": "0.5"}).evaluate()
     assert not assumed.step_parts and "of a step" not in render.text(assumed, colour=False)
 
 

@@ -297,3 +297,10 @@ def test_rounding_is_within_half_a_digit(value: Fraction, digits: int) -> None:
     assert abs(mantissa * step - value) <= step / 2
     assert value == 0 or 10 ** (digits - 1) <= abs(mantissa) < 10**digits
     assert F(scientific(value, digits)) == mantissa * step
+
+
+def test_a_share_without_a_decimal_is_a_fraction() -> None:
+    assert parse("2/3") == Fraction(2, 3) and parse("20/132") == Fraction(5, 33)
+    for wrong in ("1/0", "1/", "2/3/4", "2/3 GiB"):
+        with pytest.raises(UnitError):
+            parse(wrong)

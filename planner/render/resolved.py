@@ -83,7 +83,6 @@ def _flow(value: Any, unit: str | None = None) -> str:
         return "true" if value else "false"
     if isinstance(value, (int, Fraction)):
         text = plain_text(value)
-        text = text if "/" not in text else f"{float(value):.17g}"
         return f"{text} {unit}" if unit and unit not in ("1", "tokens", "bytes") else text
     return _scalar(str(value))
 

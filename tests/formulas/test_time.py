@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner import case, plan
+from planner import case, plan, resources
 from planner.errors import PlanError
 from planner.evaluate import Absent, Evaluation
 from planner.notation_hardware import e_mem
@@ -290,7 +290,8 @@ def test_decoding_reads_weights_and_cache_from_memory() -> None:
         )
         return float(e.value("time.decode_seconds"))
 
-    assert 6.74e9 * 2 / 3.35e12 < decode(128) < 1.2 * 6.74e9 * 2 / 3.35e12
+    least = 6.74e9 * 2 / 3.35e12
+    assert least < decode(128) < 1.05 * least / fitted("memory")
     assert decode(4096) > decode(128)
 
 
@@ -494,7 +495,8 @@ def test_an_unfused_core_needs_no_number_of_multiprocessors() -> None:
         cluster={"accelerator": fast, "devices": 64, "devices_per_node": 64},
         training__attention="eager",
     )
-    depths = (1 + 113 / 128) + (1 + 113 / 4096)
+    half = fitted("small_dimension")
+    depths = (1 + half / 128) + (1 + half / 4096)
     work = 2 * (2 * 16) * 4096 * 4096 * 128 * depths  # 2 sequences, 16 heads of a rank
     found = max(float(e.value("time.core.forward", {"block": b})) for b in attention(e))
     assert found == pytest.approx(work / (0.7 * 459e12), rel=0.01)
@@ -521,11 +523,19 @@ def test_kernels_of_a_dispatcher_send_a_token_once_and_fill_card_and_link() -> N
     assert exchange(8, "deepep") == pytest.approx(moved / (0.89 * 50e9), rel=1e-3)
     assert exchange(8, "all-to-all") > 2 * exchange(8, "deepep")
     # In one node of two devices a token goes to the other with probability 1 - (1/2)^2, where an
-    # all-to-all sends one of its two copies; 89 % of the link's share, 0.88 of 450 GB/s.
+    # all-to-all sends one of its two copies; 89 % of the link's share of 450 GB/s.
+    link = fitted("link") * 450e9
     moved = 2 * 2 * 4096 * 4096 * (1 - (1 / 2) ** 2)
-    assert exchange(2, "deepep") == pytest.approx(moved / (0.89 * 0.88 * 450e9), rel=1e-3)
+    assert exchange(2, "deepep") == pytest.approx(moved / (0.89 * link), rel=1e-3)
     copies = 2 * 2 * 4096 * 4096 * 2 * (1 / 2)
-    assert exchange(2, "all-to-all") == pytest.approx(copies / (0.545 * 0.88 * 450e9), rel=1e-3)
+    slower = fitted("all_to_all")
+    assert exchange(2, "all-to-all") == pytest.approx(copies / (slower * link), rel=1e-3)
+
+
+def fitted(name: str) -> float:
+    """A constant that was fitted to published runs, as it ships."""
+    facts = resources.read_yaml(resources.folder("presets") / "efficiency/training.yaml")
+    return float(facts["shared"][name]["value"])
 
 
 def test_a_token_of_grouped_experts_reaches_a_few_nodes() -> None:
