@@ -367,7 +367,7 @@ def test_a_space_that_is_too_large_is_narrowed() -> None:
 
 
 def test_each_layout_says_where_it_loses() -> None:
-    found = searching.search(plans.load("presets/gpt3_a100x1024.yaml"), top=30)
+    found = searching.search(plans.load("presets/gpt3_a100x1024.yaml"), top=searching.EXACT)
     for layout in (*found.best, found.own):
         assert layout is not None
         step = float(layout.values["time.step_seconds"])

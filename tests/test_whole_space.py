@@ -91,7 +91,7 @@ def test_nothing_is_lost_or_made(plan: Wide) -> None:
             plan[1].get("training.tokens", 10**9) * found["compute.flops_per_token"]
         )
     live = [found.get(f"memory.{part}", 0) for part in
-            ("weights", "gradients", "optimizer", "activations", "buffers")]  # fmt: skip
+            ("weights", "gradients", "optimizer", "cache", "activations", "buffers")]  # fmt: skip
     assert found["memory.weights"] <= found["memory.total"] <= math.ceil(sum(live))
     assert found["memory.total"] <= found["memory.reserved"] <= found["memory.process"]
     assert found["memory.headroom"] == found["memory.capacity"] - found["memory.process"]
