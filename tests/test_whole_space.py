@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import planner
 from planner import formulas, resources
 from planner.quantity import BOOK
+from planner.render.what_if import settled
 from planner.result import Result
 from tests.strategies import Document, wide_plans
 from tests.strategies import settings as every_setting
@@ -340,7 +341,8 @@ def test_the_what_if_page_computes_what_set_gives(plan: Wide, data: st.DataObjec
     for one, shown in zip(several, answers, strict=True):
         said = {key: f"{at} {unit}" if unit else at for key, (at, unit) in one.items()}
         try:
-            anew = planner.load(plan[0], set={**plan[1], **said}).evaluate()
+            kept = dict(settled(result.plan))  # as the page's command says
+            anew = planner.load(plan[0], set={**kept, **plan[1], **said}).evaluate()
         except planner.PlanError as error:
             assert isinstance(shown, list), (one, str(error))
             assert {fault.message for fault in error.faults} <= set(shown), one

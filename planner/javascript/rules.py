@@ -105,7 +105,7 @@ class Program:
         if not str(getattr(value, "__module__", "planner.")).startswith("planner."):
             raise Untranslated(f"{module}: no JavaScript for {name}")
         owner = getattr(value, "__module__", module) or module
-        label = f"{owner.removeprefix('planner.').replace('.', '_')}__{name.lstrip('_')}"
+        label = f"{owner.removeprefix('planner.').replace('.', '_')}__{name}"
         self._names[id(value)] = label
         self._kept.append(value)
         if isinstance(value, FunctionType):

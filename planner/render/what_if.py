@@ -126,7 +126,7 @@ def _page(result: Result, listed: list[Quantity]) -> Mapping[str, Any]:
         "plan": clean(result.document or "PLAN.yaml"),
         "overrides": [
             *(f"{key}={clean(text)}" for key, text in result.plan.document.overrides),
-            *(f"{key}={value}" for key, value in _settled(result.plan)),
+            *(f"{key}={value}" for key, value in settled(result.plan)),
         ],
         "controls": [_control(c) for _, found in controls.groups(result.plan) for c in found],
         "quantities": {q.id: [q.unit, q.id in SHARES] for q in listed},
@@ -137,10 +137,13 @@ def _page(result: Result, listed: list[Quantity]) -> Mapping[str, Any]:
     }
 
 
-def _settled(plan: Plan) -> Iterator[tuple[str, str]]:
+def settled(plan: Plan) -> Iterator[tuple[str, str]]:
     """What a search decided of a plan that left its layout open, as overrides: with them the plan
-    keeps this layout, where without them another might be found for other values."""
+    keeps this layout, where without them another might be found for other values, such as several
+    devices for one."""
     if plan.searched is None:
+        if not plan.document.has(("parallelism",)):
+            yield "parallelism.auto", "false"
         return
     yield "parallelism.auto", "false"
     for key in sorted(plan.derived):
