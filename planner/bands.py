@@ -21,8 +21,6 @@ from typing import Any, NamedTuple
 
 from planner import resources
 
-Value = int | Fraction | float
-
 #: Predicted quantities that grow with the time of a step, and those that fall with it.
 LONGER = frozenset(
     {
