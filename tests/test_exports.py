@@ -26,6 +26,7 @@ PLANS = sorted(
     if said.get("parallelism") != "auto" and "parameters" not in said["model"]
 )
 LLAMA = "presets/llama70b_h100x1024.yaml"
+ALONE = ("parallelism.pipeline=1", "parallelism.virtual_pipeline=1")
 
 
 def arguments(text: str) -> dict[str, str | bool]:
@@ -292,8 +293,8 @@ def test_how_context_parallel_ranks_exchange_is_said_where_there_are_several(
     to: str, theirs: str, words: dict[str, str]
 ) -> None:
     for way, word in words.items():
-        changes = (f"parallelism.context_exchange={way}", "parallelism.pipeline=1")
-        assert theirs not in read(to, *changes)
+        changes = (f"parallelism.context_exchange={way}", *ALONE)
+        assert theirs not in read(to, *changes, "parallelism.context=1")
         assert read(to, *changes, "parallelism.context=2")[theirs] == word
 
 

@@ -29,9 +29,19 @@ LAYOUTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "halves": ("gpt2small_hgx-h100", ("parallelism.zero=2", "training.precision=fp16")),
     "pure": ("gpt2small_hgx-h100", ("parallelism.zero=1", "training.precision=bf16-pure")),
     "plain": ("gpt2small_hgx-h100", ("parallelism.zero=0", "training.optimizer=lion")),
-    "context": ("llama70b_h100x1024", ("parallelism.context=2", "parallelism.pipeline=1")),
+    "context": (
+        "llama70b_h100x1024",
+        ("parallelism.context=2", "parallelism.pipeline=1", "parallelism.virtual_pipeline=1"),
+    ),
     "virtual": ("llama70b_h100x1024", ("parallelism.virtual_pipeline=2",)),
-    "split": ("llama70b_h100x1024", ("parallelism.stages=[19, 21, 21, 19]",)),
+    "split": (
+        "llama70b_h100x1024",
+        (
+            "parallelism.pipeline=4",
+            "parallelism.virtual_pipeline=1",
+            "parallelism.stages=[19, 21, 21, 19]",
+        ),
+    ),
     "window": (
         "llama70b_h100x1024",
         ("model.attention.window=1024", "model.attention.global_every=4"),

@@ -11,6 +11,7 @@ from planner import plan as plans
 from planner.search import ranking
 from planner.search.engine import FITS, MEMORY, STEP, Walk, search
 from planner.search.layouts import SCHEDULES, Space
+from planner.sensitivity import neighbours
 
 KINDS = ("tensor", "pipeline", "context", "expert", "expert_tensor", "replicate")
 WORST = "memory.headroom_p95"
@@ -160,3 +161,19 @@ def test_a_margin_is_kept_or_its_lack_is_told() -> None:
     if tight.tight:
         assert "tight" in ranking.text(tight)
         assert tight.best[0].values[WORST] < 0 <= tight.best[0].values[FITS]
+
+
+def test_the_flagship_states_the_layout_that_its_search_recommends() -> None:
+    """Whoever reads its report meets no plan beside it that fits and is much faster."""
+    path = "presets/llama70b_h100x1024.yaml"
+    stated = plans.load(path)
+    taken = plans.load(path, {"parallelism": "auto", "training.recompute": None})
+    for key in (*(f"parallelism.{name}" for name in (*KINDS, "virtual_pipeline", "zero")),
+                "training.recompute", "training.schedule"):  # fmt: skip
+        assert stated.get(key) == taken.get(key), key
+    own = planner.load(path).evaluate()
+    tried = [n.result for n in neighbours(own, most=10) if n.result is not None]
+    safe = [each for each in tried if each.verdict["state"] == "fits"]
+    assert len(safe) >= 3
+    for each in safe:
+        assert each["time.step_seconds"].value * 1.02 >= own["time.step_seconds"].value

@@ -8,6 +8,8 @@ from planner.plan import load, variant
 from planner.remedies import remedies
 
 PLAN = "presets/llama70b_h100x1024.yaml"
+VIRTUAL = "parallelism.virtual_pipeline=1"
+PLAIN = ("parallelism.pipeline=4", VIRTUAL)
 
 
 def headroom(plan, quantity="memory.headroom"):
@@ -30,9 +32,9 @@ def test_a_model_of_known_size_only_gets_none():
 @pytest.mark.parametrize(
     ("overrides", "decides"),
     [
-        (["training.micro_batch=8", "training.recompute=none"], "memory.activations"),
-        (["parallelism.pipeline=1", "parallelism.zero=0"], "memory.optimizer"),
-        (["cluster.accelerator.memory_usable=28 GiB"], "memory.activations"),  # tight
+        (["training.micro_batch=8", *PLAIN], "memory.activations"),
+        (["parallelism.pipeline=1", "parallelism.zero=0", VIRTUAL], "memory.optimizer"),
+        (["cluster.accelerator.memory_usable=62 GiB"], "memory.activations"),  # tight
     ],
 )
 def test_each_remedy_makes_the_plan_safe(overrides, decides):

@@ -550,7 +550,7 @@ def test_the_step_is_shown_down_to_the_layers_of_the_slowest_stage() -> None:
     result = planner.load(LLAMA, set={"time.mfu": "null"}).evaluate()
     section = render.markdown(result).split("\n## Time\n")[1].split("\n## ")[0]
     heads = re.findall(r"^\| (.*?) \| m?s \| share", section, re.M)
-    assert len(heads) == 4 and heads[3].endswith("stage 4 of 4")  # which holds the head
+    assert len(heads) == 4 and heads[3].endswith("stage 8 of 8")  # which holds the head
     step = result["time.step_seconds"]
     assert step.terms[0].id == "time.micro_batch"
     assert sum(term.value for term in step.terms) == pytest.approx(float(step.number))

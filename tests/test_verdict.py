@@ -148,7 +148,7 @@ def test_a_prediction_is_an_estimate_and_arithmetic_on_facts_is_exact() -> None:
     }.items():
         assert found[identifier].kind == kind, identifier
     # Experts that get equal shares are what is counted; another share is somebody's assumption.
-    equal = planner.load(PLAN, {"model": "mixtral-8x7b", "time.mfu": None}).evaluate()
+    equal = planner.load(PLAN.with_name("mixtral8x7b_h100x1024.yaml")).evaluate()
     assert equal["memory.process"].kind == "estimate"
 
 
