@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from pathlib import Path
+from random import Random
 from statistics import fmean
 from typing import Any
 
@@ -235,6 +236,30 @@ def test_student_s_quantiles_are_those_of_the_tables() -> None:
     """95th percentiles of Student's distribution (Abramowitz & Stegun, table 26.10)."""
     for freedom, value in ((2, 2.920), (4, 2.132), (9, 1.833), (30, 1.697)):
         assert spread.student(0.95, freedom) == pytest.approx(value, rel=0.02)
+
+
+def test_nine_of_ten_runs_of_a_new_laboratory_lie_in_the_interval() -> None:
+    """Laboratories drawn at random, whose spread is known: an interval of five single runs holds as
+    many runs of a further laboratory as one of hundreds, and not all."""
+    random = Random(0)
+    kinds = {"many": [12] * 12, "several": [12, 2, 16, 4, 1, 1], "single": [1] * 5, "two": [8, 7]}
+    of_kinds, between, within = 0.05, 0.13, 0.08
+    inside: dict[str, list[bool]] = {kind: [] for kind in kinds}
+    for _ in range(60):
+        means = {kind: random.gauss(0, of_kinds) for kind in kinds}
+        ratios = {
+            ("dense", kind): {
+                str(number): [random.gauss(source, within) for _ in range(count)]
+                for number, count in enumerate(counts)
+                for source in [random.gauss(means[kind], between)]
+            }
+            for kind, counts in kinds.items()
+        }
+        for (_, kind), band in spread.intervals(ratios).items():
+            new = (random.gauss(random.gauss(means[kind], between), within) for _ in range(30))
+            inside[kind] += [band.low <= math.expm1(y) <= band.high for y in new]
+    for kind, held in inside.items():
+        assert 0.88 <= fmean(held) <= 0.98, kind
 
 
 PHYSICAL = ("llama2-70b", "llama3-8b", "llama3.1-405b", "gpt3-175b", "pythia-6.9b")
