@@ -43,6 +43,14 @@ class Remedy:
         told = {key: value for key, value in self.changes.items() if value is not None}
         return ", ".join(f"{key}: {_plain(value)}" for key, value in told.items())
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "set": dict(self.changes),
+            "headroom": self.headroom,
+            "at_worst": self.at_worst,
+            "slowdown": self.slowdown,
+        }
+
 
 #: Trials times parts of the model (embedding, layer kinds, head), several stages counted.
 MOST_WORK = 120
@@ -55,6 +63,10 @@ class Advice:
     missing: float  # bytes, at worst
     decides: str  # id of the quantity that is largest at the peak
     remedies: tuple[Remedy, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        safer = [remedy.to_json() for remedy in self.remedies]
+        return {"missing": self.missing, "decides": self.decides, "safer": safer}
 
 
 def _plain(value: Any) -> str:

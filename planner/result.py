@@ -329,6 +329,8 @@ class Result:
             "quantities": {q.id: q.to_json() for q in self.quantities.values()},
             "absent": dict(self.absent),
         }
+        if self.advice is not None:
+            data["advice"] = self.advice.to_json()
         if self.step_parts:
             data["step_parts"] = dict(self.step_parts)
         if self.comparison is not None:

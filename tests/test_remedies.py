@@ -1,7 +1,12 @@
 """What the program proposes for a plan that is not safe does make it safe."""
 
+import json
+from pathlib import Path
+
+import jsonschema
 import pytest
 
+import planner
 from planner import case
 from planner.evaluate import Evaluation
 from planner.plan import load, variant
@@ -60,3 +65,22 @@ def test_each_remedy_makes_the_plan_safe(overrides, decides):
 def changed_keys(remedy):
     """How many keys a change gives a value, not takes back."""
     return len([value for value in remedy.changes.values() if value is not None])
+
+
+@pytest.mark.parametrize("usable", ["62 GiB", "40 GiB", "79 GiB"])
+def test_json_says_what_would_be_safe_and_each_of_it_fits_when_it_is_set(usable):
+    base = {"cluster.accelerator.memory_usable": usable}
+    data = json.loads(json.dumps(planner.load(PLAN, set=base).evaluate().to_json()))
+    schema = Path(__file__).parent.parent / "schemas" / "result.schema.json"
+    jsonschema.validate(data, json.loads(schema.read_text("utf-8")))
+    assert ("advice" in data) == (data["verdict"]["state"] in ("tight", "no"))
+    if "advice" in data:
+        at_worst, capacity = (
+            data["quantities"][f"memory.{name}"]["value"] for name in ("at_worst", "capacity")
+        )
+        assert data["advice"]["missing"] == pytest.approx(at_worst - capacity)
+        assert data["advice"]["safer"]
+    for safer in data.get("advice", {}).get("safer", ()):
+        other = planner.load(PLAN, set={**base, **safer["set"]}).evaluate()
+        assert other.verdict["state"] == "fits"
+        assert other["memory.headroom"].value == pytest.approx(safer["headroom"])
