@@ -57,16 +57,15 @@ def kind(name: str) -> str:
 
 def evaluation(row: Row, training: Mapping[str, Any]) -> Any:
     """The evaluation of the plan that a row's own columns make."""
-    from planner import case, evaluate, import_config
+    from planner import case, evaluate, import_config, loading
     from planner import formulas as _book  # noqa: F401  registers the quantities
-    from planner import plan as plans
 
     document = {
         "model": import_config(row["config"]),
         "cluster": DEVICE,
         "training": {"tokens": 1, **training},
     }
-    return evaluate.Evaluation(case.build(plans.load(document)))
+    return evaluate.Evaluation(case.build(loading.load(document)))
 
 
 def by_group(found: Any, identifier: str, forward: bool) -> dict[str, int]:

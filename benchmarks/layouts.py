@@ -24,7 +24,7 @@ from planner.document import Plan
 from planner.errors import PlanError
 from planner.files import write_text
 from planner.limits import shown
-from planner.plan import load
+from planner.loading import load
 from planner.search import engine
 from planner.search.layouts import starts
 

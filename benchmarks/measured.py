@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from planner import bands, case, intervals, plan
+from planner import bands, case, intervals, loading
 from planner.errors import PlanError
 from planner.evaluate import Absent, Evaluation
 
@@ -140,7 +140,7 @@ class Plans:
         key = json.dumps({**document, "name": ""}, sort_keys=True)
         if key not in self.found:
             try:
-                self.found[key] = Evaluation(case.build(plan.load(document)))
+                self.found[key] = Evaluation(case.build(loading.load(document)))
             except PlanError as problem:
                 self.found[key] = str(problem).partition(": ")[2] or str(problem)
             if len(self.found) > self.kept:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import measured, spread, tables, truth_memory
-from planner import case, notation, plan
+from planner import case, loading, notation
 from planner.bands import REST
 from planner.errors import PlanError
 from planner.evaluate import Absent, Evaluation, widen
@@ -28,7 +28,7 @@ Record = dict[str, Any]
 
 def evaluated(document: Mapping[str, Any]) -> Evaluation:
     """An evaluation of a plan document."""
-    return Evaluation(case.build(plan.load(document)))
+    return Evaluation(case.build(loading.load(document)))
 
 
 def value_of(document: Mapping[str, Any], quantity: str) -> Any:

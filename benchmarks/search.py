@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from planner import plan as plans
+from planner import loading
 from planner.document import Plan
 from planner.files import write_text
 from planner.plan import variant
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--sensible", action="store_true", help="not the full space")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
-    plan = plans.load(options.plan, options.set)
+    plan = loading.load(options.plan, options.set)
     row = measure(plan, options.check, not options.sensible)
     print(f"{row['plan']}")
     print(f"  layouts              {row['layouts']:>12,}  ({row['fitting']:,} fit)")

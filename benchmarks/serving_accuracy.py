@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from planner import case, plan
+from planner import case, loading
 from planner.evaluate import Evaluation
 
 RUNS = Path("tests/data/serving_runs.csv")
@@ -62,7 +62,7 @@ def compared(runs: Path) -> Iterator[Row]:
     """Every row of a file with its prediction."""
     with runs.open(encoding="utf-8", newline="") as file:
         for run in csv.DictReader(file):
-            evaluation = Evaluation(case.build(plan.load(document(run))))
+            evaluation = Evaluation(case.build(loading.load(document(run))))
             seconds = float(evaluation.value("time.latency_seconds"))
             tokens = int(run["batch"]) * int(run["output"])
             predicted = seconds if run["quantity"] == "seconds" else tokens / seconds

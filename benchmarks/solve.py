@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from planner import plan as loading
+from planner import loading
 from planner.document import Plan
 from planner.errors import PlanError
 from planner.inverse import questions

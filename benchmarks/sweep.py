@@ -34,7 +34,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import search
-from planner import plan as plans
+from planner import loading
 from planner.files import write_text
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -235,7 +235,7 @@ def measure(points: int, kind: str, dask: int, share: float | None = None) -> di
         two = timed(study(points), "--workers", "2")
         pairs = [[on_dask(document, output, count, share) for count in (1, 2)] for _ in range(dask)]
     # Last: a process counts what the one that started it held before as its own peak memory.
-    of_search = search.measure(plans.load(PLAN), 0)
+    of_search = search.measure(loading.load(PLAN), 0)
     count = _size(study(points))
     return {
         "points": count,

@@ -94,7 +94,7 @@ def _judged(
         return "a character that steers the terminal", repr(steers[0])
     if status != 2:
         unsaid = arguments[0] == "export"  # what the framework cannot be told
-        if err and not unsaid and not all("deprecated" in line for line in err.splitlines()):
+        if err and not unsaid:
             return "words on standard error without a fault", err[:300]
         if "json" in arguments and out and "--print" not in arguments:
             try:

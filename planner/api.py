@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner import document as _document
-from planner import plan as _plan
+from planner import loading
 
 if TYPE_CHECKING:
     from planner.result import Result
@@ -74,7 +74,7 @@ def load(
     Raises:
         PlanError: every fault that was found, with its place.
     """
-    return Plan(_plan.load(document, set))
+    return Plan(loading.load(document, set))
 
 
 def load_study(

@@ -299,8 +299,7 @@ def _find(report: Path, plan: str) -> Path | None:
 
 def _render(file: Path, log: Path | None, claim: Claim, suffix: str) -> str:
     """The report as it would be written today, naming its plan as the old one does."""
-    from planner import case, compare, render
-    from planner import plan as plans
+    from planner import case, compare, loading, render
     from planner.evaluate import Evaluation
     from planner.result import Result
 
@@ -309,7 +308,7 @@ def _render(file: Path, log: Path | None, claim: Claim, suffix: str) -> str:
         def document(self) -> str | None:
             return claim.plan
 
-    plan = plans.load(file, claim.overrides)
+    plan = loading.load(file, claim.overrides)
     result = Named(plan, Evaluation(case.build(plan)))
     if log is not None:
         found = compare.compare(plan, log, claim.warm_up)

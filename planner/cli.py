@@ -6,13 +6,11 @@ import argparse
 import contextlib
 import os
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from planner import files
-from planner.deprecated import DeprecatedKey
 from planner.display import one_line
 from planner.errors import Fault, PlanError, nearest
 
@@ -46,11 +44,8 @@ def run(arguments: list[str]) -> int:
     """As ``main``, but a fault of the program itself is raised."""
     try:
         handler, options = _parsed(_with_command(arguments))
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", DeprecatedKey)
-            warnings.showwarning = _show_warning
-            with files.within(getattr(options, "root", None)):
-                status = handler(options)
+        with files.within(getattr(options, "root", None)):
+            status = handler(options)
         sys.stdout.flush()
         return status
     except PlanError as error:
@@ -79,10 +74,6 @@ def _parsed(words: list[str]) -> tuple[Handler, argparse.Namespace]:
     configure(parser)
     _common_arguments(parser)
     return handler, parser.parse_intermixed_args(words[1:])
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(message, file=sys.stderr)
 
 
 def _discard() -> None:
@@ -219,9 +210,9 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from planner import plan as plans
+    from planner import loading
 
-    plan = plans.load(options.plan, options.set)
+    plan = loading.load(options.plan, options.set)
     if options.show:
         from planner.render.resolved import resolved
 
@@ -270,12 +261,12 @@ def _files(parser: argparse.ArgumentParser) -> None:
 
 
 def _validate(options: argparse.Namespace) -> int:
-    from planner import plan as plans
+    from planner import loading
 
     faults: list[Fault] = []
     for file in options.files:
         try:
-            kind = plans.check(file, options.set)
+            kind = loading.check(file, options.set)
             if kind == "study":
                 from planner.sweep import study
 
@@ -295,11 +286,11 @@ def _explain_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from planner import plan as plans
+    from planner import loading
     from planner.render.explain import explain
     from planner.result import evaluate
 
-    result = evaluate(plans.load(options.plan, options.set))
+    result = evaluate(loading.load(options.plan, options.set))
     sys.stdout.write(explain(result, options.quantity, options.depth))
     return OK
 
@@ -314,12 +305,11 @@ def _sensitivity_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _sensitivity(options: argparse.Namespace) -> int:
-    from planner import elasticity
-    from planner import plan as plans
+    from planner import elasticity, loading
 
     if options.top is not None and options.top < 1:
         raise PlanError(Fault(f"--top {options.top} shows nothing", None, "at least 1"))
-    found = elasticity.hangs_on(plans.load(options.plan, options.set), options.quantity)
+    found = elasticity.hangs_on(loading.load(options.plan, options.set), options.quantity)
     if options.format == "json":
         sys.stdout.write(elasticity.to_json(found, options.top))
     else:
@@ -404,13 +394,13 @@ def _solve_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _solve(options: argparse.Namespace) -> int:
-    from planner import plan as plans
+    from planner import loading
     from planner.inverse import questions
 
     if options.plan in questions.NAMES and not os.path.exists(options.plan):
         known = f"solve PLAN {options.plan}"
         raise PlanError(Fault(f"{options.plan} is a question, not a plan", None, known))
-    plan = plans.load(options.plan, options.set)
+    plan = loading.load(options.plan, options.set)
     if options.question == "compute-optimal":
         return _spend(plan, options)
     if options.budget is not None:
@@ -530,7 +520,7 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _search(options: argparse.Namespace) -> int:
-    from planner import plan as plans
+    from planner import loading
     from planner.limits import parse_limit
     from planner.progress import progress
     from planner.render import searched
@@ -539,7 +529,7 @@ def _search(options: argparse.Namespace) -> int:
 
     if options.top < 1:
         raise PlanError(Fault(f"--top {options.top} shows nothing", None, "at least 1"))
-    plan = plans.load(options.plan, options.set)
+    plan = loading.load(options.plan, options.set)
     kinds = {path: searched.kind_of(path) for path in options.output}
     for path in options.output:
         files.spare(path, plan.document.files())
@@ -649,10 +639,9 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from planner import exports
-    from planner import plan as plans
+    from planner import exports, loading
 
-    plan = plans.load(options.plan, options.set)
+    plan = loading.load(options.plan, options.set)
     made = exports.config(plan, options.to)
     _put(made.text, options.output, plan.document.files())
     for unsaid in made.unsaid:
@@ -689,10 +678,9 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from planner import compare, render
-    from planner import plan as plans
+    from planner import compare, loading, render
 
-    plan = plans.load(options.plan, options.set)
+    plan = loading.load(options.plan, options.set)
     inputs = [options.log, *plan.document.files()]
     for path in options.output:
         if options.format is None:

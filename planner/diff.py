@@ -160,12 +160,12 @@ def _is_value(value: Any) -> bool:
 
 
 def _evaluated(path: str | Path, presets: Path | None = None) -> Any:
+    from planner import loading, schema, source
     from planner import plan as plans
-    from planner import schema, source
     from planner.result import evaluate
 
     document = schema.validate(source.load(path, presets=presets), "plan")
-    return evaluate(plans.planned(plans.opened(document))).to_json()
+    return evaluate(loading.planned(plans.opened(document))).to_json()
 
 
 def _of_revision(revision: str, path: str) -> Any:

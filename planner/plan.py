@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from planner import hardware, pipeline, profile, schema, source
@@ -17,18 +15,6 @@ from planner.model import lower
 
 #: Sections whose scalars decide which formula holds, by dotted key.
 DECIDING = ("training", "parallelism", "time", "cluster", "model")
-
-
-def load(
-    document: str | Path | Mapping[str, Any],
-    overrides: Mapping[str, Any] | Sequence[str] = (),
-) -> Plan:
-    """The plan of a YAML file or of a mapping, with ``--set`` overrides.
-
-    Raises:
-        PlanError: every fault of the first stage (reading, schema, checks) that found one.
-    """
-    return planned(opened(schema.validate(source.load(document, overrides), "plan")))
 
 
 #: What is said only where the layout is known, whether or not it is spelled out.
@@ -83,34 +69,24 @@ def laid_out(document: source.Document) -> source.Document:
 
 
 def planned(document: source.Document) -> Plan:
-    """A plan from a document that agrees with the schema; a layout that it leaves open is found.
+    """A plan from a document that agrees with the schema and spells its layout out.
 
     Raises:
-        PlanError: every fault that was found, or no valid layout.
+        PlanError: every fault that was found.
     """
-    if isinstance((document.data.get("parallelism") or {}).get("stages"), str):
+    layout = document.data.get("parallelism") or {}
+    if isinstance(layout.get("stages"), str):
         plan = planned(laid_out(document))
         why = {"parallelism.virtual_pipeline": "as many as parallelism.stages says"}
         said = document.origin(("parallelism", "virtual_pipeline")).kind != "default"
         return plan if said else replace(plan, derived={**plan.derived, **why})
-    layout = document.data.get("parallelism") or {}
-    if not layout.get("auto"):
-        for key in ("margin", "for"):
-            if layout.get(key) is not None:
-                raise PlanError(
-                    Fault(f"parallelism.{key} is about a layout that is found, this one is spelled "
-                          "out", document.key_place(("parallelism", key)), "auto: true beside it")
-                )  # fmt: skip
-        return complete(document)
-    # The one step back up the list of modules: to find a layout, plans are evaluated.
-    automatic = import_module("planner.search.automatic")
-    try:
-        found: Plan = automatic.planned(document)
-    except PlanError:
-        if document.has(("parallelism", "auto")):
-            raise
-        return complete(changed(document, {"parallelism.auto": None}))  # nobody asked for it
-    return found
+    for key in ("margin", "for"):
+        if layout.get(key) is not None:
+            raise PlanError(
+                Fault(f"parallelism.{key} is about a layout that is found, this one is spelled out",
+                      document.key_place(("parallelism", key)), "auto: true beside it")
+            )  # fmt: skip
+    return complete(document)
 
 
 def complete(document: source.Document) -> Plan:
@@ -474,37 +450,3 @@ def copied(node: Any) -> Any:
     if isinstance(node, dict):
         return {key: copied(value) for key, value in node.items()}
     return [copied(value) for value in node] if isinstance(node, list) else node
-
-
-#: Keys that only documents of one kind have, in the order in which kinds are told apart.
-_MARKS = (
-    ("study", {"axes", "plans", "base"}),
-    ("plan", {"training", "parallelism", "cluster", "time"}),
-    ("accelerator", {"peaks", "memory", "memory_bandwidth", "architecture"}),
-    ("cluster", {"accelerator", "devices", "devices_per_node"}),
-    ("model", {"layers", "hidden", "parameters", "vocab", "attention"}),
-)
-
-
-def kind_of(keys: Iterable[str]) -> str:
-    """The kind of a document by its keys; a plan where nothing tells."""
-    present = set(keys)
-    return next((kind for kind, marks in _MARKS if marks & present), "plan")
-
-
-def check(file: str | Path, overrides: Sequence[str] = ()) -> str:
-    """Validate a document of any kind; returns its kind.
-
-    Raises:
-        PlanError: every fault of the first stage that found one.
-    """
-    kind = kind_of(source.read(file).plain())
-    if kind == "plan":
-        load(file, overrides)
-        return kind
-    document = schema.validate(source.load(file, overrides, kind), kind)
-    if kind == "model":
-        draft = Draft(document, {"model": copied(document.data)})
-        lower(draft)
-        draft.finish()
-    return kind

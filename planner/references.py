@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from planner import deprecated, files, nodes, resources
+from planner import files, nodes, resources
 from planner.errors import Fault, Place, PlanError, nearest
 from planner.nodes import REFERENCES, Node, Origin
 
@@ -116,8 +116,7 @@ class Resolver:
             message = f"more than {MOST_LINKS} documents extend one another"
             raise PlanError(Fault(message, node.place, "fewer of them"))
         origin = Origin("preset", f"preset {path.stem}") if shipped else None
-        found = deprecated.renamed(read(path, origin), kind)
-        return self.extend(found, kind, (*chain, full))
+        return self.extend(read(path, origin), kind, (*chain, full))
 
     def extend(self, node: Node, kind: str, chain: tuple[Path, ...]) -> Node:
         """A mapping merged over what it extends, and so for the mappings it holds."""

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from planner import deprecated, resources, units
+from planner import resources, units
 from planner.errors import MOST, Fault, PlanError
 from planner.nodes import Node, Origin, from_data
 from planner.source import Document, Path_
@@ -272,7 +272,7 @@ def validate(document: Document, schema: str, folder: Path | None = None) -> Doc
     from planner.complaints import complaints
 
     def elsewhere(key: str) -> str | None:
-        return deprecated.successor(schema, key) or _elsewhere(root, key)
+        return _elsewhere(root, key)
 
     file = _file(schema, folder)
     root = _Place(_load(file), file)

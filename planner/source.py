@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from planner import deprecated, nodes
+from planner import nodes
 from planner.errors import Fault, Place, PlanError
 from planner.nodes import Node, Origin
 from planner.references import FOLDERS, REFERENCES, Resolver, preset_names, read
@@ -208,7 +208,7 @@ def load(
         root = read(source)
         if str(source) != "-":
             chain, base = (Path(source).resolve(),), Path(source).parent
-    root = spelled_out(deprecated.renamed(root, kind), kind)
+    root = spelled_out(root, kind)
     resolver = Resolver(presets, base)
     # Faults of independent overrides are reported together.
     changes: list[tuple[tuple[list[str], Node], tuple[str, str]]] = []
@@ -216,7 +216,6 @@ def load(
     for key, text in _pairs(overrides):
         try:
             steps, value = _override(key, text)
-            steps = deprecated.renamed_key(steps, kind, value.place)
             changes.append(((steps, value), (key.strip(), str(text))))
         except PlanError as error:
             faults.extend(error.faults)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from planner import cli
+from planner import cli, loading
 from planner import plan as plans
 from planner.errors import PlanError
 from planner.schema import validate
@@ -46,21 +46,21 @@ def file(tmp_path: Path) -> str:
 
 
 def test_the_layout_is_the_plainest_of_the_best_that_a_search_finds() -> None:
-    plan = plans.load(PLAN)
+    plan = loading.load(PLAN)
     best = search(plan, top=1, vary={"training.schedule": SCHEDULES}).plain
     assert best is not None
     for key, value in best.changes.items():
         if key.split(".")[1] in (*SPELLED, "micro_batch", "recompute", "schedule"):
             assert plan.get(key) == value, key
     assert plan.get("parallelism.auto") is None and not plan.document.has(("parallelism", "auto"))
-    other = plans.load(PLAN, {"training.schedule": "zero-bubble", "parallelism.pipeline": 2})
+    other = loading.load(PLAN, {"training.schedule": "zero-bubble", "parallelism.pipeline": 2})
     assert other.get("training.schedule") == "zero-bubble"
 
 
 def test_what_is_given_stays() -> None:
     layout = {"auto": True, "tensor": 4, "zero": 1}
     training = {**PLAN["training"], "micro_batch": 2, "recompute": "full"}
-    plan = plans.load({**PLAN, "parallelism": layout, "training": training})
+    plan = loading.load({**PLAN, "parallelism": layout, "training": training})
     given = ("parallelism.tensor", "parallelism.zero", "training.micro_batch")
     assert [plan.get(key) for key in given] == [4, 1, 2]
     assert plan.get("training.recompute") == "full"
@@ -70,8 +70,8 @@ def test_what_is_given_stays() -> None:
 
 def test_by_set_as_in_the_document() -> None:
     spelled = {**PLAN, "parallelism": {"tensor": 2}}
-    assert plans.load(spelled, {"parallelism": "auto"}).data == plans.load(PLAN).data
-    kept = plans.load(PLAN, {"parallelism.tensor": "2"})
+    assert loading.load(spelled, {"parallelism": "auto"}).data == loading.load(PLAN).data
+    kept = loading.load(PLAN, {"parallelism.tensor": "2"})
     assert kept.get("parallelism.tensor") == 2 and "parallelism.pipeline" in kept.derived
     assert read(PLAN).data["parallelism"] == {"auto": True}
 
@@ -84,7 +84,7 @@ def test_a_variant_is_searched_anew_until_its_layout_is_known() -> None:
             plan.get(f"parallelism.{key}") for key in ("tensor", "pipeline", "context", "data")
         ]
         assert math.prod(layout) == devices
-    plan = plans.load(PLAN)
+    plan = loading.load(PLAN)
     wider = plans.variant(plan, {"training.global_batch": 128})
     assert wider.get("parallelism.tensor") == plan.get("parallelism.tensor")
 
@@ -180,13 +180,13 @@ THREE: dict[str, Any] = {
 
 def test_three_lines_are_a_plan() -> None:
     """The longest sequence of the model, 4M tokens a step as Llama 2, and a layout that fits."""
-    plan = plans.load(THREE)
+    plan = loading.load(THREE)
     assert plan.get("training.sequence_length") == 8192
     assert plan.derived["training.sequence_length"] == "equals model.max_sequence"
     assert plan.get("training.global_batch") * 8192 == 2**22
     assert "Llama 2" in plan.derived["training.global_batch"]
-    assert plan.data == plans.load({**THREE, "parallelism": "auto"}).data
-    assert plans.load({**THREE, "cluster": {**THREE["cluster"], "devices": 96}}).get(
+    assert plan.data == loading.load({**THREE, "parallelism": "auto"}).data
+    assert loading.load({**THREE, "cluster": {**THREE["cluster"], "devices": 96}}).get(
         "training.global_batch"
     ) == 96 * math.ceil(512 / 96)
 
@@ -202,7 +202,7 @@ def test_a_layout_is_left_open_only_where_nothing_is_said_of_it() -> None:
         {"training": {"tokens": "1T", "mode": "inference"}},
     )
     for changes in spelled:
-        plan = plans.load({**THREE, **changes})
+        plan = loading.load({**THREE, **changes})
         assert plan.searched is None and plan.get("parallelism.zero") == 0, changes
 
 
@@ -219,4 +219,4 @@ def test_a_layout_is_left_open_only_where_nothing_is_said_of_it() -> None:
 )
 def test_what_auto_cannot_do(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(PlanError, match=said):
-        plans.load({**PLAN, **changes})
+        loading.load({**PLAN, **changes})

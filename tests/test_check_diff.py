@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from planner import check, diff, render
-from planner import plan as plans
+from planner import check, diff, loading, render
 from planner.errors import PlanError
 from planner.result import evaluate
 
@@ -37,7 +36,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(path: str, *overrides: str) -> None:
-    render.write(evaluate(plans.load("plans/small.yaml", overrides)), path)
+    render.write(evaluate(loading.load("plans/small.yaml", overrides)), path)
 
 
 def edit(path: str, old: str, new: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner import plan as loading
+from planner import loading
 from planner.inverse import questions
 from planner.inverse.expression import NoForm, closed_form
 from planner.plan import variant

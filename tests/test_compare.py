@@ -12,8 +12,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from planner import check, compare, logs
-from planner import plan as plans
+from planner import check, compare, loading, logs
 from planner.document import Plan
 from planner.errors import PlanError
 
@@ -23,11 +22,11 @@ RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def gpt3() -> Plan:
-    return plans.load(ROOT / "presets" / "gpt3_a100x1024.yaml")
+    return loading.load(ROOT / "presets" / "gpt3_a100x1024.yaml")
 
 
 def gpt2(*changes: str) -> Plan:
-    return plans.load(ROOT / "presets" / "gpt2small_hgx-h100.yaml", changes)
+    return loading.load(ROOT / "presets" / "gpt2small_hgx-h100.yaml", changes)
 
 
 def rows(plan: Plan, log: Path, warm_up: int | None = None) -> dict[str, compare.Row]:
@@ -116,7 +115,7 @@ def test_a_column_is_known_by_name_and_unit(label: str, expected: object) -> Non
 
 
 def test_another_batch_than_planned_is_said() -> None:
-    plan = plans.load(ROOT / "presets" / "gpt3_a100x1024.yaml", ["training.global_batch=768"])
+    plan = loading.load(ROOT / "presets" / "gpt3_a100x1024.yaml", ["training.global_batch=768"])
     notes = compare.compare(plan, LOGS / "megatron.log").notes
     assert any("1536 sequences, the plan has 768" in note for note in notes)
 

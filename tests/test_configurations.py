@@ -74,11 +74,10 @@ def models() -> list[Any]:
 
 @pytest.mark.parametrize("row", models())
 def test_a_preset_has_its_published_parameters(row: dict[str, str]) -> None:
-    from planner import case, evaluate
+    from planner import case, evaluate, loading
     from planner import formulas as _book  # noqa: F401  registers the quantities
-    from planner import plan as plans
 
-    plan = plans.load(
+    plan = loading.load(
         {
             "model": row["preset"],
             "cluster": counts.DEVICE,
@@ -275,11 +274,10 @@ LLAMA3 = """
 
 
 def total(document: dict[str, Any]) -> int:
-    from planner import case, evaluate
+    from planner import case, evaluate, loading
     from planner import formulas as _book  # noqa: F401  registers the quantities
-    from planner import plan as plans
 
-    plan = plans.load(
+    plan = loading.load(
         {"model": document, "cluster": counts.DEVICE, "training": {"sequence_length": 1}}
     )
     return int(evaluate.Evaluation(case.build(plan)).value("parameters.total"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from planner import plan as plans
+from planner import loading
 from planner.document import Plan
 from planner.errors import PlanError
 from planner.limits import Limit
@@ -27,7 +27,7 @@ PLANS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.fixture(params=PLANS)
 def plan(request: pytest.FixtureRequest) -> Plan:
     path, changes = PLANS[request.param]
-    return plans.load(path, changes)
+    return loading.load(path, changes)
 
 
 @pytest.mark.parametrize("by", [STEP, MEMORY])
@@ -91,7 +91,7 @@ def test_a_few_are_some_of_all_unless_their_key_is_held(plan: Plan) -> None:
 
 
 def test_a_quantity_that_no_layout_has_says_why() -> None:
-    plan = plans.load("presets/gpt2small_hgx-h100.yaml", {"cluster.provider": None})
+    plan = loading.load("presets/gpt2small_hgx-h100.yaml", {"cluster.provider": None})
     with pytest.raises(PlanError, match="cost"):
         best(plan, "cost.total")
 

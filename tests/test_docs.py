@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from planner import plan as plans
-from planner import schema, source
+from planner import loading, schema, source
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -174,11 +173,11 @@ def test_documents_are_valid(block: Block, tmp_path: Path) -> None:
         ours = next(step for step in steps if "trainplan" in step.get("uses", ""))
         assert set(ours["with"]) <= set(ACTION["inputs"])
         return
-    kind = plans.kind_of(data)
+    kind = loading.kind_of(data)
     file = tmp_path / "document.yaml"
     file.write_text(block.text, encoding="utf-8")
     if kind == "plan":
-        plans.load(file)
+        loading.load(file)
     else:
         schema.validate(source.load(file, kind=kind), kind)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from planner import case, plan
+from planner import case, loading
 from planner.evaluate import Absent, Evaluation
 
 SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "plan.schema.json"
@@ -139,7 +139,7 @@ def evaluation(*changes: Mapping[str, Any]) -> Evaluation:
         for step in around:
             node = node.setdefault(step, {})
         node[last] = value
-    return Evaluation(case.build(plan.load(document)))
+    return Evaluation(case.build(loading.load(document)))
 
 
 def absent(e: Evaluation, wanted: tuple[str, ...]) -> dict[str, str]:

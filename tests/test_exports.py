@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from planner import plan as plans
+from planner import loading
 from planner.document import Plan
 from planner.errors import PlanError
 from planner.exports import FORMATS, config, export
@@ -60,7 +60,7 @@ def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def load(*changes: str, plan: str = LLAMA) -> Plan:
-    return plans.load(ROOT / plan, changes)
+    return loading.load(ROOT / plan, changes)
 
 
 def read(to: str, *changes: str, plan: str = LLAMA) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def read(to: str, *changes: str, plan: str = LLAMA) -> dict[str, Any]:
 @pytest.mark.parametrize("to", FORMATS)
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
 def test_a_file_reads_back_as_what_was_said(path: Path, to: str) -> None:
-    made = config(plans.load(path), to)
+    made = config(loading.load(path), to)
     back = flat(READERS[to](made.text))
     said = {
         key: str(value) if to == "megatron" and value is not True else value
@@ -332,11 +332,11 @@ def test_megatron_arguments_come_back_as_the_same_model(path: Path, tmp_path: Pa
 
     if not hasattr(imports, "document"):
         pytest.skip("there is no importer of Megatron-LM arguments yet")
-    plan = plans.load(path)
+    plan = loading.load(path)
     arguments_file = tmp_path / "run.args"
     arguments_file.write_text(export(plan, "megatron"), encoding="utf-8")
     model = tmp_path / "model.yaml"
     model.write_text(imports.document(str(arguments_file), "megatron"), encoding="utf-8")
-    again = plans.load(path, [f"model={model}"])
+    again = loading.load(path, [f"model={model}"])
     for quantity in ("parameters.total", "parameters.active", "compute.flops_per_token"):
         assert evaluate(again)[quantity].value == evaluate(plan)[quantity].value, quantity

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from planner import plan as plans
+from planner import loading
 from planner.document import Plan
 from planner.exports import config, export
 
@@ -52,7 +52,7 @@ LAYOUTS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 def load(layout: str) -> Plan:
     preset, changes = LAYOUTS[layout]
-    return plans.load(ROOT / "presets" / f"{preset}.yaml", changes)
+    return loading.load(ROOT / "presets" / f"{preset}.yaml", changes)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

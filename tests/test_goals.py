@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from planner import plan as loading
+from planner import loading
 from planner.domains import of_key
 from planner.errors import PlanError
 from planner.inverse import intervals, questions

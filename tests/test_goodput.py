@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import planner
 from planner import source
-from planner.plan import load, variant
+from planner.loading import load
+from planner.plan import variant
 from planner.untraced import evaluated
 
 VALID = Path(__file__).parent / "documents" / "valid" / "run_around_the_step.yaml"

@@ -18,7 +18,7 @@ PLAN = "presets/llama70b_h100x1024.yaml"
 # A value travels down this list and never up. A new module gets its place here.
 STAGES = (
     {"errors", "display", "files", "progress", "recent", "units", "resources", "version"},
-    {"deprecated", "nodes", "references", "complaints", "source", "schema"},
+    {"nodes", "references", "complaints", "source", "schema"},
     {"bands", "document", "hardware", "profile", "pipeline", "shapes", "model", "plan"},
     {"folds", "quantity", "notation", "notation_hardware", "notation_scaling"},
     {"inventory", "formulas"},
@@ -36,6 +36,7 @@ STAGES = (
     {"typeset", "inputs", "intervals", "evaluated", "exports"},
     {
         "untraced",
+        "loading",
         "limits",
         "inverse",
         "gradient",
@@ -47,7 +48,16 @@ STAGES = (
         "sweep",
     }
     | {"notebook", "result", "sensitivity"},
-    {"formats", "listing", "render", "imports", "check", "diff", "completion", "revisions"}
+    {
+        "formats",
+        "listing",
+        "render",
+        "imports",
+        "check",
+        "diff",
+        "completion",
+        "revisions",
+    }
     | {"logs", "compare", "javascript", "sweep"},
     {"measure"},
     {"cli", "api", "__init__", "__main__"},  # the faces: nothing inside imports from them

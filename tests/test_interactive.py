@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from planner import plan as plans
+from planner import loading
 from planner.errors import PlanError
 from planner.javascript.rules import BUILTINS, Program
 from planner.javascript.words import Formulas, Untranslated, literal
@@ -57,7 +57,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder, made = tmp_path_factory.mktemp("pages"), {}
     for name, overrides in PLANS.items():
         made[name] = folder / f"{name}.html"
-        result = evaluate(plans.load(PRESETS / f"{name}.yaml", overrides))
+        result = evaluate(loading.load(PRESETS / f"{name}.yaml", overrides))
         made[name].write_text(as_text(result, "interactive"), "utf-8")
     return made
 
@@ -105,7 +105,7 @@ def check(browser: Browser, name: str) -> bool:
     such a plan."""
     found = overrides(browser)
     try:
-        result = evaluate(plans.load(PRESETS / f"{name}.yaml", found))
+        result = evaluate(loading.load(PRESETS / f"{name}.yaml", found))
     except PlanError as error:
         told = " ".join(faults(browser))
         assert all(fault.message in told for fault in error.faults), (found, told)
@@ -190,7 +190,7 @@ def test_every_control_moves_the_numbers_as_set_does(
     browser.open(pages[name])
     assert not browser.run("document.querySelector('#what-if fieldset').disabled")
     assert overrides(browser) == PLANS[name]
-    result = evaluate(plans.load(PRESETS / f"{name}.yaml", PLANS[name]))
+    result = evaluate(loading.load(PRESETS / f"{name}.yaml", PLANS[name]))
     same(result, numbers(browser), PLANS[name])
     valid = 0
     for control in controls(pages[name]):
@@ -351,7 +351,7 @@ def test_the_command_of_a_plan_that_leaves_its_layout_open_keeps_the_one_that_wa
         reset(browser)
         if key is not None:
             move(browser, key, kind, to)
-        result = evaluate(plans.load(document, overrides(browser)))
+        result = evaluate(loading.load(document, overrides(browser)))
         assert result.plan.searched is None
         same(result, numbers(browser), overrides(browser))
 
@@ -401,14 +401,14 @@ def test_only_the_interactive_page_has_a_script(pages: dict[str, Path]) -> None:
     assert f"script-src 'sha256-{digest}'" in policy[1].replace("&#39;", "'")
     assert "default-src 'none'" in policy[1]
     assert not re.search(r"<(link|img|iframe)\b|\bfetch\(|XMLHttp|import\(", text)
-    result = evaluate(plans.load(PRESETS / "llama70b_h100x1024.yaml"))
+    result = evaluate(loading.load(PRESETS / "llama70b_h100x1024.yaml"))
     assert "<script" not in as_text(result, "html")
 
 
 def test_a_hostile_name_does_not_leave_the_script() -> None:
     text = '</script><script>alert(1)</script> "\\ \u2028'
     assert "<" not in literal({text: [text]})
-    hostile = evaluate(plans.load(PRESETS / "gpt2small_hgx-h100.yaml", [f"name={text}"]))
+    hostile = evaluate(loading.load(PRESETS / "gpt2small_hgx-h100.yaml", [f"name={text}"]))
     assert as_text(hostile, "interactive").count("<script") == 1
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from planner import loading
 from planner import plan as plans
 from planner.errors import PlanError
 from planner.exports import FORMATS, config
@@ -34,7 +35,7 @@ def left_unsaid(plan: Any, framework: str) -> set[str]:
 
 @pytest.mark.parametrize("framework", FORMATS)
 def test_what_is_searched_is_what_the_export_says_whole(framework: str) -> None:
-    plan, chance = plans.load(PLAN), random.Random(5)
+    plan, chance = loading.load(PLAN), random.Random(5)
     few = {"training.micro_batch": (1,), "parallelism.expert": (1, 8)}
     kept = {
         tuple(changes[key] for key in KEYS)
@@ -63,7 +64,7 @@ LACKS: dict[str, dict[str, set[Any]]] = {
 
 @pytest.mark.parametrize("framework", FORMATS)
 def test_what_a_framework_lacks_is_not_listed(framework: str) -> None:
-    plan = plans.load(PLAN)
+    plan = loading.load(PLAN)
     walk = Walk(plan, (STEP,), launcher=framework)
     for _, space in walk.spaces:
         for rows in space.blocks():
@@ -76,12 +77,12 @@ def test_what_a_framework_lacks_is_not_listed(framework: str) -> None:
 
 def test_its_own_kernels_run_where_the_plan_names_none() -> None:
     training = {k: v for k, v in PLAN["training"].items() if k != "implementation"}
-    plan = plans.load({**PLAN, "training": training})
+    plan = loading.load({**PLAN, "training": training})
     found = search(plan, 2, launcher="torchtitan", margin="0")
     assert found.plain is not None and "that torchtitan can start" in ranking.text(found)
     assert found.plain.of(plan).get("training.implementation") == "torchtitan"
     auto = {"auto": True, "for": "torchtitan", "margin": 0}
-    chosen = plans.load({**PLAN, "training": training, "parallelism": auto})
+    chosen = loading.load({**PLAN, "training": training, "parallelism": auto})
     assert chosen.get("training.implementation") == "torchtitan"
     assert not left_unsaid(chosen, "torchtitan")
     assert "torchtitan can start" in chosen.derived["parallelism.tensor"]
@@ -89,8 +90,8 @@ def test_its_own_kernels_run_where_the_plan_names_none() -> None:
 
 def test_a_framework_that_there_is_not_and_one_that_starts_nothing() -> None:
     with pytest.raises(PlanError, match="unknown framework megatronn"):
-        search(plans.load(PLAN), launcher="megatronn")
+        search(loading.load(PLAN), launcher="megatronn")
     with pytest.raises(PlanError, match="accelerate can start none"):
-        search(plans.load(PLAN), fixed={"parallelism.pipeline": 2}, launcher="accelerate")
+        search(loading.load(PLAN), fixed={"parallelism.pipeline": 2}, launcher="accelerate")
     with pytest.raises(PlanError, match=r"parallelism\.for is about a layout that is found"):
-        plans.load({**PLAN, "parallelism": {"zero": 0, "for": "megatron"}})
+        loading.load({**PLAN, "parallelism": {"zero": 0, "for": "megatron"}})

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from planner import cli, files, schema, source
-from planner import plan as plans
+from planner import cli, files, loading, schema, source
 from planner.errors import PlanError
 from planner.measure import expected, machine, rates, step, supported, writing
 from planner.measure.jobs import (
@@ -131,7 +130,7 @@ def test_a_plan_on_the_document_predicts_the_times_that_were_measured(
         f"{precision}}}\n",
         encoding="utf-8",
     )
-    result = evaluate(plans.load(tmp_path / "plan.yaml"))
+    result = evaluate(loading.load(tmp_path / "plan.yaml"))
     machine_ = Ideal()
     product = machine_._once(Product(precision, 1024, 2048, 1024))
     predicted = result["time.product.forward[layer.mlp.up]"].value
@@ -176,8 +175,8 @@ def test_shares_of_one_format_hold_for_it_alone() -> None:
         "cluster": {"accelerator": accelerator, "devices": 1},
         "training": {"sequence_length": 1024, "micro_batch": 1},
     }
-    half = plans.load(document, ["training.precision=bf16"])
-    full = plans.load(document, ["training.precision=fp32"])
+    half = loading.load(document, ["training.precision=bf16"])
+    full = loading.load(document, ["training.precision=fp32"])
     assert half.get("time.efficiency.matmul") == Fraction(1, 2)
     assert full.get("time.efficiency.matmul") == full.get("time.efficiency.matmul_16") == 0.25
     assert full.get("time.efficiency.launch") == Fraction(3, 10**6)
@@ -191,7 +190,7 @@ def test_a_misspelt_share_is_told() -> None:
     plan = {"model": "gpt2-small", "cluster": {"accelerator": like, "devices": 1}}
     plan["training"] = {"sequence_length": 1024, "micro_batch": 1}
     with pytest.raises(PlanError, match=r"like: no accelerator 'h100-sxm-80g'.*h100-sxm-80gb"):
-        plans.load(plan)
+        loading.load(plan)
 
 
 def test_what_small_widths_cost_is_divided_out() -> None:
@@ -341,7 +340,7 @@ ROOM = step.Room("cuda", 60, 2**40, 1e15)
 
 
 def test_the_plan_of_a_step_has_one_device_and_the_planned_micro_batch() -> None:
-    small = step.scaled(plans.load(PLAN), 3, 5, ROOM)
+    small = step.scaled(loading.load(PLAN), 3, 5, ROOM)
     wanted = {
         "model.layers": 3,
         "training.micro_batch": 4,
@@ -358,7 +357,7 @@ def test_the_plan_of_a_step_has_one_device_and_the_planned_micro_batch() -> None
 
 
 def test_as_many_layers_run_as_fit_into_memory() -> None:
-    full = plans.load(PLAN)
+    full = loading.load(PLAN)
     needs = [step._needs(step.scaled(full, n, 5, ROOM)) for n in (5, 6)]
     memory = int(needs[0] / step.ROOM) + 1
     assert memory * step.ROOM < needs[1]
@@ -375,7 +374,7 @@ def test_as_many_layers_run_as_fit_into_memory() -> None:
 
 
 def test_as_many_layers_run_as_there_is_time_for() -> None:
-    full = plans.load(PLAN)
+    full = loading.load(PLAN)
     takes = [step._takes(step.scaled(full, n, 5, ROOM), ROOM) for n in (1, 4)]
     less = replace(ROOM, seconds=takes[1] * 6 * 1.001)
     assert step.scaled(full, None, 5, less).get("model.layers") == 4
@@ -402,13 +401,13 @@ def test_as_many_layers_run_as_there_is_time_for() -> None:
 )
 def test_what_the_decoder_does_not_build_is_refused(changes: list[str], said: str) -> None:
     with pytest.raises(PlanError) as refused:
-        supported.check(plans.load(ALONE, changes))
+        supported.check(loading.load(ALONE, changes))
     assert said in str(refused.value)
 
 
 def test_many_shipped_models_can_be_built() -> None:
     for name in ("gpt2-small", "llama3-8b", "mixtral-8x7b", "qwen3-30b-a3b", "gpt-neox-20b"):
-        supported.check(plans.load({**ALONE, "model": name}))
+        supported.check(loading.load({**ALONE, "model": name}))
 
 
 def test_two_gpus_of_a_kind_say_so() -> None:

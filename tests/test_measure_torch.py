@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner import cli
-from planner import plan as plans
+from planner import cli, loading
 from planner.errors import PlanError
 from planner.measure import beside, step
 from planner.measure.jobs import (
@@ -225,5 +224,5 @@ def test_a_document_of_this_machine_predicts_a_step(
     assert cli.main(["measure", *both, "--format", "json"]) == 0
     rows = {row["id"]: row for row in json.loads(capsys.readouterr().out)["quantities"]}
     assert rows["time.step_seconds"]["predicted"] > 0
-    read = plans.load(document(GPT), [f"cluster.accelerator={file}"])
+    read = loading.load(document(GPT), [f"cluster.accelerator={file}"])
     assert read.get("cluster.accelerator.name") == engine.Engine("cpu").machine().name

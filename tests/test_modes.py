@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import planner.formulas  # noqa: F401  (registers the quantities)
-from planner import plan as plans
+from planner import loading
 from planner.document import Plan
 from planner.notation import R_ks
 from planner.quantity import BOOK
@@ -22,7 +22,7 @@ KEY = modes.RECOMPUTE
 
 def plan(model: str = "llama2-7b", **training: Any) -> Plan:
     """A plan on 16 devices."""
-    return plans.load(
+    return loading.load(
         {
             "name": "small",
             "model": model,

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from planner import cli
-from planner import plan as plans
+from planner import cli, loading
 from planner.document import Plan
 from planner.limits import Limit
 from planner.render import searched
@@ -35,7 +34,7 @@ def document(model: str, devices: int, **training: Any) -> dict[str, Any]:
 
 
 def plan(model: str = "mixtral-8x7b", devices: int = 64, **training: Any) -> Plan:
-    return plans.load(document(model, devices, **training))
+    return loading.load(document(model, devices, **training))
 
 
 def test_a_space_above_the_limit_is_narrowed_and_says_so() -> None:
@@ -62,7 +61,7 @@ def test_nothing_fits_only_where_nothing_of_all_does(
     narrowed search leaves out: two long sequences over 64 context-parallel ranks."""
     monkeypatch.setattr(contest, "MOST", most)
     long = document("mixtral-8x7b", 64, global_batch=2, sequence_length=65_536)
-    wide = plans.load({**long, "parallelism": {"context": 32}})
+    wide = loading.load({**long, "parallelism": {"context": 32}})
     every = search(wide, 1, MEMORY)
     least = every.best[0].values[MEMORY]
     assert search(wide, 1, MEMORY, most=1).best[0].values[MEMORY] > least
@@ -97,7 +96,7 @@ def test_what_is_limited_besides_memory_leaves_replicas_open() -> None:
 @pytest.mark.parametrize("model", ["llama2-7b", "mixtral-8x7b", "deepseek-v2-lite"])
 def test_replicas_need_no_less_memory(model: str, changes: dict[str, Any]) -> None:
     """On which it rests that where nothing without replicas fits, nothing does."""
-    loaded = plans.load(document(model, 16), {"training.global_batch": 32, **changes})
+    loaded = loading.load(document(model, 16), {"training.global_batch": 32, **changes})
     compared = 0
     for chunk in Walk(loaded, (MEMORY,), {REPLICAS: (1, 2, 4, 8)}, full=True):
         part = slice(chunk.start, chunk.start + chunk.valid.shape[2])

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import case
-from planner import plan as plans
+from planner import case, loading
 from planner.document import Plan
 from planner.parts import PARTS, taken_apart
 from planner.plan import variant
@@ -46,7 +45,7 @@ def parts(plan: Plan, quantity: str = STEP) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_parts_differ_by_as_much_as_the_steps(name: str) -> None:
-    plan = plans.load(*PLANS[name])
+    plan = loading.load(*PLANS[name])
     seen = set()
     for one, other in pairwise(some(plan, 40)):
         more, less = parts(one), parts(other)
@@ -67,7 +66,7 @@ def test_parts_that_a_step_adds_up_by_itself(name: str) -> None:
         "gradient accumulation": "time.accumulation",
         "optimizer": "time.optimizer",
     }
-    for plan in some(plans.load(*PLANS[name]), 20):
+    for plan in some(loading.load(*PLANS[name]), 20):
         found, values = parts(plan), evaluated(plan, [*alone.values(), "network.pipeline"])
         for part, quantity in alone.items():
             assert float(found.get(part, 0)) == pytest.approx(float(values[quantity]))
@@ -107,19 +106,19 @@ def test_a_faster_rate_saves_its_share_of_a_part(names: tuple[str, ...], recompu
         },
         "parallelism": {"tensor": 8, "zero": 1, "sequence": True},
     }
-    plan = plans.load(document)
+    plan = loading.load(document)
     faster = {}
     for key in RATES[names]:
         share = 1 - EPSILON if key.endswith("latency") else 1 / (1 - EPSILON)
         faster[f"cluster.{key}"] = float(plan.get(f"cluster.{key}")) * share
-    saved = evaluated(plan, [STEP])[STEP] - evaluated(plans.load(document, faster), [STEP])[STEP]
+    saved = evaluated(plan, [STEP])[STEP] - evaluated(loading.load(document, faster), [STEP])[STEP]
     found = parts(plan)
     expected = sum(float(found.get(name, 0)) for name in names)
     assert float(saved) / EPSILON == pytest.approx(expected, rel=1e-3) and expected > 0
 
 
 def test_costs_and_memory_are_taken_apart_too() -> None:
-    plan = plans.load("presets/mixtral8x7b_h100x1024.yaml", {"time.mfu": None})
+    plan = loading.load("presets/mixtral8x7b_h100x1024.yaml", {"time.mfu": None})
     for quantity in ("cost.total", "energy.total", "memory.process"):
         found, value = parts(plan, quantity), float(evaluated(plan, [quantity])[quantity])
         assert sum(map(float, found.values())) == pytest.approx(value)
@@ -132,7 +131,7 @@ def test_costs_and_memory_are_taken_apart_too() -> None:
 
 
 def test_a_layout_is_told_by_the_part_that_it_loses_most_in() -> None:
-    plan = plans.load("presets/gpt3_a100x1024.yaml", {"training.recompute": "full"})
+    plan = loading.load("presets/gpt3_a100x1024.yaml", {"training.recompute": "full"})
     found = search(plan, 1)
     assert found.own is not None
     own, best = found.own.parts, found.best[0].parts

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner import plan as plans
+from planner import loading
 from planner.search import ranking
 from planner.search.engine import FITS, MEMORY, STEP, Walk, search
 from planner.search.layouts import SCHEDULES, Space
@@ -47,21 +47,21 @@ def test_a_model_that_fits_on_a_device_is_not_divided() -> None:
     """Data parallelism alone is the plainest and, where the states of an optimizer fit (124M
     parameters of 18 bytes are 2.2 GB of 80), also the fastest (Narayanan et al. 2021, section 3:
     model parallelism only as far as the model does not fit)."""
-    plan = plans.load(SMALL)
+    plan = loading.load(SMALL)
     assert kinds(plan) == {} and plan.get("training.recompute") in ("none", "selective")
 
 
 def test_eight_billion_parameters_take_one_kind_of_parallelism_at_most() -> None:
     """Below 10B parameters one technique is enough, sharding or tensor parallelism (the
     Ultra-Scale Playbook, Hugging Face 2025, on finding a configuration)."""
-    assert len(kinds(plans.load(EIGHT))) <= 1
+    assert len(kinds(loading.load(EIGHT))) <= 1
 
 
 def test_adapters_of_seventy_billion_on_one_node_take_no_exotic_layout() -> None:
     """The frozen weights, 138 GB in 16 bits, need a division over a few devices of a node; a
     division of the sequence or ten virtual stages gain less than one per cent."""
     for margin, most in (("p95", 10), (0, 5)):  # more chunks leave more room
-        plan = plans.load({**ADAPTED, "parallelism": {"auto": True, "margin": margin}})
+        plan = loading.load({**ADAPTED, "parallelism": {"auto": True, "margin": margin}})
         assert set(kinds(plan)) <= {"tensor", "pipeline"}
         assert plan.get("parallelism.virtual_pipeline") <= most
         assert plan.get("parallelism.zero") == 0
@@ -85,7 +85,7 @@ def order(changes: dict[str, Any]) -> tuple[Any, ...]:
 def test_the_plainest_is_near_the_best_and_none_near_it_is_plainer(
     open_ended: dict[str, Any],
 ) -> None:
-    plan = plans.load({**open_ended, "parallelism": {"zero": 0}})
+    plan = loading.load({**open_ended, "parallelism": {"zero": 0}})
     found = search(plan, top=20)
     assert found.plain is not None and not found.tight
     least = found.best[0].values[STEP]
@@ -107,7 +107,7 @@ def test_the_plainest_is_near_the_best_and_none_near_it_is_plainer(
 
 
 def test_what_auto_takes_is_the_plainest_of_the_same_search() -> None:
-    plan = plans.load(ADAPTED)
+    plan = loading.load(ADAPTED)
     found = search(plan, top=1, vary={"training.schedule": ("1f1b", "interleaved")})
     assert found.plain is not None
     for key, value in found.plain.changes.items():
@@ -136,7 +136,7 @@ def test_where_no_two_devices_hold_the_same_weights_zero_is_listed_once(
     assert all(value >= first for value, first in zip(values[3], values[0], strict=True))
     held = {f"parallelism.{key}": (value,) for key, value in layout.items()}
     space = Space(
-        plans.load({**plan, "parallelism": layout}), {**held, "parallelism.context": (1,)}
+        loading.load({**plan, "parallelism": layout}), {**held, "parallelism.context": (1,)}
     )
     listed = [changes for rows in space.blocks() for changes in rows.all()]
     assert {changes["parallelism.zero"] for changes in listed} == {0}
@@ -145,12 +145,12 @@ def test_where_no_two_devices_hold_the_same_weights_zero_is_listed_once(
 
 def test_a_margin_is_kept_or_its_lack_is_told() -> None:
     """A margin of half as much again as predicted leaves a third of the capacity."""
-    plan = plans.load({**ADAPTED, "parallelism": {"tensor": 8}})
+    plan = loading.load({**ADAPTED, "parallelism": {"tensor": 8}})
     kept = search(plan, top=1, margin="50%").best[0].values
     capacity = kept[FITS] + kept[MEMORY]
     assert 3 * kept[MEMORY] <= 2 * capacity
     few = {f"parallelism.{key}": 1 for key in ("tensor", "pipeline", "context")}
-    one = plans.load(
+    one = loading.load(
         {**document("llama2-7b", "a100-sxm-80gb", 1, 4096, 8), "parallelism": {"tensor": 1}}
     )
     assert not search(one, fixed=few).best  # 7B parameters of 16 bytes are 108 GB

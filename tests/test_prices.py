@@ -10,7 +10,7 @@ import pytest
 import planner
 from planner import source, units
 from planner.inverse.offers import offers
-from planner.plan import load
+from planner.loading import load
 from tests.test_hardware_presets import ACCELERATORS, CLUSTERS, document
 
 #: USD for an instance of so many devices, as the providers' pages print it.

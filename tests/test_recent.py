@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner import case
-from planner import plan as loading
+from planner import case, loading
 from planner.plan import variant
 from planner.recent import recent
 from planner.search.engine import NARROWER

@@ -9,7 +9,8 @@ import pytest
 import planner
 from planner import case
 from planner.evaluate import Evaluation
-from planner.plan import load, variant
+from planner.loading import load
+from planner.plan import variant
 from planner.remedies import remedies
 
 PLAN = "presets/llama70b_h100x1024.yaml"

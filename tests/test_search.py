@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import pipeline
+from planner import loading, pipeline
 from planner import plan as plans
 from planner.document import Model
 from planner.errors import PlanError
@@ -30,7 +30,7 @@ QUANTITIES = ("memory.headroom", "memory.process", "time.step_seconds", "memory.
 
 def small(model: str, **changes: Any) -> plans.Plan:
     """A plan on 16 devices, small enough to enumerate by brute force."""
-    return plans.load(
+    return loading.load(
         {
             "name": "small",
             "model": model,
@@ -48,9 +48,9 @@ PLANS = [
     lambda: small("llama2-7b", model__mtp=1),
     lambda: small("llama2-7b", model__layers=31),
     lambda: small("llama2-70b", training__precision="fp8"),
-    lambda: plans.load("presets/gpt3_a100x1024.yaml"),
+    lambda: loading.load("presets/gpt3_a100x1024.yaml"),
     lambda: small("llama2-7b", parallelism__context_exchange="gather"),
-    lambda: plans.load("presets/mixtral8x7b_h100x1024.yaml", {"cluster.devices": 128}),
+    lambda: loading.load("presets/mixtral8x7b_h100x1024.yaml", {"cluster.devices": 128}),
 ]
 
 
@@ -174,7 +174,7 @@ def test_the_best_is_the_best_of_all() -> None:
 
 
 def test_winners_fit_and_are_sorted() -> None:
-    plan = plans.load("presets/llama70b_h100x1024.yaml", {"cluster.devices": 256})
+    plan = loading.load("presets/llama70b_h100x1024.yaml", {"cluster.devices": 256})
     found = searching.search(plan, top=20)
     times = [layout.values["time.step_seconds"] for layout in found.best]
     assert times == sorted(times) and len(times) == 20
@@ -182,7 +182,7 @@ def test_winners_fit_and_are_sorted() -> None:
         assert layout.values["memory.headroom"] >= 0
         for name, value in layout.approximate.items():
             assert value == pytest.approx(float(layout.values[name]), rel=1e-9)
-        again = plans.load(
+        again = loading.load(
             "presets/llama70b_h100x1024.yaml",
             {"cluster.devices": 256, **layout.changes, "time.mfu": None},
         )
@@ -367,7 +367,7 @@ def test_a_space_that_is_too_large_is_narrowed() -> None:
 
 
 def test_each_layout_says_where_it_loses() -> None:
-    found = searching.search(plans.load("presets/gpt3_a100x1024.yaml"), top=searching.EXACT)
+    found = searching.search(loading.load("presets/gpt3_a100x1024.yaml"), top=searching.EXACT)
     for layout in (*found.best, found.own):
         assert layout is not None
         step = float(layout.values["time.step_seconds"])
@@ -404,7 +404,7 @@ def test_which_layouts_are_valid_rests_on_how_many_devices_there_are_not_on_whic
     spaces = []
     for accelerator in ("h100-sxm-80gb", "a100-sxm-40gb", "mi300x", "tpu-v5p", "rtx-4090"):
         monkeypatch.setattr(layouts, "_known", lambda *_: {})
-        plan = plans.load(
+        plan = loading.load(
             {
                 "name": "any",
                 "model": model,
@@ -441,7 +441,7 @@ def test_groups_in_a_node_and_over_nodes_are_ranked_as_they_are_evaluated(
     model: str, accelerator: str, node: int, fixed: dict[str, Any]
 ) -> None:
     """Experts, trees, switches that add up and replicas: over arrays as exactly."""
-    plan = plans.load({
+    plan = loading.load({
         "model": model,
         "cluster": {"accelerator": accelerator, "devices": 32, "devices_per_node": node},
         "training": {"sequence_length": 2048, "global_batch": 64, "micro_batch": 1},

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import case
-from planner import plan as loading
+from planner import case, loading
 from planner.elasticity import Slopes, by_step, hangs_on
 from planner.errors import PlanError
 from planner.evaluate import Evaluation

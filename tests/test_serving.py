@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks import serving_accuracy
-from planner import case, plan, resources
+from planner import case, loading, resources
 from planner.errors import PlanError
 from planner.evaluate import Evaluation
 
@@ -30,7 +30,7 @@ def serving(model: str = "llama2-7b", devices: int = 1, **changes: Any) -> Evalu
     for key, value in changes.items():
         section, _, name = key.partition("__")
         document[section][name] = value
-    return Evaluation(case.build(plan.load(document)))
+    return Evaluation(case.build(loading.load(document)))
 
 
 def seconds(evaluation: Evaluation, what: str = "time.decode_seconds") -> float:
@@ -135,7 +135,7 @@ def result(model: str, **changes: Any) -> Any:
         "parallelism": {"pipeline": 2},
     }
     keys = {key.replace("__", "."): value for key, value in changes.items()}
-    return plan.load(document, keys)
+    return loading.load(document, keys)
 
 
 def values(model: str, **changes: Any) -> Any:

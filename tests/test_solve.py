@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from planner import loading, source
 from planner import plan as plans
-from planner import source
 from planner.domains import divisors
 from planner.errors import PlanError
 from planner.inverse import families, questions
@@ -24,7 +24,7 @@ LAST = "presets/largest_on_8xh100.yaml"
 
 
 def load(path: str, **changes: Any) -> plans.Plan:
-    return plans.load(path, {key.replace("__", "."): value for key, value in changes.items()})
+    return loading.load(path, {key.replace("__", "."): value for key, value in changes.items()})
 
 
 def naive(**changes: Any) -> plans.Plan:
@@ -119,7 +119,7 @@ def test_the_largest_model_does_not_depend_on_the_size_that_it_starts_from() -> 
              "activation": "silu"}}  # fmt: skip
     sizes: dict[str, set[Any]] = {}
     for model in (small, "llama3-8b", "llama3-70b"):
-        plan = plans.load(LAST, {"model": model})
+        plan = loading.load(LAST, {"model": model})
         for layout in ("own", "auto"):
             answer = questions.ask(plan, "largest-model", with_layout=layout, margin="0")
             assert answer.holds is not None
@@ -131,7 +131,7 @@ def test_the_largest_model_does_not_depend_on_the_size_that_it_starts_from() -> 
 @pytest.mark.parametrize("model", ["llama2-7b", "llama3-8b", "qwen2.5-32b"])
 def test_no_family_is_far_from_what_its_states_alone_allow(model: str) -> None:
     """With any layout 8 x 80e9 bytes hold nearly the 40e9 parameters that 16 bytes each allow."""
-    answer = questions.ask(plans.load(LAST, {"model": model}), "largest-model", margin="0")
+    answer = questions.ask(loading.load(LAST, {"model": model}), "largest-model", margin="0")
     assert answer.holds is not None
     size = evaluated(answer.holds.plan, ["parameters.total"])["parameters.total"]
     assert 38 * 10**9 < size < 40 * 10**9
@@ -139,13 +139,13 @@ def test_no_family_is_far_from_what_its_states_alone_allow(model: str) -> None:
 
 def test_a_size_alone_is_answered_by_bytes_of_state() -> None:
     """The lecture: 8 x 80e9 bytes over 16 bytes are 40e9 parameters."""
-    plan = plans.load(LAST, {"model": {"parameters": "7B"}})
+    plan = loading.load(LAST, {"model": {"parameters": "7B"}})
     answer = questions.ask(plan, "largest-model")
     assert answer.holds is not None and answer.fails is not None
     assert (answer.holds.value, answer.fails.value) == (40 * 10**9, 40 * 10**9 + 1)
     assert "40.0B parameters" in questions.text(answer)
     shaped = questions.ask(plan, "largest-model", family="llama3-8b")
-    same = questions.ask(plans.load(LAST, {"model": "llama3-8b"}), "largest-model")
+    same = questions.ask(loading.load(LAST, {"model": "llama3-8b"}), "largest-model")
     assert shaped.holds is not None and same.holds is not None
     assert shaped.holds.value == same.holds.value
 
@@ -161,7 +161,7 @@ def test_a_plan_has_one_number_of_bytes_per_parameter(path: str) -> None:
 
 def test_published_models_below_an_answer_are_named() -> None:
     """Sizes as published: Yi-34B 34.4B, Qwen2.5-32B 32.8B, Llama 33B 32.5B parameters."""
-    answer = questions.ask(plans.load(LAST, {"model": "llama3-8b"}), "largest-model")
+    answer = questions.ask(loading.load(LAST, {"model": "llama3-8b"}), "largest-model")
     text, data = questions.text(answer), json.loads(questions.to_json(answer))
     assert 32.8e9 < data["holds"]["value"] < 34.3e9  # between the two
     assert "qwen2.5-32b (32.8B)" in text and "llama-33b (32.5B)" in text and "yi-34b" not in text

@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner import cli, resources
+from planner import cli, loading, resources
 from planner import plan as plans
 from planner.document import Plan
 from planner.errors import Fault, Place, PlanError
@@ -151,7 +151,7 @@ def test_zipped_axes_move_together_and_plans_are_an_axis() -> None:
     assert read.labels(4) == {
         "plan": "gpt3_a100x1024", "training.tokens": 2 * 10**12, "cluster.price": 2
     }  # fmt: skip
-    assert read.plan(4).name == plans.load("presets/gpt3_a100x1024.yaml").name
+    assert read.plan(4).name == loading.load("presets/gpt3_a100x1024.yaml").name
 
 
 # Values ----------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ def bound(plan: Plan) -> dict[str, Any]:
 @pytest.mark.parametrize("key", sorted(PLAIN))
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plain_key_changes_its_own_symbol_and_nothing_else(key: str, name: str) -> None:
-    plan = plans.load(f"presets/{name}.yaml", {"time.mfu": None} if key != "time.mfu" else {})
+    plan = loading.load(f"presets/{name}.yaml", {"time.mfu": None} if key != "time.mfu" else {})
     assert "accelerator.link" not in key or plan.get("cluster.accelerator.link") is not None
     # The first value is given too, so that nothing else changes from given to not given.
     low, high = (Fraction(1, 5), Fraction(3, 5)) if key == "time.mfu" else (3 * 10**9, 10**12)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from planner import loading
 from planner import plan as plans
 from planner.errors import PlanError
 from planner.search import structure
@@ -229,7 +230,7 @@ def test_a_piece_is_the_same_whatever_was_evaluated_before(monkeypatch: pytest.M
 
 
 def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
-    draft, model = plans.begun(plans.load("presets/gpt3_a100x1024.yaml").document)
+    draft, model = plans.begun(loading.load("presets/gpt3_a100x1024.yaml").document)
     rows = np.arange(24)
     columns = {}
     for key, values in (("training.micro_batch", [1, 2, 3]), ("parallelism.zero", [0, 1])):

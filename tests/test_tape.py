@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from planner import case
-from planner import plan as loading
+from planner import case, loading
 from planner.evaluate import Absent, Evaluation
 from planner.plan import variant
 from planner.quantity import BOOK

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import pipeline
+from planner import loading, pipeline
 from planner import plan as plans
 from planner.errors import PlanError
 from planner.exports import config
@@ -91,7 +91,7 @@ TEXT = "Et*3|(tt|)*29,m|L"
 def test_a_plan_takes_the_layout_and_its_virtual_stages() -> None:
     """61 layers and a further-token module over 16 devices, two chunks each: the first has five
     layers, the last but one a module beside two layers, the last two layers and the loss."""
-    plan = plans.load(document(DEEPSEEK, 256, pipeline=16, expert=8, zero=1, stages=TEXT))
+    plan = loading.load(document(DEEPSEEK, 256, pipeline=16, expert=8, zero=1, stages=TEXT))
     assert plan.get("parallelism.virtual_pipeline") == 2
     assert plan.get("training.schedule") == "interleaved"
     assert plan.derived["parallelism.virtual_pipeline"] == "as many as parallelism.stages says"
@@ -125,7 +125,7 @@ def test_a_layout_of_another_model_is_refused_in_one_line(
     changes: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(PlanError) as caught:
-        plans.load(document(DEEPSEEK, 240 if "parallelism.pipeline" in changes else 256,
+        loading.load(document(DEEPSEEK, 240 if "parallelism.pipeline" in changes else 256,
                             pipeline=16, expert=8, stages=TEXT), changes)  # fmt: skip
     assert len(caught.value.faults) == 1 and said in str(caught.value)
 
@@ -139,7 +139,7 @@ ENDS = {"qwen3-235b-a22b": (94, 16, 5, 6), "llama3.1-405b": (126, 16, 7, 8)}
 @pytest.mark.parametrize("model", ENDS)
 def test_published_cuts_of_layers_that_do_not_divide_are_searched(model: str) -> None:
     layers, stages, outer, inner = ENDS[model]
-    plan = plans.load(document(model, 64, tensor=1))
+    plan = loading.load(document(model, 64, tensor=1))
     held = {"parallelism.pipeline": (stages,), "parallelism.tensor": (4,),
             "parallelism.context": (1,), "parallelism.expert": (1,),
             "parallelism.expert_tensor": (1,), "training.micro_batch": (1,)}  # fmt: skip
@@ -158,20 +158,20 @@ def test_published_cuts_of_layers_that_do_not_divide_are_searched(model: str) ->
 
 def test_deepseek_v3_over_sixteen_stages_is_searched_in_two_chunks_each() -> None:
     """61 layers and the module: with embedding and head 64, four a device."""
-    plan = plans.load(document(DEEPSEEK, 16, expert=1))
+    plan = loading.load(document(DEEPSEEK, 16, expert=1))
     space = Space(plan, {"parallelism.pipeline": (16,), "training.recompute": ("full",)})
     runs = {run[:2] + run[2:] for run in space.runs}
     assert {(1, "1f1b", None), (1, "1f1b", "ends"), (2, "interleaved", "ends")} <= runs
 
 
 def test_layers_that_divide_are_cut_one_way() -> None:
-    space = Space(plans.load(document("llama2-70b", 16, zero=0)))
+    space = Space(loading.load(document("llama2-70b", 16, zero=0)))
     assert space.crossed and {run[2] for run in space.runs} == {None}  # 80 layers over powers of 2
 
 
 def test_an_uneven_cut_that_is_found_is_the_plan_that_is_evaluated() -> None:
     """Over arrays and one by one: the same step, to rounding."""
-    plan = plans.load(document("qwen3-235b-a22b", 64, tensor=1))
+    plan = loading.load(document("qwen3-235b-a22b", 64, tensor=1))
     held = {"parallelism.tensor": 4, "parallelism.pipeline": 16, "parallelism.context": 1,
             "parallelism.expert": 4, "parallelism.expert_tensor": 1, CUT: "ends",
             "training.schedule": "interleaved"}  # fmt: skip

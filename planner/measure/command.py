@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from planner import files, source
-from planner import plan as plans
+from planner import files, loading, source
 from planner.errors import Fault, Place, PlanError, nearest
 from planner.measure import need_torch
 
@@ -77,11 +76,11 @@ def _inputs(options: argparse.Namespace) -> list[str]:
     if options.accelerator is not None:
         if not Path(options.accelerator).is_file():
             raise PlanError(Fault("no such file", Place(options.accelerator)))
-        kind = plans.check(options.accelerator)
+        kind = loading.check(options.accelerator)
         if kind != "accelerator":
             raise PlanError(Fault(f"this is a {kind}", Place(options.accelerator), "accelerator"))
     if options.step not in (None, "-"):
-        plan = plans.load(options.step, options.set)
+        plan = loading.load(options.step, options.set)
         given += plan.document.files()
     elif options.step == "-":
         raise PlanError(Fault("plan.py measure: --step -", None, "a file"))

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from planner import loading
 from planner import notation_hardware as hw
-from planner import plan as plans
 from planner.document import Plan
 from planner.evaluate import Evaluation
 from planner.measure.jobs import Attention, Collective, Elementwise, Launches, Product
@@ -40,7 +40,7 @@ def plan(
     layout = layout or {}
     devices = layout.get("tensor", 1) * layout.get("data", 1)
     length = training["sequence_length"]
-    return plans.load(
+    return loading.load(
         {
             "model": {
                 "layers": 1,

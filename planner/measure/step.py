@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from planner import loading
 from planner import plan as plans
 from planner.compare import Row
 from planner.display import format_value
@@ -62,7 +63,7 @@ def step(
 
     if accelerator is not None:
         overrides = [*overrides, f"cluster.accelerator={Path(accelerator).resolve()}"]
-    full = plans.load(path, overrides)
+    full = loading.load(path, overrides)
     supported.check(full)
     where = training.device(device)
     rate = training.product_rate(full.get("training.precision"), where)

@@ -51,10 +51,10 @@ def planned(document: Document) -> Plan:
     chosen = {k: v for k, v in layout.changes.items() if k in (*KEYS, KERNELS)}
     # What the document gives besides (an assumed utilisation, a loss) stays as it is.
     document, batch = _with_batch(document)
-    plan = revised(_closed(document), chosen)
+    found = revised(_closed(document), chosen)
     given = {k for k in chosen if _given(document, k)}
-    derived = {**plan.derived, **batch, **{k: why for k in chosen if k not in given}}
-    return replace(plan, derived=derived, searched=kept)
+    derived = {**found.derived, **batch, **{k: why for k in chosen if k not in given}}
+    return replace(found, derived=derived, searched=kept)
 
 
 def _closed(document: Document) -> Document:

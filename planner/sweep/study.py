@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from planner import nodes, plan, schema, source
+from planner import loading, nodes, plan, schema, source
 from planner.document import Plan
 from planner.errors import Fault, PlanError
 from planner.inverse.solve import Limit, known, parse_limit
@@ -109,7 +109,7 @@ class Study:
     def plan_at(self, places: Sequence[int], changes: Mapping[str, Any] | None = None) -> Plan:
         """As ``plan``, for the place along each dimension."""
         merged = {**self.changes(places), **(changes or {})}
-        return plan.revised(self.base_at(places), in_order(merged))
+        return loading.planned(plan.changed(self.base_at(places), in_order(merged)))
 
     def changes(self, places: Sequence[int]) -> dict[str, Any]:
         """What the values at some places change in the base."""

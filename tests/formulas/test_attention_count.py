@@ -10,16 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.counts import DEVICE
-from planner import case, evaluate
+from planner import case, evaluate, loading
 from planner import formulas as _book  # noqa: F401  registers the quantities
-from planner import plan as plans
 
 MODEL: dict[str, Any] = {"layers": 2, "hidden": 32, "vocab": 64, "attention": {"heads": 4}}
 
 
 def keys(count: str, sequence: int, window: int | None, causal: bool = True) -> Fraction:
     attention = {"heads": 4} if window is None else {"heads": 4, "window": window}
-    plan = plans.load(
+    plan = loading.load(
         {
             "model": {**MODEL, "attention": attention, "causal": causal},
             "cluster": DEVICE,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from planner import case, plan
+from planner import case, loading
 from planner.errors import PlanError
 from planner.evaluate import Evaluation
 
@@ -45,7 +45,7 @@ def evaluation(modules: int, **changes: Any) -> Evaluation:
         },
         "parallelism": {"vocab_multiple": 1, **layout},
     }
-    return Evaluation(case.build(plan.load(document)))
+    return Evaluation(case.build(loading.load(document)))
 
 
 def difference(identifier: str, **changes: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import case, plan
+from planner import case, loading
 from planner.errors import PlanError
 from planner.evaluate import Evaluation
 from planner.gradient import gradient
@@ -52,7 +52,7 @@ def evaluation(**changes: Any) -> Evaluation:
         for step in around:
             node = node.setdefault(step, {})
         node[last] = value
-    return Evaluation(case.build(plan.load(document)))
+    return Evaluation(case.build(loading.load(document)))
 
 
 def value(identifier: str, **changes: Any) -> float:
@@ -178,10 +178,10 @@ def test_an_expert_that_a_plan_leaves_open_is_divided_as_its_framework_does(
     parallelism; torchtitan, job_config.py: expert_tensor_parallel_degree: int = 1."""
     document = {**deepcopy(PLAN), **MOE, "parallelism": {"tensor": 4, "expert": 2}}
     document["training"]["implementation"] = implementation
-    found = plan.load(document)
+    found = loading.load(document)
     assert found.get("parallelism.expert_tensor") == size
     assert found.derived["parallelism.expert_tensor"]
-    assert plan.load({**document, "model": "llama2-7b", "parallelism": {"tensor": 4}}).get(
+    assert loading.load({**document, "model": "llama2-7b", "parallelism": {"tensor": 4}}).get(
         "parallelism.expert_tensor"
     ) == 1  # fmt: skip
 
@@ -353,7 +353,7 @@ MODELS = sorted(
 
 def shipped(name: str, **layout: Any) -> Evaluation | None:
     """A model on 64 devices; None where the layout does not divide it."""
-    model = plan.load({"model": name, "cluster": PLAN["cluster"], "training": {}}).data["model"]
+    model = loading.load({"model": name, "cluster": PLAN["cluster"], "training": {}}).data["model"]
     length = min(2048, model.get("max_sequence") or 2048)
     document = {
         "model": name,
@@ -367,7 +367,7 @@ def shipped(name: str, **layout: Any) -> Evaluation | None:
         "parallelism": layout,
     }
     try:
-        return Evaluation(case.build(plan.load(document)))
+        return Evaluation(case.build(loading.load(document)))
     except PlanError:
         return None
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sympy import Symbol
 
-from planner import case, plan
+from planner import case, loading
 from planner.errors import PlanError
 from planner.evaluate import Absent, Evaluation
 from planner.notation_hardware import (
@@ -74,7 +74,7 @@ def evaluation(**changes: Any) -> Evaluation:
         for step in around:
             node = node.setdefault(step, {})
         node[last] = value
-    return Evaluation(case.build(plan.load(document)))
+    return Evaluation(case.build(loading.load(document)))
 
 
 def step(**changes: Any) -> float:
@@ -283,7 +283,7 @@ def evaluated(document: dict[str, Any], kind: type[Evaluation] = Evaluation) -> 
     """A plan's evaluation; None for a document that is no plan, such as an odd number of heads over
     two ranks, or whose step has no time."""
     try:
-        found = kind(case.build(plan.load(document)))
+        found = kind(case.build(loading.load(document)))
         found.value("time.step_seconds")
     except (PlanError, Absent):
         return None
@@ -311,7 +311,7 @@ def larger(document: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]
         [{"training.global_batch": g, "training.micro_batch": b} for g, b in batches],
     )
     yield "larger batches", [{"training.global_batch": g} for g in (64, 128, 256)]
-    data = plan.load(document).data["model"]
+    data = loading.load(document).data["model"]
     rank = {"parallelism.vocab_multiple": 1}
     words = data["vocab"]
     yield (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner import case, plan, units
+from planner import case, loading, units
 from planner.evaluate import Evaluation
 
 
@@ -14,7 +14,7 @@ def evaluation(model: str | dict[str, Any]) -> Evaluation:
         "cluster": {"accelerator": "h100-sxm-80gb", "devices": 1},
         "training": {"tokens": "1B", "sequence_length": 1024},
     }
-    return Evaluation(case.build(plan.load(document)))
+    return Evaluation(case.build(loading.load(document)))
 
 
 def component(evaluated: Evaluation, path: str) -> dict[str, Any]:

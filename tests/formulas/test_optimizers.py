@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner import case, plan
+from planner import case, loading
 from planner.evaluate import Evaluation
 
 OPTIMIZERS = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "adafactor", "lion", "muon")
@@ -37,7 +37,7 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 def evaluation(**changes: Any) -> Evaluation:
-    return Evaluation(case.build(plan.load(document(**changes))))
+    return Evaluation(case.build(loading.load(document(**changes))))
 
 
 def of(found: Evaluation, identifier: str, name: str) -> Any:
@@ -154,7 +154,7 @@ def test_muon_costs_as_its_author_says(width: int, batch: int) -> None:
         "mlp": {"intermediate": 4 * width},
     }
     more = {"training__optimizer": "muon", "training__sequence_length": 1024}
-    e = Evaluation(case.build(plan.load({**document(**more), "model": model})))
+    e = Evaluation(case.build(loading.load({**document(**more), "model": model})))
     square = of(e, "time.orthogonal.flops", "output")
     assert Fraction(square, 6 * width * width * batch) == Fraction(5 * width, batch)
     wide = of(e, "time.orthogonal.flops", "up")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner import case, plan, resources
+from planner import case, loading, resources
 from planner.errors import PlanError
 from planner.evaluate import Absent, Evaluation
 from planner.notation_hardware import e_mem
@@ -37,7 +37,7 @@ def evaluation(**changes: Any) -> Evaluation:
         for step in around:
             node = node.setdefault(step, {})
         node[last] = value
-    return Evaluation(case.build(plan.load(document)))
+    return Evaluation(case.build(loading.load(document)))
 
 
 def seconds(**changes: Any) -> float:
@@ -233,7 +233,7 @@ def test_published_steps_are_met_within_a_tenth(row: tuple[Any, ...]) -> None:
         },
         "parallelism": {"tensor": t, "sequence": True, "pipeline": p, "virtual_pipeline": v},
     }
-    e = Evaluation(case.build(plan.load(document)))
+    e = Evaluation(case.build(loading.load(document)))
     assert float(e.value("time.step_seconds")) == pytest.approx(published, rel=0.1)
 
 
@@ -249,7 +249,7 @@ def test_goodput_follows_daly() -> None:
     document = {**PLAN, "model": "llama2-70b", "cluster": "meta-h100x16384"}
     document["training"] = {**PLAN["training"], "global_batch": 16384, "micro_batch": 1}
     document["parallelism"] = {"tensor": 8, "sequence": True, "zero": 1}
-    e = Evaluation(case.build(plan.load(document)))
+    e = Evaluation(case.build(loading.load(document)))
     assert float(e.value("time.between_failures")) / 3600 == pytest.approx(3.09, abs=0.01)
     interval, write = e.value("checkpoint.interval_seconds"), e.value("checkpoint.write_seconds")
     between = e.value("time.between_failures")
@@ -284,7 +284,7 @@ def test_decoding_reads_weights_and_cache_from_memory() -> None:
                 "precision": "bf16-pure",
             },
         }
-        e = Evaluation(case.build(plan.load(document)))
+        e = Evaluation(case.build(loading.load(document)))
         assert float(e.value("time.latency_seconds")) == pytest.approx(
             float(e.value("time.prefill_seconds") + 100 * e.value("time.decode_seconds"))
         )
@@ -385,7 +385,7 @@ def test_how_context_parallel_ranks_exchange_follows_from_the_implementation(
     assert len({seconds(**long, parallelism__context_exchange=w) for w in ("ring", "gather")}) == 2
     document = {**deepcopy(PLAN), "parallelism": {"context": 8}}
     document["training"]["implementation"] = implementation
-    derived = plan.load(document)
+    derived = loading.load(document)
     assert derived.get("parallelism.context_exchange") == way
     assert derived.derived["parallelism.context_exchange"] == f"under {implementation}"
 
@@ -433,7 +433,7 @@ def test_exchanges_beside_products_take_multiprocessors_from_them() -> None:
         },
         "parallelism": {"pipeline": 16, "expert": 64, "zero": 1},
     }
-    e = Evaluation(case.build(plan.load(document)))
+    e = Evaluation(case.build(loading.load(document)))
     (part,) = (part for part in e.case.axes["part"] if part.name == "moe")
     device, host = (
         sum(float(e.value(f"time.part.{i}", {"part": part})) for i in names)
