@@ -749,7 +749,7 @@ def _measure_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _measure(options: argparse.Namespace) -> int:
-    from planner.measure import command
+    from planner import measure_command as command
 
     return command.run(options, _put)
 

@@ -228,7 +228,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
     module.Engine = lambda device, processes: Ideal(processes=processes or 1)
     monkeypatch.setitem(sys.modules, "planner.measure.engine", module)
     monkeypatch.setattr("planner.measure.engine", module, raising=False)
-    monkeypatch.setattr("planner.measure.command.need_torch", lambda: None)
+    monkeypatch.setattr("planner.measure_command.need_torch", lambda: None)
     return module
 
 
@@ -305,7 +305,7 @@ def test_a_folder_that_is_read_only(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("planner.measure.command.os.access", lambda *_: False)  # root writes all
+    monkeypatch.setattr("planner.measure_command.os.access", lambda *_: False)  # root writes all
     monkeypatch.setattr(Ideal, "times", lambda *_: pytest.fail("told after the benchmarks"))
     assert cli.main(["measure", "-o", str(tmp_path / "my.yaml")]) == 2
     assert "permission denied" in capsys.readouterr().err

@@ -70,7 +70,7 @@ def run(tmp_path: Path) -> Any:
     def go(model: dict[str, Any], **training_keys: Any) -> beside.Beside:
         file = tmp_path / "plan.json.yaml"
         file.write_text(json.dumps(document(model, **training_keys)), encoding="utf-8")
-        return step.step(str(file), device="cpu", steps=1)
+        return step.step(loading.load(file), device="cpu", steps=1)
 
     return go
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import ast
 import builtins
-import importlib
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -123,7 +123,7 @@ class Program:
         try:
             return literal(value, self.formulas.bound)
         except Untranslated:
-            owner = importlib.import_module(module)
+            owner = sys.modules[module]
             for node in ast.parse(inspect.getsource(owner)).body:
                 targets = (
                     node.targets

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from planner import loading
 from planner import notation_hardware as hw
+from planner import plan as plans
+from planner import schema, source
 from planner.document import Plan
 from planner.evaluate import Evaluation
 from planner.measure.jobs import Attention, Collective, Elementwise, Launches, Product
@@ -40,7 +41,7 @@ def plan(
     layout = layout or {}
     devices = layout.get("tensor", 1) * layout.get("data", 1)
     length = training["sequence_length"]
-    return loading.load(
+    document = source.load(
         {
             "model": {
                 "layers": 1,
@@ -61,6 +62,7 @@ def plan(
             "time": {"efficiency": efficiency or {}},
         }
     )
+    return plans.planned(schema.validate(document, "plan"))
 
 
 def _value(made: Plan, identifier: str, axis: str = "", name: str = "") -> float:

@@ -6,13 +6,11 @@ implementation `pytorch`. Nothing of it is computed here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
-from planner import loading
 from planner import plan as plans
 from planner.compare import Row
 from planner.display import format_value
@@ -33,10 +31,8 @@ Tell = Callable[[str], None]
 
 
 def step(
-    path: str,
-    overrides: Sequence[str] = (),
+    full: Plan,
     *,
-    accelerator: str | None = None,
     device: str | None = None,
     layers: int | None = None,
     steps: int = STEPS,
@@ -46,9 +42,7 @@ def step(
     """Run training steps of a plan's model and put them beside the scaled-down plan.
 
     Args:
-        path: the plan document.
-        overrides: as of ``--set``.
-        accelerator: a document of ``measure -o`` in the place of the plan's own accelerator.
+        full: the plan.
         device: cuda, cpu or mps; the best that is there unless given.
         layers: of the model that runs; as many as fit into memory and time unless given.
         steps: that are timed.
@@ -56,14 +50,11 @@ def step(
         tell: called with a line about what happens.
 
     Raises:
-        PlanError: PyTorch is missing, the plan is not valid, or no such step can run here.
+        PlanError: PyTorch is missing, or no such step can run here.
     """
     need_torch()
     from planner.measure import training
 
-    if accelerator is not None:
-        overrides = [*overrides, f"cluster.accelerator={Path(accelerator).resolve()}"]
-    full = loading.load(path, overrides)
     supported.check(full)
     where = training.device(device)
     rate = training.product_rate(full.get("training.precision"), where)

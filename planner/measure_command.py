@@ -115,11 +115,13 @@ def _machine(options: argparse.Namespace) -> str:
 def _step(options: argparse.Namespace, accelerator: str | None) -> None:
     from planner.measure import beside, step
 
+    overrides = list(options.set)
+    if accelerator is not None:
+        overrides.append(f"cluster.accelerator={Path(accelerator).resolve()}")
+    plan = loading.load(options.step, overrides)
     with _Progress() as tell:
         found = step.step(
-            options.step,
-            options.set,
-            accelerator=accelerator,
+            plan,
             device=options.device,
             layers=options.layers,
             steps=options.steps,
