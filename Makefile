@@ -33,7 +33,7 @@ examples:
 		python plan.py $$plan -o examples/$$(basename $$plan .yaml).md >/dev/null || exit; done
 	python plan.py presets/llama70b_h100x1024.yaml -o examples/llama70b_h100x1024.html \
 		-o examples/llama70b_h100x1024.json >/dev/null
-	python -m planner.render.book > docs/formulas.md
+	python -m planner.report.book > docs/formulas.md
 
 # After a change that moves predictions: the intervals, and the tables of docs/accuracy.md.
 DATA = tests/data

@@ -8,6 +8,6 @@ from typing import Any
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     if page.file.src_uri != "formulas.md":
         return markdown
-    from planner.render.book import page as book
+    from planner.report.book import page as book
 
     return book(mathml=True)

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import measured, tables
-from planner import notation_hardware
-from planner.tape import Tape
+from planner.book import notation_hardware
+from planner.engine.tape import Tape
 
 MARK = "calibrate"
 #: Runs of one source that enter the fit, at most: the largest has hundreds of one kind.

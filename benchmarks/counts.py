@@ -57,8 +57,11 @@ def kind(name: str) -> str:
 
 def evaluation(row: Row, training: Mapping[str, Any]) -> Any:
     """The evaluation of the plan that a row's own columns make."""
-    from planner import case, evaluate, import_config, loading
-    from planner import formulas as _book  # noqa: F401  registers the quantities
+    from planner import import_config
+    from planner.book import formulas as _book  # noqa: F401  registers the quantities
+    from planner.engine import evaluate
+    from planner.engine import instance as case
+    from planner.questions import loading
 
     document = {
         "model": import_config(row["config"]),
@@ -70,7 +73,7 @@ def evaluation(row: Row, training: Mapping[str, Any]) -> Any:
 
 def by_group(found: Any, identifier: str, forward: bool) -> dict[str, int]:
     """A quantity of components, summed over the groups of the inventory and the layers."""
-    from planner.notation import L_k
+    from planner.book.notation import L_k
 
     sums: dict[str, int] = {}
     for point in found.entries("component", {}, {}):
@@ -172,7 +175,7 @@ def by_module(modules: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
 
 def compared(truth: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """For each file the rows: id, quantity, expected, predicted, error; or the reason."""
-    from planner.errors import PlanError
+    from planner.base.errors import PlanError
 
     for file in sorted([*truth.glob("params*.json"), *truth.glob("flops*.json")]):
         rows = []

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import yaml
 
-from planner.document import Plan
-from planner.errors import PlanError
-from planner.files import write_text
-from planner.limits import shown
-from planner.loading import load
-from planner.search import engine
-from planner.search.layouts import starts
+from planner.base.errors import PlanError
+from planner.base.files import write_text
+from planner.plans.document import Plan
+from planner.questions.constraints import shown
+from planner.questions.loading import load
+from planner.questions.search import engine
+from planner.questions.search.layouts import starts
 
 LAYOUTS = Path(__file__).parent.parent / "tests" / "data" / "published_layouts.yaml"
 QUANTITIES = (engine.FITS, engine.MEMORY, engine.STEP)

@@ -21,9 +21,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from planner import bands, case, intervals, loading
-from planner.errors import PlanError
-from planner.evaluate import Absent, Evaluation
+from planner.base.errors import PlanError
+from planner.engine import instance as case
+from planner.engine.evaluate import Absent, Evaluation
+from planner.plans import error_bands as bands
+from planner.questions import loading
+from planner.results import intervals
 
 Document = dict[str, Any]
 Record = dict[str, Any]

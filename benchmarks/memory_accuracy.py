@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import measured, spread, tables, truth_memory
-from planner import case, loading, notation
-from planner.bands import REST
-from planner.errors import PlanError
-from planner.evaluate import Absent, Evaluation, widen
-from planner.quantity import BOOK
+from planner.base.errors import PlanError
+from planner.book import notation
+from planner.book.quantity import BOOK
+from planner.engine import instance as case
+from planner.engine.evaluate import Absent, Evaluation, widen
+from planner.plans.error_bands import REST
+from planner.questions import loading
 
 Record = dict[str, Any]
 

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Whose tests are asked: folders of code, and the tests that speak of them, the quickest first.
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "formulas": (
-        "planner/formulas",
+        "planner/book/formulas",
         (
             "tests/formulas",
             "tests/test_cases.py",
@@ -42,7 +42,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "search": (
-        "planner/search",
+        "planner/questions/search",
         (
             "tests/test_search.py",
             "tests/test_contest.py",
@@ -54,7 +54,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "inverse": (
-        "planner/inverse",
+        "planner/questions/solve",
         (
             "tests/test_solve.py",
             "tests/test_closed_forms.py",

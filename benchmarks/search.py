@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from planner import loading
-from planner.document import Plan
-from planner.files import write_text
-from planner.plan import variant
-from planner.search import engine as searching
-from planner.untraced import evaluated
+from planner.base.files import write_text
+from planner.engine.untraced import evaluated
+from planner.plans.document import Plan
+from planner.plans.plan import variant
+from planner.questions import loading
+from planner.questions.search import engine as searching
 
 QUANTITIES = (searching.FITS, searching.MEMORY, searching.STEP)
 BEST = 100

@@ -16,8 +16,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from planner import case, loading
-from planner.evaluate import Evaluation
+from planner.engine import instance as case
+from planner.engine.evaluate import Evaluation
+from planner.questions import loading
 
 RUNS = Path("tests/data/serving_runs.csv")
 BEGIN, END = "<!-- serving: begin -->", "<!-- serving: end -->"

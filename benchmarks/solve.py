@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from planner import loading
-from planner.document import Plan
-from planner.errors import PlanError
-from planner.inverse import questions
-from planner.plan import variant
+from planner.base.errors import PlanError
+from planner.plans.document import Plan
+from planner.plans.plan import variant
+from planner.questions import loading
+from planner.questions.solve import questions
 
 ROOT = Path(__file__).resolve().parent.parent
 PLANS = (

@@ -34,8 +34,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks import search
-from planner import loading
-from planner.files import write_text
+from planner.base.files import write_text
+from planner.questions import loading
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAN = "presets/gpt3_a100x1024.yaml"
@@ -125,9 +125,9 @@ def on_dask(
     """
     from distributed import Client
 
-    from planner.sweep import outputs, run
-    from planner.sweep import study as studies
-    from planner.sweep.engines import reached
+    from planner.questions.studies import outputs, run
+    from planner.questions.studies import study as studies
+    from planner.questions.studies.engines import reached
 
     processes = multiprocessing.get_context("spawn")
     here, there = processes.Pipe()
@@ -136,7 +136,7 @@ def on_dask(
     try:
         address = here.recv()
         with Client(address) as client, ExitStack() as held:
-            client.run(importlib.import_module, "planner.sweep.work")
+            client.run(importlib.import_module, "planner.questions.studies.work")
             for pid in client.run(os.getpid).values() if share else ():
                 held.enter_context(_held(pid, share))
             on = address.replace("tcp://", "dask://")
@@ -256,7 +256,7 @@ def measure(points: int, kind: str, dask: int, share: float | None = None) -> di
 
 
 def _size(document: dict[str, Any]) -> int:
-    from planner.sweep import study as studies
+    from planner.questions.studies import study as studies
 
     return studies.load(document).size
 

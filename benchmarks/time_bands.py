@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 from benchmarks import serving_accuracy, spread, tables
 from benchmarks.spread import Kind
 from benchmarks.time_accuracy import Record, compare
-from planner import resources, source
-from planner.bands import INFERENCE, REST, WORKLOADS
+from planner.base import resources
+from planner.documents import source
+from planner.plans.error_bands import INFERENCE, REST, WORKLOADS
 
 MARK = "coverage"
 

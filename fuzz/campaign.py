@@ -243,8 +243,8 @@ def main() -> int:
         print(f"\n{' '.join(line)}\n{outcome}")
         return int(outcome.problem is not None)
     started = time.monotonic()
-    import planner.render
-    import planner.result  # noqa: F401
+    import planner.report
+    import planner.results.result  # noqa: F401
 
     campaign = Campaign(options.seed, options.first, options.documents, options.keep, options.kind)
     campaign.run(options.workers, options.minutes and options.minutes * 60)

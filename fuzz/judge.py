@@ -121,8 +121,8 @@ def law(random: Random, line: list[str], result: Result) -> str | None:
 
 def evaluated(line: list[str]) -> Result | None:
     """The result of a command line that prints it as JSON; None where it is refused."""
-    from planner.cli import run
-    from planner.errors import PlanError
+    from planner.base.errors import PlanError
+    from planner.cli.main import run
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

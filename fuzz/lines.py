@@ -29,7 +29,7 @@ LIMITS = ("70 GiB", "30 days", "0", "-1", "1e30", "0.5", "10 USD", "3 GB/s", "80
 @cache
 def commands() -> dict[str, tuple[argparse.Action, ...]]:
     """The actions of each command but its help."""
-    from planner.cli import COMMANDS
+    from planner.cli.main import COMMANDS
 
     found = {}
     for name, (_, configure, _) in COMMANDS.items():
@@ -42,8 +42,8 @@ def commands() -> dict[str, tuple[argparse.Action, ...]]:
 
 @cache
 def quantities() -> tuple[str, ...]:
-    from planner import formulas
-    from planner.quantity import BOOK
+    from planner.book import formulas
+    from planner.book.quantity import BOOK
 
     assert formulas
     return tuple(BOOK.declarations)
@@ -94,7 +94,7 @@ def value(random: Random, action: argparse.Action, folder: Path) -> str:
     if "TIME" in about:
         return random.choice(("30 days", "1 h", "1e9 days", *LIMITS))
     if "QUESTION" in about:
-        from planner.inverse.questions import QUESTIONS
+        from planner.questions.solve.questions import QUESTIONS
 
         return random.choice(list(QUESTIONS))
     if action.dest == "log":

@@ -166,7 +166,8 @@ axes:
 def _made(kind: str, file: Path) -> str:
     """What the program writes for a plan and reads again: arguments of Megatron-LM, a result."""
     import planner
-    from planner import exports, render
+    from planner import report as render
+    from planner.connect import exports
 
     plan = planner.load(file)
     try:
@@ -182,7 +183,7 @@ def _made(kind: str, file: Path) -> str:
 
 def _configs() -> list[dict[str, Any]]:
     """One configuration per known class: what the class assumes."""
-    said = json.loads((ROOT / "planner/imports/classes.json").read_text("utf-8"))
+    said = json.loads((ROOT / "planner/connect/imports/classes.json").read_text("utf-8"))
     found = []
     for kind, about in said["types"].items():
         names = about.get("names", {})
@@ -236,7 +237,7 @@ def keys(kind: str) -> tuple[tuple[tuple[str, ...], Any], ...]:
 def config_keys() -> tuple[str, ...]:
     """Every word of the importer that could be a key of a configuration."""
     words: set[str] = set()
-    for file in sorted((ROOT / "planner" / "imports").glob("*.py")):
+    for file in sorted((ROOT / "planner" / "connect" / "imports").glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 words.add(node.value)

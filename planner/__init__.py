@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from planner.api import Plan, import_config, load, load_study
-    from planner.errors import Fault, Place, PlanError
-    from planner.version import __version__
+    from planner.base.errors import Fault, Place, PlanError
+    from planner.base.version import __version__
 
 __all__ = [
     "Fault",
@@ -25,7 +25,12 @@ __all__ = [
 ]
 
 #: Where each name comes from.
-_HOMES = {"Fault": "errors", "Place": "errors", "PlanError": "errors", "__version__": "version"}
+_HOMES = {
+    "Fault": "base.errors",
+    "Place": "base.errors",
+    "PlanError": "base.errors",
+    "__version__": "base.version",
+}
 
 
 def __getattr__(name: str) -> "Any":

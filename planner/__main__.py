@@ -29,7 +29,7 @@ def run() -> int:
         signal(SIGINT, SIG_DFL)
     gc.set_threshold(300_000)
     _streams()
-    from planner.cli import main
+    from planner.cli.main import main
 
     try:
         if interruptible:

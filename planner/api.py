@@ -7,12 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner import document as _document
-from planner import loading
+from planner.plans import document as _document
+from planner.questions import loading
 
 if TYPE_CHECKING:
-    from planner.result import Result
-    from planner.sweep.face import Study
+    from planner.report.study_api import Study
+    from planner.results.result import Result
 
 
 class Plan:
@@ -33,7 +33,7 @@ class Plan:
 
     @cached_property
     def _result(self) -> Result:
-        from planner.result import evaluate
+        from planner.results.result import evaluate
 
         return evaluate(self.plan)
 
@@ -43,21 +43,21 @@ class Plan:
 
     def solve(self, question: str | None = None, **options: Any) -> Any:
         """An inverse question; see ``plan.py solve --help`` for the questions and options."""
-        from planner.inverse import budgets, questions
+        from planner.questions.solve import budgets, questions
 
         if question == budgets.QUESTION:
             return budgets.ask(self.plan, **options)
         return questions.ask(self.plan, question, **options)
 
     def sensitivity(self, quantity: str) -> Any:
-        """How a quantity moves with every measure and choice; see planner.elasticity."""
-        from planner.elasticity import hangs_on
+        """How a quantity moves with every measure and choice; see planner.questions.elasticity."""
+        from planner.questions.elasticity import hangs_on
 
         return hangs_on(self.plan, quantity)
 
     def search(self, top: int = 10, by: str = "time.step_seconds", **options: Any) -> Any:
         """The best layouts that fit into memory, smallest ``by`` first."""
-        from planner.search.engine import search
+        from planner.questions.search.engine import search
 
         return search(self.plan, top, by, **options)
 
@@ -86,8 +86,8 @@ def load_study(
     Raises:
         PlanError: every fault that was found, with its place.
     """
-    from planner.sweep import study
-    from planner.sweep.face import Study
+    from planner.questions.studies import study
+    from planner.report.study_api import Study
 
     return Study(study.load(document, set))
 
@@ -98,6 +98,6 @@ def import_config(config: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         PlanError: an unknown model type, or a key that is not modelled.
     """
-    from planner.imports import import_config as imported
+    from planner.connect.imports import import_config as imported
 
     return imported(config)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.cli import COMMANDS
+from planner.cli.main import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 import yaml
 
-from planner import cli, loading
-from planner import plan as plans
-from planner.errors import PlanError
-from planner.schema import validate
-from planner.search.automatic import SCHEDULES
-from planner.search.engine import search
-from planner.source import load as read
+from planner.base.errors import PlanError
+from planner.cli import main as cli
+from planner.documents.schema import validate
+from planner.documents.source import load as read
+from planner.plans import plan as plans
+from planner.questions import loading
+from planner.questions.search.automatic import SCHEDULES
+from planner.questions.search.engine import search
 
 PLAN: dict[str, Any] = {
     "name": "open",

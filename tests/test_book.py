@@ -23,10 +23,10 @@ from sympy import (
     tanh,
 )
 
-import planner.formulas  # noqa: F401  (registers the quantities)
-from planner import units
-from planner.folds import AtLargest, Fold, Which
-from planner.quantity import BOOK, Declaration
+import planner.book.formulas  # noqa: F401  (registers the quantities)
+from planner.base import units
+from planner.book.quantity import BOOK, Declaration
+from planner.book.reductions import AtLargest, Fold, Which
 
 DECLARATIONS = [
     pytest.param(d, id=f"{d.id} {dict(d.when) or ''}".strip())
@@ -177,8 +177,11 @@ def test_symbols_rank_the_same_whichever_page_is_read_first() -> None:
     import subprocess
     import sys
 
-    last = "import planner.formulas; from planner.quantity import BOOK; print([*BOOK.notation])"
-    pages = ("notation", "notation_hardware", "notation_scaling", "units")
+    last = (
+        "import planner.book.formulas; "
+        "from planner.book.quantity import BOOK; print([*BOOK.notation])"
+    )
+    pages = ("book.notation", "book.notation_hardware", "book.notation_scaling", "base.units")
     printed = {
         subprocess.run(
             [sys.executable, "-c", f"import planner.{page}; {last}"],

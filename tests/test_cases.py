@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner import source
+from planner.documents import source
 
 CASES = Path(__file__).parent / "cases"
 

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from planner import check, diff, loading, render
-from planner.errors import PlanError
-from planner.result import evaluate
+from planner import report as render
+from planner.base.errors import PlanError
+from planner.questions import loading
+from planner.results.result import evaluate
+from planner.review import check, diff
 
 PLAN = Path("presets/gpt2small_hgx-h100.yaml").resolve()
 FORMATS = ("md", "html", "json")

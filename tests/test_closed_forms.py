@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from planner import loading
-from planner.inverse import questions
-from planner.inverse.expression import NoForm, closed_form
-from planner.plan import variant
-from planner.untraced import evaluated
+from planner.engine.untraced import evaluated
+from planner.plans.plan import variant
+from planner.questions import loading
+from planner.questions.solve import questions
+from planner.questions.solve.expression import NoForm, closed_form
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
 LLAMA = "tests/documents/llama70b_assumed.yaml"

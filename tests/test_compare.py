@@ -12,9 +12,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from planner import check, compare, loading, logs
-from planner.document import Plan
-from planner.errors import PlanError
+from planner.base.errors import PlanError
+from planner.connect import compare, logs
+from planner.plans.document import Plan
+from planner.questions import loading
+from planner.review import check
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "tests" / "data" / "logs"
@@ -231,7 +233,7 @@ def test_a_long_log_is_read_in_little_memory(form: str, tmp_path: Path) -> None:
     body = between.join(map(row.format, steps))
     log.write_text({"CSV": f"step_seconds\n{body}", "JSON": f"[{body}]"}.get(form, body))
     code = (
-        "import sys\nfrom planner import logs\nlog = logs.read(sys.argv[1])\n"
+        "import sys\nfrom planner.connect import logs\nlog = logs.read(sys.argv[1])\n"
         "lines = open('/proc/self/status').read().splitlines()\n"
         "peak = next(int(x.split()[1]) for x in lines if x.startswith('VmHWM')) / 1000\n"
         "(steps,) = log.series('time.step_seconds')\n"

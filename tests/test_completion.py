@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli import COMMANDS, _parser
-from planner.completion import SHELLS, commands, script
-from planner.source import preset_names
+from planner.cli.completion import SHELLS, commands, script
+from planner.cli.main import COMMANDS, _parser
+from planner.documents.source import preset_names
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = {shell: script(shell, _parser()) for shell in SHELLS}

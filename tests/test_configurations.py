@@ -12,9 +12,10 @@ import pytest
 import yaml
 
 from benchmarks import counts
-from planner import cli, imports
-from planner.errors import PlanError
-from planner.imports import hf
+from planner.base.errors import PlanError
+from planner.cli import main as cli
+from planner.connect import imports
+from planner.connect.imports import hf
 
 DATA = Path(__file__).parent / "data"
 PRESETS = Path(__file__).parent.parent / "presets" / "models"
@@ -74,8 +75,10 @@ def models() -> list[Any]:
 
 @pytest.mark.parametrize("row", models())
 def test_a_preset_has_its_published_parameters(row: dict[str, str]) -> None:
-    from planner import case, evaluate, loading
-    from planner import formulas as _book  # noqa: F401  registers the quantities
+    from planner.book import formulas as _book  # noqa: F401  registers the quantities
+    from planner.engine import evaluate
+    from planner.engine import instance as case
+    from planner.questions import loading
 
     plan = loading.load(
         {
@@ -274,8 +277,10 @@ LLAMA3 = """
 
 
 def total(document: dict[str, Any]) -> int:
-    from planner import case, evaluate, loading
-    from planner import formulas as _book  # noqa: F401  registers the quantities
+    from planner.book import formulas as _book  # noqa: F401  registers the quantities
+    from planner.engine import evaluate
+    from planner.engine import instance as case
+    from planner.questions import loading
 
     plan = loading.load(
         {"model": document, "cluster": counts.DEVICE, "training": {"sequence_length": 1}}

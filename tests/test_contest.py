@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from planner import loading
-from planner.document import Plan
-from planner.errors import PlanError
-from planner.limits import Limit
-from planner.search import contest, engine, layouts
-from planner.search.contest import FEWER, Contest, best
-from planner.untraced import evaluated
+from planner.base.errors import PlanError
+from planner.engine.untraced import evaluated
+from planner.plans.document import Plan
+from planner.questions import loading
+from planner.questions.constraints import Limit
+from planner.questions.search import contest, engine, layouts
+from planner.questions.search.contest import FEWER, Contest, best
 
 MEMORY, STEP = "memory.process", "time.step_seconds"
 PLANS: dict[str, tuple[str, dict[str, Any]]] = {

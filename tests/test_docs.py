@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from planner import loading, schema, source
+from planner.documents import schema, source
+from planner.questions import loading
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -205,18 +206,18 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_page_of_formulas_is_the_book() -> None:
-    from planner.render import book
+    from planner.report import book
 
     kept = (ROOT / "docs" / "formulas.md").read_text(encoding="utf-8")
     moved = list(
         difflib.unified_diff(kept.splitlines(), book.page().splitlines(), lineterm="", n=0)
     )
-    assert not moved, "python -m planner.render.book > docs/formulas.md\n" + "\n".join(moved[:20])
+    assert not moved, "python -m planner.report.book > docs/formulas.md\n" + "\n".join(moved[:20])
 
 
 def test_every_quantity_is_on_the_page_with_a_formula_in_both_scripts() -> None:
-    from planner.quantity import BOOK
-    from planner.render import book
+    from planner.book.quantity import BOOK
+    from planner.report import book
 
     latex, mathml = book.page(), book.page(mathml=True)
     total = sum(map(len, BOOK.declarations.values()))
@@ -226,7 +227,7 @@ def test_every_quantity_is_on_the_page_with_a_formula_in_both_scripts() -> None:
 
 
 def test_no_page_speaks_of_a_command_that_does_not_exist() -> None:
-    from planner.cli import COMMANDS
+    from planner.cli.main import COMMANDS
 
     for page in PAGES:
         text = page.read_text(encoding="utf-8")

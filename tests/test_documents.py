@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from planner import cli
+from planner.cli import main as cli
 
 DOCUMENTS = Path(__file__).parent / "documents"
 EXPECTED = DOCUMENTS / "invalid.txt"

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.result import Result
+from planner.results.result import Result
 from tests.strategies import Document, plans
 
 SLOW = settings(
@@ -125,8 +125,8 @@ def test_floating_point_overflow_is_absence() -> None:
     """Where an estimate leaves what floats can hold, it is absent with the reason."""
     from sympy import Integer, Pow, Rational, Symbol
 
-    from planner.evaluate import Absent, Case, Evaluation
-    from planner.quantity import BOOK, Book
+    from planner.book.quantity import BOOK, Book
+    from planner.engine.evaluate import Absent, Case, Evaluation
 
     book, shown = Book(), BOOK.declarations["parameters.total"][0]
     power = Pow(Integer(10) ** 400, Rational(3, 2), evaluate=False)
@@ -221,7 +221,7 @@ def test_more_of_it_takes_no_less(document: Document, key: str) -> None:
 @SLOW
 @given(plans())
 def test_a_varied_input_gives_what_a_new_evaluation_gives(document: Document) -> None:
-    from planner.evaluate import Absent, Evaluation
+    from planner.engine.evaluate import Absent, Evaluation
 
     def worth(evaluation: Evaluation, identifier: str) -> Any:
         """A value, or why there is none: 1.1 tensor-parallel ranks leave ranges."""

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from planner import case, loading
-from planner.evaluate import Absent, Evaluation
+from planner.engine import instance as case
+from planner.engine.evaluate import Absent, Evaluation
+from planner.questions import loading
 
 SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "plan.schema.json"
 #: What the first pages of a report stand on.

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from planner import loading
-from planner.document import Plan
-from planner.errors import PlanError
-from planner.exports import FORMATS, config, export
+from planner.base.errors import PlanError
+from planner.connect.exports import FORMATS, config, export
+from planner.plans.document import Plan
+from planner.questions import loading
 
 ROOT = Path(__file__).resolve().parent.parent
 PLANS = sorted(
@@ -327,8 +327,8 @@ def test_an_unknown_framework_is_a_fault_with_its_nearest() -> None:
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
 def test_megatron_arguments_come_back_as_the_same_model(path: Path, tmp_path: Path) -> None:
-    from planner import imports
-    from planner.result import evaluate
+    from planner.connect import imports
+    from planner.results.result import evaluate
 
     if not hasattr(imports, "document"):
         pytest.skip("there is no importer of Megatron-LM arguments yet")

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from planner import loading
-from planner.document import Plan
-from planner.exports import config, export
+from planner.connect.exports import config, export
+from planner.plans.document import Plan
+from planner.questions import loading
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -111,7 +111,7 @@ def test_torchtitan_has_every_key(layout: str) -> None:
 
 def test_torchtitan_names_of_schedules_are_those_of_pytorch() -> None:
     schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
-    from planner.exports.torchtitan import SCHEDULES
+    from planner.connect.exports.torchtitan import SCHEDULES
 
     for name in SCHEDULES.values():
         assert schedules.get_schedule_class(name)

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from planner import loading
-from planner.domains import of_key
-from planner.errors import PlanError
-from planner.inverse import intervals, questions
-from planner.limits import parse_limit
-from planner.plan import variant
-from planner.result import evaluate
-from planner.search.contest import best
-from planner.search.engine import FITS, SURE, Walk
-from planner.untraced import evaluated
+from planner.base.errors import PlanError
+from planner.engine.untraced import evaluated
+from planner.plans.plan import variant
+from planner.questions import loading
+from planner.questions.constraints import parse_limit
+from planner.questions.domains import of_key
+from planner.questions.search.contest import best
+from planner.questions.search.engine import FITS, SURE, Walk
+from planner.questions.solve import intervals, questions
+from planner.results.result import evaluate
 from tests.conftest import RunCli
 from tests.strategies import plans
 
@@ -215,7 +215,7 @@ def test_devices_that_are_too_few_and_cost_more_already_are_not_looked_at_furthe
 
 
 def test_shipped_prices_are_offered() -> None:
-    from planner.inverse.offers import offers
+    from planner.questions.solve.offers import offers
 
     found = {offer.accelerator: offer.price for offer in offers(load(GPT2))}
     assert len(found) >= 5 and found["NVIDIA H800 SXM5 80 GB"] == 2

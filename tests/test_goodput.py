@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner import source
-from planner.loading import load
-from planner.plan import variant
-from planner.untraced import evaluated
+from planner.documents import source
+from planner.engine.untraced import evaluated
+from planner.plans.plan import variant
+from planner.questions.loading import load
 
 VALID = Path(__file__).parent / "documents" / "valid" / "run_around_the_step.yaml"
 META: dict[str, Any] = {
@@ -181,10 +181,10 @@ def test_every_way_to_evaluate_agrees() -> None:
     """Exactly, over floats, over arrays, and by the slope of the tape."""
     import numpy as np
 
-    from planner import case
-    from planner.gradient import gradient
-    from planner.sweep.operations import over_arrays
-    from planner.tape import Tape
+    from planner.engine import instance as case
+    from planner.engine.gradient import gradient
+    from planner.engine.tape import Tape
+    from planner.questions.studies.operations import over_arrays
 
     plan = load(META, {"cluster.price": "2 USD/h"})
     built = case.build(plan)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.arrays import operations
-from planner.arrays.graph import Graph
-from planner.arrays.program import Program, Values
-from planner.arrays.table import Codes, Table
+from planner.engine.arrays import operations
+from planner.engine.arrays.graph import Graph
+from planner.engine.arrays.program import Program, Values
+from planner.engine.arrays.table import Codes, Table
 
 COLUMNS = {"a": (1.0, 2.0, 3.0), "b": (0.5, 4.0), "c": tuple(range(1, 40))}
 AXES = {"zero": (1.0, 2.0, 5.0), "mode": (7.0, 9.0)}

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
-from planner import resources, schema, source, units
-from planner.errors import PlanError
+from planner.base import resources, units
+from planner.base.errors import PlanError
+from planner.documents import schema, source
 
 ROOT = Path(__file__).parent.parent
 SCHEMAS = {

@@ -19,11 +19,12 @@ import pytest
 import yaml
 
 import planner
-from planner import compare, exports, render
-from planner.exports import FORMATS
-from planner.result import Result
-from planner.sweep import study as studies
-from planner.sweep.run import Outcome, sweep
+from planner import report as render
+from planner.connect import compare, exports
+from planner.connect.exports import FORMATS
+from planner.questions.studies import study as studies
+from planner.questions.studies.run import Outcome, sweep
+from planner.results.result import Result
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 
@@ -139,7 +140,7 @@ def page(words: str, kind: str = "html") -> str:
     """A report; of a study or with a comparison where the kind says so."""
     what, _, form = kind.rpartition(" ")
     if what == "study":
-        from planner.render import study as pages
+        from planner.report import study as pages
 
         return {"html": pages.html, "md": pages.markdown, "text": pages.text}[form](studied(words))
     if what == "compared":

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from planner import loading
-from planner.errors import PlanError
-from planner.javascript.rules import BUILTINS, Program
-from planner.javascript.words import Formulas, Untranslated, literal
-from planner.quantity import BOOK
-from planner.render import as_text
-from planner.result import Result, evaluate
-from planner.source import preset_names
+from planner.base.errors import PlanError
+from planner.book.quantity import BOOK
+from planner.documents.source import preset_names
+from planner.questions import loading
+from planner.report import as_text
+from planner.report.what_if.rules import BUILTINS, Program
+from planner.report.what_if.words import Formulas, Untranslated, literal
+from planner.results.result import Result, evaluate
 from tests.browser import Browser, executable
 from tests.conftest import ROOT, RunCli
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from planner import loading
-from planner import plan as plans
-from planner.errors import PlanError
-from planner.exports import FORMATS, config
-from planner.exports.table import Elsewhere
-from planner.search import ranking
-from planner.search.engine import STEP, Walk, search
-from planner.search.layouts import KEYS, Space
+from planner.base.errors import PlanError
+from planner.connect.exports import FORMATS, config
+from planner.connect.exports.table import Elsewhere
+from planner.plans import plan as plans
+from planner.questions import loading
+from planner.questions.search import ranking
+from planner.questions.search.engine import STEP, Walk, search
+from planner.questions.search.layouts import KEYS, Space
 
 PLAN: dict[str, Any] = {
     "name": "started",

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from planner import cli, files, loading, schema, source
-from planner.errors import PlanError
-from planner.measure import expected, machine, rates, step, supported, writing
-from planner.measure.jobs import (
+from planner.base import files
+from planner.base.errors import PlanError
+from planner.cli import main as cli
+from planner.connect.measure import expected, machine, rates, step, supported, writing
+from planner.connect.measure.jobs import (
     Attention,
     Collective,
     Elementwise,
@@ -26,7 +27,9 @@ from planner.measure.jobs import (
     Product,
     Traffic,
 )
-from planner.result import evaluate
+from planner.documents import schema, source
+from planner.questions import loading
+from planner.results.result import evaluate
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = str(ROOT / "presets/gpt2small_hgx-h100.yaml")
@@ -224,11 +227,11 @@ def test_a_format_or_kernel_that_does_not_run_is_left_out() -> None:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The command runs on the stand-in; PyTorch is not asked for."""
-    module: Any = ModuleType("planner.measure.engine")
+    module: Any = ModuleType("planner.connect.measure.engine")
     module.Engine = lambda device, processes: Ideal(processes=processes or 1)
-    monkeypatch.setitem(sys.modules, "planner.measure.engine", module)
-    monkeypatch.setattr("planner.measure.engine", module, raising=False)
-    monkeypatch.setattr("planner.measure_command.need_torch", lambda: None)
+    monkeypatch.setitem(sys.modules, "planner.connect.measure.engine", module)
+    monkeypatch.setattr("planner.connect.measure.engine", module, raising=False)
+    monkeypatch.setattr("planner.cli.measure.need_torch", lambda: None)
     return module
 
 
@@ -305,7 +308,7 @@ def test_a_folder_that_is_read_only(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("planner.measure_command.os.access", lambda *_: False)  # root writes all
+    monkeypatch.setattr("planner.cli.measure.os.access", lambda *_: False)  # root writes all
     monkeypatch.setattr(Ideal, "times", lambda *_: pytest.fail("told after the benchmarks"))
     assert cli.main(["measure", "-o", str(tmp_path / "my.yaml")]) == 2
     assert "permission denied" in capsys.readouterr().err

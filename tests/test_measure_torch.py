@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from planner import cli, loading
-from planner.errors import PlanError
-from planner.measure import beside, step
-from planner.measure.jobs import (
+from planner.base.errors import PlanError
+from planner.cli import main as cli
+from planner.connect.measure import beside, step
+from planner.connect.measure.jobs import (
     Attention,
     Collective,
     Elementwise,
@@ -20,10 +20,11 @@ from planner.measure.jobs import (
     Product,
     Traffic,
 )
+from planner.questions import loading
 
 torch = pytest.importorskip("torch")
-engine = pytest.importorskip("planner.measure.engine")
-training = pytest.importorskip("planner.measure.training")
+engine = pytest.importorskip("planner.connect.measure.engine")
+training = pytest.importorskip("planner.connect.measure.training")
 
 GPT = {
     "layers": 3,

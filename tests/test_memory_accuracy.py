@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from benchmarks import memory_accuracy, spread, tables
-from planner import resources
+from planner.base import resources
 
 DATA = Path(__file__).parent / "data"
 PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import planner.formulas  # noqa: F401  (registers the quantities)
-from planner import loading
-from planner.document import Plan
-from planner.notation import R_ks
-from planner.quantity import BOOK
-from planner.search import contest, engine, modes, ranking
-from planner.search.engine import FITS, MEMORY, STEP, Walk, search
-from planner.search.layouts import RECOMPUTE, Space
+import planner.book.formulas  # noqa: F401  (registers the quantities)
+from planner.book.notation import R_ks
+from planner.book.quantity import BOOK
+from planner.plans.document import Plan
+from planner.questions import loading
+from planner.questions.search import contest, engine, modes, ranking
+from planner.questions.search.engine import FITS, MEMORY, STEP, Walk, search
+from planner.questions.search.layouts import RECOMPUTE, Space
 
 KEY = modes.RECOMPUTE
 

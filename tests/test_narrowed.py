@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import yaml
 
-from planner import cli, loading
-from planner.document import Plan
-from planner.limits import Limit
-from planner.render import searched
-from planner.search import contest, engine, ranking
-from planner.search.engine import REPLICAS, Walk, search
+from planner.cli import main as cli
+from planner.plans.document import Plan
+from planner.questions import loading
+from planner.questions.constraints import Limit
+from planner.questions.search import contest, engine, ranking
+from planner.questions.search.engine import REPLICAS, Walk, search
+from planner.report import searched
 
 MEMORY, STEP = "memory.process", "time.step_seconds"
 
@@ -122,7 +123,7 @@ def test_answers_and_open_layouts_say_what_was_left_out(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contest, "MOST", 5000)
-    monkeypatch.setattr("planner.search.automatic.MOST", 5000)
+    monkeypatch.setattr("planner.questions.search.automatic.MOST", 5000)
     path = tmp_path / "plan.yaml"
     path.write_text(yaml.safe_dump(document("mixtral-8x7b", 64)), "utf-8")
     asked = ("solve", str(path), "longest-context", "--with-layout", "auto")

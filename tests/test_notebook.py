@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.notebook import COLUMNS, records
-from planner.result import Result
+from planner.results.notebook import COLUMNS, records
+from planner.results.result import Result
 
 PLAN = Path(__file__).resolve().parent.parent / "presets" / "gpt2small_hgx-h100.yaml"
 

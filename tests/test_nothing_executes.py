@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from planner import resources
-from planner.errors import PlanError
-from planner.source import load
+from planner.base import resources
+from planner.base.errors import PlanError
+from planner.documents.source import load
 
 PACKAGE = Path(__file__).resolve().parent.parent / "planner"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -28,25 +28,34 @@ MODULES = {
 }  # fmt: skip
 #: The places that may, each with the reason.
 ALLOWED = {
-    ("folds.py", "sympify"),  # of expressions: numbers of a formula's body
-    ("quantity.py", "sympify"),
-    ("exports/__init__.py", "import_module"),  # one of a fixed list of frameworks
-    ("exports/__init__.py", "importlib"),
-    ("javascript/rules.py", "import_module"),  # modules of declared formulas
-    ("javascript/rules.py", "importlib"),
-    ("revisions.py", "subprocess"),  # git, with a list of words and no shell
-    ("revisions.py", "run"),
+    ("book/reductions.py", "sympify"),  # of expressions: numbers of a formula's body
+    ("book/quantity.py", "sympify"),
+    ("connect/exports/__init__.py", "import_module"),  # one of a fixed list of frameworks
+    ("connect/exports/__init__.py", "importlib"),
+    ("report/what_if/rules.py", "import_module"),  # modules of declared formulas
+    ("report/what_if/rules.py", "importlib"),
+    ("review/revisions.py", "subprocess"),  # git, with a list of words and no shell
+    ("review/revisions.py", "run"),
     ("__init__.py", "import_module"),  # the names of the Python face, each from its own module
     ("__init__.py", "importlib"),
-    ("plan.py", "import_module"),  # a module of ours by a written name
-    ("plan.py", "importlib"),
-    ("sweep/parquet.py", "importlib"),  # whether pyarrow is there
-    ("sweep/work.py", "pickle"),  # a view of bytes for who pickles; nothing is read
-    ("sweep/clusters.py", "pickle"),  # the study on its way to a worker, beside Dask's own pickles
-    ("sweep/clusters.py", "socket"),  # whether a worker of the cluster that is named can be reached
-    ("measure/collectives.py", "subprocess"),  # this Python, a written program, numbers as JSON
-    ("measure/collectives.py", "Popen"),
-    ("measure/collectives.py", "call"),  # a function of its own
+    ("plans/plan.py", "import_module"),  # a module of ours by a written name
+    ("plans/plan.py", "importlib"),
+    ("questions/studies/parquet.py", "importlib"),  # whether pyarrow is there
+    ("questions/studies/work.py", "pickle"),  # a view of bytes for who pickles; nothing is read
+    (
+        "questions/studies/clusters.py",
+        "pickle",
+    ),  # the study on its way to a worker, beside Dask's own pickles
+    (
+        "questions/studies/clusters.py",
+        "socket",
+    ),  # whether a worker of the cluster that is named can be reached
+    (
+        "connect/measure/collectives.py",
+        "subprocess",
+    ),  # this Python, a written program, numbers as JSON
+    ("connect/measure/collectives.py", "Popen"),
+    ("connect/measure/collectives.py", "call"),  # a function of its own
 }
 
 
@@ -135,7 +144,7 @@ CODE = (
 @pytest.mark.parametrize("kind", ["text", "md", "html", "json"])
 def test_text_of_a_document_is_shown_and_never_run(tmp_path: Path, kind: str) -> None:
     import planner
-    from planner import render
+    from planner import report as render
 
     mark = tmp_path / "executed"
     for code in CODE:
@@ -156,7 +165,7 @@ def test_text_of_a_document_is_shown_and_never_run(tmp_path: Path, kind: str) ->
     "__import__('os').system('id')", "lambda: 0", "1+1", "tensor*2", "open('/etc/passwd').read()",
 ])  # fmt: skip
 def test_a_number_is_no_expression(name: str) -> None:
-    from planner import units
+    from planner.base import units
 
     with pytest.raises(units.UnitError):
         units.parse(name, "1")

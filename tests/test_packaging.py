@@ -22,9 +22,7 @@ pytestmark = [
         importlib.util.find_spec("hatchling") is None or importlib.util.find_spec("pip") is None,
         reason="the wheel is built with pip and hatchling (extra: test)",
     ),
-    pytest.mark.skipif(
-        not (ROOT / "planner" / "cli.py").is_file(), reason="planner/cli.py is missing"
-    ),
+    pytest.mark.skipif(not (ROOT / "planner" / "cli").is_dir(), reason="planner/cli is missing"),
 ]
 
 
@@ -86,7 +84,7 @@ def test_the_wheel_holds_every_data_file_and_nothing_of_the_tests(installed: Ins
 
 def test_the_wheel_finds_its_own_data(installed: Installed) -> None:
     code = (
-        "from planner.resources import folder\n"
+        "from planner.base.resources import folder\n"
         f"print(*(folder(name) for name in {DATA}), sep='\\n')"
     )
     done = installed.run(sys.executable, "-c", code)

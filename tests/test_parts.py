@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import case, loading
-from planner.document import Plan
-from planner.parts import PARTS, taken_apart
-from planner.plan import variant
-from planner.search import ranking
-from planner.search.engine import search
-from planner.search.layouts import Space
-from planner.untraced import Untraced, evaluated
+from planner.engine import instance as case
+from planner.engine.untraced import Untraced, evaluated
+from planner.plans.document import Plan
+from planner.plans.plan import variant
+from planner.questions import loading
+from planner.questions.search import ranking
+from planner.questions.search.engine import search
+from planner.questions.search.layouts import Space
+from planner.results.attribution import PARTS, taken_apart
 
 STEP = "time.step_seconds"
 PLANS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from planner import cli
+from planner.cli import main as cli
 from tests.browser import Browser, executable
 
 WIDTH = 375

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 import planner
-from planner import loading
-from planner.search import ranking
-from planner.search.engine import FITS, MEMORY, STEP, Walk, search
-from planner.search.layouts import SCHEDULES, Space
-from planner.sensitivity import neighbours
+from planner.questions import loading
+from planner.questions.search import ranking
+from planner.questions.search.engine import FITS, MEMORY, STEP, Walk, search
+from planner.questions.search.layouts import SCHEDULES, Space
+from planner.questions.sensitivity import neighbours
 
 KINDS = ("tensor", "pipeline", "context", "expert", "expert_tensor", "replicate")
 WORST = "memory.headroom_p95"
@@ -166,8 +166,8 @@ def test_a_margin_is_kept_or_its_lack_is_told() -> None:
 def test_the_flagship_states_the_layout_that_its_search_recommends() -> None:
     """Whoever reads its report meets no plan beside it that fits and is much faster."""
     path = "presets/llama70b_h100x1024.yaml"
-    stated = plans.load(path)
-    taken = plans.load(path, {"parallelism": "auto", "training.recompute": None})
+    stated = loading.load(path)
+    taken = loading.load(path, {"parallelism": "auto", "training.recompute": None})
     for key in (*(f"parallelism.{name}" for name in (*KINDS, "virtual_pipeline", "zero")),
                 "training.recompute", "training.schedule"):  # fmt: skip
         assert stated.get(key) == taken.get(key), key

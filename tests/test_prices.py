@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import planner
-from planner import source, units
-from planner.inverse.offers import offers
-from planner.loading import load
+from planner.base import units
+from planner.documents import source
+from planner.questions.loading import load
+from planner.questions.solve.offers import offers
 from tests.test_hardware_presets import ACCELERATORS, CLUSTERS, document
 
 #: USD for an instance of so many devices, as the providers' pages print it.

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from sympy import Symbol
 
-import planner.formulas  # noqa: F401  (registers the quantities)
-from planner.evaluate import Absent, Case, Evaluation
-from planner.quantity import BOOK, COUNTED, SHARE, SIGNED, Book, Declaration
-from planner.untraced import Untraced
+import planner.book.formulas  # noqa: F401  (registers the quantities)
+from planner.book.quantity import BOOK, COUNTED, SHARE, SIGNED, Book, Declaration
+from planner.engine.evaluate import Absent, Case, Evaluation
+from planner.engine.untraced import Untraced
 
 
 def book(**more: Any) -> Book:

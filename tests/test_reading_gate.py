@@ -15,9 +15,9 @@ from random import Random
 
 import pytest
 
-from planner import files
-from planner.cli import main
-from planner.errors import PlanError
+from planner.base import files
+from planner.base.errors import PlanError
+from planner.cli.main import main
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAN = ROOT / "presets" / "gpt2small_hgx-h100.yaml"
@@ -25,15 +25,15 @@ RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 #: What reads or writes by itself, and why it may.
 OWN = {
-    "files.py": "it is the gate",
-    "resources.py": "it reads what ships",
-    "logs.py": "it parses the records of a log one by one",
-    "nodes.py": "it parses YAML that the gate has read",
-    "measure/collectives.py": "its processes answer in a temporary folder of their own",
-    "measure/training.py": "it asks the system about this machine",
+    "base/files.py": "it is the gate",
+    "base/resources.py": "it reads what ships",
+    "connect/logs.py": "it parses the records of a log one by one",
+    "documents/yaml_nodes.py": "it parses YAML that the gate has read",
+    "connect/measure/collectives.py": "its processes answer in a temporary folder of their own",
+    "connect/measure/training.py": "it asks the system about this machine",
     "__main__.py": "a closed stream becomes the null device",
-    "cli.py": "so does a standard output that nobody reads any more",
-    "revisions.py": "it copies a revision to a temporary folder of its own",
+    "cli/main.py": "so does a standard output that nobody reads any more",
+    "review/revisions.py": "it copies a revision to a temporary folder of its own",
 }
 METHODS = {
     "open", "read_text", "read_bytes", "write_text", "write_bytes", "safe_load", "full_load",
@@ -54,7 +54,7 @@ def readers(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, "open"
         if isinstance(called, ast.Attribute):
             owner = called.value.id if isinstance(called.value, ast.Name) else ""
-            through_gate = owner in ("files", "resources", "nodes", "_opened")
+            through_gate = owner in ("files", "resources", "yaml_nodes", "nodes", "_opened")
             if called.attr in MODULES.get(owner, ()) or (
                 called.attr in METHODS and not through_gate
             ):
@@ -97,7 +97,7 @@ def lines(file: Path) -> list[list[str]]:
 
 
 def test_lines_name_every_command_that_reads() -> None:
-    from planner.cli import COMMANDS
+    from planner.cli.main import COMMANDS
 
     others = {"explain", "sensitivity", "solve", "search", "export"}  # as report does
     nothing = {"list", "completion", "measure"}
@@ -362,7 +362,7 @@ def test_a_forged_command_is_no_report_or_lost(
 def test_a_fault_of_the_program_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from planner import listing
+    from planner.cli import listing
 
     def broken(what: str | None) -> str:
         raise ValueError("two\nlines")
@@ -460,7 +460,7 @@ def damaged(random: Random, raw: bytes) -> bytes:
 def test_a_damaged_journal_loses_pieces_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from planner.sweep import run, work
+    from planner.questions.studies import run, work
 
     study, table = studied(tmp_path, 12), tmp_path / "out.csv"
     monkeypatch.setattr(work, "ONE_BY_ONE", 2)

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from planner import case, loading
-from planner.plan import variant
-from planner.recent import recent
-from planner.search.engine import NARROWER
-from planner.search.layouts import Space
+from planner.base.recent import recent
+from planner.engine import instance as case
+from planner.plans.plan import variant
+from planner.questions import loading
+from planner.questions.search.engine import NARROWER
+from planner.questions.search.layouts import Space
 
 PLANS = ("presets/gpt3_a100x1024.yaml", "presets/mixtral8x7b_h100x1024.yaml")
 

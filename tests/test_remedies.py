@@ -7,11 +7,11 @@ import jsonschema
 import pytest
 
 import planner
-from planner import case
-from planner.evaluate import Evaluation
-from planner.loading import load
-from planner.plan import variant
-from planner.remedies import remedies
+from planner.engine import instance as case
+from planner.engine.evaluate import Evaluation
+from planner.plans.plan import variant
+from planner.questions.loading import load
+from planner.results.remedies import remedies
 
 PLAN = "presets/llama70b_h100x1024.yaml"
 VIRTUAL = "parallelism.virtual_pipeline=1"

@@ -19,12 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner import bands, render
-from planner.errors import PlanError
-from planner.render.numbers import clean, column, percent, shares
-from planner.render.report import slug
-from planner.render.view import View
-from planner.result import Result
+from planner import report as render
+from planner.base.errors import PlanError
+from planner.plans import error_bands as bands
+from planner.report.numbers import clean, column, percent, shares
+from planner.report.report import slug
+from planner.report.view import View
+from planner.results.result import Result
 
 ROOT = Path(__file__).resolve().parent.parent
 LLAMA = "presets/llama70b_h100x1024.yaml"
@@ -263,7 +264,7 @@ def test_what_html_shows_of_a_name_is_the_name() -> None:
 
 
 def test_every_key_figure_is_in_the_json(result: Result) -> None:
-    from planner.render.facts import key_figures
+    from planner.report.facts import key_figures
 
     known = json.loads(render.json(result))["quantities"]
     figures = key_figures(result)
@@ -502,7 +503,7 @@ def safe(result: Result) -> tuple[object, ...]:
 
 def icon_of(status: str) -> str:
     """The drawing of a verdict."""
-    from planner.render.report import _environment
+    from planner.report.report import _environment
 
     template = _environment(True).get_template("macros.html.jinja")
     return str(template.module.icon(status))  # type: ignore[attr-defined]
@@ -557,7 +558,7 @@ def test_the_step_is_shown_down_to_the_layers_of_the_slowest_stage() -> None:
 
 
 def test_estimates_are_marked_in_the_summary(result: Result) -> None:
-    from planner.render.facts import key_figures
+    from planner.report.facts import key_figures
 
     text = render.text(result, colour=False)
     for figure in key_figures(result):
@@ -569,8 +570,8 @@ def test_estimates_are_marked_in_the_summary(result: Result) -> None:
 def test_the_summary_pays_for_no_report() -> None:
     code = (
         "import sys, planner\n"
-        "from planner import render\n"
-        f"render.text(planner.load({LLAMA!r}).evaluate(), colour=False)\n"
+        "from planner import report\n"
+        f"report.text(planner.load({LLAMA!r}).evaluate(), colour=False)\n"
         "print([m for m in ('jinja2', 'planner.typeset', 'numpy') if m in sys.modules])"
     )
     done = subprocess.run(

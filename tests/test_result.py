@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 import planner
-from planner.result import Result
+from planner.results.result import Result
 
 ROOT = Path(__file__).resolve().parent.parent
 LLAMA = "presets/llama70b_h100x1024.yaml"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import planner
-from planner import laws
-from planner.inverse import budgets
+from planner.engine import scaling_laws as laws
+from planner.questions.solve import budgets
 
 ROOT = Path(__file__).resolve().parent.parent
 LLAMA = "tests/documents/llama70b_assumed.yaml"
@@ -90,7 +90,7 @@ def test_the_tables_of_chinchilla(law: str, parameters: float, flops: float, tok
 
 def test_exponents_lie_in_the_intervals_of_table_2() -> None:
     one, two, three = (law for law in laws.axis() if law.name.startswith("chinchilla"))
-    from planner.notation_scaling import a_D, a_N
+    from planner.book.notation_scaling import a_D, a_N
 
     assert 0.488 <= float(one.bindings[a_N]) <= 0.502 and float(one.bindings[a_D]) <= 0.512
     assert 0.462 <= float(two.bindings[a_N]) <= 0.534

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
-from planner.errors import PlanError
-from planner.schema import describe, validate
-from planner.source import Document, load
-from planner.units import dimension, parse
+from planner.base.errors import PlanError
+from planner.base.units import dimension, parse
+from planner.documents.schema import describe, validate
+from planner.documents.source import Document, load
 
 F = Fraction
 
@@ -311,7 +311,8 @@ def test_describe(schemas: Path) -> None:
 
 def test_reading_and_checking_import_nothing_heavy() -> None:
     code = (
-        "import sys; from planner.source import load; from planner import schema; "
+        "import sys; from planner.documents import schema; "
+        "from planner.documents.source import load; "
         "load({'a': '1 GB'}, ['b=1e9']); "
         "print(sorted({'sympy', 'numpy', 'jinja2', 'jsonschema'} & set(sys.modules)))"
     )

@@ -14,16 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import loading, pipeline
-from planner import plan as plans
-from planner.document import Model
-from planner.errors import PlanError
-from planner.limits import Limit
-from planner.plan import variant
-from planner.search import contest, layouts, ranking
-from planner.search import engine as searching
-from planner.search.layouts import SCHEDULES, Space
-from planner.untraced import evaluated
+from planner.base.errors import PlanError
+from planner.engine.untraced import evaluated
+from planner.plans import pipeline
+from planner.plans import plan as plans
+from planner.plans.document import Model
+from planner.plans.plan import variant
+from planner.questions import loading
+from planner.questions.constraints import Limit
+from planner.questions.search import contest, layouts, ranking
+from planner.questions.search import engine as searching
+from planner.questions.search.layouts import SCHEDULES, Space
 
 QUANTITIES = ("memory.headroom", "memory.process", "time.step_seconds", "memory.activations")
 

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import case, loading
-from planner.elasticity import Slopes, by_step, hangs_on
-from planner.errors import PlanError
-from planner.evaluate import Evaluation
-from planner.plan import variant
-from planner.result import evaluate
-from planner.sensitivity import sensitivities
-from planner.untraced import evaluated
+from planner.base.errors import PlanError
+from planner.engine import instance as case
+from planner.engine.evaluate import Evaluation
+from planner.engine.untraced import evaluated
+from planner.plans.plan import variant
+from planner.questions import loading
+from planner.questions.elasticity import Slopes, by_step, hangs_on
+from planner.questions.sensitivity import sensitivities
+from planner.results.result import evaluate
 from tests.conftest import RunCli
 from tests.strategies import plans
 

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from benchmarks import serving_accuracy
-from planner import case, loading, resources
-from planner.errors import PlanError
-from planner.evaluate import Evaluation
+from planner.base import resources
+from planner.base.errors import PlanError
+from planner.engine import instance as case
+from planner.engine.evaluate import Evaluation
+from planner.questions import loading
 
 PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from planner import loading, source
-from planner import plan as plans
-from planner.domains import divisors
-from planner.errors import PlanError
-from planner.inverse import families, questions
-from planner.inverse.solve import evaluated
-from planner.plan import variant
+from planner.base.errors import PlanError
+from planner.documents import source
+from planner.plans import plan as plans
+from planner.plans.plan import variant
+from planner.questions import loading
+from planner.questions.domains import divisors
+from planner.questions.solve import families, questions
+from planner.questions.solve.solve import evaluated
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
 LLAMA = "tests/documents/llama70b_assumed.yaml"

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.errors import Fault, Place, PlanError
-from planner.nodes import compose
-from planner.source import Document, load, preset_names, read
+from planner.base.errors import Fault, Place, PlanError
+from planner.documents.source import Document, load, preset_names, read
+from planner.documents.yaml_nodes import compose
 
 F = Fraction
 

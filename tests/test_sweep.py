@@ -25,16 +25,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner import cli, loading, resources
-from planner import plan as plans
-from planner.document import Plan
-from planner.errors import Fault, Place, PlanError
-from planner.quantity import BOOK
-from planner.sweep import arrays, footer, journal, parquet, points, run, study, table, thrift, work
-from planner.sweep import summary as summaries
-from planner.sweep import text as cells
-from planner.sweep.grid import Pieces
-from planner.sweep.plain import PLAIN, SYMBOLS
+from planner.base import resources
+from planner.base.errors import Fault, Place, PlanError
+from planner.book.quantity import BOOK
+from planner.cli import main as cli
+from planner.plans import plan as plans
+from planner.plans.document import Plan
+from planner.questions import loading
+from planner.questions.studies import (
+    arrays,
+    footer,
+    journal,
+    parquet,
+    points,
+    run,
+    study,
+    table,
+    thrift,
+    work,
+)
+from planner.questions.studies import summary as summaries
+from planner.questions.studies import text as cells
+from planner.questions.studies.grid import Pieces
+from planner.questions.studies.plain import PLAIN, SYMBOLS
 
 LLAMA = {"extends": "llama70b_h100x1024", "time": {"mfu": None}}
 SMALL: dict[str, Any] = {
@@ -217,7 +230,7 @@ PLANS = ("llama70b_h100x1024", "gpt3_a100x1024", "mixtral8x7b_h100x1024", "gpt2s
 
 def bound(plan: Plan) -> dict[str, Any]:
     """What evaluations of a plan begin with, apart from its document."""
-    from planner import case
+    from planner.engine import instance as case
 
     built = case.build(plan)
     asked = {n for several in BOOK.declarations.values() for d in several for n in d.when}
@@ -871,7 +884,7 @@ HOSTILE = "<script>alert(1)</script>|`*&\"'"
 @settings(max_examples=5, deadline=None)
 @given(st.text(min_size=1, max_size=40))
 def test_text_of_a_study_is_never_markup(words: str) -> None:
-    from planner.render import study as pages
+    from planner.report import study as pages
 
     for text in (HOSTILE, words):
         document = {
@@ -896,7 +909,7 @@ def test_text_of_a_study_is_never_markup(words: str) -> None:
 def test_the_page_draws_a_chart_for_each_question(tmp_path: Path) -> None:
     from html.parser import HTMLParser
 
-    from planner.render import study as pages
+    from planner.report import study as pages
 
     path = resources.folder("presets") / "studies" / "llama70b_devices.yaml"
     found = planner.load_study(path).sweep()

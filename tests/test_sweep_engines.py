@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from planner.errors import PlanError
-from planner.sweep import run, study
+from planner.base.errors import PlanError
+from planner.questions.studies import run, study
 
 ROOT = Path(__file__).resolve().parent.parent
 # Values in words are evaluated plan by plan, in many small pieces.
@@ -76,7 +76,7 @@ def test_a_dask_cluster_loses_a_worker_and_nothing_else(tmp_path: Path) -> None:
 def test_what_workers_send_passes_the_scheduler_where_they_cannot_be_reached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from planner.sweep import clusters
+    from planner.questions.studies import clusters
 
     asked: list[str] = []
 
@@ -99,7 +99,7 @@ def test_what_workers_send_passes_the_scheduler_where_they_cannot_be_reached(
 @pytest.mark.parametrize("workers", [1, 2, 7])
 @pytest.mark.parametrize("pieces", [0, 1, 5, 20, 101])
 def test_tasks_are_several_pieces_and_at_the_end_one(workers: int, pieces: int) -> None:
-    from planner.sweep import clusters
+    from planner.questions.studies import clusters
 
     light, heavy = (SimpleNamespace(light=light) for light in (True, False))
     tasks = clusters._shares(light, range(3, 3 + pieces), workers)
@@ -112,7 +112,7 @@ def test_tasks_are_several_pieces_and_at_the_end_one(workers: int, pieces: int) 
 
 
 def test_a_cluster_that_is_reached_once_serves_several_sweeps(tmp_path: Path) -> None:
-    from planner.sweep.engines import reached
+    from planner.questions.studies.engines import reached
 
     with dask_cluster(2) as cluster:
         address = cluster.scheduler_address.replace("tcp://", "dask://")
@@ -127,7 +127,7 @@ def test_a_cluster_that_is_reached_once_serves_several_sweeps(tmp_path: Path) ->
 
 def test_a_dask_cluster_that_is_not_there_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    from planner.sweep import clusters
+    from planner.questions.studies import clusters
 
     monkeypatch.setattr(clusters, "PATIENCE", 1)
     with pytest.raises(PlanError, match="the cluster does not answer"):
@@ -137,9 +137,9 @@ def test_a_dask_cluster_that_is_not_there_is_one_error(monkeypatch: pytest.Monke
 def test_a_scheduler_loads_nothing_that_works_on_pieces() -> None:
     code = (
         "import pickle, sys; pickle.loads(sys.stdin.buffer.read());"
-        "print(*{'numpy', 'sympy', 'pyarrow', 'planner.sweep.work'} & set(sys.modules))"
+        "print(*{'numpy', 'sympy', 'pyarrow', 'planner.questions.studies.work'} & set(sys.modules))"
     )
-    from planner.sweep import clusters
+    from planner.questions.studies import clusters
 
     sent = pickle.dumps((clusters.work_on, clusters.ready, clusters._opened))
     loaded = subprocess.run([sys.executable, "-c", code], input=sent, cwd=ROOT, capture_output=True)
@@ -213,7 +213,7 @@ def test_a_killed_process_of_this_machine_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first worker that reaches a piece in the middle dies of it."""
-    from planner.sweep import work
+    from planner.questions.studies import work
 
     mark = tmp_path / "killed"
     whole = work.work

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from planner import loading
-from planner import plan as plans
-from planner.errors import PlanError
-from planner.search import structure
-from planner.sweep import arrays, checking, layouts, study, work
-from planner.sweep.points import Values, exact, missing, wanted
-from planner.sweep.summary import Summary
+from planner.base.errors import PlanError
+from planner.plans import plan as plans
+from planner.questions import loading
+from planner.questions.search import structure
+from planner.questions.studies import arrays, checking, layouts, study, work
+from planner.questions.studies.points import Values, exact, missing, wanted
+from planner.questions.studies.summary import Summary
 
 PLANS = ("gpt3_a100x1024", "llama70b_h100x1024", "mixtral8x7b_h100x1024", "gpt2small_hgx-h100")
 #: Values of keys of a layout, good and bad.

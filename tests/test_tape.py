@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from planner import case, loading
-from planner.evaluate import Absent, Evaluation
-from planner.plan import variant
-from planner.quantity import BOOK
-from planner.tape import Tape
+from planner.book.quantity import BOOK
+from planner.engine import instance as case
+from planner.engine.evaluate import Absent, Evaluation
+from planner.engine.tape import Tape
+from planner.plans.plan import variant
+from planner.questions import loading
 from tests.strategies import plans
 
 SHIPPED = (

@@ -22,7 +22,9 @@ from benchmarks import (
     time_bands,
     time_totals,
 )
-from planner import bands, intervals, resources
+from planner.base import resources
+from planner.plans import error_bands as bands
+from planner.results import intervals
 
 DATA = Path(__file__).parent / "data"
 RUNS, HELD_OUT, LARGEST = (DATA / f"{n}.jsonl" for n in ("runs", "held_out", "largest_runs"))

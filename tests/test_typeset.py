@@ -12,11 +12,11 @@ import pytest
 from sympy import Integer, Rational, Symbol
 
 import planner
-import planner.formulas  # the whole book, for its names
-from planner.evaluate import Case, Evaluation
-from planner.folds import ceil, largest
-from planner.quantity import BOOK, Book, Notation
-from planner.result import Quantity
+import planner.book.formulas  # the whole book, for its names
+from planner.book.quantity import BOOK, Book, Notation
+from planner.book.reductions import ceil, largest
+from planner.engine.evaluate import Case, Evaluation
+from planner.results.result import Quantity
 from planner.typeset import LATEX, MATHML, TEXT, Typesetter, parse
 
 PLANS = (

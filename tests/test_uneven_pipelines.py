@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import loading, pipeline
-from planner import plan as plans
-from planner.errors import PlanError
-from planner.exports import config
-from planner.search.engine import search
-from planner.search.layouts import CUT, Space
+from planner.base.errors import PlanError
+from planner.connect.exports import config
+from planner.plans import pipeline
+from planner.plans import plan as plans
+from planner.questions import loading
+from planner.questions.search.engine import search
+from planner.questions.search.layouts import CUT, Space
 
 #: Of Megatron-LM's documentation and functional tests, with what each stage holds, by hand.
 PUBLISHED: dict[str, tuple[list[int], int]] = {

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.display import plain_text, rounded, scientific
-from planner.units import (
+from planner.base.display import plain_text, rounded, scientific
+from planner.base.units import (
     Dimension,
     UnitError,
     dimension,

@@ -10,8 +10,8 @@ import pytest
 
 import planner
 from planner import PlanError
-from planner.limits import Limit, fit_limit
-from planner.result import Result
+from planner.questions.constraints import Limit, fit_limit
+from planner.results.result import Result
 from tests.conftest import ROOT
 
 PLAN = ROOT / "presets" / "llama70b_h100x1024.yaml"

@@ -19,10 +19,11 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner import formulas, resources
-from planner.quantity import BOOK
-from planner.render.what_if import settled
-from planner.result import Result
+from planner.base import resources
+from planner.book import formulas
+from planner.book.quantity import BOOK
+from planner.report.what_if.page import settled
+from planner.results.result import Result
 from tests.strategies import Document, wide_plans
 from tests.strategies import settings as every_setting
 
@@ -189,8 +190,8 @@ def axes(draw: st.DrawFn) -> dict[str, list[Any]]:
 def test_a_study_computes_what_each_plan_gives(plan: Wide, varied: dict[str, list[Any]]) -> None:
     """The compiled form, over arrays: the exact numbers to double precision, nothing where one is
     absent, a reason where there is no such plan."""
-    from planner.sweep import study as studies
-    from planner.sweep.run import sweep
+    from planner.questions.studies import study as studies
+    from planner.questions.studies.run import sweep
 
     try:
         study = studies.load({"base": with_changes(plan, {}), "axes": varied, "record": SCALARS})
@@ -218,7 +219,7 @@ def test_a_study_computes_what_each_plan_gives(plan: Wide, varied: dict[str, lis
 @MANY
 @given(wide_plans(), st.data())
 def test_a_varied_input_gives_what_a_new_evaluation_gives(plan: Wide, data: st.DataObject) -> None:
-    from planner.evaluate import Absent, Evaluation
+    from planner.engine.evaluate import Absent, Evaluation
 
     whole = evaluated(plan).evaluation
     ids = ("time.training_days", "memory.process", "cost.total", "compute.training_flops")
@@ -282,7 +283,7 @@ process.stdout.write(JSON.stringify(CHANGES.map(changes => {
 
 def in_node(result: Result, folder: Path, several: list[dict[str, Any]]) -> list[Any]:
     """What the page's program finds for each set of changes: numbers, or a list of faults."""
-    from planner.javascript.program import program
+    from planner.report.what_if.program import program
 
     shown = resources.folder("templates") / "interactive"
     pairs = [[[key, value] for key, value in one.items()] for one in several]
@@ -305,7 +306,7 @@ def in_node(result: Result, folder: Path, several: list[dict[str, Any]]) -> list
 @st.composite
 def moves(draw: st.DrawFn, result: Result) -> dict[str, tuple[Any, str]]:
     """Some controls of the page, each at one of its positions, with its unit."""
-    from planner.render.controls import groups
+    from planner.report.what_if.controls import groups
 
     controls = [control for _, group in groups(result.plan) for control in group]
     moved = draw(st.lists(st.sampled_from(controls), max_size=4, unique_by=lambda c: c.key))

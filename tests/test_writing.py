@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.errors import PlanError
-from planner.files import write_text
+from planner.base.errors import PlanError
+from planner.base.files import write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAN = "presets/gpt2small_hgx-h100.yaml"
@@ -269,7 +269,7 @@ def test_links_in_a_circle_are_a_fault(tmp_path: Path) -> None:
 def test_a_report_never_replaces_what_it_was_made_from(
     tmp_path: Path, way: str, which: str
 ) -> None:
-    from planner.cli import main
+    from planner.cli.main import main
 
     model, plan = tmp_path / "model.json", tmp_path / "plan.json"
     model.write_text('{"extends": "gpt2-small", "layers": 6}')
@@ -288,7 +288,7 @@ def test_a_report_never_replaces_what_it_was_made_from(
 
 
 def test_an_import_never_replaces_its_configuration(tmp_path: Path) -> None:
-    from planner.cli import main
+    from planner.cli.main import main
 
     config = tmp_path / "config.json"
     config.write_text('{"model_type": "gpt2"}')

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fuzz import kills, lines
-from planner.cli import main
+from planner.cli.main import main
 from tests.test_writing import mounted, no_rights
 
 WRITERS = sorted(kills.WRITERS)

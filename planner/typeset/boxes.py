@@ -26,8 +26,8 @@ from sympy import (
     tanh,
 )
 
-from planner.evaluate import Evaluation, Point
-from planner.folds import AtLargest, Fold, Largest, Total, Which
+from planner.book.reductions import AtLargest, Fold, Largest, Total, Which
+from planner.engine.evaluate import Evaluation, Point
 from planner.typeset.names import Name, parse
 
 __all__ = ["Box", "Typesetter"]

@@ -8,7 +8,7 @@ from functools import lru_cache
 from html import escape
 from typing import Any
 
-from planner.display import THIN, exact_text, rounded, scientific, significant
+from planner.base.display import THIN, exact_text, rounded, scientific, significant
 from planner.typeset.boxes import Box
 
 __all__ = ["HTML", "LATEX", "MATHML", "TEXT", "Style", "digits"]

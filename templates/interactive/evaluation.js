@@ -31,7 +31,7 @@ const modelAxes = model => {
 };
 const productAxis = () => AXES.now || [];
 
-// Evaluates quantities on demand, as planner/evaluate.py does, with doubles in the place of exact
+// Evaluates quantities on demand, as planner/engine/evaluate.py does, with doubles in the place of exact
 // numbers. A point names one entry of each axis; symbols are looked up in it, then in the plan.
 class Evaluation {
   constructor(found) {

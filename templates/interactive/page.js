@@ -34,7 +34,7 @@
     }
     return `${small(value)} ${plain}`;
   };
-  // As planner/display.py has them.
+  // As planner/base/display.py has them.
   const LARGE_UNITS = {
     "USD": [["billion USD", 1e9], ["million USD", 1e6]],
     "kWh": [["TWh", 1e9], ["GWh", 1e6], ["MWh", 1e3]],

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from planner import cli
+from planner.cli import main as cli
 from tests.conftest import RunCli
 
 

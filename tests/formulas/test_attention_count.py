@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.counts import DEVICE
-from planner import case, evaluate, loading
-from planner import formulas as _book  # noqa: F401  registers the quantities
+from planner.book import formulas as _book  # noqa: F401  registers the quantities
+from planner.engine import evaluate
+from planner.engine import instance as case
+from planner.questions import loading
 
 MODEL: dict[str, Any] = {"layers": 2, "hidden": 32, "vocab": 64, "attention": {"heads": 4}}
 

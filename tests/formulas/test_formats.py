@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from planner.formats import load
+from planner.plans.formats import load
 
 FORMATS = {one.key: one for one in load()}
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from planner import case, loading
-from planner.errors import PlanError
-from planner.evaluate import Evaluation
+from planner.base.errors import PlanError
+from planner.engine import instance as case
+from planner.engine.evaluate import Evaluation
+from planner.questions import loading
 
 H, F, V, S = 64, 256, 1000, 32
 MODEL: dict[str, Any] = {

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner import case, loading
-from planner.errors import PlanError
-from planner.evaluate import Evaluation
-from planner.gradient import gradient
-from planner.sweep.operations import over_arrays
-from planner.tape import Tape
+from planner.base.errors import PlanError
+from planner.engine import instance as case
+from planner.engine.evaluate import Evaluation
+from planner.engine.gradient import gradient
+from planner.engine.tape import Tape
+from planner.questions import loading
+from planner.questions.studies.operations import over_arrays
 
 PLAN: dict[str, Any] = {
     "model": "llama2-7b",

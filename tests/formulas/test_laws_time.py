@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 from sympy import Symbol
 
-from planner import case, loading
-from planner.errors import PlanError
-from planner.evaluate import Absent, Evaluation
-from planner.notation_hardware import (
+from planner.base.errors import PlanError
+from planner.book.notation_hardware import (
     P_16,
     B_dram,
     B_host,
@@ -55,7 +53,10 @@ from planner.notation_hardware import (
     x_busy,
     x_head,
 )
-from planner.untraced import Untraced
+from planner.engine import instance as case
+from planner.engine.evaluate import Absent, Evaluation
+from planner.engine.untraced import Untraced
+from planner.questions import loading
 
 PLAN: dict[str, Any] = {
     "model": "llama2-7b",

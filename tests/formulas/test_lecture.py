@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner import case, loading, units
-from planner.evaluate import Evaluation
+from planner.base import units
+from planner.engine import instance as case
+from planner.engine.evaluate import Evaluation
+from planner.questions import loading
 
 
 def evaluation(model: str | dict[str, Any]) -> Evaluation:

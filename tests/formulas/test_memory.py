@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.memory_accuracy import evaluated, value_of
-from planner.errors import PlanError
-from planner.evaluate import widen
+from planner.base.errors import PlanError
+from planner.engine.evaluate import widen
 
 LAYOUTS = st.fixed_dictionaries(
     {
@@ -98,7 +98,7 @@ def test_ranks_together_hold_the_whole_and_what_is_stated_to_be_replicated(model
 
 
 def ev_symbol(name):
-    from planner import notation
+    from planner.book import notation
 
     return getattr(notation, name)
 

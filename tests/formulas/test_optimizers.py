@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import planner
-from planner import case, loading
-from planner.evaluate import Evaluation
+from planner.engine import instance as case
+from planner.engine.evaluate import Evaluation
+from planner.questions import loading
 
 OPTIMIZERS = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "adafactor", "lion", "muon")
 PLAN: dict[str, Any] = {

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 import planner
-from planner import case, loading, resources
-from planner.errors import PlanError
-from planner.evaluate import Absent, Evaluation
-from planner.notation_hardware import e_mem
+from planner.base import resources
+from planner.base.errors import PlanError
+from planner.book.notation_hardware import e_mem
+from planner.engine import instance as case
+from planner.engine.evaluate import Absent, Evaluation
+from planner.questions import loading
 
 PLAN: dict[str, Any] = {
     "model": "llama2-7b",

@@ -23,7 +23,7 @@ def test_a_study_of_one_plan_has_one_point(tmp_path: Path, ending: str) -> None:
 def test_values_that_are_read_one_by_one_are_few(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from planner.cli import main
+    from planner.cli.main import main
 
     study = tmp_path / "study.yaml"
     study.write_text(STUDY + "axes: {parallelism: [" + "auto, " * 3000 + "]}\n")
@@ -39,7 +39,7 @@ def test_values_that_are_read_one_by_one_are_few(
 def test_a_log_nested_deeply_is_a_fault_with_its_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from planner.cli import main
+    from planner.cli.main import main
 
     log = tmp_path / "run.log"
     for text in ("[" * 10_000, '{"a": ' * 10_000, "{}\n" + '{"a":' * 10_000):
@@ -62,7 +62,7 @@ def test_a_name_that_turns_the_direction_is_escaped_in_json(
 ) -> None:
     import json
 
-    from planner.cli import main
+    from planner.cli.main import main
 
     plan = "presets/gpt2small_hgx-h100.yaml"
     assert main(["report", plan, "--set", 'name="a\\u202eb"', "--format", "json"]) == 0

@@ -71,7 +71,7 @@ def test_the_readers_under_coverage_guidance(target: str) -> None:
 
 
 def test_the_watch_sees_what_it_watches_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from planner import cli
+    from planner.cli import main as cli
 
     def main(arguments: list[str]) -> int:
         word = arguments[-1]

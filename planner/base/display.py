@@ -1,0 +1,227 @@
+"""Prints exact numbers for people: same rounding everywhere, no locale, no floats."""
+
+from __future__ import annotations
+
+import json
+import re
+from fractions import Fraction
+from typing import Any
+
+__all__ = [
+    "as_json",
+    "cell",
+    "exact_text",
+    "format_value",
+    "one_line",
+    "plain_text",
+    "quoted",
+    "rounded",
+    "scientific",
+    "significant",
+]
+
+Exact = int | Fraction
+Steps = tuple[tuple[str, Exact], ...]
+
+THIN = "\u202f"  # narrow no-break space
+_LONGEST = 13_000  # bits; beyond, a number is shown by its power of ten
+
+
+#: How what a spreadsheet runs begins; the empty text is none of them.
+_FORMULA = frozenset("=+-@\t\r")
+
+#: What steers a terminal or turns the direction of what follows.
+_STEERS = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def quoted(value: Any, indent: int | None = None) -> str:
+    """A value as JSON, a text also as YAML and TOML read it; what steers a terminal is escaped."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+    return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def as_json(tree: Any) -> str:
+    """A JSON document."""
+    return quoted(tree, indent=2) + "\n"
+
+
+def cell(text: str) -> str:
+    """Text in a cell of CSV. What begins like a formula is run by spreadsheets; the
+    apostrophe in front, which OWASP recommends, makes it text. Numbers are no text."""
+    return f"'{text}" if text[:1] in _FORMULA else text
+
+
+def one_line(text: str) -> str:
+    """Text that cannot leave its line, whatever a document holds."""
+    return "".join(c if c.isprintable() or c == THIN else repr(c)[1:-1] for c in text)
+
+
+def _size(value: Exact) -> Fraction:
+    return abs(Fraction(value))
+
+
+def _power_of_ten(value: Fraction) -> int:
+    """The largest e with 10^e <= value, for value > 0."""
+    bits = value.numerator.bit_length() - value.denominator.bit_length()
+    power = bits * 30103 // 100000 - 1
+    while value >= Fraction(10) ** (power + 1):
+        power += 1
+    while value < Fraction(10) ** power:
+        power -= 1
+    return power
+
+
+def rounded(value: Exact, digits: int) -> tuple[int, int]:
+    """Mantissa and power of ten of `value` at so many significant digits, half to even.
+
+    `rounded(123456, 3)` is (123, 3), for 123 * 10^3.
+    """
+    if value == 0:
+        return 0, 0
+    size = _size(value)
+    power = _power_of_ten(size) - digits + 1
+    mantissa = round(size / Fraction(10) ** power)
+    if mantissa >= 10**digits:
+        mantissa, power = mantissa // 10, power + 1
+    return (mantissa if value > 0 else -mantissa), power
+
+
+def _fixed(value: Exact, decimals: int, separator: str = THIN) -> str:
+    """`value` with so many decimals, half to even, digits grouped from five on."""
+    scaled = round(abs(Fraction(value)) * 10**decimals)
+    whole, part = divmod(scaled, 10**decimals)
+    text = _grouped(whole, separator) + (f".{part:0{decimals}d}" if decimals else "")
+    return f"-{text}" if value < 0 and scaled else text
+
+
+def _grouped(whole: int, separator: str) -> str:
+    return f"{whole:,}".replace(",", separator)
+
+
+def significant(value: Exact, digits: int, separator: str = THIN) -> str:
+    """So many significant digits, written out, more where the whole part has more."""
+    if value == 0:
+        return "0"
+    _, power = rounded(value, digits)
+    return _fixed(value, max(0, -power), separator)
+
+
+def scientific(value: Exact, digits: int = 3) -> str:
+    """`6.30e24`: one digit before the point."""
+    mantissa, power = rounded(value, digits)
+    if not mantissa:
+        return "0"
+    text = str(abs(mantissa)).ljust(digits, "0")
+    sign = "-" if mantissa < 0 else ""
+    return f"{sign}{text[0]}{'.' + text[1:] if digits > 1 else ''}e{power + digits - 1}"
+
+
+def exact_text(value: Exact, separator: str = THIN) -> str:
+    """An exact number in full: `3 556 769 792`, `0.25`, `1/3`."""
+    if type(value) is int and value.bit_length() <= _LONGEST:
+        return ("-" if value < 0 else "") + _grouped(abs(value), separator)
+    value = Fraction(value)
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _LONGEST:
+        return scientific(value)
+    if value.denominator == 1:
+        sign = "-" if value < 0 else ""
+        return sign + _grouped(abs(value.numerator), separator)
+    twos = fives = 0
+    rest = value.denominator
+    while rest % 2 == 0:
+        rest, twos = rest // 2, twos + 1
+    while rest % 5 == 0:
+        rest, fives = rest // 5, fives + 1
+    decimals = max(twos, fives)
+    if rest == 1 and decimals <= 20:
+        return _fixed(value, decimals, separator)
+    below = _grouped(value.denominator, separator)
+    return f"{exact_text(value.numerator, separator)}/{below}"
+
+
+def plain_text(value: Exact) -> str:
+    """An exact number as a document would write it: `4096`, `0.25`, `1/3`."""
+    return exact_text(value, "")
+
+
+_BINARY: Steps = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+_DECIMAL: Steps = (("PB", 10**15), ("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+_RATES: Steps = (("P", 10**15), ("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3))
+_COUNTS: Steps = (("T", 10**12), ("B", 10**9), ("M", 10**6))
+#: Units that grow large, and what they are called then.
+_LARGE: dict[str, Steps] = {
+    "USD": (("billion USD", 10**9), ("million USD", 10**6)),
+    "kWh": (("TWh", 10**9), ("GWh", 10**6), ("MWh", 10**3)),
+    "kgCO2e": (("MtCO2e", 10**9), ("ktCO2e", 10**6), ("tCO2e", 10**3)),
+    "tokens/s": (("k tokens/s", 10**3),),
+}
+_SHORT: Steps = (("ms", Fraction(1, 10**3)), ("us", Fraction(1, 10**6)), ("ns", Fraction(1, 10**9)))
+
+
+def format_value(
+    value: Exact, unit: str = "1", digits: int = 3, binary: bool = True, short: bool = False
+) -> str:
+    """A number with its unit, rounded for a summary.
+
+    Args:
+        value: exact, in `unit`.
+        unit: as in planner.base.units.
+        digits: significant digits.
+        binary: bytes in GiB rather than GB.
+        short: large counts as 70.6B instead of all digits.
+    """
+    if unit == "bytes":
+        return _prefixed(value, _BINARY if binary else _DECIMAL, "bytes", digits)
+    if unit in ("bytes/s", "FLOP/s", "W"):
+        names = tuple((p + unit.replace("bytes", "B"), size) for p, size in _RATES)
+        return _prefixed(value, names, unit.replace("bytes", "B"), digits)
+    if unit == "FLOP":
+        return f"{scientific(value, digits)} FLOP"
+    if unit in ("s", "h", "days"):
+        size = {"s": 1, "h": 3600, "days": 86400}[unit]
+        return _duration(Fraction(value) * size, digits)
+    if unit in _LARGE:
+        return _prefixed(value, _LARGE[unit], unit, digits)
+    number = _count(value, digits, short)
+    return number if unit in ("1", "–", "") else f"{number} {unit}"
+
+
+def _prefixed(value: Exact, steps: Steps, plain: str, digits: int) -> str:
+    """In the largest unit of which there is at least one, after rounding."""
+    for name, size in steps:
+        part = Fraction(value) / size
+        mantissa, power = rounded(part, digits)
+        if mantissa and power > -digits:
+            return f"{significant(part, digits)} {name}"
+    if plain in _LARGE:
+        return f"{significant(value, digits)} {plain}"
+    return f"{_count(value, digits, False)} {plain}"
+
+
+def _duration(seconds: Fraction, digits: int) -> str:
+    """Seconds below two minutes, then minutes, from two hours hours, from two days days."""
+    size: Fraction = abs(seconds)
+    if size == 0:
+        return "0 s"
+    for name, length in (("days", 86400), ("h", 3600), ("min", 60)):
+        if size >= 2 * length:
+            return f"{significant(seconds / length, digits)} {name}"
+    if size >= 1:
+        return f"{significant(seconds, digits)} s"
+    for name, one in _SHORT:
+        if size >= one:
+            return f"{significant(seconds / one, digits)} {name}"
+    return f"{significant(seconds / _SHORT[-1][1], digits)} ns"
+
+
+def _count(value: Exact, digits: int, short: bool) -> str:
+    size = _size(value)
+    if short:
+        for name, one in _COUNTS:
+            if size >= one:
+                return f"{significant(Fraction(value) / one, digits)}{name}"
+    if size.denominator == 1 and size < 10**21:
+        return exact_text(value)
+    if size >= 10**21 or 0 < size < Fraction(1, 10**4):
+        return scientific(value, digits)
+    return significant(value, digits)

@@ -1,0 +1,434 @@
+"""The one gate to files.
+
+What is read is a regular file of a bounded size, inside the folder that was asked for. What is
+written is the old file or the new one, never a mixture, and no link that somebody planted is
+followed to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any
+
+from planner.base import resources
+from planner.base.errors import Fault, Place, PlanError, nearest
+
+#: Seconds until a pipe that is written has a reader.
+PATIENCE = 3
+#: Bytes of a JSON document at most; results with a section for every layer have some.
+MAX_JSON = 50_000_000
+
+# Where files may lie ------------------------------------------------------------------------
+
+_ROOT: ContextVar[str | None] = ContextVar("root", default=None)
+#: What a command has read of standard input and of the shell's pipes, which can be read once only.
+_ONCE: ContextVar[dict[str, bytes] | None] = ContextVar("once", default=None)
+
+
+@contextlib.contextmanager
+def within(folder: str | Path | None) -> Iterator[None]:
+    """Until the end, nothing is read outside a folder but what ships with the program, and what can
+    be read once only is kept.
+
+    Args:
+        folder: None for no bound.
+
+    Raises:
+        PlanError: there is no such folder.
+    """
+    root = None
+    if folder is not None:
+        if not os.path.isdir(folder):
+            raise PlanError(Fault("no such folder", Place(f"--root {folder}")))
+        root = os.path.realpath(folder)
+    token, once = _ROOT.set(root), _ONCE.set({})
+    try:
+        yield
+    finally:
+        _ROOT.reset(token)
+        _ONCE.reset(once)
+
+
+@contextlib.contextmanager
+def copied_to(folder: str | Path) -> Iterator[None]:
+    """Files that were copied to a folder of their own are bound to it where the originals were
+    bound."""
+    with within(folder if _ROOT.get() is not None else None):
+        yield
+
+
+def inside(path: str | Path) -> bool:
+    """Whether a path may be read: it leads nowhere outside the bound, whatever links it has."""
+    root = _ROOT.get()
+    return root is None or below(path, root) or below(path, resources.folder("presets"))
+
+
+def below(path: str | Path, folder: str | Path) -> bool:
+    """Whether a path leads to a folder or to something in it, whatever links it has."""
+    try:
+        full, top = os.path.realpath(path), os.path.realpath(folder)
+    except (OSError, ValueError):
+        return False
+    return full == top or full.startswith(os.path.join(top, ""))
+
+
+def outside(place: Place) -> PlanError:
+    """The fault of a path that leaves the bound; it tells nothing of what is there."""
+    return PlanError(Fault("lies outside the folder of --root", place, "a path inside it"))
+
+
+def is_file(path: str | Path) -> bool:
+    """Whether a path can be read: a regular file inside the bound."""
+    try:
+        return inside(path) and stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):  # a name too long, or with a zero byte
+        return False
+
+
+# Reading ------------------------------------------------------------------------------------
+
+_KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
+    (stat.S_ISDIR, "this is a folder"),
+    (stat.S_ISFIFO, "this is a pipe"),
+    (stat.S_ISSOCK, "this is a socket"),
+)
+#: As shells name what is behind <(command).
+_SHELL = ("/dev/fd/", "/dev/stdin")
+
+
+@contextlib.contextmanager
+def opened(
+    path: str | Path,
+    most: int,
+    place: Place | None = None,
+    allowed: str | None = None,
+    endings: tuple[str, ...] = (),
+) -> Iterator[Opened]:
+    """A file to read, of as many bytes as it has now: one that grows meanwhile does not matter, and
+    what the system makes up on reading (/proc) is empty.
+
+    Args:
+        most: bytes of the file.
+        place: of faults; the path by default.
+        allowed: what faults say that should be there.
+        endings: of files that may have been meant where there is none of that name.
+
+    Raises:
+        PlanError: it is missing, outside the bound, a folder, a device, a pipe (but one that the
+            shell made) or too large, or it cannot be read.
+    """
+    where = place or Place(str(path))
+    try:
+        with _open(path, most, where, allowed) as file:
+            yield file
+    except FileNotFoundError:
+        raise PlanError(Fault("no such file", where, None, _near(Path(path), endings))) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise PlanError(Fault(f"cannot be read: {reason}", where, allowed)) from None
+
+
+@contextlib.contextmanager
+def _open(path: str | Path, most: int, where: Place, allowed: str | None) -> Iterator[Opened]:
+    if "\0" in str(path):
+        raise PlanError(Fault("cannot be read: embedded null byte", where, allowed))
+    if not inside(path):
+        raise outside(where)
+    # Opening some devices does something, so they are not opened to see what they are.
+    kind = os.stat(path).st_mode
+    piped = stat.S_ISFIFO(kind) and str(path).startswith(_SHELL)
+    if not stat.S_ISREG(kind) and not piped:
+        what = next((said for is_it, said in _KINDS if is_it(kind)), "this is a device")
+        raise PlanError(Fault(what, where, allowed or "a regular file"))
+    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    if not piped:  # nor wait for what took its name since
+        flags |= getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        data = _once(str(path), file, most + 1) if piped else None
+        size = os.fstat(file.fileno()).st_size if data is None else len(data)
+        if size > most:
+            raise too_large(most, where)
+        yield Opened(file if data is None else BytesIO(data), size)
+
+
+def _once(name: str, file: IO[bytes], most: int) -> bytes:
+    """What can be read once only, also when a command asks for it again."""
+    known = _ONCE.get()
+    if known is None:
+        return file.read(most)
+    if name not in known:
+        known[name] = file.read(most)
+    return known[name]
+
+
+class Opened:
+    """A file as far as it went when it was opened."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self.file, self.size = file, size
+
+    def read(self) -> bytes:
+        """All of it."""
+        self.file.seek(0)
+        return self.file.read(self.size)
+
+    def lines(self) -> Iterator[bytes]:
+        """Its lines one by one, with their ends; again from the first each time."""
+        self.file.seek(0)
+        left = self.size
+        while line := self.file.readline(left):
+            left -= len(line)
+            yield line
+
+
+def too_large(most: int, place: Place) -> PlanError:
+    """The fault of a file of more bytes than that."""
+    return PlanError(Fault("the file is too large", place, f"at most {most // 10**6} MB"))
+
+
+def _near(path: Path, endings: tuple[str, ...]) -> str | None:
+    """The file beside a missing one that was probably meant."""
+    try:
+        names = [name for name in os.listdir(path.parent) if name.endswith(endings)]
+    except (OSError, ValueError):
+        return None
+    found = nearest(path.name, sorted(names)) if endings else None
+    return found and shown(path.parent / found)
+
+
+def shown(path: Path) -> str:
+    """The path as a user would type it: relative where it lies below the current folder."""
+    if path.is_absolute():
+        with contextlib.suppress(ValueError, OSError):
+            return str(path.relative_to(os.getcwd()))
+    return str(path)
+
+
+def read_bytes(
+    path: str | Path,
+    most: int,
+    place: Place | None = None,
+    allowed: str | None = None,
+    endings: tuple[str, ...] = (),
+) -> bytes:
+    """The bytes of a file, as ``opened`` bounds it; `-` is standard input.
+
+    Raises:
+        PlanError: as for ``opened``.
+    """
+    where = place or Place(str(path))
+    if str(path) == "-":
+        raw = _once("-", sys.stdin.buffer, most + 1)
+    else:
+        with opened(path, most, where, allowed, endings) as file:
+            raw = file.read()
+    if len(raw) > most:
+        raise too_large(most, where)
+    return raw
+
+
+def read_text(
+    path: str | Path,
+    most: int,
+    place: Place | None = None,
+    allowed: str = "text in UTF-8",
+    endings: tuple[str, ...] = (),
+) -> str:
+    """The text of a file in UTF-8, with or without a byte order mark.
+
+    Raises:
+        PlanError: as for ``opened``, or it is not UTF-8.
+    """
+    raw = read_bytes(path, most, place, allowed, endings)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = raw[: error.start]
+        column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8", "replace")) + 1
+        name = str(path) if place is None else place.file
+        where = Place(name, before.count(b"\n") + 1, column)
+        raise PlanError(Fault("not UTF-8 text", where, allowed)) from None
+
+
+def read_json(path: str | Path, allowed: str, place: Place | None = None) -> Any:
+    """The data of a JSON file.
+
+    Raises:
+        PlanError: as for ``read_text`` and ``parse_json``.
+    """
+    place = place or Place(str(path))
+    return parse_json(read_text(path, MAX_JSON, place, allowed), place, allowed)
+
+
+def parse_json(
+    text: str | bytes, place: Place | None = None, allowed: str | None = None, **how: Any
+) -> Any:
+    """JSON text as data; ``how`` goes to the parser.
+
+    Raises:
+        PlanError: it is no JSON, nested too deeply, or has a number of thousands of digits.
+    """
+    try:
+        return json.loads(text, **how)
+    except json.JSONDecodeError as error:
+        where = Place(place.file, error.lineno, error.colno) if place else None
+        raise PlanError(Fault(f"not JSON: {error.msg}", where, allowed)) from None
+    except (RecursionError, ValueError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise PlanError(Fault(f"not readable as JSON: {reason}", place, allowed)) from None
+
+
+# Writing ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def replacing(path: str | Path) -> Iterator[IO[bytes]]:
+    """A file that takes the name of `path` when it is whole: until then, and where it never is,
+    the old one stays. It is made under a name that nobody can have planted.
+
+    Raises:
+        PlanError: the folder is missing or not writable, the disk is full, the target a folder.
+    """
+    import tempfile
+
+    temporary: str | None = None
+    if "\0" in str(path):
+        raise unwritable(path, ValueError("embedded null byte"))
+    try:
+        target = _target(path)
+        if target.is_dir():
+            raise IsADirectoryError(21, "it is a folder")
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, mode(target))
+        os.replace(temporary, target)
+    except OSError as error:
+        raise unwritable(path, error) from None
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write UTF-8 text with LF line ends, whole or not at all. A device or a pipe is written to as
+    it is: renaming would put a file in its place.
+
+    Raises:
+        PlanError: as for ``replacing``.
+    """
+    # A name of a file that is no UTF-8 may stand in the text.
+    data = text.encode("utf-8", "backslashreplace")
+    target = Path(path)
+    try:
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            _pour(target, data)
+            return
+    except (OSError, ValueError) as error:
+        raise unwritable(path, error) from None
+    with replacing(path) as file:
+        file.write(data)
+
+
+def _pour(target: Path, data: bytes) -> None:
+    """Write to a device or a pipe. Somebody has to read a pipe, now or soon."""
+    flags = os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            handle = os.open(target, flags)
+            break
+        except OSError as error:
+            if error.errno != errno.ENXIO or not target.is_fifo():
+                raise
+            if time.monotonic() > until:
+                raise OSError(errno.ENXIO, "nobody reads this pipe") from None
+        time.sleep(0.02)
+    os.set_blocking(handle, True)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+
+
+def _target(path: str | Path) -> Path:
+    """What a name stands for: a link of the user's stays one, but does not lead out of the bound
+    that it lies in.
+
+    Raises:
+        PlanError: it does.
+    """
+    target = Path(path)
+    root = _ROOT.get()
+    lies = root is not None and below(os.path.dirname(os.path.abspath(path)), root)
+    if target.is_symlink():
+        target = Path(os.path.realpath(target))
+        if lies and not inside(target):
+            raise outside(Place(str(path)))
+    return target
+
+
+def beside(path: Path) -> IO[bytes]:
+    """A file of ours beside one that is being written, to read and to append to; it is made where
+    it is missing. Its name can be guessed, so it is no link, nor a second name of something else.
+
+    Raises:
+        OSError: it cannot be opened.
+        PlanError: it is a link, a device or a pipe.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"):
+        flags |= getattr(os, name, 0)
+    fault = Fault("this is a link or no regular file", Place(str(path)), "remove it")
+    try:
+        handle = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO) or path.is_symlink():
+            raise PlanError(fault) from None
+        raise
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(handle)
+        raise PlanError(fault)
+    return os.fdopen(handle, "a+b")
+
+
+def unwritable(path: str | Path, error: OSError | ValueError) -> PlanError:
+    """What the system refuses, as a fault of the file."""
+    reason = (getattr(error, "strerror", None) or str(error)).lower()
+    return PlanError(Fault(f"cannot be written: {reason}", Place(str(path))))
+
+
+def spare(path: str | Path, inputs: Iterable[str | Path]) -> None:
+    """Refuse to write over what was read.
+
+    Raises:
+        PlanError: `path` is one of the inputs, by whatever name.
+    """
+    for given in inputs:
+        same = os.path.realpath(path) == os.path.realpath(given)
+        with contextlib.suppress(OSError):
+            same = same or os.path.samefile(path, given)
+        if same:
+            raise PlanError(Fault("this is an input", Place(str(path)), "another file"))
+
+
+def mode(target: Path) -> int:
+    """The mode of the file that is replaced; that of a new file otherwise."""
+    try:
+        return target.stat().st_mode & 0o7777
+    except OSError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask

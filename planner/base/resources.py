@@ -1,0 +1,58 @@
+"""Finds and reads the files that ship with the program: presets, schemas, templates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+__all__ = ["folder", "read_bytes", "read_json", "read_text", "read_yaml"]
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def folder(name: str) -> Path:
+    """The folder `presets`, `schemas` or `templates`.
+
+    A checkout keeps it beside the package, a wheel inside it (`_data`). The checkout is
+    asked first, because an editable install may leave a stale copy elsewhere.
+
+    Raises:
+        FileNotFoundError: the installation is incomplete.
+    """
+    beside = _PACKAGE.parent / name
+    # A foreign folder of that name beside site-packages/planner must not win.
+    is_checkout = (_PACKAGE.parent / "pyproject.toml").is_file() or not (
+        _PACKAGE / "_data"
+    ).is_dir()
+    for candidate in (
+        (beside, _PACKAGE / "_data" / name) if is_checkout else (_PACKAGE / "_data" / name,)
+    ):
+        if candidate.is_dir():
+            return candidate
+    raise FileNotFoundError(f"the folder {name} is missing from this installation")
+
+
+# Files of the program itself are trusted; what users name goes through planner.base.files.
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file that ships."""
+    return path.read_bytes()
+
+
+def read_text(path: Path) -> str:
+    """The text of a file that ships."""
+    return path.read_text("utf-8")
+
+
+def read_json(path: Path, **how: Any) -> Any:
+    """The data of a JSON file that ships; ``how`` goes to the parser."""
+    return json.loads(read_text(path), **how)
+
+
+def read_yaml(path: Path) -> Any:
+    """The data of a YAML file that ships, with numbers as YAML itself reads them."""
+    import yaml
+
+    return yaml.load(read_text(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader))

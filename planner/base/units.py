@@ -1,0 +1,451 @@
+"""Units: dimensions, and the exact reading of `15T`, `80 GiB`, `3.35 TB/s`, `30 days`.
+
+Values are `int` where integral and `Fraction` otherwise, never floats. Bytes are bytes,
+bandwidths are bytes/s, and a decimal prefix is a power of ten: GB is 10^9, GiB is 2^30.
+A bare count takes k, M, G or B, T, P (powers of ten) or Ki, Mi, Gi, Ti (powers of two).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from planner.base.display import exact_text, format_value, plain_text, significant
+from planner.base.errors import nearest
+
+__all__ = [
+    "BASES",
+    "Dimension",
+    "Exact",
+    "UnitError",
+    "dimension",
+    "exact",
+    "exact_text",
+    "factor",
+    "format_in",
+    "format_value",
+    "number",
+    "out_of_range",
+    "parse",
+    "plain_text",
+    "wanted",
+]
+
+Exact = int | Fraction
+
+BASES = (
+    "byte",
+    "FLOP",
+    "token",
+    "parameter",
+    "sequence",
+    "device",
+    "USD",
+    "s",
+    "J",
+    "kgCO2e",
+)
+# What is counted rather than measured. A document may leave it out: 15T is 15T tokens.
+_COUNTED = frozenset({"FLOP", "token", "parameter", "sequence", "device"})
+# Dimensions in which a bare number is read in the unit of the key. Elsewhere (power, energy,
+# money, carbon) it has no unit that goes without saying.
+_PLAIN = frozenset({"1", "byte", "byte/s", "s", "1/s"})
+
+LONGEST = 200  # characters of a quantity
+LARGEST_EXPONENT = 400  # powers of ten
+# Of a value that a plan computes with. Products of a dozen such stay within what floats reach.
+LARGEST: int = 10**30
+
+
+class UnitError(ValueError):
+    """A number or unit that cannot be read; `allowed` and `hint` may be None."""
+
+    def __init__(self, message: str, allowed: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.allowed = allowed
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A product of powers of the base units; `powers` is sorted and without zeros."""
+
+    powers: tuple[tuple[str, Exact], ...] = ()
+
+    @classmethod
+    def of(cls, **powers: Exact) -> Dimension:
+        """A dimension from base units and their exponents: `Dimension.of(byte=1, s=-1)`."""
+        for base in powers:
+            if base not in BASES:
+                raise KeyError(base)
+        return cls(tuple(sorted((b, exact(p)) for b, p in powers.items() if p)))
+
+    def __mul__(self, other: Dimension) -> Dimension:
+        powers = dict(self.powers)
+        for base, power in other.powers:
+            powers[base] = powers.get(base, 0) + power
+        return Dimension.of(**powers)
+
+    def __truediv__(self, other: Dimension) -> Dimension:
+        return self * other**-1
+
+    def __pow__(self, power: Exact) -> Dimension:
+        return Dimension.of(**{base: p * power for base, p in self.powers})
+
+    def __bool__(self) -> bool:
+        """False for a plain number."""
+        return bool(self.powers)
+
+    def without_counts(self) -> Dimension:
+        """The same without tokens, parameters, sequences, devices and FLOP."""
+        return Dimension(tuple(p for p in self.powers if p[0] not in _COUNTED))
+
+    def __str__(self) -> str:
+        def text(base: str, power: Exact) -> str:
+            return base if power == 1 else f"{base}^{power}" if power > 1 else f"{base}^({power})"
+
+        above = [text(b, p) for b, p in self.powers if p > 0]
+        below = [text(b, -p) for b, p in self.powers if p < 0]
+        return "*".join(above or ["1"]) + "".join(f"/{unit}" for unit in below)
+
+
+def exact(value: Exact) -> Exact:
+    """The same number as an int where it is integral."""
+    if isinstance(value, int):
+        return int(value)
+    return value.numerator if value.denominator == 1 else value
+
+
+_DECIMAL = {
+    "": 0,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+    "Z": 21,
+    "Y": 24,
+}
+_SMALL = {"": 0, "m": -3, "u": -6, "µ": -6, "μ": -6, "n": -9, "p": -12}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_MAGNITUDES: dict[str, Exact] = {
+    **{p: 10 ** _DECIMAL[p] for p in "kMGTP"},
+    "B": 10**9,
+    **{p: 2 ** _BINARY[p] for p in ("Ki", "Mi", "Gi", "Ti")},
+    "thousand": 10**3,
+    "million": 10**6,
+    "billion": 10**9,
+    "trillion": 10**12,
+}
+
+_MISSPELT = {"K": "k", "m": "M", "b": "B", "t": "T", "g": "G"}
+
+_ONE = Dimension()
+_TIME = Dimension.of(s=1)
+_BYTE = Dimension.of(byte=1)
+
+
+def _table() -> dict[str, tuple[Exact, Dimension]]:
+    """Every spelling of a unit with its size in base units."""
+    units: dict[str, tuple[Exact, Dimension]] = {"1": (1, _ONE), "%": (Fraction(1, 100), _ONE)}
+
+    def add(names: str, size: Exact, dim: Dimension, *prefixes: dict[str, int]) -> None:
+        for name in names.split():
+            units[name] = (size, dim)
+            for table in prefixes:
+                root = 2 if table is _BINARY else 10
+                for prefix, power in table.items():
+                    units.setdefault(prefix + name, (exact(size * Fraction(root) ** power), dim))
+
+    for word in ("token", "parameter", "sequence", "device"):
+        large = {"": 0, "k": 3, "M": 6, "G": 9, "B": 9, "T": 12}
+        add(f"{word} {word}s", 1, Dimension.of(**{word: 1}), large)
+    add("GPU GPUs gpu gpus chip chips accelerator accelerators", 1, Dimension.of(device=1))
+    add("B", 1, _BYTE, _DECIMAL, _BINARY)
+    add("byte bytes", 1, _BYTE)
+    add("b bit", Fraction(1, 8), _BYTE, _DECIMAL, _BINARY)
+    add("bits", Fraction(1, 8), _BYTE)
+    add("bps", Fraction(1, 8), _BYTE / _TIME, _DECIMAL)
+    add("Bps", 1, _BYTE / _TIME, _DECIMAL)
+    add("FLOP FLOPs flop flops", 1, Dimension.of(FLOP=1), _DECIMAL)
+    add("FLOPS", 1, Dimension.of(FLOP=1, s=-1), _DECIMAL)
+    add("s", 1, _TIME, _SMALL)
+    add("sec secs second seconds", 1, _TIME)
+    add("min mins minute minutes", 60, _TIME)
+    add("h hr hrs hour hours", 3600, _TIME)
+    add("d day days", 86400, _TIME)
+    add("week weeks", 7 * 86400, _TIME)
+    add("Hz", 1, _TIME**-1, _DECIMAL)
+    add("J", 1, Dimension.of(J=1), _DECIMAL, _SMALL)
+    add("W", 1, Dimension.of(J=1, s=-1), _DECIMAL, _SMALL)
+    add("Wh", 3600, Dimension.of(J=1), _DECIMAL)
+    add("USD", 1, Dimension.of(USD=1), {"": 0, "k": 3, "M": 6, "B": 9})
+    # Mass occurs as carbon only, so a plain gram means the same.
+    add("g gCO2 gCO2e", Fraction(1, 1000), Dimension.of(kgCO2e=1), {"": 0, "k": 3})
+    add("t tCO2 tCO2e", 1000, Dimension.of(kgCO2e=1))
+    return units
+
+
+_UNITS = _table()
+_NAME = re.compile(r"([^\W\d_]+2?[^\W\d_]*|%|1)(?:\^\(?(-?\d{1,2})\)?)?$")
+
+_PARTS = re.compile(r"(\s*\bper\b\s*|\s*[/*·]\s*|(?<=[A-Za-z])[- ](?=[A-Za-z]))")
+#: What stands in parentheses below a line: USD/(GPU h).
+_BELOW = re.compile(r"/\s*\(([\w\s*·-]+)\)")
+
+
+@lru_cache(maxsize=1024)
+def _unit(text: str) -> tuple[Exact, Dimension]:
+    """Size and dimension of a unit expression such as `USD/h per device` or `FLOP/s`."""
+    size: Exact = 1
+    dim = _ONE
+    divide = False
+    plain = _BELOW.sub(lambda below: "/" + re.sub(r"\s*[*·]\s*", "-", below[1].strip()), text)
+    for place, part in enumerate(_PARTS.split(plain)):
+        part = part.strip()
+        if part in ("/", "per", "*", "·"):
+            divide = part in ("/", "per")
+            continue
+        if place % 2:  # per device-hour: a hyphen or a space binds closer than the division
+            continue
+        match = _NAME.match(part)
+        if not match:
+            raise UnitError(f"'{text}' is not a unit", "such as GiB, TB/s, TFLOP/s, days")
+        name, power = match[1], int(match[2] or 1)
+        if name not in _UNITS:
+            close = _near_unit(name)
+            raise UnitError(
+                f"unknown unit '{name}'",
+                "prefixes are k, M, G, T (powers of ten) or Ki, Mi, Gi, Ti (powers of two)",
+                text.replace(name, close) if close else None,
+            )
+        one, its = _UNITS[name]
+        power = -power if divide else power
+        size = exact(size * Fraction(one) ** power)
+        dim = dim * its**power
+    return size, dim
+
+
+def _near_unit(name: str) -> str | None:
+    folded = [unit for unit in _UNITS if unit.casefold() == name.casefold()]
+    return folded[0] if folded else nearest(name, _UNITS)
+
+
+def dimension(unit: str) -> Dimension:
+    """The dimension of a unit expression. Raises UnitError for an unknown unit."""
+    return _unit(unit)[1]
+
+
+def format_in(value: Exact, unit: str, shown: str, digits: int = 3) -> str:
+    """The rounded number of `shown` units, such as GiB, for a column headed by it.
+
+    Raises:
+        UnitError: `shown` measures something else than `unit`.
+    """
+    if dimension(unit) != dimension(shown):
+        raise UnitError(f"{unit} cannot be shown in {shown}")
+    return significant(Fraction(value) * factor(unit) / factor(shown), digits)
+
+
+def factor(unit: str) -> Exact:
+    """One of this unit in base units: 3600 for `h`, 2^30 for `GiB`."""
+    return _unit(unit)[0]
+
+
+_NUMBER = re.compile(r"([+-]?)(\d[\d_]*)?(?:\.(\d[\d_]*)?)?(?:[eE]([+-]?\d+))?", re.ASCII)
+_SHARE = re.compile(r"([+-]?\d{1,18})/(\d{1,18})", re.ASCII)  # two thirds have no decimal
+_GROUPED = re.compile(r"[+-]?\d{1,3}(?:[,' \u00a0\u2009\u202f]\d{3})+(?!\d)", re.ASCII)
+
+
+def number(text: str) -> Exact:
+    """The exact value of a decimal number such as `1e9`, `0.25` or `1_000`.
+
+    Raises:
+        UnitError: not a number, not finite, too long, or beyond 10^±400.
+    """
+    text = text.strip()
+    if len(text) > LONGEST:
+        raise UnitError(f"a number of {len(text)} characters", f"at most {LONGEST}")
+    if text.lstrip("+-.").casefold() in ("nan", "inf", "infinity"):
+        raise UnitError(f"'{text}' is not a number", "a finite number")
+    match = _NUMBER.fullmatch(text)
+    if not match or not (match[2] or match[3]):
+        grouped = _GROUPED.fullmatch(text)
+        hint = re.sub(r"[^\d+-]", "", text) if grouped else None
+        raise UnitError(f"'{text}' is not a number", hint=hint)
+    sign, whole, decimals, power = match.groups()
+    for digits in (whole or "", decimals or ""):
+        if "__" in digits or digits.endswith("_"):
+            raise UnitError(f"'{text}' is not a number", hint=text.replace("_", ""))
+    whole, decimals = (whole or "").replace("_", ""), (decimals or "").replace("_", "")
+    shift = int(power or 0)
+    if abs(shift) > LARGEST_EXPONENT:
+        raise UnitError(f"'{text}' is out of range", f"up to 10^{LARGEST_EXPONENT}")
+    value = int(whole + decimals) * Fraction(10) ** (shift - len(decimals))
+    return exact(-value if sign == "-" else value)
+
+
+_LEADING = re.compile(r"[+-]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:[eE][+-]?\d+)?", re.ASCII)
+
+
+def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
+    """Read a quantity of a document as an exact number of `unit`.
+
+    Args:
+        value: text such as `80 GiB`, or a number. A float counts as its shortest text.
+        unit: what the result counts, such as `bytes`, `FLOP/s`, `USD/h`, `tokens` or `1`.
+
+    Raises:
+        UnitError: unreadable, of another dimension, or without a unit where one is needed.
+    """
+    size, target = _unit(unit)
+    if isinstance(value, bool) or not isinstance(value, (str, int, Fraction, float)):
+        raise UnitError(f"{_kind(value)} is not a quantity", wanted(unit))
+    if isinstance(value, (int, Fraction)):
+        if not _in_range(value):
+            raise UnitError("a number out of range", f"up to 10^{LARGEST_EXPONENT}")
+        return _bare(exact(value), str(value), unit, target)
+    if isinstance(value, float):
+        return _bare(number(repr(value)), repr(value), unit, target)
+
+    text = value.strip()
+    if len(text) > LONGEST:
+        raise UnitError(f"a quantity of {len(text)} characters", f"at most {LONGEST}")
+    share = _SHARE.fullmatch(text)
+    if share and int(share[2]):
+        return _bare(exact(Fraction(int(share[1]), int(share[2]))), text, unit, target)
+    grouped = _GROUPED.match(text)
+    if grouped:
+        plain = re.sub(r"[^\d+-]", "", grouped[0]) + text[grouped.end() :]
+        raise UnitError(f"'{text}' is not a quantity", "digits are not grouped", plain)
+    match = _LEADING.match(text)
+    if not match:
+        raise UnitError(f"'{text}' is not a quantity", wanted(unit))
+    amount = number(match[0])
+    rest = text[match.end() :].strip()
+    if not rest:
+        return _bare(amount, text, unit, target)
+    written, dim = _suffix(rest, match[0], target, unit)
+    if dim not in (target, target.without_counts(), _of_device(target)):
+        other = rest.replace("FLOPs", "FLOP").replace("FLOPS", "FLOP") + "/s"
+        is_rate = "FLOP" in rest and dim / _TIME == target
+        raise UnitError(
+            f"'{text}' is {_article(str(dim))}",
+            wanted(unit),
+            f"{match[0]} {other}" if is_rate else None,
+        )
+    return exact(amount * Fraction(written) / size)
+
+
+def _of_device(target: Dimension) -> Dimension:
+    """What else a price may be in: every price of a document is that of one device."""
+    priced = any(base == "USD" for base, _ in target.powers)
+    return target / Dimension.of(device=1) if priced and target != Dimension.of(USD=1) else target
+
+
+def _suffix(rest: str, amount: str, target: Dimension, unit: str) -> tuple[Exact, Dimension]:
+    """Size and dimension of what follows the number: a magnitude, a unit, or both."""
+    rest = f"1{rest}" if rest.startswith("/") else rest  # 10/s
+    head, _, tail = rest.partition(" ")
+    # 80 B is eighty bytes where bytes are wanted, and eighty billion elsewhere.
+    bytes_wanted = any(base == "byte" for base, _ in target.powers)
+    if not bytes_wanted and head in _MAGNITUDES:
+        if tail:
+            size, dim = _unit(tail.strip())
+            return exact(_MAGNITUDES[head] * Fraction(size)), dim
+        if not target.without_counts():
+            return _MAGNITUDES[head], _ONE
+        hint = f"{amount} {head}{unit}" if unit.startswith("FLOP") else None
+        raise UnitError(f"'{amount}{rest}' has no unit", wanted(unit), hint)
+    meant = _MISSPELT.get(head)
+    if meant and not target.without_counts():
+        raise UnitError(
+            f"unknown suffix '{head}'",
+            "k is 1000, Ki is 1024" if meant == "k" else "powers of ten are k, M, B, T",
+            f"{amount}{meant}{rest[len(head) :]}",
+        )
+    try:
+        return _unit(rest)
+    except UnitError as error:
+        name = re.match(r"[^\W\d_]+", rest)
+        if name and name[0] in _MAGNITUDES:
+            better = rest.replace(name[0], name[0] + "B", 1)
+            hint = f"{amount} {better}" if bytes_wanted and name[0] + "B" in _UNITS else None
+            raise UnitError(f"'{amount}{rest}' has no unit", wanted(unit), hint) from None
+        hint = f"{amount} {error.hint}" if error.hint else None
+        raise UnitError(error.message, wanted(unit), hint) from None
+
+
+def _bare(amount: Exact, text: str, unit: str, target: Dimension) -> Exact:
+    if amount and str(target.without_counts()) not in _PLAIN:
+        raise UnitError(f"{text} has no unit", wanted(unit), f"{text} {unit}")
+    return amount
+
+
+def _in_range(value: Exact) -> bool:
+    bits = LARGEST_EXPONENT * 10 // 3
+    return max(abs(value.numerator).bit_length(), value.denominator.bit_length()) <= 2 * bits
+
+
+def out_of_range(value: Exact) -> str | None:
+    """What is allowed instead, where a number is too large or too small to compute with."""
+    size: Exact = value if value >= 0 else -value
+    if size > LARGEST:
+        return f"at most {LARGEST:.0e}".replace("e+", "e")
+    if size and size * LARGEST < 1:
+        return f"0, or at least 1/{LARGEST:.0e}".replace("e+", "e")
+    return None
+
+
+def _kind(value: object) -> str:
+    names = {bool: str(value).lower(), type(None): "nothing", list: "a list", dict: "a mapping"}
+    return names.get(type(value), "this")
+
+
+_EXAMPLES = {
+    _BYTE: "bytes, such as 80 GB or 80 GiB",
+    _BYTE / _TIME: "bytes per second, such as 3.35 TB/s or 400 Gb/s",
+    Dimension.of(FLOP=1, s=-1): "a rate such as 989 TFLOP/s",
+    _TIME: "a time such as 5 us, 90 min, 30 days",
+    _TIME**-1: "a rate such as 10/s or 1.4 GHz",
+    Dimension.of(J=1, s=-1): "a power such as 700 W",
+    Dimension.of(J=1): "an energy such as 5 kWh",
+    Dimension.of(USD=1): "an amount such as 5 USD",
+    Dimension.of(USD=1, s=-1): "a price such as 2.5 USD/h",
+    Dimension.of(kgCO2e=1, J=-1): "an intensity such as 0.4 kg/kWh",
+    _ONE: "a plain number such as 0.4 or 40%",
+}
+
+
+def wanted(unit: str) -> str:
+    """What may be written for this unit, with an example."""
+    dim = dimension(unit)
+    if not dim:
+        return _EXAMPLES[_ONE]
+    if not dim.without_counts():
+        return f"a count of {unit}, such as 4096, 4M, 15T"
+    return _EXAMPLES.get(dim) or _EXAMPLES.get(dim.without_counts()) or f"a quantity in {unit}"
+
+
+_NOUNS = {
+    _ONE: "a plain number",
+    _BYTE: "bytes",
+    _TIME: "a time",
+    _BYTE / _TIME: "bytes per second",
+    Dimension.of(FLOP=1): "a count of FLOP",
+    Dimension.of(FLOP=1, s=-1): "a rate in FLOP/s",
+    Dimension.of(J=1, s=-1): "a power",
+    Dimension.of(J=1): "an energy",
+    Dimension.of(USD=1): "an amount of money",
+}
+
+
+def _article(dim: str) -> str:
+    for known, noun in _NOUNS.items():
+        if str(known) == dim:
+            return noun
+    return f"in {dim}"

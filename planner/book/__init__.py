@@ -1,0 +1,1 @@
+"""The formulas: quantities with unit, source and why-sentence, their notation and inventory."""

@@ -1,0 +1,87 @@
+"""What a checkpoint holds and how long it takes to write."""
+
+from typing import Any
+
+from planner.book.formulas.memory_states import each, per_parameter
+from planner.book.formulas.parameters import total
+from planner.book.notation import L_k, copies, k_a, k_l, k_m, k_w, n_in, n_out
+from planner.book.notation_hardware import B_sto, x_blk
+from planner.book.quantity import quantity
+from planner.book.reductions import Total
+
+SIZE: dict[str, Any] = {
+    "identifier": "checkpoint.bytes",
+    "symbol": r"M_{\mathrm{ckpt}}",
+    "unit": "bytes",
+}
+LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.2: the checkpoint is that of the adapters"
+
+
+@quantity(
+    **SIZE,
+    title="size of a checkpoint",
+    source="weights, master weights and optimizer states, each once",
+    when={"lora": False},
+)
+def size():
+    """Bytes of a weight, its master copy and its optimizer states for each parameter; gradients are
+    not saved."""
+    return (k_w + k_m + per_parameter) * total
+
+
+def _adapters():
+    """Both matrices of every adapter, with what training keeps of them."""
+    pair = copies * k_l * (n_in + n_out)
+    adapted = Total((k_w + k_m + each) * pair, "component", adapted=True)
+    return Total(L_k * adapted, "part")
+
+
+@quantity(
+    **SIZE,
+    title="size of a checkpoint of the adapters",
+    source=LORA,
+    when={"lora": True, "training.lora.checkpoint": "adapters"},
+)
+def size_of_adapters():
+    """Two matrices of rank r beside each projection that has an adapter, with their optimizer
+    states; the frozen weights stay where they came from (training.lora.checkpoint: adapters)."""
+    return _adapters()
+
+
+@quantity(
+    **SIZE,
+    title="size of a checkpoint with merged weights",
+    source=LORA,
+    when={"lora": True, "training.lora.checkpoint": "merged"},
+)
+def size_merged():
+    """Adapters and their optimizer states, and all weights with the adapters added to them, in the
+    format of the matmuls (training.lora.checkpoint: merged)."""
+    return _adapters() + k_a * total
+
+
+@quantity(
+    "checkpoint.write_seconds",
+    symbol=r"t_{\mathrm{ckpt}}",
+    unit="s",
+    title="time to write a checkpoint",
+    source="cluster.storage",
+    exact=False,
+)
+def write():
+    """All devices together write it once."""
+    return size / B_sto
+
+
+@quantity(
+    "checkpoint.stall_seconds",
+    symbol=r"t_{\mathrm{stall}}",
+    unit="s",
+    title="time that training stands still for a checkpoint",
+    source="cluster.storage",
+    exact=False,
+)
+def stall():
+    """All of the writing, or the share of it that is not done beside training
+    (cluster.storage.blocking)."""
+    return write * x_blk

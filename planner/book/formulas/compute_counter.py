@@ -1,0 +1,131 @@
+"""What PyTorch's FLOP counter counts, to compare plans with measurements of real software.
+
+Beside matmuls it counts convolutions with their padding, attention kernels' own recomputation and
+whatever activation checkpointing runs again.
+"""
+
+from typing import Any
+
+from planner.book.formulas.compute import again, backward, forward, keys
+from planner.book.notation import L_k, b, n_in, n_out, s
+from planner.book.quantity import quantity
+from planner.book.reductions import Total
+
+COUNTER = "torch.utils.flop_counter of PyTorch 2.13"
+FLOP = "FLOP"
+
+
+@quantity(
+    "compute.convolution",
+    symbol=r"C_{\mathrm{conv},c}",
+    unit=FLOP,
+    title="forward FLOPs of one depthwise convolution, per token",
+    source=COUNTER,
+    per=("component",),
+    when={"type": "conv"},
+    coefficient="FLOP",
+)
+def convolution():
+    """Each channel has one multiply-add for each position of the kernel; padding on both sides
+    makes n_in - 1 more outputs, which are cut off."""
+    return 2 * n_in * n_out * (s + n_in - 1) / s
+
+
+@quantity(
+    "compute.convolution_flops_per_token",
+    symbol=r"C_{\mathrm{conv}}",
+    unit=FLOP,
+    title="forward FLOPs of depthwise convolutions, per token",
+    source=COUNTER,
+    when={"model.shape": True},
+)
+def convolutions():
+    """Each part as often as it occurs."""
+    return Total(L_k * Total(convolution, "component", type="conv"), "part")
+
+
+@quantity(
+    "compute.convolution_backward_flops_per_token",
+    symbol=r"C_{\mathrm{conv}}'",
+    unit=FLOP,
+    title="backward FLOPs of depthwise convolutions as the counter has them, per token",
+    source=COUNTER,
+    when={"model.shape": True},
+)
+def convolutions_backward():
+    """As much again for the gradient of the input; that of the kernel is counted as if the
+    convolution were dense, once for each of the n_out channels."""
+    return Total(L_k * Total(convolution * (1 + n_out), "component", type="conv"), "part")
+
+
+SCORES: dict[str, Any] = {
+    "identifier": "compute.scores_again_flops_per_token",
+    "symbol": r"C_{\mathrm{qk}}",
+    "unit": FLOP,
+    "title": "FLOPs of attention scores that the kernel computes again in backward, per token",
+}
+
+
+@quantity(**SCORES, source=COUNTER, when={"training.attention": "eager"})
+def scores_again_eager():
+    """The scores were kept."""
+    return 0
+
+
+@quantity(
+    **SCORES,
+    source="Dao et al. 2022 (arXiv 2205.14135), algorithm 4",
+    when={"training.attention": ("flash", "efficient"), "model.shape": True},
+    coefficient="FLOP",
+)
+def scores_again():
+    """Backward makes the scores anew from queries and keys: five products instead of four."""
+    return Total(L_k * Total(2 * keys * n_in, "component", type="core"), "part")
+
+
+CONV_AGAIN: dict[str, Any] = {
+    "identifier": "compute.convolution_again_flops_per_token",
+    "symbol": r"C_{\mathrm{conv}}^{\mathrm{ckpt}}",
+    "unit": FLOP,
+    "title": "FLOPs of convolutions that activation checkpointing runs again, per token",
+    "source": COUNTER,
+}
+
+
+@quantity(**CONV_AGAIN, when={"training.recompute": ("none", "selective")})
+def convolutions_again_none():
+    """None runs again."""
+    return 0
+
+
+@quantity(**CONV_AGAIN, when={"training.recompute": "full", "model.shape": True})
+def convolutions_again():
+    """Every layer runs forward once more."""
+    return convolutions
+
+
+@quantity(
+    "compute.counter_forward_flops",
+    symbol=r"C_{\mathrm{fwd}}^{\mathrm{count}}",
+    unit=FLOP,
+    title="forward pass of one micro-batch as PyTorch's counter counts it",
+    source=COUNTER,
+    when={"model.shape": True},
+)
+def counter_forward():
+    """All tokens of the micro-batch."""
+    return b * s * (forward + convolutions)
+
+
+@quantity(
+    "compute.counter_backward_flops",
+    symbol=r"C_{\mathrm{bwd}}^{\mathrm{count}}",
+    unit=FLOP,
+    title="backward pass of one micro-batch as PyTorch's counter counts it",
+    source=COUNTER,
+    when={"model.shape": True},
+)
+def counter_backward():
+    """The products of the backward pass and all that is computed again for it."""
+    recomputed = scores_again + again + convolutions_again
+    return b * s * (backward + convolutions_backward + recomputed)

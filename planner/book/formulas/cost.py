@@ -1,0 +1,75 @@
+"""How much: device hours at the prices of the cluster document."""
+
+from planner.book.formulas.time import device_hours
+from planner.book.formulas.time_inference import decode_rate, prefill_rate
+from planner.book.formulas.time_run import run_device_hours
+from planner.book.notation import n
+from planner.book.notation_hardware import price, reserved_price
+from planner.book.quantity import quantity
+
+PRICES = "device hours at the price of one"
+
+
+@quantity(
+    "cost.total",
+    symbol=r"\pi",
+    unit="USD",
+    title="cost of the device hours",
+    source=PRICES,
+)
+def total():
+    """Every device hour at the price of the cluster; storage, network and staff are not in it."""
+    return device_hours * price
+
+
+@quantity(
+    "cost.reserved",
+    symbol=r"\pi_{\mathrm{run,res}}",
+    unit="USD",
+    title="cost of the device hours under a long commitment",
+    source=PRICES,
+)
+def reserved():
+    """The same hours at the price of reserved devices."""
+    return device_hours * reserved_price
+
+
+@quantity(
+    "cost.run",
+    symbol=r"\pi_{\mathrm{cal}}",
+    unit="USD",
+    title="cost of the run with interruptions",
+    source=PRICES,
+    exact=False,
+)
+def run():
+    """The device hours on the calendar at the price of the cluster."""
+    return run_device_hours * price
+
+
+@quantity(
+    "cost.million_input_tokens",
+    symbol=r"\pi_{\mathrm{in}}",
+    unit="USD/Mtokens",
+    title="cost of a million tokens of prompts",
+    source=PRICES,
+    exact=False,
+    when={"training.mode": "inference"},
+)
+def million_input():
+    """All devices for as long as they take to read a million tokens; an hour has 3600 seconds."""
+    return 10**6 * n * price / (3600 * prefill_rate)
+
+
+@quantity(
+    "cost.million_output_tokens",
+    symbol=r"\pi_{\mathrm{out}}",
+    unit="USD/Mtokens",
+    title="cost of a million generated tokens",
+    source=PRICES,
+    exact=False,
+    when={"training.mode": "inference"},
+)
+def million_output():
+    """All devices for as long as they take to generate a million tokens."""
+    return 10**6 * n * price / (3600 * decode_rate)

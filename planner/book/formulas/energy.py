@@ -1,0 +1,116 @@
+"""Energy and carbon: what the devices and their site draw over the run."""
+
+from typing import Any
+
+from planner.book.formulas.time import device_hours, hfu
+from planner.book.notation_hardware import (
+    carbon_intensity,
+    e_own,
+    host_power,
+    idle_power,
+    power,
+    pue,
+)
+from planner.book.quantity import quantity
+from planner.book.reductions import smallest
+
+PATTERSON = "Patterson et al. 2021 (arXiv 2104.10350), section 2"
+
+
+@quantity(
+    "energy.devices",
+    symbol=r"E_{\mathrm{dev}}",
+    unit="kWh",
+    title="energy of the accelerators",
+    source=PATTERSON,
+    exact=False,
+)
+def devices():
+    """Every device hour at the rated power: an upper bound; 1000 turns W into kW."""
+    return device_hours * power / 1000
+
+
+@quantity(
+    "energy.hosts",
+    symbol=r"E_{\mathrm{host}}",
+    unit="kWh",
+    title="energy of the nodes outside their accelerators",
+    source=PATTERSON,
+    exact=False,
+)
+def hosts():
+    """Processors, memory, fans and network cards, per device; 1000 turns W into kW."""
+    return device_hours * host_power / 1000
+
+
+COMPUTERS: dict[str, Any] = {
+    "identifier": "energy.computers",
+    "symbol": r"E_{\mathrm{IT}}",
+    "unit": "kWh",
+    "source": PATTERSON,
+    "exact": False,
+}
+
+
+@quantity(**COMPUTERS, title="energy of the computers", when={"energy.hosts_given": True})
+def computers():
+    """Accelerators, and what surrounds them in a node."""
+    return devices + hosts
+
+
+@quantity(**COMPUTERS, title="energy of the accelerators alone", when={"energy.hosts_given": False})
+def computers_without_hosts():
+    """The cluster states no power for its hosts (cluster.host_power); they are not in it."""
+    return devices
+
+
+TOTAL: dict[str, Any] = {
+    "identifier": "energy.total",
+    "symbol": r"E_{\mathrm{run}}",
+    "unit": "kWh",
+    "source": PATTERSON,
+    "exact": False,
+}
+
+
+@quantity(**TOTAL, title="energy that the site draws", when={"energy.pue_given": True})
+def total():
+    """What the site draws for each kWh of its computers, cooling and conversion included."""
+    return computers * pue
+
+
+@quantity(
+    **TOTAL, title="energy of the computers, cooling left out", when={"energy.pue_given": False}
+)
+def total_without_cooling():
+    """The cluster states no power usage effectiveness (cluster.pue); cooling is not in it."""
+    return computers
+
+
+@quantity(
+    "energy.carbon",
+    symbol=r"m_{\mathrm{CO_2e}}",
+    unit="kgCO2e",
+    title="emissions of the energy drawn",
+    source=PATTERSON,
+    exact=False,
+)
+def carbon():
+    """Energy times the intensity of the grid; making the hardware is not in it."""
+    return total * carbon_intensity
+
+
+@quantity(
+    "energy.expected",
+    symbol=r"E_{\mathrm{exp}}",
+    unit="kWh",
+    title="energy by how busy the devices are",
+    source="Newkirk et al. 2025 (arXiv 2506.14551): nodes draw less than their rating, by the "
+    "arithmetic that they do",
+    exact=False,
+)
+def expected():
+    """A device draws its idle power and, above it, as much as its arithmetic: at the share of the
+    peak that large products sustain it draws the rated power. Hosts stay at their rating."""
+    busy = smallest(1, hfu / e_own)
+    return total * (1 - devices / computers * (1 - idle_power / power) * (1 - busy))

@@ -1,0 +1,517 @@
+"""What one device holds at its peak: states, activations, buffers, and whether that fits.
+
+A stage passes through phases (the loss, the backward pass of a layer, the end of the backward
+pass, the optimizer step). Its peak is the largest of them; the plan's peak is that of the fullest
+stage. Three totals: live tensors, with the allocator's cache, with context and communicators.
+"""
+
+from typing import Any
+
+from planner.book.formulas.layout import data, micro_batches
+from planner.book.formulas.memory_activations import again as computed_again
+from planner.book.formulas.memory_activations import layers as kept_by_layers
+from planner.book.formulas.memory_activations import live_loss as activations_live
+from planner.book.formulas.memory_activations import whole as kept_by_part
+from planner.book.formulas.memory_buffers import (
+    buffers_live,
+    constant,
+    gathered,
+    loss,
+    reduced,
+    step_fused,
+)
+from planner.book.formulas.memory_buffers import layer as backward_of_block
+from planner.book.formulas.memory_cache import cache_stage
+from planner.book.formulas.memory_states import (
+    gradients_component,
+    gradients_stage,
+    optimizer_stage,
+    per_parameter,
+    weights_stage,
+)
+from planner.book.formulas.parameters import total_given as parameters_total
+from planner.book.notation import (
+    A_ks,
+    L_ks,
+    M_com,
+    M_ctx,
+    M_dev,
+    R_ks,
+    c,
+    e,
+    f_95,
+    f_all,
+    held_sc,
+    k_G,
+    k_g,
+    k_m,
+    k_w,
+    n,
+    n_pc,
+    p,
+    r,
+    t,
+)
+from planner.book.quantity import SIGNED, quantity
+from planner.book.reductions import AtLargest, Largest, Total, Which, ceil, largest, smallest
+
+ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
+PEAK = "the fullest stage at its peak"
+
+# -- gradients by phase -------------------------------------------------------------------------
+
+GRADIENTS: dict[str, Any] = {
+    "identifier": "memory.gradients.live",
+    "symbol": r"M_{g,\sigma\varphi}",
+    "unit": "bytes",
+    "title": "gradients on one device of a stage in a phase",
+    "per": ("stage", "phase"),
+}
+
+
+@quantity(
+    **GRADIENTS,
+    source="Megatron-LM (one gradient buffer for the whole run)",
+    when={"gradients": "persistent", "phase": ("loss", "backward", "first", "gradients", "step")},
+)
+def gradients_persistent():
+    """The buffer is there in every phase."""
+    return gradients_stage
+
+
+@quantity(**GRADIENTS, source="nothing is trained", when={"phase": "serving"})
+def gradients_serving():
+    """None."""
+    return 0
+
+
+@quantity(
+    **GRADIENTS,
+    source="PyTorch (gradients are set to none after each step)",
+    when={"gradients": "fresh", "phase": "loss"},
+)
+def gradients_loss():
+    """None yet in the first micro-batch; all of them from the second one on."""
+    return smallest(1, micro_batches - 1) * gradients_stage
+
+
+@quantity(
+    **GRADIENTS,
+    source="PyTorch (gradients are set to none after each step)",
+    when={"gradients": "fresh", "phase": "backward", "parallelism.zero": 3},
+)
+def gradients_backward_sharded():
+    """None yet in the first micro-batch: the head's are still whole, among the buffers."""
+    return smallest(1, micro_batches - 1) * gradients_stage
+
+
+@quantity(
+    **GRADIENTS,
+    source="PyTorch (gradients are set to none after each step)",
+    when={"gradients": "fresh", "phase": "backward", "parallelism.zero": (0, 1, 2)},
+)
+def gradients_backward():
+    """Those of the head in the first micro-batch; all of them from the second one on."""
+    return largest(
+        smallest(1, micro_batches - 1) * gradients_stage,
+        Total(L_ks * Total(gradients_component, "component"), "part", part="head"),
+    )
+
+
+@quantity(
+    **GRADIENTS,
+    source="PyTorch (gradients are set to none after each step)",
+    when={"gradients": "fresh", "phase": "gradients", "parallelism.zero": (0, 1, 2)},
+)
+def gradients_complete():
+    """All of them."""
+    return gradients_stage
+
+
+@quantity(
+    **GRADIENTS,
+    source="PyTorch FSDP2: the root's gradients are still whole, among the buffers",
+    when={
+        "gradients": "fresh",
+        "phase": ("first", "gradients"),
+        "parallelism.zero": 3,
+    },
+)
+def gradients_of_layers():
+    """Those of the layers in the first micro-batch; all of them from the second one on."""
+    return largest(
+        smallest(1, micro_batches - 1) * gradients_stage,
+        Total(held_sc * gradients_component, "component", layers=True),
+    )
+
+
+@quantity(
+    **GRADIENTS,
+    source="PyTorch (gradients are set to none after each step)",
+    when={"gradients": "fresh", "phase": "first", "parallelism.zero": (0, 1, 2)},
+)
+def gradients_first():
+    """Those of layers and head in the first micro-batch; all of them from the second one on."""
+    return largest(
+        smallest(1, micro_batches - 1) * gradients_stage,
+        Total(held_sc * gradients_component, "component", layers=True)
+        + Total(L_ks * Total(gradients_component, "component"), "part", part="head"),
+    )
+
+
+@quantity(
+    **GRADIENTS,
+    source="PyTorch (gradients are set to none after each step)",
+    when={"gradients": "fresh", "phase": "step"},
+)
+def gradients_at_step():
+    """All of them."""
+    return gradients_stage
+
+
+# -- the peak -----------------------------------------------------------------------------------
+
+
+ALIVE: dict[str, Any] = {
+    "identifier": "memory.live",
+    "symbol": r"M_{\sigma\varphi}",
+    "unit": "bytes",
+    "title": "live tensors on one device of a stage in a phase",
+    "source": "sum of what is alive",
+    "per": ("stage", "phase"),
+}
+
+
+@quantity(**ALIVE, when={"training.mode": "train"})
+def live():
+    """States, activations and buffers."""
+    return weights_stage + optimizer_stage + gradients_persistent + activations_live + buffers_live
+
+
+@quantity(**ALIVE, when={"training.mode": "inference"})
+def live_serving():
+    """Weights, the cache of the sequences that are served, activations and buffers."""
+    return weights_stage + cache_stage + activations_live + buffers_live
+
+
+@quantity(
+    "memory.peak",
+    symbol=r"M_{\sigma}",
+    unit="bytes",
+    title="live tensors on one device of a stage at its peak",
+    source="the phase with most",
+    per=("stage",),
+)
+def peak():
+    """The largest over the phases."""
+    return Largest(live, "phase")
+
+
+def _at_peak(name: str, latex: str, title: str, term, **when):
+    def declare():
+        return AtLargest(AtLargest(term, "phase", live), "stage", peak)
+
+    declare.__doc__ = "At the peak of the fullest stage."
+    return quantity(
+        f"memory.{name}",
+        symbol=latex,
+        unit="bytes",
+        title=title,
+        source=PEAK,
+        when={"model.shape": True, **when},
+    )(declare)
+
+
+weights = _at_peak("weights", "M_w", "weights on the fullest device", weights_stage)
+gradients = _at_peak("gradients", "M_g", "gradients on the fullest device", gradients_persistent)
+optimizer = _at_peak(
+    "optimizer",
+    "M_o",
+    "master weights and optimizer states on the fullest device",
+    optimizer_stage,
+)
+activations = _at_peak(
+    "activations", r"M_{\mathrm{act}}", "activations on the fullest device", activations_live
+)
+buffers = _at_peak("buffers", r"M_{\mathrm{buf}}", "buffers on the fullest device", buffers_live)
+cache = _at_peak(
+    "cache",
+    r"M_{\mathrm{kv}}",
+    "keys, values and states of the served sequences on the fullest device (KV cache)",
+    cache_stage,
+    **{"training.mode": "inference"},
+)
+TOTAL: dict[str, Any] = {
+    "identifier": "memory.total",
+    "symbol": "M",
+    "unit": "bytes",
+    "title": "live tensors on the fullest device at its peak (max_memory_allocated)",
+    "source": PEAK,
+    "exact": False,
+}
+
+
+@quantity(**TOTAL, when={"model.shape": True, "training.mode": "train"})
+def total():
+    """The sum of its five parts, in whole bytes."""
+    return ceil(weights + gradients + optimizer + activations + buffers)
+
+
+@quantity(**TOTAL, when={"model.shape": True, "training.mode": "inference"})
+def total_serving():
+    """The sum of its parts, in whole bytes; there are neither gradients nor optimizer states."""
+    return ceil(weights + cache + activations + buffers)
+
+
+@quantity(
+    "memory.stage",
+    symbol=r"\sigma^{*}",
+    unit="",
+    title="the fullest pipeline stage",
+    source=PEAK,
+    when={"model.shape": True},
+)
+def fullest_stage():
+    """The stage with the largest peak."""
+    return Which(peak, "stage")
+
+
+@quantity(
+    "memory.phase",
+    symbol=r"\varphi^{*}",
+    unit="",
+    title="the phase of the peak",
+    source=PEAK,
+    when={"model.shape": True},
+)
+def fullest_phase():
+    """The phase with the largest sum, on the fullest stage."""
+    return AtLargest(Which(live, "phase"), "stage", peak)
+
+
+# -- a model given by its size ------------------------------------------------------------------
+
+
+def _from_size(name: str, latex: str, title: str, stages, divided: bool, body):
+    """States of a model without a shape: an even share of all parameters."""
+
+    def declare():
+        share = parameters_total / (t * p)
+        return body() * (share * r / (data * c) if divided else share)
+
+    declare.__doc__ = "An even share of the parameters" + (
+        ", divided over the data-parallel devices too." if divided else "."
+    )
+    return quantity(
+        f"memory.{name}",
+        symbol=latex,
+        unit="bytes",
+        title=title,
+        source=ZERO,
+        exact=False,
+        when={"model.shape": False, "parallelism.zero": stages},
+    )(declare)
+
+
+_from_size("weights", "M_w", "weights on one device", (0, 1, 2), False, lambda: k_w)
+_from_size("weights", "M_w", "weights on one device", 3, True, lambda: k_w)
+_from_size("gradients", "M_g", "gradients on one device", (0, 1), False, lambda: k_g)
+_from_size("gradients", "M_g", "gradients on one device", (2, 3), True, lambda: k_g)
+_from_size(
+    "optimizer",
+    "M_o",
+    "master weights and optimizer states on one device",
+    0,
+    False,
+    lambda: k_m + k_G + per_parameter,
+)
+_from_size(
+    "optimizer",
+    "M_o",
+    "master weights and optimizer states on one device",
+    (1, 2, 3),
+    True,
+    lambda: k_m + k_G + per_parameter,
+)
+
+
+@quantity(
+    "memory.total",
+    symbol="M",
+    unit="bytes",
+    title="model states on one device; activations and buffers need a shape",
+    source=ZERO,
+    exact=False,
+    when={"model.shape": False},
+)
+def total_of_states():
+    """Weights, gradients and optimizer states only, in whole bytes."""
+    return ceil(weights + gradients + optimizer)
+
+
+# -- what the device shows ----------------------------------------------------------------------
+
+
+@quantity(
+    "memory.blocks",
+    symbol=r"M_{\mathrm{blk},\sigma}",
+    unit="bytes",
+    title="what each kind of tensor holds at its own peak on a stage, added up",
+    source="PyTorch's caching allocator: a freed block serves others of its size",
+    per=("stage",),
+    when={"training.mode": "train", "model.shape": True},
+)
+def blocks():
+    """Kinds peak at different moments of a step: kept activations and logits at the loss, a layer
+    that is computed again in its backward pass, gradients on their way near its end. Their blocks
+    differ in size, so none serves another kind."""
+    return (
+        weights_stage
+        + optimizer_stage
+        + Largest(gradients_persistent, "phase")
+        + kept_by_layers
+        + Total(A_ks * kept_by_part, "part", layers=False)
+        + Largest(smallest(1, R_ks) * computed_again, "part")
+        + loss
+        + backward_of_block
+        + Largest(gathered, "phase")
+        + Largest(reduced, "phase")
+        + step_fused
+        + constant
+    )
+
+
+ALLOCATOR: dict[str, Any] = {
+    "identifier": "memory.allocator",
+    "symbol": r"M_{\mathrm{all}}",
+    "unit": "bytes",
+    "title": "what the allocator keeps beyond live tensors",
+    "exact": False,
+}
+
+
+@quantity(
+    **ALLOCATOR,
+    source="PyTorch's caching allocator; measured runs (docs/accuracy.md)",
+    when={"model.shape": True, "training.mode": "train"},
+)
+def allocator():
+    """Blocks of kinds that are not alive at the peak stay in the cache; and blocks that came and
+    went leave gaps, unless segments can grow."""
+    return ceil(Largest(blocks, "stage") - (1 - f_all) * total)
+
+
+@quantity(
+    **ALLOCATOR,
+    source="PyTorch's caching allocator",
+    when={"model.shape": True, "training.mode": "inference"},
+)
+def allocator_serving():
+    """Gaps between blocks that came and went."""
+    return ceil(f_all * total)
+
+
+@quantity(**ALLOCATOR, source="PyTorch's caching allocator", when={"model.shape": False})
+def allocator_of_states():
+    """States stay where they are and leave no gaps."""
+    return 0
+
+
+@quantity(
+    "memory.reserved",
+    symbol=r"M_{\mathrm{res}}",
+    unit="bytes",
+    title="memory that the allocator reserves (max_memory_reserved)",
+    source="PyTorch's caching allocator",
+    exact=False,
+)
+def reserved():
+    """Live tensors and the allocator's cache."""
+    return total + allocator
+
+
+@quantity(
+    "memory.communicators",
+    symbol=r"M_{\mathrm{coll}}",
+    unit="bytes",
+    title="buffers of the collective library",
+    source="NCCL: channels and their buffers for each communicator",
+    exact=False,
+)
+def communicators():
+    """One communicator for each group that a device belongs to with others: all devices, data,
+    tensor, context, expert; under pipeline parallelism as many as the implementation opens."""
+    return M_com * (
+        smallest(1, n - 1)
+        + smallest(1, data - 1)
+        + smallest(1, t - 1)
+        + smallest(1, c - 1)
+        + smallest(1, e - 1)
+        + n_pc * smallest(1, p - 1)
+    )
+
+
+@quantity(
+    "memory.process",
+    symbol=r"M_{\mathrm{proc}}",
+    unit="bytes",
+    title="memory of the process (what nvidia-smi shows)",
+    source="device context, collective library and reserved memory",
+    exact=False,
+)
+def process():
+    """What is predicted; published readings lie on both sides of it."""
+    return reserved + M_ctx + communicators
+
+
+@quantity(
+    "memory.capacity",
+    symbol=r"M_{\mathrm{cap}}",
+    unit="bytes",
+    title="memory of one device",
+    source="the accelerator's document",
+)
+def capacity():
+    """What the driver reports, where the document says it."""
+    return M_dev
+
+
+@quantity(
+    "memory.headroom",
+    symbol=r"\Delta M",
+    unit="bytes",
+    title="memory that is left on the fullest device",
+    within=SIGNED,
+    source="capacity less process",
+    exact=False,
+)
+def headroom():
+    """Negative: the plan does not fit."""
+    return capacity - process
+
+
+@quantity(
+    "memory.at_worst",
+    symbol=r"M_{95}",
+    unit="bytes",
+    title="memory of the process at worst (95th percentile)",
+    source="published readings of training runs (presets/efficiency/memory.yaml)",
+    exact=False,
+)
+def at_worst():
+    """Of 100 published readings 95 lie no further above their prediction than this."""
+    return ceil(process * (1 + f_95))
+
+
+@quantity(
+    "memory.headroom_p95",
+    symbol=r"\Delta M_{95}",
+    unit="bytes",
+    title="memory that is left on the fullest device at worst (95th percentile)",
+    within=SIGNED,
+    source="capacity less process at worst",
+    exact=False,
+)
+def headroom_p95():
+    """Below zero the plan may run out of memory, though less than that is predicted."""
+    return capacity - at_worst

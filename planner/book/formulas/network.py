@@ -1,0 +1,652 @@
+"""How fast collectives run: rates of link and network, ring and tree, hops.
+
+A group that fits into one node uses its link. One that spans nodes uses all network cards that
+its members in a node have; the link carries the rest.
+"""
+
+from typing import Any
+
+from planner.book.formulas.layout import data, tokens
+from planner.book.formulas.layout import shards as owners
+from planner.book.notation import (
+    G_r,
+    a_kv,
+    c,
+    d_h,
+    d_v,
+    e,
+    f_cap,
+    g_r,
+    gamma,
+    h,
+    k,
+    k_a,
+    k_disp,
+    n,
+    n_node,
+    p,
+    r,
+    t,
+    t_e,
+)
+from planner.book.notation_hardware import (
+    B_link,
+    B_net,
+    B_sus,
+    W,
+    a_link,
+    a_net,
+    a_sw,
+    e_a2a,
+    e_disp,
+    e_link,
+    e_mem,
+    e_net,
+    o_net,
+)
+from planner.book.quantity import quantity
+from planner.book.reductions import largest, log2, smallest
+
+RING = "Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms; Thakur et al. 2005"
+NVLS = "NCCL, src/graph/tuning.cc: the faster of ring and NVLS (switches that add up and copy)"
+TREE = "Sanders et al. 2009, Two-tree algorithms; NCCL 2.4"
+MEGATRON = "Narayanan et al. 2021 (arXiv 2104.04473), section 3.2"
+
+LINK: dict[str, Any] = {
+    "identifier": "network.link",
+    "symbol": r"\beta_\ell",
+    "unit": "bytes/s",
+    "title": "bandwidth of collectives inside a node, per device and direction",
+    "exact": False,
+}
+
+
+@quantity(
+    **LINK,
+    source="datasheet; it adds both directions",
+    when={"cluster.accelerator.link.convention": "bidirectional"},
+)
+def link():
+    """Half of the printed figure is one direction, of which collectives sustain a share."""
+    return e_link * B_link / 2
+
+
+@quantity(
+    **LINK,
+    source="datasheet; it prints one direction",
+    when={"cluster.accelerator.link.convention": "per-direction"},
+)
+def link_of_direction():
+    """The printed figure, of which collectives sustain a share."""
+    return e_link * B_link
+
+
+FABRIC: dict[str, Any] = {
+    "identifier": "network.fabric",
+    "symbol": r"\beta_f",
+    "unit": "bytes/s",
+    "title": "bandwidth of collectives between nodes, per device and direction",
+}
+
+
+@quantity(**FABRIC, source="cluster document", exact=False, when={"network.measured": False})
+def fabric():
+    """The network card of a device, of which collectives sustain a share. A ring that follows the
+    topology leaves a switch with one flow, so oversubscription above does not slow it."""
+    return e_net * B_net
+
+
+@quantity(
+    **FABRIC, source="cluster document: a collective benchmark", when={"network.measured": True}
+)
+def fabric_measured():
+    """What collectives reached there, no more than the network card of a device."""
+    return smallest(B_sus, B_net)
+
+
+# -- tensor parallelism ------------------------------------------------------------------------
+
+TENSOR: dict[str, Any] = {
+    "identifier": "network.tensor",
+    "symbol": r"t_{\mathrm{AR}}",
+    "unit": "s",
+    "title": "one tensor-parallel exchange of the residual stream",
+    "exact": False,
+}
+
+
+@quantity(**TENSOR, source=MEGATRON, when={"time.tensor": "none"})
+def tensor_none():
+    """One device has nothing to exchange."""
+    return 0
+
+
+def _passed_by_ranks():
+    """Bytes that a ring passes through each device, of the activations of all tokens."""
+    return 2 * (t - 1) / t * k_a * tokens * h
+
+
+TENSOR_HOPS: dict[str, Any] = {
+    "identifier": "network.tensor_hops",
+    "symbol": r"\alpha_t",
+    "unit": "s",
+    "title": "hops of one tensor-parallel exchange",
+    "exact": False,
+}
+NODE = {"time.tensor": "node"}
+
+
+@quantity(**TENSOR_HOPS, source=RING, when={**NODE, "time.switched": False})
+def tensor_hops():
+    """A ring takes t - 1 hops to add up, and as many to pass the sums on."""
+    return 2 * (t - 1) * a_link
+
+
+@quantity(
+    **TENSOR_HOPS,
+    source=NVLS,
+    when={**NODE, "time.switched": True, "parallelism.sequence": False},
+)
+def tensor_hops_of_switch():
+    """The library takes what is faster: a ring of 2 (t - 1) hops, or one all-reduce by the
+    switches."""
+    return smallest(2 * (t - 1) * a_link, a_sw)
+
+
+@quantity(
+    **TENSOR_HOPS,
+    source=NVLS,
+    when={**NODE, "time.switched": True, "parallelism.sequence": True},
+)
+def tensor_hops_of_switch_twice():
+    """An all-gather and a reduce-scatter, each as a ring of t - 1 hops or by the switches."""
+    return 2 * smallest((t - 1) * a_link, a_sw)
+
+
+NODES_OF_RANKS = {"time.tensor": "nodes"}
+
+
+def _ring_over_nodes():
+    return 2 * ((t / n_node - 1) * a_net + (t - t / n_node) * a_link)
+
+
+@quantity(**TENSOR_HOPS, source=RING, when={**NODES_OF_RANKS, "parallelism.sequence": True})
+def tensor_hops_over_nodes():
+    """Of 2 (t-1) hops of a ring over M = t/n_node nodes, 2 (M-1) go from one to the next."""
+    return _ring_over_nodes()
+
+
+@quantity(**TENSOR_HOPS, source=TREE, when={**NODES_OF_RANKS, "parallelism.sequence": False})
+def tensor_hops_of_tree():
+    """The library takes what is faster for an all-reduce: a ring, or a tree over the M = t/n_node
+    nodes, log2 M deep, with a chain inside each."""
+    tree = 2 * (log2(t / n_node) * a_net + (n_node - 1) * a_link)
+    return smallest(_ring_over_nodes(), tree)
+
+
+@quantity(**TENSOR, source=RING, when={"time.tensor": "node"})
+def tensor():
+    """A ring passes 2 (t-1)/t of n h activations through each device; an all-gather and a
+    reduce-scatter (sequence parallelism) move the same as an all-reduce."""
+    return _passed_by_ranks() / link + tensor_hops
+
+
+@quantity(**TENSOR, source=TREE, when={"time.tensor": "nodes", "parallelism.sequence": False})
+def tensor_tree():
+    """Across M = t/n_node nodes a tree sends 2 (M-1)/M of the values over the cards of a node,
+    while the ring inside each node passes its share over the link."""
+    return (
+        largest(
+            _passed_by_ranks() / link,
+            2 * (1 - n_node / t) * k_a * tokens * h / (fabric * n_node),
+        )
+        + tensor_hops
+    )
+
+
+@quantity(**TENSOR, source=RING, when={"time.tensor": "nodes", "parallelism.sequence": True})
+def tensor_ring():
+    """All-gather and reduce-scatter run as rings, which cross the nodes with all that passes."""
+    return _passed_by_ranks() / smallest(link, fabric * n_node) + tensor_hops
+
+
+# -- data parallelism --------------------------------------------------------------------------
+
+
+@quantity(
+    "network.shards",
+    symbol=r"g",
+    unit="1",
+    title="devices that a weight's states are divided over",
+    source="Rajbhandari et al. 2020 (arXiv 1910.02054); Megatron-LM: data times context parallel",
+)
+def shards():
+    """Data- and context-parallel ranks hold the same weights; r replicas each hold all shards."""
+    return data * c / r
+
+
+GROUP: dict[str, Any] = {
+    "identifier": "network.data",
+    "symbol": r"\beta_d",
+    "unit": "bytes/s",
+    "title": "bandwidth of the data-parallel group, per device and direction",
+    "exact": False,
+}
+
+
+@quantity(**GROUP, source="a group of one device", when={"time.shards": "none"})
+def group_of_one():
+    """A device alone exchanges nothing; what it would, stays in its memory."""
+    return e_mem * W
+
+
+@quantity(**GROUP, source=RING, when={"time.shards": "node"})
+def group():
+    """The group lies inside one node."""
+    return link
+
+
+@quantity(**GROUP, source=RING, when={"time.shards": "nodes"})
+def group_of_nodes():
+    """Its n_node/t members in a node, one at least, use a network card each; the link bounds
+    them."""
+    return smallest(link, fabric * largest(1, smallest(n_node / t, shards)))
+
+
+HOPS: dict[str, Any] = {
+    "identifier": "network.data_hops",
+    "symbol": r"\alpha_d",
+    "unit": "s",
+    "title": "hops of one gathering or scattering over the data-parallel group",
+    "exact": False,
+}
+
+
+@quantity(**HOPS, source="a group of one device", when={"time.shards": "none"})
+def hops_of_one():
+    """None: a device alone."""
+    return 0
+
+
+@quantity(**HOPS, source=RING, when={"time.shards": "node", "time.switched": False})
+def hops():
+    """One hop to each other member."""
+    return (shards - 1) * a_link
+
+
+@quantity(**HOPS, source=NVLS, when={"time.shards": "node", "time.switched": True})
+def hops_of_switch():
+    """The library takes what is faster: one hop to each other member, or one exchange with the
+    switches, which add up and copy."""
+    return smallest((shards - 1) * a_link, a_sw)
+
+
+def _nodes():
+    """Nodes over which the data-parallel group is spread: each member on its own, at most."""
+    return smallest(shards, shards * t / n_node)
+
+
+@quantity(**HOPS, source=RING, when={"time.shards": "nodes"})
+def hops_of_nodes():
+    """A ring over g devices in M = g t/n_node nodes, at most g, passes M - 1 times from one node to
+    the next and stays inside otherwise; libraries gather and scatter across nodes in rings."""
+    return (_nodes() - 1) * a_net + (shards - _nodes()) * a_link
+
+
+REDUCE_HOPS: dict[str, Any] = {
+    "identifier": "network.reduce_hops",
+    "symbol": r"\alpha_{\mathrm{AR}}",
+    "unit": "s",
+    "title": "hops of one all-reduce over the data-parallel group",
+    "exact": False,
+}
+TUNER = "NCCL, src/graph/tuning.cc: the fastest of ring, tree and NVLS"
+
+
+@quantity(**REDUCE_HOPS, source="a group of one device", when={"time.shards": "none"})
+def reduce_hops_of_one():
+    """None: a device alone."""
+    return 0
+
+
+@quantity(**REDUCE_HOPS, source=RING, when={"time.shards": "node", "time.switched": False})
+def reduce_hops():
+    """A ring adds up, and once more passes the sums on; trees inside a node are chains."""
+    return 2 * (shards - 1) * a_link
+
+
+@quantity(**REDUCE_HOPS, source=TUNER, when={"time.shards": "node", "time.switched": True})
+def reduce_hops_of_switch():
+    """A ring, or one exchange with the switches, which add up and copy: what is faster."""
+    return smallest(2 * (shards - 1) * a_link, a_sw)
+
+
+def _tree(chain):
+    """A tree over M nodes is log2 M deep; inside each its devices take a chain of hops."""
+    return 2 * log2(_nodes()) * a_net + chain
+
+
+@quantity(**REDUCE_HOPS, source=TUNER, when={"time.shards": "nodes", "time.switched": False})
+def reduce_hops_of_nodes():
+    """A ring over all devices, or a tree over the M nodes, log2 M deep, with chains inside them:
+    what is faster."""
+    return smallest(2 * hops, _tree(2 * (shards / _nodes() - 1) * a_link))
+
+
+@quantity(**REDUCE_HOPS, source=TUNER, when={"time.shards": "nodes", "time.switched": True})
+def reduce_hops_of_nodes_and_switch():
+    """As without switches that add up; inside a node these may take the place of chains."""
+    chain = 2 * (shards / _nodes() - 1) * a_link
+    return smallest(2 * hops, _tree(smallest(chain, a_sw)))
+
+
+REPLICAS: dict[str, Any] = {
+    "identifier": "network.replicas",
+    "symbol": r"\beta_r",
+    "unit": "bytes/s",
+    "title": "bandwidth between the replicas of hybrid sharding, per device and direction",
+    "exact": False,
+}
+
+
+@quantity(**REPLICAS, source="a group of one device", when={"time.replicas": "none"})
+def replicas_of_one():
+    """One replica exchanges nothing; what it would, stays in its memory."""
+    return e_mem * W
+
+
+@quantity(**REPLICAS, source=RING, when={"time.replicas": "node"})
+def replicas():
+    """All replicas lie inside one node."""
+    return link
+
+
+@quantity(**REPLICAS, source=RING, when={"time.replicas": "nodes"})
+def replicas_of_nodes():
+    """A replica fills g t devices, so n_node/(g t) of them, one at least, lie in a node and use a
+    network card each; the link bounds them."""
+    return smallest(link, fabric * largest(1, n_node / (shards * t)))
+
+
+PASSED: dict[str, Any] = {
+    "identifier": "network.passed",
+    "symbol": r"\tau_c",
+    "unit": "s/bytes",
+    "title": "time in which a ring passes each byte of a component to those that share it",
+    "exact": False,
+    "per": ("component",),
+}
+WHOLE = ("none", "column", "row", "vocabulary")
+
+
+@quantity(**PASSED, source=RING, when={"split": WHOLE})
+def passed():
+    """All but one of g shares leave each device, at the bandwidth of its group."""
+    return (shards - 1) / (shards * group)
+
+
+@quantity(**PASSED, source=RING, when={"split": "experts", "time.shards": ("none", "node")})
+def passed_of_experts():
+    """Fewer devices hold copies of an expert; they are in one node."""
+    return (owners - 1) / (owners * link)
+
+
+@quantity(**PASSED, source=RING, when={"split": "experts", "time.shards": "nodes"})
+def passed_of_experts_of_nodes():
+    """Fewer devices hold copies of an expert, n_node/(e t_e) in each node, one at least, whose
+    network cards they use."""
+    rate = smallest(link, fabric * largest(1, n_node / (e * t_e)))
+    return (owners - 1) / (owners * rate)
+
+
+# -- expert parallelism ------------------------------------------------------------------------
+
+EXPERTS: dict[str, Any] = {
+    "identifier": "network.experts",
+    "symbol": r"t_{\mathrm{a2a}}",
+    "unit": "s",
+    "title": "one exchange of tokens between experts, the mean of there and back",
+    "exact": False,
+    "per": ("block",),
+}
+
+
+@quantity(**EXPERTS, source="Lepikhin et al. 2020 (arXiv 2006.16668)", when={"time.expert": "none"})
+def experts_none():
+    """All experts are on the device."""
+    return 0
+
+
+DISPATCHER = "parallelism.dispatcher"
+DEEPEP = "DeepEP, README (normal kernels)"
+#: Nodes over which an expert-parallel group is spread.
+NODES = e * t_e / n_node
+
+REACH: dict[str, Any] = {"unit": "1", "exact": False, "per": ("block",)}
+REACHED: dict[str, Any] = {
+    **REACH,
+    "identifier": "network.reach.devices",
+    "symbol": r"e_{\mathrm{r}}",
+    "title": "devices of whose experts a token chooses",
+}
+REACHED_NODES: dict[str, Any] = {
+    **REACH,
+    "identifier": "network.reach.nodes",
+    "symbol": r"M_{\mathrm{r}}",
+    "title": "nodes of whose experts a token chooses",
+}
+LIMITED = "DeepSeek-AI 2024 (arXiv 2412.19437), section 2.1.2"
+BY_DEVICE = {"block": "moe", "time.expert": ("node", "nodes"), DISPATCHER: "deepep"}
+BY_NODE = {"block": "moe", "time.expert": "nodes"}
+
+
+def _of_groups(members):
+    """The part of so many places that g_r of G_r groups take; one of each group, if no more."""
+    return smallest(members, largest(members * g_r / G_r, g_r))
+
+
+@quantity(**REACHED, source="definition", when={**BY_DEVICE, "grouped": False})
+def reach():
+    """All of the expert-parallel group."""
+    return e
+
+
+@quantity(**REACHED, source=LIMITED, when={**BY_DEVICE, "grouped": True})
+def reach_of_groups():
+    """Those that hold the groups of the token."""
+    return _of_groups(e)
+
+
+@quantity(**REACHED_NODES, source="definition", when={**BY_NODE, "grouped": False})
+def reach_nodes():
+    """All over which the expert-parallel group is spread."""
+    return NODES
+
+
+@quantity(**REACHED_NODES, source=LIMITED, when={**BY_NODE, "grouped": True})
+def reach_nodes_of_groups():
+    """Those that hold the groups of the token: routing that is limited to some nodes."""
+    return _of_groups(NODES)
+
+
+UNEVEN: dict[str, Any] = {
+    "identifier": "network.experts.uneven",
+    "symbol": r"\gamma_{\mathrm{a2a}}",
+    "unit": "1",
+    "title": "rows that travel to the experts of the fullest device, over an even share",
+    "exact": False,
+    "per": ("block",),
+}
+
+
+@quantity(**UNEVEN, source="definition", when={"block": "moe", "block.capped": False})
+def uneven():
+    """All wait for the device to which most rows travel."""
+    return gamma
+
+
+@quantity(
+    **UNEVEN,
+    source="Lepikhin et al. 2020 (arXiv 2006.16668), section 2.2: expert capacity",
+    when={"block": "moe", "block.capped": True},
+)
+def uneven_capped():
+    """The slots of an expert travel, filled or not; what is beyond them is dropped before."""
+    return f_cap
+
+
+def _of_rank():
+    """Bytes of the hidden states that a device sends: tensor-parallel ranks share the tokens, and
+    of there and back each has its format."""
+    return (k_disp + k_a) / 2 * uneven * tokens * h / t
+
+
+def _copies():
+    return _of_rank() * k * (e - 1) / e
+
+
+def _once(reached, members):
+    """A token once to each other of so many places that holds one of its k experts."""
+    return _of_rank() * reached * (1 - (1 - 1 / reached) ** k) * (1 - 1 / members)
+
+
+def _across():
+    """A token once to each other node, on a network that may be oversubscribed."""
+    return _once(reach_nodes, NODES) * o_net
+
+
+@quantity(
+    **EXPERTS,
+    source="Lepikhin et al. 2020 (arXiv 2006.16668)",
+    when={"time.expert": "node", DISPATCHER: "all-to-all"},
+)
+def experts():
+    """Of k copies of each token all but 1/e leave the device."""
+    return _copies() / (link * e_a2a)
+
+
+@quantity(
+    **EXPERTS,
+    source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.2",
+    when={"time.expert": "nodes", DISPATCHER: "all-to-all"},
+)
+def experts_of_nodes():
+    """Of M nodes from which it chooses a token goes once to each that holds one of its k experts,
+    M (1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the link. All
+    pairs of nodes talk at once, so an oversubscribed network slows them."""
+    return largest(_copies() / (link * e_a2a), _across() / (fabric * e_a2a))
+
+
+@quantity(**EXPERTS, source=DEEPEP, when={"time.expert": "node", DISPATCHER: "deepep"})
+def experts_by_kernels():
+    """Of M devices from which it chooses a token goes once to each that holds one of its k experts,
+    M (1 - (1 - 1/M)^k) of them on average, by kernels that nearly fill the link."""
+    return _once(reach, e) / (link * e_disp)
+
+
+@quantity(**EXPERTS, source=DEEPEP, when={"time.expert": "nodes", DISPATCHER: "deepep"})
+def experts_of_nodes_by_kernels():
+    """A token goes once to each node that holds one of its experts, and there once to each such
+    device, by kernels that nearly fill a device's network card and its link."""
+    return largest(_once(reach, e) / (link * e_disp), _across() / (B_net * e_disp))
+
+
+GATHER: dict[str, Any] = {
+    "identifier": "network.experts.gather",
+    "symbol": r"t_{\mathrm{ge}}",
+    "unit": "s",
+    "title": "gathering rows among the devices that share an expert, the mean of there and back",
+    "exact": False,
+    "per": ("block",),
+}
+FOLDING = "Liu et al. 2025 (arXiv 2504.14960), MoE parallel folding; Megatron-LM (all-to-all)"
+
+
+@quantity(**GATHER, source=FOLDING, when={"time.expert_tensor": "none"})
+def experts_gather_none():
+    """An expert is whole on its device."""
+    return 0
+
+
+def _of_expert():
+    """Bytes that a device of t_e lacks of the rows that reach all of them: k copies of a token."""
+    return _of_rank() * k * (t_e - 1)
+
+
+@quantity(**GATHER, source=FOLDING, when={"block": "moe", "time.expert_tensor": "node"})
+def experts_gather():
+    """Rows are gathered among the t_e devices that share an expert, and its outputs reduced and
+    scattered: of the rows of all of them a device has one in t_e."""
+    return _of_expert() / link + (t_e - 1) * a_link
+
+
+@quantity(**GATHER, source=FOLDING, when={"block": "moe", "time.expert_tensor": "nodes"})
+def experts_gather_of_nodes():
+    """As in a node; what crosses from node to node uses all network cards of a node."""
+    hops = (t_e / n_node - 1) * a_net + (t_e - t_e / n_node) * a_link
+    return _of_expert() / smallest(link, fabric * n_node) + hops
+
+
+# -- context parallelism -----------------------------------------------------------------------
+
+CONTEXT: dict[str, Any] = {
+    "identifier": "network.context",
+    "symbol": r"t_{\mathrm{kv}}",
+    "unit": "s",
+    "title": "one hop of a rank's keys and values round its context-parallel group",
+    "source": RING,
+    "exact": False,
+    "per": ("block",),
+}
+
+
+def _keys_and_values():
+    """Bytes of a rank's keys and values; a tensor-parallel rank has one head at least."""
+    return k_a * tokens * largest(1, a_kv / t) * (d_h + d_v)
+
+
+@quantity(**CONTEXT, when={"time.context": "node"})
+def context():
+    """Heads are divided over the tensor-parallel ranks, one at least. The group lies inside one
+    node."""
+    return _keys_and_values() / link + a_link
+
+
+@quantity(**CONTEXT, when={"time.context": "nodes"})
+def context_of_nodes():
+    """Heads are divided over the tensor-parallel ranks, one at least. All hops run at once, so the
+    one between nodes sets the pace: a device's network card."""
+    return _keys_and_values() / smallest(link, fabric) + a_net
+
+
+# -- pipeline ----------------------------------------------------------------------------------
+
+SEND: dict[str, Any] = {
+    "identifier": "network.pipeline",
+    "symbol": r"t_{\mathrm{send}}",
+    "unit": "s",
+    "title": "sending the residual stream to the next stage",
+    "source": "Narayanan et al. 2021 (arXiv 2104.04473), section 4.1 (scatter, send, gather)",
+    "exact": False,
+}
+
+
+@quantity(**SEND, when={"time.pipeline": "none"})
+def send_none():
+    """There is one stage."""
+    return 0
+
+
+@quantity(**SEND, when={"time.pipeline": "node"})
+def send():
+    """Each tensor-parallel rank sends its part of n h activations over the link."""
+    return k_a * tokens * h / (t * link) + a_link
+
+
+@quantity(**SEND, when={"time.pipeline": "nodes"})
+def send_to_node():
+    """Each tensor-parallel rank sends its part of n h activations. Neighbours are n/p devices
+    apart, so n/(p n_node) of them, at most all, lie in another node and use a network card."""
+    across = smallest(1, n / (p * n_node))
+    each = k_a * tokens * h / t
+    return across * (each / fabric + a_net) + (1 - across) * (each / link + a_link)

@@ -1,0 +1,122 @@
+"""Compute-optimal training: what published scaling laws say about parameters and tokens.
+
+Each law is an entry of the axis ``law`` (presets/scaling/laws.yaml). They were fitted on dense
+models, each on its laboratory's data; N is what one token uses, and compute is 6ND. Quantities of
+``scaling`` are about the plan; those of ``optimal`` answer what its compute is best spent on.
+"""
+
+from typing import Any
+
+from planner.book.formulas.compute import training_6nd
+from planner.book.formulas.parameters import active
+from planner.book.notation import T
+from planner.book.notation_scaling import C_0, D_0, N_0, A_l, B_l, E_l, N_l, a_D, a_N, x_D, x_N
+from planner.book.quantity import quantity
+
+CHINCHILLA = "Hoffmann et al. 2022 (arXiv 2203.15556)"
+LAWS = (
+    f"{CHINCHILLA}; Besiroglu et al. 2024 (arXiv 2404.10102); Grattafiori et al. 2024 (arXiv "
+    "2407.21783), section 3.2.1; Kaplan et al. 2020 (arXiv 2001.08361), appendix A"
+)
+LOSS: dict[str, Any] = {"law.loss": True}
+BY_LAW: dict[str, Any] = {"exact": False, "per": ("law",)}
+
+
+@quantity(
+    "scaling.tokens_per_parameter",
+    symbol=r"\rho",
+    unit="1",
+    title="training tokens for each parameter that a token uses",
+    source=f"{CHINCHILLA}, table 3",
+    when={"training.mode": "train", "lora": False},
+)
+def tokens_per_parameter():
+    """About 20 are compute-optimal by the first two approaches of Chinchilla."""
+    return T / active
+
+
+@quantity(
+    "scaling.model_tokens",
+    symbol=r"D_\lambda",
+    unit="tokens",
+    title="compute-optimal tokens of a model of this size",
+    source=LAWS,
+    **BY_LAW,
+)
+def model_tokens():
+    """Optimal tokens grow with optimal parameters, from a point of the law to the model's."""
+    return D_0 * (N_l / N_0) ** (a_D / a_N)
+
+
+@quantity(
+    "scaling.ratio",
+    symbol=r"\tau_\lambda",
+    unit="1",
+    title="the plan's tokens over the compute-optimal ones",
+    source="definition",
+    **BY_LAW,
+)
+def ratio():
+    """Above 1 a larger model would reach its loss with less compute (over-trained); below 1 a
+    smaller one would (under-trained)."""
+    return T / model_tokens
+
+
+def _loss(parameters: Any, tokens: Any) -> Any:
+    return E_l + A_l / parameters**x_N + B_l / tokens**x_D
+
+
+@quantity(
+    "scaling.loss",
+    symbol=r"\hat L_\lambda",
+    unit="1",
+    title="predicted loss, nats per token",
+    source=f"{CHINCHILLA}, equation 2",
+    when=LOSS,
+    **BY_LAW,
+)
+def loss():
+    """On the data and vocabulary of the law: it ranks plans, and forecasts no other data."""
+    return _loss(N_l, T)
+
+
+@quantity(
+    "optimal.parameters",
+    symbol=r"N^{\ast}_\lambda",
+    unit="parameters",
+    title="parameters that are compute-optimal for the plan's compute",
+    source=LAWS,
+    **BY_LAW,
+)
+def parameters():
+    """A power of compute through a point of the law. Of a law of the loss, E + A/N^alpha +
+    B/D^beta, the loss is lowest under 6 N D = C where N = G (C/6)^(beta/(alpha + beta)), with
+    G = (alpha A/(beta B))^(1/(alpha + beta)): equation 4. Its point is that of one budget C_0."""
+    return N_0 * (training_6nd / C_0) ** a_N
+
+
+@quantity(
+    "optimal.tokens",
+    symbol=r"D^{\ast}_\lambda",
+    unit="tokens",
+    title="tokens that are compute-optimal for the plan's compute",
+    source=LAWS,
+    **BY_LAW,
+)
+def tokens():
+    """A power of compute through a point of the law."""
+    return D_0 * (training_6nd / C_0) ** a_D
+
+
+@quantity(
+    "optimal.loss",
+    symbol=r"\hat L^{\ast}_\lambda",
+    unit="1",
+    title="lowest predicted loss for the plan's compute, nats per token",
+    source=f"{CHINCHILLA}, equation 4",
+    when=LOSS,
+    **BY_LAW,
+)
+def optimal_loss():
+    """The loss at the compute-optimal parameters and tokens."""
+    return _loss(parameters, tokens)

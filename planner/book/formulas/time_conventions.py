@@ -1,0 +1,42 @@
+"""Utilisation by the conventions of others: half of all disputes are about these.
+
+Each convention is an entry of the axis ``convention`` (planner/engine/flop_conventions.py): which
+FLOPs count.
+"""
+
+from typing import Any
+
+from planner.book.formulas.time import tokens_per_second
+from planner.book.formulas.time_peak import peak
+from planner.book.notation import C_conv, n
+from planner.book.notation_hardware import P_listed
+from planner.book.quantity import quantity
+
+BY_CONVENTION: dict[str, Any] = {
+    "unit": "1",
+    "source": "Chowdhery et al. 2022 (arXiv 2204.02311), appendix B; Dao 2023 (arXiv 2307.08691), "
+    "section 4; Korthikanti et al. 2022 (arXiv 2205.05198), section 6.3",
+    "per": ("convention",),
+}
+
+
+@quantity(
+    "time.utilisation",
+    symbol=r"u_\kappa",
+    title="utilisation of the dense peak",
+    **BY_CONVENTION,
+)
+def utilisation():
+    """The FLOPs that the convention counts, in one second, over what the dense peaks could do."""
+    return tokens_per_second * C_conv / (n * peak)
+
+
+@quantity(
+    "time.utilisation_listed",
+    symbol=r"u'_\kappa",
+    title="utilisation of the peak as the datasheet prints it",
+    **BY_CONVENTION,
+)
+def utilisation_listed():
+    """As of the dense peak; a printed peak with sparsity halves it."""
+    return tokens_per_second * C_conv / (n * P_listed)

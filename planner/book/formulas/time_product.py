@@ -1,0 +1,430 @@
+"""Predicted time of matrix products: a roofline with whole tiles, whole waves and small widths."""
+
+from typing import Any
+
+from planner.book.formulas.layout import routed, sequence_ranks, tokens
+from planner.book.formulas.memory_states import QLORA
+from planner.book.formulas.memory_states import frozen_bytes_bf16 as k_f
+from planner.book.formulas.time_peak import peak, peak_16
+from planner.book.notation import E, applied, e, k_a, k_c, k_l
+from planner.book.notation_hardware import (
+    K_x,
+    N_x,
+    W,
+    d_min,
+    e_16,
+    e_mem,
+    e_mm,
+    k_8,
+    k_64,
+    k_128,
+    k_x,
+    n_sm,
+)
+from planner.book.quantity import quantity
+from planner.book.reductions import ceil, largest, smallest
+
+ROOFLINE = "Williams et al. 2009, Roofline: an insightful visual performance model"
+TILES = "NVIDIA, Matrix multiplication background user's guide (tile and wave quantization)"
+CALIBRATED = "calibrated on published runs (presets/efficiency)"
+
+
+def loaded(width):
+    """A width as kernels run it: its loads of 128 and of 16 bytes are whole where it is a multiple
+    of 64, and of 8 (elements of 2 bytes). What others cost is bounded by what padding them costs,
+    so that a wider product never takes less time."""
+    padded_8, padded_64 = 8 * ceil(width / 8), 64 * ceil(width / 64)
+    return smallest(k_64 * k_8 * width, k_64 * padded_8, padded_64)
+
+
+def waves(rows, columns, depth, count, half):
+    """Work of whole tiles in whole waves over the multiprocessors, relative to the product's own:
+    tiles of 128 x 256 either way, or of 128 x 128, which load more for each product and may be cut
+    in 2 or 4 pieces of the depth, each of which pays for being shallow."""
+
+    def cut(high, wide, pieces=1):
+        tiles = ceil(rows / high) * ceil(columns / wide) * count * pieces
+        return ceil(tiles / n_sm) * n_sm * high * wide / (rows * columns * count * pieces)
+
+    def split(pieces):
+        return k_128 * cut(128, 128, pieces) * (depth + pieces * half) / (depth + half)
+
+    return smallest(cut(128, 256), cut(256, 128), k_128 * cut(128, 128), split(2), split(4))
+
+
+def work(rows, columns, depth, count, waste, rate, half):
+    """Arithmetic at the rate that large products sustain; shallow ones do not reach it."""
+    return 2 * rows * columns * count * (depth + half) * waste / rate
+
+
+def traffic(rows, columns, depth, count):
+    """Reading both inputs and writing the output."""
+    return k_x * (rows * depth + depth * columns + rows * columns) * count / (W * e_mem)
+
+
+def shallow(rate):
+    """Between two waves of tiles a multiprocessor loads and stores for a while, in which a faster
+    one would have worked off more of the depth: so many rows of it for each TFLOP/s of its."""
+    return d_min * rate / (10**12 * n_sm)
+
+
+# -- shapes ------------------------------------------------------------------------------------
+
+ROWS: dict[str, Any] = {
+    "identifier": "time.product.rows",
+    "symbol": r"M_x",
+    "unit": "1",
+    "title": "rows of a product on one device",
+    "source": "layout",
+    "exact": False,
+    "per": ("product",),
+}
+
+
+@quantity(**ROWS, when={"split": ("column", "row", "vocabulary")})
+def rows():
+    """All tokens of the micro-batch on this device."""
+    return tokens
+
+
+@quantity(**ROWS, when={"split": "none"})
+def rows_undivided():
+    """A product that is not divided runs on this device's part of the residual stream."""
+    return tokens / sequence_ranks
+
+
+@quantity(**ROWS, when={"split": "experts"})
+def rows_of_expert():
+    """With even routing, each of the device's E/e experts gets its share of the routed rows."""
+    return routed * e / E
+
+
+COUNT: dict[str, Any] = {
+    "identifier": "time.product.count",
+    "symbol": r"n_x",
+    "unit": "1",
+    "title": "such products, run as one kernel",
+    "source": "layout",
+    "per": ("product",),
+}
+
+
+@quantity(**COUNT, when={"split": ("column", "row", "vocabulary", "none")})
+def count():
+    """As many as a token uses."""
+    return applied
+
+
+@quantity(**COUNT, when={"split": "experts"})
+def count_of_experts():
+    """One for each expert on the device (a grouped product)."""
+    return E / e
+
+
+WIDTH: dict[str, Any] = {
+    "unit": "1",
+    "source": "NVIDIA, Matrix multiplication background user's guide (tensor-core requirements); "
+    "bounded by the cost of padding",
+    "exact": False,
+    "per": ("product",),
+}
+
+
+@quantity(
+    "time.product.columns",
+    symbol=r"\hat N_x",
+    title="columns of a product as kernels run them",
+    **WIDTH,
+)
+def columns():
+    """A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a
+    multiple of 8 or 64, whichever costs least."""
+    return loaded(N_x)
+
+
+@quantity(
+    "time.product.depth",
+    symbol=r"\hat K_x",
+    title="depth of a product as kernels run it",
+    **WIDTH,
+)
+def depth():
+    """A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a
+    multiple of 8 or 64, whichever costs least."""
+    return loaded(K_x)
+
+
+@quantity(
+    "time.product.rows_summed",
+    symbol=r"\hat M_x",
+    title="rows of a product as kernels run them where they are summed over",
+    **WIDTH,
+)
+def rows_summed():
+    """The rows are the depth of the product that gives the weight's gradient: a multiple of 64 as
+    it is, another for what odd widths cost or as if it were padded, whichever costs least."""
+    return loaded(rows)
+
+
+RATE: dict[str, Any] = {
+    "identifier": "time.product.rate",
+    "symbol": r"R_x",
+    "unit": "FLOP/s",
+    "title": "rate that a large product sustains",
+    "source": CALIBRATED,
+    "exact": False,
+    "per": ("product",),
+}
+
+
+@quantity(**RATE, when={"wide": False})
+def rate():
+    """A share of the dense peak of the training precision: clocks fall under load."""
+    return e_mm * peak
+
+
+@quantity(**RATE, when={"wide": True})
+def rate_16():
+    """Logits and router stay in 16 bit: a share of that peak."""
+    return e_16 * peak_16
+
+
+HALF: dict[str, Any] = {
+    "identifier": "time.product.half",
+    "symbol": r"d_x",
+    "unit": "1",
+    "title": "depth at which a product runs at half of its rate",
+    "exact": False,
+    "per": ("product",),
+}
+
+
+@quantity(**HALF, source=CALIBRATED, when={"time.tiles": True}, coefficient="s/FLOP")
+def half():
+    """Between two waves of tiles a multiprocessor loads and stores for a while; the faster it is,
+    the more of the depth it would have worked off meanwhile. For each TFLOP/s of its rate."""
+    return shallow(rate)
+
+
+@quantity(**HALF, source="no multiprocessors are known", when={"time.tiles": False})
+def half_unknown():
+    """As if each multiprocessor did 1 TFLOP/s."""
+    return d_min
+
+
+# -- waste -------------------------------------------------------------------------------------
+
+
+def declare_waste(name: str, symbol: str, title: str, shape: Any) -> Any:
+    """The same rule for each of the three products of a weight."""
+    shared: dict[str, Any] = {
+        "identifier": f"time.product.{name}_waste",
+        "symbol": symbol,
+        "unit": "1",
+        "title": title,
+        "exact": False,
+        "per": ("product",),
+    }
+
+    @quantity(**shared, source=TILES, when={"time.tiles": True})
+    def waste():
+        """Whole tiles of 128 x 256, 256 x 128 or 128 x 128 (which load more for each product), in
+        whole waves over the multiprocessors, over what the product needs: the best of the three.
+        The smallest may be cut in 2 or 4 pieces of the depth, each of which is the shallower."""
+        return waves(*shape, count, half)
+
+    @quantity(**shared, source=TILES, when={"time.tiles": False})
+    def waste_unknown():
+        """How the device cuts products is not known: nothing is wasted."""
+        return 1
+
+    return waste
+
+
+FORWARD = (rows, columns, depth)
+INPUT = (rows, depth, columns)
+WEIGHT = (depth, columns, rows_summed)
+waste_forward = declare_waste("forward", "q_x", "tiles and waves, forward", FORWARD)
+waste_input = declare_waste("input", "q_x'", "tiles and waves, gradient of the input", INPUT)
+waste_weight = declare_waste("weight", "q_x''", "tiles and waves, gradient of the weight", WEIGHT)
+
+
+# -- time --------------------------------------------------------------------------------------
+
+TIME: dict[str, Any] = {"unit": "s", "exact": False, "per": ("product",)}
+
+
+@quantity(
+    "time.product.forward",
+    symbol=r"t_x",
+    title="forward pass of a product",
+    source=ROOFLINE,
+    coefficient="FLOP",
+    **TIME,
+)
+def forward():
+    """2 FLOP for each of rows, columns and depth as kernels run them, the depth with what shallow
+    products lack, times what tiles and waves waste; or the traffic of inputs and output."""
+    return largest(work(*FORWARD, count, waste_forward, rate, half), traffic(rows, N_x, K_x, count))
+
+
+@quantity(
+    "time.product.input",
+    symbol=r"t_x^{\mathrm{in}}",
+    title="gradient of a product's input",
+    source=ROOFLINE,
+    coefficient="FLOP",
+    **TIME,
+)
+def gradient_of_input():
+    """The output's gradient with the weight: the forward product, with columns and depth
+    exchanged."""
+    return largest(work(*INPUT, count, waste_input, rate, half), traffic(rows, K_x, N_x, count))
+
+
+@quantity(
+    "time.product.weight",
+    symbol=r"t_x^{\mathrm{w}}",
+    title="gradient of a product's weight",
+    source=ROOFLINE,
+    coefficient="FLOP",
+    **TIME,
+)
+def gradient_of_weight():
+    """The input with the output's gradient: the rows are what is summed over."""
+    return largest(work(*WEIGHT, count, waste_weight, rate, half), traffic(K_x, N_x, rows, count))
+
+
+BIAS: dict[str, Any] = {
+    "identifier": "time.product.bias",
+    "symbol": r"t_x^{\mathrm{b}}",
+    "title": "gradient of a product's bias",
+    **TIME,
+}
+
+
+@quantity(**BIAS, source="definition", when={"bias": False})
+def bias_none():
+    """There is no bias."""
+    return 0
+
+
+@quantity(**BIAS, source="TransformerEngine", when={"bias": True, "time.bias": "fused"})
+def bias_fused():
+    """The kernel before or after sums it up on its way."""
+    return 0
+
+
+@quantity(
+    **BIAS,
+    source="PyTorch, tools/autograd/derivatives.yaml (addmm); Megatron-LM, "
+    "core/tensor_parallel/layers.py",
+    when={"bias": True, "time.bias": "separate"},
+    coefficient="bytes",
+)
+def bias():
+    """A kernel reads the output's gradient and sums it over the rows."""
+    return k_a * rows * count * N_x / (W * e_mem)
+
+
+BACKWARD: dict[str, Any] = {
+    "identifier": "time.product.backward",
+    "symbol": r"t_x'",
+    "title": "backward pass of a product",
+    **TIME,
+}
+LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
+
+
+@quantity(**BACKWARD, source=ROOFLINE, when={"frozen": False, "lora": False})
+def backward():
+    """Two products: the gradient of the input and that of the weight; and that of the bias."""
+    return gradient_of_input + gradient_of_weight + bias_none
+
+
+@quantity(**BACKWARD, source=LORA, when={"frozen": False, "lora": True, "adapted": False})
+def backward_of_base():
+    """The weight is frozen: the gradient of the input only."""
+    return gradient_of_input
+
+
+def _narrow(rows, columns, depth):
+    return largest(work(rows, columns, depth, 1, 1, rate, half), traffic(rows, columns, depth, 1))
+
+
+@quantity(
+    **BACKWARD,
+    source=LORA,
+    when={"frozen": False, "lora": True, "adapted": True},
+    coefficient="FLOP",
+)
+def backward_with_adapter():
+    """The frozen weight's product; and the adapter's two narrow products, forward once and backward
+    twice, which run far below the rate of wide ones."""
+    return gradient_of_input + 3 * (_narrow(rows, k_l, K_x) + _narrow(rows, N_x, k_l))
+
+
+@quantity(**BACKWARD, source="DeepSeek-AI 2025 (arXiv 2512.02556)", when={"frozen": True})
+def backward_frozen():
+    """The loss sends it no gradient."""
+    return 0
+
+
+CAST: dict[str, Any] = {
+    "identifier": "time.product.casts",
+    "symbol": r"t_{\mathrm{cast}}",
+    "unit": "s",
+    "title": "casts of a product's inputs to its format, forward and backward",
+    "exact": False,
+    "per": ("product",),
+}
+KEPT: dict[str, Any] = {"quantised": False}
+PACKED: dict[str, Any] = {"quantised": True, "hidden matrix": True}
+
+
+@quantity(**CAST, source="TransformerEngine", when={"time.casts": False, **KEPT})
+def casts_none():
+    """Inputs are in the format of the product already."""
+    return 0
+
+
+@quantity(**CAST, source="TransformerEngine", when={"time.casts": True, "wide": True, **KEPT})
+def casts_wide():
+    """This product stays in 16 bit."""
+    return 0
+
+
+@quantity(
+    **CAST,
+    source="TransformerEngine: a cast and a transpose for each input",
+    when={"time.casts": True, "wide": False, **KEPT},
+    coefficient="bytes",
+)
+def casts():
+    """2 bytes read and two of 1 byte written (as it is and transposed), for the input forward
+    and for the output's gradient backward."""
+    return 4 * rows * count * (K_x + N_x) / (W * e_mem)
+
+
+def _unpacked(passes):
+    """Reading a packed weight and writing it in the compute format."""
+    return passes * (k_f + k_c) * count * K_x * N_x / (W * e_mem)
+
+
+@quantity(**CAST, source=QLORA, when={**PACKED, "training.recompute": ("none", "selective")})
+def casts_unpacked():
+    """The frozen weight is unpacked for the forward and for the backward product."""
+    return _unpacked(2)
+
+
+@quantity(**CAST, source=QLORA, when={**PACKED, "training.recompute": "full"})
+def casts_unpacked_again():
+    """The frozen weight is unpacked for the forward product, for that product once more, and for
+    the backward product."""
+    return _unpacked(3)
+
+
+@quantity(**CAST, source=QLORA, when={"quantised": True, "hidden matrix": False})
+def casts_unquantised():
+    """Of the weights only hidden matrices are quantised."""
+    return 0

@@ -1,0 +1,181 @@
+"""The run around the step: interruptions, checkpoints, and what is left of the time."""
+
+from typing import Any
+
+from sympy import Rational, exp, sqrt, tanh
+
+from planner.book.formulas.checkpoint import stall, write
+from planner.book.formulas.time import training_days
+from planner.book.notation import n
+from planner.book.notation_hardware import n_fail, n_seen, t_res, t_seen, x_slow
+from planner.book.quantity import SHARE, quantity
+from planner.book.reductions import largest, smallest
+
+DALY = (
+    "Daly 2006, A higher order estimate of the optimum checkpoint interval for restart dumps "
+    "(doi 10.1016/j.future.2004.11.016)"
+)
+
+
+@quantity(
+    "time.between_failures",
+    symbol=r"t_{\mathrm{MTBF}}",
+    unit="s",
+    title="mean time between interruptions of the run",
+    source="interruptions counted on such a cluster (cluster.failures)",
+    exact=False,
+    when={"run.interrupted": True},
+)
+def between_failures():
+    """Each device fails as often as those that were watched, and any of n stops the run."""
+    return t_seen * n_seen / (n_fail * n)
+
+
+@quantity(
+    "checkpoint.ratio",
+    symbol=r"\rho_{\mathrm{ckpt}}",
+    unit="1",
+    title="root of a checkpoint's stall over twice the time between interruptions",
+    source=DALY,
+    exact=False,
+)
+def ratio():
+    """What the best interval is a series in. It holds below 1: where a checkpoint takes longer than
+    twice the time between interruptions, the interval stays what it is there."""
+    return smallest(1, sqrt(stall / (2 * between_failures)))
+
+
+@quantity(
+    "checkpoint.interval_seconds",
+    symbol=r"t_{\mathrm{int}}",
+    unit="s",
+    title="best time of training between checkpoints",
+    source=DALY,
+    exact=False,
+)
+def interval():
+    """Seldom enough to stand still little, often enough to lose little: the root of twice the
+    product of both times and two terms of higher order. A checkpoint in the background is done
+    before the next one begins."""
+    best = 2 * ratio - Rational(4, 3) * ratio**2 + Rational(2, 9) * ratio**3
+    return largest(between_failures * best, write - stall)
+
+
+@quantity(
+    "time.goodput",
+    symbol=r"g_{\mathrm{run}}",
+    unit="1",
+    title="share of the time that moves the run forward",
+    within=SHARE,
+    source=DALY,
+    exact=False,
+    when={"run.finishes": True},
+)
+def goodput():
+    """Interruptions come at any time, also while a checkpoint is written and while the run is
+    restarted: an interval and its checkpoint are tried until they pass without one. What is in the
+    background when one comes is lost too. With y for interval and checkpoint over the time between
+    interruptions, the tangent stands for 1 - e^-y = 2 tanh(y/2) / (1 + tanh(y/2)), the share of
+    tries that fail, which few interruptions leave as exact. Stragglers are not in it."""
+    lost, tried = t_res + write - stall, interval + stall
+    half = tanh(tried / (2 * between_failures))
+    passed = exp(-(lost + tried) / between_failures)
+    return interval / between_failures * passed * (1 + half) / (2 * half)
+
+
+@quantity(
+    "time.straggler_days",
+    symbol=r"t_{\mathrm{slow}}",
+    unit="days",
+    title="days that stragglers add",
+    source="Lin et al. 2025 (arXiv 2505.05713): a step waits for its slowest device",
+    exact=False,
+)
+def straggler_days():
+    """The share by which slow devices lengthen the steps of all (cluster.stragglers)."""
+    return training_days * x_slow
+
+
+CHECKPOINTS: dict[str, Any] = {
+    "identifier": "time.checkpoint_days",
+    "symbol": r"t_{\mathrm{wr}}",
+    "unit": "days",
+    "title": "days of standing still for checkpoints",
+    "source": DALY,
+    "exact": False,
+}
+FAILURES: dict[str, Any] = {
+    "identifier": "time.failure_days",
+    "symbol": r"t_{\mathrm{lost}}",
+    "unit": "days",
+    "title": "days lost to interruptions",
+    "source": DALY,
+    "exact": False,
+}
+RUN: dict[str, Any] = {
+    "identifier": "time.run_days",
+    "symbol": r"t_{\mathrm{cal}}",
+    "unit": "days",
+    "source": "sum of its parts",
+    "exact": False,
+}
+SLOWED = {"time.stragglers_given": True}
+EVEN = {"time.stragglers_given": False}
+
+
+def _written(steps):
+    return steps * stall / interval
+
+
+def _lost(steps):
+    return steps * largest(0, 1 / goodput - 1 - stall / interval)
+
+
+@quantity(**CHECKPOINTS, when=EVEN)
+def checkpoint_days():
+    """Training stands still once in each interval of training."""
+    return _written(training_days)
+
+
+@quantity(**CHECKPOINTS, when=SLOWED)
+def checkpoint_days_slowed():
+    """As without stragglers, of days that are longer by them."""
+    return _written(training_days + straggler_days)
+
+
+@quantity(**FAILURES, when=EVEN)
+def failure_days():
+    """What goodput leaves for them: work that is done again, and restarts."""
+    return _lost(training_days)
+
+
+@quantity(**FAILURES, when=SLOWED)
+def failure_days_slowed():
+    """As without stragglers, of days that are longer by them."""
+    return _lost(training_days + straggler_days)
+
+
+@quantity(**RUN, title="days of the run with interruptions", when=EVEN)
+def run_days():
+    """Training, checkpoints and what interruptions cost; the cluster states no share of stragglers
+    (cluster.stragglers), which are not in it. It is training over goodput."""
+    return training_days + checkpoint_days + failure_days
+
+
+@quantity(**RUN, title="days of the run with interruptions and stragglers", when=SLOWED)
+def run_days_slowed():
+    """Training, waiting for stragglers, checkpoints and what interruptions cost."""
+    return training_days + straggler_days + checkpoint_days + failure_days
+
+
+@quantity(
+    "time.run_device_hours",
+    symbol=r"t_{\mathrm{dev,cal}}",
+    unit="h",
+    title="device hours of the run with interruptions",
+    source="definition",
+    exact=False,
+)
+def run_device_hours():
+    """Every device for the days of the run; a day has 24 hours."""
+    return 24 * n * run_days

@@ -1,0 +1,99 @@
+"""What ships: presets by kind with what tells them apart, number formats, quantities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from planner.base import resources
+from planner.base.errors import PlanError
+from planner.documents import source
+
+Row = tuple[str, ...]
+
+
+def listing(what: str | None = None) -> str:
+    """The table of one kind; without a kind, of every kind of preset."""
+    if what is not None:
+        return _table(TABLES[what]())
+    sections = []
+    for kind in ("plans", "studies", "models", "clusters", "accelerators"):
+        sections.append(f"{kind}\n" + _table(TABLES[kind](), indent="  "))
+    return "\n".join(sections)
+
+
+def _table(rows: Sequence[Row], indent: str = "") -> str:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def _presets(kind: str, facts: Callable[[dict[str, Any]], Row]) -> list[Row]:
+    rows = []
+    for name in source.preset_names(kind):
+        try:
+            data = source.load(
+                resources.folder("presets") / source.FOLDERS[kind] / f"{name}.yaml", kind=kind
+            ).data
+        except PlanError:
+            continue
+        rows.append((name, str(data.get("name", "")), *facts(data)))
+    return rows
+
+
+def _plans() -> list[Row]:
+    rows: list[Row] = []
+    for path in sorted(resources.folder("presets").glob("*.yaml")):
+        rows.append((path.stem, str(source.read(path).plain().get("name", ""))))
+    return rows
+
+
+def _studies() -> list[Row]:
+    rows: list[Row] = []
+    for path in sorted((resources.folder("presets") / source.FOLDERS["study"]).glob("*.yaml")):
+        rows.append((path.stem, str(source.read(path).plain().get("name", ""))))
+    return rows
+
+
+def _models() -> list[Row]:
+    return _presets("model", lambda data: ())
+
+
+def _clusters() -> list[Row]:
+    return _presets("cluster", lambda data: (f"{data.get('devices', '')} devices",))
+
+
+def _accelerators() -> list[Row]:
+    return _presets("accelerator", lambda data: (str(data.get("memory", "")),))
+
+
+def _precisions() -> list[Row]:
+    from planner.plans.formats import table
+
+    return table()
+
+
+def _quantities() -> list[Row]:
+    import planner.book.formulas  # noqa: F401  (registers the quantities)
+    from planner.book.quantity import BOOK
+
+    rows = {}
+    for identifier, declarations in sorted(BOOK.declarations.items()):
+        first = declarations[0]
+        per = f"per {', '.join(first.per)}" if first.per else ""
+        rows[identifier] = (identifier, first.unit, first.title, per)
+    return list(rows.values())
+
+
+TABLES: dict[str, Callable[[], list[Row]]] = {
+    "plans": _plans,
+    "studies": _studies,
+    "models": _models,
+    "clusters": _clusters,
+    "accelerators": _accelerators,
+    "precisions": _precisions,
+    "quantities": _quantities,
+}

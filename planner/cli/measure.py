@@ -1,0 +1,148 @@
+"""The command `plan.py measure`: what its options mean together."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from planner.base import files
+from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.connect.measure import need_torch
+from planner.documents import source
+from planner.questions import loading
+
+Put = Callable[[str, str | None, Sequence[str]], None]
+#: Options that go with --step only.
+STEP_ONLY = ("set", "accelerator", "layers")
+LONGEST = 600.0
+
+
+def run(options: argparse.Namespace, put: Put) -> int:
+    """Measure the machine (-o), a step (--step) or one after the other; the exit status.
+
+    Raises:
+        PlanError: an option is wrong, PyTorch is missing, or nothing can be measured.
+    """
+    _check(options)
+    inputs = _inputs(options)
+    if options.output not in (None, "-"):
+        _writable(options.output, inputs)
+    need_torch()
+    accelerator = options.accelerator
+    if options.output is not None or options.step is None:
+        put(_machine(options), options.output, inputs)
+        if options.output not in (None, "-"):
+            accelerator = accelerator or options.output
+    if options.step is not None:
+        _step(options, accelerator)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    def fault(option: str, allowed: str) -> Fault:
+        value = getattr(options, option)
+        shown = f" {value}" if not isinstance(value, list) else ""
+        return Fault(f"plan.py measure: --{option}{shown}", None, allowed)
+
+    faults = []
+    if options.step is None:
+        faults += [fault(key, "with --step") for key in STEP_ONLY if getattr(options, key)]
+        if options.format != "text":
+            faults.append(fault("format", "with --step"))
+    elif options.output == "-":
+        faults.append(fault("output", "a file, where --step prints too"))
+    if options.seconds is not None and not 1 <= options.seconds <= LONGEST:
+        faults.append(fault("seconds", f"1 to {LONGEST:.0f}"))
+    if options.processes is not None and not 1 <= options.processes <= 64:
+        faults.append(fault("processes", "1 to 64"))
+    if not 1 <= options.steps <= 1000:
+        faults.append(fault("steps", "1 to 1000"))
+    names = source.preset_names("accelerator")
+    if options.extends is not None and options.extends not in names:
+        unknown = f"plan.py measure: --extends {options.extends}"
+        faults.append(
+            Fault(unknown, None, "see plan.py list accelerators", nearest(options.extends, names))
+        )
+    if options.name is not None and not options.name.strip():
+        faults.append(fault("name", "a name"))
+    if faults:
+        raise PlanError(faults)
+
+
+def _inputs(options: argparse.Namespace) -> list[str]:
+    """The files that are read; plans are checked before anything takes its time."""
+    given = [path for path in (options.step, options.accelerator) if path]
+    if options.accelerator is not None:
+        if not Path(options.accelerator).is_file():
+            raise PlanError(Fault("no such file", Place(options.accelerator)))
+        kind = loading.check(options.accelerator)
+        if kind != "accelerator":
+            raise PlanError(Fault(f"this is a {kind}", Place(options.accelerator), "accelerator"))
+    if options.step not in (None, "-"):
+        plan = loading.load(options.step, options.set)
+        given += plan.document.files()
+    elif options.step == "-":
+        raise PlanError(Fault("plan.py measure: --step -", None, "a file"))
+    return given
+
+
+def _writable(path: str, inputs: Sequence[str]) -> None:
+    """Told before the benchmarks, not after."""
+    files.spare(path, inputs)
+    target = Path(path)
+    if target.suffix.lower() not in (".yaml", ".yml"):
+        raise PlanError(Fault("an accelerator document is YAML", Place(path), ".yaml"))
+    folder = Path(os.path.realpath(target)).parent
+    if target.is_dir():
+        raise PlanError(Fault("cannot be written: it is a folder", Place(path)))
+    if not folder.is_dir():
+        raise PlanError(Fault("cannot be written: no such file or directory", Place(path)))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PlanError(Fault("cannot be written: permission denied", Place(path)))
+
+
+def _machine(options: argparse.Namespace) -> str:
+    from planner.connect.measure import engine, machine, writing
+
+    backend = engine.Engine(options.device, options.processes)
+    seconds = options.seconds or machine.SECONDS
+    with _Progress() as tell:
+        found = machine.measure(backend, seconds, options.extends, tell)
+    return writing.document(found, options.name)
+
+
+def _step(options: argparse.Namespace, accelerator: str | None) -> None:
+    from planner.connect.measure import beside, step
+
+    overrides = list(options.set)
+    if accelerator is not None:
+        overrides.append(f"cluster.accelerator={Path(accelerator).resolve()}")
+    plan = loading.load(options.step, overrides)
+    with _Progress() as tell:
+        found = step.step(
+            plan,
+            device=options.device,
+            layers=options.layers,
+            steps=options.steps,
+            seconds=options.seconds or step.SECONDS,
+            tell=tell,
+        )
+    writer = beside.data if options.format == "json" else beside.text
+    sys.stdout.write(writer(found))
+
+
+class _Progress:
+    """One line that says what runs, on a terminal only."""
+
+    def __enter__(self) -> Callable[[str], None]:
+        return self._show if sys.stderr.isatty() else lambda line: None
+
+    def __exit__(self, *_: object) -> None:
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+    def _show(self, line: str) -> None:
+        print(f"\r\033[K{line[:100]}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,83 @@
+"""The command `sweep`: what it takes, and what it prints when it is done."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from planner.base.errors import Fault, PlanError
+from planner.base.progress import progress
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("study", metavar="STUDY.yaml", help="a study document; - is standard input")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="the table (.csv, .jsonl, .parquet), a comparison (.html, .md); repeatable",
+    )
+    parser.add_argument(
+        "--workers",
+        metavar="N",
+        type=int,
+        help="processes on this machine; all cores by default",
+    )
+    parser.add_argument(
+        "--on",
+        metavar="ADDRESS",
+        help="a cluster in the place of this machine: dask://HOST:PORT or ray://HOST:PORT",
+    )
+    parser.add_argument(
+        "--restart",
+        action="store_true",
+        help="begin afresh where an earlier sweep was stopped; without it, that one goes on",
+    )
+    parser.add_argument(
+        "--set",
+        dest="changes",  # of a study, whose keys are others than a plan's
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="override a key of the study; repeatable",
+    )
+
+
+def sweep(options: argparse.Namespace) -> bool:
+    """Run the command; returns whether the study has any point to show.
+
+    Raises:
+        PlanError: bad input, an output that cannot be written, an engine that fails.
+    """
+    from planner.questions.studies import outputs
+    from planner.questions.studies.engines import reached
+
+    if not options.output:
+        raise PlanError(Fault("a sweep needs an output", None, "-o FILE.csv, .parquet or .html"))
+    tables = [path for path in options.output if outputs.ending(path) in outputs.TABLES]
+    reports = [path for path in options.output if path not in tables]
+    for path in reports:
+        outputs.comparison(path, outputs.TABLES)
+    if len(tables) > 1:
+        raise PlanError(Fault(f"two tables: {tables[0]} and {tables[1]}", None, "one of them"))
+    table = tables[0] if tables else None
+    kind = outputs.table(table) if table else None
+    with reached(options.workers, options.on, kind) as engine:
+        # Heavy modules: those of a cluster's workers load beside ours.
+        from planner.base import files
+        from planner.questions.studies import study as studies
+        from planner.questions.studies.run import sweep as run
+        from planner.report import study as pages
+
+        study = studies.load(options.study, options.changes)
+        for path in reports:
+            files.spare(path, study.files)
+        restart, shown = options.restart, progress("plans")
+        outcome = run(study, table, on=engine, restart=restart, progress=shown)
+    for path in reports:
+        pages.write(outcome, path)
+    sys.stdout.write(pages.text(outcome))
+    return outcome.summary.points > outcome.summary.invalid + outcome.summary.outside

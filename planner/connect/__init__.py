@@ -1,0 +1,1 @@
+"""To and from other software: model configurations, launch configurations, logs, measurements."""

@@ -1,0 +1,272 @@
+"""Plan against reality: what a plan says and what a run measured, quantity by quantity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.base.display import as_json, format_value, one_line, significant
+from planner.base.errors import Fault, Place, PlanError
+from planner.connect import logs
+from planner.plans.document import Plan
+
+if TYPE_CHECKING:
+    from planner.results.result import Result
+
+__all__ = ["Comparison", "Row", "compare", "data", "markdown", "text"]
+
+#: Quantities in the order of the table; of memory the peak counts, of time the typical step.
+QUANTITIES = (
+    "time.step_seconds",
+    "time.tokens_per_second",
+    "time.tokens_per_second_per_device",
+    "time.tflops_per_device",
+    "time.mfu",
+    "memory.total",
+    "memory.reserved",
+    "memory.process",
+)
+#: Records that are left out unless told otherwise: compilation, autotuning, first allocations.
+WARM_UP = 5
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity planned and measured; ``ratio`` is planned / measured. ``interval`` is what
+    published runs leave open of the planned one, None where it is held against none."""
+
+    id: str
+    title: str
+    unit: str
+    planned: int | Fraction | None
+    measured: Fraction
+    how: str
+    interval: tuple[Any, Any] | None = None
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measured value lies in the interval; None without one."""
+        if self.interval is None:
+            return None
+        return bool(self.interval[0] <= self.measured <= self.interval[1])
+
+    @property
+    def ratio(self) -> Fraction | None:
+        if self.planned is None or not self.measured:
+            return None
+        return Fraction(self.planned) / self.measured
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A plan beside a log. ``log`` is the file as it was named, only its name where it was named
+    from the root; ``warm_up`` the records left out where that was told."""
+
+    plan: str
+    log: str
+    format: str
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    result: Result
+    warm_up: int | None = None
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as a result holds it under ``comparison``."""
+        from planner.connect.exports.table import number
+
+        rows = []
+        for row in self.rows:
+            data = {
+                "id": row.id,
+                "unit": row.unit,
+                "planned": number(row.planned),
+                "measured": number(row.measured),
+                "ratio": number(row.ratio),
+                "how": row.how,
+            }
+            if row.interval is not None:
+                data["inside"] = row.inside
+            rows.append(data)
+        return {
+            "log": self.log,
+            "format": self.format,
+            "warm_up": self.warm_up,
+            "quantities": rows,
+            "notes": list(self.notes),
+        }
+
+    def report(self) -> Result:
+        """The result with this comparison, which its reports then show."""
+        self.result.comparison = self
+        return self.result
+
+
+def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Comparison:
+    """The plan's quantities beside those that the log of a run holds.
+
+    Args:
+        plan: what was planned.
+        path: the log; its format is told by its content.
+        warm_up: records left out at the start; 5, or half of a shorter log, unless given.
+
+    Raises:
+        PlanError: the log cannot be read, or holds no more than the warm-up.
+    """
+    from planner.results.result import evaluate
+
+    log, result = logs.read(path), evaluate(plan)
+    measured, notes = _measured(log, warm_up)
+    batch, length = plan.get("training.global_batch"), plan.get("training.sequence_length")
+    devices = plan.get("cluster.devices")
+    logged = [series.last for series in log.series("batch")]
+    if logged and batch and logged[0] != batch:
+        notes.append(
+            f"the run ends with a global batch of {int(logged[0])} sequences, "
+            f"the plan has {batch}: their steps are not the same work"
+        )
+    tokens = batch * length if batch and length else None
+    _derive(measured, tokens, devices, result)
+    rows = []
+    for identifier in QUANTITIES:
+        if identifier in measured:
+            value, how = measured[identifier]
+            quantity = result[identifier]
+            planned = quantity.value
+            exact = (
+                planned
+                if isinstance(planned, (int, Fraction))
+                else (Fraction(planned) if isinstance(planned, float) else None)
+            )
+            rows.append(
+                Row(
+                    identifier,
+                    quantity.title,
+                    quantity.unit,
+                    exact,
+                    value,
+                    how,
+                    quantity.interval,
+                )
+            )
+    name = Path(path)
+    return Comparison(
+        plan.name,
+        name.name if name.is_absolute() else name.as_posix(),
+        log.format,
+        tuple(rows),
+        tuple(notes),
+        result,
+        warm_up,
+    )
+
+
+Measured = dict[str, tuple[Fraction, str]]
+
+
+def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
+    """The median after the warm-up of what varies, the peak of memory."""
+    found: Measured = {}
+    notes: list[str] = []
+    for identifier in QUANTITIES:
+        columns = log.series(identifier)
+        if not columns:
+            continue
+        if identifier.startswith("memory."):
+            peak = max(values.largest for values in columns)
+            found[identifier] = peak, f"highest of {sum(map(len, columns))}"
+            continue
+        values = columns[0]  # one quantity, though some logs have it in several units
+        skipped = min(WARM_UP, len(values) // 2) if warm_up is None else max(0, warm_up)
+        if skipped >= len(values):
+            raise PlanError(
+                Fault(
+                    f"{len(values)} records, all of them warm-up",
+                    Place(log.file),
+                    f"--warm-up below {len(values)}",
+                )
+            )
+        found[identifier] = values.median(skipped), f"median of {len(values) - skipped}"
+        note = f"the first {skipped} of {len(values)} records are left out as warm-up"
+        if skipped and note not in notes:
+            notes.append(note)
+    for identifier in ("time.tflops_per_device", "time.mfu"):
+        if identifier in found and log.format in ("Megatron-LM", "torchtitan"):
+            notes.append(f"{identifier} is measured by {log.format}'s own count of FLOPs")
+    if not found:
+        raise PlanError(Fault("no step, throughput or memory is logged", Place(log.file)))
+    return found, notes
+
+
+def _derive(measured: Measured, tokens: Any, devices: Any, result: Any) -> None:
+    """Step time and throughput follow from each other; utilisation from the step time."""
+    step, total = "time.step_seconds", "time.tokens_per_second"
+    each = "time.tokens_per_second_per_device"
+    if tokens and devices:
+        if step not in measured and each in measured and measured[each][0]:
+            measured[step] = tokens / (measured[each][0] * devices), "from the tokens per second"
+        if step not in measured and total in measured and measured[total][0]:
+            measured[step] = tokens / measured[total][0], "from the tokens per second"
+        if step in measured and measured[step][0]:
+            rate = tokens / measured[step][0]
+            measured.setdefault(total, (rate, "from the step time"))
+            measured.setdefault(each, (rate / devices, "from the step time"))
+    planned, mfu = result.get(step), result.get("time.mfu")
+    if step in measured and measured[step][0] and planned and mfu:
+        # The same FLOPs and the same peak on both sides: only the time differs.
+        share = Fraction(mfu.value) * Fraction(planned.value) / measured[step][0]
+        measured.setdefault("time.mfu", (share, "from the step time and the plan's FLOPs"))
+
+
+# Tables ---------------------------------------------------------------------------------------
+
+HEADER = ("quantity", "planned", "measured", "planned/measured", "measured as")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    planned = "absent" if row.planned is None else format_value(row.planned, row.unit)
+    ratio = "" if row.ratio is None else significant(row.ratio, 3)
+    return row.title, planned, format_value(row.measured, row.unit), ratio, row.how
+
+
+def text(comparison: Comparison) -> str:
+    """A table for a terminal."""
+    rows: list[Sequence[str]] = [HEADER, *map(_cells, comparison.rows)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
+    lines = [f"{comparison.plan}", f"{comparison.log} ({comparison.format})", ""]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if 1 <= i <= 3 else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    if comparison.notes:
+        lines += ["", *(f"- {note}" for note in comparison.notes)]
+    return "".join(one_line(line) + "\n" for line in lines)
+
+
+def markdown(comparison: Comparison) -> str:
+    """A section of a report."""
+    lines = [
+        "## Plan and reality",
+        "",
+        f"Measured: `{one_line(comparison.log).replace('`', '')}` ({comparison.format}).",
+        "",
+        "| " + " | ".join(HEADER) + " |",
+        "| --- | --: | --: | --: | --- |",
+    ]
+    lines += ["| " + " | ".join(_cells(row)) + " |" for row in comparison.rows]
+    if comparison.notes:
+        lines += ["", *(f"- {one_line(note)}" for note in comparison.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def data(comparison: Comparison) -> str:
+    """The rows as JSON."""
+    tree = {"plan": comparison.plan, **comparison.to_json()}
+    return as_json(tree)

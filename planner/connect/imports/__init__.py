@@ -1,0 +1,67 @@
+"""Model documents from the configurations of other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["document", "import_config", "import_megatron"]
+
+LARGEST_FILE = 10_000_000  # bytes; configurations have thousands
+
+
+def import_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A model document from a Hugging Face configuration, defaults left out.
+
+    Raises:
+        PlanError: what is missing, malformed, contradictory or not modelled.
+    """
+    from planner.connect.imports.hf import convert
+
+    return convert(config).document
+
+
+def import_megatron(arguments: str) -> dict[str, Any]:
+    """A model document from the arguments of Megatron-LM, as they stand in a shell script.
+
+    Raises:
+        PlanError: what is missing, malformed, contradictory or not modelled.
+    """
+    from planner.connect.imports import megatron
+    from planner.connect.imports.tidy import without_defaults
+
+    return without_defaults(megatron.convert(megatron.parse(arguments)), None)
+
+
+def document(path: str, source: str = "huggingface") -> str:
+    """The YAML text of the model document of a file.
+
+    Args:
+        path: a config.json, or a file of arguments.
+        source: huggingface or megatron.
+
+    Raises:
+        PlanError: the file cannot be read, or as for the functions above.
+    """
+    from planner.base import files
+    from planner.base.errors import Place
+    from planner.connect.imports import writer
+
+    place = Place(path)
+    text = files.read_text(path, LARGEST_FILE, place, "a configuration: text in UTF-8")
+    if source == "megatron":
+        from planner.connect.imports import megatron
+        from planner.connect.imports.tidy import without_defaults
+
+        made = without_defaults(megatron.convert(megatron.parse(text, place), place), place)
+        return writer.write(made, {}, "Megatron-LM argument")
+    from planner.connect.imports import hf
+
+    config = hf.parse(text, place)
+    imported = hf.convert(config, place)
+    given = config.get("_name_or_path") or config.get("model_type")
+    head: dict[str, Any] = {"name": str(given)[:200]}
+    if imported.notes:
+        head["notes"] = "; ".join(imported.notes)
+    family = f"the {imported.family} architecture"
+    return writer.write({**head, **imported.document}, imported.came_from, family)

@@ -1,0 +1,319 @@
+"""From a Hugging Face configuration to a model document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from planner.base import files, resources
+from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.connect.imports.config import LARGEST, Config, worth
+from planner.connect.imports.custom import CUSTOM_FAMILIES
+from planner.connect.imports.dense import DENSE_FAMILIES
+from planner.connect.imports.encoders import ENCODER_FAMILIES
+from planner.connect.imports.hybrid import HYBRID_FAMILIES
+from planner.connect.imports.patterns import Axis, compressed
+from planner.connect.imports.rows import Family
+from planner.connect.imports.sparse import SPARSE_FAMILIES
+from planner.connect.imports.tidy import experts_rule, windows_rule, without_defaults
+
+FAMILIES: dict[str, Family] = {
+    **DENSE_FAMILIES,
+    **SPARSE_FAMILIES,
+    **HYBRID_FAMILIES,
+    **ENCODER_FAMILIES,
+    **CUSTOM_FAMILIES,
+}
+DEEPEST = 40
+MOST_LAYERS = 100_000
+
+#: Keys that hold a language model inside a multimodal configuration.
+INNER = ("text_config", "llm_config", "language_config", "thinker_config")
+
+
+@dataclass
+class Imported:
+    """A model document, and for its dotted keys the configuration keys that they came from."""
+
+    document: dict[str, Any]
+    came_from: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    family: str = ""
+
+
+@cache
+def _classes() -> dict[str, Any]:
+    """What the configuration classes of the library assume: defaults, names, harmless keys."""
+    file = Path(__file__).with_name("classes.json")
+    loaded: dict[str, Any] = resources.read_json(file)
+    return loaded
+
+
+def convert(config: Any, place: Place | None = None) -> Imported:
+    """The model document of a configuration.
+
+    Raises:
+        PlanError: an unknown type, a key that is missing, malformed, contradictory or changes the
+            architecture in a way that is not modelled.
+    """
+    given, notes = _text_part(config, place)
+    kind = given.get("model_type")
+    if kind not in FAMILIES:
+        raise PlanError(
+            Fault(f"model type {kind!r} is not known", place, None, nearest(str(kind), FAMILIES))
+        )
+    said = _classes()["types"].get(kind, {})
+    c = Config(given, said.get("defaults", {}), said.get("names", {}), place)
+    traits, axes, refused = _row(kind)
+    for key, allowed in refused.items():
+        value = c.get(key)
+        if value not in allowed:
+            raise c.fault(
+                f"{kind}: {c.name(key)} {value!r} is not modelled",
+                "one of: " + ", ".join(map(str, allowed)),
+            )
+    made = Imported({}, notes=notes, family=kind)
+    for dotted, trait in traits.items():
+        with c.noting() as keys:
+            _put(made.document, dotted, worth(trait, c))
+        if keys:
+            made.came_from[dotted] = tuple(c.name(key) for key in sorted(keys))
+    if made.document["layers"] > MOST_LAYERS:
+        raise c.fault(f"{made.document['layers']} layers", f"at most {MOST_LAYERS:,}")
+    _stack(c, axes, made)
+    _drop_assumed_length(c, made.document)
+    _judge_unread(c, said)
+    _note_further(c, made)
+    made.document = without_defaults(made.document, place)
+    return made
+
+
+def _row(kind: str) -> tuple[dict[str, Any], tuple[Axis, ...], dict[str, Any]]:
+    """A family's traits over those of the families that it resembles."""
+    family = FAMILIES[kind]
+    traits: dict[str, Any] = {}
+    axes: tuple[Axis, ...] = ()
+    refused: dict[str, Any] = {}
+    if family.like is not None:
+        traits, axes, refused = _row(family.like)
+    axes = axes if family.axes is None else family.axes
+    return {**traits, **family.traits}, axes, {**refused, **family.refused}
+
+
+def _text_part(config: Any, place: Place | None) -> tuple[dict[str, Any], list[str]]:
+    """The language model's keys of a configuration, multimodal or not."""
+    if not isinstance(config, Mapping):
+        raise PlanError(Fault("a configuration is a mapping of keys", place))
+    _check_depth(config, place)
+    given, notes = dict(config), []
+    for _ in range(4):
+        inner = next((k for k in INNER if isinstance(given.get(k), Mapping)), None)
+        if inner is None:
+            break
+        outer = str(given.get("model_type"))
+        wrappers = _classes()["wrappers"]
+        if outer not in wrappers:
+            raise PlanError(
+                Fault(
+                    f"model type {outer!r} is not known",
+                    place,
+                    None,
+                    nearest(outer, [*wrappers, *FAMILIES]),
+                )
+            )
+        text = dict(given[inner])
+        text.setdefault("model_type", wrappers[outer])
+        if "tie_word_embeddings" in given:
+            text.setdefault("tie_word_embeddings", given["tie_word_embeddings"])
+        notes.append(f"text part of a {outer} configuration; its other parts are left out")
+        given = text
+    outer = _classes()["wrappers"].get(str(given.get("model_type")))
+    if outer in FAMILIES and given["model_type"] not in FAMILIES:  # an older, flat spelling
+        notes.append(f"text part of a {given['model_type']} configuration")
+        given = {k: v for k, v in given.items() if not isinstance(v, Mapping)}
+        given["model_type"] = outer
+    if given.get("model_type") is None:
+        raise PlanError(Fault("the configuration has no key 'model_type'", place))
+    if not isinstance(given["model_type"], str):
+        raise PlanError(Fault("model_type is no text", place, "such as llama"))
+    return given, notes
+
+
+def _check_depth(node: Any, place: Place | None) -> None:
+    level, depth = [node], 0
+    while level:
+        depth += 1
+        if depth > DEEPEST:
+            raise PlanError(
+                Fault("the configuration is nested too deeply", place, f"at most {DEEPEST} levels")
+            )
+        below: list[Any] = []
+        for item in level:
+            if isinstance(item, Mapping):
+                below += [v for v in item.values() if isinstance(v, (Mapping, list))]
+            elif isinstance(item, list):
+                below += [v for v in item if isinstance(v, (Mapping, list))]
+        level = below
+
+
+def _put(document: dict[str, Any], dotted: str, value: Any) -> None:
+    """Set a dotted key; None leaves it out."""
+    if value is None:
+        return
+    node = document
+    *path, last = dotted.split(".")
+    for step in path:
+        node = node.setdefault(step, {})
+    node[last] = value
+
+
+def _stack(c: Config, axes: tuple[Axis, ...], made: Imported) -> None:
+    """The layer kinds of a configuration: one key where all layers are alike, else a pattern."""
+    labels: list[list[str]] = []
+    meanings: list[Mapping[str, Any]] = []
+    sources: set[str] = set()
+    for axis in axes:
+        with c.noting() as keys:
+            found = list(axis.labels(c))
+        sources |= keys
+        if len(set(found)) == 1:
+            for dotted, trait in axis.kinds.get(found[0], {}).items():
+                _put(made.document, dotted, worth(trait, c))
+        else:
+            labels.append(found)
+            meanings.append(axis.kinds)
+    if not labels or _single_keys(c, labels, meanings, sources, made):
+        return
+    sequence = ["-".join(names) for names in zip(*labels, strict=True)]
+    kinds: dict[str, Any] = {}
+    for name, each in zip(sequence, zip(*labels, strict=True), strict=True):
+        if name in kinds:
+            continue
+        kind: dict[str, Any] = {}
+        for label, meaning in zip(each, meanings, strict=True):
+            for dotted, trait in meaning.get(label, {}).items():
+                with c.noting() as keys:
+                    value = worth(trait, c)
+                sources |= keys
+                if value is not None:
+                    _put(kind, dotted, value)
+        kinds[name] = kind or None
+    made.document["kinds"] = kinds
+    made.document["pattern"] = compressed(sequence)
+    made.came_from["pattern"] = _named(c, sources)
+
+
+def _named(c: Config, keys: set[str]) -> tuple[str, ...]:
+    """The keys that a pattern came from, as the file spells them; all patterns need the depth."""
+    return tuple(c.name(key) for key in sorted(keys - {"num_hidden_layers"}))
+
+
+def _single_keys(
+    c: Config,
+    labels: list[list[str]],
+    meanings: list[Mapping[str, Any]],
+    sources: set[str],
+    made: Imported,
+) -> bool:
+    """Common patterns as single keys of the document, where all of them are common."""
+    keys: dict[str, Any] = {}
+    for found, meaning in zip(labels, meanings, strict=True):
+        kinds = set(found)
+        rule = experts_rule(found) if kinds == {"dense", "sparse"} else None
+        step = windows_rule(found) if kinds == {"sliding", "full"} else None
+        plain = {key for label in kinds for key in meaning.get(label, ())} == {"attention.window"}
+        if rule is not None:
+            keys |= {f"moe.{key}": value for key, value in rule.items()}
+        elif step is not None and plain:
+            keys["attention.window"] = worth(meaning["sliding"]["attention.window"], c)
+            keys["attention.global_every"] = step
+        else:
+            return False
+    for dotted, value in keys.items():
+        _put(made.document, dotted, value)
+        made.came_from[dotted] = _named(c, sources)
+    return True
+
+
+#: Names of keys that describe training, generation, files or numerics, never the architecture.
+HARMLESS = re.compile(
+    r"^_|token_(id|index|type_id)|tokens_per_image|tokenizer|tokens$|dropout|drop$|pdrop"
+    r"|eps(ilon)?$|^init|initial|_init(_|$)|cache|^rope_|rope_(theta|scaling|type|interleave)"
+    r"|original_rope|no_rope|rotary|dtype|architectures|auto_map|transformers_version|unsloth"
+    r"|quantization|_coef|loss|temperature|top_p$|beam|penalty|repeat|length$|id2label|label2id"
+    r"|problem_type|task_specific|finetuning|softcap|scal(e|ing|ar)|jitter|gradient_checkpointing"
+    r"|output_|return_dict|logits?_to_keep|summary|pretraining_tp|is_decoder|is_encoder_decoder"
+    r"|torchscript|prun|chunk_size_feed|multiplier|residual_(in_fp32|dropout)|fp32|fp16|bf16"
+    r"|theta|attn_impl|deterministic|use_mamba_kernels|flash|fus(ed|ion)|onnx|compile|backend"
+    r"|description|license|name$|norm_topk|topk_group|^n_group|topk_method|scoring_func|seq_aux"
+    r"|max_new|do_sample|num_return|no_repeat|prefix$|rescale|clip|capacity|ep_size|use_kernel"
+    r"|nextn|mtp|alpha|attention_probs|classifier|^n_ctx$|runner|logn|ntk|mrope|output_past"
+    r"|max_batch|partial_rotary|swiglu_limit|^torch"
+)
+
+
+def _drop_assumed_length(c: Config, document: dict[str, Any]) -> None:
+    """A length that only the class assumes does not contradict a window that is given."""
+    kinds = [document, *(kind or {} for kind in (document.get("kinds") or {}).values())]
+    given = [(kind.get("attention") or {}).get("window") for kind in kinds]
+    longest = document.get("max_sequence")
+    keys = ("max_position_embeddings", "max_seq_len")
+    assumed = longest and not any(key in c.given for key in keys)
+    if (
+        assumed
+        and document.get("positions") != "learned"
+        and any(window and window > longest for window in given)
+    ):
+        del document["max_sequence"]
+
+
+def _judge_unread(c: Config, said: Mapping[str, Any]) -> None:
+    """A key that nobody read is harmless, or the configuration is refused: never ignored."""
+    harmless = {*said.get("harmless", ()), *_classes()["harmless"], *said.get("defaults", ())}
+    for key, value in c.unread().items():
+        empty = value is None or value is False or value in ("", 0, [], {})
+        if empty or key == "model_type" or key in harmless or HARMLESS.search(key):
+            continue
+        raise c.fault(
+            f"{c.type}: the key {c.name(key)!r} is not modelled and could change the architecture",
+            "remove it if it does not",
+        )
+
+
+#: How many modules predict further tokens, by the configurations that name them.
+FURTHER = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers", "mtp_num_layers")
+
+
+def _note_further(c: Config, made: Imported) -> None:
+    """Modules that predict further tokens are published beside the model; the library that reads
+    the configuration leaves them out, and so does the document."""
+    for key in FURTHER:
+        count = c.given.get(key)
+        if isinstance(count, int) and count > 0:
+            left = f"{c.name(key)} {count} is left out, as in transformers"
+            made.notes.append(f"{left}; mtp: {count} adds what it names")
+            return
+
+
+def parse(text: str, place: Place | None = None) -> Any:
+    """The JSON text of a configuration; its faults become ours."""
+    return files.parse_json(text, place, object_pairs_hook=_distinct(place), parse_constant=str)
+
+
+def _distinct(place: Place | None) -> Any:
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(found)
+        if len(made) != len(found):
+            keys = [key for key, _ in found]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise PlanError(Fault(f"the key {twice!r} is there twice", place))
+        return made
+
+    return pairs
+
+
+__all__ = ["FAMILIES", "LARGEST", "Imported", "convert", "parse"]

@@ -1,0 +1,153 @@
+"""A converted document made short: common patterns as single keys, defaults left out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from planner.base.errors import Fault, Place, PlanError
+from planner.documents import schema, source
+from planner.plans.document import Draft
+from planner.plans.model import lower
+
+NESTED = ("kinds", "encoder")
+
+
+def experts_rule(labels: Sequence[str]) -> dict[str, int] | None:
+    """Dense and sparse layers as moe.first_dense_layers, every and offset; None if they are not."""
+    sparse = [i for i, label in enumerate(labels) if label == "sparse"]
+    step = sparse[1] - sparse[0] if len(sparse) > 1 else 1
+    rest = sparse[0] % step
+    for start in (0, sparse[0]):
+        if all(
+            (i >= start and i % step == rest) == (label == "sparse")
+            for i, label in enumerate(labels)
+        ):
+            made = {"first_dense_layers": start, "every": step}
+            return made if rest == step - 1 else {**made, "offset": rest}
+    return None
+
+
+def windows_rule(labels: Sequence[str]) -> int | None:
+    """Windowed layers with one full layer every so many, as attention.global_every."""
+    step = labels.index("full") + 1
+    fits = all((label == "full") == (i % step == step - 1) for i, label in enumerate(labels))
+    return step if fits and step > 1 else None
+
+
+def filled(document: Mapping[str, Any], place: Place | None) -> dict[str, Any]:
+    """The document with every default, checked; faults are placed in the configuration."""
+    try:
+        read = schema.validate(source.load(document), "model")
+        draft = Draft(read, copy.deepcopy(read.data))
+        lower(draft, ())
+        draft.finish()
+    except PlanError as error:
+        faults = [Fault(f.message, place, f.allowed, f.hint) for f in error.faults]
+        raise PlanError(faults) from None
+    data: dict[str, Any] = draft.data
+    return data
+
+
+def without_defaults(document: dict[str, Any], place: Place | None) -> dict[str, Any]:
+    """The document less what its defaults say anyway.
+
+    All that could be a default is left out first; what then comes out different is put back.
+    """
+    filled(document, place)  # faults of the whole are the configuration's
+    document = _obvious(document)
+    kept = copy.deepcopy(document)
+    left = [path for path in _leaves(document) if _droppable(document, path)]
+    for path in left:
+        _drop(kept, path)
+    for _ in range(6):
+        complete = filled(kept, place)
+        wrong = [path for path in left if _at(complete, path) != _at(document, path)]
+        if not wrong:
+            return kept
+        for path in wrong:
+            _restore(kept, document, path)
+        left = [path for path in left if path not in wrong]
+    return document
+
+
+Path = tuple[str, ...]
+
+
+def _obvious(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Less what repeats the model's own bias, and a feed-forward block that goes without saying:
+    blocks that no layer uses are not completed, so their defaults would not be seen."""
+    made = copy.deepcopy(dict(document))
+    bias = made.get("bias", False)
+    for value in made.values():
+        if isinstance(value, dict) and value.get("bias") is bias:
+            del value["bias"]
+    if made.get("feed_forward") == ("moe" if made.get("moe") else "mlp"):
+        del made["feed_forward"]
+    return {key: value for key, value in made.items() if value != {}}
+
+
+def _leaves(document: Mapping[str, Any]) -> Iterator[Path]:
+    for key, value in document.items():
+        if key in NESTED or key in ("pattern", "name", "notes", "sources"):
+            continue
+        if isinstance(value, Mapping):
+            yield from ((key, inner) for inner in value)
+        else:
+            yield (key,)
+
+
+NEEDED = {
+    ("mixer",),
+    ("feed_forward",),
+    ("mamba", "version"),
+    ("layers",),
+    ("hidden",),
+    ("vocab",),
+    ("max_sequence",),
+    ("attention", "heads"),
+    ("moe", "experts"),
+    ("moe", "top_k"),
+    ("mamba", "state"),
+    ("mamba", "head_dim"),
+    ("attention", "kv_rank"),
+    ("attention", "nope_dim"),
+    ("attention", "rope_dim"),
+    ("attention", "query_rank"),
+    ("per_layer_embedding", "width"),
+    ("recurrence", "heads"),
+}
+
+
+def _droppable(document: Mapping[str, Any], path: Path) -> bool:
+    if path in NEEDED or path[0] == "delta_net":
+        return False
+    if path == ("attention", "head_dim"):
+        attention = document["attention"]
+        return bool(attention["heads"] * attention["head_dim"] == document["hidden"])
+    return True
+
+
+def _at(node: Any, path: Path) -> Any:
+    for key in path:
+        node = node.get(key) if isinstance(node, Mapping) else None
+    return node
+
+
+def _drop(document: dict[str, Any], path: Path) -> None:
+    if len(path) == 1:
+        del document[path[0]]
+        return
+    inner = document[path[0]]
+    del inner[path[1]]
+    if not inner:
+        del document[path[0]]
+
+
+def _restore(kept: dict[str, Any], document: Mapping[str, Any], path: Path) -> None:
+    value = _at(document, path)
+    if len(path) == 1:
+        kept[path[0]] = value
+    else:
+        kept.setdefault(path[0], {})[path[1]] = value

@@ -1,0 +1,139 @@
+"""A model document as YAML: a line for each usual block, a commented line for each unusual key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from planner.base.display import quoted
+
+HEADER = "# yaml-language-server: $schema={schema}\n"
+SCHEMA = "schemas/model.schema.json"
+
+#: Keys that any reader expects; others are commented with what they came from.
+USUAL = {
+    "name",
+    "layers",
+    "hidden",
+    "vocab",
+    "max_sequence",
+    "attention.heads",
+    "attention.kv_heads",
+    "attention.head_dim",
+    "mlp.gated",
+    "mlp.intermediate",
+    "mlp.activation",
+    "moe.experts",
+    "moe.top_k",
+    "moe.intermediate",
+    "norm",
+    "positions",
+    "bias",
+    "tied_embeddings",
+    "sources",
+    "notes",
+    "kinds",
+    "moe.shared_experts",
+    "encoder",
+}
+ORDER = (
+    "name",
+    "notes",
+    "layers",
+    "hidden",
+    "vocab",
+    "max_sequence",
+    "attention",
+    "cross_attention",
+    "mamba",
+    "delta_net",
+    "short_conv",
+    "recurrence",
+    "lightning",
+    "mlp",
+    "moe",
+    "norm",
+)
+INNER = {"heads": 0, "kv_heads": 1, "head_dim": 2, "gated": 3, "experts": 4, "top_k": 5}
+WIDTH = 96
+
+
+def write(
+    document: Mapping[str, Any],
+    came_from: Mapping[str, tuple[str, ...]],
+    family: str,
+    schema: str = SCHEMA,
+) -> str:
+    """The text of a document.
+
+    Args:
+        document: a model document.
+        came_from: for dotted keys, the configuration keys that gave them.
+        family: what a key without such a source comes from.
+        schema: address of the schema for editors.
+    """
+    rank = {key: index for index, key in enumerate(ORDER)}
+    lines = [HEADER.format(schema=schema).rstrip()]
+    for key in sorted(document, key=lambda key: (rank.get(key, len(rank)), key == "sources")):
+        lines += _entry(key, document[key], came_from, family)
+    return "\n".join(lines) + "\n"
+
+
+def _entry(
+    key: str, value: Any, came_from: Mapping[str, tuple[str, ...]], family: str
+) -> list[str]:
+    def comment(dotted: str) -> str:
+        if dotted in USUAL:
+            return ""
+        return "  # " + (", ".join(came_from.get(dotted, ())) or family)
+
+    if key == "kinds":
+        return ["kinds:", *(f"  {name}: {_flow(kind or {})}" for name, kind in value.items())]
+    if key == "sources":
+        return ["sources:", *_sources(value)]
+    if isinstance(value, Mapping):
+        value = dict(sorted(value.items(), key=lambda item: INNER.get(item[0], 9)))
+        flow = f"{key}: {_flow(value)}"
+        unusual = any(f"{key}.{inner}" not in USUAL for inner in value)
+        if len(flow) <= WIDTH and (not unusual or key == "encoder"):
+            return [flow + comment(key if key == "encoder" else "name")]
+        return [
+            f"{key}:",
+            *(
+                f"  {inner}: {_flow(item)}{comment(f'{key}.{inner}')}"
+                for inner, item in value.items()
+            ),
+        ]
+    return [f"{key}: {_flow(value)}{comment(key)}"]
+
+
+def _sources(sources: Any) -> list[str]:
+    lines = []
+    for item in sources:
+        for index, (key, value) in enumerate(item.items()):
+            lines.append(f"  {'-' if index == 0 else ' '} {key}: {_flow(value)}")
+    return lines
+
+
+PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ._-+/()")
+
+
+def _flow(value: Any) -> str:
+    """A value in flow style; words stay bare where YAML reads them as words."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k}: {_flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int):
+        return str(value)
+    text = str(value)
+    bare = (
+        set(text) <= PLAIN
+        and text[:1].isalpha()
+        and text.strip() == text
+        and text.lower() not in ("true", "false", "null", "yes", "no", "on", "off")
+    )
+    return text if bare else quoted(text)

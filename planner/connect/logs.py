@@ -1,0 +1,469 @@
+"""Measured runs: reads step times, throughput and peak memory from the logs of a training run.
+
+Formats are told apart by what stands in them: the lines of Megatron-LM, the lines of torchtitan,
+JSON or JSON lines, or a table with a header (CSV).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from array import array
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from planner.base import files
+from planner.base.errors import Fault, Place, PlanError
+
+__all__ = ["Log", "Series", "read"]
+
+MAX_BYTES = 256 * 10**6
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_NUMBER = r"([0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
+
+#: Columns of tables and keys of JSON, by quantity; a unit may follow the name.
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "time.step_seconds": (
+        "step_seconds",
+        "step_time",
+        "seconds_per_step",
+        "iteration_time",
+        "time_per_iteration",
+        "elapsed_time_per_iteration",
+        "time_metrics/end_to_end",
+        "seconds",
+    ),
+    "time.tokens_per_second": ("tokens_per_second", "tokens/s", "total_tokens_per_second"),
+    "time.tokens_per_second_per_device": (
+        "tokens_per_second_per_device",
+        "tokens_per_second_per_gpu",
+        "tokens/s/gpu",
+        "tps",
+        "throughput(tps)",
+        "tgs",
+    ),
+    "time.tflops_per_device": ("tflops_per_device", "tflops_per_gpu", "tflops", "tflop/s/gpu"),
+    "time.mfu": ("mfu",),
+    "memory.total": (
+        "memory_allocated",
+        "max_memory_allocated",
+        "peak_allocated",
+        "max_allocated",
+        "memory/max_active",
+        "memory_total",
+        "peak_memory",
+    ),
+    "memory.reserved": (
+        "memory_reserved",
+        "max_memory_reserved",
+        "peak_reserved",
+        "max_reserved",
+        "memory/max_reserved",
+    ),
+    "memory.process": ("memory_process", "process_memory", "device_memory_used", "nvidia_smi"),
+    "step": ("step", "iteration", "global_step", "_step"),
+    "batch": ("global_batch", "global_batch_size", "batch_size"),
+}
+UNITS: dict[str, tuple[str, Fraction]] = {
+    "s": ("time", Fraction(1)),
+    "sec": ("time", Fraction(1)),
+    "seconds": ("time", Fraction(1)),
+    "ms": ("time", Fraction(1, 1000)),
+    "%": ("mfu", Fraction(1, 100)),
+    "percent": ("mfu", Fraction(1, 100)),
+    "bytes": ("memory", Fraction(1)),
+    "b": ("memory", Fraction(1)),
+    "kib": ("memory", Fraction(2**10)),
+    "mib": ("memory", Fraction(2**20)),
+    "gib": ("memory", Fraction(2**30)),
+    "mb": ("memory", Fraction(10**6)),
+    "gb": ("memory", Fraction(10**9)),
+}
+
+
+@dataclass
+class Series:
+    """What one column logged, in the order of the log: as doubles, so that a log of millions of
+    steps fits, each with `worth` of the quantity's unit. The shortest text of a double is the
+    decimal that was logged, up to its 15 digits."""
+
+    worth: Fraction = Fraction(1)
+    doubles: array[float] = field(default_factory=lambda: array("d"))
+
+    def __len__(self) -> int:
+        return len(self.doubles)
+
+    def exact(self, double: float) -> Fraction:
+        """A logged value in SI units or bytes."""
+        return Fraction(repr(double)) * self.worth
+
+    @property
+    def last(self) -> Fraction:
+        return self.exact(self.doubles[-1])
+
+    @property
+    def largest(self) -> Fraction:
+        return self.exact(max(self.doubles))
+
+    def median(self, skipped: int) -> Fraction:
+        """Of what comes after so many records."""
+        kept = sorted(self.doubles[skipped:])
+        middle = kept[(len(kept) - 1) // 2], kept[len(kept) // 2]
+        return sum(map(self.exact, middle), Fraction(0)) / 2
+
+
+@dataclass
+class Log:
+    """A measured run: for each quantity the columns that logged it."""
+
+    file: str
+    format: str
+    columns: dict[str, dict[str, Series]] = field(default_factory=dict)
+
+    def add(self, quantity: str, double: float, worth: Fraction, label: str = "") -> None:
+        known = self.columns.setdefault(quantity, {})
+        if label not in known:
+            known[label] = Series(worth)
+        known[label].doubles.append(double)
+
+    def series(self, quantity: str) -> list[Series]:
+        """The columns of a quantity, the first that was logged first."""
+        return list(self.columns.get(quantity, {}).values())
+
+
+def read(path: str | Path) -> Log:
+    """The log of a run, line by line.
+
+    Raises:
+        PlanError: it cannot be read, or nothing in it is a log that we know.
+    """
+    place = Place(str(path))
+    with files.opened(path, MAX_BYTES, place, "the log of a run") as file:
+        for reader in (_megatron, _torchtitan, _json, _table):
+            log = reader(_Text(file, place))
+            if log is not None:
+                return log
+    raise PlanError(
+        Fault(
+            "no log of a training run",
+            place,
+            "lines of Megatron-LM or torchtitan, or CSV or JSON with columns such "
+            "as step_seconds and memory_reserved_gib",
+        )
+    )
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A log as text, whose lines can be gone through again."""
+
+    file: files.Opened
+    place: Place
+
+    def lines(self) -> Iterator[str]:
+        """Without colours and ends of lines."""
+        for number, raw in enumerate(self.file.lines()):
+            if number == 0:
+                raw = raw.removeprefix(b"\xef\xbb\xbf")
+            if b"\0" in raw and number < 100:
+                raise PlanError(Fault("not a text file", self.place, "the log of a run"))
+            yield from self._decoded(raw).splitlines()
+
+    def containing(self, *words: bytes) -> Iterator[str]:
+        """Lines in which one of these stands: most of a log is of no interest."""
+        for raw in self.file.lines():
+            if any(word in raw for word in words):
+                yield self._decoded(raw)
+
+    def whole(self) -> str:
+        return self._decoded(self.file.read()).lstrip("\ufeff")
+
+    def _decoded(self, raw: bytes) -> str:
+        # A log cut off in the middle of a character is still a log.
+        text = raw.decode("utf-8", errors="replace")
+        return _COLOUR.sub("", text) if "\x1b" in text else text
+
+
+# Megatron-LM: megatron/training/training.py, training_log; utils.py, report_memory ------------
+
+_ITERATION = re.compile(
+    r"iteration\s+\d+\s*/\s*\d+ \|[^\n]*?elapsed time per iteration \(ms\): " + _NUMBER + r"[^\n]*"
+)
+_TFLOPS = re.compile(r"throughput per GPU \(TFLOP/s/GPU\): " + _NUMBER)
+_BATCH = re.compile(r"global batch size:\s*" + _NUMBER)
+_MEMORY = re.compile(r"memory \(MB\)((?:\s*\|\s*[a-z ]+: [0-9.]+)+)")
+_FIELD = re.compile(r"\|\s*([a-z ]+): ([0-9.]+)")
+#: What it prints as MB are 2^20 bytes.
+_PEAKS = {
+    "max allocated": "memory.total",
+    "max reserved": "memory.reserved",
+    "total device memory used": "memory.process",
+}
+
+
+def _megatron(text: _Text) -> Log | None:
+    log = Log(text.place.file, "Megatron-LM")
+    for line in text.containing(b"elapsed time per iteration", b"memory (MB)"):
+        for match in _ITERATION.finditer(line):
+            _takes_time("time.step_seconds", _number(match[1]), match[0][:40].strip(), text.place)
+            log.add("time.step_seconds", _number(match[1]), Fraction(1, 1000))
+            for pattern, quantity in ((_TFLOPS, "time.tflops_per_device"), (_BATCH, "batch")):
+                found = pattern.search(match[0])
+                if found:
+                    log.add(quantity, _number(found[1]), Fraction(1))
+        for match in _MEMORY.finditer(line):
+            for label, value in _FIELD.findall(match[1]):
+                if label in _PEAKS:
+                    log.add(_PEAKS[label], _number(value), Fraction(2**20))
+    return log if log.columns else None
+
+
+# torchtitan: components/metrics.py, MetricsProcessor.log --------------------------------------
+
+_STEP = re.compile(
+    r"(?<!validate )step:\s*\d+\s+loss:[^\n]*?memory:\s*" + _NUMBER + r"GiB\([^)\n]*\)\s+"
+    r"(?:tps|wps):\s*"
+    + _NUMBER
+    + r"(?:\s+tflops:\s*"
+    + _NUMBER
+    + r")?(?:\s+mfu:\s*"
+    + _NUMBER
+    + "%)?"
+)
+
+
+def _torchtitan(text: _Text) -> Log | None:
+    log = Log(text.place.file, "torchtitan")
+    for line in text.containing(b"step:"):
+        for match in _STEP.finditer(line):
+            memory, tokens, tflops, mfu = match.groups()
+            log.add("memory.reserved", _number(memory), Fraction(2**30))
+            log.add("time.tokens_per_second_per_device", _number(tokens), Fraction(1))
+            if tflops:
+                log.add("time.tflops_per_device", _number(tflops), Fraction(1))
+            if mfu:
+                log.add("time.mfu", _number(mfu), Fraction(1, 100))
+    return log if log.columns else None
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+# JSON and tables ------------------------------------------------------------------------------
+
+_GROUP = re.compile(r"^(?:train|training|perf|performance)[/_.]")
+
+Column = tuple[str, Fraction]  # quantity, and what one unit of the column is worth
+
+
+def column(label: str) -> Column | None:
+    """The quantity that a column holds, by its name and the unit behind it."""
+    plain = label.strip().casefold().replace(" ", "_")
+    plain = _GROUP.sub("", plain)
+    for quantity, names in COLUMNS.items():
+        kind = "mfu" if quantity == "time.mfu" else quantity.split(".")[0]
+        for known in (quantity, *names):
+            if plain == known:
+                return quantity, Fraction(1)
+            rest = plain.removeprefix(known) if plain.startswith(known) else ""
+            unit = rest.strip("_()[]")
+            if unit in UNITS and UNITS[unit][0] == kind:
+                return quantity, UNITS[unit][1]
+    return None
+
+
+def _rows(rows: Iterable[tuple[int, Mapping[str, Any]]], place: Place, form: str) -> Log | None:
+    log = Log(place.file, form)
+    columns: dict[str, Column | None] = {}
+    for line, row in rows:
+        for label, value in row.items():
+            if label not in columns:
+                columns[label] = column(label)
+            known = columns[label]
+            if known is None or known[0] == "step" or value is None or value == "":
+                continue
+            try:
+                number = math.nan if isinstance(value, bool) else float(value)
+            except (ValueError, TypeError, OverflowError):
+                number = math.nan
+            if 0 <= number < math.inf:
+                if not number:
+                    _takes_time(known[0], number, label, Place(place.file, line))
+                log.add(known[0], number, known[1], label)
+            else:
+                _judge(value, label, Place(place.file, line))
+    return log if log.columns else None
+
+
+def _takes_time(quantity: str, number: float, label: str, place: Place) -> None:
+    """A step of no time is a fault: rates would be infinite."""
+    if quantity == "time.step_seconds" and not number:
+        raise PlanError(Fault(f"{label}: a step takes no time", place, "a time above 0"))
+
+
+def _judge(value: Any, label: str, place: Place) -> None:
+    """What is no number of at least 0: nothing was measured, or it is a fault."""
+    if isinstance(value, str) and value.strip().casefold() in ("nan", "none", "null", "-", ""):
+        return
+    try:
+        number = math.inf if isinstance(value, bool) else float(value)
+    except (ValueError, TypeError, OverflowError):
+        number = math.inf
+    if math.isnan(number):
+        return
+    if number < 0:
+        raise PlanError(Fault(f"{label} is {value}", place, "a number of at least 0"))
+    raise PlanError(Fault(f"{label} is {str(value)[:40]!r}", place, "a number"))
+
+
+# A number may be longer than Python turns into an int; as a float it is judged like those of CSV.
+_NUMBERS: Mapping[str, Any] = {"parse_int": float, "parse_constant": lambda _: None}
+
+
+def _json(text: _Text) -> Log | None:
+    first = next((line for line in text.lines() if line.strip()), "")
+    if first.lstrip()[:1] not in ("{", "["):
+        return None
+    place = text.place
+    try:
+        log = _json_lines(text)
+        return log or _rows(((1, row) for row in _records(text.whole())), place, "JSON")
+    except json.JSONDecodeError as error:
+        where = Place(place.file, error.lineno, error.colno)
+        raise PlanError(Fault(f"not JSON: {error.msg}", where, "one object a line")) from None
+    except RecursionError:
+        fault = Fault("nested too deeply", Place(place.file, 1, 1), "a list of records")
+        raise PlanError(fault) from None
+
+
+def _json_lines(text: _Text) -> Log | None:
+    """An object on each line; None where the first line is not one of several such."""
+
+    def rows() -> Iterator[tuple[int, Mapping[str, Any]]]:
+        for number, line in enumerate(text.lines(), 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line, **_NUMBERS)
+            except json.JSONDecodeError as error:
+                where = Place(text.place.file, number, error.colno)
+                fault = Fault(f"not JSON: {error.msg}", where, "one object a line")
+                raise PlanError(fault) from None
+            if isinstance(row, dict):
+                yield number, _flat(row)
+
+    some = list(islice((line for line in text.lines() if line.strip()), 2))
+    try:
+        is_lines = len(some) == 2 and isinstance(json.loads(some[0], **_NUMBERS), dict)
+    except json.JSONDecodeError:
+        return None
+    return _rows(rows(), text.place, "JSON lines") if is_lines else None
+
+
+def _records(text: str) -> Iterator[dict[str, Any]]:
+    """The records of a JSON document one by one: a list of objects, under a key or not, or one
+    object.
+
+    Raises:
+        json.JSONDecodeError: it is none.
+    """
+    own: dict[str, Any] = {}
+    end = yield from _value(text, _skipped(text, 0), own)
+    if _skipped(text, end) < len(text):
+        raise json.JSONDecodeError("Extra data", text, _skipped(text, end))
+    yield _flat(own)
+
+
+_DECODER = json.JSONDecoder(**_NUMBERS)
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def _skipped(text: str, at: int) -> int:
+    """Where the next word begins."""
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _value(text: str, at: int, own: dict[str, Any]) -> Generator[dict[str, Any], None, int]:
+    """Gives the records of the list or object that begins somewhere, and where it ends; what else
+    the object holds goes to ``own``."""
+    close = {"[": "]", "{": "}"}[text[at]]
+    at = _skipped(text, at + 1)
+    first = True
+    while text[at : at + 1] != close:
+        if not first:
+            if text[at : at + 1] != ",":
+                raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
+            at = _skipped(text, at + 1)
+        first, key = False, ""
+        if close == "}":
+            key, at = _DECODER.raw_decode(text, at)
+            at = _skipped(text, at)
+            if not isinstance(key, str) or text[at : at + 1] != ":":
+                raise json.JSONDecodeError("Expecting ':' delimiter", text, at)
+            at = _skipped(text, at + 1)
+        if close == "}" and text[at : at + 1] == "[":
+            at = yield from _value(text, at, {})
+        else:
+            value, at = _DECODER.raw_decode(text, at)
+            if close == "}":
+                own[key] = value
+            elif isinstance(value, dict):
+                yield _flat(value)
+        at = _skipped(text, at)
+    return at + 1
+
+
+def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{before}{key}_")
+        elif not isinstance(value, list):
+            found[f"{before}{key}"] = value
+    return found
+
+
+def _table(text: _Text) -> Log | None:
+    import csv
+
+    lines = text.lines()
+    start, first = next(
+        ((i, x) for i, x in enumerate(lines) if x.strip() and not x.startswith("#")), (0, "")
+    )
+    separator = max(",;\t", key=first.count)
+    reader = csv.reader(chain([first], lines), delimiter=separator)
+    try:
+        header = [label.strip() for label in next(reader, [])]
+        if not any(column(label) for label in header):
+            return None
+        twice = next((label for label in header if column(label) and header.count(label) > 1), None)
+        if twice is not None:
+            fault = Fault(f"the column {twice} is there twice", Place(text.place.file, start + 1))
+            raise PlanError(fault)
+        return _rows(_cells(reader, header, start, text.place), text.place, "CSV")
+    except csv.Error as error:
+        raise PlanError(Fault(f"not a table: {error}", text.place, "CSV")) from None
+
+
+def _cells(
+    reader: Any, header: Sequence[str], start: int, place: Place
+) -> Iterator[tuple[int, Mapping[str, str]]]:
+    """The rows of a table with their lines, columns that say nothing left out."""
+    known = [(index, label) for index, label in enumerate(header) if column(label)]
+    for row in reader:
+        line = start + reader.line_num
+        if row and len(row) != len(header):
+            fault = f"{len(row)} columns"
+            raise PlanError(
+                Fault(fault, Place(place.file, line), f"{len(header)}, as in the header")
+            )
+        if row:
+            yield line, {label: row[index] for index, label in known}

@@ -1,0 +1,32 @@
+"""What this machine does: an accelerator document from short benchmarks, and a real training step
+of a plan's model beside what the plan says.
+
+PyTorch is imported here only, in ``engine``, ``decoder`` and ``collectives``; what the benchmarks
+should take comes from ordinary plan documents (``expected``), so that rates are read out of times
+with the very formulas that predict times from rates.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.base.errors import Fault, PlanError
+
+__all__ = ["need_torch"]
+
+
+def need_torch() -> Any:
+    """The torch module.
+
+    Raises:
+        PlanError: it is not installed, or cannot be loaded.
+    """
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        absent = isinstance(error, ModuleNotFoundError) and error.name == "torch"
+        what = "PyTorch is not installed" if absent else f"PyTorch cannot be loaded: {error}"
+        raise PlanError(
+            Fault(f"plan.py measure: {what}", None, "pip install 'trainplan[measure]'")
+        ) from None
+    return torch

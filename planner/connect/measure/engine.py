@@ -1,0 +1,263 @@
+"""Runs benchmarks through PyTorch on one device."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from planner.base.errors import Fault, PlanError
+from planner.connect.measure import collectives, training
+from planner.connect.measure.jobs import (
+    Attention,
+    Collective,
+    Elementwise,
+    Job,
+    Launches,
+    Machine,
+    Product,
+    Traffic,
+)
+
+FORMATS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
+FORMATS["fp16"] = torch.float16
+#: Architectures by compute capability (NVIDIA, CUDA C++ programming guide), as presets call them.
+ARCHITECTURES = {
+    (7, 0): "volta",
+    (7, 5): "turing",
+    (8, 0): "ampere",
+    (8, 6): "ampere",
+    (8, 9): "ada",
+    (9, 0): "hopper",
+    (10, 0): "blackwell",
+    (10, 3): "blackwell-ultra",
+    (12, 0): "blackwell",
+}
+#: Repetitions of one benchmark, and what one of them lasts at least, so that clocks are exact.
+FEWEST, MOST = 3, 30
+SHORTEST = 0.002
+Call = Callable[[], Any]
+
+
+class Engine:
+    """PyTorch on one device, or on several for collectives."""
+
+    def __init__(self, device: str | None = None, processes: int | None = None) -> None:
+        self.where = training.device(device)
+        count = torch.cuda.device_count() if self.where.type == "cuda" else 1
+        if processes is not None and self.where.type == "cuda" and processes > count:
+            fault = f"--processes {processes}: there are {count} GPUs"
+            raise PlanError(Fault(fault, None, f"1 to {count}"))
+        self.processes = processes or count
+        if self.processes > 1 and self.where.type == "mps":
+            raise PlanError(Fault("--processes goes with cuda or cpu", None, "--device cpu"))
+
+    def machine(self) -> Machine:
+        """What the device says about itself."""
+        where = self.where
+        facts: dict[str, Any] = {}
+        if where.type == "cuda":
+            given = torch.cuda.get_device_properties(where)
+            kilohertz = getattr(given, "clock_rate", None)
+            facts = {
+                "count": torch.cuda.device_count(),
+                "architecture": ARCHITECTURES.get((given.major, given.minor)),
+                "multiprocessors": given.multi_processor_count,
+                "clock": kilohertz * 1000 if kilohertz else None,
+            }
+            if torch.version.hip is not None:  # other tiles: nothing is said about them
+                facts |= {"architecture": None, "multiprocessors": None, "clock": None}
+        return Machine(
+            where.type,
+            training.device_name(where),
+            training.total_memory(where),
+            str(torch.__version__),
+            tuple(self._formats()),
+            **facts,
+        )
+
+    def _formats(self) -> Iterator[str]:
+        """The number formats whose products the device runs."""
+        yield "fp32"
+        capability = (0, 0)
+        if self.where.type == "cuda":
+            capability = torch.cuda.get_device_capability(self.where)
+            if capability >= (8, 0) and torch.version.hip is None:
+                yield "tf32"
+        for form in ("bf16", "fp16"):
+            if form == "bf16" and self.where.type == "cuda" and not torch.cuda.is_bf16_supported():
+                continue
+            with contextlib.suppress(RuntimeError, TypeError):
+                small = torch.ones(16, 16, dtype=FORMATS[form], device=self.where)
+                (small @ small).sum().item()
+                yield form
+        if capability >= (8, 9):
+            with contextlib.suppress(RuntimeError, AttributeError, TypeError):
+                self._product_8bit(Product("fp8", 64, 64, 64))()
+                yield "fp8"
+
+    # -- times --------------------------------------------------------------------------------
+
+    def times(self, job: Job, seconds: float) -> list[float]:
+        """Seconds of one run of a benchmark, several times over, in about `seconds`; none where
+        the device cannot run it."""
+        try:
+            with self._context(job):
+                call = self._call(job)
+                return self._timed(call, seconds)
+        except (RuntimeError, NotImplementedError, AttributeError, TypeError) as error:
+            if isinstance(error, torch.OutOfMemoryError):
+                torch.cuda.empty_cache()
+            return []
+
+    def collectives(self, jobs: list[Collective], seconds: float) -> dict[Collective, list[float]]:
+        """Seconds of each collective between the processes; all share `seconds`."""
+        return collectives.run(jobs, self.where.type, seconds)
+
+    def _timed(self, call: Call, seconds: float) -> list[float]:
+        call()
+        training.synchronize(self.where)
+        first = self._once(call, 1)
+        inner = max(1, math.ceil(SHORTEST / max(first, 1e-9)))
+        found: list[float] = []
+        end = time.perf_counter() + seconds
+        while len(found) < FEWEST or (len(found) < MOST and time.perf_counter() < end):
+            found.append(self._once(call, inner))
+        return found
+
+    def _once(self, call: Call, inner: int) -> float:
+        """Seconds of one call, averaged over `inner` in a row. CUDA keeps the time itself: what the
+        host does meanwhile does not count."""
+        if self.where.type != "cuda":
+            start = time.perf_counter()
+            for _ in range(inner):
+                call()
+            training.synchronize(self.where)
+            return (time.perf_counter() - start) / inner
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(inner):
+            call()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) / 1000 / inner
+
+    def _context(self, job: Job) -> Any:
+        stack = contextlib.ExitStack()
+        if isinstance(job, Product) and self.where.type == "cuda":
+            before = torch.backends.cuda.matmul.allow_tf32
+            torch.backends.cuda.matmul.allow_tf32 = job.form == "tf32"
+            stack.callback(setattr, torch.backends.cuda.matmul, "allow_tf32", before)
+        if isinstance(job, Attention):
+            from torch.nn.attention import SDPBackend, sdpa_kernel
+
+            names = {
+                "flash": "FLASH_ATTENTION",
+                "efficient": "EFFICIENT_ATTENTION",
+                "math": "MATH",
+                "vendor": "CUDNN_ATTENTION",
+            }
+            stack.enter_context(sdpa_kernel([getattr(SDPBackend, names[job.kernel])]))
+        return stack
+
+    # -- benchmarks ---------------------------------------------------------------------------
+
+    def _call(self, job: Job) -> Call:
+        match job:
+            case Product():
+                return self._product_8bit(job) if job.form == "fp8" else self._product(job)
+            case Traffic():
+                return self._traffic(job)
+            case Attention():
+                return self._attention(job)
+            case Elementwise():
+                return self._elementwise(job)
+            case Launches():
+                return self._launches(job)
+        raise TypeError(job)
+
+    def _random(self, *shape: int, form: str = "fp32", grad: bool = False) -> Any:
+        made = torch.randn(*shape, device=self.where).to(FORMATS[form])
+        return made.requires_grad_(grad)
+
+    def _product(self, job: Product) -> Call:
+        left = self._random(job.rows, job.depth, form=job.form)
+        right = self._random(job.columns, job.depth, form=job.form).t()  # as a linear layer has it
+        out = torch.empty(job.rows, job.columns, dtype=left.dtype, device=self.where)
+        return lambda: torch.mm(left, right, out=out)
+
+    def _product_8bit(self, job: Product) -> Call:
+        left = torch.randn(job.rows, job.depth, device=self.where).to(torch.float8_e4m3fn)
+        right = torch.randn(job.columns, job.depth, device=self.where).to(torch.float8_e4m3fn).t()
+        one = torch.ones((), device=self.where)
+        return lambda: torch._scaled_mm(
+            left, right, scale_a=one, scale_b=one, out_dtype=torch.bfloat16
+        )
+
+    def _traffic(self, job: Traffic) -> Call:
+        a, b, c = (torch.ones(job.size // 4, device=self.where) for _ in range(3))
+        return {
+            "read": lambda: torch.sum(a),
+            "copy": lambda: b.copy_(a),
+            "triad": lambda: torch.add(a, b, alpha=0.5, out=c),
+        }[job.kind]
+
+    def _attention(self, job: Attention) -> Call:
+        shape = (job.batch, job.heads, job.length, job.width)
+        q, k, v = (self._random(*shape, form=job.form, grad=True) for _ in range(3))
+        gradient = torch.ones_like(q)
+
+        def call() -> None:
+            found = functional.scaled_dot_product_attention(q, k, v, is_causal=job.causal)
+            torch.autograd.grad(found, (q, k, v), gradient)
+
+        return call
+
+    def _elementwise(self, job: Elementwise) -> Call:
+        h, form = job.hidden, job.form
+        # Under autocast the residual stream and its norms are fp32, what is added to it is not.
+        x = self._random(job.tokens, h, grad=True)
+        y, z = (self._random(job.tokens, h, form=form, grad=True) for _ in range(2))
+        wide = self._random(job.tokens, job.intermediate, form=form, grad=True)
+        logits = self._random(job.tokens, job.vocabulary, form=form, grad=True)
+        weight = torch.ones(h, device=self.where, requires_grad=True)
+        bias = torch.zeros(h, device=self.where, requires_grad=True)
+        targets = torch.zeros(job.tokens, dtype=torch.long, device=self.where)
+        one = torch.ones(job.tokens, h, device=self.where, dtype=FORMATS[form])
+        two = torch.ones_like(wide)
+
+        def call() -> None:
+            stream = x
+            found = []
+            for added in (y, z):
+                normal = functional.layer_norm(stream, (h,), weight, bias)
+                found.append(normal.to(y.dtype))
+                stream = stream + added
+            last = functional.layer_norm(stream, (h,), weight, bias).to(y.dtype)
+            active = functional.gelu(wide)
+            loss = functional.cross_entropy(logits.float(), targets)
+            torch.autograd.backward([*found, last, active, loss], [one, one, one, two, None])
+
+        return call
+
+    def _launches(self, job: Launches) -> Call:
+        from planner.connect.measure.expected import tiny
+
+        plan = tiny(job)
+        layers = training.decoder(plan, self.where).layers
+        length, hidden = plan.get("training.sequence_length"), plan.get("model.hidden")
+        x = self._random(1, length, hidden, grad=True)
+        gradient = torch.ones_like(x)
+
+        def call() -> None:
+            y = x
+            for layer in layers:
+                y = layer(y, None)
+            y.backward(gradient)
+
+        return call

@@ -1,0 +1,224 @@
+"""What benchmarks should take, by the formulas that predict times: ordinary plan documents whose
+one interesting rate is set to 1, so that the rate that a time stands for can be read off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from planner.book import notation_hardware as hw
+from planner.connect.measure.jobs import Attention, Collective, Elementwise, Launches, Product
+from planner.documents import schema, source
+from planner.engine.evaluate import Evaluation
+from planner.plans import plan as plans
+from planner.plans.document import Plan
+
+#: A rate at which nothing takes time beside what is looked at.
+ENDLESS = 10**24
+#: Precision recipes whose products run in a format.
+PRECISIONS = {"fp32": "fp32", "tf32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
+Document = Mapping[str, Any]
+Number = int | Fraction | float
+
+
+def device(peak: Number, bandwidth: Number, more: Document | None = None) -> Document:
+    """An accelerator whose every format runs at one rate."""
+    peaks = {
+        form: {"value": peak, "convention": "dense"} for form in ("fp32", "bf16", "fp16", "fp8")
+    }
+    return {"memory": 1, "memory_bandwidth": bandwidth, "peaks": peaks, **(more or {})}
+
+
+def plan(
+    accelerator: Document,
+    model: Document,
+    training: Document,
+    efficiency: Document | None = None,
+    layout: Document | None = None,
+) -> Plan:
+    """A plan of one layer on one node."""
+    layout = layout or {}
+    devices = layout.get("tensor", 1) * layout.get("data", 1)
+    length = training["sequence_length"]
+    document = source.load(
+        {
+            "model": {
+                "layers": 1,
+                "vocab": 64,
+                "max_sequence": length,
+                "norm": "layernorm",
+                "positions": "none",
+                "mlp": {"activation": "gelu"},
+                **model,
+            },
+            "cluster": {
+                "accelerator": accelerator,
+                "devices": devices,
+                "devices_per_node": devices,
+            },
+            "training": {"micro_batch": 1, "implementation": "pytorch", **training},
+            "parallelism": layout,
+            "time": {"efficiency": efficiency or {}},
+        }
+    )
+    return plans.planned(schema.validate(document, "plan"))
+
+
+def _value(made: Plan, identifier: str, axis: str = "", name: str = "") -> float:
+    from planner.engine import instance as case
+
+    evaluation = Evaluation(case.build(made))
+    if not axis:
+        return float(evaluation.value(identifier))
+    entries: Any = evaluation.case.axes[axis]
+    entry = next(entry for entry in entries if entry.name == name)
+    return float(evaluation.value(identifier, {axis: entry}))
+
+
+# -- products ----------------------------------------------------------------------------------
+
+
+class ProductTime:
+    """How long a product should take, at any rate: an evaluation with other values of few inputs.
+
+    ``more`` are facts of the accelerator (multiprocessors).
+    """
+
+    def __init__(self, job: Product, more: Document) -> None:
+        from planner.engine import instance as case
+
+        made = plan(
+            device(1, ENDLESS, more),
+            {"hidden": job.depth, "attention": {"heads": 1}, "mlp": {"intermediate": job.columns}},
+            {"sequence_length": job.rows, "precision": PRECISIONS[job.form]},
+            {"matmul": 1},
+        )
+        self.flops = 2 * job.rows * job.columns * job.depth
+        self.small_dimension = made.get("time.efficiency.small_dimension")
+        self.evaluation = Evaluation(case.build(made))
+        entries: Any = self.evaluation.case.axes["product"]
+        self.point = {"product": next(entry for entry in entries if entry.name == "up")}
+
+    def seconds(self, rate: float, small: Number) -> float:
+        """Its time where large products run at `rate` FLOP/s, whatever their widths."""
+        inputs = {hw.P_listed: Fraction(rate), hw.d_min: small, hw.k_64: 1, hw.k_8: 1}
+        varied = self.evaluation
+        for symbol, value in inputs.items():
+            varied = varied.varied(symbol, value)
+        return float(varied.value("time.product.forward", self.point))
+
+    def rate(self, seconds: float, small: Number) -> float:
+        """The rate of large products at which it takes so long: of its time one part falls with
+        the rate, one may not."""
+        rate = self.flops / seconds
+        for _ in range(3):
+            once, twice = self.seconds(rate, small), self.seconds(2 * rate, small)
+            falls = 2 * (once - twice)  # a in a/x + b, x in units of `rate`
+            rest = once - falls
+            if falls <= 0 or rest >= seconds:
+                return 0.0
+            rate *= falls / (seconds - rest)
+        return rate
+
+    def uneven(self, seconds: float, rate: float, small: Number) -> float:
+        """What its widths slow it down, at least 1. The formulas believe no more of it than what
+        padding costs; a fact is written as it was measured."""
+        return max(1.0, seconds / self.seconds(rate, small))
+
+
+# -- a layer -----------------------------------------------------------------------------------
+
+
+def attention(job: Attention, accelerator: Document) -> float:
+    """Seconds of attention, forward and backward, if the whole of the kernel's rate were
+    sustained."""
+    vendor = job.kernel == "vendor"
+    given = {**accelerator, "efficiency": {"attention": {"value": 1, "rows": "looked for"}}}
+    made = plan(
+        given if vendor else accelerator,
+        {
+            "hidden": job.heads * job.width,
+            "attention": {"heads": job.heads, "head_dim": job.width},
+            "causal": job.causal,
+        },
+        {
+            "sequence_length": job.length,
+            "micro_batch": job.batch,
+            "precision": PRECISIONS[job.form],
+            "attention": "flash",
+            "implementation": "megatron" if vendor else "pytorch",
+        },
+        {"attention": 1},
+    )
+    passes = ("time.core.forward", "time.core.backward")
+    return sum(_value(made, each, "block", "attention") for each in passes)
+
+
+def elementwise(job: Elementwise, bandwidth: Number, share: Number) -> float:
+    """Seconds of elementwise kernels of a layer and the loss, forward and backward, in plain
+    PyTorch."""
+
+    def passes(factor: Number) -> float:
+        made = plan(
+            device(ENDLESS, bandwidth),
+            {
+                "hidden": job.hidden,
+                "vocab": job.vocabulary,
+                "attention": {"heads": 1},
+                "mlp": {"intermediate": job.intermediate, "activation": "gelu"},
+            },
+            {"sequence_length": job.tokens, "precision": PRECISIONS[job.form]},
+            {"memory": share, "elementwise": factor},
+        )
+        kinds = ("time.part.forward", "time.part.backward")
+        return sum(_value(made, kind, "part", part) for kind in kinds for part in ("layer", "head"))
+
+    factor = _plain_traffic()
+    return passes(factor) - passes(0)
+
+
+def _plain_traffic() -> Any:
+    from planner.plans import kernels as profile
+
+    return profile.load("pytorch")["time"]["elementwise"]
+
+
+def tiny(job: Launches) -> Plan:
+    """The plan of layers that take no time but to be launched."""
+    return plan(
+        device(ENDLESS, ENDLESS),
+        {"layers": job.layers, "hidden": 8, "attention": {"heads": 1}},
+        {"sequence_length": 8, "precision": "fp32"},
+        {"launch": 1},
+    )
+
+
+def launches(job: Launches) -> float:
+    """Launches of all layers, forward and backward."""
+    return job.layers * _value(tiny(job), "time.part.host", "part", "layer")
+
+
+# -- collectives -------------------------------------------------------------------------------
+
+
+def _link(bandwidth: Number, latency: Number) -> Document:
+    link = {"bandwidth": bandwidth, "convention": "per-direction", "latency": latency}
+    return device(ENDLESS, ENDLESS, {"link": link})
+
+
+def collective(job: Collective, bandwidth: Number, latency: Number) -> float:
+    """Seconds of a collective over a link of which it sustains everything. An all-gather moves
+    half of what an all-reduce does."""
+    count, tokens = job.processes, 64
+    hidden = max(job.size // (2 * tokens * count), 1) * count
+    model: dict[str, Any] = {"hidden": hidden, "attention": {"heads": count}}
+    efficiency = {"link": 1, "all_to_all": 1}
+    training = {"sequence_length": tokens, "precision": "bf16"}
+    if job.kind == "all-to-all":
+        model["moe"] = {"experts": count, "top_k": 1}
+        layout = {"expert": count, "data": count}
+        made = plan(_link(bandwidth, latency), model, training, efficiency, layout)
+        return _value(made, "network.experts", "block", "moe")
+    made = plan(_link(bandwidth, latency), model, training, efficiency, {"tensor": count})
+    return _value(made, "network.tensor") / (2 if job.kind == "all-gather" else 1)

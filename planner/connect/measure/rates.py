@@ -1,0 +1,127 @@
+"""From times to rates: medians, spreads and fits, in floating point like the times themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median, quantiles
+
+from planner.connect.measure.expected import ProductTime
+from planner.connect.measure.jobs import Collective, Product
+
+#: Widths that are tried, relative to the calibrated one, and by how much a better one must agree.
+WIDTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+BETTER = 0.02
+
+
+@dataclass(frozen=True)
+class Share:
+    """A calibrated figure, what it rests on, and where 5 to 95 % of the evidence lie."""
+
+    value: float
+    rows: str
+    interval: tuple[float, float] | None = None
+    unit: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+def share(
+    samples: Sequence[float], rows: str, unit: str = "", remarks: Sequence[str] = ()
+) -> Share:
+    """Median and spread of samples."""
+    return Share(median(samples), rows, spread(samples), unit, tuple(remarks))
+
+
+def spread(samples: Sequence[float]) -> tuple[float, float]:
+    """What 5 and 95 % of the samples lie below."""
+    if len(samples) < 2:
+        return samples[0], samples[0]
+    cuts = quantiles(samples, n=20, method="inclusive")
+    return cuts[0], cuts[-1]
+
+
+@dataclass(frozen=True)
+class Products:
+    """Products of one format: the rate that each sample stands for, by product."""
+
+    rates: Mapping[Product, Sequence[float]]
+    small: float | None  # the width that makes sizes agree, where it is not the calibrated one
+
+    @property
+    def every(self) -> list[float]:
+        return [rate for rates in self.rates.values() for rate in rates]
+
+
+def products(
+    times: Mapping[Product, Sequence[float]], expected: Mapping[Product, ProductTime]
+) -> Products:
+    """The rate of large products in every sample, with what small widths cost divided out: of the
+    calibrated width and some others, the one under which products of all sizes agree best."""
+    calibrated = next(iter(expected.values())).small_dimension
+
+    def rates(width: float) -> dict[Product, float]:
+        small = calibrated * width
+        return {job: expected[job].rate(median(found), small) for job, found in times.items()}
+
+    tried = {width: rates(width) for width in WIDTHS}
+
+    def disagreement(width: float) -> float:
+        found = tried[width].values()
+        return max(found) / min(found) - 1 if min(found) > 0 else float("inf")
+
+    best = min(WIDTHS, key=disagreement)
+    if disagreement(1.0) - disagreement(best) < max(BETTER, _noise(times)):
+        best = 1.0
+    typical = tried[best]
+    every = {
+        job: [typical[job] * median(found) / each for each in found]
+        for job, found in times.items()
+        if typical[job] > 0
+    }
+    return Products(every, None if best == 1.0 else float(calibrated * best))
+
+
+def _noise(times: Mapping[Product, Sequence[float]]) -> float:
+    """How uncertain the median time of one product is, typically, as a share of it."""
+
+    def uncertain(found: Sequence[float]) -> float:
+        low, high = spread(found)
+        return (high - low) / median(found) / math.sqrt(len(found))
+
+    return median(map(uncertain, times.values()))
+
+
+@dataclass(frozen=True)
+class Link:
+    """What collectives sustain: bytes/s in every sample, and seconds of a hop."""
+
+    rates: Sequence[float]
+    latency: float
+
+
+def link(
+    times: Mapping[Collective, Sequence[float]],
+    volumes: Mapping[Collective, float],
+    hops: Mapping[Collective, float],
+) -> Link | None:
+    """Bandwidth from the largest messages and latency from the smallest, each less the other's
+    part. ``volumes`` are bytes over the link, ``hops`` how often a message hops."""
+    rings = [job for job in times if job.kind != "all-to-all" and times[job]]
+    if not rings:
+        return None
+    most, least = max(job.size for job in rings), min(job.size for job in rings)
+    large = [job for job in rings if job.size == most]
+    small = [job for job in rings if job.size == least]
+    rate, latency = float("inf"), 0.0
+    for _ in range(20):
+        latency = median(
+            max(median(times[job]) - volumes[job] / rate, 0) / hops[job] for job in small
+        )
+        rate = median(
+            volumes[job] / max(median(times[job]) - latency * hops[job], 1e-9) for job in large
+        )
+    samples = [
+        volumes[job] / max(each - latency * hops[job], 1e-9) for job in large for each in times[job]
+    ]
+    return Link(samples, latency)

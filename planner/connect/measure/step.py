@@ -1,0 +1,186 @@
+"""A real training step of a plan's model, scaled down to this machine, beside what the plan says.
+
+The predicted side is an ordinary plan: the same document with fewer layers, one device and the
+implementation `pytorch`. Nothing of it is computed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from planner.base.display import format_value
+from planner.base.errors import Fault, PlanError
+from planner.connect.compare import Row
+from planner.connect.measure import need_torch, supported
+from planner.connect.measure.beside import Beside
+from planner.plans import plan as plans
+from planner.plans.document import Plan
+
+#: Steps that are timed, after one that is not.
+STEPS = 5
+#: Share of the free memory that a step may be predicted to take.
+ROOM = Fraction(4, 5)
+#: Seconds that all steps together may be predicted to take.
+SECONDS = 60.0
+#: How much longer the least that can run may take.
+LONGER = 5
+Tell = Callable[[str], None]
+
+
+def step(
+    full: Plan,
+    *,
+    device: str | None = None,
+    layers: int | None = None,
+    steps: int = STEPS,
+    seconds: float = SECONDS,
+    tell: Tell = lambda line: None,
+) -> Beside:
+    """Run training steps of a plan's model and put them beside the scaled-down plan.
+
+    Args:
+        full: the plan.
+        device: cuda, cpu or mps; the best that is there unless given.
+        layers: of the model that runs; as many as fit into memory and time unless given.
+        steps: that are timed.
+        seconds: that all steps together are predicted to take, where layers are not given.
+        tell: called with a line about what happens.
+
+    Raises:
+        PlanError: PyTorch is missing, or no such step can run here.
+    """
+    need_torch()
+    from planner.connect.measure import training
+
+    supported.check(full)
+    where = training.device(device)
+    rate = training.product_rate(full.get("training.precision"), where)
+    room = Room(where.type, seconds, training.free_memory(where), rate)
+    small = scaled(full, layers, steps, room)
+    tell(_what(small, str(where)))
+    found = training.run(small, where, steps, tell)
+    return comparison(full, small, found)
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a run may take: seconds for all steps, and bytes that are free; FLOP/s of a product here
+    tell a step's time where the plan is for another device."""
+
+    device: str
+    seconds: float
+    memory: int
+    rate: float
+
+
+def scaled(full: Plan, layers: int | None, steps: int, room: Room) -> Plan:
+    """The plan of what runs: one device, one micro-batch, and the layers that fit."""
+    one = plans.variant(full, _one_device(full, room.device))
+    most = len(one.model.sequence) if one.model else 0
+    if layers is not None:
+        if not 1 <= layers <= most:
+            raise PlanError(Fault(f"--layers {layers}", None, f"1 to the model's {most}"))
+        return _with_layers(one, layers)
+    _check_least(full, _with_layers(one, 1), steps, room)
+    low, high = 1, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        tried = _with_layers(one, middle)
+        fits = _needs(tried) <= room.memory * ROOM
+        if fits and _takes(tried, room) * (steps + 1) <= room.seconds:
+            low = middle
+        else:
+            high = middle - 1
+    return _with_layers(one, low)
+
+
+def _check_least(full: Plan, least: Plan, steps: int, room: Room) -> None:
+    """One layer fits, and is done before long."""
+    smaller = "a smaller --set training.micro_batch, training.sequence_length or model"
+    where = full.document.place(("model",))
+    needs, takes = _needs(least), _takes(least, room)
+    if needs > room.memory * ROOM:
+        has = format_value(room.memory, "bytes")
+        fault = f"a step of one layer takes {format_value(needs, 'bytes')}, of which {has} are free"
+        raise PlanError(Fault(fault, where, smaller))
+    if takes * (steps + 1) > room.seconds * LONGER:
+        each = format_value(Fraction(takes), "s")
+        fault = f"a step of one layer takes about {each} on {room.device}"
+        raise PlanError(Fault(fault, where, f"{smaller}, or --layers 1"))
+
+
+def _one_device(full: Plan, device: str) -> Mapping[str, Any]:
+    """The changes that leave one device with one micro-batch of the plan."""
+    layout = full.document.data.get("parallelism") or {}
+    changes: dict[str, Any] = {f"parallelism.{key}": None for key in layout}
+    changes |= {
+        "training.global_batch": None,
+        "training.gradient_accumulation": None,
+        "training.schedule": None,
+        "training.distributed_optimizer": None,
+        "training.recompute_layers": None,
+        "training.loss": "full",
+        "training.implementation": "pytorch-cpu" if device == "cpu" else "pytorch",
+        "memory.workspaces": 0 if device == "cpu" else None,  # cuBLAS's
+        "cluster.devices": 1,
+        "cluster.devices_per_node": 1,
+        "time.mfu": None,
+    }
+    return {key: value for key, value in changes.items() if value is not None or full.get(key)}
+
+
+def _with_layers(plan: Plan, layers: int) -> Plan:
+    return plans.variant(plan, {"model.layers": layers})
+
+
+def _value(plan: Plan, identifier: str) -> Any:
+    from planner.results.result import evaluate
+
+    return evaluate(plan)[identifier].value
+
+
+def _needs(plan: Plan) -> Any:
+    return _value(plan, "memory.total")
+
+
+def _takes(plan: Plan, room: Room) -> float:
+    """Seconds of a step: predicted, or by its FLOPs at the rate of a product where that is more."""
+    tokens = plan.get("training.micro_batch") * plan.get("training.sequence_length")
+    flops = float(_value(plan, "compute.flops_per_token") * tokens)
+    return max(float(_value(plan, "time.step_seconds") or 0), flops / room.rate)
+
+
+def _what(plan: Plan, device: str) -> str:
+    layers = plan.get("model.layers")
+    batch, length = plan.get("training.micro_batch"), plan.get("training.sequence_length")
+    return (
+        f"{layers} layer{'s' * (layers > 1)}, {batch} × {length} tokens, "
+        f"{plan.get('training.precision')}, on {device}"
+    )
+
+
+# The table ------------------------------------------------------------------------------------
+
+
+def comparison(full: Plan, small: Plan, found: Any) -> Beside:
+    """The rows of what was measured beside the scaled-down plan's quantities."""
+    from planner.results.result import evaluate
+
+    result = evaluate(small)
+    rows = []
+    for identifier, (value, how) in found.values.items():
+        quantity = result[identifier]
+        planned: Any = quantity.value
+        planned = Fraction(planned) if isinstance(planned, float) else planned
+        rows.append(Row(identifier, quantity.title, quantity.unit, planned, Fraction(value), how))
+    layers, of = small.get("model.layers"), full.get("model.layers")
+    notes = [f"{layers} of the model's {of} layers, one device, one micro-batch a step"]
+    notes += found.notes
+    reasons = {result[row.id].absent for row in rows if row.planned is None}
+    notes += [f"not predicted: {reason}" for reason in sorted(filter(None, reasons))]
+    accelerator = small.get("cluster.accelerator.name") or "the plan's accelerator"
+    notes.append(f"predicted for {accelerator}")
+    return Beside(small, found.device, found.torch, tuple(rows), tuple(notes))

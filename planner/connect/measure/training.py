@@ -1,0 +1,281 @@
+"""Training steps of a plan's model through PyTorch: how long they take and what they hold."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+
+from planner.base.errors import Fault, PlanError
+from planner.connect.measure.decoder import Decoder
+from planner.plans.document import Plan
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "bf16-pure": torch.bfloat16}
+
+
+@dataclass
+class Found:
+    """What was measured: quantity -> value and how; exact where it was counted."""
+
+    device: str
+    torch: str
+    values: dict[str, tuple[Fraction | int, str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def devices() -> list[str]:
+    """The kinds of device that are there, the fastest first."""
+    found = ["cuda"] if torch.cuda.is_available() else []
+    mps = getattr(torch.backends, "mps", None)
+    return [*found, *(["mps"] if mps is not None and mps.is_available() else []), "cpu"]
+
+
+def device(wanted: str | None) -> Any:
+    """The device of that kind, or the best that is there.
+
+    Raises:
+        PlanError: PyTorch sees no such device.
+    """
+    there = devices()
+    if wanted is not None and wanted not in there:
+        fault = f"--device {wanted}: PyTorch sees no such device here"
+        raise PlanError(Fault(fault, None, "one of: " + ", ".join(there)))
+    return torch.device(wanted or there[0])
+
+
+def device_name(where: Any) -> str:
+    """The product's name; of a CPU with the threads that run."""
+    if where.type == "cuda":
+        return str(torch.cuda.get_device_name(where))
+    name = platform.processor() or platform.machine() or "CPU"
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+        names = (line.partition(":")[2] for line in lines if line.startswith("model name"))
+        name = next(names, "").strip() or name
+    if where.type == "mps":
+        return f"{name}, GPU"
+    threads = torch.get_num_threads()
+    return f"{name}, {threads} thread{'s' * (threads > 1)}"
+
+
+def total_memory(where: Any) -> int:
+    """Memory of the device, bytes."""
+    if where.type == "cuda":
+        return int(torch.cuda.get_device_properties(where).total_memory)
+    if where.type == "mps":
+        return int(torch.mps.recommended_max_memory())
+    return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
+def free_memory(where: Any) -> int:
+    """Memory that a run can have now, bytes."""
+    if where.type == "cuda":
+        return int(torch.cuda.mem_get_info(where)[0])
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        found = next(line for line in lines if line.startswith("MemAvailable:"))
+        return int(found.split()[1]) * 1024
+    return total_memory(where) // 2
+
+
+def product_rate(precision: str, where: Any) -> float:
+    """FLOP/s of a product of middling size, as a training step of that precision runs it."""
+    width = 1024
+    square = torch.ones(width, width, device=where, dtype=DTYPES.get(precision, torch.float32))
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        (square @ square).sum().item()
+        times.append(time.perf_counter() - start)
+    return 2 * width**3 / min(times)
+
+
+def synchronize(where: Any) -> None:
+    """Wait for what the device has been told to do."""
+    if where.type == "cuda":
+        torch.cuda.synchronize(where)
+    elif where.type == "mps":
+        torch.mps.synchronize()
+
+
+# -- a run -------------------------------------------------------------------------------------
+
+
+def decoder(plan: Plan, where: Any) -> Any:
+    """The plan's model with random weights on a device."""
+    assert plan.model is not None
+    model, training = plan.get("model"), plan.get("training")
+    keys = ("hidden", "vocab", "max_sequence", "positions", "norm", "norm_placement", "parallel")
+    run = {key: model.get(key) for key in keys}
+    run |= {key: training[key] for key in ("attention", "recompute")}
+    run["dropout"] = float(training["dropout"])
+    pure = DTYPES[training["precision"]] if training["precision"] == "bf16-pure" else None
+    torch.manual_seed(0)
+    made = Decoder(plan.model, run)
+    return made.to(device=where, dtype=pure).train()
+
+
+class Trainer:
+    """A model with its optimizer and one batch of random tokens."""
+
+    def __init__(self, plan: Plan, where: Any) -> None:
+        training = plan.get("training")
+        self.model, self.where, self.precision = decoder(plan, where), where, training["precision"]
+        fused = training["optimizer_kernel"] == "fused"
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=1e-4, fused=fused, foreach=not fused
+        )
+        shape = (training["micro_batch"], training["sequence_length"])
+        self.tokens = torch.randint(plan.get("model.vocab"), shape, device=where)
+        kernel = {"flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION"}
+        self.kernel = kernel.get(training["attention"])
+
+    def compute(self) -> Any:
+        """The context that a forward pass runs in: precision and attention kernel."""
+        stack = contextlib.ExitStack()
+        if self.precision in ("bf16", "fp16"):
+            stack.enter_context(torch.autocast(self.where.type, DTYPES[self.precision]))
+        if self.kernel and self.where.type == "cuda":
+            from torch.nn.attention import SDPBackend, sdpa_kernel
+
+            # fp32 has no flash kernel: the efficient one stands in.
+            kinds = [getattr(SDPBackend, self.kernel), SDPBackend.EFFICIENT_ATTENTION]
+            stack.enter_context(sdpa_kernel(kinds))
+        return stack
+
+    def step(self) -> None:
+        """One training step: forward, backward, update."""
+        with self.compute():
+            loss = self.model(self.tokens, self.tokens)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def kept(self) -> tuple[int, int]:
+        """Bytes that a forward pass keeps for the backward pass, and the most that a layer does:
+        each storage once, no weights and no casts of them, no rotary tables in a layer."""
+        known = {weight.untyped_storage().data_ptr() for weight in self.model.parameters()}
+        sizes: dict[int | None, dict[int, int]] = {}
+        alive: list[Any] = []  # what is kept stays alive, so that no address is used twice
+        here: list[int | None] = [None]
+
+        def pack(tensor: Any) -> Any:
+            storage = tensor.untyped_storage()
+            alive.append(tensor)
+            if storage.data_ptr() not in known and not _cast(tensor):
+                known.add(storage.data_ptr())
+                tables = self.model.tables
+                mine = any(tensor.untyped_storage().data_ptr() == t for t in tables)
+                sizes.setdefault(None if mine else here[0], {})[storage.data_ptr()] = (
+                    storage.nbytes()
+                )
+            return tensor
+
+        def enter(index: int) -> Any:
+            return lambda *_: here.__setitem__(0, index)
+
+        handles = []
+        for index, layer in enumerate(self.model.layers):
+            handles.append(layer.register_forward_pre_hook(enter(index)))
+            handles.append(layer.register_forward_hook(lambda *_: here.__setitem__(0, None)))
+        hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+        with self.compute(), hooks:
+            self.model(self.tokens, self.tokens)
+        for handle in handles:
+            handle.remove()
+        each = {index: sum(found.values()) for index, found in sizes.items()}
+        layers = [size for index, size in each.items() if index is not None]
+        return sum(each.values()), max(layers, default=0)
+
+    def live(self) -> int | None:
+        """Bytes alive at the peak of a step, by PyTorch's own tracker; None where it has none."""
+        try:
+            from torch.distributed._tools.mem_tracker import MemTracker
+        except ImportError:
+            return None
+        tracker = MemTracker()
+        tracker.track_external(self.model, self.optimizer, self.tokens)
+        with tracker:
+            self.step()
+        peaks = tracker.get_tracker_snapshot("peak")
+        return max(int(snapshot["Total"]) for snapshot in peaks.values())
+
+
+def _cast(tensor: Any) -> bool:
+    """Whether a tensor is a weight in another format, which autocast made."""
+    function = tensor.grad_fn
+    while function is not None and type(function).__name__ in ("TBackward0", "ToCopyBackward0"):
+        function = function.next_functions[0][0]
+    return isinstance(getattr(function, "variable", None), nn.Parameter)
+
+
+def run(plan: Plan, where: Any, steps: int, tell: Any) -> Found:
+    """Train some steps; what they take and hold.
+
+    Raises:
+        PlanError: memory runs out.
+    """
+    try:
+        return _run(plan, where, steps, tell)
+    except torch.OutOfMemoryError as error:
+        fault = f"memory runs out: {str(error).splitlines()[0]}"
+        raise PlanError(Fault(fault, None, "fewer --layers")) from None
+
+
+def _run(plan: Plan, where: Any, steps: int, tell: Any) -> Found:
+    assert plan.model is not None
+    found = Found(device_name(where), str(torch.__version__))
+    trainer = Trainer(plan, where)
+    trainer.step()
+    synchronize(where)
+    if where.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(where)
+    times = []
+    for seconds in _timed(trainer, steps):
+        times.append(seconds)
+        tell(f"step {len(times)} of {steps}: {seconds:.3g} s")
+    typical = Fraction(median(times))
+    tokens = plan.get("training.micro_batch") * plan.get("training.sequence_length")
+    how = f"median of {len(times)}, {min(times):.3g} to {max(times):.3g} s"
+    found.values["time.step_seconds"] = typical, how
+    found.values["time.tokens_per_second"] = tokens / typical, "from the step time"
+    weights = sum(weight.numel() for weight in trainer.model.parameters())
+    found.values["parameters.total"] = weights, "counted"
+    if where.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(where)
+        found.values["memory.total"] = peak, "max_memory_allocated"
+        found.values["memory.reserved"] = torch.cuda.max_memory_reserved(where), "max_reserved"
+    if plan.get("training.recompute") == "none":
+        every, layer = trainer.kept()
+        found.values["memory.activations.layer"] = layer, "kept for backward, by hooks"
+        found.values["memory.activations.stage[0]"] = every, "kept for backward, by hooks"
+        kinds = {block.kind for part in plan.model.parts for block in part.blocks}
+        if where.type == "cpu" and plan.get("model.norm") == "rmsnorm":
+            found.notes.append("on a CPU PyTorch takes RMSNorm apart, which keeps more")
+        if "moe" in kinds:
+            found.notes.append("experts run one after another, which keeps and takes more")
+    if where.type == "cpu":
+        peak = trainer.live()
+        if peak is None:
+            found.notes.append("memory of the process is not measured on a CPU")
+        else:
+            found.values["memory.total"] = peak, "live tensors, by PyTorch's tracker"
+    return found
+
+
+def _timed(trainer: Trainer, steps: int) -> Iterator[float]:
+    for _ in range(steps):
+        start = time.perf_counter()
+        trainer.step()
+        synchronize(trainer.where)
+        yield time.perf_counter() - start

@@ -1,0 +1,115 @@
+"""An accelerator document from what was measured, as YAML with comments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from planner.base.display import one_line
+from planner.connect.measure.machine import Found
+from planner.connect.measure.rates import Share
+from planner.documents import schema, source
+from planner.documents import yaml_nodes as nodes
+
+DIGITS = 4
+
+
+def document(found: Found, name: str | None = None) -> str:
+    """The YAML text. It validates, holds no date, and its keys stand in a fixed order.
+
+    Raises:
+        PlanError: `name` is none that a document can have.
+    """
+    text = "".join(f"{line}\n" for line in _lines(found, name))
+    schema.validate(source.load(_data(text), kind="accelerator"), "accelerator")
+    return text
+
+
+def _data(text: str) -> Mapping[str, Any]:
+    """What the text is read as."""
+    root = nodes.compose(text, "<measured>")
+    assert root is not None
+    data: Mapping[str, Any] = root.plain()
+    return data
+
+
+def _lines(found: Found, name: str | None) -> Iterator[str]:
+    machine = found.machine
+    where = f"PyTorch {machine.torch} on {one_line(machine.name)}"
+    yield f"# Written by plan.py measure: {where}."
+    if found.extends is None:
+        yield "# A peak is the fastest run of its kind, with what small sizes cost divided out;"
+        yield "# efficiency holds the median as a share of it, and where 5 to 95 % of the runs lie."
+    else:
+        yield f"# Shares are of the figures of {found.extends}: the median, and where 5 to 95 % of"
+        yield "# the runs lie, with what small sizes cost divided out."
+        yield f"extends: {_quoted(found.extends)}"
+    yield f"name: {_quoted(name or machine.name)}"
+    keys = ["efficiency"]
+    if found.extends is None:
+        if machine.architecture:
+            yield f"architecture: {machine.architecture}"
+        yield f"memory: {machine.memory // 2**20} MiB"
+        yield f"memory_bandwidth: {_scaled(found.bandwidth, 'B/s')}"
+        keys = ["memory", "memory_bandwidth", *keys]
+        for key, value in found.facts().items():
+            yield f"{key}: {_scaled(value, 'Hz') if key == 'clock' else value}"
+    peaks = [form for form in machine.formats if form in found.measured]
+    if peaks:
+        keys = [*keys, "peaks"]
+        yield "peaks:"
+        for form in peaks:
+            rate = _scaled(found.peaks[form], "FLOP/s")
+            yield f"  {form}: {{value: {rate}, convention: dense}}"
+    if found.link is not None and found.base.get("link") is None:
+        keys = [*keys, "link"]
+        yield "link:"
+        yield f"  name: {_quoted(found.link_name)}"
+        yield f"  bandwidth: {_scaled(found.link[0], 'B/s')}"
+        yield "  convention: per-direction"
+        if found.machine.device != "cuda":
+            yield "  topology: host"
+    if found.link is not None:
+        if found.base.get("link") is not None:
+            yield "link:"
+        yield f"  latency: {_digits(found.link[1] * 1e6)} us"
+    yield "efficiency:"
+    for key, share in found.efficiency.items():
+        yield from _share(key, share)
+    yield "sources:"
+    yield f"  - keys: [{', '.join(keys)}]"
+    yield f"    text: {_quoted(f'measured with plan.py measure, {where}')}"
+    yield "    confirmed: true"
+
+
+def _share(key: str, share: Share) -> Iterator[str]:
+    for remark in share.remarks:
+        yield f"  # {remark}"
+
+    def shown(value: float) -> str:
+        return f"{_digits(value * 1e6)} us" if share.unit == "s" else _digits(value)
+
+    yield f"  {key}:"
+    yield f"    value: {shown(share.value)}"
+    if share.interval is not None:
+        yield f"    interval: [{', '.join(map(shown, share.interval))}]"
+    yield f"    rows: {_quoted(share.rows)}"
+
+
+def _quoted(text: str) -> str:
+    """A YAML scalar: JSON's strings are YAML's."""
+    return json.dumps(one_line(text), ensure_ascii=False)
+
+
+def _digits(value: float) -> str:
+    """Four significant digits without an exponent."""
+    return format(Decimal(f"{value:.{DIGITS - 1}e}").normalize(), "f")
+
+
+def _scaled(value: float, unit: str) -> str:
+    for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{_digits(value / size)} {prefix}{unit}"
+    return f"{_digits(value)} {unit}"

@@ -1,0 +1,1 @@
+"""YAML with places, references between documents, the JSON Schema and its errors."""

@@ -1,0 +1,199 @@
+"""Reads files, and replaces `extends` and names of documents by what they stand for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from planner.base import files, resources
+from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.documents import yaml_nodes as nodes
+from planner.documents.yaml_nodes import REFERENCES, Node, Origin
+
+__all__ = ["FOLDERS", "REFERENCES", "Resolver", "preset_names", "read"]
+
+FOLDERS = {
+    "model": "models",
+    "cluster": "clusters",
+    "accelerator": "accelerators",
+    "study": "studies",
+}
+ENDINGS = (".yaml", ".yml")
+#: Documents of which each extends the next, at most.
+MOST_LINKS = 50
+
+
+# Reading -----------------------------------------------------------------------------------
+
+
+def read(path: str | Path, origin: Origin | None = None) -> Node:
+    """The tree of one YAML file (`-` is standard input), nothing resolved.
+
+    Raises:
+        PlanError: missing, unreadable, too large, not UTF-8, not a mapping, or not the YAML
+            that nodes.compose accepts.
+    """
+    name = "<stdin>" if str(path) == "-" else files.shown(Path(path))
+    text = files.read_text(path, nodes.MAX_BYTES, Place(name), "a YAML file in UTF-8", ENDINGS)
+    root = nodes.compose(text, name, origin)
+    return _mapping(root, name)
+
+
+def _mapping(root: Node | None, name: str) -> Node:
+    if root is None or root.value is None:
+        raise PlanError(Fault("the document is empty", Place(name, 1, 1), "a mapping of keys"))
+    if not isinstance(root.value, dict):
+        what = "a list" if isinstance(root.value, list) else "a single value"
+        raise PlanError(Fault(f"the document is {what}", root.place, "a mapping of keys"))
+    return root
+
+
+def _yaml_files(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.glob("*.y*ml") if p.suffix in ENDINGS)
+
+
+# Names -------------------------------------------------------------------------------------
+
+
+def preset_names(kind: str, presets: Path | None = None) -> list[str]:
+    """The names of the shipped documents of a kind: plan, model, cluster, accelerator."""
+    return [name.rsplit(".", 1)[0] for name in _yaml_files(_preset_folder(kind, presets))]
+
+
+def _preset_folder(kind: str, presets: Path | None) -> Path:
+    root = presets if presets is not None else resources.folder("presets")
+    return root / FOLDERS.get(kind, "")
+
+
+@dataclass(frozen=True)
+class Resolver:
+    """Replaces `extends` and names by what they stand for."""
+
+    presets: Path | None
+    base: Path  # of what was not written in a file
+
+    def locate(self, node: Node, kind: str) -> tuple[Path, bool]:
+        """The file that a name means, and whether it ships as a preset."""
+        name = str(node.value)
+        place = node.place
+        names_path = "/" in name or os.sep in name or name.endswith(ENDINGS)
+        base = Path(place.file).parent if node.origin.kind in ("file", "preset") else self.base
+        near = [base / name, base / f"{name}.yaml"]
+        if node.origin.kind == "set":
+            near += [Path(name), Path(f"{name}.yaml")]
+        found = [path for path in near if name.strip(" .") and files.is_file(path)]
+        folder = _preset_folder(kind, self.presets)
+        shipped = [
+            path
+            for path in (folder / f"{name}.yaml", folder / name)
+            if name and files.below(path, folder) and files.is_file(path)
+        ]
+        # A file that extends its own name means the preset of that name.
+        own = Path(place.file).resolve() if node.origin.kind in ("file", "preset") else None
+        self_named = [path for path in found if path.resolve() == own]
+        if not names_path and self_named and shipped:
+            found = [path for path in found if path not in self_named]
+        if found:
+            return found[0], files.below(found[0], folder)
+        if shipped:
+            return shipped[0], True
+        if names_path and not all(map(files.inside, near)):
+            raise files.outside(place)
+        known = preset_names(kind, self.presets)
+        allowed = "a path" if not known else f"a path or one of {_listed(known)}"
+        message = f"no such file '{name}'" if names_path else f"unknown {kind} '{name}'"
+        raise PlanError(Fault(message, place, allowed, nearest(name, known)))
+
+    def fetch(self, node: Node, kind: str, chain: tuple[Path, ...]) -> Node:
+        """The resolved document that the text of `node` names."""
+        path, shipped = self.locate(node, kind)
+        full = path.resolve()
+        if full in chain:
+            names = " -> ".join(p.stem for p in (*chain[chain.index(full) :], full))
+            raise PlanError(Fault(f"extends goes in a circle: {names}", node.place))
+        if len(chain) > MOST_LINKS:
+            message = f"more than {MOST_LINKS} documents extend one another"
+            raise PlanError(Fault(message, node.place, "fewer of them"))
+        origin = Origin("preset", f"preset {path.stem}") if shipped else None
+        return self.extend(read(path, origin), kind, (*chain, full))
+
+    def extend(self, node: Node, kind: str, chain: tuple[Path, ...]) -> Node:
+        """A mapping merged over what it extends, and so for the mappings it holds."""
+        assert isinstance(node.value, dict)
+        entries = dict(node.value)
+        parent = entries.pop("extends", None)
+        changed: list[str] = []  # inner mappings that change the parent's,
+        replaced: list[str] = []  # and those that stand alone
+        for key, inner in REFERENCES.get(kind, {}).items():
+            value = entries[key].value if key in entries else None
+            if isinstance(value, dict):
+                (replaced if "extends" in value else changed).append(key)
+                entries[key] = self.extend(entries[key], inner, chain)
+        reference = node.reference
+        if parent is not None:
+            if not isinstance(parent.value, str):
+                raise PlanError(
+                    Fault(
+                        "extends takes one name", parent.place, "the name or path of one document"
+                    )
+                )
+            base = self.fetch(parent, kind, chain)
+            reference = parent.value
+            # Changing keys of a model that the parent names needs the model itself.
+            base = self.names(base, kind, chain, only=changed)
+            assert isinstance(base.value, dict)
+            below = {key: value for key, value in base.value.items() if key not in replaced}
+            entries = _merge(below, entries)
+        return replace(node, value=entries, reference=reference)
+
+    def names(
+        self, node: Node, kind: str, chain: tuple[Path, ...], only: Iterable[str] | None = None
+    ) -> Node:
+        """A mapping whose references to other documents are replaced by these."""
+        if not isinstance(node.value, dict):
+            return node
+        entries = dict(node.value)
+        faults: list[Fault] = []
+        for key, inner in REFERENCES.get(kind, {}).items():
+            if key in entries and (only is None or key in only):
+                try:
+                    named = self.name(entries[key], inner, chain)
+                    entries[key] = self.names(named, inner, chain)
+                except PlanError as error:
+                    faults.extend(error.faults)
+        if faults:
+            raise PlanError(faults)
+        return replace(node, value=entries)
+
+    def name(self, node: Node, kind: str, chain: tuple[Path, ...] = ()) -> Node:
+        """The mapping that a text names; anything else as it is."""
+        if not isinstance(node.value, str):
+            return node
+        found = self.fetch(node, kind, chain)
+        return replace(found, key_place=node.key_place, reference=node.value)
+
+
+def _listed(names: list[str], most: int = 12) -> str:
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])}, and {len(names) - most} more"
+
+
+def _merge(parent: dict[str, Node], child: dict[str, Node]) -> dict[str, Node]:
+    """Mappings key by key, anything else whole; a null takes the key away."""
+    merged = dict(parent)
+    for key, node in child.items():
+        below = parent.get(key)
+        if node.value is None and below:
+            del merged[key]
+        elif below and isinstance(below.value, dict) and isinstance(node.value, dict):
+            merged[key] = replace(
+                node,
+                value=_merge(below.value, node.value),
+                reference=node.reference or below.reference,
+            )
+        else:
+            merged[key] = node
+    return merged

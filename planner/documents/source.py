@@ -1,0 +1,229 @@
+"""Documents: files, what they extend, what they name, and `--set` on top of it.
+
+`load` turns a path or a mapping into a Document: plain data in which every name of a model,
+a cluster or an accelerator is replaced by what it stands for, and which knows for every
+value where it was written and who decided it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from planner.base.errors import Fault, Place, PlanError
+from planner.documents import yaml_nodes as nodes
+from planner.documents.references import FOLDERS, REFERENCES, Resolver, preset_names, read
+from planner.documents.yaml_nodes import Node, Origin
+
+__all__ = ["FOLDERS", "REFERENCES", "Document", "Origin", "Path_", "load", "preset_names", "read"]
+
+Path_ = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """Resolved data with the place and origin of each value.
+
+    A path is a tuple of keys and list indices; () is the whole document.
+    """
+
+    node: Node
+    kind: str = "plan"
+    overrides: tuple[tuple[str, str], ...] = field(default=())
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """Plain dicts, lists, str, int, Fraction, bool and None."""
+        return self.node.plain()  # type: ignore[no-any-return]
+
+    def find(self, path: Sequence[str | int]) -> Node:
+        """The node at `path`, or the nearest one around it."""
+        node = self.node
+        for step in path:
+            inner = _child(node, step)
+            if inner is None:
+                break
+            node = inner
+        return node
+
+    def has(self, path: Sequence[str | int]) -> bool:
+        """Whether a value stands at `path`."""
+        node: Node | None = self.node
+        for step in path:
+            node = None if node is None else _child(node, step)
+        return node is not None
+
+    def place(self, path: Sequence[str | int]) -> Place:
+        """Where the value was written; the nearest one around it, where it is absent."""
+        return self.find(path).place
+
+    def key_place(self, path: Sequence[str | int]) -> Place:
+        """Where the key of the value was written."""
+        node = self.find(path)
+        return node.key_place or node.place
+
+    def origin(self, path: Sequence[str | int]) -> Origin:
+        """Who decided the value: a file and line, a preset, --set, a default, an argument."""
+        return self.find(path).origin
+
+    def text(self, path: Sequence[str | int]) -> str | None:
+        """A scalar as written, such as 15T."""
+        return self.find(path).text
+
+    def reference(self, path: Sequence[str | int]) -> str | None:
+        """The name that the mapping at `path` was looked up by, such as llama2-70b."""
+        return self.find(path).reference
+
+    def files(self) -> list[str]:
+        """The files that the values were read from."""
+        return sorted({n.place.file for _, n in self.walk() if n.origin.kind in ("file", "preset")})
+
+    def walk(self) -> Iterator[tuple[Path_, Node]]:
+        """Every scalar and empty collection with its path, in document order."""
+        stack: list[tuple[Path_, Node]] = [((), self.node)]
+        while stack:
+            path, node = stack.pop()
+            inner = list(node.children())
+            if not inner:
+                yield path, node
+            stack.extend(((*path, step), child) for step, child in reversed(inner))
+
+
+def _child(node: Node, step: str | int) -> Node | None:
+    if isinstance(node.value, dict) and isinstance(step, str):
+        return node.value.get(step)
+    if isinstance(node.value, list) and isinstance(step, int) and 0 <= step < len(node.value):
+        return node.value[step]
+    return None
+
+
+def spelled_out(root: Node, kind: str) -> Node:
+    """``parallelism: auto`` of a plan as the mapping that it is short for."""
+    layout = root.value.get("parallelism") if isinstance(root.value, dict) else None
+    if kind != "plan" or layout is None or layout.value != "auto":
+        return root
+    auto = replace(layout, value=True, text="true")
+    entries = {**root.value, "parallelism": replace(layout, value={"auto": auto}, text=None)}  # type: ignore[dict-item]
+    return replace(root, value=entries)
+
+
+# --set -------------------------------------------------------------------------------------
+
+_KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+
+
+def _override(key: str, value: object) -> tuple[list[str], Node]:
+    """The steps and the value of one `--set KEY=VALUE`."""
+    key = key.strip()
+    shown = f"--set {key}={value}"
+    if not _KEY.fullmatch(key):
+        raise PlanError(Fault(f"'{key}' is not a key", Place(shown[:200]), "--set a.b=value"))
+    origin = Origin("set", "--set")
+    if isinstance(value, str):
+        if not value.strip():
+            raise PlanError(Fault("no value", Place(shown[:200]), "--set a.b=value"))
+        node = nodes.compose(value, shown[:200], origin)
+    else:
+        node = nodes.from_data(value, shown[:200], origin)
+    if node is None:  # a comment only
+        raise PlanError(Fault("no value", Place(shown[:200]), "--set a.b=value"))
+    return key.split("."), replace(node, key_place=node.place)
+
+
+def _pairs(
+    overrides: Mapping[str, object] | Sequence[str],
+) -> Iterator[tuple[str, object]]:
+    if isinstance(overrides, Mapping):
+        yield from overrides.items()
+        return
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise PlanError(Fault("no value", Place(f"--set {text}"), "--set a.b=value"))
+        yield key, value
+
+
+def _set(node: Node, steps: list[str], value: Node, kind: str | None, names: Resolver) -> Node:
+    """`node` with the value at `steps` replaced, following names on the way."""
+    step, rest = steps[0], steps[1:]
+    if isinstance(node.value, list):
+        if not step.isdigit() or int(step) >= len(node.value):
+            last = len(node.value) - 1
+            raise PlanError(
+                Fault(
+                    f"'{step}' is not an item of this list",
+                    value.place,
+                    f"0 to {last}" if last >= 0 else "the list is empty",
+                )
+            )
+        items = list(node.value)
+        inner = _set(items[int(step)], rest, value, None, names) if rest else value
+        items[int(step)] = inner
+        return replace(node, value=items)
+    if node.value is not None and not isinstance(node.value, dict):
+        raise PlanError(
+            Fault(f"'{step}' is set inside '{node.text}'", value.place, "a key inside a mapping")
+        )
+    entries = dict(node.value or {})
+    if not rest and value.value is None and step in entries:
+        del entries[step]
+    elif not rest:
+        old = entries.get(step)
+        entries[step] = replace(value, key_place=value.key_place if old is None else value.place)
+    else:
+        below = REFERENCES.get(kind or "", {}).get(step)
+        inner = entries.get(step) or Node(None, value.place, value.origin, value.place)
+        if below:
+            inner = names.name(inner, below)
+        entries[step] = _set(inner, rest, value, below, names)
+    return replace(node, value=entries)
+
+
+def load(
+    source: str | Path | Mapping[str, Any],
+    overrides: Mapping[str, object] | Sequence[str] = (),
+    kind: str = "plan",
+    presets: Path | None = None,
+) -> Document:
+    """Read a document and resolve `extends`, names and overrides.
+
+    Args:
+        source: a path, `-` for standard input, or a mapping.
+        overrides: `{"training.tokens": "2T"}` or `["training.tokens=2T"]`, applied in order.
+        kind: plan, model, cluster, accelerator, or another kind without names of its own.
+        presets: the folder of shipped documents, where it is not the program's own.
+
+    Raises:
+        PlanError: with places; nothing is checked against a schema yet.
+    """
+    chain: tuple[Path, ...] = ()
+    base = Path(".")
+    if isinstance(source, Mapping):
+        root = nodes.from_data(source, "<mapping>", Origin("argument", "argument"))
+    else:
+        root = read(source)
+        if str(source) != "-":
+            chain, base = (Path(source).resolve(),), Path(source).parent
+    root = spelled_out(root, kind)
+    resolver = Resolver(presets, base)
+    # Faults of independent overrides are reported together.
+    changes: list[tuple[tuple[list[str], Node], tuple[str, str]]] = []
+    faults: list[Fault] = []
+    for key, text in _pairs(overrides):
+        try:
+            steps, value = _override(key, text)
+            changes.append(((steps, value), (key.strip(), str(text))))
+        except PlanError as error:
+            faults.extend(error.faults)
+    if faults:
+        raise PlanError(faults)
+    root = resolver.extend(root, kind, chain)
+    for (steps, value), _ in changes:
+        root = spelled_out(_set(root, steps, value, kind, resolver), kind)
+    root = resolver.extend(root, kind, chain) if changes else root
+    root = resolver.names(root, kind, ())
+    return Document(root, kind, tuple(shown for _, shown in changes))

@@ -1,0 +1,305 @@
+"""YAML text becomes a tree of nodes that know where they were written.
+
+The rules are those of YAML 1.2's core schema with strict numbers: `1e9` is a number, `no`
+and `10:30` are strings, `017`, duplicate keys, tags and merge keys (`<<`; use `extends`) are
+faults. Numbers are exact: int where integral, else Fraction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from planner.base import units
+from planner.base.errors import Fault, Place, PlanError
+
+__all__ = ["REFERENCES", "Node", "Origin", "Value", "compose", "from_data"]
+
+MAX_BYTES = 5_000_000
+MAX_NODES = 100_000  # with every alias written out
+MAX_DEPTH = 100
+
+# Keys whose text names another document, by the kind of the document that holds them.
+REFERENCES = {
+    "plan": {"model": "model", "cluster": "cluster"},
+    "cluster": {"accelerator": "accelerator"},
+}
+
+Value = dict[str, "Node"] | list["Node"] | str | int | Fraction | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who decided a value. `kind` is file, preset, set, default or argument."""
+
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value with its place, the place of its key and its origin.
+
+    `text` is a scalar as written, `reference` the name that a mapping was looked up by,
+    `size` the number of nodes in the tree, `unit` that of a quantity which has been read.
+    """
+
+    value: Value
+    place: Place
+    origin: Origin
+    key_place: Place | None = None
+    text: str | None = None
+    reference: str | None = None
+    size: int = 1
+    unit: str | None = None
+
+    def plain(self) -> Any:
+        """The value as plain dicts, lists and scalars."""
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        return self.value
+
+    def children(self) -> Iterator[tuple[str | int, Node]]:
+        """Keys or indices with their nodes."""
+        if isinstance(self.value, dict):
+            yield from self.value.items()
+        elif isinstance(self.value, list):
+            yield from enumerate(self.value)
+
+
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_DECIMAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_LEADING_ZERO = re.compile(r"([-+]?)0+([0-9][0-9.eE+-]*)")
+_FORBIDDEN = re.compile("[^\\t\\n\\r -~\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+
+
+def _scalar(text: str, place: Place) -> str | int | Fraction | bool | None:
+    """The meaning of a plain scalar."""
+    if text in _NULL:
+        return None
+    if text in _BOOL:
+        return _BOOL[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    if _NOT_FINITE.fullmatch(text):
+        raise PlanError(Fault(f"'{text}' is not a finite number", place))
+    if len(text) <= units.LONGEST and _BASED.fullmatch(text):
+        return int(text[2:], 8 if text[1] == "o" else 16)
+    if not (_INTEGER.fullmatch(text) or _DECIMAL.fullmatch(text)):
+        return text
+    zero = _LEADING_ZERO.fullmatch(text)
+    if zero:
+        raise PlanError(
+            Fault(
+                f"the number {text} starts with a zero",
+                place,
+                "quote it if it is text",
+                zero[1] + zero[2],
+            )
+        )
+    try:
+        return units.number(text)
+    except units.UnitError as error:
+        raise PlanError(Fault(error.message, place, error.allowed, error.hint)) from None
+
+
+class _Composer:
+    """Builds nodes from the parser's events, so that depth and size stay bounded."""
+
+    def __init__(self, text: str, file: str, origin: Origin | None) -> None:
+        import yaml
+
+        self.yaml = yaml
+        self.file = file
+        self.origin = origin
+        self.anchors: dict[str, Node | None] = {}
+        self.faults: list[Fault] = []
+        self.size = 0
+        loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        self.events = yaml.parse(text, Loader=loader)
+
+    def place(self, mark: Any) -> Place:
+        if self.origin is not None and self.origin.kind == "set":
+            return Place(self.file)
+        return Place(self.file, mark.line + 1, mark.column + 1)
+
+    def new(self, value: Value, place: Place, text: str | None = None, size: int = 1) -> Node:
+        origin = self.origin
+        if origin is None:
+            name = re.split(r"[/\\]", place.file)[-1]
+            origin = Origin("file", f"{name}:{place.line}")
+        return Node(value, place, origin, None, text, None, size)
+
+    def fault(self, message: str, place: Place, *notes: str | None) -> None:
+        self.faults.append(Fault(message, place, *notes))
+
+    def stop(self, message: str, place: Place, *notes: str | None) -> PlanError:
+        return PlanError([*self.faults, Fault(message, place, *notes)])
+
+    def root(self) -> Node | None:
+        """The one document of the stream; None where it is empty."""
+        yaml, found = self.yaml, None
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if found is not None:
+                    raise self.stop(
+                        "a second document starts here",
+                        self.place(event.start_mark),
+                        "one document per file",
+                    )
+                found = self.node(next(self.events), 0)
+        return found
+
+    def node(self, event: Any, depth: int) -> Node:
+        yaml, place = self.yaml, self.place(event.start_mark)
+        if depth > MAX_DEPTH:
+            raise self.stop("nested too deeply", place, f"at most {MAX_DEPTH} levels")
+        if isinstance(event, yaml.AliasEvent):
+            return self.alias(event, place)
+        self.count(1, place)
+        if event.anchor:
+            self.anchors[event.anchor] = None
+        # `!` alone and the tag of plain text say nothing beyond what quotes say.
+        if event.tag not in (None, "!", "tag:yaml.org,2002:str"):
+            tag = event.tag.replace("tag:yaml.org,2002:", "!!")
+            self.fault(f"the tag {tag} is not supported", place, "plain YAML without tags")
+        if isinstance(event, yaml.ScalarEvent):
+            made = self.scalar(event, place)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            made = self.sequence(place, depth)
+        else:
+            made = self.mapping(place, depth)
+        if event.anchor:
+            self.anchors[event.anchor] = made
+        return made
+
+    def count(self, more: int, place: Place) -> None:
+        self.size += more
+        if self.size > MAX_NODES:
+            raise self.stop(
+                "the document is too large",
+                place,
+                f"at most {MAX_NODES} values, aliases written out",
+            )
+
+    def alias(self, event: Any, place: Place) -> Node:
+        if event.anchor not in self.anchors:
+            raise self.stop(f"unknown alias *{event.anchor}", place, "an anchor written before it")
+        target = self.anchors[event.anchor]
+        if target is None:
+            raise self.stop(f"the alias *{event.anchor} contains itself", place)
+        self.count(target.size, place)
+        return replace(target, place=place)
+
+    def scalar(self, event: Any, place: Place) -> Node:
+        value: Value = event.value
+        if event.tag is None and event.implicit[0]:
+            try:
+                value = _scalar(event.value, place)
+            except PlanError as error:
+                self.faults.extend(error.faults)
+        return self.new(value, place, event.value)
+
+    def sequence(self, place: Place, depth: int) -> Node:
+        items: list[Node] = []
+        while not isinstance(event := next(self.events), self.yaml.SequenceEndEvent):
+            items.append(self.node(event, depth + 1))
+        return self.new(items, place, size=1 + sum(item.size for item in items))
+
+    def mapping(self, place: Place, depth: int) -> Node:
+        entries: dict[str, Node] = {}
+        size = 1
+        while not isinstance(event := next(self.events), self.yaml.MappingEndEvent):
+            key = self.node(event, depth + 1)
+            value = self.node(next(self.events), depth + 1)
+            size += 1 + value.size
+            if not isinstance(key.value, str):
+                shown = "a key" if key.text is None else f"the key '{key.text}'"
+                self.fault(f"{shown} is not text", key.place, "quote it to make it text")
+            elif key.value == "<<" and key.place == self.place(event.start_mark):
+                self.fault("merge keys are not supported", key.place, "extends: NAME")
+            elif key.value in entries:
+                first = entries[key.value].key_place
+                self.fault(f"the key '{key.value}' occurs twice", key.place, f"first at {first}")
+            else:
+                entries[key.value] = replace(value, key_place=key.place)
+        return self.new(entries, place, size=size)
+
+
+def compose(text: str, file: str, origin: Origin | None = None) -> Node | None:
+    """The node tree of a YAML text, or None where it holds nothing.
+
+    Args:
+        text: YAML.
+        file: how the file is called in faults.
+        origin: of every value; left out, it is the file and line.
+
+    Raises:
+        PlanError: not YAML, or against the strict rules above; every such fault at once,
+            up to the first that makes the rest unreadable.
+    """
+    import yaml
+
+    composer = _Composer(text, file, origin)
+    try:
+        root = composer.root()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = composer.place(mark) if mark else Place(file)
+        said = ", ".join(filter(None, (error.context, error.problem))) or "unreadable"
+        raise composer.stop(f"not valid YAML: {said}", place) from None
+    except (yaml.YAMLError, UnicodeError):
+        # The parsers count in bytes or in characters, so look for it again.
+        found = _FORBIDDEN.search(text)
+        before = text[: found.start() if found else 0]
+        place = Place(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
+        raise composer.stop(
+            "a character that YAML does not allow" if found else "not valid YAML",
+            Place(file) if origin and origin.kind == "set" else place,
+        ) from None
+    if composer.faults:
+        raise PlanError(composer.faults)
+    return root
+
+
+def from_data(data: object, file: str, origin: Origin, depth: int = 0) -> Node:
+    """The same tree from plain Python data. Floats count as their shortest decimal text."""
+    place = Place(file)
+    if depth > MAX_DEPTH:
+        raise PlanError(Fault("nested too deeply", place, f"at most {MAX_DEPTH} levels"))
+    if isinstance(data, Mapping):
+        entries: dict[str, Node] = {}
+        for key, item in data.items():
+            if not isinstance(key, str):
+                raise PlanError(Fault(f"the key {key!r} is not text", place))
+            entries[key] = replace(from_data(item, file, origin, depth + 1), key_place=place)
+        return Node(entries, place, origin, size=1 + sum(n.size for n in entries.values()))
+    if isinstance(data, (list, tuple)):
+        items = [from_data(item, file, origin, depth + 1) for item in data]
+        return Node(items, place, origin, size=1 + sum(n.size for n in items))
+    if data is None or isinstance(data, (str, bool)):
+        return Node(data, place, origin, text=data if isinstance(data, str) else None)
+    if isinstance(data, (int, Fraction, float)):
+        try:
+            return Node(units.parse(data), place, origin, text=str(data))
+        except units.UnitError as error:
+            raise PlanError(Fault(error.message, place, error.allowed, error.hint)) from None
+    raise PlanError(
+        Fault(
+            f"a value of type {type(data).__name__}",
+            place,
+            "mappings, lists, text, numbers, true, false",
+        )
+    )

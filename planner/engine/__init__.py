@@ -1,0 +1,1 @@
+"""Evaluates the book for a plan: exactly, over arrays, by derivative."""

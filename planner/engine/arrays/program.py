@@ -1,0 +1,227 @@
+"""Runs a graph of operations over the rows of a table.
+
+Each node is evaluated once for each distinct combination of what it depends on; arrays have three
+axes, two of choices that every row is crossed with, and the places of a group of rows. Further axes
+may follow, of values that every row is crossed with too. What tells nearly all rows apart is left
+to a list of steps that runs chunk by chunk, in the processor's cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.engine.arrays.graph import LEAVES, Content, Graph
+from planner.engine.arrays.operations import OPERATIONS, State
+from planner.engine.arrays.table import Group, Table
+
+Array = NDArray[Any]
+#: A group with more than this share of all rows is evaluated row by row.
+WIDE = 0.25
+#: Elements of the arrays of one chunk: a few of them fit into a core's cache.
+CHUNK = 16_384
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """What a leaf is worth: an array over both axes of choices and over the codes of a column
+    (None: over no rows); the axes that it does not depend on have length 1. The further axes of a
+    program are there too, or none of them."""
+
+    column: str | None
+    array: Array
+
+
+Leaf = Callable[[Content], Any]
+
+
+class Program:
+    """A graph over a table, with what few columns decide already evaluated.
+
+    Args:
+        further: how many axes follow that of the rows.
+    """
+
+    def __init__(
+        self, graph: Graph, roots: Iterable[int], table: Table, leaf: Leaf, further: int = 0
+    ) -> None:
+        self.table, self._further = table, further
+        self.steps: list[tuple[Callable[..., Any], tuple[Any, ...], int]] = []
+        self.slots = 0
+        self._gathered: dict[int, int] = {}
+        self._gathers: list[tuple[Array, Group, int]] = []
+        self._placed: dict[int, Group | None] = {}
+        self._graph, self._leaf = graph, leaf
+        wide = table.size * WIDE
+        self._narrow = wide if table.size > 4096 else math.inf
+        roots = list(roots)
+        with np.errstate(all="ignore"):
+            states = self._evaluated(roots)
+        self._roots = {root: states[root] for root in roots}
+        self._frees = self._last_uses()
+
+    # -- what few columns decide --------------------------------------------------------------
+
+    def _evaluated(self, roots: Sequence[int]) -> dict[int, State]:
+        nodes = self._graph.nodes
+        order, counted = self._graph.used(roots)
+        uses = dict(counted)
+        states: dict[int, State] = {}
+        for place in order:
+            operation, arguments = nodes[place]
+            if operation in LEAVES:
+                states[place] = self._of_leaf(nodes[place])
+                continue
+            states[place] = OPERATIONS[operation](self, [states[a] for a in arguments])
+            for argument in arguments:
+                uses[argument] -= 1
+                if not uses[argument]:
+                    del states[argument]
+        return states
+
+    def _of_leaf(self, content: Content) -> State:
+        operation, arguments = content
+        value = arguments[0] if operation == "const" else self._leaf(content)
+        if not isinstance(value, Values):
+            return State(number=value)
+        array = value.array
+        if array.ndim == 3:
+            array = array.reshape(array.shape + (1,) * self._further)
+        if value.column is None:
+            first = array.flat[0]
+            if (array == first).all():
+                return State(number=_plain(first))
+            return State(array=array)
+        mask = self.table.bits[value.column]
+        group = self.table.group(mask)
+        codes = self.table.columns[value.column].of_row[group.first]
+        return State(mask, array=array[:, :, codes], group=group)
+
+    def _place(self, mask: int) -> Group | None:
+        """The group to evaluate at; None row by row."""
+        if mask not in self._placed:
+            group = self.table.group(mask)
+            self._placed[mask] = group if group.count <= self._narrow else None
+        return self._placed[mask]
+
+    def apply(self, function: Callable[..., Any], states: Sequence[State]) -> State:
+        """One operation on nodes that are not all numbers."""
+        mask = 0
+        wide = False
+        for state in states:
+            mask |= state.mask
+            wide |= state.slot is not None
+        if not mask and not wide:
+            return State(array=function(*(_rowless(state) for state in states)))
+        group = None if wide else self._place(mask)
+        if group is None:
+            slot = self._step(function, tuple(self._operand(state) for state in states))
+            return State(mask, slot=slot)
+        arrays = []
+        for state in states:
+            if state.group is None:
+                arrays.append(_rowless(state))
+            else:
+                arrays.append(state.array if state.group is group else self._at(state, group))
+        return State(mask, array=function(*arrays), group=group)
+
+    def _at(self, state: State, group: Group) -> Array:
+        """An array at the places of a group that tells more apart than its own."""
+        found: Array | None = state.spread.get(group)
+        if found is None:
+            assert state.group is not None
+            places = self.table.places(state.group, group)
+            found = state.array if places is None else state.array.take(places, axis=2)
+            state.spread[group] = found
+        return found
+
+    # -- what is left to do for each chunk ----------------------------------------------------
+
+    def _step(self, function: Callable[..., Any], operands: tuple[Any, ...]) -> int:
+        slot = self.slots
+        self.slots += 1
+        self.steps.append((function, operands, slot))
+        return slot
+
+    def _operand(self, state: State) -> Any:
+        """A slot as ``(slot,)``, or what is the same for all rows."""
+        if state.slot is not None:
+            return (state.slot,)
+        if state.group is None:
+            return _rowless(state)
+        found = self._gathered.get(id(state.array))
+        if found is None:
+            found = self._gathered[id(state.array)] = self._step(_take, (state.array, state.group))
+        return (found,)
+
+    def _last_uses(self) -> list[tuple[int, ...]]:
+        """After each step, the slots that nothing needs any more."""
+        kept = {state.slot for state in self._roots.values()}
+        last: dict[int, int] = {}
+        for place, (_, operands, slot) in enumerate(self.steps):
+            last[slot] = place
+            for operand in operands:
+                if type(operand) is tuple:
+                    last[operand[0]] = place
+        frees: list[list[int]] = [[] for _ in self.steps]
+        for slot, place in last.items():
+            if slot not in kept:
+                frees[place].append(slot)
+        return [tuple(found) for found in frees]
+
+    def run(self, rows: slice | Array, axes: tuple[int, int]) -> dict[int, Array]:
+        """The roots for some rows, in their order: arrays over both axes of choices, the rows, and
+        the further axes, of length 1 where a root does not vary along one."""
+        slots: list[Any] = [None] * self.slots
+        places: dict[Group, Array] = {}
+        with np.errstate(all="ignore"):
+            for (function, operands, slot), frees in zip(self.steps, self._frees, strict=True):
+                if function is _take:
+                    array, group = operands
+                    found = places.get(group)
+                    if found is None:
+                        found = places[group] = group.of_rows[rows]
+                    slots[slot] = array.take(found, axis=2)
+                else:
+                    slots[slot] = function(
+                        *[slots[o[0]] if type(o) is tuple else o for o in operands]
+                    )
+                for free in frees:
+                    slots[free] = None
+        size = len(range(*rows.indices(self.table.size))) if isinstance(rows, slice) else len(rows)
+        found_roots = {}
+        for root, state in self._roots.items():
+            if state.slot is not None:
+                value = slots[state.slot]
+            elif state.group is not None:
+                value = state.array.take(state.group.of_rows[rows], axis=2)
+            else:
+                value = _rowless(state)
+            array = np.asarray(value, dtype=np.float64)
+            beside = array.shape[3:] or (1,) * self._further
+            found_roots[root] = np.broadcast_to(array, (*axes, size, *beside))
+        return found_roots
+
+
+def _take(array: Array, group: Group) -> None:
+    raise AssertionError("gathers are done by Program.run")
+
+
+def _rowless(state: State) -> Any:
+    return state.array if state.number is None else _float(state.number)
+
+
+def _float(number: Any) -> Any:
+    return number if isinstance(number, (bool, np.bool_)) else float(number)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    number = float(value)
+    return int(number) if number.is_integer() else number

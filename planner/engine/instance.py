@@ -1,0 +1,358 @@
+"""From a plan to what the engine evaluates: bound symbols, settings and the entries of each axis.
+
+Axes: ``part`` (embedding, layer kinds, head), ``block`` and ``component`` inside a part,
+``product`` (matrix products as kernels run them), ``stage`` (distinct pipeline stages), ``tensor``
+(what the implementation keeps of a block), ``phase`` (moments of a step), ``law`` (published
+scaling laws) and ``convention`` (of utilisation). The symbols ``L_ks``, ``A_ks`` and ``R_ks`` have
+a value per stage and part, ``held_sc`` and ``first_sc`` per stage and component.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from sympy import Symbol
+
+import planner.book.formulas  # noqa: F401  (registers the quantities)
+from planner.base.recent import recent
+from planner.book import inventory, notation
+from planner.book.inventory import MATMULS, Component, components
+from planner.book.quantity import BOOK, Notation
+from planner.engine import (
+    flop_conventions as conventions,
+)
+from planner.engine import (
+    matmuls as products,
+)
+from planner.engine import (
+    scaling_laws as laws,
+)
+from planner.engine import (
+    tensors,
+)
+from planner.engine.evaluate import SIZE_ONLY, Absent, Case, Entry
+from planner.plans import kernels as profiles
+from planner.plans import pipeline
+from planner.plans.document import Model, Part, Plan, Stage
+
+#: What a provider's price list may give.
+PRICES = ("cluster.price", "cluster.reserved_price")
+
+
+def build(plan: Plan) -> Case:
+    """The case of a plan. Raises nothing: what is missing is bound to an Absent."""
+    bindings: dict[Symbol, Any] = {}
+    kinds: dict[Symbol, str] = {}
+    for note in BOOK.notation.values():
+        if note.key is not None and not note.per:
+            value = plan.get(note.key)
+            if value is None:
+                value = Absent(_reason(plan, note.key, note.meaning))
+            bindings[note.symbol] = value
+            kind = input_kind(plan, note)
+            if kind != "exact":
+                kinds[note.symbol] = kind
+    profile = profiles.load(plan.settings["training.implementation"])
+    settings = {
+        **plan.settings,
+        "gradients": profile["gradients"],
+        "dummies": profile["dummies"] and plan.settings["training.mode"] == "train",
+        "lora": plan.get("training.lora") is not None,
+        "quantised": plan.get("training.lora.base") not in (None, "bf16"),
+        "modules": profile.get("selective") or plan.get("training.recompute_modules") or (),
+        "targets": plan.get("training.lora.targets") or (),
+        "head_workspace": profile["head_workspace"],
+        "copies": plan.get("training.bytes.weight") > plan.get("training.bytes.compute"),
+    }
+    axes: dict[str, Any] = {"phase": _phases(plan.settings["training.mode"])}
+    axes["law"] = (
+        laws.axis() if settings["training.mode"] == "train" and not settings["lora"] else ()
+    )
+    axes["convention"] = conventions.axis(settings)
+    crossed: dict[tuple[Symbol, Entry, Entry], Any] = {}
+    if plan.model is None:
+        for axis in ("part", "block", "component", "product", "tensor", "stage"):
+            axes[axis] = Absent(SIZE_ONLY)
+    else:
+        axes.update(_model_axes(plan.model, frozenset(plan.get("training.lora.targets") or ())))
+        settings["experts"] = any(part.settings["experts"] for part in axes["part"])
+        axes["tensor"] = kept_tensors(plan.model, axes["block"], profile, settings)
+        axes["product"] = products.axis(axes["component"])
+        axes["stage"], crossed = _stage_axis(plan, axes["part"])
+        crossed.update(held_on_stages(axes["stage"], axes["component"], crossed))
+        if settings["dummies"]:
+            crossed.update(first_of_shape(axes["stage"], axes["component"], crossed))
+    return Case(bindings, settings, axes, crossed, kinds)
+
+
+#: What a default is that says how it was found, by how its reason begins.
+FOUND = {"calibrated:": "estimate", "measured:": "measured", "assumed:": "assumed"}
+
+
+def input_kind(plan: Plan, note: Notation) -> str:
+    """How the value of an input is known: a default, also where it is stated, by what it rests on;
+    another value that the document states by what the input is."""
+    if note.key is None:
+        return "exact"
+    if note.key in plan.defaults:
+        reason = plan.defaults[note.key]
+        return next((kind for word, kind in FOUND.items() if reason.startswith(word)), "exact")
+    return "exact" if plan.get(note.key) == note.neutral else note.kind
+
+
+def _phases(mode: str) -> tuple[Entry, ...]:
+    """The moments of a step at which a stage can be fullest."""
+    if mode == "inference":
+        return (Entry("phase", "serving", "serving", settings={"phase": "serving"}),)
+    titles = {
+        "loss": "the loss",
+        "backward": "backward pass of a layer",
+        "first": "backward pass of the first layer",
+        "gradients": "end of the backward pass",
+        "step": "optimizer step",
+    }
+    return tuple(Entry("phase", k, v, settings={"phase": k}) for k, v in titles.items())
+
+
+@recent(8, watched=3)
+def kept_tensors(
+    model: Model, blocks: tuple[Entry, ...], profile: profiles.Profile, settings: dict[str, Any]
+) -> Iterator[Entry]:
+    """What the implementation keeps of each block."""
+    entries, chosen = iter(blocks), tensors.choices(settings)
+    for part in model.parts:
+        before = None
+        for block in part.blocks:
+            second = before == block.kind == "norm"  # two norms read one input
+            yield from tensors.entries(
+                next(entries), part.name, block, second, profile, settings, chosen
+            )
+            before = block.kind
+
+
+def _stage_axis(
+    plan: Plan, parts: tuple[Entry, ...]
+) -> tuple[tuple[Entry, ...], dict[tuple[Symbol, Entry, Entry], Any]]:
+    """Distinct pipeline stages, with what each holds and keeps of each part."""
+    assert plan.model is not None
+    stages = pipeline.stages(
+        plan.model,
+        plan.data["parallelism"],
+        plan.settings["training.schedule"],
+        plan.get("training.gradient_accumulation") or 1,
+        plan.get("model.vocab"),
+    )
+    entries: list[Entry] = []
+    crossed: dict[tuple[Symbol, Entry, Entry], Any] = {}
+    most = recomputed_at_most(plan, plan.settings["training.recompute"])
+    last = plan.settings["parallelism.pipeline"] - 1
+    for stage in stages:
+        entry = Entry("stage", stage.name, _stage_title(stage, last), settings={"stage": True})
+        entries.append(entry)
+        crossed.update(on_stage(stage, entry, parts, most))
+    return tuple(entries), crossed
+
+
+def recomputed_at_most(plan: Plan, recompute: str) -> int:
+    """How many layers of a stage are computed again at most."""
+    assert plan.model is not None
+    given = plan.get("training.recompute_layers")
+    most = 0 if recompute == "none" else given
+    return len(plan.model.sequence) if most is None else int(most)
+
+
+def on_stage(
+    stage: Stage, entry: Entry, parts: tuple[Entry, ...], most: int
+) -> dict[tuple[Symbol, Entry, Entry], Any]:
+    """What a stage holds, keeps and computes again of each part."""
+    crossed: dict[tuple[Symbol, Entry, Entry], Any] = {}
+    for part in parts:
+        held, alive = stage.holds.get(part.name, 0), stage.alive.get(part.name, 0)
+        again = min(held, most) if part.settings["layers"] else 0
+        crossed[notation.L_ks, entry, part] = held
+        crossed[notation.A_ks, entry, part] = alive
+        crossed[notation.R_ks, entry, part] = Fraction(alive * again, held) if held else 0
+    return crossed
+
+
+def held_on_stages(
+    stages: tuple[Entry, ...],
+    components: tuple[Entry, ...],
+    crossed: dict[tuple[Symbol, Entry, Entry], Any],
+) -> dict[tuple[Symbol, Entry, Entry], Any]:
+    """How often a stage holds a component: as often as its layer; a tied matrix not twice."""
+    held: dict[tuple[Symbol, Entry, Entry], Any] = {}
+    first = [
+        where
+        for (symbol, where, part), count in crossed.items()
+        if count and part.name == pipeline.FIRST and symbol is notation.L_ks
+    ]
+    for stage in stages:
+        embedding = any(where is stage for where in first)
+        for component in components:
+            block = component.parent
+            assert block is not None and block.parent is not None
+            count = crossed[notation.L_ks, stage, block.parent]
+            there = component.settings["shared"] and embedding
+            held[notation.held_sc, stage, component] = 0 if there else count
+    return held
+
+
+def first_of_shape(
+    stages: tuple[Entry, ...],
+    components: tuple[Entry, ...],
+    crossed: dict[tuple[Symbol, Entry, Entry], Any],
+) -> dict[tuple[Symbol, Entry, Entry], Any]:
+    """Which matrices are the first of their shape on a stage: layer kinds share many."""
+    shapes = []
+    for component in components:
+        block = component.parent
+        assert block is not None and block.parent is not None
+        shape = (block.settings["block"], component.name, *block.bindings.values())
+        shapes.append((component, block.parent, shape))
+    first: dict[tuple[Symbol, Entry, Entry], Any] = {}
+    for stage in stages:
+        seen = set()
+        for component, part, shape in shapes:
+            held = crossed[notation.L_ks, stage, part] > 0
+            first[notation.first_sc, stage, component] = int(held and shape not in seen)
+            if held:
+                seen.add(shape)
+    return first
+
+
+def _stage_title(stage: Stage, last: int) -> str:
+    """Stages are counted from 1 in print."""
+    if last == 0:
+        return "the only stage"
+    if stage.index == stage.last:
+        return f"stage {stage.index + 1} of {last + 1}"
+    return f"stages {stage.index + 1} to {stage.last + 1} of {last + 1}"
+
+
+def _reason(plan: Plan, key: str, meaning: str) -> str:
+    if plan.model is None and key.startswith("model."):
+        return SIZE_ONLY
+    if key in PRICES:
+        return f"{meaning} is not given ({key}{_other_providers(plan, key)})"
+    return f"{meaning} is not given ({key})"
+
+
+def _other_providers(plan: Plan, key: str) -> str:
+    """Which providers rent the accelerator out, where a plan's own has no such price for it."""
+    rows = plan.get("cluster.accelerator.prices") or ()
+    reserved = key == "cluster.reserved_price"
+    found = {row["provider"] for row in rows if (row["kind"] == "reserved") == reserved}
+    names = ", ".join(sorted(found))
+    asked = plan.get("cluster.provider")
+    if asked is None:
+        return f", or cluster.provider: {names}" if names else ""
+    return f"; {asked} has none for this accelerator, known are those of: {names or 'nobody'}"
+
+
+@recent(4)
+def _model_axes(model: Model, targets: frozenset[str]) -> dict[str, tuple[Entry, ...]]:
+    found = [_of_part(part, targets) for part in model.parts]
+    return {
+        "part": tuple(part for part, _, _ in found),
+        "block": tuple(block for _, blocks, _ in found for block in blocks),
+        "component": tuple(piece for _, _, pieces in found for piece in pieces),
+    }
+
+
+@recent(24)
+def _of_part(
+    part: Part, targets: frozenset[str]
+) -> tuple[Entry, tuple[Entry, ...], tuple[Entry, ...]]:
+    """The entry of a part, those of its blocks and those of their components."""
+    by_block = _by_block()
+    part_entry = Entry(
+        "part",
+        part.name,
+        part.title,
+        bindings={notation.L_k: part.count},
+        settings={
+            "part": part.name,
+            "layers": part.name not in ("embedding", "head"),
+            "head": part.name == "head",
+            "experts": any(block.kind == "moe" for block in part.blocks),
+        },
+    )
+    blocks, pieces = [], []
+    for block in part.blocks:
+        values = {
+            symbol: block.values[key]
+            for symbol, key in by_block.get(block.kind, ())
+            if block.values.get(key) is not None
+        }
+        settings = {f"block.{key}": value for key, value in block.values.items()}
+        settings["block"] = block.kind
+        settings["latent"] = block.values.get("kv_rank") is not None
+        settings["windowed"] = block.values.get("window") is not None
+        settings["grouped"] = (
+            block.kind == "moe"
+            and block.values["router_group_top_k"] < block.values["router_groups"]
+        )
+        settings["remembers"] = block.kind in inventory.REMEMBERING
+        entry = Entry("block", block.name, block.name, part_entry, values, settings)
+        blocks.append(entry)
+        pieces += [_component(c, entry, targets) for c in components(block.kind, block.values)]
+    return part_entry, tuple(blocks), tuple(pieces)
+
+
+@cache
+def _by_block() -> dict[str, list[tuple[Symbol, str]]]:
+    """Symbols that each kind of block binds, with the key of their value."""
+    found: dict[str, list[tuple[Symbol, str]]] = {}
+    for note in BOOK.notation.values():
+        if note.per == ("block",) and note.key:
+            kind, _, key = note.key.partition(".")
+            found.setdefault(kind, []).append((note.symbol, key))
+    return found
+
+
+def _tensor_count(component: Component, block: Entry) -> int:
+    """Weight tensors of a component: the matrix and its bias; fused projections are one matrix."""
+    if component.shared or component.type in ("core", "index", "scan"):
+        return 0
+    if block.settings.get("block.fused") and component.name in ("key", "value"):
+        return 0
+    return 2 if component.bias else 1
+
+
+def _component(component: Component, block: Entry, targets: frozenset[str]) -> Entry:
+    at_head = block.settings["block"] == "head"
+    return Entry(
+        "component",
+        component.name,
+        component.name,
+        block,
+        bindings={
+            notation.n_in: component.n_in,
+            notation.n_out: component.n_out,
+            notation.copies: component.copies,
+            notation.applied: component.applied,
+            notation.tensors_c: _tensor_count(component, block),
+        },
+        settings={
+            "type": component.type,
+            "group": component.group,
+            "split": component.split,
+            "bias": component.bias,
+            "shared": component.shared,
+            "again": component.again,
+            "matmul": component.type in MATMULS,
+            "frozen": component.frozen,
+            "scan": component.scan,
+            "final": component.final,
+            "side": component.side,
+            "matrix": component.type in ("linear", "table"),
+            "adapted": ("head" if at_head else component.name) in targets,
+            "routed": component.split == "experts",
+            "hidden matrix": component.type == "linear" and component.split != "vocabulary",
+            **component.extra,
+        },
+    )

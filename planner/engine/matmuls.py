@@ -1,0 +1,103 @@
+"""The matrix products that run on one device: the components of a block, joined where one kernel
+computes several (query, key and value; gate and up).
+
+They are an axis of their own, ``product``: each has rows, columns and a depth on one device, of
+which the widths follow here from the components and their split over the tensor-parallel ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from sympy import Add
+
+from planner.base.recent import recent
+from planner.book import notation
+from planner.book import notation_hardware as hw
+from planner.book.formulas.layout import vocabulary
+from planner.engine.evaluate import Entry
+
+#: Components that read one input and run as one product, where the block has them.
+JOINED = (
+    ("query", "key", "value"),
+    ("gate", "up"),
+    ("expert_gate", "expert_up"),
+    ("shared_gate", "shared_up"),
+)
+#: The products of an expert that sum over its width, which expert-tensor ranks divide.
+EXPERT_DOWN = "expert_down"
+
+
+@recent(4)
+def axis(components: tuple[Entry, ...]) -> Iterator[Entry]:
+    """The products of every block, in the order of its components."""
+    blocks: dict[Entry, list[Entry]] = {}
+    for component in components:
+        if component.settings["type"] == "linear" and component.parent is not None:
+            blocks.setdefault(component.parent, []).append(component)
+    for block, found in blocks.items():
+        for members in _joined(found):
+            yield _product(block, members)
+
+
+def _joined(components: list[Entry]) -> Iterator[list[Entry]]:
+    by_name = {component.name: component for component in components}
+    done: set[str] = set()
+    for component in components:
+        if component.name in done:
+            continue
+        group = next((names for names in JOINED if component.name in names), ())
+        members = [by_name[name] for name in group if name in by_name] or [component]
+        done.update(member.name for member in members)
+        yield members
+
+
+@lru_cache(maxsize=256)
+def _widths(columns: tuple[Any, ...], depth: Any, split: str, down: bool) -> tuple[Any, Any]:
+    """Columns and depth on one device: of joined components, under their split."""
+    wide = Add(*columns)
+    if split == "column":
+        wide = wide / notation.t
+    elif split == "row":
+        depth = depth / notation.t
+    elif split == "vocabulary":
+        wide = vocabulary / notation.t
+    elif split == "experts" and down:
+        depth = depth / notation.t_e
+    elif split == "experts":
+        wide = wide / notation.t_e
+    return wide, depth
+
+
+def _product(block: Entry, members: list[Entry]) -> Entry:
+    first = members[0]
+    split = first.settings["split"]
+    columns, depth = _widths(
+        tuple(member.bindings[notation.n_out] for member in members),
+        first.bindings[notation.n_in],
+        split,
+        first.name == EXPERT_DOWN,
+    )
+    name = ", ".join(member.name.replace("_", " ") for member in members)
+    return Entry(
+        "product",
+        name.replace(", ", "+").replace(" ", "_"),
+        name,
+        block,
+        bindings={
+            hw.N_x: columns,
+            hw.K_x: depth,
+            notation.applied: first.bindings[notation.applied],
+        },
+        settings={
+            "split": split,
+            # Logits and the router stay in 16 bit under 8-bit and 4-bit recipes.
+            "wide": split == "vocabulary" or first.settings["group"] == "router",
+            "frozen": bool(first.settings.get("frozen")),
+            "bias": any(member.settings.get("bias") for member in members),
+            "adapted": any(member.settings.get("adapted") for member in members),
+            "hidden matrix": bool(first.settings.get("hidden matrix")),
+        },
+    )

@@ -1,0 +1,203 @@
+"""From the lines of an implementation profile to entries of the axis ``tensor``.
+
+A profile says how wide a tensor is, how many rows it has and how it is split by name. This is the
+dictionary of those names; every entry gets the same one formula, ``memory.tensor``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from sympy import Expr, Integer, Symbol
+
+from planner.book import notation as n
+from planner.book.formulas import layout
+from planner.book.notation import (
+    E,
+    a,
+    a_kv,
+    bytes_j,
+    d_h,
+    d_v,
+    f,
+    f_e,
+    f_s,
+    h,
+    k,
+    k_a,
+    ranks_j,
+    rows_j,
+    s,
+    t,
+    width_j,
+)
+from planner.book.reductions import ceil
+from planner.engine.evaluate import Entry
+from planner.plans import kernels as profiles
+from planner.plans.document import Block
+
+ONE = Integer(1)
+
+#: Elements of a row.
+WIDTHS: dict[str, Expr | Symbol] = {
+    "hidden": h,
+    "query": a * d_h,
+    "key": a_kv * d_h,
+    "value": a_kv * d_v,
+    "keys of all heads": a * d_h,
+    "values of all heads": a * d_v,
+    "attention output": a * d_v,
+    "key and value": a_kv * d_h + a_kv * d_v,
+    "query and key": a * d_h + a_kv * d_h,
+    "projections": a * d_h + a_kv * d_h + a_kv * d_v,
+    "heads": a,
+    "kv heads": a_kv,
+    "intermediate": f,
+    "experts": E,
+    "top k": k,
+    "expert intermediate": f_e,
+    "shared intermediate": f_s,
+    "query rank": n.r_q,
+    "kv rank": n.r_kv,
+    "rotary": n.d_r,
+    "rotary head": n.d_rot,
+    "vocabulary": layout.vocabulary,
+    "table": layout.vocabulary * h,
+    "one": ONE,
+}
+#: How many rows there are on one device before the split.
+ROWS: dict[str, Expr | Symbol] = {
+    "tokens": layout.tokens,
+    "sequences": n.b,
+    "scores": layout.tokens * s,  # each token meets every key of its sequence
+    "routed": layout.routed,
+    "length": s,
+    "all ranks": layout.tokens * n.c,  # of context parallelism
+    "positions in 32s": n.b * 32 * ceil(s / (32 * n.c)),
+    "once": ONE,
+    "chunk of the loss": layout.tokens / n.n_lc,
+}
+MOMENTS = ("kept", "loss", "backward", "forward")
+
+
+def entries(
+    entry: Entry,
+    part: str,
+    block: Block,
+    second: bool,
+    profile: profiles.Profile,
+    settings: Mapping[str, Any],
+    chosen: Mapping[str, Any],
+) -> Iterator[Entry]:
+    """The tensors of one block under a profile, each bound to its size and to who shares it.
+
+    What a line can depend on: the block's values, its name and part, choices of the run (``chosen``
+    by short names), whether it reads the same input as the block before it (``second``), and facts
+    of the profile.
+    """
+    facts = {
+        **profile["facts"],
+        **chosen,
+        **_facts(block.values, chosen),
+        "part": part,
+        "name": block.name,
+        "second": second,
+        **block.values,
+    }
+    modules = settings["modules"]
+    kinds = [block.kind]
+    if block.kind == "attention" and facts["context"] and _gathers(settings):
+        kinds.append("gathered attention")
+    for line in profiles.lines(profile, kinds, facts):
+        size = line.get("bytes", "activation")
+        yield Entry(
+            "tensor",
+            line["tensor"],
+            line["tensor"],
+            entry,
+            bindings={
+                rows_j: ROWS[line.get("rows", "tokens")],
+                width_j: _times(line.get("times", 1), WIDTHS[line["width"]]),
+                bytes_j: k_a if size == "activation" else size,
+                ranks_j: SPLITS[line.get("split", "none")](settings),
+            },
+            settings={
+                "moment": line.get("moment", "kept"),
+                "recomputed": _again(line, block, modules),
+            },
+        )
+
+
+def _gathers(settings: Mapping[str, Any]) -> bool:
+    """Whether context-parallel ranks have all keys and values before attention starts."""
+    return bool(settings["parallelism.context_exchange"] == "gather")
+
+
+def _times(count: int, width: Expr | Symbol) -> Expr | Symbol:
+    return width if count == 1 else count * width
+
+
+def _again(line: Mapping[str, Any], block: Block, modules: Collection[str]) -> str:
+    """Whether a tensor belongs to a module that is computed again; its first input stays."""
+    return "selective" if {line.get("module"), block.kind} & set(modules) else "no"
+
+
+def choices(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Choices of the run that decide what is kept, by short names."""
+    targets = set(settings["targets"])
+    copies = settings["copies"] and settings["parallelism.zero"] < 3
+    eager, several = settings["training.attention"] == "eager", settings["training.micro_batch"] > 1
+    return {
+        "attention": settings["training.attention"],
+        "dropout": settings["training.dropout"] > 0,
+        "loss": settings["training.loss"],
+        "recompute": settings["training.recompute"],
+        "precision": settings["training.precision"],
+        "sequence": settings["parallelism.sequence"],
+        "tensor": settings["parallelism.tensor"] > 1,
+        "context": settings["parallelism.context"] > 1,
+        "pipeline": settings["parallelism.pipeline"] > 1,
+        "full": not settings["lora"],
+        "keeps_input": not settings["lora"] or bool(targets & {"query", "key", "value"}),
+        "keeps_output": not settings["lora"] or "output" in targets,
+        "keeps_mlp_input": not settings["lora"] or bool(targets & {"gate", "up"}),
+        "keeps_mlp_output": not settings["lora"] or "down" in targets,
+        "keeps_head_input": not settings["lora"] or "head" in targets,
+        "several": several,
+        "side_by_side": eager and several,
+        # Under autocast the residual stream is fp32 and each matmul casts its input by itself.
+        "autocast": copies,
+        "positions": settings["model.positions"],
+    }
+
+
+def _facts(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """What follows from a block's values and these choices."""
+    narrow, learned = chosen["precision"] != "fp32", chosen["positions"] == "learned"
+    fused = values.get("fused", False)
+    return {
+        "grouped": values.get("kv_heads") != values.get("heads"),
+        "latent": values.get("kv_rank") is not None,
+        "latent_query": values.get("query_rank") is not None,
+        "shared": bool(values.get("shared_intermediate")),
+        # Rotary embeddings make new queries and keys; the values stay a view of the fused output,
+        # but for an eager product over several sequences, which needs them side by side.
+        "own_value": not fused or learned or chosen["side_by_side"],
+        # GPT-2's attention takes the softmax in the compute format, later models in fp32.
+        "wide_softmax": narrow and not (fused and learned),
+        "wide": chosen["autocast"] or values.get("offset"),
+    }
+
+
+def _sequence(settings: Mapping[str, Any]) -> Expr | Symbol:
+    return t if settings["parallelism.sequence"] else ONE
+
+
+#: How many devices share a tensor, beyond context parallelism, which divides the tokens.
+SPLITS: dict[str, Callable[[Mapping[str, Any]], Expr | Symbol]] = {
+    "none": lambda settings: ONE,
+    "tensor": lambda settings: t,
+    "sequence": _sequence,
+    "expert tensor": lambda settings: n.t_e,
+}

@@ -1,0 +1,1 @@
+"""A plan and its model: completion, shapes, pipeline stages, sustained rates, kernels."""

@@ -1,0 +1,130 @@
+"""A validated document as frozen dataclasses, with defaults that depend on other keys filled in.
+
+The schema fills constant defaults; what depends on another key (key/value heads default to heads,
+the feed-forward width to four times hidden) is filled here and marked as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from planner.base.errors import Fault, PlanError
+
+if TYPE_CHECKING:
+    from planner.documents.source import Document
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One piece of a layer: ``kind`` names its components, ``values`` its shape and choices."""
+
+    kind: str
+    name: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A layer kind, or what stands before and after the layers (``embedding``, ``head``)."""
+
+    name: str
+    title: str
+    count: int
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model of known shape: its parts, and the kind of each layer from first to last."""
+
+    parts: tuple[Part, ...]
+    sequence: tuple[str, ...]
+
+    def layers_between(self, start: int, stop: int) -> dict[str, int]:
+        """How many layers of each kind lie in ``sequence[start:stop]``."""
+        counts: dict[str, int] = {}
+        for name in self.sequence[start:stop]:
+            counts[name] = counts.get(name, 0) + 1
+        return counts
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A run of equal pipeline stages, by its first: what it holds, how much is in flight."""
+
+    index: int
+    last: int  # the last of consecutive stages that hold the same
+    holds: Mapping[str, int]  # part -> layers of that part
+    alive: Mapping[str, int]  # part -> layers times micro-batches whose activations are alive
+
+    @property
+    def name(self) -> str:
+        return str(self.index) if self.index == self.last else f"{self.index}-{self.last}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A whole plan: what was asked, ready for the formulas."""
+
+    name: str
+    document: Document
+    data: Mapping[str, Any]  # the resolved tree with every default filled in
+    model: Model | None  # None: the model is given by its size only
+    settings: Mapping[str, Any]  # what decides which formula holds, by dotted key
+    derived: Mapping[str, str] = field(default_factory=dict)  # dotted key -> why it has its value
+    defaults: Mapping[str, str] = field(default_factory=dict)  # as derived, also of what is stated
+    searched: Mapping[str, Any] | None = None  # what the search that chose its layout kept
+
+    def get(self, dotted: str) -> Any:
+        """The value of a dotted key, None where it is not given."""
+        node: Any = self.data
+        for step in dotted.split("."):
+            if not isinstance(node, (dict, Mapping)) or step not in node:
+                return None
+            node = node[step]
+        return node
+
+
+class Draft:
+    """A tree being completed: dependent defaults, and the faults found on the way."""
+
+    def __init__(self, document: Document, data: Any) -> None:
+        self.document = document
+        self.data = data
+        self.derived: dict[str, str] = {}
+        self.defaults: dict[str, str] = {}  # why each has its default, whoever states it
+        self.faults: list[Fault] = []
+
+    def get(self, *path: str | int) -> Any:
+        node: Any = self.data
+        for step in path:
+            if isinstance(node, (dict, Mapping)):  # a plain one is told sooner
+                node = node.get(step)
+            elif isinstance(node, list) and isinstance(step, int) and step < len(node):
+                node = node[step]
+            else:
+                return None
+        return node
+
+    def default(self, path: Path, value: Any, why: str) -> Any:
+        """Fill a key that is not given; returns the value that holds."""
+        node: Any = self.data
+        for step in path[:-1]:
+            node = node.setdefault(step, {}) if isinstance(node, dict) else node[step]
+        if node.get(path[-1]) is None:
+            node[path[-1]] = value
+            self.derived[".".join(map(str, path))] = why
+        if node[path[-1]] == value:
+            self.defaults[".".join(map(str, path))] = why
+        return node[path[-1]]
+
+    def fault(self, path: Path, message: str, allowed: str | None = None) -> None:
+        self.faults.append(Fault(message, self.document.place(path), allowed))
+
+    def finish(self) -> None:
+        if self.faults:
+            raise PlanError(self.faults)

@@ -1,0 +1,199 @@
+"""How far predictions have been off: the interval of an estimated quantity, from published runs.
+
+presets/efficiency/bands.yaml holds, for each kind of run (what runs, and the generation of the
+accelerator), how measured times compare with predicted ones: the 5th and the 95th percentile of a
+run at a place that nobody measured, which adds the scatter between laboratories to that within
+one; written by ``python -m benchmarks.time_bands``. A kind without published runs is held against
+all, and is wider.
+
+presets/efficiency/memory.yaml holds the same for memory, by what was read (the allocator's peak or
+cache, the process as the driver shows it), written by ``benchmarks.memory_accuracy --bands``.
+
+``planner.results.intervals`` puts them around predictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cache
+from typing import Any, NamedTuple
+
+from planner.base import resources
+
+#: Predicted quantities that grow with the time of a step, and those that fall with it.
+LONGER = frozenset(
+    {
+        "time.step_seconds",
+        "time.prefill_seconds",
+        "time.decode_seconds",
+        "time.latency_seconds",
+        "time.training_seconds",
+        "time.training_days",
+        "time.device_hours",
+        "time.run_days",
+        "time.run_device_hours",
+        "time.straggler_days",
+        "time.checkpoint_days",
+        "time.failure_days",
+        "cost.total",
+        "cost.reserved",
+        "cost.run",
+        "energy.devices",
+        "energy.hosts",
+        "energy.computers",
+        "energy.total",
+        "energy.carbon",
+    }
+)
+SHORTER = frozenset(
+    {
+        "time.tokens_per_second",
+        "time.tokens_per_second_per_device",
+        "time.mfu",
+        "time.hfu",
+        "time.tflops_per_device",
+        "time.prefill_tokens_per_second",
+        "time.decode_tokens_per_second",
+    }
+)
+DENSE, EXPERTS, LORA, INFERENCE = "dense", "experts", "lora", "inference"
+#: What may run, as far as published runs tell it apart.
+WORKLOADS = (DENSE, EXPERTS, LORA, INFERENCE)
+#: Of no generation that constants were calibrated on.
+REST = "other"
+FILE = "efficiency/bands.yaml"
+MEMORY = "efficiency/memory.yaml"
+
+
+class Basis(NamedTuple):
+    """What an interval rests on."""
+
+    #: Measured over predicted, less 1.
+    low: Fraction
+    high: Fraction
+    #: Published runs of the kind, and the sources that measured them.
+    rows: int
+    sources: int
+    #: The kind of run, in words.
+    kind: str
+    #: The sources' names, where they are few.
+    names: tuple[str, ...] = ()
+
+    @property
+    def own(self) -> bool:
+        """Whether any run of this very kind was published."""
+        return self.rows > 0
+
+    def words(self) -> str:
+        """The runs behind an interval, for print."""
+        if not self.own:
+            return f"no published run of {self.kind}: held against all other kinds, and wider"
+        runs, sources = _many(self.rows, "run"), _many(self.sources, "source")
+        return f"{runs} of {sources}: {self.kind}"
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}" + ("s" if count > 1 else "")
+
+
+def _read(file: str) -> Mapping[str, Any]:
+    read: Mapping[str, Any] = resources.read_yaml(resources.folder("presets") / file)
+    return read
+
+
+@cache
+def kinds() -> tuple[Mapping[str, Any], ...]:
+    """The kinds of runs with their bands."""
+    return tuple(_read(FILE)["kinds"])
+
+
+@cache
+def memory() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
+    """``measured``: readings of published runs with their bands, ``counted``: by other software."""
+    return {name: tuple(rows) for name, rows in _read(MEMORY).items()}
+
+
+def above() -> Fraction:
+    """What a process may take beyond the prediction, as a share of it: 95th percentile of the
+    published readings, the default of a plan's ``memory.margin``."""
+    process = next(row for row in memory()["measured"] if row["quantity"] == "memory.process")
+    return max(Fraction(str(process["high"])), Fraction(0))
+
+
+def workload(settings: Mapping[str, Any]) -> str:
+    """What runs."""
+    if settings.get("training.mode", "train") != "train":
+        return INFERENCE
+    if settings.get("lora"):
+        return LORA
+    return EXPERTS if settings.get("experts") else DENSE
+
+
+@cache
+def kind(what: str, architecture: str | None) -> Basis:
+    """The interval of times of a kind of run: of its generation, else of those that no constant was
+    calibrated on."""
+    rows = {(row["workload"], row["architecture"]): row for row in kinds()}
+    known = (what, architecture) in rows
+    row = rows[what, architecture if known else REST]
+    of = f"{TITLES[what]} on {architecture}" if known and architecture != REST else _others(what)
+    return _basis(row, of)
+
+
+TITLES = {
+    DENSE: "training of dense models",
+    EXPERTS: "training of mixtures of experts",
+    LORA: "fine-tuning with LoRA",
+    INFERENCE: "inference",
+}
+
+
+def _others(what: str) -> str:
+    if what == INFERENCE:
+        return TITLES[what]
+    return f"{TITLES[what]} on accelerators without calibrated rates"
+
+
+def _basis(row: Mapping[str, Any], kind: str) -> Basis:
+    low, high = (Fraction(str(row[key])) for key in ("low", "high"))
+    sources = row["sources"]
+    if isinstance(sources, int):
+        return Basis(low, high, row["rows"], sources, kind)
+    return Basis(low, high, row["rows"], len(sources), kind, tuple(sources))
+
+
+READINGS = {
+    "memory.total": "live tensors (the allocator's peak)",
+    "memory.reserved": "the allocator's cache",
+    "memory.process": "the process (as the driver shows it)",
+}
+
+
+def basis(base: str, settings: Mapping[str, Any]) -> Basis | None:
+    """What the interval of a quantity rests on under a plan's settings; None where no published run
+    is held against it."""
+    if base in READINGS:
+        return of_memory(base, settings)
+    if base not in LONGER and base not in SHORTER:
+        return None
+    return of_settings(settings)
+
+
+def of_settings(settings: Mapping[str, Any]) -> Basis | None:
+    """The published times of the kind of run that a plan's settings describe; None where its time
+    is assumed, or rests on no shape."""
+    if settings.get("time.assumed", True) or not settings.get("model.shape"):
+        return None
+    return kind(workload(settings), settings.get("cluster.accelerator.architecture"))
+
+
+def of_memory(base: str, settings: Mapping[str, Any]) -> Basis | None:
+    """The published readings of memory that an estimate is held against; None of a model without a
+    shape. They are of training runs; of inference there are none."""
+    if not settings.get("model.shape"):
+        return None
+    rows = {row["quantity"]: row for row in memory()["measured"]}
+    if workload(settings) == INFERENCE:
+        return _basis(rows[REST], f"{READINGS[base]} in inference")
+    return _basis(rows[base], READINGS[base])

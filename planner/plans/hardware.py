@@ -1,0 +1,297 @@
+"""What the hardware is worth for one training run: the figures that follow from its choices.
+
+A datasheet lists a peak for each number format; a run uses one of them. Which one follows from
+the training precision here, so that formulas see one peak and its convention. Shares of the
+hardware's rates that runs sustain are facts too: of the accelerator (``efficiency`` in its
+document), or of no accelerator (presets/efficiency).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cache, lru_cache
+from typing import Any
+
+from planner.base import resources, units
+from planner.base.errors import Fault, PlanError, nearest
+from planner.plans import kernels as profile
+from planner.plans.document import Draft
+
+#: Number format of the matmuls under each precision recipe.
+FORMATS = {
+    "fp32": "fp32",
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "fp8": "fp8",
+    "nvfp4": "fp4",
+    "bf16-pure": "bf16",
+}
+#: Bytes of an element of the products' inputs, by format.
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp4": Fraction(1, 2)}
+#: What selective recomputation can be told to compute again (training.recompute_modules).
+CORE = "core_attention"
+MODULES = (CORE, "norm", "activation", "mlp", "moe")
+#: Which of an accelerator's shares hold for products of a format, the first that it has.
+SHARES = {"fp8": ("matmul_8bit",), "fp4": ("matmul_4bit", "matmul_8bit")}
+
+#: A run does not finish whose restart takes so many times the mean time between interruptions: one
+#: restart in e**11, 60,000, comes to its end.
+MOST_RESTART = 11
+
+
+def complete(draft: Draft) -> None:
+    """Fill in what follows from precision, implementation and accelerator: the peak of the run's
+    precision as the datasheet prints it, the usual network, the provider's prices, and the shares
+    that runs sustain."""
+    accelerator = draft.get("cluster", "accelerator")
+    wanted = FORMATS[draft.get("training", "precision")]
+    logits = ("fp32",) if wanted == "fp32" else ("bf16", "fp16")
+    for key, name in (("peak", wanted), *(("peak_16", each) for each in logits)):
+        found = accelerator["peaks"].get(name)
+        if found is not None:
+            draft.default(
+                ("cluster", "accelerator", key),
+                {"format": name, **found},
+                f"peaks.{name}, the format of the {'matmuls' if key == 'peak' else 'logits'}",
+            )
+    network = accelerator.get("network")
+    if network is not None:
+        draft.default(
+            ("cluster", "network"), dict(network), "that of the accelerator's usual systems"
+        )
+    _prices(draft, accelerator)
+    reach = draft.get("cluster", "network") or {}
+    if reach.get("sustained") is not None and reach["sustained"] > reach["bandwidth"]:
+        draft.fault(
+            ("cluster", "network", "sustained"),
+            "collectives sustain no more than the network's bandwidth",
+            "both are per device; nccl-tests print those of a node, in bytes",
+        )
+    rated, idle = accelerator.get("power"), accelerator.get("idle_power")
+    if rated is not None and idle is not None and idle > rated:
+        draft.fault(
+            ("cluster", "accelerator", "idle_power"),
+            f"{idle} W idle is more than the device's power of {rated} W",
+            f"at most {rated} W",
+        )
+    if draft.get("time", "mfu") is None:
+        _efficiency(draft, accelerator, wanted)
+
+
+def _prices(draft: Draft, accelerator: Mapping[str, Any]) -> None:
+    """The prices of the cluster's provider for this accelerator, where it states none of its own:
+    a price is a fact of an accelerator at a provider, so another accelerator has another one."""
+    provider = draft.get("cluster", "provider")
+    for row in accelerator.get("prices") or ():
+        if row["provider"] == provider:
+            key = "reserved_price" if row["kind"] == "reserved" else "price"
+            why = f"{row['kind']} price of {provider}, {row['date']}"
+            draft.default(("cluster", key), row["price"], why)
+
+
+def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> None:
+    facts = calibration()
+    kernels = profile.load(draft.get("training", "implementation"))["time"]
+    own = measured(accelerator)
+
+    def fill(key: str, value: Any, why: str) -> None:
+        draft.default(("time", "efficiency", key), value, why)
+
+    for key in (
+        "memory",
+        "link",
+        "network",
+        "tensor_hidden",
+        "all_to_all",
+        "small_dimension",
+        "alignment",
+        "alignment_8",
+        "launch",
+    ):
+        fact = own.get(f"{key}_{wanted}") or own.get(key) or facts["shared"][key]
+        fill(key, _value(fact), _found(fact))
+    # A share of one format stands beside that of all: `matmul_fp32` beside `matmul`.
+    wide = accelerator.get("peak_16") or {"format": "bf16"}
+    for key, form, shares in (
+        ("matmul_16", wide["format"], ()),
+        ("matmul", wanted, SHARES.get(wanted, ())),
+    ):
+        held = (own[name] for name in (f"matmul_{form}", *shares, "matmul") if name in own)
+        fact = next(held, facts["defaults"]["matmul"])
+        fill(key, _value(fact), _found(fact))
+    kernel = "attention" if _kernel(draft, own) == "vendor" else "attention_open"
+    fact = own.get(f"{kernel}_{wanted}") or own.get(kernel) or facts["shared"][kernel]
+    fill("attention", _value(fact), _found(fact))
+    traffic = _value({"value": kernels["elementwise"]})
+    slower = own.get(f"elementwise_{wanted}") or own.get("elementwise")
+    if slower is None:
+        fill("elementwise", traffic, "of the implementation")
+    else:
+        fill("elementwise", traffic * _value(slower), _found(slower))
+    fill("launches", _value({"value": kernels["launches"]}), "of the implementation")
+    for key, fact in facts["assumed"].items():
+        fill(key, _value(fact), _found(fact))
+    fact = facts["defaults"]["dispatch"]
+    fill("dispatch", _value(fact), _found(fact))
+    link = accelerator.get("link")
+    if link is not None:
+        for key, name in (("latency", "link_latency"), ("switch_latency", "switch_latency")):
+            fact = facts["defaults"][name]
+            draft.default(("cluster", "accelerator", "link", key), _value(fact), _found(fact))
+    for key in ("host_link", "host_memory"):
+        fact = facts["defaults"][key]
+        draft.default(("time", key), _value(fact, "bytes/s"), _found(fact))
+    training = draft.get("training")
+    draft.default(("time", "dropout"), int(training["dropout"] > 0), "training.dropout")
+    draft.default(("time", "element"), BYTES[wanted], f"bytes of {wanted}")
+    rotary = draft.get("model", "positions") == "rope"
+    draft.default(("time", "rope"), int(rotary), "model.positions")
+
+
+def _found(fact: Mapping[str, Any]) -> str:
+    """How the value of a fact was found: ``calibrated`` on published runs, ``measured`` on a
+    machine, ``assumed`` where no run was ever held against it, or what states it."""
+    rows = fact["rows"].removeprefix("none; ")
+    kind = fact.get("kind") or ("calibrated" if rows == fact["rows"] else "")
+    return f"{kind}: {rows}" if kind else rows
+
+
+@cache
+def calibration() -> Mapping[str, Any]:
+    """The shares that belong to no accelerator, and the defaults."""
+    facts: Mapping[str, Any] = _read("efficiency/training.yaml")
+    return facts
+
+
+@cache
+def _read(name: str) -> Any:
+    return resources.read_yaml(resources.folder("presets") / name)
+
+
+def measured(accelerator: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An accelerator's own shares, or those of the preset that it is like."""
+    own: Mapping[str, Any] = accelerator.get("efficiency") or {}
+    while "like" in own:
+        like = _shares(own["like"])
+        own = {**like, **{key: fact for key, fact in own.items() if key != "like"}}
+    return own
+
+
+@cache
+def _shares(name: str) -> Mapping[str, Any]:
+    names = [path.stem for path in (resources.folder("presets") / "accelerators").glob("*.yaml")]
+    if name not in names:
+        fault = f"efficiency.like: no accelerator '{name}' ships"
+        raise PlanError(Fault(fault, None, "see plan.py list accelerators", nearest(name, names)))
+    return _read(f"accelerators/{name}.yaml").get("efficiency") or {}
+
+
+def _value(fact: Mapping[str, Any], unit: str = "s") -> Any:
+    """The value of a fact, exact: 0.92, or `26 us`."""
+    return _exact(fact["value"], unit)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _exact(value: Any, unit: str) -> Any:
+    if isinstance(value, str):
+        top, slash, bottom = value.partition("/")
+        if slash and bottom.isdecimal():  # 20/132
+            return Fraction(int(top), int(bottom))
+        return units.parse(value, unit)
+    return Fraction(str(value)) if isinstance(value, float) else value
+
+
+def _kernel(draft: Draft, own: Mapping[str, Any]) -> str:
+    """Whose fused attention kernel runs: the vendor's where the implementation brings it."""
+    kernels = profile.load(draft.get("training", "implementation"))["time"]
+    if kernels["attention"] == "vendor" and "attention" in own:
+        return "vendor"
+    accelerator = draft.get("cluster", "accelerator")
+    known = accelerator.get("multiprocessors") and accelerator.get("clock")
+    # The instructions that open kernels issue are those of one vendor's generations.
+    theirs = accelerator.get("vendor", "NVIDIA") == "NVIDIA"
+    return "open" if known and theirs else "unknown"
+
+
+def settings(draft: Draft) -> dict[str, Any]:
+    """Settings that decide between formulas of time and energy."""
+    cluster = draft.get("cluster")
+    assumed = draft.get("time", "mfu") is not None
+    found = {
+        "time.assumed": assumed,
+        "time.stragglers_given": cluster.get("stragglers") is not None,
+        **_interrupted(draft, cluster),
+        "network.measured": (cluster.get("network") or {}).get("sustained") is not None,
+        "energy.hosts_given": cluster.get("host_power") is not None,
+        "energy.pue_given": cluster.get("pue") is not None,
+        **_again(draft),
+    }
+    return found if assumed else {**found, **_predicted(draft)}
+
+
+def _interrupted(draft: Draft, cluster: Mapping[str, Any]) -> dict[str, bool]:
+    """Whether interruptions were seen, and whether a run that has them comes to its end."""
+    failures = cluster.get("failures")
+    if failures is None:
+        return {"run.interrupted": True, "run.finishes": True}
+    restarts = (draft.get("time", "restart") or 0) * failures["count"] * cluster["devices"]
+    return {
+        "run.interrupted": failures["count"] > 0,
+        "run.finishes": restarts <= MOST_RESTART * failures["period"] * failures["devices"],
+    }
+
+
+def _again(draft: Draft) -> dict[str, bool]:
+    """What selective recomputation computes again, and whether it does so in some layers only."""
+    training = draft.get("training")
+    operations = bool(profile.load(training["implementation"]).get("selective"))
+    modules = training.get("recompute_modules") or ()
+    kernels = profile.load(training["implementation"])["time"]
+    core = training["attention"] == "eager" or kernels["fused_core"] == "again"
+    return {
+        "time.again.operations": operations,
+        "time.again.some": training.get("recompute_layers") is not None,
+        **{f"time.again.{key}": key in modules and (core or key != CORE) for key in MODULES},
+    }
+
+
+def _predicted(draft: Draft) -> dict[str, Any]:
+    layout, training = draft.get("parallelism"), draft.get("training")
+    accelerator = draft.get("cluster", "accelerator")
+    node = draft.get("cluster", "devices_per_node")
+    inner = layout["tensor"] * layout["context"]
+    devices = draft.get("cluster", "devices")
+    kernels = profile.load(training["implementation"])["time"]
+
+    def span(size: int, reach: int) -> str:
+        """Whether a group of some size, whose members reach over so many devices, leaves a node."""
+        return "none" if size == 1 else "node" if reach <= node else "nodes"
+
+    replicas = layout["replicate"]
+    shards = layout["data"] * layout["context"] // replicas
+    wide = FORMATS[training["precision"]] in SHARES
+    overlapped = bool(layout.get("tensor_overlap"))
+    return {
+        # Decides what published runs a plan is like, not its formulas.
+        "time.scale": "node" if devices <= node else "nodes",
+        "time.tensor": span(layout["tensor"], layout["tensor"]),
+        "time.switched": bool((accelerator.get("link") or {}).get("switch_reduces")),
+        "time.expert": span(layout["expert"], layout["expert"] * layout["expert_tensor"]),
+        "time.expert_tensor": span(layout["expert_tensor"], layout["expert_tensor"]),
+        "time.pipeline": span(layout["pipeline"], devices),
+        "time.shards": span(shards, shards * layout["tensor"]),
+        "time.context": span(layout["context"], inner),
+        # Replicas lie as far apart as each of them reaches.
+        "time.replicas": span(replicas, replicas * shards * layout["tensor"]),
+        "time.tiles": accelerator.get("multiprocessors") is not None,
+        "time.casts": wide,
+        "time.attention": _kernel(draft, measured(accelerator)),
+        "time.accumulation": kernels["accumulation"],
+        "time.buckets": kernels["buckets"],
+        "time.bias": kernels["bias"],
+        "time.data_overlap": kernels["overlap"],
+        "time.offload": training["offload"]["activations"] > 0,
+        "time.tensor_overlap": overlapped,
+        "time.inputs_again": kernels["inputs"] == "part" and not overlapped,
+    }

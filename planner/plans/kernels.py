@@ -1,0 +1,139 @@
+"""Implementation profiles: which tensors whose kernels keep, and the bytes of one parameter.
+
+A profile is a fact sheet in presets/implementations; ``training.implementation`` names it. For
+each kind of block it lists the tensors that stay until the backward pass and those that live only
+at a moment of it. Every line has a width and rows by name (``planner.engine.tensors`` knows what
+they stand for), so that a profile is read like a table and nothing in it is executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from planner.base import resources
+from planner.plans import error_bands as bands
+from planner.plans.document import Draft
+
+Profile = Mapping[str, Any]
+FOLDER = "implementations"
+#: Architectures for which PyTorch gives cuBLAS 32 MiB (at::cuda::getChosenWorkspaceSize).
+WIDE_WORKSPACE = ("hopper", "blackwell", "blackwell-ultra")
+
+
+def names() -> list[str]:
+    """The profiles that ship."""
+    return sorted(path.stem for path in (resources.folder("presets") / FOLDER).glob("*.yaml"))
+
+
+@lru_cache(maxsize=16)
+def load(name: str) -> Profile:
+    """The profile of that name, with what it ``extends`` filled in.
+
+    Raises:
+        FileNotFoundError: no such profile ships (the schema's list of names is wrong).
+    """
+    path = resources.folder("presets") / FOLDER / f"{name}.yaml"
+    profile: dict[str, Any] = resources.read_yaml(path)
+    base = profile.get("extends")
+    return _merge(load(base), profile) if base else profile
+
+
+def _merge(base: Profile, own: Profile) -> Profile:
+    """Keys of ``own`` over those of ``base``; the lists of a block are replaced as a whole."""
+    merged = dict(base)
+    for key, value in own.items():
+        old = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(old, Mapping)
+        merged[key] = {**old, **value} if both else value  # type: ignore[dict-item]
+    return merged
+
+
+def applies(when: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+    """Whether a line's conditions hold: each fact is the wanted value or one of them."""
+    return all(
+        facts.get(key) in wanted if isinstance(wanted, list) else facts.get(key) == wanted
+        for key, wanted in when.items()
+    )
+
+
+def lines(
+    profile: Profile, kinds: Iterable[str], facts: Mapping[str, Any]
+) -> Iterable[Mapping[str, Any]]:
+    """The tensors of a block of these kinds under these facts (its values, the run's settings)."""
+    for kind in kinds:
+        for line in profile["blocks"].get(kind, ()):
+            if applies(line.get("when", {}), facts):
+                yield line
+
+
+def bytes_per_parameter(profile: Profile, precision: str) -> Mapping[str, int]:
+    """The recipe of a precision: bytes of weight, gradient, master copy and optimizer state."""
+    recipes: Mapping[str, Mapping[str, int]] = profile["recipes"]
+    return recipes[precision]
+
+
+def _served(recipe: Mapping[str, int]) -> Mapping[str, int]:
+    """Weights in the compute format, and nothing that training needs."""
+    kept = {"weight": recipe["compute"], "compute": recipe["compute"]}
+    return {**dict.fromkeys(recipe, 0), **kept, "activation": recipe["activation"]}
+
+
+def layout(draft: Draft) -> None:
+    """Fill in how the implementation divides what the plan leaves open: layers over stages, and an
+    expert over the tensor-parallel ranks or not."""
+    implementation = draft.get("training", "implementation")
+    rules = load(implementation)
+    draft.default(("parallelism", "cut"), rules["cut"], f"under {implementation}")
+    divided = rules["experts"] == "tensor" and draft.get("model", "moe") is not None
+    draft.default(
+        ("parallelism", "expert_tensor"),
+        draft.get("parallelism", "tensor") if divided else 1,
+        f"equals tensor under {implementation}" if divided else "an expert is whole on its device",
+    )
+
+
+def complete(draft: Draft) -> None:
+    """Fill in what the profile decides: bytes of the recipe, padding, how context-parallel ranks
+    exchange; the usable memory, and how far above the prediction a process may be."""
+    training = draft.get("training")
+    implementation, precision = training["implementation"], training["precision"]
+    profile = load(implementation)
+    why = f"{precision} under {implementation}"
+    serves = training["mode"] == "inference"
+    recipe = bytes_per_parameter(profile, precision)
+    for key, size in (_served(recipe) if serves else recipe).items():
+        draft.default(("training", "bytes", key), size, "nothing is trained" if serves else why)
+    draft.default(("training", "bytes", "cache"), recipe["activation"], "as an activation")
+    sizes = training["bytes"]
+    draft.default(("training", "bytes", "dispatch"), sizes["activation"], "as an activation")
+    draft.default(("training", "bytes", "gather"), sizes["compute"], "as the matmuls take it")
+    draft.default(
+        ("parallelism", "vocab_multiple"), profile["vocabulary_multiple"], f"under {implementation}"
+    )
+    layout(draft)
+    exchange = profile["time"]["context"]
+    draft.default(("parallelism", "context_exchange"), exchange, f"under {implementation}")
+    draft.default(("memory", "workspaces"), profile["workspaces"], f"under {implementation}")
+    for key in ("context", "pipeline_communicators"):
+        draft.default(("memory", key), profile[key], f"under {implementation}")
+    draft.default(("memory", "buckets"), profile["buckets"], f"under {implementation}")
+    share = Fraction(str(profile["allocator_share"]))
+    draft.default(("memory", "allocator_share"), share, f"under {implementation}")
+    draft.default(
+        ("memory", "margin"), bands.above(), "calibrated: 95 % of published readings are below"
+    )
+    wide = draft.get("cluster", "accelerator", "architecture") in WIDE_WORKSPACE
+    draft.default(
+        ("memory", "workspace"),
+        32 * 2**20 if wide else 2 * 2**12 * 2**10 + 8 * 2**4 * 2**10,
+        "PyTorch's default: 32 MiB on Hopper and Blackwell, else 2 × 4 MiB + 8 × 16 KiB",
+    )
+    if draft.get("cluster", "accelerator", "memory") is not None:
+        draft.default(
+            ("cluster", "accelerator", "memory_usable"),
+            draft.get("cluster", "accelerator", "memory"),
+            "equals accelerator.memory",
+        )

@@ -1,0 +1,337 @@
+"""From a model document to its stack of layer kinds.
+
+A model is a sequence of layer kinds; a kind is a short list of blocks: norms, mixers over tokens
+and channel mixers (feed-forwards), each with its own widths. Common patterns are single keys
+(``moe.every``, ``moe.first_dense_layers``, ``attention.window`` with ``attention.global_every``);
+the uncommon ones name their kinds and spell the ``pattern`` out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from planner.plans.document import Block, Draft, Model, Part, Path
+from planner.plans.shapes import CHANNEL_MIXERS, TOKEN_MIXERS, shape
+
+Kind = dict[str, Any]
+#: The part of modules that predict further tokens.
+FURTHER = "mtp"
+MOST_BLOCKS = 600  # each is evaluated on its own; published models have up to a hundred
+
+
+def lower(draft: Draft, path: Path = ("model",)) -> Model | None:
+    """The stack of a model document; None where only its size is given. Adds faults to draft."""
+    data: dict[str, Any] = draft.get(*path)
+    if data.get("parameters") is not None:
+        if data.get("layers") is not None:
+            draft.fault(
+                (*path, "parameters"),
+                "the model has a shape, so its parameters are counted",
+                "either parameters or layers, hidden and so on",
+            )
+        return None
+    encoder = _encoder(data) if data.get("encoder") else None  # before defaults are filled in
+    kinds, sequence = _kinds(draft, path, data, data["layers"])
+    parts, layers = [_layers(draft, path, kinds, sequence, data)], list(sequence)
+    ends = _embedding(draft, path, data, _first(kinds, sequence))
+    if encoder is not None:
+        parts = [tuple(map(_decoder, parts[0]))]
+        inner, order = _kinds(draft, path, encoder, encoder["layers"])
+        inner = {_prefixed("encoder", name): kind for name, kind in inner.items()}
+        order = [_prefixed("encoder", name) for name in order]
+        parts.insert(0, _layers(draft, path, inner, order, data))
+        layers = order + layers
+        ends += _encoder_ends(encoder, _first(inner, order))
+    modules = _modules(draft, path, data)
+    if modules:
+        parts.append((_further(draft, path, kinds[sequence[-1]], data, modules),))
+        layers += [FURTHER] * modules
+    embedding = Part("embedding", "embedding", 1, tuple(ends))
+    head = _head(data, modules) if encoder is None else _decoder(_head(data, 0))
+    stack = tuple(part for group in parts for part in group)
+    blocks = sum(len(part.blocks) for part in stack)
+    if blocks > MOST_BLOCKS:
+        draft.fault(path, f"the layer kinds have {blocks} blocks", f"at most {MOST_BLOCKS}")
+        draft.finish()
+    return Model((embedding, *stack, head), tuple(layers))
+
+
+def _decoder(part: Part) -> Part:
+    """A part that runs on the decoder's tokens."""
+    blocks = tuple(Block(b.kind, b.name, {**b.values, "decoder": True}) for b in part.blocks)
+    return Part(part.name, part.title, part.count, blocks)
+
+
+def _prefixed(prefix: str, name: str) -> str:
+    return prefix if name == "layer" else f"{prefix}-{name}"
+
+
+def _first(kinds: Mapping[str, Kind], sequence: list[str]) -> Kind:
+    return kinds[sequence[0]]
+
+
+def _layers(
+    draft: Draft, path: Path, kinds: Mapping[str, Kind], sequence: list[str], data: Kind
+) -> tuple[Part, ...]:
+    parts = []
+    for name, kind in kinds.items():
+        title = "layers" if name == "layer" else f"{name} layers"
+        blocks = _blocks(draft, path, kind, data)
+        parts.append(Part(name, title, sequence.count(name), blocks))
+    return tuple(parts)
+
+
+def _kinds(draft: Draft, path: Path, data: Kind, layers: int) -> tuple[dict[str, Kind], list[str]]:
+    """Layer kinds by name (each a mapping like a model's) and the kind of each layer."""
+    if data.get("kinds"):
+        return _spelled_out(draft, path, data, layers)
+    moe, attention = data.get("moe") or {}, data.get("attention") or {}
+    every, first = moe.get("every", 1), moe.get("first_dense_layers", 0)
+    offset = moe.get("offset")
+    offset = every - 1 if offset is None else offset
+    window, global_every = attention.get("window"), attention.get("global_every")
+    sequence: list[str] = []
+    kinds: dict[str, Kind] = {}
+    for layer in range(layers):
+        names, kind = [], dict(data)
+        if moe and data.get("feed_forward") is None:
+            routed = layer >= first and layer % every == offset % every
+            names.append("moe" if routed else "dense")
+            kind["feed_forward"] = "moe" if routed else "mlp"
+        if window and global_every:
+            wide = layer % global_every == global_every - 1
+            names.append("global" if wide else "local")
+            if wide:
+                kind["attention"] = {**attention, "window": None}
+        name = "-".join(names) or "layer"
+        kinds.setdefault(name, kind)
+        sequence.append(name)
+    if len(kinds) == 1:
+        return {"layer": next(iter(kinds.values()))}, ["layer"] * layers
+    return kinds, sequence
+
+
+def _spelled_out(
+    draft: Draft, path: Path, data: Kind, layers: int
+) -> tuple[dict[str, Kind], list[str]]:
+    for name in data["kinds"]:
+        if name in ("embedding", "head"):
+            draft.fault(
+                (*path, "kinds", name),
+                f"a layer kind cannot be called {name}",
+                "a name that no end of the model has",
+            )
+    kinds = {name: _merged(data, changes or {}) for name, changes in data["kinds"].items()}
+    pattern: list[str] = []
+    for index, item in enumerate(data.get("pattern") or list(kinds)):
+        name, count = (item, 1) if isinstance(item, str) else (item["kind"], item.get("count", 1))
+        if name not in kinds:
+            draft.fault((*path, "pattern", index), f"unknown layer kind {name!r}", _names(kinds))
+        pattern += [name] * min(count, layers - len(pattern))  # what is beyond is never reached
+    draft.finish()
+    sequence = [pattern[i % len(pattern)] for i in range(layers)]
+    return {k: v for k, v in kinds.items() if k in sequence}, sequence
+
+
+def _merged(data: Kind, changes: Mapping[str, Any]) -> Kind:
+    """A layer kind: the model's keys with its own; blocks are merged key by key."""
+    kind = {key: value for key, value in data.items() if key not in ("kinds", "pattern")}
+    for key, value in changes.items():
+        old = kind.get(key)
+        both = isinstance(value, Mapping) and isinstance(old, Mapping)
+        kind[key] = {**(old or {}), **value} if both else value
+    return kind
+
+
+def _names(pool: Any) -> str:
+    return "one of: " + ", ".join(pool)
+
+
+def _groups(value: Any) -> list[list[str]]:
+    """`a+b` stand side by side, the items of a list one after another; none is none."""
+    items = [value] if isinstance(value, str) else list(value)
+    return [item.replace(" ", "").split("+") for item in items if item != "none"]
+
+
+def _norm_bias(data: Mapping[str, Any]) -> bool:
+    given = data.get("norm_bias")
+    return bool(data["norm"] == "layernorm" if given is None else given)
+
+
+def _norm(data: Mapping[str, Any], name: str, narrow: bool = False) -> Block:
+    values = {
+        "type": data["norm"],
+        "weight": data.get("norm_weight", True),
+        "bias": _norm_bias(data),
+        "offset": data.get("norm_offset", False),
+        "narrow": narrow,
+    }
+    return Block("norm", name, values)
+
+
+def _blocks(draft: Draft, path: Path, kind: Kind, data: Kind) -> tuple[Block, ...]:
+    """The blocks of one layer kind in the order of the forward pass."""
+    mixers = _groups(kind.get("mixer") or "attention")
+    feed_forwards = _groups(kind.get("feed_forward") or ("moe" if kind.get("moe") else "mlp"))
+    labels = _labels(mixers, "mixer") + _labels(feed_forwards, "mlp")
+    groups = [
+        [_block(draft, path, kind, name, data, known, role) for name in group]
+        for known, role, found in (
+            (TOKEN_MIXERS, "mixer", mixers),
+            (CHANNEL_MIXERS, "feed_forward", feed_forwards),
+        )
+        for group in found
+    ]
+    reused = {"reused": True} if kind.get("reuse") else {}
+    blocks: list[Block] = []
+    if kind.get("parallel"):
+        norms = labels[:1] if kind.get("shared_norm") else labels
+        blocks = [_norm(kind, f"{label}_norm") for label in norms]
+        blocks += [block for group in groups for block in group]
+    else:
+        placement = kind.get("norm_placement", "pre")
+        for label, group in zip(labels, groups, strict=True):
+            if placement in ("pre", "sandwich"):
+                blocks.append(_norm(kind, f"{label}_norm"))
+            blocks += group
+            if placement != "pre":
+                suffix = "_post_norm" if placement == "sandwich" else "_norm"
+                blocks.append(_norm(kind, f"{label}{suffix}"))
+    if kind.get("per_layer_embedding"):
+        blocks.append(_per_layer(draft, path, kind, data, table=False))
+    if blocks:
+        blocks[-1] = Block(blocks[-1].kind, blocks[-1].name, {**blocks[-1].values, "last": True})
+    return tuple(Block(b.kind, b.name, {**b.values, **reused}) for b in blocks)
+
+
+def _labels(groups: list[list[str]], label: str) -> list[str]:
+    """Names of the places of a layer: mixer, mlp; the second mixer is called after its block."""
+    return [label if index == 0 else group[0] for index, group in enumerate(groups)]
+
+
+def _block(
+    draft: Draft, path: Path, kind: Kind, name: str, data: Kind, known: tuple[str, ...], role: str
+) -> Block:
+    if name not in known:
+        draft.fault((*path, role), f"unknown {role.replace('_', '-')} {name!r}", _names(known))
+        draft.finish()
+    block = "attention" if name == "cross_attention" else name
+    return Block(block, name, shape(draft, path, kind, name, data))
+
+
+def _embedding(draft: Draft, path: Path, data: Kind, first: Kind) -> list[Block]:
+    keys = ("embedding_dim", "embedding_projection", "token_types")
+    blocks = [Block("embedding", "embedding", {key: data.get(key) for key in keys})]
+    blocks += _positions(draft, path, first, data["positions"], "positions")
+    if data["embedding_norm"]:
+        blocks.append(_norm(data, "embedding_norm", _narrow(data)))
+    if data.get("per_layer_embedding"):
+        blocks.append(_per_layer(draft, path, data, data, table=True))
+    return blocks
+
+
+def _per_layer(draft: Draft, path: Path, kind: Kind, data: Kind, table: bool) -> Block:
+    values = shape(draft, path, kind, "per_layer_embedding", data)
+    return Block("per_layer_embedding", "per_layer_embedding", {**values, "table": table})
+
+
+def _narrow(data: Kind) -> bool:
+    """Whether positions and norm of the embedding have its own, narrower width."""
+    return bool(data.get("embedding_dim")) and data["embedding_projection"] == "all"
+
+
+def _positions(
+    draft: Draft | None, path: Path, first: Kind, positions: str, name: str
+) -> list[Block]:
+    if positions not in ("learned", "relative"):
+        return []
+    attention = first.get("attention") or {}
+    values = {
+        "positions": positions,
+        "relative_buckets": attention.get("relative_buckets"),
+        "heads": attention.get("heads"),
+        "narrow": draft is not None and _narrow(first),
+    }
+    if draft is not None:
+        key = "max_sequence" if positions == "learned" else "relative_buckets"
+        where = path if positions == "learned" else (*path, "attention")
+        if (draft.get(*where) or {}).get(key) is None:
+            draft.fault(where, f"{positions} positions need {'.'.join(map(str, where))}.{key}")
+    return [Block("positions", name, values)]
+
+
+def _encoder(data: Kind) -> Kind:
+    """The encoder's keys: the decoder's, less what only it has, with the encoder's own."""
+    own = {k: v for k, v in data["encoder"].items() if v is not None}
+    without = {k: v for k, v in data.items() if k not in ("encoder", "kinds", "pattern")}
+    without["mixer"], without["causal"] = "attention", False
+    return _merged(without, own) | {k: own[k] for k in ("kinds", "pattern") if k in own}
+
+
+def _encoder_ends(encoder: Kind, first: Kind) -> list[Block]:
+    """What stands around the encoder's layers; it shares the token embedding."""
+    blocks = _positions(None, (), first, encoder["positions"], "encoder_positions")
+    if encoder["embedding_norm"]:
+        blocks.append(_norm(encoder, "encoder_embedding_norm"))
+    if encoder["final_norm"]:
+        blocks.append(_norm(encoder, "encoder_final_norm"))
+    return blocks
+
+
+def _modules(draft: Draft, path: Path, data: Kind) -> int:
+    """How many modules predict further tokens; serving leaves them out."""
+    count = data.get("mtp") or 0
+    if not count or draft.get("training", "mode") == "inference":
+        return 0
+    beside = {
+        "an encoder": data.get("encoder"),
+        f"a layer kind {FURTHER}": FURTHER in (data.get("kinds") or {}),
+        "LoRA": draft.get("training", "lora"),
+    }
+    for what, there in beside.items():
+        if there:
+            message = f"modules that predict further tokens are not modelled beside {what}"
+            draft.fault((*path, "mtp"), message, "0")
+    draft.finish()
+    return int(count)
+
+
+def _further(draft: Draft, path: Path, last: Kind, data: Kind, count: int) -> Part:
+    """Modules that predict further tokens: norms of the hidden state and of the next token's
+    embedding, their projection, and a layer like the last."""
+    keys = ("embedding_dim", "embedding_projection", "token_types")
+    lookup = {**{key: data.get(key) for key in keys}, "reused": True}
+    blocks = [
+        _norm(data, "hidden_norm"),
+        Block("embedding", "next_embedding", lookup),
+        _norm(data, "next_norm"),
+        Block("projection", "projection", {}),
+        *_blocks(draft, path, last, data),
+    ]
+    return Part(FURTHER, "modules that predict further tokens", count, tuple(blocks))
+
+
+def _head(data: Kind, modules: int) -> Part:
+    """Norm and head, and as often again as modules predict further tokens."""
+    blocks = [_norm(data, "final_norm")] if data["final_norm"] else []
+    if data["pooler"]:
+        blocks.append(Block("pooler", "pooler", {}))
+    values = {
+        "tied": data["tied_embeddings"],
+        "bias": data["head_bias"],
+        "transform": data["head_transform"],
+        "transform_bias": data["bias"],
+        "norm_bias": _norm_bias(data),
+        "embedding_dim": data.get("embedding_dim"),
+    }
+    if data["head"]:
+        blocks.append(Block("head", "head", values))
+    for number in range(modules):
+        label = f"{FURTHER}_{number + 1}"
+        if data["final_norm"]:
+            blocks.append(_norm(data, f"{label}_norm"))
+        if data["head"]:
+            once_more = {**values, "reused": True, "again": True}
+            blocks.append(Block("head", f"{label}_head", once_more))
+    return Part("head", "head", 1, tuple(blocks))

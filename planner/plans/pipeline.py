@@ -1,0 +1,362 @@
+"""Pipeline stages: which layers each device of a pipeline holds, and what is in flight there.
+
+Layers are cut into chunks in the order of the model: one for each stage, ``virtual`` of them under
+the interleaved schedule, two under DualPipe (one from each end). Chunk 0 also holds the embedding,
+the last one the head. How many micro-batches are alive follows from the schedule's order of
+forward and backward passes:
+
+1f1b         stage i of p keeps p - i, at most m (Narayanan et al. 2021, section 2.2)
+interleaved  2(p - i - 1) + (v - 1)p + 1 chunk passes (Narayanan et al. 2021; Megatron-LM's
+             schedule), which makes 1 + (p - 1)/(pv) of a whole model on the first stage
+             (Korthikanti et al. 2022, section 4.2.3)
+gpipe        all m (Huang et al. 2019)
+zero-bubble  p on every stage: ZB-H1 keeps the activations of a weight gradient that it puts off
+             (Qi et al. 2023, arXiv 2401.10241, table 1)
+dualpipe     p + 1, parameters of two stages (DeepSeek-V3, arXiv 2412.19437, table 2)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, groupby, pairwise
+from typing import Any
+
+from planner.plans.document import Block, Draft, Model, Stage
+
+#: Parts that stand before and after the layers.
+FIRST, LAST = "embedding", "head"
+MOST_DISTINCT = 400  # stages times kinds
+
+
+def stages(
+    model: Model,
+    layout: Mapping[str, Any],
+    schedule: str,
+    micro_batches: int,
+    vocab: int,
+) -> tuple[Stage, ...]:
+    """The distinct stages: runs of equal neighbours, each as its first member, which keeps most."""
+    size = layout["pipeline"]
+    virtual = 2 if schedule == "dualpipe" else layout["virtual_pipeline"]
+    cuts = _cuts(model, layout, vocab)
+    single: list[Stage] = []
+    for index in range(size):
+        held = _chunks_of(index, size, virtual, schedule)
+        alive = _alive(index, size, virtual, micro_batches, schedule)
+        holds: dict[str, int] = {}
+        living: dict[str, int] = {}
+        for place, chunk in enumerate(held):
+            content = _content(model, cuts, chunk, chunk == 0, chunk == len(cuts) - 2)
+            for part, layers in content.items():
+                holds[part] = holds.get(part, 0) + layers
+                living[part] = living.get(part, 0) + layers * alive[place]
+        single.append(Stage(index, index, holds, living))
+    return _grouped(single)
+
+
+def _cuts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
+    """Where chunks begin: as given, else by the rule ``parallelism.cut``."""
+    given: Sequence[int] | None = layout.get("stages")
+    if given is not None:
+        return [0, *accumulate(given)]
+    layers, chunks = len(model.sequence), layout["pipeline"] * layout["virtual_pipeline"]
+    if layout["cut"] == "compute" and chunks > 1:
+        return _by_compute(model, chunks, vocab)
+    ends = 1 if layout["cut"] == "ends" and chunks > 1 else 0
+    whole = counted(layers, layout["cut"], chunks)
+    cuts = [whole * i // chunks - ends for i in range(chunks + 1)]
+    return [0, *cuts[1:-1], layers]
+
+
+def chunks(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
+    """How many layers each chunk holds, in the order of the model."""
+    return [stop - start for start, stop in pairwise(_cuts(model, layout, vocab))]
+
+
+#: Letters of a layout as Megatron-LM writes it: embedding, layer, further-token module, loss.
+EMBEDDING, LAYER, MODULE, LOSS = "EtmL"
+_WRITTEN = re.compile(r"([EtmL|])|(\()|(\))|\*(\d{1,9})|(.)", re.DOTALL)
+MOST_WRITTEN = 100_000  # letters of a layout
+
+
+def read(text: str) -> tuple[list[int], int]:
+    """Megatron-LM's `--pipeline-model-parallel-layout`, such as `Et*3|(tt|)*29,m|L`: the layers of
+    each chunk, modules that predict further tokens among them, and how many these are.
+
+    `|` stands between chunks, `x*n` and `(…)*n` repeat, commas say nothing (Megatron Core,
+    docs/user-guide/features/pipeline_parallel_layout.md).
+
+    Raises:
+        ValueError: with what is wrong.
+    """
+    done: list[str] = []
+    group: list[str] | None = None
+    last: str | None = None  # what a `*` would repeat
+    closed = False  # a group that waits for its `*`
+    for found in _WRITTEN.finditer(text.replace(",", "")):
+        letter, begins, ends, times, other = found.groups()
+        place = done if group is None else group
+        if other is not None:
+            raise ValueError(f"{other!r} is no letter of a layout")
+        if closed and times is None:
+            raise ValueError("a group in brackets is not repeated, (…)*n")
+        if letter is not None:
+            place.append(letter)
+            last = letter
+        elif begins is not None:
+            if group is not None:
+                raise ValueError("brackets stand in brackets")
+            group, last = [], None
+        elif ends is not None:
+            if not group:
+                raise ValueError("a bracket closes nothing")
+            done.append("".join(group))
+            last, group, closed = done[-1], None, True
+        else:
+            if last is None:
+                raise ValueError(f"*{times} repeats nothing")
+            if len(last) * int(times) + sum(map(len, done)) > MOST_WRITTEN:
+                raise ValueError(f"more than {MOST_WRITTEN} letters")
+            place[-1] = last * int(times)
+            last, closed = None, False
+    if group is not None or closed:
+        raise ValueError("a bracket is not closed and repeated, (…)*n")
+    whole = "".join(done)
+    flat = whole.replace("|", "")
+    layers = flat[1:-1]
+    if whole[:1] != EMBEDDING or whole[-1:] != LOSS or {EMBEDDING, LOSS} & set(layers):
+        raise ValueError("E stands once, first in the first stage, and L once, last in the last")
+    if LAYER in layers.lstrip(LAYER):
+        raise ValueError("a layer (t) stands behind a module that predicts further tokens (m)")
+    return [chunk.count(LAYER) + chunk.count(MODULE) for chunk in whole.split("|")], (
+        layers.count(MODULE)
+    )
+
+
+def written(held: Sequence[int], further: int) -> str | None:
+    """Chunks of so many layers as Megatron-LM writes them, the last ``further`` being modules that
+    predict further tokens; None where these would lie in several chunks, which it does not do."""
+    starts, plain = [0, *accumulate(held)], sum(held) - further
+    texts = []
+    for number, count in enumerate(held):
+        layers = max(0, min(count, plain - starts[number]))
+        if 0 < count - layers < further:
+            return None
+        repeated = LAYER * layers if layers < 4 else f"{LAYER}*{layers}"
+        texts.append(repeated + MODULE * (count - layers))
+    texts[0] = EMBEDDING + texts[0]
+    texts[-1] += LOSS
+    runs = [(text, len(list(same))) for text, same in groupby(f"{text}|" for text in texts)]
+    return "".join(text * many if many < 3 else f"({text})*{many}" for text, many in runs)[:-1]
+
+
+def counted(layers: int, cut: str, chunks: int) -> int:
+    """How many layers a cut into chunks divides: `ends` counts embedding and head as one each."""
+    return layers + 2 if cut == "ends" and chunks > 1 else layers
+
+
+def _by_compute(model: Model, chunks: int, vocab: int) -> list[int]:
+    """A chunk ends with the layer that passes its share of all matmul weights, the head's counted
+    too (nanotron 2024)."""
+    costs = weights(model)
+    steps = list(accumulate([costs[name] for name in model.sequence]))
+    total = steps[-1] + vocab
+    cuts, chunk = [0], 0
+    for layer, reached in enumerate(steps):
+        while chunk < chunks - 1 and reached * chunks > total * (chunk + 1):
+            cuts.append(layer + 1)
+            chunk += 1
+    return [*cuts, *[len(steps)] * (chunks + 1 - len(cuts))]
+
+
+def weights(model: Model) -> dict[str, int]:
+    """Matmul weights of each part, as a cut by compute counts them."""
+    return {part.name: sum(map(_weights, part.blocks)) for part in model.parts}
+
+
+def _weights(block: Block) -> int:
+    """Matmul weights of a block of the kinds that nanotron knows, per unit of the hidden size."""
+    values = block.values
+    if block.kind == "attention":
+        return 4 * int(values["heads"] * values["head_dim"])
+    if block.kind == "mlp":
+        return (3 if values["gated"] else 2) * int(values["intermediate"])
+    return 0
+
+
+def _chunks_of(index: int, size: int, virtual: int, schedule: str) -> list[int]:
+    if schedule == "dualpipe":
+        return [index, size - 1 - index]
+    return [index + size * round_ for round_ in range(virtual)]
+
+
+def _alive(index: int, size: int, virtual: int, micro_batches: int, schedule: str) -> list[int]:
+    """Micro-batches whose activations are alive at the peak, for each chunk of the stage."""
+    if schedule == "gpipe":
+        return [micro_batches] * virtual
+    if schedule == "zero-bubble":
+        return [min(micro_batches, size)]
+    if schedule == "dualpipe":  # size + 1 in all, more of those that entered at this end
+        total = min(2 * micro_batches, size + 1)
+        return [total - total // 2, total // 2]
+    if virtual == 1:
+        return [min(micro_batches, size - index)]
+    passes = min(micro_batches * virtual, 2 * (size - index - 1) + (virtual - 1) * size + 1)
+    # Each chunk passes `size` micro-batches, then the next one.
+    rounds, rest = divmod(passes, size * virtual)
+    return [rounds * size + min(max(rest - size * chunk, 0), size) for chunk in range(virtual)]
+
+
+def most_alive(size: int, schedule: str) -> int | None:
+    """The number of micro-batches beyond which a further one changes nothing that `_alive` says;
+    None where each one is kept."""
+    if schedule == "gpipe":
+        return None
+    return 2 * size if schedule == "interleaved" else size
+
+
+def _content(
+    model: Model, cuts: Sequence[int], chunk: int, first: bool, last: bool
+) -> dict[str, int]:
+    content: dict[str, int] = {}
+    if first:
+        content[FIRST] = 1
+    content.update(model.layers_between(cuts[chunk], cuts[chunk + 1]))
+    if last:
+        content[LAST] = 1
+    return content
+
+
+def _grouped(single: Sequence[Stage]) -> tuple[Stage, ...]:
+    groups: list[Stage] = []
+    for stage in single:
+        if groups and groups[-1].holds == stage.holds:
+            before = groups[-1]
+            groups[-1] = Stage(before.index, stage.index, before.holds, before.alive)
+        else:
+            groups.append(stage)
+    return tuple(groups)
+
+
+def check(draft: Draft, model: Model) -> None:
+    """Faults of a layout that its schedule cannot run."""
+    for held in CHECKS:
+        held(draft, model)
+
+
+def check_schedule(draft: Draft, model: Model) -> None:
+    """Faults of stages and micro-batches that a schedule cannot run."""
+    layout, training = draft.get("parallelism"), draft.get("training")
+    size, virtual = layout["pipeline"], layout["virtual_pipeline"]
+    layers, chunks = len(model.sequence), size * virtual
+    steps = training.get("gradient_accumulation")
+    if training["schedule"] == "interleaved" and virtual > 1:
+        whole = counted(layers, layout["cut"], chunks)
+        if whole % chunks and layout.get("stages") is None:
+            draft.fault(
+                ("parallelism", "virtual_pipeline"),
+                f"{whole} layers do not divide over pipeline {size} × virtual_pipeline {virtual}",
+                f"pipeline × virtual_pipeline a divisor of {whole}, or stages spelled out",
+            )
+        if steps and steps % size:
+            draft.fault(
+                ("training", "gradient_accumulation"),
+                f"{steps} micro-batches are no multiple of pipeline {size}, which the interleaved "
+                "schedule needs",
+                f"a multiple of {size}",
+            )
+    # Without a weight gradient for each stage the bubble stays open (Qi et al. 2023).
+    if training["schedule"] == "zero-bubble" and steps and steps < size:
+        draft.fault(
+            ("training", "gradient_accumulation"),
+            f"zero-bubble fills {size} stages with weight gradients, {steps} micro-batches have "
+            "too few",
+            f"at least {size}",
+        )
+    # Half of them enter at either end (DeepSeek-V3, section 3.2.1; deepseek-ai/DualPipe).
+    if training["schedule"] == "dualpipe" and steps and (steps % 2 or steps < 2 * size):
+        draft.fault(
+            ("training", "gradient_accumulation"),
+            f"dualpipe feeds {size} stages from both ends, {steps} micro-batches do not do",
+            f"an even number, at least {2 * size}",
+        )
+    if training["schedule"] == "dualpipe" and size % 2:
+        draft.fault(
+            ("parallelism", "pipeline"), f"dualpipe pairs the stages, {size} is odd", "an even size"
+        )
+
+
+def _check_context(draft: Draft, model: Model) -> None:
+    """Faults of context parallelism: each device takes a piece from both ends."""
+    length = draft.get("training", "sequence_length")
+    context = draft.get("parallelism", "context")
+    if context > 1 and length and length % (2 * context):
+        draft.fault(
+            ("parallelism", "context"),
+            f"{length} tokens do not divide over 2 × context {context}: each device takes one "
+            "piece from both ends",
+            "one of " + ", ".join(str(c) for c in range(1, 65) if c == 1 or length % (2 * c) == 0),
+        )
+
+
+def _check_distinct(draft: Draft, model: Model) -> None:
+    """Each distinct stage is evaluated for each layer kind; so many are a slip or an attack."""
+    size, parts = draft.get("parallelism", "pipeline"), len(model.parts)
+    # One layer kind makes few distinct stages, however many there are.
+    if parts <= 3 or size * parts <= MOST_DISTINCT or size > len(model.sequence):
+        return
+    layout, schedule = draft.get("parallelism"), draft.get("training", "schedule")
+    found = len(stages(model, layout, schedule, 1, draft.get("model", "vocab")))
+    if found * parts > MOST_DISTINCT:
+        draft.fault(
+            ("parallelism", "pipeline"),
+            f"{found} distinct pipeline stages of a model with {parts} kinds of layers and ends",
+            f"at most {MOST_DISTINCT // parts} distinct stages",
+        )
+
+
+def _check_groups(draft: Draft, model: Model) -> None:
+    """Faults of groups that do not divide: experts, replicas, the sequence."""
+    layout, length = draft.get("parallelism"), draft.get("training", "sequence_length")
+    tensor, data = layout["tensor"], layout.get("data")
+    if data is None:
+        return
+    ranks = tensor * layout["context"] * data
+    inner = layout["expert"] * layout["expert_tensor"]
+    if ranks % inner:
+        draft.fault(
+            ("parallelism", "expert"),
+            f"expert {layout['expert']} × expert_tensor {layout['expert_tensor']} does not divide "
+            f"tensor × context × data = {ranks} devices",
+            "one of " + _divisors(ranks // layout["expert_tensor"]),
+        )
+    shards = data * layout["context"]
+    if shards % layout["replicate"]:
+        draft.fault(
+            ("parallelism", "replicate"),
+            f"{layout['replicate']} replicas do not divide data × context = {shards} devices",
+            "one of " + _divisors(shards),
+        )
+    # Experts are sharded within a replica too (Megatron-LM: partial expert data-parallel groups).
+    elif ranks % inner == 0 and ranks // inner % layout["replicate"]:
+        draft.fault(
+            ("parallelism", "replicate"),
+            f"{layout['replicate']} replicas do not divide the {ranks // inner} devices that hold "
+            "the same experts (tensor × context × data over expert × expert_tensor)",
+            "one of " + _divisors(ranks // inner),
+        )
+    if layout["sequence"] and length and length % (tensor * layout["context"]):
+        draft.fault(
+            ("parallelism", "sequence"),
+            f"{length} tokens do not divide over tensor {tensor} × context {layout['context']}",
+            "a sequence_length that does, or sequence: false",
+        )
+
+
+#: In the order in which their faults are told; each asks for few keys of a layout.
+CHECKS = (check_schedule, _check_groups, _check_distinct, _check_context)
+
+
+def _divisors(number: int) -> str:
+    return ", ".join(str(i) for i in range(1, min(number, 4096) + 1) if number % i == 0)

@@ -1,0 +1,455 @@
+"""From a document to a plan: schema, defaults that depend on other keys, checks across keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from planner.base.display import one_line
+from planner.base.errors import Fault, PlanError, divisors, nearest
+from planner.documents import schema, source
+from planner.plans import hardware, pipeline
+from planner.plans import kernels as profile
+from planner.plans.document import Draft, Model, Plan
+from planner.plans.model import lower
+
+#: Sections whose scalars decide which formula holds, by dotted key.
+DECIDING = ("training", "parallelism", "time", "cluster", "model")
+
+
+#: What is said only where the layout is known, whether or not it is spelled out.
+_OF_LAYOUT = ("gradient_accumulation", "distributed_optimizer", "schedule")
+
+
+def opened(document: source.Document) -> source.Document:
+    """A checked document; where it says nothing of a layout and there are several devices to
+    train a model of known shape, the layout is left to the search as by ``parallelism: auto``."""
+    data = document.data
+    training, model = data["training"], data["model"]
+    said = document.origin(("parallelism",)).kind != "default" or any(
+        document.has(("training", key)) for key in _OF_LAYOUT
+    )
+    several = (data["cluster"].get("devices") or 1) > 1
+    if said or not several or training["mode"] != "train" or not model.get("layers"):
+        return document
+    return changed(document, {"parallelism.auto": True})
+
+
+def laid_out(document: source.Document) -> source.Document:
+    """A checked document with stages that Megatron-LM's text says as a list, and with the virtual
+    stages that follow from it.
+
+    Raises:
+        PlanError: a text that says no layout, or one of another model.
+    """
+    layout, place = (
+        document.data.get("parallelism") or {},
+        document.place(("parallelism", "stages")),
+    )
+    text = layout.get("stages")
+    if not isinstance(text, str):
+        return document
+    allowed = "E, t, m, L, |, x*n and (…)*n as in Et*3|(tt|)*29,m|L, or a list of layers"
+    try:
+        held, further = pipeline.read(text)
+    except ValueError as error:
+        raise PlanError(Fault(f"{one_line(text)}: {error}", place, allowed)) from None
+    modules = document.data["model"].get("mtp") or 0
+    if further != modules:
+        wrong = f"{further} modules that predict further tokens (m), the model has {modules}"
+        raise PlanError(Fault(wrong, place, "as many m as model.mtp"))
+    size = layout["pipeline"]
+    if len(held) % size:
+        wrong = f"{len(held)} stages do not divide over pipeline {size}"
+        raise PlanError(Fault(wrong, place, f"a multiple of {size} stages"))
+    changes: dict[str, Any] = {"parallelism.stages": held}
+    if document.origin(("parallelism", "virtual_pipeline")).kind == "default":
+        changes["parallelism.virtual_pipeline"] = len(held) // size
+    return changed(document, changes)
+
+
+def planned(document: source.Document) -> Plan:
+    """A plan from a document that agrees with the schema and spells its layout out.
+
+    Raises:
+        PlanError: every fault that was found.
+    """
+    layout = document.data.get("parallelism") or {}
+    if isinstance(layout.get("stages"), str):
+        plan = planned(laid_out(document))
+        why = {"parallelism.virtual_pipeline": "as many as parallelism.stages says"}
+        said = document.origin(("parallelism", "virtual_pipeline")).kind != "default"
+        return plan if said else replace(plan, derived={**plan.derived, **why})
+    for key in ("margin", "for"):
+        if layout.get(key) is not None:
+            raise PlanError(
+                Fault(f"parallelism.{key} is about a layout that is found, this one is spelled out",
+                      document.key_place(("parallelism", key)), "auto: true beside it")
+            )  # fmt: skip
+    return complete(document)
+
+
+def complete(document: source.Document) -> Plan:
+    """A plan from a document that agrees with the schema."""
+    draft, model = begun(document)
+    for step in STEPS:
+        step(draft)
+    if model is not None:
+        for held in CHECKS:
+            held(draft, model)
+    draft.finish()
+    settings = _scalars(draft.data, DECIDING)
+    settings["model.shape"] = model is not None
+    settings.update(hardware.settings(draft))
+    name, defaults = draft.get("name"), draft.defaults
+    return Plan(name, document, draft.data, model, settings, draft.derived, defaults)
+
+
+def begun(document: source.Document) -> tuple[Draft, Model | None]:
+    """What completing a plan begins with: a copy of its document, and its model.
+
+    Raises:
+        PlanError: what is wrong with the model.
+    """
+    draft = Draft(document, copied(document.data))
+    model = lower(draft)
+    draft.finish()
+    return draft, model
+
+
+def _scalars(data: Mapping[str, Any], sections: Sequence[str]) -> dict[str, Any]:
+    """What is neither a mapping nor a list, by dotted key."""
+    found: dict[str, Any] = {}
+
+    def walk(node: Any, dotted: str) -> None:
+        if isinstance(node, dict):
+            for key, value in node.items():
+                walk(value, f"{dotted}.{key}")
+        elif not isinstance(node, list):
+            found[dotted] = node
+
+    for section in sections:
+        walk(data.get(section), section)
+    return found
+
+
+#: Whose kernels run, which follows from the degrees where the plan does not say it.
+KERNELS = "training.implementation"
+#: What follows from the degrees, and is the plan's own choice where it says it.
+OWN_CHOICE = (KERNELS, "training.loss")
+
+
+def chosen_by(plan: Plan, key: str) -> bool:
+    """Whether a plan says itself what follows from the degrees otherwise: its kernels, its loss."""
+    section, name = key.split(".")
+    return key in OWN_CHOICE and plan.document.data[section].get(name) is not None
+
+
+def _choices(draft: Draft) -> None:
+    """Choices that follow from other choices."""
+    layout, training = draft.get("parallelism"), draft.get("training")
+    megatron = layout["tensor"] > 1 or layout["pipeline"] > 1
+    draft.default(
+        ("training", "implementation"),
+        "megatron" if megatron else "pytorch",
+        "megatron where tensor or pipeline is above 1, else pytorch",
+    )
+    draft.default(
+        ("training", "loss"),
+        "vocab-parallel" if layout["tensor"] > 1 else "full",
+        "vocab-parallel where tensor is above 1, else full",
+    )
+    draft.default(
+        ("training", "schedule"),
+        "interleaved" if layout["virtual_pipeline"] > 1 else "1f1b",
+        "interleaved where virtual_pipeline is above 1, else 1f1b",
+    )
+    longest = draft.get("model", "max_sequence")
+    if longest is not None:
+        draft.default(("training", "sequence_length"), longest, "equals model.max_sequence")
+    if draft.get("model", "encoder") and training.get("sequence_length"):
+        draft.default(
+            ("training", "decoder_sequence_length"),
+            training["sequence_length"],
+            "equals training.sequence_length",
+        )
+    stage = layout["zero"]
+    given = draft.default(
+        ("training", "distributed_optimizer"), stage >= 1, "true where parallelism.zero is above 0"
+    )
+    if given and not stage:
+        layout["zero"] = 1
+        draft.derived["parallelism.zero"] = "1 under training.distributed_optimizer"
+    elif stage and not given:
+        draft.fault(
+            ("training", "distributed_optimizer"),
+            f"false contradicts parallelism.zero {stage}",
+            "true, or zero: 0",
+        )
+    if stage != 3 and draft.get("memory", "live_parameters"):
+        draft.fault(
+            ("memory", "live_parameters"),
+            f"weights are not divided under parallelism.zero {stage}",
+            "0, or zero: 3",
+        )
+    if layout["virtual_pipeline"] > 1 and training["schedule"] not in ("interleaved", "dualpipe"):
+        draft.fault(
+            ("training", "schedule"),
+            f"{training['schedule']} has no virtual stages",
+            "interleaved, or virtual_pipeline: 1",
+        )
+
+
+def _positions(draft: Draft) -> None:
+    """A table of learned positions has no row beyond the longest sequence."""
+    longest = draft.get("model", "max_sequence")
+    if draft.get("model", "positions") != "learned" or longest is None:
+        return
+    for key in ("sequence_length", "decoder_sequence_length"):
+        length = draft.get("training", key)
+        if length is not None and length > longest:
+            draft.fault(
+                ("training", key),
+                f"{length} tokens are more than the model's {longest} learned positions",
+                f"at most {longest}, or a larger model.max_sequence",
+            )
+
+
+def _sizes(draft: Draft) -> None:
+    """The layout multiplies to the devices, the batch divides over it."""
+    layout, training = draft.get("parallelism"), draft.get("training")
+    devices = draft.get("cluster", "devices")
+    inner = layout["tensor"] * layout["pipeline"] * layout["context"]
+    if devices % inner:
+        draft.fault(
+            ("cluster", "devices"),
+            f"{devices} devices are no multiple of tensor × pipeline × context = "
+            f"{layout['tensor']} × {layout['pipeline']} × {layout['context']} = {inner}",
+            f"a multiple of {inner}",
+        )
+        return
+    data = draft.default(
+        ("parallelism", "data"), devices // inner, "devices / (tensor × pipeline × context)"
+    )
+    if data * inner != devices:
+        draft.fault(
+            ("parallelism", "data"),
+            f"data {data} × tensor × pipeline × context {inner} is {data * inner}, "
+            f"not the {devices} devices of the cluster",
+            f"{devices // inner}",
+        )
+        return
+    per_pass = data * training["micro_batch"]
+    serves = training["mode"] == "inference"
+    steps = training.get("gradient_accumulation")
+    batch = draft.default(
+        ("training", "global_batch"),
+        per_pass * (steps or (layout["pipeline"] if serves else 1)),
+        "data × micro_batch × pipeline: sequences served at once"
+        if serves and not steps
+        else "data × micro_batch × gradient_accumulation",
+    )
+    if batch % per_pass:
+        draft.fault(
+            ("training", "global_batch"),
+            f"{batch} sequences do not divide over data {data} × micro_batch "
+            f"{training['micro_batch']}",
+            f"a multiple of {per_pass}",
+        )
+        return
+    steps = draft.default(
+        ("training", "gradient_accumulation"),
+        batch // per_pass,
+        "global_batch / (data × micro_batch)",
+    )
+    if steps * per_pass != batch:
+        draft.fault(
+            ("training", "gradient_accumulation"),
+            f"{steps} × data {data} × micro_batch {training['micro_batch']} is "
+            f"{steps * per_pass}, not the global batch {batch}",
+            f"{batch // per_pass}",
+        )
+
+
+def _divisions(draft: Draft, model: Model) -> None:
+    """What a layout divides must divide: heads, widths, experts, layers."""
+    layout = draft.get("parallelism")
+    tensor, expert = layout["tensor"], layout["expert"]
+    blocks = {block.kind: block for part in model.parts for block in part.blocks}
+    heads = blocks["attention"].values["heads"] if "attention" in blocks else 0
+    if heads % tensor:
+        draft.fault(
+            ("parallelism", "tensor"),
+            f"{heads} attention heads do not divide over tensor {tensor}",
+            divisors(heads),
+        )
+    if expert > 1 and "moe" not in blocks:
+        draft.fault(("parallelism", "expert"), "the model has no experts to divide", "1")
+    elif expert > 1 and blocks["moe"].values["experts"] % expert:
+        experts = blocks["moe"].values["experts"]
+        draft.fault(
+            ("parallelism", "expert"),
+            f"{experts} experts do not divide over expert {expert}",
+            divisors(experts),
+        )
+    layers = len(model.sequence)
+    chunks = layout["pipeline"] * layout["virtual_pipeline"]
+    if (
+        pipeline.counted(layers, layout.get("cut") or "even", chunks) < chunks
+        and layout.get("stages") is None
+    ):
+        draft.fault(
+            ("parallelism", "pipeline"),
+            f"{layers} layers cannot fill {chunks} pipeline stages",
+            f"at most {layers} stages",
+        )
+    stages = layout.get("stages")
+    if stages is not None and (len(stages) != chunks or sum(stages) != layers):
+        draft.fault(
+            ("parallelism", "stages"),
+            f"{len(stages)} stages with {sum(stages)} layers in all",
+            f"{chunks} stages that sum to the model's {layers} layers",
+        )
+
+
+#: What completes a draft, then what holds it against a model of known shape. Each asks for few keys
+#: of a layout, so that a study checks what each can tell apart
+#: (planner.questions.studies.checking).
+STEPS = (_choices, _positions, _sizes, hardware.complete, profile.complete)
+CHECKS = (_divisions, *pipeline.CHECKS)
+
+
+def devices_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    """All that the checks of a layout may know of the cluster: how many devices there are."""
+    return {key: data["cluster"].get(key) for key in ("devices", "devices_per_node")}
+
+
+def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> Draft:
+    """A plan with another layout, checked as far as a layout goes, its faults in the draft.
+
+    A search asks about thousands of layouts of one model, and what is wrong with most of them shows
+    before kernels and hardware are looked at. ``changes`` are dotted keys of ``parallelism`` and
+    ``training``, None for their default; without ``whole`` only what the model divides by is
+    checked.
+    """
+    assert plan.model is not None
+    document = plan.document.data
+    data = {
+        **plan.data,
+        "cluster": devices_of(plan.data),
+        "parallelism": dict(document["parallelism"]),
+        "training": dict(document["training"]),
+    }
+    for dotted, value in changes.items():
+        section, key = dotted.split(".")
+        if section in ("parallelism", "training"):
+            data[section][key] = about(dotted).get("default") if value is None else value
+    draft = Draft(plan.document, data)
+    if whole:
+        _choices(draft)
+        _sizes(draft)
+        profile.layout(draft)
+    _divisions(draft, plan.model)
+    if whole and not draft.faults:
+        pipeline.check(draft, plan.model)
+    return draft
+
+
+def variant(plan: Plan, changes: Mapping[str, Any]) -> Plan:
+    """The same plan with some dotted keys changed; None takes a key back to its default.
+
+    Values that the first plan derived (data-parallel size, accumulation) are derived again. The
+    document is neither read nor checked anew, only what changes: inverse questions ask for
+    hundreds of variants. A mapping replaces a whole section, such as the model.
+
+    Raises:
+        PlanError: where the changed document is no valid plan.
+    """
+    return revised(plan.document, {key: checked(key, value) for key, value in changes.items()})
+
+
+def revised(document: source.Document, changes: Mapping[str, Any]) -> Plan:
+    """The plan of a checked document with some dotted keys changed to values that were checked
+    before; None takes a key away.
+
+    Raises:
+        PlanError: where the changed document is no valid plan.
+    """
+    return planned(changed(document, changes))
+
+
+def changed(document: source.Document, changes: Mapping[str, Any]) -> source.Document:
+    """A checked document with some dotted keys changed as for ``revised``."""
+    data = document.data
+    for dotted, value in changes.items():
+        data = _changed(data, dotted.split("."), value)
+    document = replace(document)
+    document.__dict__["data"] = data  # in the place of what the cached property would read
+    return document
+
+
+def _changed(node: Mapping[str, Any], steps: Sequence[str], value: Any) -> dict[str, Any]:
+    """A copy along the path to one key; everything beside the path is shared."""
+    changed = dict(node)
+    if len(steps) > 1:
+        changed[steps[0]] = _changed(changed.get(steps[0]) or {}, steps[1:], value)
+    elif value is None:
+        changed.pop(steps[0], None)
+    else:
+        changed[steps[0]] = value
+    return changed
+
+
+@cache
+def about(key: str) -> Mapping[str, Any]:
+    """What the schema of plans says about a dotted key.
+
+    Raises:
+        PlanError: there is no such key.
+    """
+    try:
+        return schema.describe("plan", key)
+    except KeyError:
+        said = "a dotted key of a plan such as training.tokens"
+        raise PlanError(Fault(f"unknown key {key}", None, said, near_key(key))) from None
+
+
+def near_key(key: str) -> str | None:
+    """The key of a plan that is spelled most like one that there is not, whole or by its end."""
+    pool = schema.paths("plan")
+    by_last = {path.rpartition(".")[2]: path for path in reversed(pool) if "." in path}
+    return by_last.get(key) or nearest(key, pool) or by_last.get(nearest(key, by_last) or "")
+
+
+def checked(key: str, value: Any) -> Any:
+    """A value in the unit of its key, held against what the schema says about the key.
+
+    Raises:
+        PlanError: the key cannot have it.
+    """
+    if value is None:
+        return about(key).get("default")
+    if isinstance(value, Mapping):
+        return schema.validate(source.load(value, kind=key), key).data
+    said = about(key)
+    if schema.is_number(None, value):
+        wrong = (
+            ("integer" in said.get("type", ()) and not schema.is_integer(None, value))
+            or value < said.get("minimum", value)
+            or value > said.get("maximum", value)
+            or value <= said.get("exclusiveMinimum", value - 1)
+        )
+    else:
+        wrong = False
+    if wrong or ("enum" in said and value not in said["enum"]):
+        raise PlanError(Fault(f"{key}: {value} is not allowed", None))
+    return value
+
+
+def copied(node: Any) -> Any:
+    """A copy of plain data; several times faster than copy.deepcopy."""
+    if isinstance(node, dict):
+        return {key: copied(value) for key, value in node.items()}
+    return [copied(value) for value in node] if isinstance(node, list) else node

@@ -1,0 +1,278 @@
+"""Shapes of blocks: defaults that depend on other keys, and checks across keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from planner.base import resources
+from planner.plans.document import Draft, Path
+
+TOKEN_MIXERS = (
+    "attention",
+    "cross_attention",
+    "mamba",
+    "delta_net",
+    "short_conv",
+    "recurrence",
+    "lightning",
+)
+CHANNEL_MIXERS = ("mlp", "moe")
+
+Kind = Mapping[str, Any]
+
+
+class Shape:
+    """The values of one block of one layer kind while they are completed."""
+
+    def __init__(self, draft: Draft, path: Path, kind: Kind, block: str, data: Kind) -> None:
+        self.draft, self.kind, self.block = draft, kind, block
+        self.here = (*path, block)
+        self.values: dict[str, Any] = dict(kind.get(block) or {})
+        # What a kind overrides is its own; the model's key is completed for all to see.
+        self.common = kind.get(block) is data.get(block)
+
+    def default(self, key: str, value: Any, why: str) -> Any:
+        if self.values.get(key) is None:
+            self.values[key] = value
+            if self.common and self.draft.get(*self.here) is not None:
+                self.draft.default((*self.here, key), value, why)
+        return self.values[key]
+
+    def fault(self, key: str, message: str, allowed: str | None = None) -> None:
+        self.draft.fault((*self.here, key), message, allowed)
+
+    def need(self, *keys: str) -> None:
+        for key in keys:
+            if self.values.get(key) is None:
+                self.draft.fault(self.here, f"the model has no key '{self.block}.{key}'")
+        self.draft.finish()
+
+    def divides(self, key: str, total: int, says: str, allowed: str) -> None:
+        if total % self.values[key]:
+            self.fault(key, says.format(self.values[key], total), allowed)
+            self.draft.finish()
+
+
+@cache
+def _constants(block: str) -> Mapping[str, Any]:
+    """The schema's constant defaults; it fills them in for the model, not for its layer kinds."""
+    file = resources.folder("schemas") / "model.schema.json"
+    given = resources.read_json(file)["definitions"].get(f"{block}_defaults", {})
+    return {key: said["default"] for key, said in given.get("properties", {}).items()}
+
+
+def shape(draft: Draft, path: Path, kind: Kind, block: str, data: Kind) -> dict[str, Any]:
+    """The values of a block with the defaults that depend on other keys."""
+    here = Shape(draft, path, kind, block, data)
+    for key, value in _constants(block).items():
+        here.values.setdefault(key, value)
+    _COMPLETE[block](here)
+    return here.values
+
+
+def _attention(it: Shape) -> None:
+    values, kind = it.values, it.kind
+    it.need("heads")
+    heads, latent = values["heads"], values.get("kv_rank") is not None
+    if latent:
+        it.need("nope_dim", "rope_dim")
+        it.default("head_dim", values["nope_dim"] + values["rope_dim"], "nope_dim + rope_dim")
+        it.default("value_head_dim", values["nope_dim"], "equals attention.nope_dim")
+        if values["head_dim"] != values["nope_dim"] + values["rope_dim"]:
+            it.fault(
+                "head_dim",
+                f"{values['head_dim']} is not nope_dim + rope_dim",
+                str(values["nope_dim"] + values["rope_dim"]),
+            )
+    elif values.get("head_dim") is None:
+        it.divides(
+            "heads",
+            kind["hidden"],
+            "{} heads do not divide hidden {}",
+            "a divisor of hidden, or head_dim given",
+        )
+    it.default("kv_heads", heads, "equals attention.heads")
+    it.default("head_dim", kind["hidden"] // heads, "hidden / attention.heads")
+    it.default("value_head_dim", values["head_dim"], "equals attention.head_dim")
+    it.default("bias", kind["bias"], "equals model.bias")
+    it.default("key_bias", values["bias"], "equals attention.bias")
+    it.default("output_bias", values["bias"], "equals attention.bias")
+    it.default(
+        "gate_bias",
+        values["output_gate"] == "full" and values["bias"],
+        "equals attention.bias for a full gate",
+    )
+    it.divides(
+        "kv_heads",
+        heads,
+        "{} key/value heads do not divide {} heads",
+        "a divisor of attention.heads",
+    )
+    if values.get("index_heads"):
+        it.need("index_head_dim", "query_rank", "kv_rank")
+    past, window = kind.get("causal") is not False, values.get("window")
+    values["sees"] = " ".join(["past"] * past + ["window"] * bool(window)) or "all"
+    longest = kind.get("max_sequence")
+    if window and longest and window > longest:
+        it.fault(
+            "window",
+            f"a window of {window} tokens is longer than max_sequence {longest}",
+            f"at most {longest}",
+        )
+
+
+def _cross_attention(it: Shape) -> None:
+    """As the self-attention of the layer, where the document does not say otherwise."""
+    given = it.values
+    it.values = {**_constants("attention"), **(it.kind.get("attention") or {}), "window": None}
+    it.values.update({k: v for k, v in given.items() if v is not None})
+    _attention(it)
+    it.values["cross"], it.values["sees"] = True, "all"
+
+
+def _mlp(it: Shape) -> None:
+    linears = it.values.get("linears")
+    if linears is not None:
+        if linears == 2 and it.values["gated"]:
+            it.fault("linears", "a gated feed-forward block has 3 matrices, not 2", "3")
+        it.values["gated"] = linears == 3
+    expansion = it.values.get("expansion") or 4
+    width = expansion * it.kind["hidden"]
+    if it.values.get("intermediate") is None and width != int(width):
+        it.fault("expansion", f"{expansion} × hidden is no whole number")
+    it.default("intermediate", int(width), f"{expansion} × hidden")
+    it.default("bias", it.kind["bias"], "equals model.bias")
+
+
+def _moe(it: Shape) -> None:
+    it.need("experts", "top_k")
+    values, mlp = it.values, it.kind.get("mlp") or {}
+    gated = mlp.get("linears") == 3 or mlp.get("gated", False)
+    it.default("gated", gated, "equals mlp.gated")
+    it.default("bias", it.kind["bias"], "equals model.bias")
+    it.default("shared_bias", values["bias"], "equals moe.bias")
+    it.default("activation", mlp.get("activation", "gelu"), "equals mlp.activation")
+    it.default(
+        "intermediate", mlp.get("intermediate") or 4 * it.kind["hidden"], "equals mlp.intermediate"
+    )
+    it.default(
+        "shared_intermediate",
+        values["shared_experts"] * values["intermediate"],
+        "moe.shared_experts × moe.intermediate",
+    )
+    values["capped"] = values.get("capacity_factor") is not None
+    groups = values["router_groups"]
+    it.default("router_group_top_k", groups, "equals moe.router_groups")
+    it.divides(
+        "router_groups",
+        values["experts"],
+        "{} groups do not divide {} experts",
+        "a divisor of moe.experts",
+    )
+    if values["router_group_top_k"] > groups:
+        it.fault(
+            "router_group_top_k",
+            f"a token cannot choose {values['router_group_top_k']} of {groups} groups",
+            f"1 to {groups}",
+        )
+    held = values["router_group_top_k"] * values["experts"] // groups
+    if held < values["top_k"] <= values["experts"]:
+        it.fault(
+            "top_k",
+            f"a token cannot use {values['top_k']} of the {held} experts of its groups",
+            f"1 to {held}",
+        )
+    if values["top_k"] > values["experts"] + values["zero_experts"]:
+        it.fault(
+            "top_k",
+            f"a token cannot use {values['top_k']} of {values['experts']} experts",
+            f"1 to {values['experts']}",
+        )
+
+
+def _mamba(it: Shape) -> None:
+    values, hidden = it.values, it.kind["hidden"]
+    it.need("state")
+    it.default("bias", it.kind["bias"], "equals model.bias")
+    it.default("output_bias", values["bias"], "equals mamba.bias")
+    if values["version"] == 1:
+        it.default("inner", int(values["expand"] * hidden), "expand × hidden")
+        it.default("dt_rank", -(-hidden // 16), "hidden / 16, rounded up")
+        return
+    it.need("head_dim")
+    inner = values["heads"] * values["head_dim"] if values.get("heads") else None
+    it.default(
+        "inner",
+        inner or int(values["expand"] * hidden),
+        "heads × head_dim" if inner else "expand × hidden",
+    )
+    it.divides(
+        "head_dim",
+        values["inner"],
+        "{} channels of a head do not divide the inner width {}",
+        "a divisor of mamba.inner",
+    )
+    it.default("heads", values["inner"] // values["head_dim"], "inner / head_dim")
+    if values["heads"] * values["head_dim"] != values["inner"]:
+        it.fault(
+            "inner",
+            f"{values['inner']} is not heads × head_dim",
+            str(values["heads"] * values["head_dim"]),
+        )
+    it.divides(
+        "groups", values["heads"], "{} groups do not divide {} heads", "a divisor of mamba.heads"
+    )
+
+
+def _delta_net(it: Shape) -> None:
+    it.need("key_heads", "value_heads", "key_head_dim", "value_head_dim")
+    it.divides(
+        "key_heads",
+        it.values["value_heads"],
+        "{} key heads do not divide {} value heads",
+        "a divisor of delta_net.value_heads",
+    )
+
+
+def _short_conv(it: Shape) -> None:
+    it.default("bias", it.kind["bias"], "equals model.bias")
+
+
+def _recurrence(it: Shape) -> None:
+    it.need("heads")
+    it.default("width", it.kind["hidden"], "equals hidden")
+    it.divides(
+        "heads",
+        it.values["width"],
+        "{} gate blocks do not divide the width {}",
+        "a divisor of recurrence.width",
+    )
+
+
+def _per_layer_embedding(it: Shape) -> None:
+    it.need("width")
+    it.default("vocab", it.kind["vocab"], "equals vocab")
+
+
+def _lightning(it: Shape) -> None:
+    attention = it.kind.get("attention") or {}
+    it.default("heads", attention.get("heads"), "equals attention.heads")
+    it.need("heads")
+    head = attention.get("head_dim") or it.kind["hidden"] // it.values["heads"]
+    it.default("head_dim", head, "equals attention.head_dim")
+
+
+_COMPLETE: dict[str, Callable[[Shape], None]] = {
+    "attention": _attention,
+    "cross_attention": _cross_attention,
+    "mlp": _mlp,
+    "moe": _moe,
+    "mamba": _mamba,
+    "delta_net": _delta_net,
+    "short_conv": _short_conv,
+    "recurrence": _recurrence,
+    "lightning": _lightning,
+    "per_layer_embedding": _per_layer_embedding,
+}

@@ -1,0 +1,1 @@
+"""Questions over many plans: search, solve, studies, sensitivity."""

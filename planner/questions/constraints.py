@@ -1,0 +1,127 @@
+"""Limits on quantities, and the quantities that a question may be about."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from planner.base.display import format_value
+from planner.base.errors import Fault, PlanError, nearest
+from planner.book.quantity import BOOK
+from planner.engine.evaluate import Number
+from planner.plans.document import Plan
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {"<=": operator.le, ">=": operator.ge}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """``quantity <= value`` or ``quantity >= value``, in the quantity's own unit."""
+
+    quantity: str
+    relation: str
+    value: Number
+
+    @property
+    def unit(self) -> str:
+        return BOOK.declarations[self.quantity][0].unit
+
+    def holds(self, value: Any) -> bool:
+        return _COMPARE[self.relation](value, self.value)
+
+    def slack(self, value: Any) -> Number:
+        """How far the value is inside the limit; negative outside."""
+        inside: Number = self.value - value if self.relation == "<=" else value - self.value
+        return inside
+
+    def share(self, value: Any) -> float:
+        """The slack as a share of the limit or of the value, whichever is larger."""
+        size = max(abs(self.value), abs(value)) or 1
+        return float(self.slack(value) / size)
+
+    def __str__(self) -> str:
+        return f"{self.quantity} {self.relation} {shown(self.value, self.unit)}"
+
+
+def shown(value: Any, unit: str, digits: int = 3) -> str:
+    """A value for people; estimates may be floats, which the display takes as fractions."""
+    if isinstance(value, float):
+        value = Fraction(value) if math.isfinite(value) else str(value)
+    return value if isinstance(value, str) else format_value(value, unit, digits)
+
+
+def parse_limit(text: str) -> Limit:
+    """A limit such as ``memory.process<=70 GiB``.
+
+    Raises:
+        PlanError: unknown quantity or relation, or a value in the wrong unit.
+    """
+    from planner.base import units
+
+    found = re.fullmatch(r"\s*([\w.]+)\s*(<=|>=)\s*(.+?)\s*", text)
+    if not found:
+        raise PlanError(Fault(f"{text!r} is no limit", None, "QUANTITY<=VALUE or QUANTITY>=VALUE"))
+    name, relation, value = found.groups()
+    numeric(name)
+    try:
+        number = units.parse(value, BOOK.declarations[name][0].unit)
+    except units.UnitError as error:
+        raise PlanError(Fault(f"{name}: {error}", None, error.allowed, error.hint)) from None
+    return Limit(name, relation, number)
+
+
+#: The margin that is kept where none is asked for.
+MARGIN = "p95"
+
+
+def fit_limit(margin: str, plan: Plan) -> Limit:
+    """The limit that a plan keeps in order to fit, by a margin.
+
+    Args:
+        margin: ``p95``: the 95th percentile of published readings fits, not only what is
+            predicted; a share such as ``5%`` (or ``0.05``): so much more than predicted fits;
+            ``0``: what is predicted fits.
+        plan: whose devices the memory is of.
+
+    Raises:
+        PlanError: any other text; a share under which the capacity is unknown.
+    """
+    from planner.base import units
+
+    text = margin.strip()
+    if text == MARGIN:
+        return Limit("memory.headroom_p95", ">=", 0)
+    allowed = "p95, a share such as 5%, or 0"
+    try:
+        share = Fraction(units.parse(text, "1"))
+    except units.UnitError:
+        raise PlanError(Fault(f"{margin!r} is no margin", None, allowed)) from None
+    if share < 0:
+        raise PlanError(Fault(f"a margin of {text} is less than nothing", None, allowed))
+    if share == 0:
+        return Limit("memory.headroom", ">=", 0)
+    capacity = plan.get("cluster.accelerator.memory_usable")
+    if capacity is None:
+        raise PlanError(Fault("memory of a device is not given (cluster.accelerator.memory)"))
+    return Limit("memory.process", "<=", capacity / (1 + share))
+
+
+def known(quantity: str) -> None:
+    """Raises PlanError unless the book has a quantity of that id that holds for the whole plan."""
+    import planner.book.formulas  # noqa: F401  (registers the quantities)
+
+    if quantity not in BOOK.declarations or BOOK.declarations[quantity][0].per:
+        pool = [i for i, d in BOOK.declarations.items() if not d[0].per]
+        raise PlanError(Fault(f"unknown quantity {quantity}", None, None, nearest(quantity, pool)))
+
+
+def numeric(quantity: str) -> None:
+    """Raises PlanError unless ``known``, and a number."""
+    known(quantity)
+    if not BOOK.declarations[quantity][0].unit:
+        raise PlanError(Fault(f"{quantity} is a name, not a number that could be limited"))

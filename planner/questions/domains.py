@@ -1,0 +1,195 @@
+"""The values that an inverse question tries: which values of a key can make a valid plan, in order.
+
+A domain numbers candidate values by an index. It may offer values that the plan's checks then
+refuse, but leaves none out that they would accept (coarser steps are said in ``step``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from planner.base.errors import Fault, PlanError
+from planner.plans.document import Plan
+from planner.plans.plan import about
+
+Number = int | Fraction | float
+
+#: A stack is built layer by layer, so questions about it end somewhere.
+MOST_LAYERS = 10_000
+#: Significant digits to which values that are not whole are found.
+DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Candidate values by index, from ``first`` to ``last`` (None: without end)."""
+
+    key: str
+    unit: str
+    value: Callable[[int], Number]
+    changes: Callable[[Number], Mapping[str, Any]]
+    start: int
+    first: int = 0
+    last: int | None = None
+    step: str = ""  # what one step is, in words
+    endless: bool = False  # ``last`` is where we stop, not where valid values end
+    #: Where values differ in two ways, the first and last index of each row of values that differ
+    #: in one way only; values of several rows are compared by a quantity that grows along each.
+    rows: tuple[tuple[int, int], ...] = ()
+    measure: str = ""
+
+
+def of_key(plan: Plan, key: str, free: bool = False) -> Domain:
+    """The candidate values of any numeric key of a plan; ``free`` where the layout is.
+
+    Raises:
+        PlanError: no such key, or one that holds no number.
+    """
+    said = about(key)
+    kinds = {said["type"]} if isinstance(said.get("type"), str) else set(said.get("type", ()))
+    if "unit" not in said and not kinds & {"integer", "number"}:
+        raise PlanError(Fault(f"{key} holds no number that could be varied", None))
+    current = plan.get(key)
+    if not isinstance(current, (int, Fraction)) or isinstance(current, bool):
+        raise PlanError(
+            Fault(f"{key} has no value to start from", None, f"give one with --set {key}=…")
+        )
+    if free and key == "cluster.devices":
+        return devices(plan)
+    listed = _listed(plan, key)
+    if free and key == "training.micro_batch":
+        listed = divisors(plan.get("training.global_batch"))
+    if said.get("enum"):
+        listed = tuple(v for v in said["enum"] if isinstance(v, int))
+    if listed is not None:
+        return among(key, said.get("unit", "1"), listed, current)
+    if "integer" not in kinds and key != "training.tokens":
+        return _continuous(key, said, Fraction(current))
+    step = None
+    if free and key == "training.sequence_length":
+        # Lengths that many layouts divide: an eighth of the present one, as a power of two.
+        step = 1 << max(6, int(current).bit_length() - 4)
+    return stepped(plan, key, current, said, step)
+
+
+def among(key: str, unit: str, values: tuple[int, ...], current: Number) -> Domain:
+    """A domain of listed values, in increasing order."""
+    nearest = min(range(len(values)), key=lambda i: abs(values[i] - current))
+    return Domain(key, unit, lambda i: values[i], lambda v: {key: v}, nearest, 0, len(values) - 1)
+
+
+def stepped(
+    plan: Plan, key: str, current: Number, said: Mapping[str, Any], step: int | None = None
+) -> Domain:
+    """Whole numbers in steps: of one, or of what the layout divides the value by."""
+    lowest, highest = said.get("minimum", 1), said.get("maximum")
+    if step is None:
+        step = _step(plan, key)
+    if key == "training.sequence_length" and plan.get("model.positions") == "learned":
+        highest = plan.get("model.max_sequence")
+    endless = highest is None
+    if key == "model.layers":
+        highest = MOST_LAYERS
+    return Domain(
+        key,
+        said.get("unit", "1"),
+        lambda i: i * step,
+        lambda v: {key: v},
+        max(1, round(Fraction(current) / step)),
+        max(0, -(-lowest // step)),
+        None if highest is None else highest // step,
+        f"multiples of {step}" if step > 1 else "",
+        endless,
+    )
+
+
+def _continuous(key: str, said: Mapping[str, Any], current: Fraction) -> Domain:
+    """Numbers that are not whole, to so many digits of the present value."""
+    size = math.floor(math.log10(float(abs(current) or 1)))
+    quantum = Fraction(10) ** (size - DIGITS + 1)
+    lowest, highest = said.get("minimum", 0), said.get("maximum")
+    first = math.ceil(Fraction(lowest) / quantum)
+    if said.get("exclusiveMinimum") is not None:
+        first = math.floor(Fraction(said["exclusiveMinimum"]) / quantum) + 1
+    return Domain(
+        key,
+        said.get("unit", "1"),
+        lambda i: i * quantum,
+        lambda v: {key: v},
+        round(current / quantum),
+        first,
+        None if highest is None else math.floor(Fraction(highest) / quantum),
+        f"to {DIGITS} digits",
+        highest is None,
+    )
+
+
+def _step(plan: Plan, key: str) -> int:
+    """By how much a value must grow to stay valid, as far as the layout decides that."""
+    get = plan.get
+    if key == "cluster.devices":
+        return math.prod(get(f"parallelism.{k}") for k in ("tensor", "pipeline", "context"))
+    if key == "training.global_batch":
+        return int(get("parallelism.data") * get("training.micro_batch"))
+    if key == "training.tokens" and get("training.sequence_length"):
+        return int(get("training.global_batch") * get("training.sequence_length"))
+    if key == "training.sequence_length":
+        # Sequence parallelism cuts it over tensor ranks; context parallelism in two pieces a rank.
+        whole, context = get("parallelism.tensor"), get("parallelism.context")
+        whole = whole if get("parallelism.sequence") else 1
+        return math.lcm(whole, 2 * context if context > 1 else 1)
+    if key == "model.hidden":
+        fixed = (plan.document.data["model"].get("attention") or {}).get("head_dim") is not None
+        return 1 if fixed else int(get("model.attention.heads") or 1)
+    return 1
+
+
+def devices(plan: Plan, node: int | None = None) -> Domain:
+    """Counts of devices that make whole nodes and even layouts: a number that divides the batch,
+    times one that divides the layers, times a power of two that divides the heads.
+
+    Raises:
+        PlanError: the model is given by its size only.
+    """
+    if plan.model is None:
+        raise PlanError(Fault("the best layout needs the shape of the model", None))
+    node = node or plan.get("cluster.devices_per_node")
+    heads = plan.get("model.attention.heads") or 1
+    halves = [1 << i for i in range((heads & -heads).bit_length())]
+    whole = {
+        data * stages * tensor
+        for data in divisors(plan.get("training.global_batch"))
+        for stages in divisors(len(plan.model.sequence))
+        for tensor in halves
+    }
+    current = plan.get("cluster.devices")
+    counts = tuple(sorted(n for n in whole if n % node == 0 or n == current)) or (current,)
+    domain = among("cluster.devices", "1", counts, current)
+    return replace(domain, step="whole nodes that batch, layers and heads divide over")
+
+
+def _listed(plan: Plan, key: str) -> tuple[int, ...] | None:
+    """The values of a key that must divide something; None where nothing bounds it."""
+    given = plan.document.data["training"]
+    data, devices = plan.get("parallelism.data"), plan.get("cluster.devices")
+    batch, micro = given.get("global_batch"), plan.get("training.micro_batch")
+    if key == "cluster.devices" and batch:
+        return tuple(_step(plan, key) * d for d in divisors(batch // micro))
+    if key == "training.micro_batch" and batch:
+        return divisors(batch // data)
+    if key == "training.gradient_accumulation" and batch:
+        return divisors(batch // data)
+    if key in ("parallelism.tensor", "parallelism.pipeline", "parallelism.context"):
+        return divisors(devices)
+    return None
+
+
+def divisors(value: int) -> tuple[int, ...]:
+    """All divisors in increasing order."""
+    most = min(math.isqrt(value), 10**6)  # a bound on the time for absurd numbers
+    small = [i for i in range(1, most + 1) if value % i == 0]
+    return tuple(sorted({*small, *(value // i for i in small)}))

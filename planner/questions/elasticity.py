@@ -1,0 +1,367 @@
+"""How a quantity moves with every input: by derivative where it is smooth, else by one step.
+
+The elasticity is the share by which the quantity changes over the share by which the input does:
+1 for what it is proportional to, -1 for what divides it. Measures (a bandwidth, a price, the number
+of tokens) have one by derivative; of choices that are whole numbers (layers, devices, a degree of
+the layout) the next one that people would try is taken: twice as many, a multiple of 128.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from planner.base.errors import Fault, PlanError
+from planner.book.quantity import BOOK, Notation
+from planner.engine import instance as case
+from planner.engine.evaluate import Absent, Case, Number
+from planner.engine.gradient import gradient
+from planner.engine.tape import Tape
+from planner.engine.untraced import Untraced
+from planner.plans.document import Plan
+from planner.plans.plan import about, variant
+from planner.questions import domains
+from planner.questions.constraints import numeric, shown
+from planner.questions.solve.probes import AsItIs, Probes
+from planner.results.evaluated import plain
+
+#: Keys that are whole numbers but so large that one more is next to nothing.
+LARGE = ("training.tokens",)
+#: Sections whose whole numbers are stepped, in this order.
+SECTIONS = ("training", "parallelism", "cluster", "model")
+#: What nobody chooses: the parts of a device.
+FIXED = "cluster.accelerator."
+#: Widths are multiples of it, so that products fill their tiles.
+TILE = 128
+FITS = "memory.headroom_p95"
+TENTH = Fraction(1, 10)
+#: Roundings to whole numbers below this size are steps, not noise in the last digits.
+COARSE = 10_000
+#: Elasticities that differ by no more are the same.
+SMALL = Fraction(1, 10**6)
+
+
+@dataclass(frozen=True)
+class Elasticity:
+    """By the derivative of the formula: 1 % more of the input is so many per cent of the result.
+    ``rounded`` where whole numbers stand between the two (tiles, steps, rows of the fullest
+    device): there the derivative is not what happens, see ``Measure``."""
+
+    note: Notation
+    value: Number  # of the input
+    elasticity: Fraction
+    rounded: bool = False
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure that can be set, and what follows where it is.
+
+    ``change`` is the share by which the quantity changes for a tenth more. ``elasticity`` is the
+    exact derivative; ``by_difference`` where it is the slope between a tenth less and a tenth more
+    instead, because roundings to whole numbers lie between.
+    """
+
+    key: str
+    meaning: str
+    value: Number
+    elasticity: Fraction
+    change: Fraction
+    by_difference: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """The next natural value of a choice, and the share by which the quantity changes there."""
+
+    key: str
+    before: Number
+    after: Number
+    change: Fraction
+    fits: bool | None  # whether the plan still fits there; None where that is unknown
+
+    @property
+    def elasticity(self) -> Fraction:
+        return self.change / (Fraction(self.after) / Fraction(self.before) - 1)
+
+
+def is_measure(key: str) -> bool:
+    """Whether a key holds a measure, not a choice of whole numbers."""
+    if key in LARGE:
+        return True
+    try:
+        kinds = about(key).get("type", ())
+    except PlanError:
+        return True  # follows from the document, as the peak of the training precision does
+    return "integer" not in ([kinds] if isinstance(kinds, str) else kinds)
+
+
+class Slopes:
+    """The derivatives of one quantity of a case.
+
+    Raises:
+        Absent: the quantity has no value.
+    """
+
+    def __init__(self, built: Case, target: str) -> None:
+        self.target = target
+        self.tape = Tape(built, [target])
+        leaves = self.tape.values(built)
+        assert leaves is not None
+        self.leaves, self._result = leaves, self.tape.results[target]
+        self._values = self.tape.run(leaves)
+
+    @cached_property
+    def measures(self) -> list[Elasticity]:
+        """The measures that the quantity hangs on, the strongest first."""
+        value, found = self._values[self._result], []
+        if not value:
+            return []
+        kept = gradient(self.tape, self._values, self._result, rounds=COARSE)
+        for number, slope in gradient(self.tape, self._values, self._result).items():
+            leaf, size = self.tape.leaves[number], self.leaves[number]
+            note = BOOK.notation.get(leaf.symbol)
+            if note is None or note.key is None or leaf.places or not is_measure(note.key):
+                continue
+            elasticity = Fraction(slope) * Fraction(size) / Fraction(value)
+            without = Fraction(kept.get(number, 0)) * Fraction(size) / Fraction(value)
+            rounded = abs(without - elasticity) > SMALL
+            if elasticity and not note.meaning.startswith("whether"):
+                found.append(Elasticity(note, size, elasticity, rounded))
+        return sorted(found, key=lambda entry: (-abs(entry.elasticity), entry.note.rank))
+
+    def of(self, built: Case) -> Fraction:
+        """By which share the quantity differs in another case.
+
+        Raises:
+            Absent: it has no value there.
+        """
+        after = Untraced(built).value(self.target)
+        return Fraction(after) / Fraction(self._values[self._result]) - 1
+
+    def change(self, notes: Sequence[Notation], share: Fraction) -> Fraction | None:
+        """By which share the quantity changes where measures are larger by a share of themselves;
+        None where it has no value there."""
+        symbols = {note.symbol for note in notes}
+        moved = [
+            value * (1 + share) if leaf.symbol in symbols else value
+            for leaf, value in zip(self.tape.leaves, self.leaves, strict=True)
+        ]
+        try:
+            after = self.tape.run(moved)[self._result]
+            return Fraction(after) / Fraction(self._values[self._result]) - 1
+        except (ArithmeticError, ValueError):
+            return None
+
+
+def settable(plan: Plan, key: str) -> str:
+    """The key that a document sets where a value follows from it: the peak of a run is that of a
+    format, whether its products or its logits run at it."""
+    for name in ("peak", "peak_16"):
+        if key == f"cluster.accelerator.{name}.value":
+            return (
+                f"cluster.accelerator.peaks.{plan.get(f'cluster.accelerator.{name}.format')}.value"
+            )
+    return key
+
+
+def measures(plan: Plan, slopes: Slopes) -> Iterator[Measure]:
+    """The measures that a quantity hangs on by the keys that set them, the strongest derivative
+    first; what cannot be set to a tenth more and a tenth less moves on the formulas alone."""
+    together: dict[str, list[Elasticity]] = {}
+    for entry in slopes.measures:
+        together.setdefault(settable(plan, str(entry.note.key)), []).append(entry)
+    order = sorted(together.items(), key=lambda item: -abs(_sum(item[1])))
+    for key, entries in order:
+        first = entries[0]
+        more, less, slope = _changed(plan, slopes, key, entries, TENTH), None, _sum(entries)
+        if more is None:
+            continue
+        if any(entry.rounded for entry in entries):
+            less = _changed(plan, slopes, key, entries, -TENTH)
+        if less is not None:
+            slope = (more - less) / (2 * TENTH)
+        yield Measure(key, first.note.meaning, first.value, slope, more, less is not None)
+
+
+def _sum(entries: list[Elasticity]) -> Fraction:
+    return sum((entry.elasticity for entry in entries), Fraction(0))
+
+
+def _changed(
+    plan: Plan, slopes: Slopes, key: str, entries: list[Elasticity], share: Fraction
+) -> Fraction | None:
+    """By which share a quantity changes in the plan whose key is set to another value."""
+    value = entries[0].value
+    try:
+        other = variant(plan, {key: Fraction(value) * (1 + share)})
+        kept = all(other.get(str(e.note.key)) != plan.get(str(e.note.key)) for e in entries)
+        after = slopes.of(case.build(other)) if kept else None
+    except (PlanError, Absent):
+        after = None
+    return slopes.change([e.note for e in entries], share) if after is None else after
+
+
+def by_step(plan: Plan, target: str) -> list[Step]:
+    """The choices that a quantity hangs on, one step each, the strongest elasticity first.
+
+    Raises:
+        PlanError: the quantity cannot be computed.
+    """
+    here = AsItIs([target]).values((plan,), exact=True)[1][target]
+    also = [FITS]
+    try:
+        AsItIs(also).values((plan,), exact=True)
+    except PlanError:
+        also = []  # unknown without a shape
+    evaluator, found = AsItIs([target, *also]), []
+    for key in _choices(plan):
+        try:
+            domain = domains.of_key(plan, key)
+            search = Probes(plan, domain, (), [target], evaluator)
+            next_one = _index(domain, natural(plan, key))
+            probe = search.beyond(next_one, 1) or search.beyond(domain.start - 1, -1)
+        except PlanError:
+            continue
+        if probe is None or not here:
+            continue
+        probe = search.confirmed(probe)
+        change = Fraction(probe.values[target]) / Fraction(here) - 1
+        if change:
+            fits = bool(probe.values[FITS] >= 0) if also else None
+            found.append(Step(key, plan.get(key), probe.value, change, fits))
+    return sorted(found, key=lambda step: -abs(step.elasticity))
+
+
+def natural(plan: Plan, key: str) -> int:
+    """The value that people would try next: a width the next multiple of 128, layers one more for
+    each stage, all else twice as much."""
+    value = int(plan.get(key))
+    if key == "model.layers":
+        layout = plan.data["parallelism"]
+        return value + int(layout["pipeline"]) * int(layout["virtual_pipeline"])
+    if key.startswith("model.") and value > TILE:
+        return (value // TILE + 1) * TILE
+    return 2 * value
+
+
+def _index(domain: domains.Domain, value: int) -> int:
+    """The first index of a domain from which on its values are no smaller."""
+    index = domain.start + 1
+    while (domain.last is None or index < domain.last) and domain.value(index) < value:
+        index += 1
+    return index
+
+
+def _choices(plan: Plan) -> Iterator[str]:
+    """The keys of a plan that hold whole numbers above zero, those that somebody chooses."""
+
+    def walk(node: Any, dotted: str) -> Iterator[str]:
+        if isinstance(node, Mapping):
+            for key, value in node.items():
+                yield from walk(value, f"{dotted}.{key}")
+        elif isinstance(node, int) and not isinstance(node, bool) and node > 0:
+            yield dotted
+
+    for section in SECTIONS:
+        for key in walk(plan.data.get(section), section):
+            try:
+                if not (is_measure(key) or key in plan.derived or key.startswith(FIXED)):
+                    yield key
+            except PlanError:
+                continue
+
+
+@dataclass(frozen=True)
+class Hangs:
+    """What one quantity of a plan hangs on."""
+
+    quantity: str
+    value: Number
+    measures: tuple[Measure, ...]
+    steps: tuple[Step, ...]
+
+
+def hangs_on(plan: Plan, quantity: str) -> Hangs:
+    """How a quantity moves with every measure and every choice of a plan.
+
+    Raises:
+        PlanError: an unknown quantity, a name, or one that cannot be computed.
+    """
+    numeric(quantity)
+    try:
+        found = tuple(measures(plan, Slopes(case.build(plan), quantity)))
+    except Absent as absent:
+        raise PlanError(Fault(absent.reason)) from None
+    value = AsItIs([quantity]).values((plan,), exact=True)[1][quantity]
+    return Hangs(quantity, value, found, tuple(by_step(plan, quantity)))
+
+
+def text(found: Hangs, most: int | None = None) -> str:
+    """A table for a terminal, of each kind no more than ``most`` rows."""
+    unit = BOOK.declarations[found.quantity][0].unit
+    lines = [f"{found.quantity} is {shown(found.value, unit)}"]
+    if found.measures:
+        lines += ["", "Measures, by exact derivative: 1 % more of each changes it by"]
+        width = max(len(entry.key) for entry in found.measures[:most])
+        for entry in found.measures[:most]:
+            mark = " (steps: mean of a tenth less and a tenth more)" if entry.by_difference else ""
+            key = entry.key.ljust(width)
+            lines.append(f"  {_signed(entry.elasticity):>8} %  {key}  {entry.meaning}{mark}")
+    if found.steps:
+        lines += ["", "Choices, by one step that people would take: it changes by"]
+        width = max(len(step.key) for step in found.steps[:most])
+        for step in found.steps[:most]:
+            way = f"{shown(step.before, '1', 6)} → {shown(step.after, '1', 6)}"
+            words = f"elasticity {_signed(step.elasticity)}"
+            words += "; does not fit" if step.fits is False else ""
+            lines.append(
+                f"  {_signed(100 * step.change):>8} %  {step.key.ljust(width)}  {way}  ({words})"
+            )
+    if not found.measures and not found.steps:
+        lines += ["", "Nothing moves it."]
+    return "\n".join(lines) + "\n"
+
+
+def _signed(value: Fraction) -> str:
+    digits = 3 if abs(value) < 10 else 1
+    return f"{float(value):+.{digits}f}".replace("-", "−")
+
+
+def as_data(found: Hangs, most: int | None = None) -> dict[str, Any]:
+    """Plain data for JSON, of each kind no more than ``most`` entries."""
+    return {
+        "quantity": found.quantity,
+        "unit": BOOK.declarations[found.quantity][0].unit,
+        "value": plain(found.value),
+        "measures": [
+            {
+                "key": entry.key,
+                "value": plain(entry.value),
+                "elasticity": plain(entry.elasticity),
+                "change": plain(entry.change),
+                "by_difference": entry.by_difference,
+            }
+            for entry in found.measures[:most]
+        ],
+        "steps": [
+            {
+                "key": step.key,
+                "before": plain(step.before),
+                "after": plain(step.after),
+                "change": plain(step.change),
+                "elasticity": plain(step.elasticity),
+                "fits": step.fits,
+            }
+            for step in found.steps[:most]
+        ],
+    }
+
+
+def to_json(found: Hangs, most: int | None = None) -> str:
+    """JSON text."""
+    return json.dumps(as_data(found, most), indent=2) + "\n"

@@ -1,0 +1,80 @@
+"""From a file to a plan: read, checked, completed, its layout found where it leaves it open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from planner.base.errors import PlanError
+from planner.documents import schema, source
+from planner.documents.source import Document
+from planner.plans import plan
+from planner.plans.document import Draft, Plan
+from planner.plans.model import lower
+
+
+def load(
+    document: str | Path | Mapping[str, Any],
+    overrides: Mapping[str, Any] | Sequence[str] = (),
+) -> Plan:
+    """The plan of a YAML file or of a mapping, with ``--set`` overrides.
+
+    Raises:
+        PlanError: every fault of the first stage (reading, schema, checks) that found one.
+    """
+    return planned(plan.opened(schema.validate(source.load(document, overrides), "plan")))
+
+
+def planned(document: Document) -> Plan:
+    """A plan from a document that agrees with the schema; a layout that it leaves open is found.
+
+    Raises:
+        PlanError: every fault that was found, or no valid layout.
+    """
+    layout = document.data.get("parallelism") or {}
+    if not layout.get("auto"):
+        return plan.planned(document)
+    from planner.questions.search import automatic
+
+    try:
+        return automatic.planned(document)
+    except PlanError:
+        if document.has(("parallelism", "auto")):
+            raise
+        # Nobody asked for it.
+        return plan.complete(plan.changed(document, {"parallelism.auto": None}))
+
+
+#: Keys that only documents of one kind have, in the order in which kinds are told apart.
+_MARKS = (
+    ("study", {"axes", "plans", "base"}),
+    ("plan", {"training", "parallelism", "cluster", "time"}),
+    ("accelerator", {"peaks", "memory", "memory_bandwidth", "architecture"}),
+    ("cluster", {"accelerator", "devices", "devices_per_node"}),
+    ("model", {"layers", "hidden", "parameters", "vocab", "attention"}),
+)
+
+
+def kind_of(keys: Iterable[str]) -> str:
+    """The kind of a document by its keys; a plan where nothing tells."""
+    present = set(keys)
+    return next((kind for kind, marks in _MARKS if marks & present), "plan")
+
+
+def check(file: str | Path, overrides: Sequence[str] = ()) -> str:
+    """Validate a document of any kind; returns its kind.
+
+    Raises:
+        PlanError: every fault of the first stage that found one.
+    """
+    kind = kind_of(source.read(file).plain())
+    if kind == "plan":
+        load(file, overrides)
+        return kind
+    document = schema.validate(source.load(file, overrides, kind), kind)
+    if kind == "model":
+        draft = Draft(document, {"model": plan.copied(document.data)})
+        lower(draft)
+        draft.finish()
+    return kind

@@ -1,0 +1,183 @@
+"""``parallelism: auto``: the plan of a document that leaves its layout to the search.
+
+Keys of the layout that the document gives stay, and so do micro-batch, recomputation and schedule
+where it says them; the rest is the layout with the shortest predicted step of all that fit, under
+the schedules that are common. Where none fits, it is the one that lacks least memory, and the
+verdict says so as for any plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from planner.base.display import exact_text
+from planner.base.errors import Fault, PlanError
+from planner.documents.source import Document
+from planner.plans.document import Plan
+from planner.plans.plan import KERNELS, changed, revised
+from planner.questions.constraints import MARGIN, shown
+from planner.questions.search.engine import FITS, MOST, STEP, Layout, search
+from planner.questions.search.layouts import KEYS, starts
+from planner.questions.search.ranking import of_how_many, percent
+from planner.questions.search.selection import SPARE
+
+#: Schedules that launchers of training frameworks have; another one is taken where it is given.
+SCHEDULES = ("1f1b", "interleaved")
+#: Tokens of a step where nothing says how many: 4M, rounded to a power of two.
+TOKENS = 2**22
+#: Keys of a layout that say how it is found.
+CHOOSING = ("auto", "margin", "for")
+#: Keys that a search keeps at a value, and keys with the values that it tries.
+Kept = Mapping[str, Any]
+#: Layouts found in this process, by what the documents say.
+_FOUND: dict[str, tuple[Layout, str, Kept]] = {}
+MOST_KEPT = 64
+
+
+def planned(document: Document) -> Plan:
+    """The plan of a document with the best layout.
+
+    Raises:
+        PlanError: no valid layout, or a document for which a step cannot be predicted.
+    """
+    key = repr(document.data)
+    if key not in _FOUND:
+        while len(_FOUND) >= MOST_KEPT:
+            del _FOUND[next(iter(_FOUND))]
+        _FOUND[key] = _found(document)
+    layout, why, kept = _FOUND[key]
+    chosen = {k: v for k, v in layout.changes.items() if k in (*KEYS, KERNELS)}
+    # What the document gives besides (an assumed utilisation, a loss) stays as it is.
+    document, batch = _with_batch(document)
+    found = revised(_closed(document), chosen)
+    given = {k for k in chosen if _given(document, k)}
+    derived = {**found.derived, **batch, **{k: why for k in chosen if k not in given}}
+    return replace(found, derived=derived, searched=kept)
+
+
+def _closed(document: Document) -> Document:
+    """The document without the word that leaves its layout open."""
+    entries = dict(document.node.value)  # type: ignore[arg-type]
+    layout = dict(entries["parallelism"].value)  # type: ignore[arg-type]
+    for key in CHOOSING:
+        layout.pop(key, None)
+    entries["parallelism"] = replace(entries["parallelism"], value=layout)
+    closed = replace(document, node=replace(document.node, value=entries))
+    # What holds is the data, which may have been changed since the nodes were read.
+    data = document.data
+    said = {key: value for key, value in data["parallelism"].items() if key not in CHOOSING}
+    closed.__dict__["data"] = {**data, "parallelism": said}
+    return closed
+
+
+def _given(document: Document, key: str) -> bool:
+    path = key.split(".")
+    return document.has(path) and document.origin(path).kind != "default"
+
+
+def _found(document: Document) -> tuple[Layout, str, Kept]:
+    place = document.key_place(("parallelism",))
+    document, _ = _with_batch(document)
+    data = document.data
+    for key in ("parallelism.data", "parallelism.stages", "training.gradient_accumulation"):
+        if _given(document, key):
+            raise PlanError(
+                Fault(f"{key} follows from the layout, which parallelism: auto leaves open",
+                      document.key_place(key.split(".")), "left out")
+            )  # fmt: skip
+    fixed = {k: _value(data, k) for k in KEYS if _given(document, k)}
+    start = _start(_closed(document), fixed)
+    if start.model is None:
+        raise PlanError(
+            Fault("parallelism: auto needs the shape of the model", place, "a layout spelled out")
+        )
+    if start.settings["training.mode"] != "train":
+        raise PlanError(
+            Fault("parallelism: auto ranks layouts by the time of a training step", place,
+                  "a layout spelled out, or training.mode: train")
+        )  # fmt: skip
+    try:
+        said = data["parallelism"].get("margin", MARGIN)
+        launcher = data["parallelism"].get("for")
+        margin = said if isinstance(said, str) else str(float(said))
+        vary = {} if "training.schedule" in fixed else {"training.schedule": SCHEDULES}
+        found = search(start, 1, STEP, fixed, vary=vary, most=MOST, margin=margin,
+                       launcher=launcher)  # fmt: skip
+    except PlanError as error:
+        raise PlanError(
+            Fault(f"parallelism: auto: {fault.message}", fault.place or place, fault.allowed)
+            for fault in error.faults
+        ) from None
+    kept = {"fixed": fixed, "vary": vary, "margin": margin, "launcher": launcher}
+    counted = of_how_many(found)
+    if found.plain is not None:
+        how = "tight: none fits in the worst case, this is" if found.tight else "found:"
+        behind = float(found.plain.values[STEP] / found.best[0].values[STEP]) - 1
+        ahead = f" ({percent(behind)} faster)" if behind > 0 else ""
+        best = f"the plainest within {percent(SPARE)} of the fastest that fits{ahead}"
+        why = f"{how} {best} of {counted} (parallelism: auto)"
+        return found.plain, why, kept
+    assert found.nearest is not None
+    lacking = shown(-found.nearest.values[FITS], "bytes")
+    why = f"none of {counted} fits (parallelism: auto); this one lacks least, {lacking}"
+    return found.nearest, why, kept
+
+
+def _with_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
+    """The document with a global batch, and why it has it where it does not give one: as many
+    whole sequences as hold ``TOKENS``, the same number for each device.
+
+    Raises:
+        PlanError: nothing says how long a sequence is.
+    """
+    data = document.data
+    if data["training"].get("global_batch") is not None:
+        return document, {}
+    length = data["training"].get("sequence_length") or data["model"].get("max_sequence")
+    if length is None:
+        raise PlanError(
+            Fault("parallelism: auto divides a batch of sequences, and none is given",
+                  document.key_place(("parallelism",)),
+                  "training.global_batch and training.sequence_length")
+        )  # fmt: skip
+    devices = data["cluster"].get("devices") or 1
+    batch = devices * -(-TOKENS // (length * devices))
+    why = (
+        f"{exact_text(TOKENS)} tokens a step, as Llama 2 was trained with (arXiv 2307.09288, "
+        "section 2.2), in whole sequences for each device"
+    )
+    return changed(document, {"training.global_batch": batch}), {"training.global_batch": why}
+
+
+def _value(data: Mapping[str, Any], key: str) -> Any:
+    section, name = key.split(".")
+    return data[section][name]
+
+
+def _start(document: Document, fixed: Mapping[str, Any]) -> Plan:
+    """Some valid plan to search from.
+
+    Raises:
+        PlanError: there is none; what is wrong with the first that was tried.
+    """
+    first: PlanError | None = None
+    for changes in _tried(document, fixed):
+        try:
+            return revised(document, {"parallelism.data": None, **changes})
+        except PlanError as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def _tried(document: Document, fixed: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    devices = document.data["cluster"].get("devices") or 1
+    experts = (document.data["model"].get("moe") or {}).get("experts") or 1
+    seen = set()
+    for layout in starts(devices, experts):
+        changes = {**layout, **fixed}
+        if (key := tuple(changes.values())) not in seen:
+            seen.add(key)
+            yield changes

@@ -1,0 +1,584 @@
+"""The best layouts of a plan, out of all valid ones.
+
+The layouts of a space (``layouts.py``) are one case over arrays (``spread.py``), evaluated through
+the same formulas as everything else (``compile.py``, ``program.py``), a chunk at a time. What fits
+is ranked, and the winners are evaluated again exactly.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.base.display import exact_text
+from planner.base.errors import Fault, PlanError
+from planner.connect import exports
+from planner.engine import instance as case
+from planner.engine.evaluate import Absent
+from planner.engine.untraced import Untraced, evaluated
+from planner.plans.document import Plan
+from planner.plans.plan import KERNELS, chosen_by, variant
+from planner.questions.constraints import MARGIN, Limit, fit_limit, known
+from planner.questions.search import modes
+from planner.questions.search.layouts import CUT, FOLLOWING, KEYS, Rows, Setting, Space
+from planner.questions.search.selection import Best, ByChoice, Front, Item, Plain, Sample
+from planner.questions.search.spread import Over, Spread
+from planner.results.attribution import taken_apart
+from planner.results.intervals import around
+
+FITS = "memory.headroom"
+SURE = "memory.headroom_p95"
+MEMORY = "memory.process"
+STEP = "time.step_seconds"
+#: Quantities of which a limit is one on memory.
+OF_MEMORY = frozenset({FITS, SURE, MEMORY})
+#: Where one answer is wanted soon, a space of more layouts is narrowed, step by step.
+MOST = 2_000_000
+REPLICAS = "parallelism.replicate"
+NARROWER: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    (REPLICAS, (1,)),
+    ("parallelism.expert_tensor", (1,)),
+    ("training.micro_batch", (1, 2, 4, 8)),
+    ("parallelism.context", (1, 2, 4, 8, 16)),
+)
+
+Array = NDArray[Any]
+Progress = Callable[[int, int, float], None]
+
+#: About how many layouts a picture shows.
+POINTS = 300
+#: So many of the best are evaluated exactly; of further ones the values over arrays are shown.
+EXACT = 20
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One layout: what it changes in the plan, what follows from that, and what it gives."""
+
+    changes: Mapping[str, Any]
+    follows: Mapping[str, Any]
+    values: Mapping[str, Any]  # exact for the best, else as below
+    approximate: Mapping[str, float]  # over arrays
+    cleared: tuple[str, ...] = ()  # keys that go back to their defaults
+    #: What is made small, and the evaluation that has its value; none of what is not exact.
+    evaluated: tuple[Untraced, str] | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def parts(self) -> Mapping[str, Any]:
+        """What is made small consists of, where the layout is evaluated exactly (``parts.py``)."""
+        return {} if self.evaluated is None else taken_apart(*self.evaluated)
+
+    def get(self, key: str) -> Any:
+        """A key that the layout sets, or that follows from it; None for any other."""
+        return self.changes.get(key, self.follows.get(key))
+
+    def of(self, plan: Plan) -> Plan:
+        """A plan with this layout."""
+        return variant(plan, {**dict.fromkeys(self.cleared), **self.changes})
+
+    def interval(self, by: str) -> tuple[Any, Any] | None:
+        """What published runs leave open of a quantity, 5th to 95th percentile; None where no
+        published run is held against it, or the layout is not evaluated exactly."""
+        if self.evaluated is None:
+            return None
+        return around(by, self.values[by], self.evaluated[0])
+
+    def exactly(self, plan: Plan, by: str) -> Layout:
+        """The layout with exact values, and the parts of ``by``."""
+        values, evaluation = _exactly(self.of(plan), tuple(self.values))
+        return replace(self, values=values, evaluated=(evaluation, by))
+
+
+@dataclass(frozen=True)
+class Point:
+    """One layout in a scatter plot."""
+
+    memory: float  # bytes
+    score: float  # in the unit of what is made small
+    fits: bool
+    front: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best layout with one value of one key; None where none fits."""
+
+    key: str
+    value: Any
+    layout: Layout | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """The outcome of a search."""
+
+    plan: Plan
+    by: str
+    size: int
+    fitting: int
+    best: tuple[Layout, ...]  # no two of them the same step
+    front: tuple[Layout, ...]  # no other layout is better in ``by`` and in memory
+    own: Layout | None  # the plan's own layout, where it can be evaluated
+    limits: tuple[Limit, ...] = ()
+    varied: tuple[str, ...] = ()  # keys that took several values
+    points: tuple[Point, ...] = ()
+    nearest: Layout | None = None  # where nothing fits, the layout that lacks least memory
+    choices: tuple[Choice, ...] = ()  # of each key that has several values
+    every: int = 0  # layouts, also those that a narrowed search left out
+    same: Mapping[str, str] = field(default_factory=dict)  # modes left out (``Walk.same``)
+    narrowed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # to these values of keys
+    margin: Limit | None = None  # what a layout keeps in order to fit
+    #: What to run: the plainest of all that are within ``selection.SPARE`` of the best.
+    plain: Layout | None = None
+    launcher: str | None = None  # the framework that can start them
+    tight: bool = False  # none keeps the margin; those that fit as estimated are ranked
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Some layouts of a space: places in ``rows``, and quantities over ZeRO stage, recomputation
+    and rows; NaN where a quantity is absent."""
+
+    plan: Plan
+    space: int  # its number
+    varied: Mapping[str, Any]
+    rows: Rows
+    start: int
+    values: Mapping[str, Array]
+    valid: Array
+
+    @property
+    def choices(self) -> tuple[list[tuple[str, Sequence[Any], Array]], ...]:
+        """What is chosen along each axis: keys, their values, and which value each layout has."""
+        length = self.valid.shape[2]
+        *outer, along = self.rows.choices(slice(self.start, self.start + length))
+        same = np.zeros(length, dtype=np.int64)
+        return (*outer, along + [(key, (value,), same) for key, value in self.varied.items()])
+
+    def changes(self, place: int) -> dict[str, Any]:
+        """A layout, by its place in the flattened arrays, as changes of the plan."""
+        zero, recompute, row = np.unravel_index(place, self.valid.shape)
+        found = self.rows.changes(self.start + int(row), int(zero), int(recompute))
+        return {**self.varied, **found}
+
+    def plainness(self, places: Array) -> Array:
+        """How plain layouts are, by their places in the flattened arrays (``Rows.plainness``)."""
+        zero, recompute, rows = np.unravel_index(places, self.valid.shape)
+        return self.rows.plainness(zero, recompute, self.start + rows)
+
+    def setting(self, place: int) -> Setting:
+        """A layout by its place, with what follows from it."""
+        row = place % self.valid.shape[2]
+        return Setting(self.changes(place), self.rows.follows(self.start + row))
+
+
+def wanted(by: str, limits: Sequence[Limit]) -> tuple[str, ...]:
+    """The quantities that layouts are ranked by: whether they fit, their memory, what is made small
+    and what is limited.
+
+    Raises:
+        PlanError: no such quantity.
+    """
+    known(by)
+    return tuple(dict.fromkeys((FITS, MEMORY, by, *(limit.quantity for limit in limits))))
+
+
+def of_memory(limits: Iterable[Limit]) -> bool:
+    """Whether memory alone is limited: then that nothing fits holds with replicas too, for they add
+    memory."""
+    return all(limit.quantity in OF_MEMORY for limit in limits)
+
+
+def only(narrowed: Mapping[str, Sequence[Any]]) -> str:
+    """To which layouts a search was narrowed, in words."""
+    said = (f"{key} {enumerated(values, 'or')}" for key, values in narrowed.items())
+    return f"only those with {enumerated(said)}"
+
+
+def enumerated(values: Iterable[Any], last: str = "and") -> str:
+    """Values in a sentence: one, two and three."""
+    *first, end = map(str, values)
+    return f"{', '.join(first)} {last} {end}" if first else end
+
+
+def left_out(narrowed: Mapping[str, Sequence[Any]], proven: bool) -> str:
+    """What a narrowed search leaves open, in words; it is ``proven`` that where none of its layouts
+    fits none does."""
+    said = f"where there are more than {exact_text(MOST)} layouts, {only(narrowed)} were searched"
+    more = "what fails, fails with all" if proven else "what fails might hold with another"
+    return f"{said}; {more}"
+
+
+@dataclass(eq=False)
+class Walk:
+    """All layouts of a plan, chunk by chunk.
+
+    Args:
+        plan: its model, cluster and batch stay; its layout and an assumed utilisation do not.
+        quantities: what is evaluated.
+        options: values that keys may have: keys of the layout (none: every valid value), or any
+            other key of the plan, whose values are tried one after another.
+        full: not only sensible layouts (``layouts.Space``).
+        most: a larger space is narrowed to the first values of ``NARROWER``, as far as needed.
+        launcher: the framework that has to be able to start a layout, with its own kernels where
+            the plan does not say whose run.
+
+    Raises:
+        PlanError: an unknown key, a value that it cannot have, no valid layout.
+    """
+
+    plan: Plan
+    quantities: tuple[str, ...]
+    options: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    full: bool = False
+    most: int | None = None
+    launcher: str | None = None
+
+    def __post_init__(self) -> None:
+        self.absent: dict[str, str] = {}
+        self.spaces: list[tuple[Mapping[str, Any], Space]] = []
+        self.given = frozenset(self.options)
+        self._spreads: dict[int, Spread] = {}
+        if self.launcher is not None and not chosen_by(self.plan, KERNELS):
+            kernels = exports.framework(self.launcher).KERNELS
+            self.options = {**({KERNELS: (kernels,)} if kernels else {}), **self.options}
+        self._fill()
+        for _, space in self.spaces if self.launcher else ():
+            space.started()
+        #: Modes of recomputation that are not asked, each with the one that is the same step.
+        self.same = {} if self.full or modes.RECOMPUTE in self.options else self._same()
+        for _, space in self.spaces:
+            space.recompute = tuple(mode for mode in space.recompute if mode not in self.same)
+        self.every, self._all = self.size, self.spaces
+        self.narrowed: dict[str, tuple[Any, ...]] = {}
+        for key, values in NARROWER:
+            if self.most is not None and self.size > self.most and key not in self.options:
+                self.options = {**self.options, key: values}
+                self.narrowed[key] = values
+                self.spaces = [
+                    (varied, space.narrowed(key, values)) for varied, space in self.spaces
+                ]
+
+    def wider(self) -> Walk | None:
+        """What to ask where nothing fits: all layouts but those with replicas, which only add
+        memory. None where no others were left out."""
+        more = self.narrowed.keys() - {REPLICAS}
+        if not more:
+            return None
+        found = copy(self)
+        found.options = {key: said for key, said in self.options.items() if key not in more}
+        found.narrowed = {k: values for k, values in self.narrowed.items() if k == REPLICAS}
+        found.spaces, found._spreads = self._all, {}
+        for key, values in found.narrowed.items():
+            found.spaces = [(v, space.narrowed(key, values)) for v, space in found.spaces]
+        found.most, found.every, found._all = None, found.size, found.spaces
+        return found
+
+    def _fill(self) -> None:
+        if self.plan.model is None:
+            raise PlanError(Fault("a search needs the shape of the model"))
+        if self.plan.get("training.sequence_length") is None:
+            raise PlanError(Fault("a search needs the length of a sequence", None,
+                                  "training.sequence_length"))  # fmt: skip
+        inner = {key: values for key, values in self.options.items() if key in KEYS and values}
+        outer = {key: values for key, values in self.options.items() if key not in KEYS}
+        free = {key for key, values in self.options.items() if key in KEYS and not values}
+        faults: list[Fault] = []
+        for combination in product(*outer.values()):
+            varied = dict(zip(outer, combination, strict=True))
+            try:
+                changed = variant(self.plan, {**varied, "time.mfu": None}) if varied else self.plan
+                space = Space(changed, inner, self.full or free, self.launcher)
+                if space.size:
+                    self.spaces.append((varied, space))
+                else:
+                    none = "no schedule runs the micro-batches"
+                    if self.launcher is not None:
+                        none = f"{self.launcher} can start none, or {none}"
+                    faults.append(Fault(f"no layout is valid: {none}"))
+            except PlanError as error:
+                faults += error.faults
+        if not self.spaces:
+            raise PlanError(faults)
+
+    def _same(self) -> dict[str, str]:
+        """Where the plan's keys have several values, what holds with all of them."""
+        first, *others = (modes.twins(space, self.quantities) for _, space in self.spaces)
+        return {mode: by for mode, by in first.items() if all(o.get(mode) == by for o in others)}
+
+    @property
+    def size(self) -> int:
+        return sum(space.size for _, space in self.spaces)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        for number, (_, space) in enumerate(self.spaces):
+            for rows in space.blocks():
+                yield from self.over(number, rows, self.quantities)
+
+    def over(self, number: int, rows: Rows, *groups: tuple[str, ...]) -> Iterator[Chunk]:
+        """Some rows of a space, by its number, with groups of quantities."""
+        for part, values in self.made(number, rows).chunks(*groups):
+            yield self.chunk(number, rows, part, values)
+
+    def made(self, number: int, rows: Rows) -> Over:
+        """Some rows of a space, to be evaluated."""
+        spread = self._spreads.get(number)
+        if spread is None:
+            spread = self._spreads[number] = Spread(self.spaces[number][1], self.absent)
+        return spread.over(rows)
+
+    def chunk(self, number: int, rows: Rows, part: slice, values: Mapping[str, Array]) -> Chunk:
+        """A stretch of some rows of a space, with what they are worth."""
+        varied, _ = self.spaces[number]
+        return Chunk(self.plan, number, varied, rows, part.start, values, rows.valid(part))
+
+
+def search(
+    plan: Plan,
+    top: int = 10,
+    by: str = STEP,
+    fixed: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+    *,
+    limits: Sequence[Limit] = (),
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    full: bool = False,
+    points: int = 0,
+    choices: bool = False,
+    most: int | None = None,
+    margin: str = MARGIN,
+    launcher: str | None = None,
+) -> Found:
+    """The best layouts of a plan that fit into memory, and the plainest of those near the best.
+
+    Args:
+        plan: its model, cluster and batch stay; its layout and an assumed utilisation do not.
+        top: how many of the best; the first twenty of them are evaluated exactly.
+        by: the quantity to make small, such as ``time.step_seconds`` or ``memory.process``.
+        fixed: keys of the layout that keep a value, such as ``{"parallelism.tensor": 8}``.
+        progress: called with layouts done, layouts in all, seconds passed.
+        limits: further limits that a layout has to keep.
+        vary: values that keys may have, of the layout (none: every valid value) or not
+            (``training.precision``).
+        full: every valid layout, also those that are never sensible (``layouts.Space``).
+        points: about how many points of a scatter plot; 0 for none.
+        choices: also the best layout for each value of each key.
+        most: a larger space is narrowed (``NARROWER``); ``Found.narrowed`` says of which layouts
+            the answer speaks. Where none of these fits, all are asked, and it speaks of all.
+        margin: with how much to spare a layout has to fit (``limits.fit_limit``). Where none does,
+            those are ranked that fit as estimated, and ``Found.tight`` says so.
+        launcher: the framework that has to be able to start a layout (``planner.connect.exports``).
+
+    Raises:
+        PlanError: no valid layout, an unknown quantity or key, a quantity that no layout has.
+    """
+    keeps = fit_limit(margin, plan)
+    quantities = wanted(by, (*limits, keeps))
+    options = {**{k: (v,) for k, v in (fixed or {}).items()}, **(vary or {})}
+    walk = Walk(plan, quantities, options, full, most, launcher)
+    asked = Asked(plan, by, tuple(limits), keeps, quantities, top, points, choices)
+    found = asked.over(walk, progress)
+    wider = None if found.best else walk.wider()
+    if wider is not None:
+        found = asked.over(wider, progress)
+    narrowed = (wider or walk).narrowed
+    found = replace(found, every=walk.every, narrowed=narrowed, same=walk.same)
+    if not found.best and of_memory(limits):
+        found = replace(found, size=walk.every, narrowed={})
+    return replace(found, varied=tuple(vary or ()), launcher=launcher)
+
+
+class _Kept:
+    """What is kept of the layouts that fit."""
+
+    def __init__(self, top: int, by: str, choices: bool) -> None:
+        self.count = 0
+        self.best, self.front, self.plain = Best(top, by not in OF_MEMORY), Front(), Plain()
+        self.chosen = ByChoice() if choices else None
+
+    def add(self, chunk: Chunk, score: Array, memory: Array, fits: Array) -> None:
+        """Those of the layouts of a chunk, flattened, that fit."""
+        kept = np.flatnonzero(fits)
+        self.count += len(kept)
+        self.best.add(score[kept], memory[kept], chunk.setting, kept)
+        self.front.add(score[kept], memory[kept], chunk.setting, kept)
+        self.plain.add(score[kept], chunk.plainness, chunk.setting, kept)
+        if self.chosen is not None:
+            shape = chunk.valid.shape
+            cubes = [column.reshape(shape) for column in (score, memory, fits)]
+            self.chosen.add(cubes[0], cubes[1], cubes[2], chunk.choices, chunk.setting)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a search (``search``)."""
+
+    plan: Plan
+    by: str
+    limits: tuple[Limit, ...]
+    margin: Limit
+    quantities: tuple[str, ...]
+    top: int
+    points: int
+    choices: bool
+
+    def over(self, walk: Walk, progress: Progress | None) -> Found:
+        """The best of some layouts.
+
+        Raises:
+            PlanError: none of them has what is made small.
+        """
+        plan, by, start = self.plan, self.by, time.perf_counter()
+        safe, tight = (_Kept(self.top, by, self.choices) for _ in range(2))
+        nearest, sample = Best(1), Sample(self.points, walk.size)
+        done = 0
+        seen_any = False
+        for chunk in walk:
+            score, memory, room = (chunk.values[name].ravel() for name in (by, MEMORY, FITS))
+            there = chunk.valid.ravel() & np.isfinite(score)
+            done += int(np.count_nonzero(chunk.valid))
+            seen_any = seen_any or bool(there.any())
+            fits = there & (room >= 0)
+            for limit in self.limits:
+                fits &= holding(limit, chunk.values[limit.quantity].ravel())
+            spare = fits & holding(self.margin, chunk.values[self.margin.quantity].ravel())
+            safe.add(chunk, score, memory, spare)
+            if not safe.count:
+                tight.add(chunk, score, memory, fits)
+            if not safe.count and not tight.count:
+                short = np.flatnonzero(there)
+                nearest.add(-room[short], score[short], chunk.setting, short)
+            if self.points:
+                sample.add(score, memory, there, fits)
+            if progress is not None:
+                progress(done, walk.size, time.perf_counter() - start)
+        if not seen_any:
+            explain_absence(walk, by)
+        kept = safe if safe.count else tight
+        exact = [
+            layout_of(plan, item, (by, MEMORY), self.quantities if number < EXACT else (), by)
+            for number, item in enumerate(kept.best.items())
+        ]
+        exact.sort(key=lambda layout: (layout.values[by], layout.values[MEMORY]))
+        edge = [layout_of(plan, item, (by, MEMORY)) for item in kept.front.items()]
+        shown = [Point(m, s, f) for s, m, f in sample.thinned()]
+        if self.points:
+            shown += [Point(x.values[MEMORY], x.values[by], True, True) for x in edge]
+        short_of = nearest.items() if not kept.count else []
+        plain = kept.plain.first
+        return Found(
+            plan,
+            by,
+            walk.size,
+            safe.count,
+            tuple(exact),
+            tuple(edge),
+            _own(plan, self.quantities, by),
+            self.limits,
+            points=tuple(shown),
+            nearest=next((layout_of(plan, i, (), self.quantities) for i in short_of), None),
+            choices=tuple(_choices(plan, kept.chosen, by)) if kept.chosen else (),
+            margin=self.margin,
+            plain=plain and layout_of(plan, plain, (by,), self.quantities, by),
+            tight=kept is tight and tight.count > 0,
+        )
+
+
+def _choices(plan: Plan, chosen: ByChoice, by: str) -> Iterator[Choice]:
+    """For the keys that have several values, the best layout with each, smallest ``by`` first."""
+    for key, values in chosen.items().items():
+        for value, item in values if len(values) > 1 else ():
+            layout = None if item is None else layout_of(plan, item, (by, MEMORY))
+            yield Choice(key, value, layout)
+
+
+def scatter(
+    plan: Plan,
+    points: int = POINTS,
+    by: str = STEP,
+    fixed: Mapping[str, Any] | None = None,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    margin: str = MARGIN,
+    launcher: str | None = None,
+) -> Found:
+    """What a report shows of a search: the best five, what each choice costs, and ``points`` of a
+    scatter plot of memory and ``by``: a sample of the layouts and the whole front, the same each
+    time. ``own`` is the plan's layout. A large space is narrowed as for ``best``."""
+    return search(
+        plan,
+        5,
+        by,
+        fixed,
+        vary=vary,
+        points=points,
+        choices=True,
+        most=MOST,
+        margin=margin,
+        launcher=launcher,
+    )
+
+
+def holding(limit: Limit, values: Array) -> Array:
+    bound = float(limit.value)
+    holds: Array = values <= bound if limit.relation == "<=" else values >= bound
+    return holds
+
+
+def layout_of(
+    plan: Plan, item: Item, names: Sequence[str], exactly: Sequence[str] = (), by: str = ""
+) -> Layout:
+    """A layout that was selected, with exact values of some quantities."""
+    *numbers, (changes, follows) = item
+    over_arrays = dict(zip(names, numbers, strict=False))
+    shown = {k: v for k, v in changes.items() if v is not None}
+    cleared = tuple(k for k, v in changes.items() if v is None)
+    if not exactly:
+        return Layout(shown, follows, over_arrays, over_arrays, cleared)
+    values, evaluation = _exactly(variant(plan, changes), exactly)
+    kept = (evaluation, by) if by else None
+    return Layout(shown, follows, values, over_arrays, cleared, kept)
+
+
+def _exactly(plan: Plan, quantities: Sequence[str]) -> tuple[dict[str, Any], Untraced]:
+    """Quantities of a plan, and their evaluation.
+
+    Raises:
+        PlanError: one of them cannot be computed, with the reason.
+    """
+    evaluation = Untraced(case.build(plan))
+    try:
+        return {name: evaluation.value(name) for name in quantities}, evaluation
+    except Absent as absent:
+        raise PlanError(Fault(absent.reason)) from None
+
+
+def _own(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
+    """The plan's own layout, with time predicted as for the others."""
+    try:
+        values, evaluation = _exactly(variant(plan, {"time.mfu": None}), quantities)
+    except PlanError:
+        return None
+    open_ones = [key for key in FOLLOWING if not chosen_by(plan, key)]
+    changes, follows = (
+        {k: plan.get(k) for k in keys if plan.get(k) is not None} for keys in (KEYS, open_ones)
+    )
+    if plan.document.data["parallelism"].get("cut") is None:
+        changes.pop(CUT, None)
+    return Layout(changes, follows, values, {}, evaluated=(evaluation, by))
+
+
+def explain_absence(walk: Walk, by: str) -> None:
+    """A quantity that no layout has: the reason."""
+    reason = walk.absent.get(by)
+    if reason is not None:
+        raise PlanError(Fault(f"{by} cannot be computed: {reason}"))
+    chunk = next(iter(walk))
+    evaluated(variant(walk.plan, chunk.changes(int(np.flatnonzero(chunk.valid)[0]))), [by])

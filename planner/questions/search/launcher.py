@@ -1,0 +1,56 @@
+"""Which layouts a launcher can start: those of which its exporter's table leaves nothing unsaid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from planner.connect import exports
+from planner.connect.exports.table import Draft, Elsewhere
+from planner.plans.document import Plan
+from planner.plans.plan import KERNELS, chosen_by
+
+
+class Launcher:
+    """What a framework can start of a plan's layouts.
+
+    Args:
+        plan: its model and training stay.
+        name: of a framework that plans are exported to.
+        keys: of a layout, of which nothing may stay unsaid.
+
+    Raises:
+        PlanError: no such framework.
+    """
+
+    def __init__(self, plan: Plan, name: str, keys: tuple[str, ...]) -> None:
+        self.plan, self.name, self.keys = plan, name, frozenset(keys)
+        module = exports.framework(name)
+        self.kernels: str | None = None if chosen_by(plan, KERNELS) else module.KERNELS
+        self.rules = [rule for rule in module.TABLE if self._reads(rule)]
+
+    def _reads(self, rule: Any) -> bool:
+        draft = Draft(self.plan)
+        rule(draft)
+        return not self.keys.isdisjoint(draft.heard)
+
+    def starts(self, layout: Mapping[str, Any]) -> bool:
+        """Whether it can start a layout, which dotted keys say; what it leaves to the training
+        script or the model counts as said."""
+        draft = Draft(_with(self.plan, layout))
+        for rule in self.rules:
+            rule(draft)
+        return not any(
+            unsaid.key in self.keys and not isinstance(unsaid.why, Elsewhere)
+            for unsaid in draft.unsaid
+        )
+
+
+def _with(plan: Plan, layout: Mapping[str, Any]) -> Plan:
+    """A plan with other values, neither completed nor checked."""
+    data = dict(plan.data)
+    for dotted, value in layout.items():
+        section, key = dotted.split(".")
+        data[section] = {**data[section], key: value}
+    return replace(plan, data=data)

@@ -1,0 +1,750 @@
+"""All valid layouts of a plan, as columns of numbers and choices.
+
+Which layouts are valid is asked of the plan's own checks, once for each thing that they can tell
+apart: combinations of degrees; stages, schedule and micro-batches; sequence parallelism; replicas.
+ZeRO stage and recomputation go with every row, so they are axes of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import compress, islice, product
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.base.errors import Fault, PlanError
+from planner.base.recent import recent
+from planner.engine.arrays.program import CHUNK
+from planner.plans import pipeline
+from planner.plans.document import Draft, Plan
+from planner.plans.plan import (
+    KERNELS,
+    OWN_CHOICE,
+    checked,
+    chosen_by,
+    devices_of,
+    layout_draft,
+    variant,
+)
+from planner.questions.domains import divisors
+from planner.questions.search.launcher import Launcher
+
+Array = NDArray[Any]
+#: Sequence parallelism, replicas, and pipelines with micro-batches.
+_Crossed = tuple[tuple[bool, ...], tuple[int, ...], Array]
+
+#: Degrees in the order in which they are nested.
+DEGREES = ("tensor", "pipeline", "context", "expert", "expert_tensor")
+#: What the other choices may be.
+ZERO = (0, 1, 2, 3)
+RECOMPUTE = ("none", "selective", "full")
+SCHEDULES = ("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe")
+#: Those that people run. How plain a layout is by its schedule: the place among all.
+COMMON = ("1f1b", "interleaved")
+#: GPipe takes as long as 1F1B and keeps more (Narayanan et al. 2021, section 2.2).
+SENSIBLE = tuple(schedule for schedule in SCHEDULES if schedule != "gpipe")
+CUT = "parallelism.cut"
+#: Virtual stages and schedule of a pipeline, and how its layers are cut where that is a choice.
+Run = tuple[int, str, str | None]
+#: Keys of a layout that a search chooses, and that may be held at a value instead.
+KEYS = (
+    *(f"parallelism.{key}" for key in DEGREES),
+    "parallelism.virtual_pipeline",
+    CUT,
+    "parallelism.sequence",
+    "parallelism.zero",
+    "parallelism.replicate",
+    "training.micro_batch",
+    "training.recompute",
+    "training.schedule",
+)
+#: What follows from the layout and must not be kept from the plan that the search starts from.
+FOLLOWS = (
+    "parallelism.data",
+    "parallelism.stages",
+    "training.gradient_accumulation",
+    "training.distributed_optimizer",
+    "training.schedule",
+    *OWN_CHOICE,
+    "time.mfu",
+)
+
+
+#: Of that, what is told of a layout.
+FOLLOWING = ("parallelism.data", "training.gradient_accumulation", *OWN_CHOICE)
+
+
+class Setting(NamedTuple):
+    """A layout: what it changes in a plan, and what follows from that."""
+
+    changes: Mapping[str, Any]
+    follows: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Degrees:
+    """One combination of degrees that the plan's checks accept, and what follows from it."""
+
+    values: tuple[int, ...]
+    data: int
+    implementation: str
+    loss: str
+    said: bool = False  # the implementation is a choice, and does not follow from the degrees
+
+    @cached_property
+    def kernels(self) -> dict[str, str]:
+        """What the plan of such a layout says of its kernels."""
+        return {KERNELS: self.implementation} if self.said else {}
+
+    @cached_property
+    def named(self) -> dict[str, int]:
+        return dict(zip(DEGREES, self.values, strict=True))
+
+    @property
+    def expert_copies(self) -> int:
+        """Devices of a stage that hold the same experts."""
+        tensor, _, context, expert, inner = self.values
+        return self.data * tensor * context // (expert * inner)
+
+
+def starts(devices: int, experts: int = 1) -> Iterator[dict[str, int]]:
+    """Layouts one of which is probably valid, for a search to start from: every combination of
+    degrees, small ones first."""
+    found = (
+        (tensor, stages, context, expert)
+        for tensor in divisors(devices)
+        for stages in divisors(devices // tensor)
+        for context in divisors(devices // (tensor * stages))
+        for expert in divisors(experts)
+    )
+    for degrees in sorted(found, key=lambda d: (math.prod(d), d)):
+        yield {f"parallelism.{k}": d for k, d in zip(DEGREES, degrees, strict=False)}
+
+
+class Space:
+    """The layouts of one plan.
+
+    Args:
+        plan: its model, cluster and batch stay; its layout does not.
+        options: for keys of a layout, the values that they may have; a key that is left out takes
+            every value that is valid and sensible.
+        full: every valid value, sensible or not: schedules that lose against another in every
+            respect, and replicas of every size; or the keys of which that holds.
+        launcher: the framework that has to be able to start a layout.
+
+    Raises:
+        PlanError: a key that no layout has, a value that it cannot have, or no valid layout.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        options: Mapping[str, Sequence[Any]] | None = None,
+        full: bool | Collection[str] = False,
+        launcher: str | None = None,
+    ) -> None:
+        self.options = {key: tuple(values) for key, values in (options or {}).items()}
+        self.launcher = None if launcher is None else Launcher(plan, launcher, KEYS)
+        self._started: dict[tuple[Any, ...], Array] = {}  # by what a launcher can tell apart
+        self._sizes: dict[tuple[str, ...], int] = {}
+        self.full = (KEYS if full else ()) if isinstance(full, bool) else full
+        for key in self.options:
+            if key not in KEYS:
+                raise PlanError(Fault.among(f"{key} is no choice of a layout", key, KEYS))
+            for value in self.options[key]:
+                checked(key, value)
+        kept = {
+            key: None
+            for key in FOLLOWS
+            if key not in self.options and plan.document.data.get(key.split(".")[0]) is not None
+        }
+        for key in filter(partial(chosen_by, plan), OWN_CHOICE):
+            kept.pop(key, None)
+        batch = plan.get("training.global_batch")
+        self.plan = plan
+        self.base: dict[str, Any] = {**kept, "training.global_batch": batch}
+        self.batch = int(batch)
+        self.start = {
+            **self.base,
+            **{f"parallelism.{key}": 1 for key in (*DEGREES, "virtual_pipeline", "replicate")},
+            "training.micro_batch": 1,
+            "parallelism.zero": 0,
+            "parallelism.sequence": False,
+        }
+        self.zero = self._options("parallelism.zero", ZERO)
+        self.recompute = self._options("training.recompute", RECOMPUTE)
+        # Which layouts are valid rests on the model, on the plan's layout, training and memory, and
+        # on how many devices there are, not on which.
+        document = plan.document.data
+        known = _known(
+            self.options, tuple(self.full), plan.model, document["parallelism"],
+            document["training"], plan.data["model"], plan.data.get("memory"),
+            devices_of(plan.data),
+        )  # fmt: skip
+        self._found: dict[Any, Any] = known.setdefault("found", {})
+        self._checked: dict[Any, bool] = known.setdefault("checked", {})
+        self._runs: dict[Run, int] = known.setdefault("runs", {})
+        self._crossed: dict[str, Any] = known.setdefault("crossed", {})
+
+    def narrowed(self, key: str, values: Sequence[Any]) -> Space:
+        """Those of the layouts of which a key that was free has one of some values.
+
+        Raises:
+            PlanError: no combination of degrees is left.
+        """
+        found = copy(self)
+        found.options = {**self.options, key: tuple(values)}
+        found._found, found._crossed, found._sizes = {}, {}, {}
+        for asked in ("degrees", "crossed", "_sharded", "alone", "plain"):
+            found.__dict__.pop(asked, None)
+        name = key.partition(".")[2]
+        if name in DEGREES:
+            place = DEGREES.index(name)
+            kept = [degrees.values[place] in values for degrees in self.degrees]
+        else:
+            kept = [True] * len(self.degrees)
+        if not any(kept):
+            raise PlanError(Fault("no layout is valid", None))
+        crossed: Iterable[_Crossed] = compress(self.crossed, kept)
+        if name == "replicate":
+            crossed = ((s, tuple(r for r in rs if r in values), b) for s, rs, b in crossed)
+        elif name == "micro_batch":
+            said = {id(b): b for _, _, b in self.crossed}  # which many combinations share
+            small = {place: b[np.isin(b[:, 1], values)] for place, b in said.items()}
+            crossed = ((s, rs, small[id(b)]) for s, rs, b in crossed)
+        found.__dict__["degrees"] = tuple(compress(self.degrees, kept))
+        found.__dict__["crossed"] = tuple(crossed)
+        return found
+
+    def _options(self, key: str, free: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self.options.get(key, free)
+
+    def plan_of(self, degrees: Degrees) -> Plan:
+        """A plan with some degrees, and so with what follows from implementation and loss."""
+        changes = {f"parallelism.{k}": v for k, v in degrees.named.items()}
+        return variant(self.plan, {**self.start, **changes, **degrees.kernels})
+
+    # -- asking the plan's checks -------------------------------------------------------------
+
+    def _faults(self, **changes: Any) -> list[Fault]:
+        """What is wrong with a layout; ``pipeline=4`` or ``micro_batch=2``."""
+        return self._draft(**changes).faults
+
+    def _draft(self, **changes: Any) -> Draft:
+        named = {f"{_SECTION[key]}.{key}": value for key, value in changes.items()}
+        return layout_draft(self.plan, {**self.start, **named})
+
+    @cached_property
+    def degrees(self) -> tuple[Degrees, ...]:
+        """Every combination of degrees that makes a valid plan."""
+        if "degrees" not in self._crossed:
+            self._crossed["degrees"] = self._valid_degrees()
+        found: tuple[Degrees, ...] = self._crossed["degrees"]
+        return found
+
+    def _valid_degrees(self) -> tuple[Degrees, ...]:
+        devices, faults = self.plan.get("cluster.devices"), dict[str, Fault]()
+        experts = self.plan.get("model.moe.experts") or 1
+        whole = divisors(devices)
+        free = (whole, whole, whole, divisors(experts), whole if experts > 1 else (1,))
+        tensor, stages, context, expert, inner = (
+            tuple(value for value in self._options(f"parallelism.{key}", values)
+                  if not self._keep(faults, self._indivisible(key, value)))
+            for key, values in zip(DEGREES, free, strict=True)
+        )  # fmt: skip
+        for name, left in zip(DEGREES, (tensor, stages, context, expert, inner), strict=True):
+            held = self.options.get(f"parallelism.{name}", ())
+            if held and not left:  # what is wrong with values of other keys is not asked
+                raise PlanError([f for value in held for f in self._indivisible(name, value)][:3])
+        found: list[Degrees] = []
+        for outer in product(tensor, stages, context):
+            if devices % math.prod(outer) and faults:
+                continue
+            draft = self._draft(**dict(zip(DEGREES, outer, strict=False)))
+            if self._keep(faults, draft.faults):
+                continue
+            data, training = draft.get("parallelism", "data"), draft.get("training")
+            inside = [size for size in inner if len(inner) == 1 or self._inside(size, outer[0])]
+            for pair in product(expert, inside):
+                # Experts divide over the devices of a stage, however these are divided otherwise.
+                key = ("experts", outer[1], *pair)
+                if key not in self._checked:
+                    wrong = self._faults(**dict(zip(DEGREES, (*outer, *pair), strict=True)))
+                    self._checked[key] = not self._keep(faults, wrong)
+                if self._checked[key]:
+                    kernels = (training["implementation"], training["loss"])
+                    found.append(Degrees((*outer, *pair), data, *kernels))
+        if not found:
+            raise PlanError(list(faults.values())[:3] or Fault("no layout is valid", None))
+        return (*found, *self._alike(found))
+
+    def _alike(self, found: Sequence[Degrees]) -> Iterator[Degrees]:
+        """Layouts without tensor or pipeline parallelism with the kernels that follow from these,
+        where the plan does not say whose kernels run: else these would be compared, not layouts."""
+        if not chosen_by(self.plan, KERNELS):
+            for name in dict.fromkeys(degrees.implementation for degrees in found):
+                for degrees in found:
+                    if degrees.values[:2] == (1, 1) and degrees.implementation != name:
+                        yield replace(degrees, implementation=name, said=True)
+
+    def _inside(self, inner: int, tensor: int) -> bool:
+        """Whether an expert may be divided over so many ranks: sensibly not at all, or over the
+        tensor-parallel ranks as all other matrices."""
+        every = "parallelism.expert_tensor" in self.full
+        return inner <= tensor if every else inner in (1, tensor)
+
+    def _indivisible(self, key: str, value: int) -> list[Fault]:
+        """What is wrong with one degree whatever the others are: it does not divide the model."""
+        return layout_draft(self.plan, {**self.start, f"parallelism.{key}": value}, False).faults
+
+    @staticmethod
+    def _keep(faults: dict[str, Fault], found: list[Fault]) -> bool:
+        for fault in found:
+            faults.setdefault(fault.message, fault)
+        return bool(found)
+
+    def _schedules(self, stages: int) -> Iterator[Run]:
+        """Virtual stages, schedules and cuts that go together for a number of stages. Where layers
+        do not divide, embedding and head may count as one each, as 94 layers over 16 stages are
+        trained (Qwen3-235B) and 126 (Llama 3.1)."""
+        model = self.plan.model
+        assert model is not None
+        free = SCHEDULES if "training.schedule" in self.full else SENSIBLE
+        own = self.plan.document.data["parallelism"].get("cut")
+        uneven = len(model.sequence) % stages > 0 or CUT in self.full
+        for cut in self._options(CUT, tuple(dict.fromkeys((own, "ends" if uneven else own)))):
+            layers = pipeline.counted(len(model.sequence), cut or self.plan.get(CUT), stages)
+            several = divisors(max(1, layers // stages)) if stages > 1 else (1,)
+            for virtual in self._options("parallelism.virtual_pipeline", several):
+                for schedule in self._options("training.schedule", free):
+                    if (virtual > 1) == (schedule == "interleaved") and (
+                        stages > 1 or schedule == "1f1b"
+                    ):
+                        yield virtual, schedule, cut
+
+    def _batches(self, stages: int, share: int) -> Array:
+        """What a pipeline can run with a share of the batch, as two columns: virtual stages,
+        schedule and cut (by place in ``runs``), and micro-batch."""
+        key = (stages, share)
+        if key not in self._found:
+            found = []
+            sizes = self._options("training.micro_batch", divisors(share))
+            for run in self._schedules(stages):
+                for size in sizes:
+                    if share % size == 0 and self._can_run(stages, run, share // size):
+                        found.append((self._runs.setdefault(run, len(self._runs)), size))
+            self._found[key] = np.array(found, dtype=np.int64).reshape(-1, 2)
+        return self._found[key]  # type: ignore[no-any-return]
+
+    def _can_run(self, stages: int, run: Run, micro_batches: int) -> bool:
+        """Whether a schedule can run that many micro-batches: the plan's own checks, only one of
+        which asks how many they are."""
+        key, model = (stages, *run), self.plan.model
+        assert model is not None
+        if (key, None) not in self._checked:
+            draft = self._running(stages, run, None)
+            pipeline.check(draft, model)
+            self._checked[key, None] = not draft.faults and self._can_cut(stages, run)
+        if (key, micro_batches) not in self._checked:
+            draft = self._running(stages, run, micro_batches)
+            pipeline.check_schedule(draft, model)
+            self._checked[key, micro_batches] = not draft.faults
+        return self._checked[key, None] and self._checked[key, micro_batches]
+
+    def _running(self, stages: int, run: Run, micro_batches: Any) -> Draft:
+        """What a pipeline's checks ask of a layout."""
+        virtual, schedule, cut = run
+        layout = {
+            **self.plan.data["parallelism"],
+            "pipeline": stages,
+            "virtual_pipeline": virtual,
+            "context": 1,
+            "data": None,
+            "stages": None,
+        }
+        if cut is not None:
+            layout["cut"] = cut
+        training = {
+            **self.plan.data["training"],
+            "schedule": schedule,
+            "gradient_accumulation": micro_batches,
+        }
+        data = {**self.plan.data, "parallelism": layout, "training": training}
+        return Draft(self.plan.document, data)
+
+    def _can_cut(self, stages: int, run: Run) -> bool:
+        """Whether there are layers for so many chunks: the plan's own check."""
+        virtual, _, cut = run
+        key = (stages, virtual, cut)
+        if key not in self._checked:
+            chunks: dict[str, Any] = {
+                "parallelism.pipeline": stages,
+                "parallelism.virtual_pipeline": virtual,
+                CUT: cut,
+            }
+            draft = layout_draft(self.plan, {**self.start, **chunks}, False)
+            self._checked[key] = not draft.faults
+        return self._checked[key]
+
+    def _sequences(self, degrees: Degrees) -> tuple[bool, ...]:
+        """Whether the residual stream may be divided over the tensor-parallel ranks."""
+        tensor, _, context, *_ = degrees.values
+        key = ("sequence", tensor, context)
+        if key not in self._found:
+            free = self._options("parallelism.sequence", (False, True) if tensor > 1 else (False,))
+            valid = [s for s in free if not self._faults(**degrees.named, sequence=s)]
+            self._found[key] = tuple(valid)
+        return self._found[key]  # type: ignore[no-any-return]
+
+    def _replicas(self, degrees: Degrees) -> tuple[int, ...]:
+        """Replicas of hybrid sharding that have something left to divide: sensibly none, or as many
+        as there are nodes, each with its shards behind one link."""
+        tensor, _, context, *experts = degrees.values
+        shards = degrees.data * context
+        key = ("replicas", shards, tensor, *experts)
+        if key not in self._found:
+            free: tuple[int, ...] = (1,)
+            if self.zero != (0,):
+                free = divisors(shards)[:-1] or free
+            options = self._options("parallelism.replicate", free)
+            most = len(options)
+            if "parallelism.replicate" not in (*self.full, *self.options):
+                node = self.plan.get("cluster.devices_per_node")
+                inside = [r for r in free if shards // r * tensor <= node]
+                options, most = tuple(dict.fromkeys((1, *inside))), 1 if inside[:1] == [1] else 2
+            # With one replica the degrees were checked.
+            valid = (r for r in options if r == 1 or not self._faults(**degrees.named, replicate=r))
+            self._found[key] = tuple(islice(valid, most))
+        return self._found[key]  # type: ignore[no-any-return]
+
+    # -- the rows -----------------------------------------------------------------------------
+
+    @cached_property
+    def crossed(self) -> tuple[_Crossed, ...]:
+        """What each combination of degrees is crossed with: sequence parallelism, replicas, and
+        pipelines with micro-batches."""
+        if "crossed" not in self._crossed:
+            self._crossed["crossed"] = tuple(
+                (
+                    self._sequences(degrees),
+                    self._replicas(degrees),
+                    self._batches(degrees.values[1], self.batch // degrees.data),
+                )
+                for degrees in self.degrees
+            )
+        found: tuple[_Crossed, ...] = self._crossed["crossed"]
+        return found
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        """Virtual stages, schedules and cuts that occur."""
+        assert self.crossed is not None  # which finds them
+        return tuple(self._runs)
+
+    @property
+    def size(self) -> int:
+        """How many layouts there are."""
+        if self.launcher is None:
+            return self._sharded * len(self.recompute)
+        if self.recompute not in self._sizes:
+            found = (np.count_nonzero(rows.valid(slice(None))) for rows in self._blocks(65_536))
+            self._sizes[self.recompute] = int(sum(found))
+        return self._sizes[self.recompute]
+
+    def started(self) -> None:
+        """Leave out modes of recomputation and ZeRO stages with which the launcher starts nothing,
+        so that none of them stands for another."""
+        several = [rows.valid(slice(None)).any(axis=2) for rows in self._blocks(65_536)]
+        if several and (there := np.any(several, axis=0)).any():
+            self.zero = tuple(compress(self.zero, there.any(axis=1)))
+            self.recompute = tuple(compress(self.recompute, there.any(axis=0)))
+        self._started.clear()
+
+    def starts(self, rows: Rows, part: slice) -> Array:
+        """Which choices of some rows the launcher can start, over ZeRO stage, recomputation and
+        rows. Its rules ask of a degree whether it is above 1."""
+        above = np.array([degrees.values for degrees in self.degrees]) > 1
+        kinds = above.astype(np.int64) @ (1 << np.arange(above.shape[1]))
+        replicas = rows.of_replicate[part] > 1
+        told = np.stack((kinds[rows.of_degrees[part]], rows.of_run[part], rows.of_sequence[part],
+                         replicas))  # fmt: skip
+        _, first, places = np.unique(told, axis=1, return_index=True, return_inverse=True)
+        tables = [self._can_start(rows, part.start or 0, int(row), tuple(told[:, row].tolist()))
+                  for row in first]  # fmt: skip
+        return np.stack(tables, axis=2)[:, :, places.ravel()]
+
+    def _can_start(self, rows: Rows, start: int, row: int, told: tuple[Any, ...]) -> Array:
+        """Whether the launcher starts a row, over ZeRO stage and recomputation."""
+        assert self.launcher is not None
+        if told not in self._started:
+            found = np.zeros((len(self.zero), len(self.recompute)), dtype=bool)
+            for zero, mode in product(range(found.shape[0]), range(found.shape[1])):
+                changes = rows.changes(start + row, zero, mode)
+                layout = {k: v for k, v in changes.items() if k in KEYS and v is not None}
+                layout["parallelism.data"] = self.degrees[rows.of_degrees[start + row]].data
+                found[zero, mode] = self.launcher.starts(layout)
+            self._started[told] = found
+        return self._started[told]
+
+    @cached_property
+    def _sharded(self) -> int:
+        """How many there are of each mode of recomputation."""
+        sharded = sum(stage > 0 for stage in self.zero)
+        counts: dict[Any, int] = {}
+        rows = 0
+        for alone, (sequences, replicas, batches) in zip(self.alone, self.crossed, strict=True):
+            key = (alone, sequences, replicas, id(batches))
+            if key not in counts:
+                every = 1 if alone else len(self.zero)
+                pairs = sum(every if r == 1 else sharded for r in replicas)
+                counts[key] = len(sequences) * pairs * len(batches)
+            rows += counts[key]
+        return rows
+
+    @cached_property
+    def alone(self) -> tuple[bool, ...]:
+        """Of which combinations of degrees no two devices hold the same weights, so that ZeRO has
+        nothing to divide: each of its stages is the same step, and the first stands for all."""
+        key = "parallelism.zero"
+        if key in self.options or key in self.full:
+            return (False,) * len(self.degrees)
+        experts = self.plan.get("model.moe.experts")
+        return tuple(
+            degrees.data * degrees.named["context"] == 1
+            and (not experts or degrees.expert_copies == 1)
+            for degrees in self.degrees
+        )
+
+    @cached_property
+    def plain(self) -> Array:
+        """Of each combination of degrees how many kinds of parallelism it has, their product, and
+        whether its kernels are a choice: three rows."""
+        values = np.array([degrees.values for degrees in self.degrees])
+        said = [degrees.said for degrees in self.degrees]
+        return np.stack(((values > 1).sum(axis=1), values.prod(axis=1), said))
+
+    def blocks(self, most: int = 65_536) -> Iterator[Rows]:
+        """All rows, about so many at a time.
+
+        Raises:
+            PlanError: there is none.
+        """
+        if not self.size:
+            raise PlanError(Fault("no layout is valid: no schedule runs these micro-batches", None))
+        yield from self._blocks(most)
+
+    def _blocks(self, most: int) -> Iterator[Rows]:
+        made: dict[Any, Array] = {}  # of what many combinations of degrees are crossed with
+        pieces: list[Array] = []
+        lengths: list[int] = []
+        first = rows = 0
+        for place, (sequences, replicas, batches) in enumerate(self.crossed):
+            key = (sequences, replicas, id(batches))
+            if key not in made:
+                piece = made[key] = np.empty(
+                    (4, len(batches) * len(sequences) * len(replicas)), dtype=np.int64
+                )
+                piece[:2] = np.tile(batches.T, len(sequences) * len(replicas))
+                piece[2] = np.repeat(sequences, len(batches) * len(replicas))
+                piece[3] = np.tile(np.repeat(replicas, len(batches)), len(sequences))
+            pieces.append(made[key])
+            lengths.append(made[key].shape[1])
+            rows += lengths[-1]
+            if rows >= most or place == len(self.crossed) - 1:
+                of_degrees = np.repeat(np.arange(first, place + 1), lengths)
+                found = Rows(self, of_degrees, *np.concatenate(pieces, axis=1))
+                if self.launcher is not None and len(found):
+                    found = found.take(np.flatnonzero(found.valid(slice(None)).any(axis=(0, 1))))
+                if len(found) or self.launcher is None:
+                    yield found
+                pieces, lengths, first, rows = [], [], place + 1, 0
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Layouts without ZeRO stage and recomputation, as columns: places in ``space.degrees`` and in
+    ``space.runs``, and values."""
+
+    space: Space
+    of_degrees: Array
+    of_run: Array
+    of_batch: Array
+    of_sequence: Array
+    of_replicate: Array
+
+    def __len__(self) -> int:
+        return len(self.of_degrees)
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Rows]) -> Rows:
+        """Blocks of one space as one."""
+        columns = zip(*(block.columns for block in blocks), strict=True)
+        return cls(blocks[0].space, *(np.concatenate(column) for column in columns))
+
+    @property
+    def columns(self) -> tuple[Array, ...]:
+        return (
+            self.of_degrees, self.of_run, self.of_batch, self.of_sequence, self.of_replicate,
+        )  # fmt: skip
+
+    def chunked(self) -> tuple[Array, Array]:
+        """Of each row the place of its first layout in the order in which chunks are searched, and
+        how far apart its layouts are."""
+        choices = len(self.space.zero) * len(self.space.recompute)
+        step = max(1, CHUNK // choices)
+        places = np.arange(len(self))
+        start = places // step * step
+        return start * choices + places - start, np.minimum(step, len(self) - start)
+
+    def having(self, options: Mapping[str, Sequence[Any]]) -> Array:
+        """Which rows have one of some values of some keys."""
+        found = np.ones(len(self), dtype=bool)
+        columns = {
+            "parallelism.replicate": self.of_replicate,
+            "training.micro_batch": self.of_batch,
+        }
+        for key, values in options.items():
+            column = columns.get(key)
+            if column is None:
+                degrees = [d.named[key.split(".")[1]] for d in self.space.degrees]
+                column = np.array(degrees)[self.of_degrees]
+            found &= np.isin(column, values)
+        return found
+
+    def take(self, places: Array) -> Rows:
+        """Some of the rows."""
+        return Rows(self.space, *(column[places] for column in self.columns))
+
+    def valid(self, rows: slice) -> Array:
+        """Which choices each row may take, over ZeRO stage, recomputation and rows: replicas need
+        something that is sharded."""
+        space = self.space
+        sharded = np.array([stage > 0 for stage in space.zero])[:, None, None]
+        shape = (len(space.zero), len(space.recompute), len(self.of_replicate[rows]))
+        found = sharded | (self.of_replicate[rows] == 1)
+        if any(space.alone):
+            found = found.copy()
+            found[1:] &= ~np.array(space.alone)[self.of_degrees[rows]]
+        if space.launcher is not None:
+            found = found & space.starts(self, rows)
+        return np.broadcast_to(found, shape)
+
+    def plainness(self, zero: Array, recompute: Array, rows: Array) -> Array:
+        """How plain layouts are, by their places along each axis; a smaller number is plainer.
+
+        What counts most stands first: how many kinds of parallelism there are; whether the
+        schedule is a common one; virtual stages; the product of the degrees; the ZeRO stage; then
+        the schedule, an even cut of the layers, how much is recomputed, whether a residual stream
+        that could be divided is not, kernels of another implementation, the micro-batch.
+        """
+        space = self.space
+        of_degrees, of_run = self.of_degrees[rows], self.of_run[rows]
+        kinds, product_, said = (column[of_degrees] for column in space.plain)
+        replicas, virtual = (
+            self.of_replicate[rows],
+            np.array([run[0] for run in space.runs])[of_run],
+        )
+        schedule = np.array([SCHEDULES.index(run[1]) for run in space.runs])[of_run]
+        cut = np.array([run[2] is not None for run in space.runs])[of_run]
+        tensor = np.array([degrees.values[0] > 1 for degrees in space.degrees])[of_degrees]
+        stage = np.array(space.zero)[zero]
+        mode = np.array([RECOMPUTE.index(m) for m in space.recompute])[recompute]
+        found: Array = np.zeros(len(rows), dtype=np.int64)
+        for bits, column in (
+            (3, kinds + (replicas > 1)),
+            (1, schedule >= len(COMMON)),
+            (8, virtual),
+            (19, product_ * replicas),
+            (2, stage),
+            (3, schedule),
+            (1, cut),
+            (2, mode),
+            (1, tensor & (self.of_sequence[rows] == 0)),
+            (1, said),
+            (12, self.of_batch[rows]),
+        ):  # 53 bits, which a double holds too
+            found = found << bits | np.minimum(column, (1 << bits) - 1)
+        return found
+
+    def choices(self, rows: slice) -> tuple[list[tuple[str, Sequence[Any], Array]], ...]:
+        """What is chosen along each axis (ZeRO stage, recomputation, rows): keys, their values, and
+        the place of each layout's value among them."""
+        space = self.space
+        of_degrees, of_run = self.of_degrees[rows], self.of_run[rows]
+        along: list[tuple[str, Sequence[Any], Array]] = []
+        for number, key in enumerate(DEGREES):
+            column = [degrees.values[number] for degrees in space.degrees]
+            values, places = np.unique(column, return_inverse=True)
+            along.append((f"parallelism.{key}", values.tolist(), places[of_degrees]))
+        kernels = [degrees.implementation for degrees in space.degrees]
+        values, places = np.unique(kernels, return_inverse=True)
+        along.append((KERNELS, values.tolist(), places[of_degrees]))
+        for number, key in enumerate(_OF_RUN):
+            names = list(dict.fromkeys(run[number] for run in space.runs))
+            places = np.array([names.index(run[number]) for run in space.runs])
+            along.append((key, names, places[of_run]))
+        along.append(("parallelism.sequence", (False, True), self.of_sequence[rows]))
+        for key, numbers in (
+            ("parallelism.replicate", self.of_replicate[rows]),
+            ("training.micro_batch", self.of_batch[rows]),
+        ):
+            values, places = np.unique(numbers, return_inverse=True)
+            along.append((key, values.tolist(), places))
+        return (
+            [("parallelism.zero", space.zero, np.arange(len(space.zero)))],
+            [("training.recompute", space.recompute, np.arange(len(space.recompute)))],
+            along,
+        )
+
+    def changes(self, row: int, zero: int, recompute: int) -> dict[str, Any]:
+        """One layout as changes of the plan; None for a key that is to follow from the others."""
+        space = self.space
+        degrees, run = space.degrees[self.of_degrees[row]], space.runs[self.of_run[row]]
+        return {
+            **space.base,
+            **{f"parallelism.{key}": value for key, value in degrees.named.items()},
+            "parallelism.virtual_pipeline": run[0],
+            "parallelism.sequence": bool(self.of_sequence[row]),
+            "parallelism.zero": space.zero[zero],
+            "parallelism.replicate": int(self.of_replicate[row]),
+            "training.micro_batch": int(self.of_batch[row]),
+            "training.recompute": space.recompute[recompute],
+            "training.schedule": run[1],
+            CUT: run[2],
+            **degrees.kernels,
+        }
+
+    def follows(self, row: int) -> dict[str, Any]:
+        """What follows from a layout, where the plan leaves it open."""
+        degrees = self.space.degrees[self.of_degrees[row]]
+        share = self.space.batch // degrees.data
+        found = {
+            "parallelism.data": degrees.data,
+            "training.gradient_accumulation": share // int(self.of_batch[row]),
+            **dict(zip(OWN_CHOICE, (degrees.implementation, degrees.loss), strict=True)),
+        }
+        open_ones = self.space.base.keys() - degrees.kernels.keys()
+        return {key: found[key] for key in FOLLOWING if key in open_ones}
+
+    def all(self) -> Iterator[dict[str, Any]]:
+        """Every layout, one after another."""
+        valid = self.valid(slice(None))
+        for row in range(len(self)):
+            for zero, recompute in np.argwhere(valid[:, :, row]):
+                yield self.changes(row, int(zero), int(recompute))
+
+
+@recent(4)
+def _known(*rests_on: Any) -> dict[str, dict[Any, Any]]:
+    """What is known of a space, to be filled, for further ones that rest on the same."""
+    return {}
+
+
+_OF_RUN = ("parallelism.virtual_pipeline", "training.schedule", CUT)
+_SECTION = {key.split(".")[1]: key.split(".")[0] for key in KEYS}

@@ -1,0 +1,126 @@
+"""Recomputation modes that are one and the same step for a plan, of which a search asks one.
+
+A fused attention kernel computes its scores again by itself. Where nothing else is to be computed
+again, selective recomputation then takes as long as none, and keeps no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from functools import cache
+
+from planner.book.quantity import BOOK
+from planner.engine import instance as case
+from planner.engine.evaluate import Absent, Point
+from planner.engine.untraced import Untraced
+from planner.plans.plan import variant
+from planner.questions.search.layouts import Space
+
+RECOMPUTE = "training.recompute"
+STEP = "time.step_seconds"
+#: What a layer keeps of a micro-batch, and what of it there is while it is computed again.
+KEPT, AGAIN = "memory.activations.part", "memory.activations.again"
+
+
+def twins(space: Space, quantities: Collection[str]) -> dict[str, str]:
+    """Modes that a search need not ask, each with the one that is the same step and holds no more;
+    of two that hold the same, the plan's own is asked, else the first.
+
+    Args:
+        quantities: what is asked of the layouts besides the time of a step.
+    """
+    kernels = {(d.implementation, d.loss): d for d in space.degrees}
+    plans = [space.plan_of(degrees) for degrees in kernels.values()]
+    # What is kept takes time where it travels to the host and back.
+    if len(space.recompute) < 2 or any(p.get("training.offload.activations") for p in plans):
+        return {}
+    names = resting(tuple(q for q in (STEP, *quantities) if not q.startswith("memory.")))
+
+    @cache
+    def under(mode: str, number: int) -> Untraced:
+        return Untraced(case.build(variant(plans[number], {RECOMPUTE: mode})))
+
+    def every(test: Callable[[Untraced, Untraced], bool], mode: str, other: str) -> bool:
+        """Whether something holds of two modes whatever the kernels."""
+        return all(test(under(mode, n), under(other, n)) for n in range(len(plans)))
+
+    def agree(one: Untraced, other: Untraced) -> bool:
+        return all(_agree(name, one, other) for name in names)
+
+    own = space.plan.get(RECOMPUTE)
+    found: dict[str, str] = {}
+    kept: list[str] = []
+    for mode in sorted(space.recompute, key=lambda mode: mode != own):
+        for other in kept:
+            if not every(agree, mode, other):
+                continue
+            if every(_holds_no_more, other, mode):
+                found[mode] = other
+                break
+            if every(_holds_no_more, mode, other):
+                found = {one: mode if by == other else by for one, by in found.items()}
+                found[other] = mode
+                kept[kept.index(other)] = mode
+                break
+        else:
+            kept.append(mode)
+    return found
+
+
+@cache
+def resting(quantities: tuple[str, ...]) -> tuple[str, ...]:
+    """The quantities, of all that some rest on, between whose formulas the mode decides; those of
+    memory left out."""
+    seen: set[str] = set()
+    waiting = [*quantities]
+    while waiting:
+        identifier = waiting.pop()
+        if identifier in seen:
+            continue
+        seen.add(identifier)
+        used = (d.expression.free_symbols for d in BOOK.declarations[identifier])
+        waiting += (BOOK.symbols[s] for symbols in used for s in symbols if s in BOOK.symbols)
+    return tuple(
+        identifier
+        for identifier in sorted(seen)
+        if not identifier.startswith("memory.")
+        and any(RECOMPUTE in declaration.when for declaration in BOOK.declarations[identifier])
+    )
+
+
+def _agree(identifier: str, one: Untraced, other: Untraced) -> bool:
+    """Whether a quantity is the same under two modes: by the same formula, or in value."""
+    if len(BOOK.declarations[identifier][0].per) > 1:
+        return False
+    for point, at in zip(_points(identifier, one), _points(identifier, other), strict=True):
+        chosen = (_declaration(e, identifier, p) for e, p in ((one, point), (other, at)))
+        if next(chosen) is next(chosen):
+            continue
+        try:
+            if one.value(identifier, point) != other.value(identifier, at):
+                return False
+        except Absent:
+            return False
+    return True
+
+
+def _points(identifier: str, evaluation: Untraced) -> Iterator[Point]:
+    """Where a quantity holds."""
+    per = BOOK.declarations[identifier][0].per
+    yield from evaluation.entries(per[0], {}, {}) if per else ({},)
+
+
+def _declaration(evaluation: Untraced, identifier: str, point: Point) -> object:
+    return BOOK.choose(identifier, lambda name: evaluation.setting(name, point))
+
+
+def _holds_no_more(one: Untraced, other: Untraced) -> bool:
+    """Whether each layer keeps no more under a mode than under another, nor while it is computed
+    again; then no stage holds more at any moment."""
+    for point, at in zip(_points(KEPT, one), _points(KEPT, other), strict=True):
+        if not one.setting("layers", point):
+            continue
+        kept, most = one.value(KEPT, point), other.value(KEPT, at)
+        if kept > most or kept + one.value(AGAIN, point) > most + other.value(AGAIN, at):
+            return False
+    return True

@@ -1,0 +1,432 @@
+"""What a search found, as text, as plain data, as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from itertools import groupby
+from typing import Any
+
+from planner.base.display import cell, exact_text
+from planner.book.quantity import BOOK
+from planner.plans.document import Plan
+from planner.plans.plan import KERNELS
+from planner.questions.constraints import Limit, shown
+from planner.questions.search.engine import FITS, MEMORY, Found, Layout, only
+from planner.questions.search.layouts import CUT, KEYS
+from planner.questions.search.modes import RECOMPUTE
+from planner.questions.search.selection import SPARE
+from planner.results.result import evaluate
+
+#: Heading and key of each column of a layout.
+COLUMNS: tuple[tuple[str, str], ...] = (
+    ("tensor", "parallelism.tensor"),
+    ("sequence", "parallelism.sequence"),
+    ("pipeline", "parallelism.pipeline"),
+    ("virtual", "parallelism.virtual_pipeline"),
+    ("cut", CUT),
+    ("context", "parallelism.context"),
+    ("expert", "parallelism.expert"),
+    ("expert tensor", "parallelism.expert_tensor"),
+    ("zero", "parallelism.zero"),
+    ("replicas", "parallelism.replicate"),
+    ("micro-batch", "training.micro_batch"),
+    ("recompute", "training.recompute"),
+    ("schedule", "training.schedule"),
+    ("kernels", KERNELS),
+)
+
+
+#: So many values of a choice are told.
+LISTED = 6
+SAME = "+0.0 %"
+#: A part of what is made small, and how much more of it there is.
+Difference = tuple[str, Any]
+#: Differences of parts that are told, as a share of the whole; and gains, as a share of the loss.
+TOLD = Fraction(1, 10**6)
+OUTWEIGHS = Fraction(1, 2)
+
+
+def columns(found: Found) -> tuple[tuple[str, str], ...]:
+    """The columns of a layout, with one for each further key that was varied."""
+    further = (key for key in found.varied if key not in dict(COLUMNS).values())
+    return (*COLUMNS, *((key.split(".")[-1].replace("_", " "), key) for key in further))
+
+
+def counted(found: Found) -> str:
+    """How many layouts there are, and how many of them fit."""
+    said = f"{of_how_many(found)}, {exact_text(found.fitting)} fit into memory"
+    if found.limits:
+        said += " and keep " + " and ".join(map(str, found.limits))
+    if found.margin is not None and found.margin.quantity != FITS:
+        said += f" ({spared(found.margin)})"
+    return f"{said}; those here are tight, they fit as estimated alone" if found.tight else said
+
+
+def spared(margin: Limit) -> str:
+    """With how much to spare a layout fits, in words."""
+    if margin.quantity == MEMORY:
+        return f"with a margin: {margin}"
+    return "in the worst case: the 95th percentile of published readings"
+
+
+def percent(share: float) -> str:
+    """A share in words."""
+    return f"{100 * share:.2g} %"
+
+
+def plainest(found: Found) -> str:
+    """What the plainest layout is, in words; nothing where it is the best."""
+    if found.plain is None or _same(found.plain, found.best[:1]):
+        return ""
+    behind = percent(max(0.0, float(found.plain.values[found.by] / _least(found)) - 1))
+    return (
+        f"The plainest is what to run, and what parallelism: auto takes: of all layouts within "
+        f"{percent(SPARE)} of the first it has the fewest kinds of parallelism, a common schedule, "
+        f"the fewest virtual stages, the smallest degrees and the lowest ZeRO stage, in this order "
+        f"({behind} behind)."
+    )
+
+
+def _least(found: Found) -> Any:
+    return found.best[0].values[found.by]
+
+
+def _same(layout: Layout, among: Sequence[Layout]) -> bool:
+    return any(layout.changes == other.changes for other in among)
+
+
+def of_how_many(found: Found) -> str:
+    """Of how many layouts an answer speaks, and of which if not of all."""
+    if not found.narrowed:
+        return f"{exact_text(found.size)} layouts{_started(found)}"
+    several = f"{exact_text(found.size)} of {exact_text(found.every)} layouts{_started(found)}"
+    return f"{several} ({only(found.narrowed)}; all are too many to search)"
+
+
+def _started(found: Found) -> str:
+    """By whom the layouts can be started, in words; nothing where that is not asked."""
+    return f" that {found.launcher} can start" if found.launcher else ""
+
+
+def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], list[str]]:
+    """The head and a row for each of the best layouts, or of the front of memory, the plainest of
+    those near the best before them and the plan's own last; and for each row where the layout loses
+    against the best."""
+    listed = found.front if front else found.best
+    shown_columns = [column for column in columns(found) if _differs(found, listed, column[1])]
+    by = BOOK.declarations[found.by][0]
+    between = [(5, 95)] if any(_interval(layout, found) for layout in listed) else []
+    rows = [
+        (
+            "",
+            *(heading for heading, _ in shown_columns),
+            by.title.split(" (")[0],
+            *(f"{low} to {high} %" for low, high in between),
+            "memory",
+        )
+    ]
+    reasons = [""]
+    labelled = [(str(number), layout) for number, layout in enumerate(listed, start=1)]
+    if not front and plainest(found):
+        assert found.plain is not None
+        rest = [pair for pair in labelled if not _same(pair[1], [found.plain])]
+        labelled = [("plainest", found.plain), *rest]
+    own = [
+        found.own is not None and _choices(layout, found) == _choices(found.own, found)
+        for _, layout in labelled
+    ]
+    if found.own is not None and not any(own):
+        labelled.append(("own", found.own))
+    for (label, layout), is_own in zip(labelled, (*own, False), strict=False):
+        cells = _row(f"own, {label}" if is_own else label, layout, shown_columns, found.by)
+        low_high = [_between(layout, found)] if between else []
+        rows.append((*cells[:-1], *low_high, cells[-1]))
+        reasons.append(behind(layout, listed[0], found.by))
+    return rows, reasons
+
+
+def _interval(layout: Layout, found: Found) -> tuple[Any, Any] | None:
+    return layout.interval(found.by)
+
+
+def _between(layout: Layout, found: Found) -> str:
+    """What published runs leave open of what is made small; nothing where that is not known."""
+    bounds = _interval(layout, found)
+    unit = BOOK.declarations[found.by][0].unit
+    return "" if bounds is None else " to ".join(shown(value, unit) for value in bounds)
+
+
+def _choices(layout: Layout, found: Found) -> dict[str, Any]:
+    """What a layout chooses; of modes of recomputation that are the same step, the one asked."""
+    chosen = {key: layout.get(key) for key in (*KEYS, KERNELS)}
+    return {**chosen, RECOMPUTE: found.same.get(chosen[RECOMPUTE], chosen[RECOMPUTE])}
+
+
+def same(found: Found) -> str:
+    """Which modes of recomputation are left out because another is the same step, in words."""
+    return " ".join(
+        f"Recomputation {mode} is left out: it is the same step here as {by}, and holds no less."
+        for mode, by in found.same.items()
+    )
+
+
+def leeway(found: Found) -> tuple[Any, Any] | None:
+    """Between which values published runs leave what is made small of the best layout; None where
+    it rests on no prediction."""
+    if not found.best:
+        return None
+    return evaluate(found.best[0].of(found.plan)).find(found.by).interval
+
+
+def leeway_words(found: Found) -> str:
+    """The same in a sentence; empty where there is nothing to say."""
+    between = leeway(found)
+    if between is None:
+        return ""
+    unit = BOOK.declarations[found.by][0].unit
+    low, high = (shown(bound, unit) for bound in between)
+    return (
+        f"These are predictions: for the first, published runs leave {low} to {high} open (5th to "
+        "95th percentile). All share most of that error, so their order is surer than their times."
+    )
+
+
+def text(found: Found, front: bool = False) -> str:
+    """The best layouts as a table for a terminal, or the front of memory; the plan's own last."""
+    if not found.best:
+        return f"no layout fits: {counted(found)}\n" + closest(found)
+    rows, reasons = table(found, front)
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    order = "each needs less memory than all before it" if front else "smallest first"
+    lines = [f"{counted(found)}; by {found.by}, {order}", ""]
+    lines += [
+        "  ".join([*(c.rjust(w) for c, w in zip(row, widths, strict=True)), reason]).rstrip()
+        for row, reason in zip(rows, reasons, strict=True)
+    ]
+    lines += [line for said in (plainest(found), _own_fits(found)) if said for line in ("", said)]
+    if not front and (choices := costs(found)):
+        widths = [max(len(row[i]) for row in choices) for i in range(2)]
+        lines += ["", "Best value of each choice, and how far behind the best with another one is:"]
+        lines += [
+            f"  {heading:{widths[0]}}  {value:>{widths[1]}}  {others}"
+            for heading, value, others in choices
+        ]
+    if found.same:
+        lines += ["", same(found)]
+    if said := leeway_words(found):
+        lines += ["", said]
+    return "\n".join(lines) + "\n"
+
+
+def _own_fits(found: Found) -> str:
+    """That the plan's own layout does not fit, or not for sure; nothing where it does."""
+    if found.own is None or found.margin is None:
+        return ""
+    if found.own.values[FITS] < 0:
+        return "The plan's own layout does not fit into memory."
+    if not found.margin.holds(found.own.values[found.margin.quantity]):
+        return f"The plan's own layout is tight: it does not fit {spared(found.margin)}."
+    return ""
+
+
+def behind(layout: Layout, best: Layout, by: str) -> str:
+    """Where a layout loses most against a better one, in words, and where it gains, if that makes
+    up for much of it; nothing where it does not lose."""
+    most, least = _told(layout, best, by)
+    unit = BOOK.declarations[by][0].unit
+    said = f"+{shown(most[1], unit)} {named(most[0])}" if most else ""
+    return said + (f", −{shown(-least[1], unit)} {named(least[0])}" if least else "")
+
+
+def _told(layout: Layout, best: Layout, by: str) -> tuple[Difference | None, Difference | None]:
+    """The part of which a layout has most more than a better one, and the one of which it has most
+    less; None where that is too little to tell."""
+    if not layout.parts or layout is best:
+        return None, None
+    names = dict.fromkeys((*layout.parts, *best.parts))
+    more = [(name, layout.parts.get(name, 0) - best.parts.get(name, 0)) for name in names]
+    most, least = (choose(more, key=lambda pair: pair[1]) for choose in (max, min))
+    if most[1] <= abs(layout.values[by]) * TOLD:
+        return None, None
+    return most, least if -least[1] >= most[1] * OUTWEIGHS else None
+
+
+def named(part: str) -> str:
+    """A part of what is made small, in words."""
+    return BOOK.declarations[part][0].title if part in BOOK.declarations else part
+
+
+def costs(found: Found) -> list[tuple[str, str, str]]:
+    """For each choice its heading, the best value, and the others, each by how far the best layout
+    with it is behind, those that cost least first."""
+    headings = {key: heading for heading, key in columns(found)}
+    rows = []
+    for key, several in groupby(found.choices, key=lambda choice: choice.key):
+        choices = list(several)
+        first, fitting = choices[0], [choice for choice in choices if choice.layout is not None]
+        if first.layout is None:
+            continue
+        said = []
+        for number, choice in enumerate(fitting[1:LISTED]):
+            assert choice.layout is not None
+            slower = _slower(choice.layout, first.layout, found.by)
+            why = "" if number or slower == SAME else _lost(choice.layout, found)
+            said.append(f"{_word(choice.value)}: {slower}{why}")
+        if len(fitting) > LISTED:
+            said.append(f"{len(fitting) - LISTED} more")
+        if len(fitting) < len(choices):
+            none = ", ".join(_word(choice.value) for choice in choices[len(fitting) :])
+            said.append(f"fits with nothing: {none}")
+        rows.append((headings[key], _word(first.value), "; ".join(said)))
+    order = list(headings.values())
+    return sorted(rows, key=lambda row: order.index(row[0]))
+
+
+def _slower(layout: Layout, first: Layout, by: str) -> str:
+    """By how much a layout is behind the best of a choice."""
+    least, more = first.approximate[by], layout.approximate[by]
+    ratio = more / least if least > 0 else 1.0
+    return f"× {ratio:.1f}" if ratio >= 2 else f"+{100 * (ratio - 1):.1f} %"
+
+
+def _lost(layout: Layout, found: Found) -> str:
+    """Where a layout loses most against the best, in brackets."""
+    most, least = _told(layout.exactly(found.plan, found.by), found.best[0], found.by)
+    less = f", less {named(least[0])}" if least else ""
+    return f" ({named(most[0])}{less})" if most else ""
+
+
+def closest(found: Found) -> str:
+    """Of layouts that do not fit, the one that lacks least."""
+    if found.nearest is None:
+        return ""
+    room = found.nearest.values[FITS]
+    said = words(found.nearest)
+    if room >= 0:
+        return f"The layout with most room breaks a limit: {said}.\n"
+    return f"The nearest lacks {shown(-room, 'bytes')}: {said}.\n"
+
+
+def words(layout: Layout | Plan) -> str:
+    """A layout in a few words: what is not neutral."""
+    named = [
+        f"{heading} {_word(layout.get(key))}"
+        for heading, key in COLUMNS
+        if not _neutral(layout.get(key))
+        or (layout.get(key) == 1 and key.endswith(("micro_batch", "zero")))
+    ]
+    return ", ".join(named) or "nothing divided"
+
+
+def _differs(found: Found, listed: Sequence[Layout], key: str) -> bool:
+    """Whether a column says something: layouts differ in it, or what all have is not neutral, as
+    kernels always are."""
+    layouts = (*listed, *([found.own] if found.own else []))
+    values = [layout.get(key) for layout in layouts]
+    return len(set(map(_word, values))) > 1 or not (key == KERNELS or all(map(_neutral, values)))
+
+
+def _neutral(value: Any) -> bool:
+    """Whether a choice goes without saying."""
+    return value in (None, 1, False, "even") and value is not True
+
+
+def _row(label: str, layout: Layout, columns: list[tuple[str, str]], by: str) -> tuple[str, ...]:
+    cells = (_word(layout.get(key)) for _, key in columns)
+    value = shown(layout.values[by], BOOK.declarations[by][0].unit)
+    return (label, *cells, value, shown(layout.values[MEMORY], "bytes"))
+
+
+def _word(value: Any) -> str:
+    """A value in words; None is what follows where the plan says nothing."""
+    if value is None:
+        return "default"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def as_data(found: Found) -> dict[str, Any]:
+    """Plain data for JSON."""
+    between = leeway(found)
+    data = {
+        "by": found.by,
+        "layouts": found.every,
+        "searched": found.size,
+        "narrowed": {key: list(values) for key, values in found.narrowed.items()},
+        "fitting": found.fitting,
+        "limits": [str(limit) for limit in found.limits],
+        "best": [_data(layout, found) for layout in found.best],
+        "interval": between and [float(bound) for bound in between],
+        "front": [_data(layout) for layout in found.front],
+        "own": None if found.own is None else _data(found.own, found),
+        "same": {RECOMPUTE: dict(found.same)} if found.same else {},
+        "margin": None if found.margin is None else str(found.margin),
+        "tight": found.tight,
+        "for": found.launcher,
+        "plain": None if found.plain is None else _data(found.plain, found),
+    }
+    if found.choices:
+        data["choices"] = [
+            {
+                "key": choice.key,
+                "value": choice.value,
+                **(_data(choice.layout) if choice.layout is not None else {}),
+            }
+            for choice in found.choices
+        ]
+    if found.nearest is not None:
+        data["nearest"] = _data(found.nearest)
+    return data
+
+
+def _data(layout: Layout, found: Found | None = None) -> dict[str, Any]:
+    """A layout; of a search also the interval of what is made small."""
+    data: dict[str, Any] = {
+        "set": _numbers(layout.changes),
+        "follows": _numbers(layout.follows),
+        "quantities": _numbers(layout.values),
+    }
+    bounds = None if found is None else _interval(layout, found)
+    if bounds is not None:
+        data["interval"] = [float(bound) for bound in bounds]
+    return {**data, "parts": _numbers(layout.parts)} if layout.parts else data
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: (int(value) if value.denominator == 1 else float(value))
+        if isinstance(value, Fraction)
+        else value
+        for key, value in values.items()
+    }
+
+
+def to_json(found: Found, front: bool = False) -> str:
+    """JSON text, which has best and front."""
+    return json.dumps(as_data(found), indent=2) + "\n"
+
+
+def to_csv(found: Found, front: bool = False) -> str:
+    """One line for each of the best layouts, or of the front of memory."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    listed = found.front if front else found.best
+    keys = [key for _, key in columns(found)]
+    names = list(listed[0].values) if listed else []
+    writer.writerow([*keys, *names])
+    for layout in listed:
+        numbers = _numbers(layout.values)
+        row = [*(layout.get(key) for key in keys), *(numbers.get(name) for name in names)]
+        writer.writerow([cell(value) if isinstance(value, str) else value for value in row])
+    return buffer.getvalue()
+
+
+WRITERS: Mapping[str, Callable[[Found, bool], str]] = {
+    "text": text,
+    "txt": text,
+    "json": to_json,
+    "csv": to_csv,
+}

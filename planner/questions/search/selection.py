@@ -1,0 +1,257 @@
+"""Keeps, of many layouts that come in chunks, the best, the front and a sample.
+
+Nothing that is kept grows with the number of layouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.questions.search.layouts import Setting
+
+Array = NDArray[Any]
+#: A kept layout with its two numbers.
+Item = tuple[float, float, Setting]
+#: A layout by its place in a chunk.
+Settings = Callable[[int], Setting]
+#: Numbers that agree in so many binary digits count as equal, so that which of two equally good
+#: layouts comes first does not hang on how a processor rounds.
+DIGITS = 38
+#: By what share of what is made small a plainer layout may be behind the best, and wins.
+SPARE = 0.02
+#: Points that a sample collects before it is thinned, for each that is wanted.
+COLLECTED = 20
+
+
+def rounded(values: Array) -> Array:
+    """Without the last binary digits."""
+    mantissa, exponent = np.frexp(values)
+    rounded: Array = np.ldexp(np.rint(np.ldexp(mantissa, DIGITS)), exponent - DIGITS)
+    return rounded
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A layout that is kept, with its numbers rounded for comparison."""
+
+    key: tuple[float, float]
+    item: Item
+
+
+def _kept(
+    score: Array, memory: Array, order: Array, settings: Settings, places: Array
+) -> list[_Kept]:
+    keys = zip(rounded(score[order]).tolist(), rounded(memory[order]).tolist(), strict=True)
+    numbers = zip(
+        score[order].tolist(), memory[order].tolist(), places[order].tolist(), strict=True
+    )
+    return [_Kept(k, (s, m, settings(p))) for k, (s, m, p) in zip(keys, numbers, strict=True)]
+
+
+class Best:
+    """The layouts with the smallest score; of equal ones, those with less memory, then the first
+    to come. ``distinct`` ones differ in either: what takes as long and holds as much is the same
+    step said in other words."""
+
+    def __init__(self, count: int, distinct: bool = False) -> None:
+        self.count, self.distinct = count, distinct
+        self._items: list[_Kept] = []
+        self._worst = np.inf
+
+    def add(self, score: Array, memory: Array, settings: Settings, places: Array) -> None:
+        near = np.flatnonzero(self.wants(score))
+        if not len(near):
+            return
+        keys = np.stack((rounded(memory[near]), rounded(score[near])))
+        order = np.lexsort(keys)
+        if self.distinct:
+            several = np.any(np.diff(keys[:, order], axis=1), axis=0)
+            order = order[np.concatenate(([True], several))]
+        found = _kept(score, memory, near[order[: self.count]], settings, places)
+        items = sorted([*self._items, *found], key=lambda kept: kept.key)
+        if self.distinct:
+            items = [next(same) for _, same in groupby(items, key=lambda kept: kept.key)]
+        self._items = items[: self.count]
+        if self.full:
+            self._worst = self._items[-1].item[0]
+
+    def wants(self, score: Any) -> Any:
+        """Whether a score is as good as the worst that is kept, or better."""
+        return score <= self._worst + 1e-9 * abs(self._worst) if self.full else score < np.inf
+
+    @property
+    def full(self) -> bool:
+        return len(self._items) == self.count
+
+    @property
+    def first(self) -> _Kept | None:
+        return self._items[0] if self._items else None
+
+    def items(self) -> list[Item]:
+        return [kept.item for kept in self._items]
+
+
+class ByChoice:
+    """For each value of each choice, the best layout that has it; None where none is kept."""
+
+    def __init__(self) -> None:
+        self._best: dict[tuple[str, Any], Best] = {}
+
+    def add(
+        self,
+        score: Array,
+        memory: Array,
+        kept: Array,
+        choices: Sequence[Sequence[tuple[str, Sequence[Any], Array]]],
+        settings: Settings,
+    ) -> None:
+        """Layouts of a chunk.
+
+        Args:
+            score, memory, kept: arrays of the same shape.
+            choices: for each axis, keys with their values and the place of each layout's value.
+            settings: a layout by its place in the flattened arrays.
+        """
+        lowest = np.where(kept, score, np.inf)
+        for axis, keys in enumerate(choices):
+            along = lowest.min(axis=tuple(i for i in range(lowest.ndim) if i != axis))
+            for key, values, places in keys:
+                for place in np.flatnonzero(np.bincount(places)).tolist():
+                    best = self._best.setdefault((key, values[place]), Best(1))
+                    has = places == place
+                    least = along[has].min()
+                    if not np.isfinite(least) or not best.wants(least):
+                        continue
+                    shape = [1] * lowest.ndim
+                    shape[axis] = -1
+                    near = (lowest <= least * (1 + 1e-9)) & has.reshape(shape)
+                    found = np.flatnonzero(near)
+                    best.add(score.ravel()[found], memory.ravel()[found], settings, found)
+
+    def items(self) -> dict[str, list[tuple[Any, Item | None]]]:
+        """For each key its values with their best layouts, the best first."""
+        found: dict[str, list[tuple[tuple[Any, ...], Any, Item | None]]] = {}
+        for (key, value), best in self._best.items():
+            kept = best.first
+            rank = (1, value is not None, value) if kept is None else (0, *kept.key)
+            item = None if kept is None else kept.item
+            found.setdefault(key, []).append((rank, value, item))
+        return {
+            key: [(value, item) for _, value, item in sorted(rows, key=lambda row: row[0])]
+            for key, rows in found.items()
+        }
+
+
+class Front:
+    """The layouts that no other one beats in score and in a second number, from the smallest score
+    on."""
+
+    def __init__(self) -> None:
+        self._items: list[_Kept] = []
+        self._scores, self._memory = np.empty(0), np.empty(0)
+
+    def add(self, score: Array, memory: Array, settings: Settings, places: Array) -> None:
+        near = np.arange(len(score))
+        if self._items:
+            near = np.flatnonzero((memory < self._memory[0]) | (score < self._scores[0]))
+            behind = np.searchsorted(self._scores, score[near], side="right") - 1
+            near = near[(behind < 0) | (memory[near] < self._memory[behind])]
+        if not len(near):
+            return
+        order = near[np.lexsort((memory[near], score[near]))]
+        lowest = np.minimum.accumulate(memory[order])
+        order = order[np.concatenate(([True], lowest[1:] < lowest[:-1]))]
+        kept: list[_Kept] = []
+        found = _kept(score, memory, order, settings, places)
+        for one in sorted([*self._items, *found], key=lambda kept: kept.key):
+            if not kept or one.key[1] < kept[-1].key[1]:
+                kept.append(one)
+        self._items = kept
+        self._scores = np.array([one.item[0] for one in kept])
+        self._memory = np.array([one.item[1] for one in kept])
+
+    def items(self) -> list[Item]:
+        return [kept.item for kept in self._items]
+
+
+class Plain:
+    """The plainest of the layouts whose score is within ``SPARE`` of the smallest; of equally plain
+    ones that with the smallest score."""
+
+    def __init__(self) -> None:
+        self._front = Front()
+        self._least = np.inf
+
+    def add(
+        self,
+        score: Array,
+        plainness: Callable[[Array], Array],
+        settings: Settings,
+        places: Array,
+    ) -> None:
+        """Layouts of a chunk, by their places in it."""
+        if not len(score):
+            return
+        self._least = min(self._least, float(score.min()))
+        near = np.flatnonzero(score <= self._most)
+        plain = plainness(places[near]).astype(np.float64)
+        self._front.add(score[near], plain, settings, places[near])
+
+    @property
+    def _most(self) -> float:
+        return self._least + SPARE * abs(self._least)
+
+    @property
+    def first(self) -> Item | None:
+        within = [item for item in self._front.items() if item[0] <= self._most]
+        return within[-1] if within else None
+
+
+class Sample:
+    """Points spread over the plane of memory and score: every so-manieth layout, then one for each
+    field of a grid."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self.count = count
+        self._stride = max(1, size // (COLLECTED * max(1, count)))
+        self._seen = 0
+        self._parts: list[Array] = []
+
+    def add(self, score: Array, memory: Array, there: Array, fits: Array) -> None:
+        places = np.flatnonzero(there)
+        chosen = places[-self._seen % self._stride :: self._stride]
+        self._seen += len(places)
+        self._parts.append(np.stack((score[chosen], memory[chosen], fits[chosen])))
+
+    def thinned(self) -> Iterator[tuple[float, float, bool]]:
+        """Score, memory and whether it fits, of about as many points as wanted."""
+        if not self._parts or not self.count:
+            return
+        score, memory, fits = np.concatenate(self._parts, axis=1)
+        side = 2
+        chosen = np.arange(0)
+        while True:
+            fields = np.unique(
+                _fields(score, side) * side + _fields(memory, side), return_index=True
+            )
+            if len(fields[1]) > self.count or side > 4 * self.count:
+                break
+            chosen, side = np.sort(fields[1]), side + max(1, side // 4)
+        for i in chosen:
+            yield float(score[i]), float(memory[i]), bool(fits[i])
+
+
+def _fields(values: Array, side: int) -> Array:
+    """In which of equally wide fields of its logarithm a value lies."""
+    logs = np.log(np.maximum(values, np.finfo(float).tiny))
+    low, high = logs.min(), logs.max()
+    if high == low:
+        return np.zeros(len(values), dtype=np.int64)
+    fields: Array = np.minimum((logs - low) / (high - low) * side, side - 1).astype(np.int64)
+    return fields

@@ -1,0 +1,183 @@
+"""The cheapest way to train a plan's model in time: which devices, how many, in which layout.
+
+For each kind of device the fewest that meet the limits are found with the layout free. More devices
+lose efficiency and so cost more, which is checked on the counts above. What devices would cost at
+full utilisation rules out those that cannot win, and so does the cost of too few of them; both are
+told in place of a count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from planner.base.errors import PlanError
+from planner.engine.evaluate import Number
+from planner.engine.untraced import evaluated
+from planner.plans.document import Plan
+from planner.plans.plan import variant
+from planner.questions import domains
+from planner.questions.constraints import Limit, shown
+from planner.questions.domains import Domain
+from planner.questions.solve.offers import Offer, offers
+from planner.questions.solve.probes import Goal, Probe, Probes
+from planner.questions.solve.relayout import (
+    BY,
+    Layouts,
+    Options,
+    any_layout,
+    own_changes,
+    solve_free,
+    space_of,
+)
+from planner.questions.solve.solve import Answer
+
+GOAL = Goal("cost.total", -1)
+DAYS = "time.training_days"
+#: Which counts above the fewest devices are priced too, besides the next.
+MORE = (2, 4, 8)
+#: Devices that cost so many times as much as others are not looked at further: another count costs
+#: less by a few percent at most, where a layout divides it better.
+CLEARLY = Fraction(5, 4)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one kind of device comes to."""
+
+    offer: Offer
+    answer: Answer | None
+    reason: str = ""  # why there is no answer
+
+    @property
+    def cost(self) -> Number | None:
+        if self.answer is None or self.answer.holds is None:
+            return None
+        cost: Number = self.answer.holds.values[GOAL.quantity]
+        return cost
+
+
+def cheapest(plan: Plan, limits: tuple[Limit, ...], accelerators: Sequence[str] | None) -> Answer:
+    """The cheapest devices, count and layout that keep the limits.
+
+    Raises:
+        PlanError: an unknown accelerator or one without a price; no offer makes a valid plan.
+    """
+    rows: list[Row] = []
+    best: Number | None = None
+    ranked = [(*_at_best(plan, offer), offer) for offer in offers(plan, accelerators)]
+    ranked.sort(key=lambda entry: (entry[1] is None, entry[1] or 0))
+    for base, floor, offer in ranked:
+        if isinstance(base, PlanError):
+            rows.append(Row(offer, None, base.faults[0].message))
+        elif best is not None and floor is not None and floor >= best:
+            least = shown(floor, "USD")
+            rows.append(Row(offer, None, f"{least} at full utilisation already"))
+        else:
+            row = _priced(base, offer, limits, best, space_of(plan))
+            rows.append(row)
+            if row.cost is not None:
+                best = row.cost if best is None else min(best, row.cost)
+    held = [row for row in rows if row.cost is not None]
+    if held:
+        winner = min(held, key=lambda row: row.cost or 0)
+    else:
+        tried = [row for row in rows if row.answer is not None]
+        if not tried:
+            faults = [base for base, _, _ in ranked if isinstance(base, PlanError)]
+            raise faults[0]
+        winner = max(tried, key=lambda row: _nearness(row.answer))
+    assert winner.answer is not None
+    answer = winner.answer
+    return replace(answer, question="cheapest", extra={**answer.extra, "rows": tuple(rows)})
+
+
+def _nearness(answer: Answer | None) -> float:
+    assert answer is not None and answer.miss is not None
+    return min(map(answer.miss.share, answer.miss.broken))
+
+
+def _at_best(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number | None]:
+    """A valid plan on these devices, and its cost if every peak FLOP did useful work."""
+    devices = -(-plan.get("cluster.devices") // offer.per_node) * offer.per_node
+    try:
+        base = any_layout(plan, offer.changes(devices), devices)
+        cost = evaluated(variant(base, {"time.mfu": 1}), [GOAL.quantity])[GOAL.quantity]
+    except PlanError as error:
+        return error, None
+    return base, cost
+
+
+def _priced(
+    base: Plan, offer: Offer, limits: tuple[Limit, ...], least: Number | None, space: Options
+) -> Row:
+    """The fewest devices of an offer that keep the limits, or more where that is cheaper; ``least``
+    is what another offer costs."""
+    layouts = Layouts(limits, BY, (GOAL.quantity,), space=space)
+
+    def lost(holds: Probe) -> bool:
+        return least is not None and GOAL.of(holds) < -CLEARLY * least
+
+    try:
+        domain = domains.devices(base, offer.per_node)
+        if least is not None and (reason := _too_few(base, domain, layouts, least)):
+            return Row(offer, None, reason)
+        answer = solve_free(
+            base, domain, limits, direction=-1, also=(GOAL.quantity,), layouts=layouts, lost=lost
+        )
+    except PlanError as error:
+        return Row(offer, None, error.faults[0].message)
+    if answer.holds is None:
+        return Row(offer, answer, _missed(answer))
+    if lost(answer.holds):
+        return Row(offer, answer)
+    best, beside = _compared(base, domain, answer, space)
+    return Row(offer, replace(answer, goal=GOAL, holds=best, fails=None, beside=beside))
+
+
+def _too_few(base: Plan, domain: Domain, layouts: Layouts, least: Number) -> str | None:
+    """Why devices cannot be cheaper than ``least``: that many cost more and take too long, and more
+    of them cost more still. None where it is not so."""
+    found = layouts.fastest(base, own_changes(base, domain), within=False)
+    if found is None:
+        return None
+    _, values, _ = layouts.values((variant(base, found),), exact=False)
+    slow = [li for li in layouts.limits if li.quantity == DAYS and not li.holds(values[DAYS])]
+    cost = values[GOAL.quantity]
+    if not slow or cost < CLEARLY * least:
+        return None
+    count = shown(base.get("cluster.devices"), "1")
+    return (
+        f"{shown(cost, 'USD')} on {count} devices already, which take {shown(values[DAYS], 'days')}"
+    )
+
+
+def _compared(
+    base: Plan, domain: Domain, answer: Answer, space: Options
+) -> tuple[Probe, tuple[Probe, ...]]:
+    """The cheapest count from the fewest on, with the counts beside it. One count more is searched
+    for its best layout; those further on have to be cheaper with a layout that is known."""
+    assert answer.holds is not None
+    layouts = Layouts(answer.limits, BY, (GOAL.quantity,), True, space)
+    search = Probes(base, domain, answer.limits, [GOAL.quantity], layouts)
+    best, first = answer.holds, answer.holds.index
+    above = search.probe(first + 1)
+    layouts.thorough = False
+    further = [search.probe(first + more) for more in MORE]
+    for probe in (above, *further):
+        if probe is not None and GOAL.rank(probe) > GOAL.rank(best):
+            best = probe
+    if best is answer.holds:
+        sides = (answer.fails, above)
+    else:
+        layouts.thorough = True
+        sides = (search.probe(best.index - 1), search.probe(best.index + 1))
+    return search.confirmed(best), tuple(search.confirmed(side) for side in sides if side)
+
+
+def _missed(answer: Answer) -> str:
+    limit = answer.binding
+    if limit is None or answer.miss is None:
+        return "no count keeps the limits"
+    return f"{limit} missed by {shown(-answer.miss.slack(limit), limit.unit)}"

@@ -1,0 +1,174 @@
+"""The value of an unknown at which a quantity is largest or smallest while limits hold.
+
+A domain of few values is tried in full. Over a larger one the peaks of a coarse scan are climbed:
+between a peak and its neighbours further values are tried until its neighbours are the next valid
+ones. Where the quantity has several peaks, the highest is the answer and the others are noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from planner.base.errors import Fault, PlanError
+from planner.plans.document import Plan
+from planner.questions.constraints import Limit, shown
+from planner.questions.domains import Domain
+from planner.questions.solve.probes import Evaluator, Goal, Probe, Probes
+from planner.questions.solve.solve import Answer, missed, strides
+
+#: Values of a coarse scan between the two ends of a domain.
+SCAN = 24
+#: Steps between values of a scan beyond which strides alone have to do.
+ROUGH = 10**6
+#: A goal that is best at an index so many times that of the start, and alike to such a share
+#: further on, has no best value.
+FAR, ALIKE = 10**6, 1e-4
+#: Peaks of the scan that are climbed.
+MOST_PEAKS = 3
+#: Where in a gap the next value is tried, as a share of the gap, from the peak.
+GOLDEN = 0.381966
+
+
+def optimise(
+    plan: Plan,
+    domain: Domain,
+    limits: tuple[Limit, ...],
+    goal: Goal,
+    *,
+    question: str = "",
+    evaluator: Evaluator | None = None,
+) -> Answer:
+    """The best value of a domain, with its neighbours on both sides: each worse, or no longer
+    within the limits.
+
+    Raises:
+        PlanError: no value makes a valid plan, a quantity is absent, or there is no best value.
+    """
+    search = Probes(plan, domain, limits, [goal.quantity], evaluator)
+    scanned = search.known if search.all() else _scanned(search)
+    scanned = scanned or [search.start()]
+    answer = Answer(question, domain, goal.sense, limits, None, None, goal=goal)
+    if len(scanned) > 1 and len({goal.of(probe) for probe in scanned}) == 1:
+        raise PlanError(Fault(f"{goal.quantity} does not change with {domain.key}", None))
+    peaks = _peaks(scanned, goal)
+    if domain.endless and _goes_on(scanned, peaks[0], goal, domain.start):
+        raise _unbounded(search, goal, peaks[0])
+    best = max((_climbed(search, peak, goal) for peak in peaks), key=goal.rank)
+    if best.broken:
+        return replace(answer, **missed(search), tried=len(search.known))
+    best = search.confirmed(best)
+    beside = [search.beyond(best.index + toward, toward) for toward in (-1, 1)]
+    known = search.known
+    notes = []
+    if len({peak.index for peak in _peaks(known, goal)}) > 1:
+        notes.append(f"{goal.quantity} rises and falls more than once; other peaks are worse")
+    same = [p for p in known if not p.broken and p.index != best.index]
+    if any(goal.of(p) == goal.of(best) for p in same):
+        notes.append(f"other values give the same {goal.quantity}")
+    return replace(
+        answer,
+        holds=best,
+        beside=tuple(search.confirmed(probe) for probe in beside if probe is not None),
+        notes=tuple(notes),
+        tried=len(known),
+    )
+
+
+def _scanned(search: Probes) -> list[Probe]:
+    """Values further and further away on both sides, and some between the ends of a domain."""
+    start = search.start()
+    found = {start.index: start}
+    for toward in (-1, 1):
+        worse, before = 0, start
+        for probe in strides(search, start, toward):
+            found[probe.index] = probe
+            # Where limits are broken by more and more, nothing further away is of interest.
+            further = bool(probe.broken) and all(
+                li in before.broken and probe.share(li) <= before.share(li) for li in probe.broken
+            )
+            worse, before = worse + 1 if further else 0, probe
+            if worse == 3:
+                break
+    held = [probe.index for probe in found.values() if not probe.broken]
+    ends = (min(held, default=start.index), max(held, default=start.index))
+    spacing = (ends[1] - ends[0]) // SCAN
+    if 1 < spacing <= ROUGH:
+        # Rounder values first: products run best on sizes that powers of two divide.
+        for index in range(ends[0], ends[1], spacing):
+            near = search.beyond(_rounder(max(index, 1), index + spacing), 1)
+            if near is not None:
+                found[near.index] = near
+    return sorted(found.values(), key=lambda probe: probe.index)
+
+
+def _rounder(low: int, high: int) -> int:
+    """The number from ``low`` on, below ``high``, that the largest power of two divides."""
+    power = 1
+    while -(-low // (2 * power)) * 2 * power < high:
+        power *= 2
+    return -(-low // power) * power
+
+
+def _goes_on(scanned: Sequence[Probe], peak: Probe, goal: Goal, start: int) -> bool:
+    """Whether the goal is better further and further away, be it by less and less."""
+    last = scanned[-1]
+    if last.broken or peak.broken or len(scanned) == 1:
+        return False
+    if peak is last:
+        return True
+    far = peak.index > FAR * max(1, start)
+    return far and abs(float(goal.of(last) - goal.of(peak))) <= ALIKE * abs(float(goal.of(peak)))
+
+
+def _peaks(probes: Sequence[Probe], goal: Goal) -> list[Probe]:
+    """The values better than those beside them, the best first; the first of equal neighbours."""
+    ranks = [goal.rank(probe) for probe in probes]
+    found = []
+    for i, probe in enumerate(probes):
+        left = i == 0 or ranks[i] > ranks[i - 1]
+        right = i == len(probes) - 1 or ranks[i] >= ranks[i + 1]
+        if left and right and (ranks[i][0] or all(not rank[0] for rank in ranks)):
+            found.append(probe)
+    return sorted(found, key=goal.rank, reverse=True)[:MOST_PEAKS]
+
+
+def _climbed(search: Probes, peak: Probe, goal: Goal) -> Probe:
+    """From a peak of the scan to a value that is better than the next valid ones."""
+    while True:
+        for toward in (-1, 1):  # at an end of what was scanned
+            if not any((p.index - peak.index) * toward > 0 for p in search.known):
+                search.beyond(peak.index + toward, toward)
+        known = search.known
+        at = known.index(peak)
+        beside = [known[i] for i in (at - 1, at + 1) if 0 <= i < len(known)]
+        better = next((probe for probe in beside if goal.rank(probe) > goal.rank(peak)), None)
+        if better is None:
+            beside.sort(key=lambda probe: -abs(probe.index - peak.index))
+            found = (_between(search, peak, other) for other in beside)
+            better = next((probe for probe in found if probe is not None), None)
+            if better is None:
+                return peak
+        if goal.rank(better) > goal.rank(peak):
+            peak = better
+
+
+def _between(search: Probes, peak: Probe, other: Probe) -> Probe | None:
+    """A valid value between a peak and the next known one; None where there is none. Halfway where
+    limits break in between, else nearer to the peak."""
+    share = 0.5 if bool(other.broken) != bool(peak.broken) else GOLDEN
+    low, high = sorted((peak.index, other.index))
+    aim = peak.index + round((other.index - peak.index) * share)
+    return search.nearest_valid(min(max(aim, low + 1), high - 1), low, high)
+
+
+def _unbounded(search: Probes, goal: Goal, best: Probe) -> PlanError:
+    value = shown(best.value, search.domain.unit)
+    return PlanError(
+        Fault(
+            f"{search.domain.key} is unbounded: {goal.quantity} has no {goal.word} value; it is "
+            f"still better at {value}",
+            None,
+            "a limit with --until",
+        )
+    )

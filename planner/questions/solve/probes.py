@@ -1,0 +1,295 @@
+"""Plans tried for one question: what the limits' quantities are at each value of the unknown.
+
+Plans that differ in numbers only run over one tape (``tape.py``), in floats. Values so near to a
+limit that rounding could decide, and those that an answer names, are computed exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Protocol
+
+from planner.base.errors import Fault, PlanError
+from planner.engine import instance as case
+from planner.engine.evaluate import Absent, Case, Number
+from planner.engine.tape import Tape
+from planner.engine.untraced import of_case
+from planner.plans.document import Plan
+from planner.plans.plan import variant
+from planner.questions.constraints import Limit
+from planner.questions.domains import Domain
+
+#: Values passed over in search of the next one that makes a valid plan.
+MOST_SKIPS = 64
+#: A slack that is a smaller share is computed exactly, for rounding could decide about it.
+NEAR = 1e-9
+#: A domain of no more values is tried in full.
+FEW = 64
+#: Tapes kept at once.
+MOST_TAPES = 48
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One valid value of the unknown with what the quantities are there."""
+
+    index: int
+    value: Number
+    plan: Plan
+    values: Mapping[str, Any]  # quantity -> value
+    broken: tuple[Limit, ...]
+    exact: bool = True
+
+    def slack(self, limit: Limit) -> Number:
+        return limit.slack(self.values[limit.quantity])
+
+    def share(self, limit: Limit) -> float:
+        return limit.share(self.values[limit.quantity])
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A quantity to make large (+1) or small (-1)."""
+
+    quantity: str
+    sense: int
+
+    @property
+    def word(self) -> str:
+        return "largest" if self.sense > 0 else "smallest"
+
+    def of(self, probe: Probe) -> Number:
+        """What a value is worth: more is better."""
+        value: Number = self.sense * probe.values[self.quantity]
+        return value
+
+    def rank(self, probe: Probe) -> tuple[int, Number]:
+        """Order by what holds first, then by worth; of what is broken, by how little."""
+        if probe.broken:
+            return 0, min(map(probe.share, probe.broken))
+        return 1, self.of(probe)
+
+
+class Evaluator(Protocol):
+    """Which plans a value of the unknown stands for, and what their quantities are."""
+
+    def variants(self, plan: Plan, changes: Mapping[str, Any]) -> Sequence[Plan]:
+        """The plans with some keys changed, at least one.
+
+        Raises:
+            PlanError: none of them is valid.
+        """
+
+    def values(self, plans: Sequence[Plan], exact: bool) -> tuple[Plan, Mapping[str, Any], bool]:
+        """The plan that is meant, its quantities, and whether they are exact.
+
+        Raises:
+            PlanError: a quantity cannot be computed.
+        """
+
+
+@lru_cache(maxsize=8)
+def _tapes_of(quantities: tuple[str, ...]) -> list[Tape]:
+    """The tapes of questions about the same quantities, the last one first: each says itself
+    whether it holds for a plan."""
+    return []
+
+
+class AsItIs:
+    """Each value is one plan, with the layout that it has."""
+
+    def __init__(self, quantities: Iterable[str]) -> None:
+        self.quantities = tuple(dict.fromkeys(quantities))
+        self._tapes = _tapes_of(self.quantities)
+
+    def variants(self, plan: Plan, changes: Mapping[str, Any]) -> Sequence[Plan]:
+        return (variant(plan, changes),)
+
+    def values(self, plans: Sequence[Plan], exact: bool) -> tuple[Plan, Mapping[str, Any], bool]:
+        (plan,) = plans
+        built = case.build(plan)
+        tape, leaves = self._tape(built)
+        if not exact:
+            try:
+                values = tape.again([float(leaf) for leaf in leaves], exact=False)
+                found = {name: values[node] for name, node in tape.results.items()}
+                if all(map(math.isfinite, found.values())):
+                    return plan, found, False
+            except (ArithmeticError, ValueError):
+                pass
+        return plan, _exactly(tape, leaves, built), True
+
+    def tape(self, plan: Plan) -> tuple[Tape, list[Any]]:
+        """The tape that holds for a plan, and its leaves there."""
+        return self._tape(case.build(plan))
+
+    def _tape(self, built: Case) -> tuple[Tape, list[Any]]:
+        for place, tape in enumerate(self._tapes):
+            leaves = tape.values(built)
+            if leaves is not None:
+                self._tapes.insert(0, self._tapes.pop(place))  # likely the next one too
+                return tape, leaves
+        try:
+            tape = Tape(built, self.quantities)
+        except Absent as absent:
+            raise PlanError(Fault(absent.reason)) from None
+        self._tapes[:] = [tape, *self._tapes[: MOST_TAPES - 1]]
+        leaves = tape.values(built)
+        assert leaves is not None
+        return tape, leaves
+
+
+def _exactly(tape: Tape, leaves: Sequence[Any], built: Case) -> dict[str, Any]:
+    """The exact values; where the tape has none, evaluation says why."""
+    try:
+        values = tape.again(leaves, exact=True)
+        found = {name: values[node] for name, node in tape.results.items()}
+        if not any(isinstance(v, float) and not math.isfinite(v) for v in found.values()):
+            return {name: plain(value) for name, value in found.items()}
+    except (ArithmeticError, ValueError):
+        pass
+    return of_case(built, tape.results)
+
+
+def plain(value: Any) -> Any:
+    """A Fraction that is whole as an int."""
+    return value.numerator if isinstance(value, Fraction) and value.denominator == 1 else value
+
+
+class Probes:
+    """The values of one domain, probed on demand and remembered."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        domain: Domain,
+        limits: tuple[Limit, ...],
+        also: Iterable[str] = (),
+        evaluator: Evaluator | None = None,
+    ) -> None:
+        self.plan, self.domain, self.limits = plan, domain, limits
+        quantities = [*(limit.quantity for limit in limits), *also]
+        self.evaluator = evaluator or AsItIs(quantities)
+        self.found: dict[int, Probe | None] = {}
+        self.faults: dict[int, PlanError] = {}
+
+    def probe(self, index: int) -> Probe | None:
+        """What holds at an index; None outside the domain and where no valid plan results."""
+        if index not in self.found:
+            self.found[index] = self._probe(index)
+        return self.found[index]
+
+    def inside(self, index: int) -> bool:
+        last = self.domain.last
+        return self.domain.first <= index and (last is None or index <= last)
+
+    def _probe(self, index: int) -> Probe | None:
+        if not self.inside(index):
+            return None
+        value = self.domain.value(index)
+        try:
+            plans = self.evaluator.variants(self.plan, self.domain.changes(value))
+        except PlanError as error:
+            self.faults[index] = error
+            return None
+        probe = self._evaluated(index, value, plans, exact=False)
+        if not probe.exact and any(abs(probe.share(limit)) < NEAR for limit in self.limits):
+            probe = self._evaluated(index, value, plans, exact=True)
+        return probe
+
+    def _evaluated(self, index: int, value: Number, plans: Sequence[Plan], exact: bool) -> Probe:
+        meant, values, is_exact = self.evaluator.values(plans, exact)
+        broken = tuple(li for li in self.limits if not li.holds(values[li.quantity]))
+        return Probe(index, value, meant, values, broken, is_exact)
+
+    def confirmed(self, probe: Probe) -> Probe:
+        """The same with exact values, which replace the estimates."""
+        if not probe.exact:
+            probe = self._evaluated(probe.index, probe.value, (probe.plan,), exact=True)
+            self.found[probe.index] = probe
+        return probe
+
+    def first_valid(self, indices: Iterable[int]) -> Probe | None:
+        for index in indices:
+            if (found := self.probe(index)) is not None:
+                return found
+        return None
+
+    def start(self) -> Probe:
+        """The valid value nearest to the plan's own.
+
+        Raises:
+            PlanError: there is none near it; what is wrong with the nearest.
+        """
+        found = self.first_valid(
+            self.domain.start + sign * skip for skip in range(MOST_SKIPS) for sign in (1, -1)
+        )
+        if found is None:
+            raise next(
+                iter(self.faults.values()), PlanError(Fault(f"no value of {self.domain.key}"))
+            )
+        return found
+
+    def beyond(self, index: int, toward: int) -> Probe | None:
+        """The first valid value from an index on, in one direction, not too far away."""
+        return self.first_valid(index + toward * skip for skip in range(MOST_SKIPS))
+
+    def nearest_valid(self, aim: int, low: int, high: int) -> Probe | None:
+        """The valid value nearest to an index, strictly between two others."""
+        low, high = sorted((low, high))
+        for skip in range(high - low):
+            for index in (aim + skip, aim - skip):
+                if low < index < high and (probe := self.probe(index)) is not None:
+                    return probe
+        return None
+
+    def all(self) -> bool:
+        """Probe the whole domain where it is small; whether it is."""
+        last = self.domain.last
+        if last is None or last - self.domain.first >= FEW:
+            return False
+        for index in range(self.domain.first, last + 1):
+            self.probe(index)
+        return True
+
+    def keep_held(self) -> None:
+        """Forget what broke a limit or was no valid plan: the evaluator knows more now."""
+        self.found = {i: p for i, p in self.found.items() if p is not None and not p.broken}
+        self.faults = {}
+
+    @property
+    def known(self) -> list[Probe]:
+        return sorted((p for p in self.found.values() if p), key=lambda p: p.index)
+
+
+def narrow(search: Probes, inside: Probe, outside: Probe) -> tuple[Probe, Probe]:
+    """To neighbours among the valid values: by interpolation, and by halves where that is slow."""
+    turn = 0
+    while abs(outside.index - inside.index) > 1:
+        width = abs(outside.index - inside.index)
+        low, high = sorted((inside.index, outside.index))
+        aim = (low + high) // 2
+        if turn % 3 < 2:
+            steps = min(
+                int(inside.slack(li) / (inside.slack(li) - outside.slack(li)) * width)
+                for li in outside.broken
+            )
+            aim = inside.index + (steps if outside.index > inside.index else -steps)
+        aim = min(max(aim, low + 1), high - 1)
+        probe = search.nearest_valid(aim, low, high)
+        if probe is None:
+            break
+        inside, outside = (inside, probe) if probe.broken else (probe, outside)
+        turn = turn + 1 if abs(outside.index - inside.index) * 2 > width else 0
+    return inside, outside
+
+
+def unbounded(search: Probes, value: str) -> PlanError:
+    """The fault of a question whose limits hold at any value."""
+    names = " and ".join(limit.quantity for limit in search.limits)
+    said = f"{search.domain.key} is unbounded: {names} still within limits at {value}"
+    return PlanError(Fault(said, None))

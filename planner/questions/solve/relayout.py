@@ -1,0 +1,474 @@
+"""Questions whose layout is free: at each value of the unknown the best layout counts.
+
+Most values are decided by a layout that is known already: where one of these keeps the limits, the
+value holds. Where none does, a part of the space is searched for the layout that leaves most room,
+which moves the answer on furthest; the whole space is searched where that part has none, until that
+search too finds none and so proves the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from planner.base.errors import PlanError
+from planner.plans.document import Plan
+from planner.plans.plan import KERNELS, OWN_CHOICE, chosen_by, variant
+from planner.questions.constraints import Limit
+from planner.questions.domains import Domain, divisors
+from planner.questions.search.contest import Contest
+from planner.questions.search.engine import FITS, left_out, of_memory
+from planner.questions.search.layouts import DEGREES, FOLLOWS
+from planner.questions.search.selection import Item
+from planner.questions.solve.optimum import optimise
+from planner.questions.solve.probes import AsItIs, Goal, Probe, Probes
+from planner.questions.solve.solve import Answer, solve
+
+#: What makes one layout better than another that keeps the limits too.
+BY = "time.step_seconds"
+#: Layouts that move an answer on until it is taken as it is.
+MOST_ROUNDS = 24
+#: Searches of the whole space until known layouts have to do.
+MOST_SEARCHES = 16
+#: Of these, where no known layout keeps the limits anywhere.
+LAST_RESORT = 8
+#: Keys whose value layouts divide, and how far beyond an answer rounder values are asked too, as a
+#: share.
+DIVIDED = ("training.global_batch", "model.layers")
+ROUNDER = 1 / 8
+#: Keys that a layout decides; one that is varied keeps its value.
+DECIDED = frozenset(
+    {
+        *(f"parallelism.{key}" for key in (*DEGREES, "virtual_pipeline", "zero", "sequence")),
+        "training.micro_batch",
+        "training.recompute",
+        "training.schedule",
+    }
+)
+Changes = Mapping[str, Any]
+Options = Mapping[str, Sequence[Any]]
+Ask = Callable[[Contest], Item | None]
+
+
+class Layouts:
+    """The plans of a value are those with each layout that is known; ``further`` finds others. The
+    first of the limits is that a plan fits.
+
+    As an evaluator it takes, of several layouts, the best by ``by`` of those that keep the limits;
+    while it is ``hasty``, the first that does.
+    """
+
+    hasty = False
+    sized = False  # whether sizes of models are asked about
+
+    def __init__(
+        self,
+        limits: Sequence[Limit],
+        by: str,
+        also: Sequence[str] = (),
+        thorough: bool = False,
+        space: Options | None = None,
+    ) -> None:
+        self.limits, self.by, self.thorough = tuple(limits), by, thorough
+        self.space = space or {}  # values that keys of a layout may have; the others are free
+        self.known: list[Changes] = []
+        self.narrowed: dict[str, tuple[Any, ...]] = {}  # to these values of keys, somewhere
+        self._contests: dict[str, Contest] = {}
+        self._hopeless: set[str] = set()  # values at which nothing fits
+        self._left = MOST_SEARCHES
+        self._exactly = AsItIs([*(limit.quantity for limit in limits), FITS, by, *also])
+
+    def variants(self, plan: Plan, changes: Changes) -> Sequence[Plan]:
+        found = []
+        for layout in self.known:
+            with suppress(PlanError):
+                found.append(variant(plan, {**layout, **changes}))
+        if self.thorough and self._left > 0:
+            self._left -= 1
+            base = found[0] if found else self._any(plan, {"time.mfu": None, **changes})
+            # Where no layout keeps the limits, one that fits says by how much they are missed.
+            new = self.fastest(base, changes) or self.fastest(base, changes, within=False)
+            if new is not None:
+                found = [variant(plan, {**new, **changes})]
+            found = found or [base]
+        return found or [self._any(plan, {"time.mfu": None, **changes})]
+
+    def _any(self, plan: Plan, changes: Changes) -> Plan:
+        kept = {key: values[0] for key, values in self.space.items() if len(values) == 1}
+        return any_layout(plan, {**kept, **changes})
+
+    def values(self, plans: Sequence[Plan], exact: bool) -> tuple[Plan, Mapping[str, Any], bool]:
+        found = []
+        for plan in reversed(plans):  # what was found last goes furthest
+            found.append(self._exactly.values((plan,), exact))
+            if self.hasty and self._rank(found[-1])[0]:
+                return found[-1]
+        return max(found, key=self._rank)
+
+    def _rank(self, found: tuple[Plan, Mapping[str, Any], bool]) -> tuple[bool, float, float]:
+        """Order by what keeps the limits, then by ``by``; of what keeps them not, by how little is
+        missed, as a share, which against a limit of 0 is the whole, and in its own unit."""
+        values = found[1]
+        missed = [(limit.share(values[limit.quantity]), limit) for limit in self.limits]
+        worst, tightest = min(missed, key=lambda pair: pair[0], default=(0.0, None))
+        if worst >= 0 or tightest is None:
+            return True, -float(values[self.by]), 0.0
+        return False, worst, float(tightest.slack(values[tightest.quantity]))
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether known layouts had to do because of too many searches."""
+        return self._left <= 0
+
+    def start(self, plan: Plan, changes: Changes) -> None:
+        """A layout to start from: the fastest of a few that fit, or of all; where memory is the
+        only limit, any layout."""
+        if self._scarce:
+            return
+        found = self._found(plan, changes, lambda contest: contest.few.first(within=False))
+        if found is None:
+            self.fastest(plan, changes, within=False)
+
+    @property
+    def _scarce(self) -> bool:
+        """Whether memory is the only limit."""
+        return of_memory(self.limits)
+
+    def desperate(self) -> None:
+        """No known layout helps anywhere: search at the values that are tried next."""
+        self.thorough, self._left = True, LAST_RESORT
+
+    # -- searches -----------------------------------------------------------------------------
+
+    def fastest(self, plan: Plan, changes: Changes, within: bool = True) -> Changes | None:
+        """The best layout of all that keeps the limits, or, of those that fit, whatever the limits;
+        from now on among the known ones."""
+        return self._found(plan, changes, lambda contest: contest.all.first(within))
+
+    def last(self, plan: Plan, changes: Changes) -> Changes | None:
+        """As ``fastest``, at a value beyond which nothing keeps the limits: where memory is the
+        only one, few layouts are left."""
+        return self._found(plan, changes, lambda contest: contest.all.first(scarce=self._scarce))
+
+    def nearest(self, plan: Plan, changes: Changes) -> None:
+        """Where no layout keeps the limits: the fastest that fits, or of those that were asked for
+        room, the one that lacks least; from now on among the known ones."""
+        if _key(changes) in self._hopeless:
+            return
+        if self.sized and self._scarce:
+            self.further(plan, changes)
+        elif self.fastest(plan, changes, within=False) is None:
+            self._lacking(plan, changes)
+
+    def _lacking(self, plan: Plan, changes: Changes) -> None:
+        """Where all layouts were asked for room and none has any, the one that lacks least."""
+        self._hopeless.add(_key(changes))
+        self._found(plan, changes, lambda contest: contest.all.nearest())
+
+    def further(self, plan: Plan, changes: Changes, soon: bool = True) -> bool:
+        """Whether there is a layout that keeps the limits; it is known from now on. The one that
+        leaves most room goes furthest, and one of a few is ``soon`` found, where there are any."""
+        asks: tuple[Ask, ...] = (
+            lambda contest: contest.roomy.roomiest(),
+            lambda contest: contest.all.roomiest(),
+        )
+        # Where memory alone decides, all are asked as fast as a few; replicas and more sequences in
+        # a pass only add to it, so that of many sizes of models the others are enough.
+        some = asks if soon and not self._scarce else asks[:1] if self.sized else asks[1:]
+        if any(self._found(plan, changes, ask) is not None for ask in some):
+            return True
+        if self._scarce:
+            self._lacking(plan, changes)
+        return False
+
+    def _found(self, plan: Plan, changes: Changes, ask: Ask) -> Changes | None:
+        """A layout at a value of the unknown, from now on among the known ones; None where there is
+        none."""
+        try:
+            found = ask(self._contest(plan, changes))
+            if found is None:
+                return None
+            layout = found[2].changes
+            self._exactly.values((variant(plan, {**layout, **changes}),), False)
+        except PlanError:
+            return None
+        if layout not in self.known:
+            self.known.append(layout)
+        return layout
+
+    def _contest(self, plan: Plan, changes: Changes) -> Contest:
+        """The layouts at a value of the unknown; those of the last two values are kept.
+
+        Raises:
+            PlanError: none is valid.
+        """
+        key = _key(changes)
+        if key not in self._contests:
+            fixed = {key: (plan.get(key),) for key in changes if key in DECIDED}
+            space = {**self.space, **fixed}
+            if chosen_by(plan, KERNELS) and any(KERNELS in layout for layout in self.known):
+                plan = variant(plan, {KERNELS: None})  # of a layout; the question leaves them open
+            fits, *others = self.limits
+            last = dict(list(self._contests.items())[-1:])
+            self._contests = {**last, key: Contest(plan, self.by, others, space, fits=fits)}
+            self.narrowed |= self._contests[key].walk.narrowed
+        return self._contests[key]
+
+
+def _key(changes: Changes) -> str:
+    return repr(sorted(changes.items(), key=str))
+
+
+def any_layout(plan: Plan, changes: Changes, devices: int | None = None) -> Plan:
+    """Some valid plan with these changes, of ``devices`` devices where they change that.
+
+    Raises:
+        PlanError: none was found; what is wrong with the plan's own layout.
+    """
+    try:
+        return variant(plan, changes)
+    except PlanError as error:
+        for layout in _simple(plan, changes, devices):
+            try:
+                return variant(plan, {**layout, **changes})
+            except PlanError:
+                continue
+        raise error
+
+
+def _simple(plan: Plan, changes: Changes, devices: int | None) -> Iterator[Changes]:
+    """Layouts of tensor and pipeline parallelism only, whose replicas divide the batch."""
+    devices = changes.get("cluster.devices", devices) or plan.get("cluster.devices")
+    given = plan.document.data["training"]
+    whole = changes.get("training.global_batch", given.get("global_batch"))
+    follows = [k for k in FOLLOWS if k not in OWN_CHOICE]
+    ones = {f"parallelism.{key}": 1 for key in (*DEGREES, "virtual_pipeline", "replicate")}
+    batch = {} if given.get("global_batch") else {"training.global_batch": None}
+    for tensor, stages in product(divisors(devices)[:8], repeat=2):
+        if devices % (tensor * stages) or (whole and whole % (devices // (tensor * stages))):
+            continue
+        yield {
+            **dict.fromkeys(follows),
+            **ones,
+            **batch,
+            "training.micro_batch": 1,
+            "parallelism.zero": 0,
+            "parallelism.sequence": False,
+            "parallelism.tensor": tensor,
+            "parallelism.pipeline": stages,
+        }
+
+
+def solve_free(
+    plan: Plan,
+    domain: Domain,
+    limits: tuple[Limit, ...],
+    *,
+    question: str = "",
+    direction: int | None = None,
+    extra: Mapping[str, Any] | None = None,
+    also: Sequence[str] = (),
+    layouts: Layouts | None = None,
+    lost: Callable[[Probe], bool] = lambda holds: False,
+) -> Answer:
+    """As ``solve.solve``, with the layout free; the first limit is that a plan fits. ``also`` names
+    further quantities that the answer's plan shows; ``layouts`` are some that are known to begin
+    with. Of an answer that has ``lost`` already, the value beyond it is not told with its best
+    layout."""
+    also = (*also, domain.measure) if domain.rows else also
+    layouts = layouts or Layouts(limits, BY, also, space=space_of(plan))
+    if not layouts.known:
+        layouts.start(plan, own_changes(plan, domain))
+    search = Probes(plan, domain, limits, evaluator=layouts)
+    if direction is None:
+        direction = _direction(search)
+    layouts.hasty, layouts.sized = True, bool(domain.rows)
+    failed: set[int] = set()
+    exact, proven = False, list[int]()  # indices at which no layout keeps the limits
+    for _ in range(MOST_ROUNDS):
+        if not exact:
+            search.keep_held()
+        answer = solve(
+            plan,
+            domain,
+            limits,
+            question=question,
+            direction=direction,
+            extra=extra,
+            search=search,
+            exact=exact,
+        )
+        sides = answer.beyond or (answer.fails or answer.miss,)
+        edges = [edge for edge in sides if edge is not None and edge.broken]
+        if edges:
+            if _moved_any(layouts, search, edges, answer.direction, failed, proven):
+                exact = False
+                continue
+            if answer.holds is None and not layouts.thorough:
+                layouts.desperate()
+                continue
+        if not exact:  # no layout goes further: once more, on the same probes
+            exact = True
+            continue
+        exact = False
+        told = _told(layouts, plan, domain, answer, also, lost)
+        # What is best at the answer may hold one step further.
+        if not edges or told.fails is None or told.fails.broken:
+            break
+    else:
+        told = _told(layouts, plan, domain, answer, also, lost)
+        told = replace(told, notes=(*told.notes, f"the last of {MOST_ROUNDS} better answers"))
+    return _noted(told, plan, layouts)
+
+
+def own_changes(plan: Plan, domain: Domain) -> Changes:
+    """A plan as it is, by the changes of its value where it is one of the domain's."""
+    changes = domain.changes(domain.value(domain.start))
+    own = all(plan.get(key) == value for key, value in changes.items())
+    return changes if own and not DECIDED & changes.keys() else {}
+
+
+def _direction(search: Probes) -> int | None:
+    """The way on which a limit comes nearer, by a value that a layout divides as the plan's own;
+    None where that tells nothing."""
+    start = search.start()
+    double = search.probe(2 * start.index)
+    if double is None:
+        return None
+    for limit in search.limits:
+        change = double.slack(limit) - start.slack(limit)
+        if change:
+            return 1 if change < 0 else -1
+    return None
+
+
+def _told(
+    layouts: Layouts,
+    plan: Plan,
+    domain: Domain,
+    answer: Answer,
+    also: Sequence[str],
+    lost: Callable[[Probe], bool],
+) -> Answer:
+    """An answer with the best layout of each of its values that are told."""
+    layouts.thorough = layouts.hasty = False
+    if answer.holds is not None:
+        find = layouts.fastest if answer.fails is None else layouts.last
+        find(answer.holds.plan, domain.changes(answer.holds.value))
+        answer = replace(answer, holds=_best(layouts, plan, domain, answer.holds, also))
+    beaten = answer.holds is not None and lost(answer.holds)
+    if answer.fails is not None and answer.fails.broken and not beaten:
+        answer = replace(answer, fails=_nearest(layouts, plan, domain, answer.fails))
+    if answer.miss is not None:
+        answer = replace(answer, miss=_nearest(layouts, plan, domain, answer.miss))
+    layouts.hasty = True
+    return answer
+
+
+def _moved_any(
+    layouts: Layouts,
+    search: Probes,
+    edges: Sequence[Probe],
+    direction: int,
+    failed: set[int],
+    proven: list[int],
+) -> bool:
+    """Whether a layout is found that keeps the limits at one of the values that are next. Those at
+    which there is none are ``proven``, and with them what lies further on in a row."""
+    for edge in edges:
+        if any(_covers(search.domain, index, edge.index) for index in proven):
+            continue
+        if _moved(layouts, search, edge, direction, failed):
+            return True
+        proven.append(edge.index)
+    return False
+
+
+def _covers(domain: Domain, index: int, other: int) -> bool:
+    """Whether that a value fails says that another does: itself, or one further on in its row."""
+    row = next((row for row in domain.rows if row[0] <= index <= row[1]), (index, index))
+    return index <= other <= row[1]
+
+
+def _moved(layouts: Layouts, search: Probes, edge: Probe, direction: int, failed: set[int]) -> bool:
+    """Whether a layout is found that keeps the limits where no known one does, or, of what layouts
+    divide, at a rounder value further on: more of them divide that. ``failed`` collects values at
+    which there is none."""
+    further = _rounder(edge.index, direction) if search.domain.key in DIVIDED else []
+    for index in further:
+        probe = None if index in failed else search.probe(index)
+        if probe is None:
+            continue
+        if not probe.broken:
+            return True
+        if layouts.fastest(probe.plan, search.domain.changes(probe.value)) is not None:
+            search.keep_held()
+            search.probe(index)
+            return True
+        failed.add(index)
+    # Where a question goes down, fast layouts are known, and others seldom go further.
+    return layouts.further(edge.plan, search.domain.changes(edge.value), soon=direction > 0)
+
+
+def _rounder(index: int, direction: int) -> list[int]:
+    """The next numbers that two, four, … divide, the last one first, not much further on."""
+    found, power = dict[int, None](), 1
+    while True:
+        power *= 2
+        steps = index // power + 1 if direction > 0 else -(-index // power) - 1
+        if abs(steps * power - index) > index * ROUNDER:
+            return [*reversed(found)]
+        found[steps * power] = None
+
+
+def _best(layouts: Layouts, plan: Plan, domain: Domain, probe: Probe, also: Sequence[str]) -> Probe:
+    """A value with the best of its known layouts that keep the limits."""
+    changes = domain.changes(probe.value)
+    meant, values, _ = layouts.values(layouts.variants(plan, changes), exact=True)
+    named = [limit.quantity for limit in layouts.limits]
+    return replace(probe, plan=meant, values={name: values[name] for name in (*named, *also)})
+
+
+def _nearest(layouts: Layouts, plan: Plan, domain: Domain, probe: Probe) -> Probe:
+    """A value at which no layout keeps the limits, with the one that comes nearest: of those known,
+    and the best of those that fit, or where none does, the one that lacks least."""
+    changes = domain.changes(probe.value)
+    layouts.nearest(probe.plan, changes)
+    return Probes(plan, domain, layouts.limits, evaluator=layouts).probe(probe.index) or probe
+
+
+def optimise_free(
+    plan: Plan, domain: Domain, limits: tuple[Limit, ...], goal: Goal, *, question: str = ""
+) -> Answer:
+    """As ``optimum.optimise``, with the layout free; the first limit is that a plan fits. The
+    layout is the one that makes the goal small; a goal to make large takes the fastest layout."""
+    by = goal.quantity if goal.sense < 0 else BY
+    layouts = Layouts(limits, by, (goal.quantity,), True, space_of(plan))
+    answer = optimise(plan, domain, limits, goal, question=question, evaluator=layouts)
+    answer = _noted(answer, plan, layouts)
+    if layouts.exhausted:
+        note = f"all layouts were searched at {MOST_SEARCHES} values, elsewhere those found there"
+        answer = replace(answer, notes=(*answer.notes, note))
+    return answer
+
+
+def space_of(plan: Plan) -> Options:
+    """The layouts of a plan that leaves its own open: those that ``parallelism: auto`` asks; of any
+    other plan all."""
+    kept = plan.searched or {}
+    fixed = {key: (value,) for key, value in kept.get("fixed", {}).items()}
+    return {**fixed, **{key: tuple(values) for key, values in kept.get("vary", {}).items()}}
+
+
+def _noted(answer: Answer, plan: Plan, layouts: Layouts) -> Answer:
+    notes = answer.notes
+    if layouts.narrowed:
+        proven = of_memory(answer.limits) and not layouts.sized
+        notes = (*notes, left_out(layouts.narrowed, proven))
+    if plan.get("time.mfu") is not None:
+        notes = (*notes, "utilisation is predicted for each layout, not taken from time.mfu")
+    extra = {**answer.extra, "layouts": len(layouts.known), "narrowed": layouts.narrowed}
+    return replace(answer, notes=notes, extra=extra)

@@ -1,0 +1,307 @@
+"""The axes of a study: keys of a plan with the values that they take.
+
+A value is found once, in the unit of its key, checked by the schema of plans where it was written;
+points then only combine values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from planner.base import units
+from planner.base.errors import Fault, Place, PlanError, nearest
+from planner.base.units import Exact
+from planner.documents import schema
+from planner.documents.yaml_nodes import Node
+from planner.plans.plan import about, near_key
+
+AUTO = "auto"
+LAYOUT = "parallelism"
+RANGE = ("from", "to", "step", "steps", "factor", "scale")
+ITEM = ("name", "set")
+#: Significant digits of the inner values of a logarithmic range.
+DIGITS = 12
+#: Of a power that is rounded to so many, whatever its exponent; of a factor of any length.
+CONTEXT = Context(prec=50 + units.LONGEST)
+#: Values that one axis has at most, whatever the limit of the study.
+MOST_VALUES = 10**6
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One value of an axis: what a table calls it, and the keys of the plan that it changes."""
+
+    label: Any  # text, or an exact number in the unit of the key
+    changes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A key of the plan, or several that change together, with its values in order."""
+
+    name: str
+    choices: tuple[Choice, ...]
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """The dotted keys that some value changes."""
+        return frozenset(key for choice in self.choices for key in choice.changes)
+
+    @cached_property
+    def numeric(self) -> bool:
+        """Whether every value is a number."""
+        return all(schema.is_number(None, choice.label) for choice in self.choices)
+
+    @property
+    def unit(self) -> str:
+        """The unit of a numeric axis."""
+        return str(about(self.name).get("unit", "1")) if self.numeric else "1"
+
+
+def items(name: str, node: Node) -> list[Node]:
+    """The written values of an axis; a single value is a list of one.
+
+    Raises:
+        PlanError: there are none.
+    """
+    if isinstance(node.value, list):
+        if not node.value:
+            raise PlanError(Fault(f"axes.{name} has no values", node.place, "at least one"))
+        return node.value
+    return [node]
+
+
+def is_range(node: Node) -> bool:
+    """Whether an axis is a range rather than values: a mapping with one of the ends."""
+    return isinstance(node.value, dict) and bool({"from", "to"} & set(node.value))
+
+
+def is_item(node: Node) -> bool:
+    """Whether a value sets several keys: ``{name: …, set: {KEY: VALUE}}``."""
+    return isinstance(node.value, dict) and "set" in node.value
+
+
+def key_known(key: str, place: Place | None) -> Mapping[str, Any]:
+    """What the schema of plans says about the key of an axis.
+
+    Raises:
+        PlanError: a plan has no such key.
+    """
+    try:
+        return schema.describe("plan", key)
+    except KeyError:
+        raise PlanError(
+            Fault(
+                f"unknown key '{key}' in axes",
+                place,
+                "a dotted key of a plan such as training.tokens, or items {name, set}",
+                near_key(key),
+            )
+        ) from None
+
+
+def only(where: str, given: Mapping[str, Node], allowed: Sequence[str]) -> None:
+    """Keys of a mapping are some of those that are allowed.
+
+    Raises:
+        PlanError: one is not.
+    """
+    for name, child in given.items():
+        if name not in allowed:
+            raise PlanError(
+                Fault(
+                    f"unknown key '{name}' in {where}",
+                    child.key_place,
+                    f"allowed keys: {', '.join(allowed)}",
+                    nearest(name, allowed),
+                )
+            )
+
+
+def is_numeric(said: Mapping[str, Any]) -> bool:
+    """Whether a key holds numbers and nothing else."""
+    kinds = {said["type"]} if isinstance(said.get("type"), str) else set(said.get("type", ()))
+    return bool(kinds & {"integer", "number"}) and "enum" not in said
+
+
+def number(key: str, node: Node, unit: str) -> Exact:
+    """A written number in a unit.
+
+    Raises:
+        PlanError: no number, or one of another unit.
+    """
+    if node.unit == unit:  # read before
+        return node.value  # type: ignore[return-value]
+    try:
+        return units.parse(node.value, unit)  # type: ignore[arg-type]
+    except units.UnitError as error:
+        raise PlanError(
+            Fault(f"axes.{key}: {error.message}", node.place, error.allowed, error.hint)
+        ) from None
+
+
+def spread(key: str, node: Node, said: Mapping[str, Any], most: int) -> list[Exact]:
+    """The values of a range, in the unit of the key and increasing.
+
+    Args:
+        most: values that are made at most.
+
+    Raises:
+        PlanError: a range that is not one, or of more values.
+    """
+    return _Range(key, node, said).values(most)
+
+
+def _decimal(value: Exact) -> Decimal:
+    return Decimal(Fraction(value).numerator) / Fraction(value).denominator
+
+
+class _Range:
+    """``{from, to}`` with one of ``step``, ``steps`` (and ``scale``) and ``factor``."""
+
+    def __init__(self, key: str, node: Node, said: Mapping[str, Any]) -> None:
+        assert isinstance(node.value, dict)
+        self.key, self.node, self.given = key, node, node.value
+        if not is_numeric(said):
+            raise self.fault(f"axes.{key} is a range, but the key holds no number", "a list")
+        self.unit = str(said.get("unit", "1"))
+        kinds = said.get("type", ())
+        self.whole = "integer" in kinds and "number" not in kinds
+        only(f"axes.{key}", self.given, RANGE)
+        for name in ("from", "to"):
+            if name not in self.given:
+                raise self.fault(f"axes.{key} has no key '{name}'")
+        self.low = number(f"{key}.from", self.given["from"], self.unit)
+        self.high = number(f"{key}.to", self.given["to"], self.unit)
+        if self.low > self.high:
+            raise self.fault(f"axes.{key} begins above its end", "from at most to", "from")
+        ways = [name for name in ("step", "steps", "factor") if name in self.given]
+        if len(ways) != 1:
+            said_so = " and ".join(ways) if ways else "neither step, steps nor factor"
+            raise self.fault(f"axes.{key} has {said_so}", "exactly one of step, steps, factor")
+        self.way = ways[0]
+        self.log = self._scale()
+
+    def fault(self, message: str, allowed: str | None = None, at: str | None = None) -> PlanError:
+        place = self.given[at].place if at in self.given else self.node.place
+        return PlanError(Fault(message, place, allowed))
+
+    def _scale(self) -> bool:
+        if "scale" not in self.given:
+            return False
+        scale = self.given["scale"].value
+        if scale not in ("linear", "log"):
+            raise PlanError(
+                Fault(
+                    f"axes.{self.key}.scale is '{scale}'",
+                    self.given["scale"].place,
+                    "linear or log",
+                    nearest(str(scale), ("linear", "log")),
+                )
+            )
+        if scale == "log" and self.way != "steps":
+            raise self.fault(
+                f"axes.{self.key}: scale log goes with steps", "steps, or factor without scale"
+            )
+        return bool(scale == "log")
+
+    def values(self, most: int) -> list[Exact]:
+        steps = {"step": self._by_step, "steps": self._by_steps, "factor": self._by_factor}
+        found = list(steps[self.way](most))
+        if self.whole:
+            found = [round(Fraction(value)) for value in found]
+        return list(dict.fromkeys(map(units.exact, found)))  # rounding may have made neighbours one
+
+    def _bounded(self, count: int, most: int) -> int:
+        if count > min(most, MOST_VALUES):
+            allowed = f"at most {most}; the key limit allows more"
+            if count > MOST_VALUES:
+                allowed = f"at most {min(most, MOST_VALUES)}"
+            raise self.fault(f"axes.{self.key} has {count} values", allowed)
+        return count
+
+    def _by_step(self, most: int) -> Iterator[Exact]:
+        step = number(f"{self.key}.step", self.given["step"], self.unit)
+        if step <= 0:
+            raise self.fault(f"axes.{self.key}.step is {units.plain_text(step)}", "above 0", "step")
+        count = self._bounded(int((self.high - self.low) // step) + 1, most)
+        for index in range(count):
+            yield self.low + index * step
+
+    def _by_factor(self, most: int) -> Iterator[Exact]:
+        factor = number(f"{self.key}.factor", self.given["factor"], "1")
+        if factor <= 1 or self.low <= 0:
+            raise self.fault(
+                f"axes.{self.key} never grows by a factor of {units.plain_text(factor)}",
+                "a factor above 1, from above 0",
+                "factor",
+            )
+        # Counted before any is made: there may be more than memory holds.
+        with localcontext(CONTEXT):
+            ratio = _decimal(self.high) / _decimal(self.low)
+            count = int(ratio.ln() / _decimal(factor).ln()) + 1
+        # The end counts where rounding makes a value the end.
+        count += self._power(factor, count) <= self.high
+        for index in range(self._bounded(count, most)):
+            yield self._power(factor, index)
+
+    def _power(self, factor: Exact, index: int) -> Exact:
+        """A value of a geometric range: exact where it is a whole number of whole factors, else of
+        as many digits as a logarithmic range has; their number would grow without end."""
+        if isinstance(factor, int) and isinstance(self.low, int):
+            return units.exact(self.low * factor**index)
+        with localcontext(CONTEXT):
+            value = _decimal(self.low) * _decimal(factor) ** index
+        return units.number(f"{value:.{DIGITS}g}")
+
+    def _by_steps(self, most: int) -> Iterator[Exact]:
+        count = number(f"{self.key}.steps", self.given["steps"], "1")
+        least = 1 if self.low == self.high else 2
+        if not isinstance(count, int) or count < least:
+            raise self.fault(
+                f"axes.{self.key}.steps is {units.plain_text(count)}",
+                f"a whole number, at least {least}",
+                "steps",
+            )
+        if self.log and self.low <= 0:
+            raise self.fault(f"axes.{self.key} is logarithmic", "from above 0", "from")
+        for index in range(self._bounded(count, most)):
+            yield self._inner(index, count - 1)
+
+    def _inner(self, index: int, last: int) -> Exact:
+        if index in (0, last):
+            return self.high if index else self.low
+        if not self.log:
+            return self.low + Fraction(index, last) * (self.high - self.low)
+        power = float(self.low) * float(Fraction(self.high) / self.low) ** (index / last)
+        return units.number(f"{power:.{DIGITS}g}")
+
+
+def label(node: Node, index: int) -> str:
+    """What a table calls a written value that is no number."""
+    value = node.value
+    if isinstance(value, dict):
+        named = value.get("name") or value.get("extends")
+        if named is not None and isinstance(named.value, str):
+            return named.value
+        return " ".join(_words(value, "")) or f"value {index + 1}"
+    if isinstance(value, list):
+        return f"value {index + 1}"
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "default"}[value]
+    return str(value) if isinstance(value, str) else node.text or str(value)
+
+
+def _words(entries: Mapping[str, Node], before: str) -> Sequence[str]:
+    found: list[str] = []
+    for key, node in entries.items():
+        if isinstance(node.value, dict):
+            found += _words(node.value, f"{before}{key}.")
+        else:
+            found.append(f"{before}{key}={label(node, 0)}")
+    return found

@@ -1,0 +1,70 @@
+"""Keys that are inputs of formulas and nothing else.
+
+Completing a plan reads none of them, so plans that differ in such keys differ in the values of
+these symbols only, and are evaluated together over arrays. tests/test_sweep.py holds the list
+against what completing a plan does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from sympy import Symbol
+
+import planner.book.formulas  # noqa: F401  (registers the quantities)
+from planner.book.quantity import BOOK
+from planner.book.reductions import AtLargest, Fold
+
+PLAIN = frozenset(
+    {
+        "training.tokens",
+        "training.expert_imbalance",
+        "time.mfu",
+        "cluster.price",
+        "cluster.reserved_price",
+        "cluster.pue",
+        "cluster.host_power",
+        "cluster.carbon_intensity",
+        "cluster.accelerator.power",
+        "cluster.accelerator.memory_bandwidth",
+        "cluster.accelerator.link.bandwidth",
+        "cluster.network.bandwidth",
+        "cluster.network.latency",
+        "cluster.network.oversubscription",
+    }
+)
+#: The symbol of each key.
+SYMBOLS = {n.key: n.symbol for n in BOOK.notation.values() if n.key and not n.per}
+
+
+@lru_cache(maxsize=32)
+def rests_on(quantities: tuple[str, ...]) -> frozenset[Symbol]:
+    """Every input symbol that any formula below these quantities has, whatever the plan."""
+    seen: set[str] = set()
+    inputs: set[Symbol] = set()
+    waiting = list(quantities)
+    while waiting:
+        identifier = waiting.pop()
+        if identifier in seen:
+            continue
+        seen.add(identifier)
+        for declaration in BOOK.declarations[identifier]:
+            for symbol in _symbols(declaration.expression):
+                if symbol in BOOK.symbols:
+                    waiting.append(BOOK.symbols[symbol])
+                else:
+                    inputs.add(symbol)
+    return frozenset(inputs)
+
+
+def _symbols(expression: object) -> Iterable[Symbol]:
+    if isinstance(expression, Symbol):
+        yield expression
+    elif isinstance(expression, Fold):
+        yield from _symbols(expression.body)
+        if isinstance(expression, AtLargest):
+            yield from _symbols(expression.by)
+    else:
+        for argument in getattr(expression, "args", ()):
+            yield from _symbols(argument)

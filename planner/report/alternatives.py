@@ -1,0 +1,127 @@
+"""Element 9: this plan beside its neighbours, and how far it goes one key at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+from planner.base.display import exact_text
+from planner.base.errors import PlanError
+from planner.questions.sensitivity import Neighbour
+from planner.questions.solve import questions
+from planner.report import facts
+from planner.report.figures import Dot, scatter
+from planner.report.layout import ALTERNATIVES, ANSWERS, STATUS, STEP
+from planner.report.numbers import GIB, clean, shown
+from planner.results.result import Result
+
+__all__ = ["alternatives", "said"]
+
+Data = SimpleNamespace
+
+
+def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None:
+    """This plan and the plans one step away, side by side; their time is predicted."""
+    columns = [pair for pair in ALTERNATIVES if pair[1] in result.evaluation.book.declarations]
+    tried = [(said(n.changes), n.result) for n in neighbours if n.result is not None]
+    if not tried or "memory.process" not in result:
+        return None
+    own = result.predicted or result
+    rows = [_row("This plan", own, columns, this=True)]
+    compared = [("", own)]
+    for number, (label, other) in enumerate(tried, 1):
+        rows.append(_row(label, other, columns, str(number), estimate=True))
+        compared.append((str(number), other))
+    kept = [i for i, _ in enumerate(columns) if any(row.cells[i] != "–" for row in rows)]
+    for row in rows:
+        row.cells = [row.cells[i] for i in kept]
+    return Data(
+        columns=[columns[i][0] for i in kept],
+        rows=rows,
+        impossible=[
+            Data(changes=said(entry.changes), reason=clean(entry.reason))
+            for entry in neighbours
+            if entry.reason is not None
+        ],
+        note="Time is predicted in every row, that of this plan too, whose utilisation is assumed."
+        if own is not result
+        else "",
+        figure=_scatter(compared),
+        answers=_answers(result),
+    )
+
+
+def _row(
+    label: str,
+    result: Result,
+    columns: list[tuple[str, str]],
+    mark: str = "",
+    this: bool = False,
+    estimate: bool | None = None,
+) -> Data:
+    found = [result.get(base) for _, base in columns]
+    status, word = STATUS[result.verdict["state"]]
+    return Data(
+        label=label,
+        cells=["–" if quantity is None else facts.brief(quantity, estimate) for quantity in found],
+        this=this,
+        word=word,
+        status=status,
+        mark=mark,
+    )
+
+
+def _scatter(compared: list[tuple[str, Result]]) -> Data | None:
+    """Memory against step time; None where time is not predicted."""
+    dots = []
+    for mark, result in compared:
+        memory, step = result.get("memory.process"), result.get(STEP)
+        if memory is not None and step is not None:
+            fits = result.verdict["fits"] is not False
+            size = float(memory.number) / GIB
+            dots.append(Dot(mark, float(step.number), size, fits, not mark))
+    capacity = compared[0][1].get("memory.capacity")
+    limit = float(capacity.number) / GIB if capacity is not None else None
+    return scatter(dots, limit) if len(dots) > 1 else None
+
+
+def _answers(result: Result) -> list[Data]:
+    """Inverse questions that cost little, with both sides of their limit."""
+    found = []
+    for question, words in ANSWERS:
+        try:
+            answer = questions.ask(result.plan, question)
+        except PlanError:
+            continue
+        holds, fails, unit = answer.holds, answer.fails, answer.domain.unit
+        found.append(
+            Data(
+                words=words,
+                key=answer.domain.key,
+                value=_value(holds.value, unit) if holds else "none fits",
+                left=_left(holds.values if holds else {}),
+                next=_value(fails.value, unit) if fails else "–",
+                short=_left(fails.values if fails else {}),
+            )
+        )
+    return found
+
+
+def _left(values: Any) -> str:
+    left = values.get("memory.headroom")
+    return "–" if left is None else f"~{shown(Fraction(left), 'bytes')}"
+
+
+def _value(value: Any, unit: str) -> str:
+    """The value of a key for people: in full where it is a whole number."""
+    if isinstance(value, int):
+        return exact_text(value) + (f" {unit}" if unit not in ("1", "") else "")
+    return shown(Fraction(value), unit)
+
+
+def said(changes: dict[str, Any]) -> str:
+    """Changes of a plan, as its document would say them."""
+    words = {key: "null" if value is None else str(value).lower() for key, value in changes.items()}
+    return ", ".join(f"{key}: {word}" for key, word in words.items())

@@ -1,0 +1,103 @@
+"""The derivation of one quantity as a tree: formula, numbers, result, and what it rests on."""
+
+from __future__ import annotations
+
+from planner.base.errors import Fault, PlanError
+from planner.report.facts import brief, with_interval
+from planner.report.layout import BETWEEN, SHARES
+from planner.report.numbers import clean, exactly, shown
+from planner.results.result import Quantity, Result
+from planner.typeset import TEXT
+from planner.typeset.names import parse
+from planner.typeset.styles import digits
+
+__all__ = ["explain"]
+
+
+def explain(result: Result, identifier: str, depth: int | None = None) -> str:
+    """How a quantity is made, down to the inputs; `depth` limits the levels, 0 is itself only.
+
+    Each quantity is explained where it first occurs and named afterwards.
+
+    Raises:
+        PlanError: an unknown quantity, or a negative depth.
+    """
+    if depth is not None and depth < 0:
+        raise PlanError(Fault(f"a depth of {depth}", None, "0 or more"))
+    lines: list[str] = []
+    _tree(result.find(identifier), depth, "", "", set(), lines)
+    return "\n".join(lines) + "\n"
+
+
+def _tree(
+    quantity: Quantity, depth: int | None, first: str, rest: str, seen: set[str], lines: list[str]
+) -> None:
+    if quantity.id in seen:
+        lines.append(f"{first}{quantity.id} = {brief(quantity)} (above)")
+        return
+    seen.add(quantity.id)
+    if quantity.absent is not None:
+        lines.append(f"{first}{quantity.id} – {clean(quantity.title)}")
+        lines.append(f"{rest}  absent: {clean(quantity.absent)}")
+    else:
+        mark = "" if quantity.exact else f" ({quantity.kind})"
+        lines.append(f"{first}{quantity.id} – {clean(quantity.title)}{mark}")
+        lines += [f"{rest}  {line}" for line in _formula(quantity)]
+    if quantity.declaration is not None:
+        lines.append(f"{rest}  {clean(quantity.why, 2000)}")
+        lines.append(f"{rest}  source: {clean(quantity.source)}")
+    for line in _inputs(quantity):
+        lines.append(f"{rest}  {line}")
+    if depth == 0:
+        return
+    used = quantity.uses
+    for i, below in enumerate(used):
+        last = i == len(used) - 1
+        _tree(
+            below,
+            None if depth is None else depth - 1,
+            rest + ("└─ " if last else "├─ "),
+            rest + ("   " if last else "│  "),
+            seen,
+            lines,
+        )
+
+
+def _formula(quantity: Quantity) -> list[str]:
+    """`symbol = formula`, the numbers, the value in full and rounded."""
+    name, share = quantity.symbol, quantity.base in SHARES
+    value = exactly(quantity.value, quantity.unit)
+    texts = [quantity.formula, quantity.substituted, value]
+    steps = [text for i, text in enumerate(texts) if i == 0 or text != texts[i - 1]]
+    lines = [f"{name} = {steps[0]}", *(f"{' ' * len(name)} = {step}" for step in steps[1:])]
+    if not isinstance(quantity.value, str):
+        rounded = shown(quantity.value, quantity.unit, share)
+        if rounded != value:
+            lines[-1] += f" = {rounded}"
+    pad = " " * (len(name) + 3)
+    if quantity.interval is not None:
+        low, high = (shown(end, quantity.unit, share) for end in quantity.interval)
+        lines.append(f"{pad}{low} to {high}: {BETWEEN}")
+    if quantity.predicted is not None:
+        lines.append(f"{pad}predicted: {with_interval(quantity.predicted)}")
+    return lines
+
+
+def _inputs(quantity: Quantity) -> list[str]:
+    """The inputs with their values, meanings and origins; of many values, the first ones."""
+    values: dict[str, list[str]] = {}
+    words: dict[str, str] = {}
+    known = quantity.result.evaluation.case.kinds
+    for note, value, given in quantity.symbols:
+        name = parse(note.latex).plain()
+        text = clean(value) if isinstance(value, str) else TEXT.number(*digits(value))
+        values.setdefault(name, []).append(text)
+        kind = known.get(note.symbol)  # of what the document states; a default says it itself
+        said = [kind] if kind and given is not None and given.kind != "derived" else []
+        said += [clean(given.origin)] if given is not None else []
+        origin = f" ({', '.join(said)})" if said else ""
+        words[name] = f"{clean(note.meaning)}{origin}"
+    return [
+        f"{name} = {', '.join(texts[:6])}{', …' if len(texts) > 6 else ''}: {words[name]}"
+        for name, texts in values.items()
+    ]

@@ -1,0 +1,217 @@
+"""The words that every format shares: verdict, key figures, warnings. No formulas, no templates."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+from planner.engine.evaluate import Absent
+from planner.report.layout import KEY_FIGURES, SHARES, STATUS
+from planner.report.numbers import clean, shown
+from planner.results.remedies import Remedy
+from planner.results.result import Quantity, Result
+
+__all__ = [
+    "Advised",
+    "Figure",
+    "Verdict",
+    "advised",
+    "between",
+    "brief",
+    "key_figures",
+    "verdict",
+    "warnings",
+    "with_interval",
+]
+
+
+class Verdict(NamedTuple):
+    """The answer: its look (ok, tight, bad, unknown), a word and a sentence."""
+
+    status: str
+    word: str
+    sentence: str
+
+
+class Figure(NamedTuple):
+    """One key figure. ``kind`` is how it is known, of ``quantity.KINDS``; ``interval`` is what
+    published runs of its kind leave open of a prediction, in ``unit``."""
+
+    label: str
+    text: str
+    note: str
+    id: str
+    kind: str
+    interval: str = ""
+    unit: str = ""
+
+    @property
+    def estimate(self) -> bool:
+        """Whether the figure is marked as one that is not exact."""
+        return self.kind != "exact"
+
+
+def brief(quantity: Quantity, estimate: bool | None = None) -> str:
+    """The rounded value with its unit, marked where it is not exact; by ``estimate`` where it was
+    evaluated without what it rests on."""
+    text = shown(quantity.value, quantity.unit, quantity.base in SHARES)
+    marked = not quantity.exact if estimate is None else estimate
+    return f"~{text}" if marked and not isinstance(quantity.value, str) else text
+
+
+def with_interval(quantity: Quantity) -> str:
+    """The rounded value, and in parentheses what published runs leave open of it."""
+    interval, unit = between(quantity)
+    text = shown(quantity.value, quantity.unit, quantity.base in SHARES)
+    if not interval:
+        return text
+    same = not unit or text.endswith(f" {unit}")
+    return f"{text} ({interval})" if same else f"{text} ({interval} {unit})"
+
+
+def between(quantity: Quantity) -> tuple[str, str]:
+    """The interval of a prediction to three digits, and its unit; empty where there is none."""
+    if quantity.interval is None:
+        return "", ""
+    share = quantity.base in SHARES
+    low, high = (shown(bound, quantity.unit, share) for bound in quantity.interval)
+    number, _, unit = high.partition(" ")
+    if not low.endswith(f" {unit}"):
+        return f"{low} to {high}", ""
+    return f"{low.removesuffix(f' {unit}')} to {number}", unit
+
+
+def verdict(result: Result) -> Verdict:
+    """Whether it fits, by how much, how long it takes and what it costs, in one sentence."""
+    state = result.verdict["state"]
+    parts = _memory(result, state)
+    told, expected = [], []
+    for identifier in ("time.training_days", "cost.total"):
+        quantity = result.get(identifier)
+        if quantity is not None:
+            told.append(with_interval(quantity))
+            if quantity.predicted is not None:
+                expected.append(with_interval(quantity.predicted))
+    if told and result.plan.get("time.mfu") is not None:
+        share = shown(result["time.mfu"].value, "1", True)
+        told[0] = f"at an assumed utilisation of {share} {told[0]}"
+        if expected:
+            expected[0] = f"predicted are {expected[0]}"
+    return Verdict(*STATUS[state], clean("; ".join([*parts, *told, *expected])))
+
+
+def _memory(result: Result, state: str) -> list[str]:
+    """What is free of a device, now and at worst, or what is missing."""
+    headroom, capacity = result.get("memory.headroom"), result.get("memory.capacity")
+    if headroom is None or capacity is None:
+        return [f"what decides is not stated: {result.verdict['reason']}"]
+    where = result.get("memory.stage")
+    stages = result.evaluation.case.axes.get("stage", ())
+    several = where is not None and not isinstance(stages, Absent) and len(stages) > 1
+    stage = f" ({clean(where.value)})" if several and where is not None else ""
+    amount, whole = shown(abs(headroom.number), headroom.unit), brief(capacity)
+    if state == "no":
+        needed = with_interval(result["memory.process"])
+        return [f"{needed} needed, {amount} more than the {whole} of a device{stage}"]
+    if state == "open":
+        return [f"{amount} of {whole} free beside the states; {result.verdict['reason']}"]
+    worst = result["memory.headroom_p95"].number
+    if state == "fits":
+        least = shown(worst, headroom.unit)
+        return [f"{amount} of {whole} free on the fullest device{stage}, {least} at worst"]
+    short = shown(-worst, headroom.unit)
+    return [f"{amount} of {whole} free on the fullest device{stage}, {short} too little at worst"]
+
+
+def key_figures(result: Result) -> list[Figure]:
+    """The six to nine numbers that answer most questions; absent ones are left out."""
+    figures = []
+    for row in KEY_FIGURES:
+        quantity = result.get(row.id)
+        if quantity is None:
+            continue
+        text = brief(quantity)
+        of = result.get(row.of) if row.of else None
+        if of is not None:
+            text += f" of {brief(of)}"
+        notes = []
+        if quantity.kind == "assumed":
+            notes.append("assumed")
+        if quantity.predicted is not None:
+            notes.append(f"predicted {with_interval(quantity.predicted)}")
+        for words, identifier in row.beside if quantity.predicted is None else ():
+            other = result.get(identifier)
+            if other is not None and other.value != quantity.value:
+                notes.append(f"{words} {brief(other)}".strip())
+        text = text.removesuffix(f" {row.label.lower()}")  # Parameters: 69.0B
+        figures.append(
+            Figure(row.label, text, ", ".join(notes), row.id, quantity.kind, *between(quantity))
+        )
+    return figures
+
+
+def warnings(result: Result) -> list[tuple[str, str]]:
+    """Assumptions that no published run bears out, with the quantity that each is about."""
+    return _assumed(result)
+
+
+def _assumed(result: Result) -> list[tuple[str, str]]:
+    """An assumed utilisation outside of what published runs of the kind leave open."""
+    mfu = result.get("time.mfu")
+    free = mfu.predicted if mfu is not None else None
+    if mfu is None or free is None or free.interval is None:
+        return []
+    low, high = (Fraction(end) for end in free.interval)
+    if low <= mfu.number <= high:
+        return []
+    said = shown(mfu.value, "1", True)
+    return [
+        (
+            "time.mfu",
+            f"the assumed utilisation of {said} is outside of what published runs of this kind "
+            f"leave open: {with_interval(free)} is predicted",
+        )
+    ]
+
+
+class Safer(NamedTuple):
+    """A plan nearby that is safe: what changes, and what comes of it."""
+
+    changes: str
+    effect: str
+
+
+class Advised(NamedTuple):
+    """Of a plan that is not safe: what holds most of its memory, and the nearest plans that are."""
+
+    most: str
+    id: str
+    safer: tuple[Safer, ...]
+
+    @property
+    def none(self) -> str:
+        """Said where no plan nearby is safe."""
+        return "" if self.safer else "no one or two changes of the layout make it safe"
+
+
+def advised(result: Result) -> Advised | None:
+    """What would make a plan safe that does not fit, or only tightly; None where it is, or where
+    what decides is not stated."""
+    advice = result.advice
+    if advice is None:
+        return None
+    most = result[advice.decides]
+    said = f"{most.title.split(' on ')[0]} take most: {shown(most.value, most.unit)}"
+    return Advised(said, most.id, tuple(Safer(str(r), _effect(r)) for r in advice.remedies))
+
+
+def _effect(remedy: Remedy) -> str:
+    """What is free, and how time changes."""
+    free, worst = (shown(size, "bytes") for size in (remedy.headroom, remedy.at_worst))
+    text = f"{free} free, {worst} at worst"
+    if remedy.slowdown is None:
+        return text
+    percent = round(100 * (remedy.slowdown - 1))
+    if percent == 0:
+        return f"{text}, about as fast"
+    return f"{text}, {abs(percent)} % {'slower' if percent > 0 else 'faster'}"

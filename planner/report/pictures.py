@@ -1,0 +1,120 @@
+"""What the figures of memory and time show: pipeline stages, and kernels under the roof."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from types import SimpleNamespace
+
+from planner.book.notation import L_k
+from planner.engine.evaluate import Absent, Entry
+from planner.report import facts
+from planner.report.bars import bar_of
+from planner.report.derivations import place
+from planner.report.figures import Kernel, roofline
+from planner.report.numbers import shown
+from planner.results.result import Result
+
+__all__ = ["roof", "stages"]
+
+Data = SimpleNamespace
+PARTS = ("weights", "gradients", "optimizer", "activations")
+
+
+def stages(result: Result, colour: Callable[[str], int]) -> Data | None:
+    """A bar for each kind of pipeline stage, on the scale of a device's memory; None of one kind.
+
+    Args:
+        colour: the colour and pattern of a label, which it keeps throughout a report.
+    """
+    entries, known = result.evaluation.case.axes.get("stage", ()), result.quantities
+    if isinstance(entries, Absent) or len(entries) < 2:
+        return None
+    peaks = [known.get(f"memory.peak[{entry.path}]") for entry in entries]
+    sizes = [peak.number for peak in peaks if peak is not None]
+    if len(sizes) < len(entries):
+        return None
+    capacity = result.get("memory.capacity")
+    whole = max(*sizes, capacity.number if capacity is not None else Fraction(1))
+    rows, said = [], []
+    for entry, size in zip(entries, sizes, strict=True):
+        found = [known.get(f"memory.{base}.stage[{entry.path}]") for base in PARTS]
+        values = [quantity.number for quantity in found if quantity is not None]
+        # What lives at the peak may be less than the parts where some are gone by then.
+        while values and sum(values) > size:
+            values.pop()
+        labels = [*PARTS[: len(values)], "buffers" if len(values) == len(PARTS) else "the rest"]
+        values.append(size - sum(values))
+        marks = [Data(label=label, share="", place=colour(label)) for label in labels]
+        bar = bar_of("", "", marks, values, whole)
+        rows.append(Data(label=place(entry), segments=bar.segments if bar else []))
+        said.append(f"{place(entry)} {shown(size, 'bytes')}")
+    title = "Live tensors by pipeline stage, on the scale of a device's memory"
+    return Data(title=title, text=", ".join(said), rows=rows)
+
+
+def roof(result: Result) -> Data | None:
+    """The kernels of the layer kind that there is most of, against the roof of the device, and the
+    step as a whole; None where the roof or the kernels are not known."""
+    known, parts = result.quantities, result.evaluation.case.axes.get("part", ())
+    peak, ridge = result.get("time.peak"), result.get("roofline.ridge")
+    if peak is None or ridge is None or not ridge.number or isinstance(parts, Absent):
+        return None
+    layers = [part for part in parts if part.settings.get("layers")]
+    symbol = result.evaluation.symbol
+    layer = max(layers, key=lambda part: float(symbol(L_k, {"part": part})), default=None)
+    rows: list[Data] = []
+    kernels: list[Kernel] = []
+    for quantity in known.values():
+        base, _, name = quantity.base.rpartition(".")
+        if name != "intensity" or not quantity.entries or not _inside(quantity.entries[0], layer):
+            continue
+        path, mark = quantity.entries[0].path, str(len(rows) + 1)
+        flops = known[f"{base}.flops[{path}]"]
+        kind = base.rpartition(".")[2]
+        spent = known.get(f"time.{kind}.forward[{path}]")
+        cells = [flops, quantity, *([spent] if spent is not None else [])]
+        rows.append(
+            Data(
+                mark=mark,
+                label=place(quantity.entries[0]) + (" core" if kind == "core" else ""),
+                cells=[Data(id=q.id, text=facts.brief(q)) for q in cells],
+                bound="arithmetic" if quantity.number >= ridge.number else "memory",
+            )
+        )
+        rate = float(flops.number / spent.number) if spent is not None and spent.number else None
+        kernels.append(Kernel(mark, float(quantity.number), rate))
+    if not rows or layer is None:
+        return None
+    timed = any(kernel.rate is not None for kernel in kernels)
+    whole = _step(result)
+    figure = roofline(
+        float(peak.number),
+        float(peak.number / ridge.number),
+        [*kernels, *([whole] if whole is not None else [])],
+    )
+    return Data(
+        rows=rows,
+        columns=["FLOPs", "For each byte", *(["Predicted"] if timed else [])],
+        ridge=Data(id=ridge.id, text=facts.brief(ridge)),
+        timed=timed,
+        step=whole is not None,
+        text=", ".join(f"{row.mark} {row.label} {row.cells[1].text}" for row in rows),
+        layer=place(layer),
+        figure=figure,
+    )
+
+
+def _step(result: Result) -> Kernel | None:
+    """Where the whole step works: its model FLOP/s at the intensity of all its kernels."""
+    intensity, rate = result.get("roofline.intensity"), result.get("time.tflops_per_device")
+    if intensity is None or rate is None or not rate.number:
+        return None
+    return Kernel("step", float(intensity.number), float(rate.number) * 1e12)
+
+
+def _inside(entry: Entry | None, part: Entry | None) -> bool:
+    """Whether an entry lies in a part of the model."""
+    while entry is not None and entry is not part:
+        entry = entry.parent
+    return entry is not None

@@ -1,0 +1,137 @@
+"""Markdown and HTML: one view, two templates, a sandbox that escapes what it is told to."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from planner.base import resources
+from planner.report.view import View
+from planner.results.result import Result
+
+__all__ = ["html", "markdown", "page", "view_of", "words"]
+
+
+def markdown(result: Result) -> str:
+    """The report as GitHub Markdown."""
+    return words("report.md.jinja", view=view_of(result))
+
+
+def html(result: Result) -> str:
+    """The report as one HTML file."""
+    return page("report.html.jinja", view=view_of(result))
+
+
+@lru_cache(maxsize=1)
+def view_of(result: Result) -> View:
+    """The view of a result; the formats of one report share it."""
+    return View(result)
+
+
+def words(template: str, **given: Any) -> str:
+    """Markdown from a template."""
+    return _tidy(_environment(False).get_template(template).render(**given))
+
+
+def page(template: str, **given: Any) -> str:
+    """A page from a template, its style on one line, without empty lines, and without what HTML
+    implies: end tags in tables and lists, quotes around plain attributes (they weigh 7 %)."""
+    text = _environment(True).get_template(template).render(**given)
+    head, style, rest = re.split(r"(?s)(?<=<style>)(.*?)(?=</style>)", text, maxsplit=1)
+    text = head + re.sub(r"\s*([{};,])\s*|\n\s*|(?<=:) ", r"\1", style) + rest
+    head, end, rest = text.partition("</style>")
+    body, script, rest = rest.partition("<script>")
+    body = _QUOTES.sub(r"=\1", _PARAGRAPH.sub("", _IMPLIED.sub("", body)))
+    text = head + end + body + script + rest
+    return re.sub(r"\n\s*\n+", "\n", text).strip() + "\n"
+
+
+#: End tags that the next tag implies; text of documents is escaped and holds none.
+_IMPLIED = re.compile(
+    r"</(?:td|th|tr|li|thead|tbody)>(?=\s*</?(?:td|th|tr|li|tbody|tfoot|table|ul|ol)\b)"
+)
+#: Quotation marks in text are escaped, so that these are of attributes.
+_QUOTES = re.compile(r'="([\w.#%:+\-\[\],]+)"(?=[\s>])')
+_PARAGRAPH = re.compile(r"</p>(?=\s*<(?:article|div|figure|h[1-6]|ol|p|pre|section|ul)\b)")
+
+
+def _tidy(text: str) -> str:
+    """No trailing space, at most one empty line in a row."""
+    text = re.sub(r"[ \t]+\n", "\n", text)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+@lru_cache(maxsize=2)
+def _environment(escape: bool) -> Any:
+    from jinja2 import FileSystemLoader, StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Sandbox(ImmutableSandboxedEnvironment):
+        def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+            """Most of what templates read is plain data: its rule, without the long way to it."""
+            if type(obj) is SimpleNamespace:
+                return not attr.startswith("_")
+            return super().is_safe_attribute(obj, attr, value)
+
+    environment = Sandbox(
+        loader=FileSystemLoader(resources.folder("templates")),
+        bytecode_cache=_compiled(Path(resources.folder("templates")) / "__pycache__", escape),
+        autoescape=escape,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(md=escaped, code=code, slug=slug)
+    return environment
+
+
+def _compiled(folder: Path, escape: bool) -> Any:
+    """Compiled templates beside their sources, as Python keeps compiled modules: in the same
+    kind of folder, under the same switch, and not at all where nothing may be written."""
+    from jinja2 import FileSystemBytecodeCache
+
+    class Quiet(FileSystemBytecodeCache):
+        def dump_bytecode(self, bucket: Any) -> None:
+            with suppress(OSError):
+                super().dump_bytecode(bucket)
+
+    if sys.dont_write_bytecode:
+        return None
+    with suppress(OSError):
+        folder.mkdir(exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        return None
+    # What is compiled hangs on whether text is escaped.
+    return Quiet(str(folder), f"{'html' if escape else 'md'}-%s.cache")
+
+
+_SPECIAL = re.compile(r"([\\`*_\[\]|$~])")
+
+
+def escaped(text: object) -> str:
+    """Words in running Markdown or in a table cell, taken literally."""
+    words = _SPECIAL.sub(r"\\\1", str(text))
+    words = words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"^(\s*)(#|[-+](?= )|\d+[.)](?= ))", r"\1\\\2", words)
+
+
+def code(text: object) -> str:
+    """Inline code that holds any text, in a table cell too: a bar is written as one there."""
+    words = str(text).replace("|", "\u2223")
+    runs = [len(run) for run in re.findall(r"`+", words)]
+    fence = "`" * (max(runs, default=0) + 1)
+    space = " " if words.startswith("`") or words.endswith("`") or not words.strip() else ""
+    return f"{fence}{space}{words}{space}{fence}"
+
+
+def slug(heading: object) -> str:
+    """The anchor that GitHub gives to a heading."""
+    kept = re.sub(r"[^\w\- ]", "", str(heading).lower())
+    return kept.replace(" ", "-")

@@ -1,0 +1,133 @@
+"""A study from Python: its rows one by one, as a data frame, or as a table with a comparison."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from planner.base.errors import Fault, PlanError
+from planner.questions.studies import run
+from planner.questions.studies.engines import chosen
+from planner.questions.studies.study import Study as Document
+from planner.questions.studies.summary import Summary
+from planner.questions.studies.work import Job
+
+
+class Study:
+    """A checked study.
+
+    >>> import planner
+    >>> study = planner.load_study("presets/studies/llama70b_devices.yaml")
+    >>> len(study)
+    72
+    """
+
+    def __init__(self, study: Document) -> None:
+        self.study = study
+
+    @property
+    def name(self) -> str:
+        return self.study.name
+
+    def __len__(self) -> int:
+        return self.study.size
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self.rows()
+
+    def __repr__(self) -> str:
+        return f"<Study {self.name!r}, {len(self)} plans>"
+
+    def rows(self, workers: int = 1, on: str | None = None) -> Iterator[dict[str, Any]]:
+        """One mapping for each row of the table, in order: axes, ``fits``, quantities, ``reason``.
+        What has no value is None. Nothing is kept, however many rows there are.
+
+        Raises:
+            PlanError: the engine fails.
+        """
+        engine = chosen(None if on else workers, on)
+        job = Job.of(self.study, "jsonl")
+        with contextlib.closing(run.done(engine, job, 0, Summary(), None)) as pieces:
+            for piece in pieces:
+                yield from map(json.loads, bytes(piece.data).decode().splitlines())
+
+    def to_pandas(self, workers: int = 1, on: str | None = None) -> Any:
+        """The rows as a data frame.
+
+        Raises:
+            PlanError: pandas is not installed.
+        """
+        try:
+            import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        except ImportError:
+            raise PlanError(
+                Fault("data frames need pandas", None, "pip install 'trainplan[notebook]'")
+            ) from None
+        return pandas.DataFrame(self.rows(workers, on))
+
+    def sweep(
+        self,
+        output: str | Path | None = None,
+        *,
+        workers: int = 1,
+        on: str | None = None,
+        restart: bool = False,
+    ) -> Comparison:
+        """Evaluate every point; see planner.questions.studies.run.sweep.
+
+        Raises:
+            PlanError: the table cannot be written, or the engine fails.
+        """
+        found = run.sweep(self.study, output, None if on else workers, on, restart)
+        return Comparison(found)
+
+
+class Comparison:
+    """What a swept study says: counts, and the best point for each question."""
+
+    def __init__(self, outcome: run.Outcome) -> None:
+        self.outcome = outcome
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Points, rows of the table, and what became of the points."""
+        names = ("points", "rows", "fit", "unfit", "outside", "invalid")
+        return {name: getattr(self.outcome.summary, name) for name in names}
+
+    @property
+    def best(self) -> list[dict[str, Any]]:
+        """For each task of the study and each question: the value, and the values of the axes."""
+        from planner.questions.studies.summary import QUESTIONS
+        from planner.questions.studies.table import plain
+
+        found = []
+        for questions in self.outcome.summary.best.values():
+            for question, (value, point) in questions.items():
+                labels = self.outcome.study.labels(point)
+                found.append(
+                    {
+                        "question": question,
+                        "quantity": QUESTIONS[question][0],
+                        "value": value,
+                        "point": {name: plain(label) for name, label in labels.items()},
+                    }
+                )
+        return found
+
+    def write(self, path: str | Path) -> None:
+        """Write the comparison, .html or .md, atomically.
+
+        Raises:
+            PlanError: another ending, or a place that cannot be written.
+        """
+        from planner.report import study as pages
+
+        pages.write(self.outcome, str(path))
+
+    def __str__(self) -> str:
+        from planner.report import study as pages
+
+        return pages.text(self.outcome)

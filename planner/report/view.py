@@ -1,0 +1,638 @@
+"""The view of a result: everything a report says, arranged as plain data for the templates.
+
+Both reports are made from this one view. Numbers are final text here; templates only place them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any
+
+from planner.base.display import exact_text, significant
+from planner.base.errors import PlanError
+from planner.engine.evaluate import Absent
+from planner.plans import error_bands as bands
+from planner.questions.sensitivity import Neighbour, neighbours, sensitivities
+from planner.report import facts, pictures
+from planner.report.alternatives import alternatives, said
+from planner.report.bars import COLOURS, bar_of
+from planner.report.derivations import Derivations, place
+from planner.report.layout import (
+    APART,
+    BETWEEN,
+    DAYS,
+    INPUT_GROUPS,
+    OPEN_GROUPS,
+    PREFIXES,
+    SECTIONS,
+    SHARES,
+    SHORT_TITLES,
+    STEP,
+    Beside,
+    Section,
+)
+from planner.report.numbers import (
+    bar,
+    clean,
+    column,
+    exactly,
+    headline,
+    shares,
+    shown,
+    signed,
+)
+from planner.results.inputs import Input
+from planner.results.result import Quantity, Result, Term
+
+__all__ = ["View"]
+
+Data = SimpleNamespace
+SLOWEST = "time.stage"  # of the stages only the slowest is shown in its parts
+QUIET = (False, None, 0, "none", "")
+
+
+class View:
+    """What a report says about a result, element by element."""
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
+        self.name = clean(result.plan.name)
+        self.verdict = facts.verdict(result)
+        self.figures = facts.key_figures(result)
+        self.between = BETWEEN if any(f.interval for f in self.figures) else ""
+        self._places: dict[str, int] = {}
+        self.advice = facts.advised(result)
+        self.warnings = [Data(id=i, words=words) for i, words in facts.warnings(result)]
+
+    # -- what decides, alternatives -----------------------------------------------------------
+
+    @cached_property
+    def sensitivities(self) -> list[Data]:
+        """What a tenth more of an input does to the days of training."""
+        found = sensitivities(self.result, DAYS)
+        widest = max((abs(entry.change) for entry in found), default=Fraction(1))
+        rows = []
+        for entry in found:
+            width = round(abs(entry.change) * 480 / widest)
+            rows.append(
+                Data(
+                    key=entry.key,
+                    meaning=headline(entry.meaning),
+                    short=".".join(entry.key.removesuffix(".value").split(".")[-2:]),
+                    text=signed(entry.change),
+                    more=entry.change > 0,
+                    width=width,
+                    x=500 if entry.change > 0 else 500 - width,
+                )
+            )
+        return rows
+
+    @cached_property
+    def _neighbours(self) -> list[Neighbour]:
+        return neighbours(self.result)
+
+    @cached_property
+    def cliffs(self) -> list[Data]:
+        """Steps that end at a limit: the plan fits, this neighbour does not."""
+        if self.result.verdict["fits"] is not True:
+            return []
+        found = []
+        for entry in self._neighbours:
+            headroom = entry.result.get("memory.headroom") if entry.result else None
+            if headroom is not None and headroom.number < 0:
+                short = shown(-headroom.number, headroom.unit)
+                found.append(Data(changes=said(entry.changes), short=short))
+        return found
+
+    @cached_property
+    def alternatives(self) -> Data | None:
+        """This plan and the plans one step away, and how far this one goes."""
+        return alternatives(self.result, self._neighbours)
+
+    @cached_property
+    def layouts(self) -> Any:
+        """What a search among all layouts says of this one (``space.View``); None where none is
+        asked for."""
+        plan = self.result.plan
+        if plan.searched is None and plan.get("report.alternatives") != "search":
+            return None
+        from planner.questions.search.engine import scatter
+        from planner.report import space  # imports NumPy
+
+        try:
+            return space.View(scatter(plan, **(plan.searched or {})))
+        except PlanError as error:
+            said = f"There is no search: {clean(error.faults[0].message)}"
+            return Data(sentence=said, closest="", title="", best={}, picture=None, costs=())
+
+    @cached_property
+    def contents(self) -> list[Data]:
+        """The anchors of the page."""
+        parts = [
+            ("key-figures", "Key figures"),
+            *([("plan-and-reality", "Plan and reality")] if self.comparison else []),
+            ("what-decides", "What decides"),
+            ("inputs", "Inputs"),
+            *((section.id, section.title) for section in self.sections),
+            ("derivations", "Derivations"),
+            ("assumptions", "Assumptions and limits"),
+            ("references", "References"),
+            ("reproduce", "How to reproduce"),
+        ]
+        if not (self.warnings or self.sensitivities or self.cliffs):
+            parts.remove(("what-decides", "What decides"))
+        if self.alternatives is not None:
+            at = next(i for i, part in enumerate(parts) if part[0] == "derivations")
+            parts.insert(at, ("alternatives", "Alternatives"))
+        return [Data(id=identifier, title=title) for identifier, title in parts]
+
+    @cached_property
+    def derivations(self) -> Derivations:
+        return Derivations(self.result)
+
+    @cached_property
+    def _headings(self) -> dict[str, str]:
+        """Under which derivation each quantity stands; instances share one."""
+        found: dict[str, str] = {}
+        for item in self.derivations.items:
+            for row in item.rows if item.kind == "table" else ():
+                found |= {entry.id: item.id for entry in row.entries}
+        return found
+
+    def heading(self, identifier: str) -> str:
+        """The heading that a link to a quantity leads to, where only headings are anchors."""
+        return self._headings.get(identifier, identifier)
+
+    # -- a measured run -----------------------------------------------------------------------
+
+    @cached_property
+    def comparison(self) -> Data | None:
+        """Planned, measured and their ratio, where the log of a run stands beside the plan."""
+        found = self.result.comparison
+        if found is None:
+            return None
+        return Data(
+            log=clean(found.log),
+            format=found.format,
+            rows=[self._measured(row) for row in found.rows],
+            notes=[headline(note) for note in found.notes],
+        )
+
+    def _measured(self, row: Any) -> Data:
+        base = row.id
+        share = base in SHARES
+        return Data(
+            id=base,
+            title=headline(row.title),
+            planned="–" if row.planned is None else facts.brief(self.result[base]),
+            absent=row.planned is None,
+            measured=shown(row.measured, row.unit, share),
+            ratio="–" if row.ratio is None else significant(row.ratio, 3),
+            inside={True: "inside", False: "outside", None: "–"}[row.inside],
+            how=clean(row.how),
+        )
+
+    # -- inputs -------------------------------------------------------------------------------
+
+    @cached_property
+    def inputs(self) -> list[Data]:
+        """Groups of resolved values; those that are off or none by default stand apart."""
+        groups: dict[str, Data] = {}
+        for entry in joined(self.result.inputs):
+            title = next(
+                title
+                for title, starts in INPUT_GROUPS
+                if any(entry.key.startswith(start) for start in starts)
+            )
+            group = groups.setdefault(
+                title, Data(title=title, rows=[], quiet=[], open=title in OPEN_GROUPS)
+            )
+            quiet = entry.kind in ("default", "derived") and entry.value in QUIET
+            (group.quiet if quiet else group.rows).append(self._input(entry))
+        titles = [title for title, _ in INPUT_GROUPS]
+        return sorted(groups.values(), key=lambda group: titles.index(group.title))
+
+    def _input(self, entry: Input) -> Data:
+        return Data(
+            key=entry.key, value=input_text(entry), origin=clean(entry.origin), kind=entry.kind
+        )
+
+    @cached_property
+    def facts_sources(self) -> list[Data]:
+        """Where the facts of the documents come from."""
+        found: dict[tuple[Any, ...], Data] = {}
+        data = self.result.plan.data
+        cluster = data.get("cluster") or {}
+        places = (
+            ("model", data.get("model")),
+            ("cluster", cluster),
+            ("accelerator", cluster.get("accelerator")),
+        )
+        rows = (cluster.get("accelerator") or {}).get("prices") or ()
+        derived = self.result.plan.derived
+        used = [
+            row
+            for row in rows
+            if row["provider"] == cluster.get("provider")
+            and ("cluster.reserved_price" if row["kind"] == "reserved" else "cluster.price")
+            in derived
+        ]
+        for what, document in (*places, ("price", {"sources": used})):
+            for source in (document or {}).get("sources") or ():
+                if isinstance(source, dict) and source.get("text"):
+                    url = str(source.get("url") or "")
+                    keys = ", ".join(map(str, source.get("keys") or (source.get("kind"),)))
+                    entry = Data(
+                        what=what,
+                        keys=clean(keys),
+                        text=clean(source["text"]),
+                        url=url if url.startswith(("https://", "http://")) else "",
+                        note=clean(source.get("note") or ""),
+                        date=clean(source.get("date") or ""),
+                        confirmed=source.get("confirmed") is not False,
+                    )
+                    found.setdefault((what, keys, entry.text), entry)
+        return list(found.values())
+
+    # -- sections -----------------------------------------------------------------------------
+
+    @cached_property
+    def sections(self) -> list[Data]:
+        """Elements 5 to 8, those that have anything to show."""
+        named = {prefix for section in SECTIONS for prefix in section.prefixes}
+        rest = dict.fromkeys(
+            q.id.split(".")[0] for q in self._plain if q.id.split(".")[0] not in named
+        )
+        further = [Section("further-quantities", "Further quantities", tuple(rest))] if rest else []
+        views = [self._section(section) for section in (*SECTIONS, *further)]
+        return [view for view in views if view is not None]
+
+    @cached_property
+    def _plain(self) -> list[Quantity]:
+        return [q for q in self.result.quantities.values() if not q.entries]
+
+    def _section(self, section: Section) -> Data | None:
+        quantities = {q.id: q for q in self._plain if q.id.split(".")[0] in section.prefixes}
+        absent = [
+            Data(id=i, reason=clean(self.result.absent[i]))
+            for i in self._missing
+            if i.split(".")[0] in section.prefixes
+        ]
+        sums = [
+            self._sum(q)
+            for base in section.sums
+            for q in self.result.quantities.values()
+            if q.base == base
+            and len(q.terms) > 1
+            and not _outside_layers(q)
+            and (base != SLOWEST or self._is_slowest(q))
+        ]
+        if section.apart and self.result.step_parts:
+            sums.insert(0, self._step_parts())
+        compared = [quantities.pop(i) for i in section.side_by_side if i in quantities]
+        first = [quantities.pop(i) for i in section.first if i in quantities]
+        rows = [self._row(q) for q in (*first, *quantities.values())]
+        if not (sums or compared or rows or absent):
+            return None
+        return Data(
+            id=section.id,
+            title=section.title,
+            sums=sums,
+            rows=rows,
+            absent=absent,
+            compared=self._compared(compared),
+            tables=self._by_stage(section.entries) + self._beside(section.beside),
+            capacity=self._capacity() if "memory" in section.prefixes else None,
+            stages=pictures.stages(self.result, self._place)
+            if "memory" in section.prefixes
+            else None,
+            roofline=pictures.roof(self.result) if "roofline" in section.prefixes else None,
+        )
+
+    def _step_parts(self) -> Data:
+        """The predicted step by what its time is spent on."""
+        terms = [Term(name, Fraction(s)) for name, s in self.result.step_parts.items()]
+        whole = sum((Fraction(term.value) for term in terms), Fraction(0))
+        title = "Where the time of a step goes"
+        found = self._of_terms(self.result[STEP], title, terms)
+        found.figure = bar_of("step-parts", title, found.rows, [t.value for t in terms], whole)
+        found.note = APART
+        return found
+
+    def _is_slowest(self, stage: Quantity) -> bool:
+        """Whether a pipeline stage is the first of those that set the pace."""
+        stages = [q for q in self.result.quantities.values() if q.base == SLOWEST]
+        return max(stages, key=lambda q: q.number) is stage
+
+    def _row(self, quantity: Quantity) -> Data:
+        text = facts.brief(quantity)
+        full = exactly(quantity.value, quantity.unit)
+        share = quantity.base in SHARES
+        return Data(
+            id=quantity.id,
+            title=headline(quantity.title),
+            text=text,
+            exact=full if not share and full != text.lstrip("~") else "",
+            kind=quantity.kind,
+        )
+
+    def _sum(self, quantity: Quantity) -> Data:
+        """A quantity as the table of its terms, with their shares."""
+        terms = quantity.terms
+        title = ": ".join([headline(quantity.title), *(place(e) for e in quantity.entries)])
+        found = self._of_terms(quantity, title, terms)
+        if quantity.base == "memory.total":
+            found.figure = self._memory_bar(found.rows, terms, quantity)
+        else:
+            values: Sequence[Any] = [term.value for term in terms]
+            whole = sum(map(Fraction, values), Fraction(0))
+            found.figure = bar_of(quantity.id, title, found.rows, values, whole)
+        return found
+
+    def _of_terms(self, quantity: Quantity, title: str, terms: Sequence[Term]) -> Data:
+        """A table of terms that add up to a quantity, with their shares."""
+        values: Sequence[Any] = [term.value for term in terms]
+        unit, texts = column([*values, quantity.value], quantity.unit)
+        rows = [self._term(*row) for row in zip(terms, texts, shares(values), strict=False)]
+        return Data(
+            id=quantity.id,
+            title=title,
+            caption=title,
+            unit=unit,
+            rows=rows,
+            total=texts[-1],
+            estimate=not quantity.exact,
+            figure=None,
+            note="",
+        )
+
+    def _term(self, term: Term, text: str, share: str) -> Data:
+        part = Fraction(share) / 100 if share != "–" else Fraction(0)
+        label = clean(SHORT_TITLES.get(term.id or "", term.label))
+        return Data(
+            label=label,
+            text=text,
+            share=share,
+            bar=bar(part),
+            id=term.id,
+            place=self._place(label),
+            colour=self._place(label) % COLOURS,
+        )
+
+    def _place(self, label: str) -> int:
+        """The colour and pattern of a label; it keeps them throughout the report."""
+        return self._places.setdefault(label, len(self._places)) % COLOURS**2
+
+    def _memory_bar(self, rows: list[Data], terms: list[Term], total: Quantity) -> Data | None:
+        """The parts on the fullest device against what it has: cache and context are grey."""
+        process, capacity = self.result.get("memory.process"), self.result.get("memory.capacity")
+        values: list[Any] = [term.value for term in terms]
+        title = "Memory of the fullest device"
+        if process is None or capacity is None:
+            return bar_of(total.id, title, rows, values, total.number)
+        beyond = Data(label="cache and context", share="", place=5)  # the grey one
+        values.append(process.number - total.number)
+        whole = max(process.number, capacity.number)
+        figure = bar_of(total.id, title, [*rows, beyond], values, whole)
+        if figure is None:
+            return None
+        if process.number <= capacity.number:
+            figure.rest_label = "free"
+        else:
+            figure.limit = round(capacity.number * 1000 / whole)
+        figure.caption = (
+            f"{facts.brief(process)} of {facts.brief(capacity)} are taken: live tensors, then "
+            "the allocator's cache, device context and communicators."
+        )
+        return figure
+
+    def _capacity(self) -> Data | None:
+        """What a device holds against what the plan needs."""
+        process, capacity = self.result.get("memory.process"), self.result.get("memory.capacity")
+        if process is None or capacity is None or not capacity.number:
+            return None
+        share = process.number / capacity.number
+        return Data(
+            text=f"{facts.brief(process)} of {facts.brief(capacity)}",
+            bar=bar(share),
+            percent=shown(share, "1", True),
+            over=share > 1,
+        )
+
+    def _by_stage(self, identifiers: Sequence[str]) -> list[Data]:
+        """Quantities per pipeline stage, where there are several kinds of stages."""
+        entries = self.result.evaluation.case.axes.get("stage", ())
+        if isinstance(entries, Absent) or len(entries) < 2:
+            return []
+        known = self.result.quantities
+        full = [
+            base
+            for base in identifiers
+            if all(f"{base}[{entry.path}]" in known for entry in entries)
+        ]
+        if not full:
+            return []
+        cells = [[known[f"{base}[{entry.path}]"] for base in full] for entry in entries]
+        unit, texts = column([q.value for row in cells for q in row], cells[0][0].unit)
+        words = iter(texts)
+        rows = [
+            Data(label=place(entry), cells=[Data(id=q.id, text=next(words)) for q in row])
+            for entry, row in zip(entries, cells, strict=True)
+        ]
+        return [
+            Data(
+                caption=f"By pipeline stage, {unit}",
+                head="Stage",
+                rows=rows,
+                columns=[SHORT_TITLES.get(base, base) for base in full],
+                anchors=False,
+            )
+        ]
+
+    def _beside(self, wanted: Sequence[Beside]) -> list[Data]:
+        """What the entries of an axis say, such as scaling laws; some say nothing of a column."""
+        known, tables = self.result.quantities, []
+        for table in wanted:
+            entries = self.result.evaluation.case.axes.get(table.axis, ())
+            rows = []
+            for entry in () if isinstance(entries, Absent) else entries:
+                found = [known.get(f"{base}[{entry.path}]") for base in table.columns]
+                cells = [
+                    Data(id=q.id, text=facts.brief(q)) if q else Data(id="", text="–")
+                    for q in found
+                ]
+                if any(found):
+                    rows.append(Data(label=headline(place(entry)), cells=cells))
+            columns = [SHORT_TITLES[base] for base in table.columns]
+            if rows:
+                tables.append(
+                    Data(
+                        caption=table.caption,
+                        head=table.head,
+                        rows=rows,
+                        columns=columns,
+                        anchors=True,
+                    )
+                )
+        return tables
+
+    def _compared(self, quantities: list[Quantity]) -> list[Data]:
+        """Ways to count one thing, with their ratio to the first."""
+        if len(quantities) < 2:
+            return [Data(**vars(self._row(q)), ratio="1", why=clean(q.why)) for q in quantities]
+        measure = quantities[0].number
+        return [
+            Data(
+                **vars(self._row(q)),
+                why=clean(q.why),
+                ratio=f"{float(q.number / measure):.3f}" if measure else "–",
+            )
+            for q in quantities
+        ]
+
+    # -- assumptions, references ---------------------------------------------------------------
+
+    @cached_property
+    def assumptions(self) -> list[Data]:
+        """What nobody said: defaults and what followed from other choices, with their keys."""
+        sections = ("training.", "parallelism.", "time.", "cluster.")
+        return [
+            self._input(entry)
+            for entry in self.result.inputs.values()
+            if entry.kind in ("default", "derived") and entry.key.startswith(sections)
+        ]
+
+    @cached_property
+    def accuracy(self) -> list[Data]:
+        """The published runs that the estimates of this report are held against."""
+        settings, rows = self.result.evaluation.case.settings, []
+        for base in ("memory.total", "memory.process", STEP, "time.latency_seconds"):
+            quantity, found = self.result.get(base), bands.basis(base, settings)
+            if quantity is not None and found is not None:
+                rows.append(_band(base, headline(quantity.title), found))
+        return rows
+
+    @cached_property
+    def counted(self) -> list[Data]:
+        """What other software counts the same, of the quantities that this report has."""
+        return [
+            Data(
+                id=row["quantity"],
+                what=row["quantity"],
+                agree=f"{row['exact']} of {row['cases']} cases to the byte"
+                if row["exact"]
+                else f"{row['cases']} cases within {_within(row['worst'])}",
+            )
+            for row in bands.memory()["counted"]
+            if row["quantity"] in self.result
+        ]
+
+    @cached_property
+    def _missing(self) -> list[str]:
+        """What has a formula but not all facts that it needs."""
+        return [
+            i for i in self.result.absent if "[" not in i and self.result[i].declaration is not None
+        ]
+
+    @cached_property
+    def absent(self) -> list[str]:
+        """What this plan has no use for; what lacks a fact stands in its section."""
+        return [i for i in self.result.absent if "[" not in i and i not in self._missing]
+
+    @cached_property
+    def command(self) -> str:
+        """What makes this report again."""
+        plan = self.result.document or "PLAN.yaml"
+        words = ["python", "plan.py", plan]
+        found = self.result.comparison
+        if found is not None:
+            words[2:] = ["compare", plan, "--log", found.log]
+            words += ["--warm-up", str(found.warm_up)] if found.warm_up is not None else []
+        for key, text in self.result.plan.document.overrides:
+            words += ["--set", f"{key}={clean(text)}"]
+        return shlex.join(words)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return self.result.fingerprint()
+
+    @cached_property
+    def version(self) -> str:
+        from planner.base.version import __version__
+
+        return __version__
+
+    @cached_property
+    def prefixes(self) -> list[Data]:
+        """Derivations by the prefix of their ids."""
+        groups: dict[str, Data] = {}
+        for item in self.derivations.items:
+            prefix = item.base.split(".")[0]
+            title = PREFIXES.get(prefix, prefix.capitalize())
+            groups.setdefault(prefix, Data(id=prefix, title=title, items=[])).items.append(item)
+        return list(groups.values())
+
+
+def _band(identifier: str, what: str, found: bands.Basis) -> Data:
+    """A row of the table of accuracy."""
+    if identifier == STEP:
+        what = "Time of one step, and what follows from it"
+    runs = f"{found.kind}: {', '.join(found.names)}" if found.names else found.kind
+    return Data(
+        id=identifier,
+        what=what,
+        runs=clean(runs) if found.own else f"none of its kind ({clean(runs)}): those of all others",
+        rows=str(found.rows),
+        sources=str(found.sources),
+        low=signed(found.low),
+        high=signed(found.high),
+    )
+
+
+def _within(share: float) -> str:
+    return f"{100 * share:.3f} %"
+
+
+def _outside_layers(quantity: Quantity) -> bool:
+    """Whether it is of the embedding or the head, which say little beside the layers."""
+    return any(entry.settings.get("layers") is False for entry in quantity.entries)
+
+
+def joined(entries: dict[str, Input]) -> list[Input]:
+    """The inputs, a figure and the convention that it is printed in as one."""
+    found = []
+    for key, entry in entries.items():
+        around, _, last = key.rpartition(".")
+        convention = entries.get(f"{around}.convention")
+        if last == "convention" and f"{around}.value" in entries:
+            continue
+        if last == "value" and convention is not None:
+            text = f"{input_text(entry)}, {convention.value}"
+            entry = Input(around, text, entry.kind, entry.origin)
+        found.append(entry)
+    return found
+
+
+def input_text(entry: Input) -> str:
+    """An input as it was written, or in full."""
+    value = entry.value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if entry.text is not None and entry.kind not in ("derived", "default"):
+        return clean(entry.text)
+    if isinstance(value, (int, Fraction)):
+        text = exact_text(value)
+        return f"{text} {entry.unit}" if entry.unit and entry.unit != "1" else text
+    if isinstance(value, (list, tuple)):
+        return clean(", ".join(_item(item) for item in value))
+    return clean(value)
+
+
+def _item(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {_item(v)}" for k, v in value.items()) + "}"
+    return str(value)

@@ -1,0 +1,185 @@
+"""The report with sliders: the same page, and a program in it that computes its numbers anew.
+
+The program is planner.report.what_if's translation of this plan's rules and formulas; the page
+first computes the plan as it is and says so if it does not find the numbers of the report.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from hashlib import sha256
+from types import SimpleNamespace
+from typing import Any
+
+from planner.base import resources
+from planner.base.errors import Fault, PlanError
+from planner.plans.document import Plan
+from planner.plans.plan import about
+from planner.report import facts
+from planner.report.bars import COLOURS
+from planner.report.layout import KEY_FIGURES, PREFIXES, SHARES, SHORT_TITLES
+from planner.report.numbers import clean, headline
+from planner.report.report import page, view_of
+from planner.report.what_if import controls
+from planner.results.result import Quantity, Result
+
+__all__ = ["html"]
+
+#: Sums that are drawn as bars.
+BARS = (
+    "memory.total",
+    "time.step_seconds",
+    "parameters.total",
+    "compute.forward_flops_per_token",
+)
+#: What a change of layout moves, beside the key figures.
+FURTHER = (
+    "memory.headroom",
+    "memory.headroom_p95",
+    "layout.data",
+    "layout.micro_batches",
+    "time.tokens_per_second",
+    "time.device_hours",
+)
+#: Needed in words and bars, not listed for themselves.
+ALWAYS = ("memory.peak", "memory.stage")
+
+
+def html(result: Result) -> str:
+    """The interactive report as one file; its only script is named by a hash in its policy.
+
+    Raises:
+        PlanError: a rule or a formula of the plan has no JavaScript.
+    """
+    view = view_of(result)
+    listed = _listed(result)
+    text = _script(result, listed)
+    policy = b64encode(sha256(text.encode()).digest()).decode()
+    key = {row.id for row in KEY_FIGURES} | set(FURTHER)
+    ranks = {name: i for i, name in enumerate([*(row.id for row in KEY_FIGURES), *FURTHER])}
+    rows = sorted((q for q in listed if q.id in key), key=lambda q: ranks[q.id])
+    labels = {row.id: row.label for row in KEY_FIGURES}
+    figures = [
+        SimpleNamespace(id=q.id, label=labels.get(q.id, headline(q.title)), text=_planned(q))
+        for q in rows
+    ]
+    every: dict[str, list[Any]] = {}
+    for quantity in listed:
+        prefix = quantity.id.split(".")[0]
+        every.setdefault(PREFIXES.get(prefix, prefix.capitalize()), []).append(
+            SimpleNamespace(id=quantity.id, label=headline(quantity.title), text=_planned(quantity))
+        )
+    bars = [
+        SimpleNamespace(id=base, title=headline(result[base].title))
+        for base in BARS
+        if base in {q.id for q in listed}
+    ]
+    return page(
+        "interactive.html.jinja",
+        view=view,
+        script=text,
+        policy=policy,
+        figures=figures,
+        every=every,
+        bars=bars,
+        groups=controls.groups(result.plan),
+    )
+
+
+def _planned(quantity: Quantity) -> str:
+    if quantity.absent is not None:
+        return "–"
+    return facts.brief(quantity).removesuffix(" parameters")
+
+
+def _listed(result: Result) -> list[Quantity]:
+    """Every quantity of the plan that has no axes; those of another choice may be absent now."""
+    book = result.evaluation.book.declarations
+    return [result.find(base) for base, (first, *_) in book.items() if not first.per]
+
+
+def _script(result: Result, listed: list[Quantity]) -> str:
+    """The whole program of the page, without empty lines."""
+    from planner.report.what_if.program import program
+    from planner.report.what_if.words import Untranslated
+
+    folder = resources.folder("templates") / "interactive"
+    parts = {
+        name: resources.read_text(folder / f"{name}.js")
+        for name in ("python", "evaluation", "page")
+    }
+    wanted = [*(q.id for q in listed), *ALWAYS]
+    try:
+        made = program(result, wanted, BARS, SHORT_TITLES)
+    except Untranslated as error:
+        raise PlanError(Fault(f"this plan has no interactive page: {error}")) from error
+    data = f"const PAGE={_json(_page(result, listed))};"
+    lines = "\n".join((parts["python"], made, parts["evaluation"], data, parts["page"]))
+    return "\n" + "\n".join(line for line in lines.splitlines() if line.strip()) + "\n"
+
+
+def _page(result: Result, listed: list[Quantity]) -> Mapping[str, Any]:
+    """What the page needs beside the program: its controls and the numbers of the report."""
+    return {
+        "plan": clean(result.document or "PLAN.yaml"),
+        "overrides": [
+            *(f"{key}={clean(text)}" for key, text in result.plan.document.overrides),
+            *(f"{key}={value}" for key, value in settled(result.plan)),
+        ],
+        "controls": [_control(c) for _, found in controls.groups(result.plan) for c in found],
+        "quantities": {q.id: [q.unit, q.id in SHARES] for q in listed},
+        "planned": {q.id: _plain(q.value) for q in listed if q.absent is None},
+        "bars": [base for base in BARS if base in {q.id for q in listed}],
+        "colours": COLOURS,
+        "shape": result.plan.model is not None,
+    }
+
+
+def settled(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What a search decided of a plan that left its layout open, as overrides: with them the plan
+    keeps this layout, where without them another might be found for other values, such as several
+    devices for one."""
+    if plan.searched is None:
+        if not plan.document.has(("parallelism",)):
+            yield "parallelism.auto", "false"
+        return
+    yield "parallelism.auto", "false"
+    for key in sorted(plan.derived):
+        section, _, name = key.partition(".")
+        given = (plan.document.data.get(section) or {}).get(name)  # as the search completed it
+        if given is not None and given != about(key).get("default"):
+            yield key, str(given).lower()
+
+
+def _control(control: controls.Control) -> dict[str, Any]:
+    found = {
+        name: getattr(control, name)
+        for name in (
+            "id",
+            "key",
+            "label",
+            "value",
+            "options",
+            "steps",
+            "unit",
+            "whole",
+            "least",
+            "above",
+            "most",
+            "optional",
+        )
+    }
+    return {name: _plain(value) for name, value in found.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return float(value) if isinstance(value, Fraction) else value
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, ensure_ascii=True).replace("<", "\\u003c")

@@ -1,0 +1,98 @@
+"""What a step or a device's memory consists of, in terms that a reader can act on: matrix products,
+exchanges, the pipeline bubble; weights, activations.
+
+A step is made of the times below by sums, maxima, roots of powers and factors without a unit, so it
+is twice as long where all of them are. Such a function is the sum of its arguments, each times its
+derivative (Euler's theorem on homogeneous functions): what nothing hides of each time. Nothing is
+left over, so the parts of two layouts differ by as much as their steps. Costs and energies that
+grow with time are divided alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sympy import Add, Mul
+
+from planner.engine.evaluate import Evaluation, Point
+from planner.engine.gradient import gradient
+from planner.engine.tape import Leaf, Tape
+
+#: What others are made of, with the names of the field.
+PARTS: Mapping[str, str] = {
+    "time.product.forward": "matrix products",
+    "time.product.backward": "matrix products",
+    "time.product.casts": "casts to the format of products",
+    "time.core.forward": "attention",
+    "time.core.backward": "attention",
+    "time.elementwise": "elementwise kernels",
+    "time.part.repeated": "recomputation",
+    "time.part.host": "kernel launches",
+    "network.tensor": "tensor-parallel exchange",
+    "network.experts": "expert-parallel exchange",
+    "network.experts.gather": "expert-parallel exchange",
+    "time.core.context": "context-parallel exchange",
+    "time.core.context_backward": "context-parallel exchange",
+    "time.part.gathers": "sharded weights' exchange",
+    "time.part.offload": "offloading activations",
+    "network.pipeline": "pipeline exchange",
+    "time.bubble": "pipeline bubble",
+    "time.accumulation": "gradient accumulation",
+    "time.data": "data-parallel exchange",
+    "time.tied": "tied embeddings' exchange",
+    "time.optimizer": "optimizer",
+    "memory.weights.stage": "weights",
+    "memory.gradients.live": "gradients",
+    "memory.optimizer.stage": "optimizer states",
+    "memory.activations.live": "activations",
+    "memory.buffers.live": "buffers",
+    "memory.allocator": "allocator's cache",
+    "memory.communicators": "buffers of collectives",
+}
+#: What is left of a quantity, as a share, is due to rounding below this.
+ROUNDING = 1e-9
+
+
+def taken_apart(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
+    """What a quantity consists of, in its own unit, and what it has besides by its own id.
+
+    A quantity that grows with ``PARTS`` has their names, another one the ids of its summands.
+
+    Raises:
+        Absent: the quantity has no value.
+    """
+    tape = Tape(evaluation.case, [quantity], ends=PARTS.keys() - {quantity})
+    values = [evaluation.symbol(leaf.symbol, _point(evaluation, leaf)) for leaf in tape.leaves]
+    done, result = tape.run(values), tape.results[quantity]
+    found: dict[str, Any] = {}
+    for number, slope in gradient(tape, done, result).items():
+        part = PARTS.get(evaluation.book.symbols.get(tape.leaves[number].symbol, ""))
+        if part is not None and values[number]:
+            found[part] = found.get(part, 0) + slope * values[number]
+    named, whole = sum(found.values()), done[result]
+    if not 0 < named <= whole * (1 + ROUNDING):
+        found = _summands(evaluation, quantity)
+        named = sum(found.values())
+    rest = whole - named
+    return found if abs(rest) <= ROUNDING * abs(whole) else {**found, quantity: rest}
+
+
+def _point(evaluation: Evaluation, leaf: Leaf) -> Point:
+    """Where a leaf holds."""
+    axes = evaluation.case.axes
+    return {axis: axes[axis][place] for axis, place in leaf.places}  # type: ignore[index]
+
+
+def _summands(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
+    """The summands of a quantity that are, or are a multiple of, a quantity of the same unit."""
+    book = evaluation.book
+    held = book.choose(quantity, lambda name: evaluation.setting(name, {}))
+    unit = book.declarations[quantity][0].unit
+    found: dict[str, Any] = {}
+    for term in Add.make_args(held.expression) if held is not None else ():
+        ids = [book.symbols[f] for f in Mul.make_args(term) if f in book.symbols]
+        alike = [i for i in ids if book.declarations[i][0].unit == unit]
+        if len(alike) == 1:
+            found[alike[0]] = evaluation.compute(term, {})
+    return found

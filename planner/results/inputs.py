@@ -1,0 +1,64 @@
+"""Every resolved value of a plan, with who decided it: the inputs of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from planner.plans.document import Plan
+
+__all__ = ["Input", "inputs", "origin"]
+
+Path = tuple[str, ...]
+#: Facts about facts, and prices of which a plan takes one; the references of a report show them.
+LEFT_OUT = frozenset({"sources", "prices"})
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One value that entered. ``kind`` is file, preset, set, default, argument or derived."""
+
+    key: str
+    value: Any
+    kind: str
+    origin: str
+    text: str | None = None  # as written, such as 15T
+    unit: str | None = None
+
+
+def inputs(plan: Plan) -> list[Input]:
+    """The values in the order of the document; derived ones where they belong."""
+    return [_input(plan, path, value) for path, value in _leaves(plan.data, ())]
+
+
+def _leaves(node: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if key not in LEFT_OUT:
+                yield from _leaves(value, (*path, str(key)))
+    elif node is not None:
+        yield path, node
+
+
+def _input(plan: Plan, path: Path, value: Any) -> Input:
+    key = ".".join(path)
+    kind, text = origin(plan, key)
+    if kind == "derived":
+        return Input(key, value, kind, text)
+    node = plan.document.find(path)
+    return Input(key, value, kind, text, node.text, node.unit)
+
+
+def origin(plan: Plan, key: str) -> tuple[str, str]:
+    """Kind and words of who decided the value of a dotted key."""
+    path = tuple(key.split("."))
+    # A value that follows from others may replace what the document says; the last word counts.
+    for end in range(len(path), 0, -1):
+        around = ".".join(path[:end])
+        if around in plan.derived:
+            return "derived", plan.derived[around]
+    found = plan.document.origin(path)
+    if not plan.document.has(path):
+        return "derived", "follows from the document"
+    return found.kind, found.text

@@ -1,0 +1,176 @@
+"""When a plan does not fit, or only tightly: what is missing, which part decides, and the nearest
+plans that are safe.
+
+Safe is what fits at worst (``memory.headroom_p95``). Every change is a plan of its own, evaluated
+like any other, its time predicted even where the plan assumes a utilisation. They are ranked by
+that time and, where nothing predicts it, by how much they interfere: dividing states costs least,
+computing activations again costs another forward pass, another optimizer changes the training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from planner.base.errors import PlanError
+from planner.engine import instance as case
+from planner.engine.evaluate import Absent, Evaluation
+from planner.plans.document import Plan
+from planner.plans.plan import variant
+
+PARTS = ("weights", "gradients", "optimizer", "activations", "buffers")
+#: What is left of a device at worst: a plan is safe where it is not below zero.
+SAFE = "memory.headroom_p95"
+#: Changes tried at once where no single one is enough.
+TOGETHER = 2
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Changes of a plan, by dotted key, with what they do."""
+
+    changes: Mapping[str, Any]
+    headroom: float  # bytes left on the fullest device
+    at_worst: float  # bytes left there at worst, none of them below zero
+    slowdown: float | None  # predicted tokens per second of the plan over those with the changes;
+    # None where nothing predicts them
+    rank: int  # how much it interferes, low first
+
+    def __str__(self) -> str:
+        told = {key: value for key, value in self.changes.items() if value is not None}
+        return ", ".join(f"{key}: {_plain(value)}" for key, value in told.items())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "set": dict(self.changes),
+            "headroom": self.headroom,
+            "at_worst": self.at_worst,
+            "slowdown": self.slowdown,
+        }
+
+
+#: Trials times parts of the model (embedding, layer kinds, head), several stages counted.
+MOST_WORK = 120
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What is missing, what holds most, and what would help (the cheapest first)."""
+
+    missing: float  # bytes, at worst
+    decides: str  # id of the quantity that is largest at the peak
+    remedies: tuple[Remedy, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        safer = [remedy.to_json() for remedy in self.remedies]
+        return {"missing": self.missing, "decides": self.decides, "safer": safer}
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def remedies(plan: Plan, most: int = 3) -> Advice | None:
+    """The ``most`` cheapest changes that make the plan safe; None where it is, or where a model
+    given by its size only leaves open whether it is."""
+    with suppress(PlanError):  # the hardware may lack what a prediction needs
+        plan = variant(plan, {"time.mfu": None})  # so that changes are compared by prediction
+    evaluation = Evaluation(case.build(plan))
+    try:
+        headroom = float(evaluation.value(SAFE))
+        parts = {f"memory.{part}": evaluation.value(f"memory.{part}") for part in PARTS}
+    except Absent:
+        return None
+    if headroom >= 0:
+        return None
+    now = _speed(evaluation)
+    found: list[Remedy] = []
+    candidates = list(_candidates(plan))
+    # Each trial evaluates the whole model: one of many kinds on many distinct stages gets few.
+    sizes = (evaluation.case.axes[name] for name in ("part", "stage"))
+    kinds, stages = (0 if isinstance(axis, Absent) else len(axis) for axis in sizes)
+    trials = MOST_WORK // max(kinds * (1 + stages // 4), 1)
+    for size in range(1, TOGETHER + 1):
+        for chosen in combinations(candidates, size):
+            changes = {key: value for _, change in chosen for key, value in change.items()}
+            if len(changes) < sum(len(change) for _, change in chosen):
+                continue  # two values for one key
+            if any(one.changes.items() <= changes.items() for one in found):
+                continue  # a part of it is enough
+            trials -= 1
+            if trials < 0:
+                break
+            remedy = _tried(plan, changes, now, sum(rank for rank, _ in chosen))
+            if remedy is not None and remedy.at_worst >= 0:
+                found.append(remedy)
+        if len(found) >= most:
+            break
+    # One change before two; then by speed, or by how much they interfere.
+    found.sort(
+        key=lambda one: (
+            len([value for value in one.changes.values() if value is not None]),
+            one.rank if one.slowdown is None else one.slowdown,
+            one.rank,
+        )
+    )
+    decides = max(parts, key=lambda part: parts[part])
+    return Advice(-headroom, decides, tuple(found[:most]))
+
+
+def _speed(evaluation: Evaluation) -> float | None:
+    """Tokens per second, None where no formula predicts them."""
+    try:
+        return float(evaluation.value("time.tokens_per_second"))
+    except (Absent, KeyError):
+        return None
+
+
+def _tried(plan: Plan, changes: Mapping[str, Any], now: float | None, rank: int) -> Remedy | None:
+    """The plan with these changes; None where it is no valid plan."""
+    try:
+        evaluation = Evaluation(case.build(variant(plan, changes)))
+        headroom = float(evaluation.value("memory.headroom"))
+        at_worst = float(evaluation.value(SAFE))
+    except (PlanError, Absent):
+        return None
+    then = _speed(evaluation) if now and at_worst >= 0 else None  # of no use where it does not fit
+    return Remedy(dict(changes), headroom, at_worst, now / then if then and now else None, rank)
+
+
+def _candidates(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Single changes with their rank, those first that interfere least."""
+    layout, training = plan.data["parallelism"], plan.data["training"]
+    # What the schema or the plan derives from these has to be derived again.
+    again = {"parallelism.data": None, "training.gradient_accumulation": None}
+    if training["mode"] == "train":
+        for stage in range(layout["zero"] + 1, 4):
+            yield stage, {"parallelism.zero": stage, "training.distributed_optimizer": None}
+    if layout["tensor"] > 1 and not layout["sequence"]:
+        yield 1, {"parallelism.sequence": True}
+    if training["loss"] == "full":
+        yield 2, {"training.loss": "chunked"}
+    modes = ("none", "selective", "full")
+    for rank, mode in enumerate(modes[modes.index(training["recompute"]) + 1 :], 3):
+        yield rank, {"training.recompute": mode}
+    if training["micro_batch"] % 2 == 0:
+        yield 3, {"training.micro_batch": training["micro_batch"] // 2, **_given(plan, again)}
+    for rank, key in ((4, "tensor"), (5, "pipeline"), (5, "context")):
+        size = f"parallelism.{key}"
+        yield rank, {size: layout[key] * 2, **_given(plan, again)}
+    if training["optimizer"] == "adamw" and training["mode"] == "train":
+        yield 7, {"training.optimizer": "adam-8bit"}
+    if training["mode"] == "train" and not training["offload"]["optimizer"]:
+        yield 8, {"training.offload.optimizer": True}
+
+
+def _given(plan: Plan, keys: Mapping[str, None]) -> Mapping[str, None]:
+    """Of some keys, those that the document gives and that would contradict the change."""
+    data = plan.document.data
+    return {
+        key: None
+        for key in keys
+        if (data.get(key.split(".")[0]) or {}).get(key.split(".")[1]) is not None
+    }

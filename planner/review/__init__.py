@@ -1,0 +1,1 @@
+"""A committed plan or report held against another, or against today's program."""

@@ -1,0 +1,396 @@
+"""Committed reports held against what their plans give today. Nothing is written.
+
+A report names its plan and its overrides: in JSON under ``plan``, in Markdown and HTML by the
+command under "How to reproduce". It is rendered again and compared: lines that agree but for their
+digits are moved numbers, all others moved wording.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from html import unescape
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from planner.base import files
+from planner.base.display import one_line
+from planner.base.errors import Fault, Place, PlanError
+from planner.documents import references
+
+#: Folders that hold the files of programs, not reports.
+SKIPPED = frozenset((".git", ".hg", ".svn", ".tox", ".nox", "node_modules", "__pycache__"))
+#: What lies in a folder that is a virtual environment.
+ENVIRONMENT = "pyvenv.cfg"
+KINDS = (".md", ".html", ".json")
+#: How a report ends: with the fingerprint of its input.
+_MARK = re.compile(r"^(?:<p[^>]*>)?trainplan [^;\n]+;[^\n]*resolved input", re.MULTILINE)
+_INPUT = re.compile(
+    r"^(?:<p[^>]*>)?trainplan ([^;\n]+);[^\n]*resolved input (?:<code>|`)([0-9a-f]+)", re.MULTILINE
+)
+_COMMAND = re.compile(r"^(?:<pre[^>]*>)?(python plan\.py [^\n]*?)(?:</pre>)?$", re.MULTILINE)
+_NUMBER = re.compile(r"\d+(?:[\u202f\u2009,]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
+#: Numbers that say nothing but where a source stands in the list at the end.
+_REFERENCE = re.compile(r"#s\d+\b|\\?\[\d+\\?\]|^\d+\. |<li id=s\d+>")
+_BAR = re.compile("[█░]+")
+#: Values that differ by less, as a share, are the same: the last digits of floats.
+ROUNDING = 1e-12
+#: Differences shown for each report.
+MOST = 12
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One report: ``same``, or how it drifted, with the first differences as lines; ``cause`` says
+    whether the plan changed since, or the program."""
+
+    path: str
+    kind: str  # same | numbers | wording | lost | invalid | missing (of a plan without a report)
+    details: tuple[str, ...] = ()
+    cause: str = ""
+
+    @property
+    def drift(self) -> bool:
+        return self.kind != "same"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a report says of itself."""
+
+    plan: str
+    overrides: tuple[str, ...]
+    log: str | None = None  # of the run that stands beside the plan
+    warm_up: int | None = None
+
+
+def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Finding]:
+    """Every report under the paths, evaluated anew; below the current folder without paths.
+
+    Args:
+        paths: reports and folders of reports.
+        plans: plans and folders of plans, each of which must have a report among them.
+
+    Raises:
+        PlanError: a path does not exist, a file named outright is no report, or there is no report
+            below the paths.
+    """
+    found, covered = [], set()
+    for path, claim in _reports(paths):
+        found.append(_compare(path, claim))
+        file = _find(path, claim.plan)
+        if file is not None:
+            covered.add(file.resolve())
+    found += [
+        Finding(str(plan), "missing") for plan in _plans(plans) if plan.resolve() not in covered
+    ]
+    if paths and not found:
+        named = " ".join(map(str, paths))
+        raise PlanError(
+            Fault("no reports found", Place(named), "a .md, .html or .json written with -o")
+        )
+    return found
+
+
+def _plans(paths: Sequence[Path]) -> Iterator[Path]:
+    """The plans under the paths; other documents in a folder need no report."""
+    for path in paths:
+        if not path.is_dir():
+            _present(path)
+            yield path
+        for file in _below(path, references.ENDINGS) if path.is_dir() else ():
+            with contextlib.suppress(PlanError):
+                if {"model", "cluster", "training"} <= set(references.read(file).plain()):
+                    yield file
+
+
+def _present(path: Path) -> None:
+    """That a path which was named can be read."""
+    if not path.exists():
+        raise PlanError(Fault("no such file or folder", Place(str(path))))
+    with files.opened(path, files.MAX_JSON):
+        pass
+
+
+def _below(folder: Path, endings: tuple[str, ...]) -> Iterator[Path]:
+    """The files below a folder that can be read, in order; those of version control, packages and
+    virtual environments left out."""
+    for base, folders, names in os.walk(folder):
+        here = Path(base)
+        if ENVIRONMENT in names and here != folder:
+            folders.clear()
+            continue
+        folders[:] = sorted(name for name in folders if name not in SKIPPED)
+        for name in sorted(names):
+            if name.endswith(endings) and files.is_file(here / name):
+                yield here / name
+
+
+def text(findings: Sequence[Finding]) -> str:
+    """One line for each report, the differences below it, the verdict last."""
+    said = {
+        "same": "unchanged",
+        "numbers": "numbers moved",
+        "wording": "wording moved, numbers agree",
+        "lost": "its plan is gone",
+        "missing": "no report of this plan",
+        "invalid": "its plan is no longer valid",
+    }
+    lines = []
+    for finding in findings:
+        cause = f"; {finding.cause}" if finding.cause else ""
+        lines.append(f"{finding.path}: {said[finding.kind]}{cause}")
+        lines += [f"  {detail}" for detail in finding.details]
+    drifted = sum(finding.drift for finding in findings)
+    if not findings:
+        lines.append("no reports found")
+    else:
+        missing = sum(finding.kind == "missing" for finding in findings)
+        count = len(findings) - missing
+        lines.append(f"{count} reports, {drifted - missing or 'none'} drifted")
+        if missing:
+            lines[-1] += f"; {missing} plans without a report"
+    return "".join(one_line(line) + "\n" for line in lines)
+
+
+# finding reports ---------------------------------------------------------------------------
+
+
+def _reports(paths: Sequence[Path]) -> Iterator[tuple[Path, Claim]]:
+    for path in paths or (Path(),):
+        if path.is_dir():
+            for file in _below(path, KINDS):
+                if claim := read(file):
+                    yield file, claim
+        else:
+            _present(path)
+            claim = read(path)
+            if claim is None:
+                raise PlanError(
+                    Fault(
+                        "this is no report of trainplan",
+                        Place(str(path)),
+                        "a .md, .html or .json written with -o",
+                    )
+                )
+            yield path, claim
+
+
+def read(path: Path) -> Claim | None:
+    """What a file says of the plan that made it; None where it is no report."""
+    try:
+        content = _content(path)
+        if path.suffix == ".json":
+            return _of_result(files.parse_json(content))
+    except PlanError:
+        return None
+    commands = _COMMAND.findall(content)
+    if not commands or not _MARK.search(content):
+        return None
+    command = commands[-1] if path.suffix == ".md" else unescape(commands[-1])
+    try:
+        words = shlex.split(command)[2:]
+    except ValueError:
+        return None
+    words = words[1:] if words[:1] == ["compare"] else words
+    if not words:
+        return None
+    given: dict[str, list[str]] = {}
+    for flag, value in pairwise(words):
+        given.setdefault(flag, []).append(value)
+    log, warm_up = (given.get(flag, [None])[0] for flag in ("--log", "--warm-up"))
+    number = int(warm_up) if warm_up is not None and re.fullmatch("[0-9]{1,9}", warm_up) else None
+    return Claim(words[0], tuple(given.get("--set", ())), log, number)
+
+
+def _content(path: Path) -> str:
+    return files.read_text(path, files.MAX_JSON)
+
+
+def _of_result(data: Any) -> Claim | None:
+    """What a result in JSON says of itself; None where it is none that the program wrote."""
+    from planner.review.diff import is_result
+
+    if not is_result(data):
+        return None
+    named, beside = data.get("plan"), data.get("comparison") or {}
+    if not (isinstance(named, dict) and "fingerprint" in named and isinstance(beside, dict)):
+        return None
+    plan, overrides = named.get("document"), named.get("set", ())
+    log, warm_up = beside.get("log"), beside.get("warm_up")
+    rows = beside.get("quantities", [])
+    sound = (
+        isinstance(plan, str | None)
+        and isinstance(overrides, Sequence)
+        and all(isinstance(text, str) for text in overrides)
+        and isinstance(log, str | None)
+        and isinstance(warm_up, int | None)
+        and isinstance(rows, list)
+        and all(isinstance(row, dict) and "measured" in row for row in rows)
+        and all(isinstance(row.get("id"), str) for row in rows)
+    )
+    return Claim(str(plan), tuple(overrides), log, warm_up) if sound else None
+
+
+# comparing ---------------------------------------------------------------------------------
+
+
+def _compare(path: Path, claim: Claim) -> Finding:
+    file = _find(path, claim.plan)
+    if file is None:
+        return Finding(str(path), "lost", (f"{claim.plan} does not exist",))
+    log = None
+    if claim.log is not None:
+        log = _find(path, claim.log)
+        if log is None:
+            return Finding(str(path), "lost", (f"{claim.log} does not exist",))
+    try:
+        fresh = _render(file, log, claim, path.suffix)
+    except PlanError as error:
+        return Finding(str(path), "invalid", tuple(map(str, error.faults[:MOST])))
+    old = _content(path)
+    if old == fresh:
+        return Finding(str(path), "same")
+    if path.suffix == ".json":
+        before, after = files.parse_json(old), files.parse_json(fresh)
+        return replace(_compare_results(path, before, after), cause=_cause_of_result(before, after))
+    found = _compare_lines(path, old.splitlines(), fresh.splitlines())
+    return replace(found, cause=_cause(_stated(old), _stated(fresh)))
+
+
+def _stated(report: str) -> tuple[str, str]:
+    """The version of the program and the fingerprint of the input that a report states."""
+    found = _INPUT.findall(report)
+    return found[-1] if found else ("", "")
+
+
+def _cause(before: tuple[str, str], after: tuple[str, str], keys: Sequence[str] = ()) -> str:
+    """Whether the plan changed since a report was written, or the program that wrote it."""
+    (old, input_before), (new, input_now) = before, after
+    program = f"the program changed ({old} → {new})" if old != new else ""
+    if input_before == input_now:
+        return f"the plan is as it was, {program or 'the program or the report changed'}"
+    more = f" ({', '.join(keys)})" if keys else ""
+    return f"the plan or what it names changed{more}" + (f", and {program}" if program else "")
+
+
+def _cause_of_result(before: Any, after: Any) -> str:
+    """As ``_cause``, of results, which tell which inputs changed."""
+    from planner.review.diff import compare
+
+    keys = [row.id for row in compare(before, after, everything=True) if row.kind == "input"]
+    sides = [(str(r.get("version")), str(r["plan"].get("fingerprint"))) for r in (before, after)]
+    some = [*keys[:3], *([f"{len(keys) - 3} more"] if len(keys) > 3 else [])]
+    return _cause(sides[0], sides[1], some)
+
+
+def _find(report: Path, plan: str) -> Path | None:
+    """The plan as named, from here or from any folder around the report."""
+    for base in (Path(), *report.parents):
+        if files.is_file(base / plan):
+            return base / plan
+    return None
+
+
+def _render(file: Path, log: Path | None, claim: Claim, suffix: str) -> str:
+    """The report as it would be written today, naming its plan as the old one does."""
+    from planner import report as render
+    from planner.connect import compare
+    from planner.engine import instance as case
+    from planner.engine.evaluate import Evaluation
+    from planner.questions import loading
+    from planner.results.result import Result
+
+    class Named(Result):
+        @property
+        def document(self) -> str | None:
+            return claim.plan
+
+    plan = loading.load(file, claim.overrides)
+    result = Named(plan, Evaluation(case.build(plan)))
+    if log is not None:
+        found = compare.compare(plan, log, claim.warm_up)
+        result.comparison = replace(found, log=str(claim.log), result=result)
+    return render.as_text(result, suffix.lstrip("."))
+
+
+def _compare_results(path: Path, old: Any, new: Any) -> Finding:
+    """Two results in JSON: quantities whose values moved, came or went, else wording."""
+    from planner.review.diff import compare, line
+
+    moved = [line(row) for row in compare(old, new, precision=ROUNDING)]
+    before, after = _measured(old), _measured(new)
+    moved += [
+        f"{key} measured: {before.get(key)} → {after.get(key)}"
+        for key in dict.fromkeys((*before, *after))
+        if before.get(key) != after.get(key)
+    ]
+    if moved:
+        return Finding(str(path), "numbers", _first(moved))
+    changed = [
+        f"{key}: {part}"
+        for key in old["quantities"]
+        for part in old["quantities"][key]
+        if old["quantities"][key][part] != new["quantities"].get(key, {}).get(part)
+    ]
+    return Finding(str(path), "wording", _first(changed or ["layout or provenance only"]))
+
+
+def _measured(result: Any) -> dict[str, Any]:
+    """What a run measured, by quantity, of a result beside a log."""
+    rows = (result.get("comparison") or {}).get("quantities", ())
+    return {row["id"]: row["measured"] for row in rows}
+
+
+def _compare_lines(path: Path, old: list[str], new: list[str]) -> Finding:
+    numbers: list[str] = []
+    wording: list[str] = []
+    masked = SequenceMatcher(None, [_mask(x) for x in old], [_mask(x) for x in new], False)
+    for what, a, b, c, d in masked.get_opcodes():
+        if what == "equal":
+            for index, (before, after) in enumerate(zip(old[a:b], new[c:d], strict=True)):
+                before, after = _REFERENCE.sub("", before), _REFERENCE.sub("", after)
+                if before != after and not _MARK.search(after):
+                    numbers.append(f"line {a + index + 1}: {_moved(before, after)}")
+            continue
+        wording.append(f"line {a + 1}: {_short(old[a:b])} → {_short(new[c:d])}")
+        # Numbers that go with wording: both say something new, so both are told.
+        if _figures(old[a:b]) != _figures(new[c:d]):
+            numbers.append(wording.pop())
+    if numbers:
+        return Finding(str(path), "numbers", _first([*numbers, *wording]))
+    return Finding(str(path), "wording", _first(wording or ["version or fingerprint only"]))
+
+
+def _mask(line: str) -> str:
+    return _BAR.sub("=", _NUMBER.sub("0", _REFERENCE.sub("", line)))
+
+
+def _figures(lines: list[str]) -> list[str]:
+    return [number for line in lines for number in _NUMBER.findall(_REFERENCE.sub("", line))]
+
+
+def _moved(before: str, after: str) -> str:
+    """The words before the first number that moved, and that number old and new."""
+    pairs = zip(_NUMBER.finditer(before), _NUMBER.finditer(after), strict=False)
+    for a, b in pairs:
+        if a[0] != b[0]:
+            words = re.sub(r"<[^>]*>|[*`|]", " ", before[: a.start()])
+            return f"{' '.join(words.split())[-50:]} {a[0]} → {b[0]}".strip()
+    return "a bar"
+
+
+def _short(lines: list[str]) -> str:
+    joined = " ".join(" ".join(lines).split())
+    return (joined[:57] + "…" if len(joined) > 58 else joined) or "nothing"
+
+
+def _first(lines: list[str]) -> tuple[str, ...]:
+    more = len(lines) - MOST
+    return (*lines[:MOST], *([f"and {more} more"] if more > 0 else []))
