@@ -39,7 +39,7 @@ def value_of(document: Mapping[str, Any], quantity: str) -> Any:
 
 
 def _value(evaluation: Evaluation, quantity: str) -> Any:
-    if BOOK.declarations[quantity][0].per == ("stage",):
+    if BOOK.quantities[quantity].per == ("stage",):
         stages = evaluation.case.axes["stage"]
         return max(evaluation.value(quantity, {"stage": entry}) for entry in stages)
     return evaluation.value(quantity)

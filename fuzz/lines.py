@@ -46,7 +46,7 @@ def quantities() -> tuple[str, ...]:
     from planner.book.quantity import BOOK
 
     assert formulas
-    return tuple(BOOK.declarations)
+    return tuple(BOOK.quantities)
 
 
 def line(random: Random, folder: Path) -> list[str]:

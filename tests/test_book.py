@@ -25,14 +25,10 @@ from sympy import (
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.base import units
-from planner.book.quantity import BOOK, Declaration
+from planner.book.quantity import BOOK, Formula
 from planner.book.reductions import AtLargest, Fold, Which
 
-DECLARATIONS = [
-    pytest.param(d, id=f"{d.id} {dict(d.when) or ''}".strip())
-    for declarations in BOOK.declarations.values()
-    for d in declarations
-]
+DECLARATIONS = [pytest.param(d, id=f"{d.id} {dict(d.when) or ''}".strip()) for d in BOOK.formulas()]
 
 
 #: What is counted rather than measured: a formula may turn layers into bytes, but not into FLOP.
@@ -113,22 +109,22 @@ def same(expression: Any, carried: units.Dimension | None) -> units.Dimension | 
 def unit_of(symbol: Symbol) -> str:
     identifier = BOOK.symbols.get(symbol)
     if identifier is not None:
-        return BOOK.declarations[identifier][0].unit
+        return BOOK.quantities[identifier].unit
     return BOOK.notation[symbol].unit
 
 
 @pytest.mark.parametrize("declaration", DECLARATIONS)
-def test_units_agree(declaration: Declaration) -> None:
+def test_units_agree(declaration: Formula) -> None:
     carried = measured(declaration.coefficient)
     found = dimension_of(declaration.expression, carried or None)
     if found is None:  # a plain number has the declared unit
         return
-    wanted = measured(declaration.unit)
+    wanted = measured(declaration.quantity.unit)
     assert found == wanted or (carried and found * carried == wanted), f"{found}, not {wanted}"
 
 
 @pytest.mark.parametrize("declaration", DECLARATIONS)
-def test_an_expression_has_exact_numbers_and_known_symbols(declaration: Declaration) -> None:
+def test_an_expression_has_exact_numbers_and_known_symbols(declaration: Formula) -> None:
     expression = declaration.expression
     assert not expression.atoms(Float), "a Float is not exact: write a Rational"
     unknown = {
@@ -148,12 +144,9 @@ def is_fold_name(expression: Any, symbol: Symbol) -> bool:
 
 
 def test_every_quantity_says_what_it_is() -> None:
-    for declarations in BOOK.declarations.values():
-        for d in declarations:
-            assert d.title and d.source and d.why.endswith((".", ")")), d.id
-            assert d.title[0].islower() or d.title.split()[0].isupper() or d.title[0].isupper(), (
-                d.id
-            )
+    for d in BOOK.formulas():
+        assert d.title and d.source and d.why.endswith((".", ")")), d.id
+        assert d.title[0].islower() or d.title.split()[0].isupper() or d.title[0].isupper(), d.id
 
 
 def test_alternatives_never_hold_together() -> None:
@@ -162,9 +155,9 @@ def test_alternatives_never_hold_together() -> None:
     def values(wanted: Any) -> set[Any]:
         return set(wanted) if isinstance(wanted, (tuple, set, frozenset)) else {wanted}
 
-    for declarations in BOOK.declarations.values():
-        for i, one in enumerate(declarations):
-            for two in declarations[i + 1 :]:
+    for quantity in BOOK.quantities.values():
+        for i, one in enumerate(quantity.formulas):
+            for two in quantity.formulas[i + 1 :]:
                 apart = any(
                     not (values(one.when[name]) & values(two.when[name]))
                     for name in one.when.keys() & two.when.keys()

@@ -123,15 +123,14 @@ def test_a_name_of_layers_is_no_end_of_the_model() -> None:
 
 def test_floating_point_overflow_is_absence() -> None:
     """Where an estimate leaves what floats can hold, it is absent with the reason."""
-    from sympy import Integer, Pow, Rational, Symbol
+    from sympy import Integer, Pow, Rational
 
-    from planner.book.quantity import BOOK, Book
+    from planner.book.quantity import Book, Quantity
     from planner.engine.evaluate import Absent, Case, Evaluation
 
-    book, shown = Book(), BOOK.declarations["parameters.total"][0]
-    power = Pow(Integer(10) ** 400, Rational(3, 2), evaluate=False)
-    book.add(replace(shown, id="test.huge", symbol=Symbol("test.huge"), when={},
-                     build=lambda: power))  # fmt: skip
+    book, power = Book(), Pow(Integer(10) ** 400, Rational(3, 2), evaluate=False)
+    huge = Quantity("test.huge", symbol="x", unit="1", title="huge", book=book)
+    huge.define(lambda: power, "Beyond what floats can hold.")
     value = Evaluation(Case({}, {}, {}), book).trace("test.huge").value
     assert isinstance(value, Absent)
     assert "cannot be computed" in value.reason

@@ -126,7 +126,7 @@ def check(browser: Browser, name: str) -> bool:
 
 
 def same(result: Result, shown: dict[str, str], found: list[str]) -> None:
-    for identifier, (first, *_) in BOOK.declarations.items():
+    for identifier, first in BOOK.quantities.items():
         if first.per:
             continue
         quantity = result.find(identifier)

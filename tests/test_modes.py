@@ -89,14 +89,11 @@ def test_every_way_from_the_mode_to_the_time_of_a_step_is_asked() -> None:
     times = {"time.part.host", "time.part.repeated", "time.product.casts"}
     assert set(modes.resting((STEP,))) == times
     assert times < set(modes.resting(("time.hfu",)))
-    told = {
-        declaration.id
-        for declarations in BOOK.declarations.values()
-        for declaration in declarations
-        if R_ks in declaration.expression.free_symbols
-    }
+    told = {d.id for d in BOOK.formulas() if R_ks in d.expression.free_symbols}
     assert {name for name in told if not name.startswith("memory.")} == {"time.stage"}
-    (some,) = (d for d in BOOK.declarations["time.stage"] if R_ks in d.expression.free_symbols)
+    (some,) = (
+        d for d in BOOK.quantities["time.stage"].formulas if R_ks in d.expression.free_symbols
+    )
     repeated = next(s for s, name in BOOK.symbols.items() if name == "time.part.repeated")
     assert R_ks not in some.expression.body.subs(repeated, 0).free_symbols
 

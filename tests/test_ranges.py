@@ -9,29 +9,16 @@ import pytest
 from sympy import Symbol
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
-from planner.book.quantity import BOOK, COUNTED, SHARE, SIGNED, Book, Declaration
+from planner.book.quantity import BOOK, COUNTED, SHARE, SIGNED, Book, Quantity
 from planner.engine.evaluate import Absent, Case, Evaluation
 from planner.engine.untraced import Untraced
 
 
 def book(**more: Any) -> Book:
     """A book of one quantity, whose value is the symbol x."""
-    found, x = Book(), Symbol("x")
-    declared = Declaration(
-        id="a.share",
-        symbol=Symbol("a.share"),
-        latex="a",
-        unit="1",
-        title="a share",
-        source="definition",
-        exact=True,
-        when={},
-        per=(),
-        coefficient="1",
-        build=lambda: x,
-        **more,
-    )
-    found.add(declared)
+    found = Book()
+    share = Quantity("a.share", symbol="a", unit="1", title="a share", book=found, **more)
+    share.define(lambda: Symbol("x"), "It is given.")
     return found
 
 
@@ -65,5 +52,5 @@ def test_a_value_at_the_ends_of_its_range_is_printed(
 
 
 def test_only_what_is_left_of_something_may_be_negative() -> None:
-    signed = {d.id for found in BOOK.declarations.values() for d in found if d.within == SIGNED}
+    signed = {i for i, q in BOOK.quantities.items() if q.within == SIGNED}
     assert signed == {"memory.headroom", "memory.headroom_p95"}

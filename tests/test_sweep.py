@@ -233,7 +233,7 @@ def bound(plan: Plan) -> dict[str, Any]:
     from planner.engine import instance as case
 
     built = case.build(plan)
-    asked = {n for several in BOOK.declarations.values() for d in several for n in d.when}
+    asked = {n for d in BOOK.formulas() for n in d.when}
     entries = [
         [(e.path, dict(e.bindings), dict(e.settings)) for e in axis]
         for axis in built.axes.values()

@@ -26,7 +26,7 @@ SHIPPED = (
 def numbers(evaluation: Evaluation) -> dict[str, Any]:
     """Every quantity of the whole plan that is a number."""
     found = {}
-    for name, (first, *_) in BOOK.declarations.items():
+    for name, first in BOOK.quantities.items():
         if first.per or not first.unit:
             continue
         try:

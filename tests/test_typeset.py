@@ -35,7 +35,7 @@ def quantities() -> list[Quantity]:
 
 
 def names() -> list[str]:
-    declared = [d.latex for many in BOOK.declarations.values() for d in many]
+    declared = [quantity.latex for quantity in BOOK.quantities.values()]
     return sorted({*declared, *(note.latex for note in BOOK.notation.values())})
 
 

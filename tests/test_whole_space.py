@@ -36,7 +36,7 @@ MANY = settings(
     phases=[Phase.generate],  # to shrink an example takes minutes
 )  # fmt: skip
 assert formulas  # what fills the book
-SCALARS = [name for name, (first, *_) in BOOK.declarations.items() if not first.per]
+SCALARS = [name for name, first in BOOK.quantities.items() if not first.per]
 PLAIN = (int, Fraction, float)
 
 
@@ -72,7 +72,7 @@ def test_every_number_is_finite_and_of_its_kind(plan: Wide) -> None:
         assert math.isfinite(number), identifier
         if identifier not in ("memory.headroom", "memory.headroom_p95"):  # none where it is short
             assert number >= 0, f"{identifier} is {number}"
-        if BOOK.declarations[identifier][0].unit == "bytes" and result[identifier].exact:
+        if BOOK.quantities[identifier].unit == "bytes" and result[identifier].exact:
             assert not isinstance(number, float), identifier
     assert found.get("time.mfu", 0) <= 1
     if "time.mfu" not in plan[1]:  # an assumed one may leave too little for what is recomputed

@@ -1,18 +1,27 @@
-"""Named quantities: the declaration of a formula, and the registry that finds it again.
+"""Named quantities: what each is, the formulas that give its value, and the book that has them all.
 
-A formula is written once, as the body of a function under ``@quantity``. After decoration the
-function's name *is* the SymPy symbol of the quantity, so other formulas use it like ``h`` or ``s``;
-a reference to something that does not exist is a NameError that linters see.
+A quantity is one object, declared once with its id, unit and title; in a formula's body its Python
+name stands for its SymPy symbol, like ``h`` or ``s``, so a reference to something that does not
+exist is a NameError that linters see. Its formulas are stated below it, each with the settings
+under which it holds (``settings.py``)::
 
-A formula can be stated once and hold many times: ``per=("part",)`` says that it has one value for
-each part of the model (each layer kind, the embedding, the head). ``Total``, ``Largest`` and
-``AtLargest`` (``folds.py``) fold such values into one.
+    gathers = Quantity("time.part.gathers", symbol="t_G", unit="s", title="…", per="part")
+    gathers.constant(0, "Every device holds its weights.", zero=(0, 1, 2), source=RAJBHANDARI)
+
+    @gathers.where(zero=3, reshard=True, source=FSDP)
+    def _():
+        \"""Weights are gathered for the forward and for the backward pass.\"""
+        return 3 * rings
+
+A quantity with one formula is declared by a decorator around it: ``@Quantity("time.model", …)``.
+``per="part"`` says that it has one value for each part of the model (each layer kind, the
+embedding, the head); the reductions of ``folds.py`` make such values into one.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -21,8 +30,10 @@ from typing import Any
 from sympy import Expr, Symbol
 
 from planner.base import resources
+from planner.book.settings import named
 
 When = Mapping[str, Any]
+Body = Callable[[], Any]
 #: Lowest and highest value that a quantity can have; None where there is no bound.
 Range = tuple[int | None, int | None]
 COUNTED: Range = (0, None)  # seconds, bytes, parameters, dollars: nothing is negative
@@ -54,30 +65,86 @@ class Notation:
     neutral: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Declaration:
-    """One formula of one quantity, valid where the plan's settings agree with ``when``."""
+class Quantity:
+    """What a quantity is, whichever of its formulas holds; in expressions, its symbol.
 
-    id: str
-    symbol: Symbol
-    latex: str
-    unit: str
-    title: str
-    source: str
-    exact: bool
-    when: When
-    per: tuple[str, ...]
-    coefficient: str
-    within: Range
-    build: Callable[[], Any] = field(repr=False)
-    why: str = ""
+    ``unit`` is the unit of the value, ``coefficient`` the unit that the plain numbers in its
+    formulas carry (the 2 of ``2*m*n`` is FLOP per multiply-add), so that dimensions can be checked.
+    ``within`` is the range of its values, which the engine refuses to leave: from 0 up, unless it
+    is a ``SHARE`` or ``SIGNED``. ``source`` names paper, table and equation. Further keywords are
+    settings under which alone it has a value; its formulas may state any of source, title, exact
+    and coefficient anew.
+    """
 
-    @cached_property
-    def expression(self) -> Expr:
-        """The SymPy expression; built at first use, since a plan needs a part of the book only."""
-        from sympy import sympify  # numbers only: a body may return a plain int
+    def __init__(
+        self,
+        identifier: str,
+        *,
+        symbol: str,
+        unit: str,
+        title: str,
+        source: str = "",
+        exact: bool = True,
+        per: str | tuple[str, ...] = (),
+        coefficient: str = "1",
+        within: Range = COUNTED,
+        book: Book | None = None,
+        **settings: Any,
+    ) -> None:
+        self.id = identifier
+        self.symbol = Symbol(identifier)
+        self.latex = symbol
+        self.unit = unit
+        self.title = title
+        self.per = (per,) if isinstance(per, str) else per
+        self.within = within
+        self.formulas: list[Formula] = []
+        self._shared = {"source": source, "exact": exact, "coefficient": coefficient, **settings}
+        (BOOK if book is None else book).add(self)
 
-        return sympify(self.build())
+    def __repr__(self) -> str:
+        return f"<{self.id}, in {self.unit or 'names'}, of {len(self.formulas)} formulas>"
+
+    # -- formulas -----------------------------------------------------------------------------
+
+    def __call__(self, build: Body) -> Quantity:
+        """Declares its only formula."""
+        return self.where()(build)
+
+    def where(self, **how: Any) -> Callable[[Body], Quantity]:
+        """Declares a formula that holds where the settings have these values (or one of several);
+        its docstring explains each coefficient in a clause."""
+
+        def declare(build: Body) -> Quantity:
+            return self.define(build, _docstring(build), **how)
+
+        return declare
+
+    def constant(self, value: int, why: str, **how: Any) -> Quantity:
+        """Declares a formula that is a number."""
+        return self.define(lambda: value, why, **how)
+
+    def define(
+        self, build: Body, why: str, *, title: str = "", exact: bool | None = None, **how: Any
+    ) -> Quantity:
+        """Declares a formula by its body and what it says in words."""
+        why = " ".join(why.split())
+        if not why:
+            raise TypeError(f"{self.id}: a formula explains itself in its docstring")
+        settings = self._shared | how | ({} if exact is None else {"exact": exact})
+        said = {name: settings.pop(name) for name in ("source", "exact", "coefficient")}
+        self.formulas.append(
+            Formula(self, named(settings), title or self.title, build=build, why=why, **said)
+        )
+        return self
+
+    def choose(self, settings: Callable[[str], Any]) -> Formula | None:
+        """The one formula that holds under these settings; None where none does."""
+        found = [formula for formula in self.formulas if formula.holds(settings)]
+        if len(found) > 1:
+            names = " and ".join(str(dict(formula.when)) for formula in found)
+            raise TypeError(f"{self.id}: several formulas hold at once: {names}")
+        return found[0] if found else None
 
     def outside(self, value: Any) -> str | None:
         """Why a value cannot be that of this quantity; None where it can, or is a name."""
@@ -92,12 +159,72 @@ class Declaration:
             "please report the plan that gives it"
         )
 
+    # -- in expressions -----------------------------------------------------------------------
+
+    def _sympy_(self) -> Symbol:
+        return self.symbol
+
+    def __neg__(self) -> Expr:
+        return -self.symbol
+
+    def __add__(self, other: Any) -> Expr:
+        return self.symbol + other
+
+    def __radd__(self, other: Any) -> Expr:
+        return other + self.symbol
+
+    def __sub__(self, other: Any) -> Expr:
+        return self.symbol - other
+
+    def __rsub__(self, other: Any) -> Expr:
+        return other - self.symbol
+
+    def __mul__(self, other: Any) -> Expr:
+        return self.symbol * other
+
+    def __rmul__(self, other: Any) -> Expr:
+        return other * self.symbol
+
+    def __truediv__(self, other: Any) -> Expr:
+        return self.symbol / other
+
+    def __rtruediv__(self, other: Any) -> Expr:
+        return other / self.symbol
+
+    def __pow__(self, other: Any) -> Expr:
+        return self.symbol**other
+
+
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """One formula of a quantity, valid where the plan's settings agree with ``when``."""
+
+    quantity: Quantity
+    when: When
+    title: str
+    source: str
+    exact: bool
+    coefficient: str
+    build: Body = field(repr=False)
+    why: str
+
+    @property
+    def id(self) -> str:
+        return self.quantity.id
+
+    @cached_property
+    def expression(self) -> Expr:
+        """The SymPy expression; built at first use, since a plan needs a part of the book only."""
+        from sympy import sympify  # a body may return a quantity or a plain int
+
+        return sympify(self.build())
+
     def holds(self, settings: Callable[[str], Any]) -> bool:
         return all(agrees(settings(name), wanted) for name, wanted in self.when.items())
 
 
 def agrees(actual: Any, wanted: Any) -> bool:
-    """Whether a setting is what a ``when`` asks for: the value, or one of several."""
+    """Whether a setting is what a formula asks for: the value, or one of several."""
     return actual in wanted if isinstance(wanted, (tuple, set, frozenset)) else actual == wanted
 
 
@@ -106,21 +233,22 @@ KINDS = ("exact", "measured", "estimate", "assumed")
 
 
 class Book:
-    """All declarations and input symbols, by id and by symbol."""
+    """All quantities and input symbols, by id and by symbol."""
 
     def __init__(self) -> None:
-        self.declarations: dict[str, list[Declaration]] = {}
+        self.quantities: dict[str, Quantity] = {}
         self.notation: dict[Symbol, Notation] = {}
         self.symbols: dict[Symbol, str] = {}
 
-    def add(self, declaration: Declaration) -> None:
-        others = self.declarations.setdefault(declaration.id, [])
-        for other in others:
-            kept = (other.unit, other.per, other.within)
-            if kept != (declaration.unit, declaration.per, declaration.within):
-                raise TypeError(f"{declaration.id}: alternatives differ in unit, axes or range")
-        others.append(declaration)
-        self.symbols[declaration.symbol] = declaration.id
+    def add(self, quantity: Quantity) -> None:
+        if quantity.id in self.quantities:
+            raise TypeError(f"{quantity.id} is declared twice")
+        self.quantities[quantity.id] = quantity
+        self.symbols[quantity.symbol] = quantity.id
+
+    def formulas(self) -> Iterator[Formula]:
+        for quantity in self.quantities.values():
+            yield from quantity.formulas
 
     def note(self, entry: Notation) -> Symbol:
         if entry.symbol in self.notation:
@@ -128,64 +256,8 @@ class Book:
         self.notation[entry.symbol] = entry
         return entry.symbol
 
-    def choose(self, identifier: str, settings: Callable[[str], Any]) -> Declaration | None:
-        """The one declaration that holds under these settings; None where none does."""
-        found = [d for d in self.declarations[identifier] if d.holds(settings)]
-        if len(found) > 1:
-            names = " and ".join(str(dict(d.when)) for d in found)
-            raise TypeError(f"{identifier}: several formulas hold at once: {names}")
-        return found[0] if found else None
-
 
 BOOK = Book()
-
-
-def quantity(
-    identifier: str,
-    *,
-    symbol: str,
-    unit: str,
-    title: str,
-    source: str,
-    exact: bool = True,
-    when: When | None = None,
-    per: tuple[str, ...] = (),
-    coefficient: str = "1",
-    within: Range = COUNTED,
-) -> Callable[[Callable[[], Any]], Symbol]:
-    """Declare a quantity; the decorated name becomes its symbol.
-
-    ``unit`` is the unit of the value, ``coefficient`` the unit that the plain numbers in the
-    expression carry (the 2 of ``2*m*n`` is FLOP per multiply-add), so that dimensions can be
-    checked. ``source`` names paper, table and equation. ``when`` maps settings to the value (or
-    values) under which this formula holds. ``within`` is the range of its values, which the engine
-    refuses to leave: from 0 up, unless it is a ``SHARE`` or ``SIGNED``. The docstring explains each
-    coefficient in a clause.
-    """
-
-    def declare(build: Callable[[], Any]) -> Symbol:
-        why = " ".join(_docstring(build).split())
-        if not why:
-            raise TypeError(f"{identifier}: a quantity explains itself in its docstring")
-        declaration = Declaration(
-            id=identifier,
-            symbol=Symbol(identifier),
-            latex=symbol,
-            unit=unit,
-            title=title,
-            source=source,
-            exact=exact,
-            when=dict(when or {}),
-            per=per,
-            coefficient=coefficient,
-            within=within,
-            build=build,
-            why=why,
-        )
-        BOOK.add(declaration)
-        return declaration.symbol
-
-    return declare
 
 
 def _docstring(build: Callable[[], Any]) -> str:

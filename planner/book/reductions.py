@@ -12,6 +12,8 @@ from sympy import Expr, Symbol, Tuple, ceiling, floor, log, sympify
 from sympy import Max as _Max
 from sympy import Min as _Min
 
+from planner.book.settings import named
+
 
 class Fold(Expr):  # type: ignore[misc]  # SymPy has no types
     """Base of the folds. args = (body, axis symbol, filter pairs…)."""
@@ -19,7 +21,7 @@ class Fold(Expr):  # type: ignore[misc]  # SymPy has no types
     is_commutative = True
 
     def __new__(cls, body: Any, axis: str, *rest: Any, **where: Any) -> Any:
-        pairs = [Tuple(Symbol(k), Symbol(str(v))) for k, v in sorted(where.items())]
+        pairs = [Tuple(Symbol(k), Symbol(str(v))) for k, v in sorted(named(where).items())]
         return Expr.__new__(cls, sympify(body), Symbol(axis), *rest, *pairs)
 
     @property

@@ -117,7 +117,7 @@ def quantities() -> tuple[str, ...]:
     import planner.book.formulas  # noqa: F401  (registers the quantities)
     from planner.book.quantity import BOOK
 
-    return tuple(sorted(BOOK.declarations))
+    return tuple(sorted(BOOK.quantities))
 
 
 def _accelerators() -> tuple[str, ...]:

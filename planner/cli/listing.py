@@ -80,12 +80,10 @@ def _quantities() -> list[Row]:
     import planner.book.formulas  # noqa: F401  (registers the quantities)
     from planner.book.quantity import BOOK
 
-    rows = {}
-    for identifier, declarations in sorted(BOOK.declarations.items()):
-        first = declarations[0]
-        per = f"per {', '.join(first.per)}" if first.per else ""
-        rows[identifier] = (identifier, first.unit, first.title, per)
-    return list(rows.values())
+    return [
+        (i, q.unit, q.title, f"per {', '.join(q.per)}" if q.per else "")
+        for i, q in sorted(BOOK.quantities.items())
+    ]
 
 
 TABLES: dict[str, Callable[[], list[Row]]] = {

@@ -15,7 +15,7 @@ from typing import Any
 
 from sympy import Symbol
 
-from planner.book.quantity import BOOK, Book, Declaration, agrees
+from planner.book.quantity import BOOK, Book, Formula, agrees
 from planner.engine.arithmetic import Absent as Absent
 from planner.engine.arithmetic import Number as Number
 from planner.engine.arithmetic import work
@@ -80,7 +80,7 @@ class Case:
 class Trace:
     """One evaluated quantity instance: its formula, its value and what it was made from."""
 
-    declaration: Declaration | None
+    declaration: Formula | None
     point: Point
     value: Value | Absent
     uses: dict[tuple[Any, ...], None] = field(default_factory=dict)
@@ -100,15 +100,15 @@ class Evaluation:
 
     def trace(self, identifier: str, point: Point | None = None) -> Trace:
         """The evaluated instance of a quantity at a point (for quantities with axes)."""
-        alternatives = self.book.declarations[identifier]
+        per = self.book.quantities[identifier].per
         point = point or {}
         try:
-            key = (identifier, tuple(point[axis] for axis in alternatives[0].per))
+            key = (identifier, tuple(point[axis] for axis in per))
         except KeyError as missing:
             raise TypeError(f"{identifier} holds per {missing}, asked for without one") from None
         found = self.traces.get(key)
         if found is None:
-            found = self._evaluate(identifier, dict(zip(alternatives[0].per, key[1], strict=True)))
+            found = self._evaluate(identifier, dict(zip(per, key[1], strict=True)))
             self.traces[key] = found
         if self._stack:
             self._stack[-1].uses[key] = None
@@ -123,7 +123,9 @@ class Evaluation:
 
     def _evaluate(self, identifier: str, point: Point) -> Trace:
         point = widen(point)
-        declaration = self.book.choose(identifier, lambda name: self.setting(name, point))
+        declaration = self.book.quantities[identifier].choose(
+            lambda name: self.setting(name, point)
+        )
         trace = Trace(declaration, point, 0)
         if declaration is None:
             trace.value = Absent(self._unanswered(identifier, point))
@@ -131,7 +133,7 @@ class Evaluation:
         self._stack.append(trace)
         try:
             trace.value = _tidy(self.compute(declaration.expression, point))
-            outside = declaration.outside(trace.value)
+            outside = declaration.quantity.outside(trace.value)
             if outside is not None:
                 trace.value = Absent(outside)
         except Absent as absent:
@@ -151,7 +153,7 @@ class Evaluation:
                 for key, wanted in declaration.when.items()
                 if not agrees(self.setting(key, point), wanted)
             }
-            for declaration in self.book.declarations[identifier]
+            for declaration in self.book.quantities[identifier].formulas
         ]
         common = set.intersection(*wrong)
         if not common:  # a shape is what people can give most easily

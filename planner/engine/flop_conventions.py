@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from sympy import Rational
+from sympy import Rational, sympify
 
 from planner.book.formulas.compute import component, executed_per_token, per_token
 from planner.book.notation import C_conv, L_k
@@ -19,8 +19,7 @@ from planner.engine.evaluate import Entry
 
 
 def _scores(sees: str) -> Any:
-    where = {"type": "core", "block.sees": sees}
-    return Total(L_k * Total(component, "component", **where), "part")
+    return Total(L_k * Total(component, "component", type="core", sees=sees), "part")
 
 
 #: Scores that are masked, of which half count: those of decoders, not of encoders.
@@ -66,4 +65,4 @@ def _entries(causal: bool, shape: bool, recomputed: bool) -> tuple[Entry, ...]:
 
 
 def _entry(name: str, title: str, counted: Any) -> Entry:
-    return Entry("convention", name, title, bindings={C_conv: counted})
+    return Entry("convention", name, title, bindings={C_conv: sympify(counted)})

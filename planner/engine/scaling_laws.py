@@ -15,7 +15,7 @@ from planner.engine.evaluate import Entry
 Exact = int | Fraction
 FILE = "scaling/laws.yaml"
 #: Parameters of a model by what a source counts.
-COUNTS = {"total": active, "non_embedding": active - embedding - head}
+COUNTS = {"total": active.symbol, "non_embedding": active - embedding - head}
 POINT = {"compute": C_0, "parameters": N_0, "tokens": D_0}
 EXPONENTS = {"parameters": a_N, "tokens": a_D}
 LOSS = {"E": E_l, "A": A_l, "B": B_l, "alpha": x_N, "beta": x_D}

@@ -256,7 +256,7 @@ class _Recorder(Evaluation):
     # -- as in Evaluation, with nodes for values ----------------------------------------------
 
     def value(self, identifier: str, point: Point | None = None) -> Any:
-        per = self.book.declarations[identifier][0].per
+        per = self.book.quantities[identifier].per
         entries = tuple(point[axis] for axis in per) if point else ()
         key = (identifier, entries)
         found = self._found.get(key)
@@ -273,10 +273,10 @@ class _Recorder(Evaluation):
 
     def _chosen(self, identifier: str, point: Point) -> int:
         if identifier in self.ends:
-            first = self.book.declarations[identifier][0]
+            first = self.book.quantities[identifier]
             places = tuple(self.places[point[axis]] for axis in first.per)
             return self._leaf(Leaf(first.symbol, places))
-        for declaration in self.book.declarations[identifier]:
+        for declaration in self.book.quantities[identifier].formulas:
             for name, wanted in declaration.when.items():
                 if not agrees(self.setting(name, point), wanted):
                     break

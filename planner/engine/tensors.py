@@ -62,16 +62,16 @@ WIDTHS: dict[str, Expr | Symbol] = {
     "kv rank": n.r_kv,
     "rotary": n.d_r,
     "rotary head": n.d_rot,
-    "vocabulary": layout.vocabulary,
+    "vocabulary": layout.vocabulary.symbol,
     "table": layout.vocabulary * h,
     "one": ONE,
 }
 #: How many rows there are on one device before the split.
 ROWS: dict[str, Expr | Symbol] = {
-    "tokens": layout.tokens,
+    "tokens": layout.tokens.symbol,
     "sequences": n.b,
     "scores": layout.tokens * s,  # each token meets every key of its sequence
-    "routed": layout.routed,
+    "routed": layout.routed.symbol,
     "length": s,
     "all ranks": layout.tokens * n.c,  # of context parallelism
     "positions in 32s": n.b * 32 * ceil(s / (32 * n.c)),

@@ -20,7 +20,7 @@ class Untraced(Evaluation):
     """Exact values without the trace of what they were made from, which takes half the time."""
 
     def value(self, identifier: str, point: Point | None = None) -> Any:
-        first = self.book.declarations[identifier][0]
+        first = self.book.quantities[identifier]
         entries = tuple(point[axis] for axis in first.per) if point else ()
         found = self._values.get((identifier, entries))
         if found is None:
@@ -33,14 +33,14 @@ class Untraced(Evaluation):
     def trace(self, identifier: str, point: Point | None = None) -> Trace:
         """The instance of a quantity, without what it was made from."""
         wide = widen(point or {})
-        declaration = self.book.choose(identifier, lambda name: self.setting(name, wide))
+        declaration = self.book.quantities[identifier].choose(lambda name: self.setting(name, wide))
         try:
             return Trace(declaration, wide, self.value(identifier, point))
         except Absent as absent:
             return Trace(declaration, wide, absent)
 
     def _found(self, identifier: str, point: Point) -> Any:
-        for declaration in self.book.declarations[identifier]:
+        for declaration in self.book.quantities[identifier].formulas:
             for name, wanted in declaration.when.items():
                 actual = self.setting(name, point)
                 several = isinstance(wanted, (tuple, set, frozenset))
@@ -49,7 +49,7 @@ class Untraced(Evaluation):
             else:
                 try:
                     value = self.compute(declaration.expression, point)
-                    outside = declaration.outside(value)
+                    outside = declaration.quantity.outside(value)
                     if outside is not None:
                         return Absent(outside)
                     whole = isinstance(value, Fraction) and value.denominator == 1

@@ -29,7 +29,7 @@ class Limit:
 
     @property
     def unit(self) -> str:
-        return BOOK.declarations[self.quantity][0].unit
+        return BOOK.quantities[self.quantity].unit
 
     def holds(self, value: Any) -> bool:
         return _COMPARE[self.relation](value, self.value)
@@ -69,7 +69,7 @@ def parse_limit(text: str) -> Limit:
     name, relation, value = found.groups()
     numeric(name)
     try:
-        number = units.parse(value, BOOK.declarations[name][0].unit)
+        number = units.parse(value, BOOK.quantities[name].unit)
     except units.UnitError as error:
         raise PlanError(Fault(f"{name}: {error}", None, error.allowed, error.hint)) from None
     return Limit(name, relation, number)
@@ -115,13 +115,13 @@ def known(quantity: str) -> None:
     """Raises PlanError unless the book has a quantity of that id that holds for the whole plan."""
     import planner.book.formulas  # noqa: F401  (registers the quantities)
 
-    if quantity not in BOOK.declarations or BOOK.declarations[quantity][0].per:
-        pool = [i for i, d in BOOK.declarations.items() if not d[0].per]
+    if quantity not in BOOK.quantities or BOOK.quantities[quantity].per:
+        pool = [i for i, q in BOOK.quantities.items() if not q.per]
         raise PlanError(Fault(f"unknown quantity {quantity}", None, None, nearest(quantity, pool)))
 
 
 def numeric(quantity: str) -> None:
     """Raises PlanError unless ``known``, and a number."""
     known(quantity)
-    if not BOOK.declarations[quantity][0].unit:
+    if not BOOK.quantities[quantity].unit:
         raise PlanError(Fault(f"{quantity} is a name, not a number that could be limited"))

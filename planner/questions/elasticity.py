@@ -303,7 +303,7 @@ def hangs_on(plan: Plan, quantity: str) -> Hangs:
 
 def text(found: Hangs, most: int | None = None) -> str:
     """A table for a terminal, of each kind no more than ``most`` rows."""
-    unit = BOOK.declarations[found.quantity][0].unit
+    unit = BOOK.quantities[found.quantity].unit
     lines = [f"{found.quantity} is {shown(found.value, unit)}"]
     if found.measures:
         lines += ["", "Measures, by exact derivative: 1 % more of each changes it by"]
@@ -336,7 +336,7 @@ def as_data(found: Hangs, most: int | None = None) -> dict[str, Any]:
     """Plain data for JSON, of each kind no more than ``most`` entries."""
     return {
         "quantity": found.quantity,
-        "unit": BOOK.declarations[found.quantity][0].unit,
+        "unit": BOOK.quantities[found.quantity].unit,
         "value": plain(found.value),
         "measures": [
             {

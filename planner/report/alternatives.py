@@ -24,7 +24,7 @@ Data = SimpleNamespace
 
 def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None:
     """This plan and the plans one step away, side by side; their time is predicted."""
-    columns = [pair for pair in ALTERNATIVES if pair[1] in result.evaluation.book.declarations]
+    columns = [pair for pair in ALTERNATIVES if pair[1] in result.evaluation.book.quantities]
     tried = [(said(n.changes), n.result) for n in neighbours if n.result is not None]
     if not tried or "memory.process" not in result:
         return None

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
-from planner.book.quantity import BOOK, Declaration, Notation
+from planner.book.quantity import BOOK, Formula, Notation, Quantity
 from planner.engine.evaluate import Case, Evaluation
 from planner.typeset import LATEX, MATHML, Box, Name, Typesetter
 
@@ -46,14 +46,14 @@ TITLES = {
 def page(mathml: bool = False) -> str:
     """The whole page in Markdown, its formulas in LaTeX for GitHub or in MathML for a browser."""
     setter = Typesetter(Evaluation(Case({}, {}, {})))
-    found = sorted(BOOK.declarations.items(), key=lambda item: _order(item[0]))
+    found = sorted(BOOK.quantities.items(), key=lambda item: _order(item[0]))
     lines = HEAD.format(
-        quantities=len(found), formulas=sum(len(each) for _, each in found)
+        quantities=len(found), formulas=sum(1 for _ in BOOK.formulas())
     ).splitlines()
     for prefix, group in groupby(found, key=lambda item: item[0].split(".")[0]):
         lines += ["", f"## {TITLES.get(prefix, prefix.capitalize())}"]
-        for identifier, declarations in group:
-            lines += _quantity(identifier, declarations, setter, mathml)
+        for _, quantity in group:
+            lines += _quantity(quantity, setter, mathml)
     lines += ["", "## Symbols", "", "| symbol | meaning | unit | key |"]
     lines.append("| --- | --- | --- | --- |")
     lines += [_symbol(note, setter, mathml) for note in BOOK.notation.values()]
@@ -67,21 +67,19 @@ def _order(identifier: str) -> int:
     return names.index(prefix) if prefix in names else len(names)
 
 
-def _quantity(
-    identifier: str, declarations: list[Declaration], setter: Typesetter, mathml: bool
-) -> Iterator[str]:
-    first = declarations[0]
-    per = f", per {' and '.join(first.per)}" if first.per else ""
+def _quantity(quantity: Quantity, setter: Typesetter, mathml: bool) -> Iterator[str]:
+    per = f", per {' and '.join(quantity.per)}" if quantity.per else ""
     yield from (
         "",
-        f'<a id="{identifier}"></a>',
+        f'<a id="{quantity.id}"></a>',
         "",
-        f"### {identifier}",
+        f"### {quantity.id}",
         "",
-        f"{_sentence(first.title)} In {_unit(first.unit)}{per}.",
+        f"{_sentence(quantity.title)} In {_unit(quantity.unit)}{per}.",
     )
-    for declaration in declarations:
-        name, box = setter.name(declaration.symbol), setter.symbolic(declaration.expression, None)
+    name = setter.name(quantity.symbol)
+    for declaration in quantity.formulas:
+        box = setter.symbolic(declaration.expression, None)
         if declaration.when:
             yield from ("", f"**Where** {_where(declaration.when)}:")
         yield from ("", *_display(name, box, mathml), "", f"{_sentence(declaration.why)}")
@@ -108,7 +106,7 @@ def _symbol(note: Notation, setter: Typesetter, mathml: bool) -> str:
     return f"| {shown} | {_cell(note.meaning)} | {_unit(note.unit)} | {key} |"
 
 
-def _uses(declaration: Declaration) -> list[str]:
+def _uses(declaration: Formula) -> list[str]:
     """The quantities in a formula, in the order of the book."""
     symbols = declaration.expression.free_symbols
     return [name for symbol, name in BOOK.symbols.items() if symbol in symbols]

@@ -170,7 +170,7 @@ class Derivations:
     # -- many instances -----------------------------------------------------------------------
 
     def _table(self, quantity: Quantity) -> Data:
-        name = self.result.typesetter.name(quantity.declaration.symbol)  # type: ignore[union-attr]
+        name = self.result.typesetter.name(quantity.declaration.quantity.symbol)  # type: ignore[union-attr]
         declaration = quantity.declaration
         assert declaration is not None
         generic = self.result.typesetter.symbolic(declaration.expression, None)

@@ -63,7 +63,7 @@ class View:
     @property
     def title(self) -> str:
         """What is made small."""
-        return BOOK.declarations[self.found.by][0].title
+        return BOOK.quantities[self.found.by].title
 
     @cached_property
     def best(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class View:
             [self._place(found.own)] if found.own is not None else [],
             [(s, float(self.capacity / GIB)) for s in (min(scores), max(scores))],
         )
-        unit = BOOK.declarations[found.by][0].unit
+        unit = BOOK.quantities[found.by].unit
         return chart.lines(
             [*zip(SERIES, series, strict=True)],
             (f"{self.title}, {unit}", "memory of a device, GiB"),

@@ -199,7 +199,7 @@ class View:
         """A number of a quantity, with its unit."""
         if quantity == USE:
             return percent(Fraction(value))
-        return shown(value, BOOK.declarations[quantity][0].unit)
+        return shown(value, BOOK.quantities[quantity].unit)
 
     # -- charts -------------------------------------------------------------------------------
 

@@ -113,7 +113,7 @@ def _absent_figures(result: Result) -> list[tuple[str, str]]:
     if result.plan.settings["training.mode"] == "inference":
         return found
     for row in KEY_FIGURES:
-        if row.id in result.evaluation.book.declarations:
+        if row.id in result.evaluation.book.quantities:
             quantity = result[row.id]
             unused = quantity.declaration is None and quantity.absent != SIZE_ONLY
             if quantity.absent is not None and not unused:

@@ -87,12 +87,12 @@ def _point(evaluation: Evaluation, leaf: Leaf) -> Point:
 def _summands(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
     """The summands of a quantity that are, or are a multiple of, a quantity of the same unit."""
     book = evaluation.book
-    held = book.choose(quantity, lambda name: evaluation.setting(name, {}))
-    unit = book.declarations[quantity][0].unit
+    held = book.quantities[quantity].choose(lambda name: evaluation.setting(name, {}))
+    unit = book.quantities[quantity].unit
     found: dict[str, Any] = {}
     for term in Add.make_args(held.expression) if held is not None else ():
         ids = [book.symbols[f] for f in Mul.make_args(term) if f in book.symbols]
-        alike = [i for i in ids if book.declarations[i][0].unit == unit]
+        alike = [i for i in ids if book.quantities[i].unit == unit]
         if len(alike) == 1:
             found[alike[0]] = evaluation.compute(term, {})
     return found

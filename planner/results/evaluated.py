@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sympy import Add, Mul, Symbol, ceiling, floor
 
-from planner.book.quantity import KINDS, Declaration, Notation
+from planner.book.quantity import KINDS, Formula, Notation
 from planner.book.reductions import Fold, Largest, Total
 from planner.engine.evaluate import (
     Absent,
@@ -94,17 +94,19 @@ class Quantity:
         return self.key[1]
 
     @property
-    def declaration(self) -> Declaration | None:
+    def declaration(self) -> Formula | None:
         """The formula that holds; None where none does."""
         return self.trace.declaration
 
     @property
-    def _declared(self) -> Declaration:
-        return self.trace.declaration or self.result.evaluation.book.declarations[self.base][0]
+    def _declared(self) -> Formula:
+        return (
+            self.trace.declaration or self.result.evaluation.book.quantities[self.base].formulas[0]
+        )
 
     @property
     def unit(self) -> str:
-        return self._declared.unit
+        return self._declared.quantity.unit
 
     @property
     def title(self) -> str:
@@ -256,7 +258,7 @@ class Quantity:
             label = self.result.find(carrier).title
         elif isinstance(term, Largest) and term.body in self.result.evaluation.book.symbols:
             book = self.result.evaluation.book
-            label = f"the largest of: {book.declarations[book.symbols[term.body]][0].title}"
+            label = f"the largest of: {book.quantities[book.symbols[term.body]].title}"
         else:
             label = TEXT.write(self.result.typesetter.symbolic(term, self.trace.point))
         return Term(label, value, carrier)
@@ -267,10 +269,10 @@ class Quantity:
         factors = term.args if type(term) is Mul else (term,)
         ids = [book.symbols[f] for f in factors if type(f) is Symbol and f in book.symbols]
         if len(ids) > 1:  # of several, the one that is counted: m · t_m seconds are those of t_m
-            ids = [i for i in ids if book.declarations[i][0].unit == self.unit]
+            ids = [i for i in ids if book.quantities[i].unit == self.unit]
         if len(ids) != 1 or any(isinstance(f, (Fold, Add)) for f in factors):
             return None
-        per = book.declarations[ids[0]][0].per
+        per = book.quantities[ids[0]].per
         if any(axis not in point for axis in per):
             return None
         return self.result.quantity(ids[0], {axis: point[axis] for axis in per}).id
@@ -285,7 +287,7 @@ class Quantity:
     @cached_property
     def symbol_name(self) -> Name:
         """Its symbol as a typeset.Name, with the entry where there are several."""
-        name = self.result.typesetter.name(self._declared.symbol)
+        name = self.result.typesetter.name(self._declared.quantity.symbol)
         for entry in self.entries:
             axis = self.result.evaluation.case.axes[entry.axis]
             if not isinstance(axis, Absent) and len(axis) > 1:

@@ -102,7 +102,7 @@ class Result:
             PlanError: the book has no such quantity, or it has no such entry.
         """
         base, bracket, path = identifier.partition("[")
-        known = self.evaluation.book.declarations
+        known = self.evaluation.book.quantities
         if base not in known:
             raise PlanError(
                 Fault(
@@ -114,20 +114,20 @@ class Result:
             )
         if bracket:
             return self.quantity(*self._instance(base, path.rstrip("]"), identifier))
-        if known[base][0].per:
-            entries = self.evaluation.case.axes.get(known[base][0].per[0], ())
+        if known[base].per:
+            entries = self.evaluation.case.axes.get(known[base].per[0], ())
             names = [q.id for q in self.quantities.values() if q.base == base]
             if not names and base.startswith("optimal.") and not isinstance(entries, Absent):
                 names = [f"{base}[{entry.path}]" for entry in entries]
             some = f"one of {', '.join(names[:8])}" if names else "this plan uses none of it"
-            raise PlanError(Fault(f"{base} holds per {', '.join(known[base][0].per)}", None, some))
+            raise PlanError(Fault(f"{base} holds per {', '.join(known[base].per)}", None, some))
         return self.quantity(base, {})
 
     def _instance(self, base: str, path: str, asked: str) -> tuple[str, Point]:
         """The id and the point of ``BASE[PATH]``. A quantity that folds another one over an axis,
         such as the largest over the layer kinds, stands for that one's entries too."""
         evaluation = self.evaluation
-        per = evaluation.book.declarations[base][0].per
+        per = evaluation.book.quantities[base].per
         if not per:
             declaration = self.quantity(base, {}).declaration
             fold = declaration.expression if declaration else None
@@ -161,7 +161,7 @@ class Result:
     def quantity(self, base: str, point: Point) -> Quantity:
         """The quantity of an id at a point."""
         trace = self.evaluation.trace(base, point)
-        per = self.evaluation.book.declarations[base][0].per
+        per = self.evaluation.book.quantities[base].per
         key = (base, tuple(trace.point[axis] for axis in per))
         if key not in self._quantities:
             self._quantities[key] = Quantity(self, key, trace)
@@ -176,7 +176,7 @@ class Result:
         found: dict[Key, None] = {}
         stack = [
             quantity
-            for base, (first, *_) in book.declarations.items()
+            for base, first in book.quantities.items()
             for quantity in self._roots(base, first.per)
         ]
         while stack:
@@ -184,7 +184,7 @@ class Result:
             if quantity.key not in found:
                 found[quantity.key] = None
                 stack += quantity.uses
-        order = {base: i for i, base in enumerate(book.declarations)}
+        order = {base: i for i, base in enumerate(book.quantities)}
         place = {
             entry: i
             for axis in self.evaluation.case.axes.values()
@@ -240,7 +240,7 @@ class Result:
         predicted is, the percentile is not; ``no``: what is predicted is not; ``open``: what
         decides is not stated, as the shape of a model given by its size.
         """
-        book = self.evaluation.book.declarations
+        book = self.evaluation.book.quantities
         if "memory.headroom" not in book:
             reason = "memory.headroom is not in the book"
             return {"fits": None, "state": "open", "reason": reason}

@@ -82,7 +82,7 @@ class Typesetter:
         note = self.book.notation.get(symbol)
         if note is not None:
             return parse(note.latex)
-        return parse(self.book.declarations[self.book.symbols[symbol]][0].latex)
+        return parse(self.book.quantities[self.book.symbols[symbol]].latex)
 
     def symbolic(self, expression: Any, point: Point | None) -> Box:
         """The formula with symbols. Widths that the inventory binds to expressions are replaced

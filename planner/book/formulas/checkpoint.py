@@ -1,29 +1,22 @@
 """What a checkpoint holds and how long it takes to write."""
 
-from typing import Any
-
 from planner.book.formulas.memory_states import each, per_parameter
 from planner.book.formulas.parameters import total
 from planner.book.notation import L_k, copies, k_a, k_l, k_m, k_w, n_in, n_out
 from planner.book.notation_hardware import B_sto, x_blk
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 from planner.book.reductions import Total
 
-SIZE: dict[str, Any] = {
-    "identifier": "checkpoint.bytes",
-    "symbol": r"M_{\mathrm{ckpt}}",
-    "unit": "bytes",
-}
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.2: the checkpoint is that of the adapters"
 
 
-@quantity(
-    **SIZE,
-    title="size of a checkpoint",
-    source="weights, master weights and optimizer states, each once",
-    when={"lora": False},
+size = Quantity(
+    "checkpoint.bytes", symbol=r"M_{\mathrm{ckpt}}", title="size of a checkpoint", unit="bytes"
 )
-def size():
+
+
+@size.where(lora=False, source="weights, master weights and optimizer states, each once")
+def _():
     """Bytes of a weight, its master copy and its optimizer states for each parameter; gradients are
     not saved."""
     return (k_w + k_m + per_parameter) * total
@@ -36,31 +29,28 @@ def _adapters():
     return Total(L_k * adapted, "part")
 
 
-@quantity(
-    **SIZE,
-    title="size of a checkpoint of the adapters",
-    source=LORA,
-    when={"lora": True, "training.lora.checkpoint": "adapters"},
+@size.where(
+    lora=True, lora_checkpoint="adapters", title="size of a checkpoint of the adapters", source=LORA
 )
-def size_of_adapters():
+def _():
     """Two matrices of rank r beside each projection that has an adapter, with their optimizer
     states; the frozen weights stay where they came from (training.lora.checkpoint: adapters)."""
     return _adapters()
 
 
-@quantity(
-    **SIZE,
+@size.where(
+    lora=True,
+    lora_checkpoint="merged",
     title="size of a checkpoint with merged weights",
     source=LORA,
-    when={"lora": True, "training.lora.checkpoint": "merged"},
 )
-def size_merged():
+def _():
     """Adapters and their optimizer states, and all weights with the adapters added to them, in the
     format of the matmuls (training.lora.checkpoint: merged)."""
     return _adapters() + k_a * total
 
 
-@quantity(
+@Quantity(
     "checkpoint.write_seconds",
     symbol=r"t_{\mathrm{ckpt}}",
     unit="s",
@@ -73,7 +63,7 @@ def write():
     return size / B_sto
 
 
-@quantity(
+@Quantity(
     "checkpoint.stall_seconds",
     symbol=r"t_{\mathrm{stall}}",
     unit="s",

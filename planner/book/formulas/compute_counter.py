@@ -4,26 +4,24 @@ Beside matmuls it counts convolutions with their padding, attention kernels' own
 whatever activation checkpointing runs again.
 """
 
-from typing import Any
-
 from planner.book.formulas.compute import again, backward, forward, keys
 from planner.book.notation import L_k, b, n_in, n_out, s
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 from planner.book.reductions import Total
 
 COUNTER = "torch.utils.flop_counter of PyTorch 2.13"
 FLOP = "FLOP"
 
 
-@quantity(
+@Quantity(
     "compute.convolution",
     symbol=r"C_{\mathrm{conv},c}",
     unit=FLOP,
     title="forward FLOPs of one depthwise convolution, per token",
     source=COUNTER,
-    per=("component",),
-    when={"type": "conv"},
+    per="component",
     coefficient="FLOP",
+    type="conv",
 )
 def convolution():
     """Each channel has one multiply-add for each position of the kernel; padding on both sides
@@ -31,26 +29,26 @@ def convolution():
     return 2 * n_in * n_out * (s + n_in - 1) / s
 
 
-@quantity(
+@Quantity(
     "compute.convolution_flops_per_token",
     symbol=r"C_{\mathrm{conv}}",
     unit=FLOP,
     title="forward FLOPs of depthwise convolutions, per token",
     source=COUNTER,
-    when={"model.shape": True},
+    shape=True,
 )
 def convolutions():
     """Each part as often as it occurs."""
     return Total(L_k * Total(convolution, "component", type="conv"), "part")
 
 
-@quantity(
+@Quantity(
     "compute.convolution_backward_flops_per_token",
     symbol=r"C_{\mathrm{conv}}'",
     unit=FLOP,
     title="backward FLOPs of depthwise convolutions as the counter has them, per token",
     source=COUNTER,
-    when={"model.shape": True},
+    shape=True,
 )
 def convolutions_backward():
     """As much again for the gradient of the input; that of the kernel is counted as if the
@@ -58,72 +56,62 @@ def convolutions_backward():
     return Total(L_k * Total(convolution * (1 + n_out), "component", type="conv"), "part")
 
 
-SCORES: dict[str, Any] = {
-    "identifier": "compute.scores_again_flops_per_token",
-    "symbol": r"C_{\mathrm{qk}}",
-    "unit": FLOP,
-    "title": "FLOPs of attention scores that the kernel computes again in backward, per token",
-}
+scores_again = Quantity(
+    "compute.scores_again_flops_per_token",
+    symbol=r"C_{\mathrm{qk}}",
+    unit=FLOP,
+    title="FLOPs of attention scores that the kernel computes again in backward, per token",
+)
+scores_again.constant(0, "The scores were kept.", training_attention="eager", source=COUNTER)
 
 
-@quantity(**SCORES, source=COUNTER, when={"training.attention": "eager"})
-def scores_again_eager():
-    """The scores were kept."""
-    return 0
-
-
-@quantity(
-    **SCORES,
+@scores_again.where(
+    training_attention=("flash", "efficient"),
+    shape=True,
     source="Dao et al. 2022 (arXiv 2205.14135), algorithm 4",
-    when={"training.attention": ("flash", "efficient"), "model.shape": True},
     coefficient="FLOP",
 )
-def scores_again():
+def _():
     """Backward makes the scores anew from queries and keys: five products instead of four."""
     return Total(L_k * Total(2 * keys * n_in, "component", type="core"), "part")
 
 
-CONV_AGAIN: dict[str, Any] = {
-    "identifier": "compute.convolution_again_flops_per_token",
-    "symbol": r"C_{\mathrm{conv}}^{\mathrm{ckpt}}",
-    "unit": FLOP,
-    "title": "FLOPs of convolutions that activation checkpointing runs again, per token",
-    "source": COUNTER,
-}
+convolutions_again = Quantity(
+    "compute.convolution_again_flops_per_token",
+    symbol=r"C_{\mathrm{conv}}^{\mathrm{ckpt}}",
+    unit=FLOP,
+    title="FLOPs of convolutions that activation checkpointing runs again, per token",
+    source=COUNTER,
+)
+convolutions_again.constant(0, "None runs again.", recompute=("none", "selective"))
 
 
-@quantity(**CONV_AGAIN, when={"training.recompute": ("none", "selective")})
-def convolutions_again_none():
-    """None runs again."""
-    return 0
-
-
-@quantity(**CONV_AGAIN, when={"training.recompute": "full", "model.shape": True})
-def convolutions_again():
+@convolutions_again.where(recompute="full", shape=True)
+def _():
     """Every layer runs forward once more."""
     return convolutions
 
 
-@quantity(
+@Quantity(
     "compute.counter_forward_flops",
     symbol=r"C_{\mathrm{fwd}}^{\mathrm{count}}",
     unit=FLOP,
     title="forward pass of one micro-batch as PyTorch's counter counts it",
     source=COUNTER,
-    when={"model.shape": True},
+    shape=True,
 )
 def counter_forward():
     """All tokens of the micro-batch."""
     return b * s * (forward + convolutions)
 
 
-@quantity(
+@Quantity(
     "compute.counter_backward_flops",
     symbol=r"C_{\mathrm{bwd}}^{\mathrm{count}}",
     unit=FLOP,
     title="backward pass of one micro-batch as PyTorch's counter counts it",
     source=COUNTER,
-    when={"model.shape": True},
+    shape=True,
 )
 def counter_backward():
     """The products of the backward pass and all that is computed again for it."""

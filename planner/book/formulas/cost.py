@@ -5,24 +5,18 @@ from planner.book.formulas.time_inference import decode_rate, prefill_rate
 from planner.book.formulas.time_run import run_device_hours
 from planner.book.notation import n
 from planner.book.notation_hardware import price, reserved_price
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 
 PRICES = "device hours at the price of one"
 
 
-@quantity(
-    "cost.total",
-    symbol=r"\pi",
-    unit="USD",
-    title="cost of the device hours",
-    source=PRICES,
-)
+@Quantity("cost.total", symbol=r"\pi", unit="USD", title="cost of the device hours", source=PRICES)
 def total():
     """Every device hour at the price of the cluster; storage, network and staff are not in it."""
     return device_hours * price
 
 
-@quantity(
+@Quantity(
     "cost.reserved",
     symbol=r"\pi_{\mathrm{run,res}}",
     unit="USD",
@@ -34,7 +28,7 @@ def reserved():
     return device_hours * reserved_price
 
 
-@quantity(
+@Quantity(
     "cost.run",
     symbol=r"\pi_{\mathrm{cal}}",
     unit="USD",
@@ -47,28 +41,28 @@ def run():
     return run_device_hours * price
 
 
-@quantity(
+@Quantity(
     "cost.million_input_tokens",
     symbol=r"\pi_{\mathrm{in}}",
     unit="USD/Mtokens",
     title="cost of a million tokens of prompts",
     source=PRICES,
     exact=False,
-    when={"training.mode": "inference"},
+    mode="inference",
 )
 def million_input():
     """All devices for as long as they take to read a million tokens; an hour has 3600 seconds."""
     return 10**6 * n * price / (3600 * prefill_rate)
 
 
-@quantity(
+@Quantity(
     "cost.million_output_tokens",
     symbol=r"\pi_{\mathrm{out}}",
     unit="USD/Mtokens",
     title="cost of a million generated tokens",
     source=PRICES,
     exact=False,
-    when={"training.mode": "inference"},
+    mode="inference",
 )
 def million_output():
     """All devices for as long as they take to generate a million tokens."""

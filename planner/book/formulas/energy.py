@@ -1,7 +1,5 @@
 """Energy and carbon: what the devices and their site draw over the run."""
 
-from typing import Any
-
 from planner.book.formulas.time import device_hours, hfu
 from planner.book.notation_hardware import (
     carbon_intensity,
@@ -11,13 +9,13 @@ from planner.book.notation_hardware import (
     power,
     pue,
 )
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 from planner.book.reductions import smallest
 
 PATTERSON = "Patterson et al. 2021 (arXiv 2104.10350), section 2"
 
 
-@quantity(
+@Quantity(
     "energy.devices",
     symbol=r"E_{\mathrm{dev}}",
     unit="kWh",
@@ -30,7 +28,7 @@ def devices():
     return device_hours * power / 1000
 
 
-@quantity(
+@Quantity(
     "energy.hosts",
     symbol=r"E_{\mathrm{host}}",
     unit="kWh",
@@ -43,51 +41,51 @@ def hosts():
     return device_hours * host_power / 1000
 
 
-COMPUTERS: dict[str, Any] = {
-    "identifier": "energy.computers",
-    "symbol": r"E_{\mathrm{IT}}",
-    "unit": "kWh",
-    "source": PATTERSON,
-    "exact": False,
-}
+computers = Quantity(
+    "energy.computers",
+    symbol=r"E_{\mathrm{IT}}",
+    title="energy of the computers",
+    unit="kWh",
+    source=PATTERSON,
+    exact=False,
+)
 
 
-@quantity(**COMPUTERS, title="energy of the computers", when={"energy.hosts_given": True})
-def computers():
+@computers.where(hosts_given=True)
+def _():
     """Accelerators, and what surrounds them in a node."""
     return devices + hosts
 
 
-@quantity(**COMPUTERS, title="energy of the accelerators alone", when={"energy.hosts_given": False})
-def computers_without_hosts():
+@computers.where(hosts_given=False, title="energy of the accelerators alone")
+def _():
     """The cluster states no power for its hosts (cluster.host_power); they are not in it."""
     return devices
 
 
-TOTAL: dict[str, Any] = {
-    "identifier": "energy.total",
-    "symbol": r"E_{\mathrm{run}}",
-    "unit": "kWh",
-    "source": PATTERSON,
-    "exact": False,
-}
+total = Quantity(
+    "energy.total",
+    symbol=r"E_{\mathrm{run}}",
+    title="energy that the site draws",
+    unit="kWh",
+    source=PATTERSON,
+    exact=False,
+)
 
 
-@quantity(**TOTAL, title="energy that the site draws", when={"energy.pue_given": True})
-def total():
+@total.where(pue_given=True)
+def _():
     """What the site draws for each kWh of its computers, cooling and conversion included."""
     return computers * pue
 
 
-@quantity(
-    **TOTAL, title="energy of the computers, cooling left out", when={"energy.pue_given": False}
-)
-def total_without_cooling():
+@total.where(pue_given=False, title="energy of the computers, cooling left out")
+def _():
     """The cluster states no power usage effectiveness (cluster.pue); cooling is not in it."""
     return computers
 
 
-@quantity(
+@Quantity(
     "energy.carbon",
     symbol=r"m_{\mathrm{CO_2e}}",
     unit="kgCO2e",
@@ -100,7 +98,7 @@ def carbon():
     return total * carbon_intensity
 
 
-@quantity(
+@Quantity(
     "energy.expected",
     symbol=r"E_{\mathrm{exp}}",
     unit="kWh",

@@ -1,27 +1,19 @@
 """How a run is laid out over devices: groups, micro-batches, tokens and rows on one device."""
 
-from typing import Any
-
 from planner.book.notation import B, E, V, b, c, e, f_cap, g_V, gamma, k, n, p, r, s, t, t_e
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 from planner.book.reductions import ceil
 
 GROUPS = "Narayanan et al. 2021 (arXiv 2104.04473), section 3"
 
 
-@quantity(
-    "layout.data",
-    symbol="d",
-    unit="1",
-    title="data-parallel size",
-    source=GROUPS,
-)
+@Quantity("layout.data", symbol="d", unit="1", title="data-parallel size", source=GROUPS)
 def data():
     """The devices that are left when each copy of the model takes t times p times c of them."""
     return n / (t * p * c)
 
 
-@quantity(
+@Quantity(
     "layout.micro_batches",
     symbol="m",
     unit="1",
@@ -33,36 +25,35 @@ def micro_batches():
     return B / (b * data)
 
 
-@quantity(
+shards = Quantity(
     "layout.shards",
     symbol=r"d_{\mathrm{sh}}",
     unit="1",
     title="devices that share the sharded states of a weight",
-    source="Rajbhandari et al. 2020 (arXiv 1910.02054); Megatron-LM: data times context parallel",
-    per=("component",),
-    when={"split": ("none", "column", "row", "vocabulary")},
+    per="component",
 )
-def shards():
+
+
+@shards.where(
+    split=("none", "column", "row", "vocabulary"),
+    source="Rajbhandari et al. 2020 (arXiv 1910.02054); Megatron-LM: data times context parallel",
+)
+def _():
     """Context-parallel ranks hold the same weights as data-parallel ones; r replicas of hybrid
     sharding each hold all shards."""
     return data * c / r
 
 
-@quantity(
-    "layout.shards",
-    symbol=r"d_{\mathrm{sh}}",
-    unit="1",
-    title="devices that share the sharded states of a weight",
+@shards.where(
+    split="experts",
     source="Megatron-LM: expert data parallel; Singh et al. 2023 (arXiv 2303.06318), section 4",
-    per=("component",),
-    when={"split": "experts"},
 )
-def shards_of_experts():
+def _():
     """An expert lies on t_e devices of each of the e groups, so fewer devices hold copies of it."""
     return t * c * data / (e * t_e * r)
 
 
-@quantity(
+@Quantity(
     "layout.vocabulary",
     symbol=r"V_{\mathrm{pad}}",
     unit="1",
@@ -74,7 +65,7 @@ def vocabulary():
     return ceil(V / (g_V * t)) * (g_V * t)
 
 
-@quantity(
+@Quantity(
     "layout.tokens",
     symbol=r"n_{\mathrm{tok}}",
     unit="tokens",
@@ -87,56 +78,52 @@ def tokens():
     return s * b / c
 
 
-ROUTED: dict[str, Any] = {
-    "identifier": "layout.routed",
-    "symbol": r"n_{\mathrm{rou}}",
-    "unit": "tokens",
-    "title": "rows that the experts of one device work on, of one micro-batch",
-    "exact": False,
-    "per": ("block",),
-}
+routed = Quantity(
+    "layout.routed",
+    symbol=r"n_{\mathrm{rou}}",
+    unit="tokens",
+    title="rows that the experts of one device work on, of one micro-batch",
+    exact=False,
+    per="block",
+)
 
 
-@quantity(**ROUTED, source="Megatron-LM (all-to-all dispatch)", when={"block.capped": False})
-def routed():
+@routed.where(capped=False, source="Megatron-LM (all-to-all dispatch)")
+def _():
     """With even routing every expert gets the same whole number of rows. The e groups bring e times
     the tokens to E/e experts, so the number does not depend on e; tensor ranks that do not share an
     expert share the tokens. The fullest device has gamma times as many."""
     return gamma * E * ceil(tokens * k * t_e / (t * E))
 
 
-@quantity(
+sequence_ranks = Quantity(
     "layout.sequence_ranks",
     symbol=r"t_{\mathrm{seq}}",
     unit="1",
     title="devices that share the residual stream",
-    source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2",
-    when={"parallelism.sequence": True},
 )
-def sequence_ranks():
+
+
+@sequence_ranks.where(
+    sequence=True, source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2"
+)
+def _():
     """Sequence parallelism divides norms and the residual stream over the tensor-parallel ranks."""
     return t
 
 
-@quantity(
-    "layout.sequence_ranks",
-    symbol=r"t_{\mathrm{seq}}",
-    unit="1",
-    title="devices that share the residual stream",
+sequence_ranks.constant(
+    1,
+    "Without sequence parallelism every tensor-parallel rank holds the whole residual stream.",
+    sequence=False,
     source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.1",
-    when={"parallelism.sequence": False},
 )
-def sequence_ranks_none():
-    """Without sequence parallelism every tensor-parallel rank holds the whole residual stream."""
-    return 1
 
 
-@quantity(
-    **ROUTED,
-    source="Lepikhin et al. 2020 (arXiv 2006.16668), section 2.2: expert capacity",
-    when={"block.capped": True},
+@routed.where(
+    capped=True, source="Lepikhin et al. 2020 (arXiv 2006.16668), section 2.2: expert capacity"
 )
-def routed_capped():
+def _():
     """Every expert has the same number of slots, filled or not: its even share times the capacity
     factor. Tokens beyond them are dropped, so imbalance adds nothing."""
     return E * ceil(f_cap * tokens * k * t_e / (t * E))

@@ -10,7 +10,7 @@ from typing import Any
 from planner.book.formulas.layout import data, micro_batches
 from planner.book.formulas.memory_activations import again as computed_again
 from planner.book.formulas.memory_activations import layers as kept_by_layers
-from planner.book.formulas.memory_activations import live_loss as activations_live
+from planner.book.formulas.memory_activations import live as activations_live
 from planner.book.formulas.memory_activations import whole as kept_by_part
 from planner.book.formulas.memory_buffers import (
     buffers_live,
@@ -18,7 +18,7 @@ from planner.book.formulas.memory_buffers import (
     gathered,
     loss,
     reduced,
-    step_fused,
+    step,
 )
 from planner.book.formulas.memory_buffers import layer as backward_of_block
 from planner.book.formulas.memory_cache import cache_stage
@@ -29,7 +29,7 @@ from planner.book.formulas.memory_states import (
     per_parameter,
     weights_stage,
 )
-from planner.book.formulas.parameters import total_given as parameters_total
+from planner.book.formulas.parameters import total as parameters_total
 from planner.book.notation import (
     A_ks,
     L_ks,
@@ -52,7 +52,7 @@ from planner.book.notation import (
     r,
     t,
 )
-from planner.book.quantity import SIGNED, quantity
+from planner.book.quantity import SIGNED, Quantity
 from planner.book.reductions import AtLargest, Largest, Total, Which, ceil, largest, smallest
 
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
@@ -60,57 +60,55 @@ PEAK = "the fullest stage at its peak"
 
 # -- gradients by phase -------------------------------------------------------------------------
 
-GRADIENTS: dict[str, Any] = {
-    "identifier": "memory.gradients.live",
-    "symbol": r"M_{g,\sigma\varphi}",
-    "unit": "bytes",
-    "title": "gradients on one device of a stage in a phase",
-    "per": ("stage", "phase"),
-}
 
-
-@quantity(
-    **GRADIENTS,
-    source="Megatron-LM (one gradient buffer for the whole run)",
-    when={"gradients": "persistent", "phase": ("loss", "backward", "first", "gradients", "step")},
+gradients_live = Quantity(
+    "memory.gradients.live",
+    symbol=r"M_{g,\sigma\varphi}",
+    unit="bytes",
+    title="gradients on one device of a stage in a phase",
+    per=("stage", "phase"),
 )
-def gradients_persistent():
+
+
+@gradients_live.where(
+    gradients="persistent",
+    phase=("loss", "backward", "first", "gradients", "step"),
+    source="Megatron-LM (one gradient buffer for the whole run)",
+)
+def _():
     """The buffer is there in every phase."""
     return gradients_stage
 
 
-@quantity(**GRADIENTS, source="nothing is trained", when={"phase": "serving"})
-def gradients_serving():
-    """None."""
-    return 0
+gradients_live.constant(0, "None.", phase="serving", source="nothing is trained")
 
 
-@quantity(
-    **GRADIENTS,
-    source="PyTorch (gradients are set to none after each step)",
-    when={"gradients": "fresh", "phase": "loss"},
+@gradients_live.where(
+    gradients="fresh", phase="loss", source="PyTorch (gradients are set to none after each step)"
 )
-def gradients_loss():
+def _():
     """None yet in the first micro-batch; all of them from the second one on."""
     return smallest(1, micro_batches - 1) * gradients_stage
 
 
-@quantity(
-    **GRADIENTS,
+@gradients_live.where(
+    gradients="fresh",
+    phase="backward",
+    zero=3,
     source="PyTorch (gradients are set to none after each step)",
-    when={"gradients": "fresh", "phase": "backward", "parallelism.zero": 3},
 )
-def gradients_backward_sharded():
+def _():
     """None yet in the first micro-batch: the head's are still whole, among the buffers."""
     return smallest(1, micro_batches - 1) * gradients_stage
 
 
-@quantity(
-    **GRADIENTS,
+@gradients_live.where(
+    gradients="fresh",
+    phase="backward",
+    zero=(0, 1, 2),
     source="PyTorch (gradients are set to none after each step)",
-    when={"gradients": "fresh", "phase": "backward", "parallelism.zero": (0, 1, 2)},
 )
-def gradients_backward():
+def _():
     """Those of the head in the first micro-batch; all of them from the second one on."""
     return largest(
         smallest(1, micro_batches - 1) * gradients_stage,
@@ -118,26 +116,24 @@ def gradients_backward():
     )
 
 
-@quantity(
-    **GRADIENTS,
+@gradients_live.where(
+    gradients="fresh",
+    phase="gradients",
+    zero=(0, 1, 2),
     source="PyTorch (gradients are set to none after each step)",
-    when={"gradients": "fresh", "phase": "gradients", "parallelism.zero": (0, 1, 2)},
 )
-def gradients_complete():
+def _():
     """All of them."""
     return gradients_stage
 
 
-@quantity(
-    **GRADIENTS,
+@gradients_live.where(
+    gradients="fresh",
+    phase=("first", "gradients"),
+    zero=3,
     source="PyTorch FSDP2: the root's gradients are still whole, among the buffers",
-    when={
-        "gradients": "fresh",
-        "phase": ("first", "gradients"),
-        "parallelism.zero": 3,
-    },
 )
-def gradients_of_layers():
+def _():
     """Those of the layers in the first micro-batch; all of them from the second one on."""
     return largest(
         smallest(1, micro_batches - 1) * gradients_stage,
@@ -145,12 +141,13 @@ def gradients_of_layers():
     )
 
 
-@quantity(
-    **GRADIENTS,
+@gradients_live.where(
+    gradients="fresh",
+    phase="first",
+    zero=(0, 1, 2),
     source="PyTorch (gradients are set to none after each step)",
-    when={"gradients": "fresh", "phase": "first", "parallelism.zero": (0, 1, 2)},
 )
-def gradients_first():
+def _():
     """Those of layers and head in the first micro-batch; all of them from the second one on."""
     return largest(
         smallest(1, micro_batches - 1) * gradients_stage,
@@ -159,12 +156,10 @@ def gradients_first():
     )
 
 
-@quantity(
-    **GRADIENTS,
-    source="PyTorch (gradients are set to none after each step)",
-    when={"gradients": "fresh", "phase": "step"},
+@gradients_live.where(
+    gradients="fresh", phase="step", source="PyTorch (gradients are set to none after each step)"
 )
-def gradients_at_step():
+def _():
     """All of them."""
     return gradients_stage
 
@@ -172,35 +167,35 @@ def gradients_at_step():
 # -- the peak -----------------------------------------------------------------------------------
 
 
-ALIVE: dict[str, Any] = {
-    "identifier": "memory.live",
-    "symbol": r"M_{\sigma\varphi}",
-    "unit": "bytes",
-    "title": "live tensors on one device of a stage in a phase",
-    "source": "sum of what is alive",
-    "per": ("stage", "phase"),
-}
+live = Quantity(
+    "memory.live",
+    symbol=r"M_{\sigma\varphi}",
+    unit="bytes",
+    title="live tensors on one device of a stage in a phase",
+    source="sum of what is alive",
+    per=("stage", "phase"),
+)
 
 
-@quantity(**ALIVE, when={"training.mode": "train"})
-def live():
+@live.where(mode="train")
+def _():
     """States, activations and buffers."""
-    return weights_stage + optimizer_stage + gradients_persistent + activations_live + buffers_live
+    return weights_stage + optimizer_stage + gradients_live + activations_live + buffers_live
 
 
-@quantity(**ALIVE, when={"training.mode": "inference"})
-def live_serving():
+@live.where(mode="inference")
+def _():
     """Weights, the cache of the sequences that are served, activations and buffers."""
     return weights_stage + cache_stage + activations_live + buffers_live
 
 
-@quantity(
+@Quantity(
     "memory.peak",
     symbol=r"M_{\sigma}",
     unit="bytes",
     title="live tensors on one device of a stage at its peak",
     source="the phase with most",
-    per=("stage",),
+    per="stage",
 )
 def peak():
     """The largest over the phases."""
@@ -208,22 +203,17 @@ def peak():
 
 
 def _at_peak(name: str, latex: str, title: str, term, **when):
-    def declare():
-        return AtLargest(AtLargest(term, "phase", live), "stage", peak)
-
-    declare.__doc__ = "At the peak of the fullest stage."
-    return quantity(
-        f"memory.{name}",
-        symbol=latex,
-        unit="bytes",
-        title=title,
+    return Quantity(f"memory.{name}", symbol=latex, unit="bytes", title=title).define(
+        lambda: AtLargest(AtLargest(term, "phase", live), "stage", peak),
+        "At the peak of the fullest stage.",
+        shape=True,
+        **when,
         source=PEAK,
-        when={"model.shape": True, **when},
-    )(declare)
+    )
 
 
 weights = _at_peak("weights", "M_w", "weights on the fullest device", weights_stage)
-gradients = _at_peak("gradients", "M_g", "gradients on the fullest device", gradients_persistent)
+gradients = _at_peak("gradients", "M_g", "gradients on the fullest device", gradients_live)
 optimizer = _at_peak(
     "optimizer",
     "M_o",
@@ -239,50 +229,52 @@ cache = _at_peak(
     r"M_{\mathrm{kv}}",
     "keys, values and states of the served sequences on the fullest device (KV cache)",
     cache_stage,
-    **{"training.mode": "inference"},
+    mode="inference",
 )
-TOTAL: dict[str, Any] = {
-    "identifier": "memory.total",
-    "symbol": "M",
-    "unit": "bytes",
-    "title": "live tensors on the fullest device at its peak (max_memory_allocated)",
-    "source": PEAK,
-    "exact": False,
-}
 
 
-@quantity(**TOTAL, when={"model.shape": True, "training.mode": "train"})
-def total():
+total = Quantity(
+    "memory.total",
+    symbol="M",
+    unit="bytes",
+    title="live tensors on the fullest device at its peak (max_memory_allocated)",
+    source=PEAK,
+    exact=False,
+)
+
+
+@total.where(shape=True, mode="train")
+def _():
     """The sum of its five parts, in whole bytes."""
     return ceil(weights + gradients + optimizer + activations + buffers)
 
 
-@quantity(**TOTAL, when={"model.shape": True, "training.mode": "inference"})
-def total_serving():
+@total.where(shape=True, mode="inference")
+def _():
     """The sum of its parts, in whole bytes; there are neither gradients nor optimizer states."""
     return ceil(weights + cache + activations + buffers)
 
 
-@quantity(
+@Quantity(
     "memory.stage",
     symbol=r"\sigma^{*}",
     unit="",
     title="the fullest pipeline stage",
     source=PEAK,
-    when={"model.shape": True},
+    shape=True,
 )
 def fullest_stage():
     """The stage with the largest peak."""
     return Which(peak, "stage")
 
 
-@quantity(
+@Quantity(
     "memory.phase",
     symbol=r"\varphi^{*}",
     unit="",
     title="the phase of the peak",
     source=PEAK,
-    when={"model.shape": True},
+    shape=True,
 )
 def fullest_phase():
     """The phase with the largest sum, on the fullest stage."""
@@ -292,59 +284,37 @@ def fullest_phase():
 # -- a model given by its size ------------------------------------------------------------------
 
 
-def _from_size(name: str, latex: str, title: str, stages, divided: bool, body):
-    """States of a model without a shape: an even share of all parameters."""
-
-    def declare():
-        share = parameters_total / (t * p)
-        return body() * (share * r / (data * c) if divided else share)
-
-    declare.__doc__ = "An even share of the parameters" + (
-        ", divided over the data-parallel devices too." if divided else "."
+def _from_size(states: Quantity, title: str, whole: Any, divided: Any, body: Any) -> None:
+    """States of a model without a shape: an even share of all parameters, and the ZeRO stages that
+    leave it whole and that divide it."""
+    how: dict[str, Any] = {"title": title, "shape": False, "source": ZERO, "exact": False}
+    why = "An even share of the parameters"
+    states.define(lambda: body() * parameters_total / (t * p), f"{why}.", **how, zero=whole)
+    states.define(
+        lambda: body() * parameters_total * r / (t * p * data * c),
+        f"{why}, divided over the data-parallel devices too.",
+        **how,
+        zero=divided,
     )
-    return quantity(
-        f"memory.{name}",
-        symbol=latex,
-        unit="bytes",
-        title=title,
-        source=ZERO,
-        exact=False,
-        when={"model.shape": False, "parallelism.zero": stages},
-    )(declare)
 
 
-_from_size("weights", "M_w", "weights on one device", (0, 1, 2), False, lambda: k_w)
-_from_size("weights", "M_w", "weights on one device", 3, True, lambda: k_w)
-_from_size("gradients", "M_g", "gradients on one device", (0, 1), False, lambda: k_g)
-_from_size("gradients", "M_g", "gradients on one device", (2, 3), True, lambda: k_g)
+_from_size(weights, "weights on one device", (0, 1, 2), 3, lambda: k_w)
+_from_size(gradients, "gradients on one device", (0, 1), (2, 3), lambda: k_g)
 _from_size(
-    "optimizer",
-    "M_o",
+    optimizer,
     "master weights and optimizer states on one device",
     0,
-    False,
-    lambda: k_m + k_G + per_parameter,
-)
-_from_size(
-    "optimizer",
-    "M_o",
-    "master weights and optimizer states on one device",
     (1, 2, 3),
-    True,
     lambda: k_m + k_G + per_parameter,
 )
 
 
-@quantity(
-    "memory.total",
-    symbol="M",
-    unit="bytes",
+@total.where(
+    shape=False,
     title="model states on one device; activations and buffers need a shape",
     source=ZERO,
-    exact=False,
-    when={"model.shape": False},
 )
-def total_of_states():
+def _():
     """Weights, gradients and optimizer states only, in whole bytes."""
     return ceil(weights + gradients + optimizer)
 
@@ -352,14 +322,15 @@ def total_of_states():
 # -- what the device shows ----------------------------------------------------------------------
 
 
-@quantity(
+@Quantity(
     "memory.blocks",
     symbol=r"M_{\mathrm{blk},\sigma}",
     unit="bytes",
     title="what each kind of tensor holds at its own peak on a stage, added up",
     source="PyTorch's caching allocator: a freed block serves others of its size",
-    per=("stage",),
-    when={"training.mode": "train", "model.shape": True},
+    per="stage",
+    mode="train",
+    shape=True,
 )
 def blocks():
     """Kinds peak at different moments of a step: kept activations and logits at the loss, a layer
@@ -368,7 +339,7 @@ def blocks():
     return (
         weights_stage
         + optimizer_stage
-        + Largest(gradients_persistent, "phase")
+        + Largest(gradients_live, "phase")
         + kept_by_layers
         + Total(A_ks * kept_by_part, "part", layers=False)
         + Largest(smallest(1, R_ks) * computed_again, "part")
@@ -376,48 +347,44 @@ def blocks():
         + backward_of_block
         + Largest(gathered, "phase")
         + Largest(reduced, "phase")
-        + step_fused
+        + step
         + constant
     )
 
 
-ALLOCATOR: dict[str, Any] = {
-    "identifier": "memory.allocator",
-    "symbol": r"M_{\mathrm{all}}",
-    "unit": "bytes",
-    "title": "what the allocator keeps beyond live tensors",
-    "exact": False,
-}
-
-
-@quantity(
-    **ALLOCATOR,
-    source="PyTorch's caching allocator; measured runs (docs/accuracy.md)",
-    when={"model.shape": True, "training.mode": "train"},
+allocator = Quantity(
+    "memory.allocator",
+    symbol=r"M_{\mathrm{all}}",
+    unit="bytes",
+    title="what the allocator keeps beyond live tensors",
+    exact=False,
 )
-def allocator():
+
+
+@allocator.where(
+    shape=True, mode="train", source="PyTorch's caching allocator; measured runs (docs/accuracy.md)"
+)
+def _():
     """Blocks of kinds that are not alive at the peak stay in the cache; and blocks that came and
     went leave gaps, unless segments can grow."""
     return ceil(Largest(blocks, "stage") - (1 - f_all) * total)
 
 
-@quantity(
-    **ALLOCATOR,
-    source="PyTorch's caching allocator",
-    when={"model.shape": True, "training.mode": "inference"},
-)
-def allocator_serving():
+@allocator.where(shape=True, mode="inference", source="PyTorch's caching allocator")
+def _():
     """Gaps between blocks that came and went."""
     return ceil(f_all * total)
 
 
-@quantity(**ALLOCATOR, source="PyTorch's caching allocator", when={"model.shape": False})
-def allocator_of_states():
-    """States stay where they are and leave no gaps."""
-    return 0
+allocator.constant(
+    0,
+    "States stay where they are and leave no gaps.",
+    shape=False,
+    source="PyTorch's caching allocator",
+)
 
 
-@quantity(
+@Quantity(
     "memory.reserved",
     symbol=r"M_{\mathrm{res}}",
     unit="bytes",
@@ -430,7 +397,7 @@ def reserved():
     return total + allocator
 
 
-@quantity(
+@Quantity(
     "memory.communicators",
     symbol=r"M_{\mathrm{coll}}",
     unit="bytes",
@@ -451,7 +418,7 @@ def communicators():
     )
 
 
-@quantity(
+@Quantity(
     "memory.process",
     symbol=r"M_{\mathrm{proc}}",
     unit="bytes",
@@ -464,7 +431,7 @@ def process():
     return reserved + M_ctx + communicators
 
 
-@quantity(
+@Quantity(
     "memory.capacity",
     symbol=r"M_{\mathrm{cap}}",
     unit="bytes",
@@ -476,7 +443,7 @@ def capacity():
     return M_dev
 
 
-@quantity(
+@Quantity(
     "memory.headroom",
     symbol=r"\Delta M",
     unit="bytes",
@@ -490,7 +457,7 @@ def headroom():
     return capacity - process
 
 
-@quantity(
+@Quantity(
     "memory.at_worst",
     symbol=r"M_{95}",
     unit="bytes",
@@ -503,7 +470,7 @@ def at_worst():
     return ceil(process * (1 + f_95))
 
 
-@quantity(
+@Quantity(
     "memory.headroom_p95",
     symbol=r"\Delta M_{95}",
     unit="bytes",

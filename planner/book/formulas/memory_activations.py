@@ -1,7 +1,5 @@
 """Activations: what the implementation's profile keeps, of each layer and micro-batch."""
 
-from typing import Any
-
 from planner.book.formulas.layout import sequence_ranks, tokens
 from planner.book.notation import (
     A_ks,
@@ -16,90 +14,77 @@ from planner.book.notation import (
     t,
     width_j,
 )
-from planner.book.quantity import SHARE, quantity
+from planner.book.quantity import SHARE, Quantity
 from planner.book.reductions import Largest, Total, smallest
 
 PROFILE = "the implementation's profile (presets/implementations)"
 KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198)"
 
 
-@quantity(
+@Quantity(
     "memory.tensor",
     symbol="M_j",
     unit="bytes",
     title="one tensor of a layer, of one micro-batch on one device",
     source=PROFILE,
-    per=("tensor",),
+    per="tensor",
 )
 def tensor():
     """Rows times width times bytes of an element, shared by some devices."""
     return rows_j * width_j * bytes_j / ranks_j
 
 
-RANKS: dict[str, Any] = {
-    "identifier": "memory.activations.input_ranks",
-    "symbol": r"t_{\mathrm{in}}",
-    "unit": "1",
-    "title": "devices that share the kept input of a recomputed layer",
-}
+input_ranks = Quantity(
+    "memory.activations.input_ranks",
+    symbol=r"t_{\mathrm{in}}",
+    unit="1",
+    title="devices that share the kept input of a recomputed layer",
+)
 
 
-@quantity(**RANKS, source=KORTHIKANTI, when={"training.partition_activations": False})
-def input_ranks():
+@input_ranks.where(partition_activations=False, source=KORTHIKANTI)
+def _():
     """As the residual stream is divided."""
     return sequence_ranks
 
 
-@quantity(
-    **RANKS,
+@input_ranks.where(
+    partition_activations=True,
     source="Rajbhandari et al. 2020, section 6.1; Megatron-LM (distribute-saved-activations)",
-    when={"training.partition_activations": True},
 )
-def input_ranks_partitioned():
+def _():
     """Divided over the tensor-parallel ranks and gathered again before use."""
     return t
 
 
-LAYER: dict[str, Any] = {
-    "identifier": "memory.activations.part",
-    "symbol": r"M_{\mathrm{act}}^{k}",
-    "unit": "bytes",
-    "title": "activations that one layer keeps of one micro-batch",
-    "per": ("part",),
-}
-
-
-@quantity(
-    **LAYER,
-    source=f"{PROFILE}; {KORTHIKANTI}, equations 1 to 4",
-    when={"training.recompute": "none"},
+layer = Quantity(
+    "memory.activations.part",
+    symbol=r"M_{\mathrm{act}}^{k}",
+    unit="bytes",
+    title="activations that one layer keeps of one micro-batch",
+    per="part",
 )
-def layer():
+
+
+@layer.where(recompute="none", source=f"{PROFILE}; {KORTHIKANTI}, equations 1 to 4")
+def _():
     """Everything that the profile lists; tensors that several operations read are listed once."""
     return Total(tensor, "tensor", moment="kept")
 
 
-@quantity(
-    **LAYER,
-    source=f"{PROFILE}; {KORTHIKANTI}, section 5 and equation 6",
-    when={"training.recompute": "selective"},
-)
-def layer_selective():
+@layer.where(recompute="selective", source=f"{PROFILE}; {KORTHIKANTI}, section 5 and equation 6")
+def _():
     """What belongs to a recomputed module (training.recompute_modules) is computed again."""
     return Total(tensor, "tensor", moment="kept", recomputed="no")
 
 
-@quantity(
-    **LAYER,
-    source=f"{KORTHIKANTI}, section 5: 2sbh",
-    when={"training.recompute": "full"},
-)
-def layer_input():
+@layer.where(recompute="full", source=f"{KORTHIKANTI}, section 5: 2sbh")
+def _():
     """The layer's input only; the rest is computed again."""
     return k_a * tokens * h / input_ranks
 
 
-@quantity(
+@Quantity(
     "memory.activations.layer",
     symbol=r"M_{\mathrm{act}}^{\ell}",
     unit="bytes",
@@ -111,54 +96,46 @@ def largest_layer():
     return Largest(layer, "part", layers=True)
 
 
-AGAIN: dict[str, Any] = {
-    "identifier": "memory.activations.again",
-    "symbol": r"M_{\mathrm{re}}^{k}",
-    "unit": "bytes",
-    "title": "activations of one layer while it is computed again",
-    "source": f"{KORTHIKANTI}, section 5",
-    "per": ("part",),
-}
+again = Quantity(
+    "memory.activations.again",
+    symbol=r"M_{\mathrm{re}}^{k}",
+    unit="bytes",
+    title="activations of one layer while it is computed again",
+    source=f"{KORTHIKANTI}, section 5",
+    per="part",
+)
 
 
-@quantity(**AGAIN, when={"training.recompute": "full", "layers": True})
-def again():
+@again.where(recompute="full", layers=True)
+def _():
     """Before its backward pass a layer's activations exist once, whatever was kept."""
     return Total(tensor, "tensor", moment="kept")
 
 
-@quantity(**AGAIN, when={"training.recompute": "selective", "layers": True})
-def again_selective():
+@again.where(recompute="selective", layers=True)
+def _():
     """The attention core of one layer."""
     return Total(tensor, "tensor", moment="kept", recomputed="selective")
 
 
-@quantity(**AGAIN, when={"training.recompute": "none", "layers": True})
-def again_none():
-    """Nothing is computed again."""
-    return 0
+again.constant(0, "Nothing is computed again.", recompute="none", layers=True)
+again.constant(0, "Embedding and head are not computed again.", layers=False)
 
 
-@quantity(**AGAIN, when={"layers": False})
-def again_outside():
-    """Embedding and head are not computed again."""
-    return 0
-
-
-@quantity(
+@Quantity(
     "memory.activations.whole",
     symbol=r"M_{\mathrm{act}}^{k,0}",
     unit="bytes",
     title="activations that one layer would keep without recomputation",
     source=PROFILE,
-    per=("part",),
+    per="part",
 )
 def whole():
     """Everything that the profile lists."""
     return Total(tensor, "tensor", moment="kept")
 
 
-@quantity(
+@Quantity(
     "memory.activations.offloaded",
     symbol=r"f_{\mathrm{dev}}",
     unit="1",
@@ -171,13 +148,13 @@ def stays():
     return 1 - f_off
 
 
-@quantity(
+@Quantity(
     "memory.activations.layers",
     symbol=r"M_{\mathrm{act},\sigma}^{L}",
     unit="bytes",
     title="activations that the layers of a stage keep, without embedding and head",
     source=f"Narayanan et al. 2021, section 2.2; {KORTHIKANTI}, equation 5 and section 4.2.3",
-    per=("stage",),
+    per="stage",
 )
 def layers():
     """Each layer kind as often as the stage holds it, for each micro-batch that is alive there;
@@ -185,36 +162,36 @@ def layers():
     return stays * Total(R_ks * layer + (A_ks - R_ks) * whole, "part", layers=True)
 
 
-@quantity(
+@Quantity(
     "memory.activations.stage",
     symbol=r"M_{\mathrm{act},\sigma}",
     unit="bytes",
     title="activations that one device of a stage keeps, of all micro-batches in flight",
     source="layers, embedding and head",
-    per=("stage",),
+    per="stage",
 )
 def stage():
     """What the layers keep, and embedding and head for each micro-batch that is alive there."""
     return layers + Total(A_ks * whole, "part", layers=False)
 
 
-LIVE: dict[str, Any] = {
-    "identifier": "memory.activations.live",
-    "symbol": r"M_{\mathrm{act},\sigma\varphi}",
-    "unit": "bytes",
-    "title": "activations on one device of a stage in a phase",
-    "per": ("stage", "phase"),
-}
+live = Quantity(
+    "memory.activations.live",
+    symbol=r"M_{\mathrm{act},\sigma\varphi}",
+    unit="bytes",
+    title="activations on one device of a stage in a phase",
+    per=("stage", "phase"),
+)
 
 
-@quantity(**LIVE, source="end of the forward pass", when={"phase": "loss"})
-def live_loss():
+@live.where(phase="loss", source="end of the forward pass")
+def _():
     """Everything that is kept, logits included."""
     return stage
 
 
-@quantity(**LIVE, source=f"{KORTHIKANTI}, section 5", when={"phase": "backward"})
-def live_backward():
+@live.where(phase="backward", source=f"{KORTHIKANTI}, section 5")
+def _():
     """The head has let go of its tensors; a layer that was not kept is computed again."""
     return (
         layers
@@ -223,27 +200,24 @@ def live_backward():
     )
 
 
-@quantity(**LIVE, source="last layer of the backward pass", when={"phase": "first"})
-def live_first():
+@live.where(phase="first", source="last layer of the backward pass")
+def _():
     """One layer is left, in full, and the embedding's tensors."""
     return Largest(smallest(1, L_ks) * whole, "part", layers=True) + Total(
         A_ks * whole, "part", part="embedding"
     )
 
 
-@quantity(**LIVE, source="end of the backward pass", when={"phase": "gradients"})
-def live_gradients():
+@live.where(phase="gradients", source="end of the backward pass")
+def _():
     """The embedding's tensors are left."""
     return Total(A_ks * whole, "part", part="embedding")
 
 
-@quantity(**LIVE, source="forward pass without gradients", when={"phase": "serving"})
-def live_serving():
+@live.where(phase="serving", source="forward pass without gradients")
+def _():
     """The tensors of one layer at a time; what sequences keep is the cache."""
     return Largest(smallest(1, L_ks) * whole, "part", layers=True)
 
 
-@quantity(**LIVE, source="optimizer step", when={"phase": "step"})
-def live_step():
-    """No activation survives the backward pass."""
-    return 0
+live.constant(0, "No activation survives the backward pass.", phase="step", source="optimizer step")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from planner.book.formulas.memory_activations import PROFILE, tensor
-from planner.book.formulas.memory_states import device_whole, weights_component, weights_stage
+from planner.book.formulas.memory_states import device_parameters, weights_component, weights_stage
 from planner.book.notation import (
     L_ks,
     M_oth,
@@ -21,7 +21,7 @@ from planner.book.notation import (
     n_bk,
     n_ws,
 )
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 from planner.book.reductions import Largest, Total, smallest
 
 FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
@@ -30,26 +30,26 @@ FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
 # -- tensors of a moment -------------------------------------------------------------------------
 
 
-@quantity(
+@Quantity(
     "memory.buffers.loss",
     symbol=r"M_{\mathrm{loss},\sigma}",
     unit="bytes",
     title="temporary tensors of the loss and of the head's backward pass",
     source=PROFILE,
-    per=("stage",),
+    per="stage",
 )
 def loss():
     """Only the stage with the head has them."""
     return Total(L_ks * Total(tensor, "tensor", moment="loss"), "part", part="head")
 
 
-@quantity(
+@Quantity(
     "memory.buffers.layer",
     symbol=r"M_{\mathrm{bwd},\sigma}",
     unit="bytes",
     title="temporary tensors of the backward pass of one block",
     source=PROFILE,
-    per=("stage",),
+    per="stage",
 )
 def layer():
     """The block with most: of a layer of any kind, or the embedding."""
@@ -63,39 +63,41 @@ def layer():
 # -- weights gathered and gradients reduced ------------------------------------------------------
 
 
-@quantity(
+@Quantity(
     "memory.buffers.gathered_part",
     symbol=r"G_k",
     unit="bytes",
     title="weights of one layer, gathered",
     source=FSDP,
-    per=("part",),
+    per="part",
 )
 def gathered_part():
     """The whole weights in the format that the matmuls take."""
-    return k_c * Total(device_whole, "component", shared=False)
+    return k_c * Total(device_parameters, "component", shared=False)
 
 
-GATHERED: dict[str, Any] = {
-    "identifier": "memory.buffers.gathered",
-    "symbol": r"M_{\mathrm{gat},\sigma\varphi}",
-    "unit": "bytes",
-    "title": "weights in the compute format on one device of a stage",
-    "per": ("stage", "phase"),
-}
-SHARDED: dict[str, Any] = {"parallelism.zero": 3, "parallelism.reshard": True}
+SHARDED: dict[str, Any] = {"zero": 3, "reshard": True}
 
 
-@quantity(**GATHERED, source=FSDP, when={**SHARDED, "phase": "loss"})
-def gathered():
+gathered = Quantity(
+    "memory.buffers.gathered",
+    symbol=r"M_{\mathrm{gat},\sigma\varphi}",
+    unit="bytes",
+    title="weights in the compute format on one device of a stage",
+    per=("stage", "phase"),
+)
+
+
+@gathered.where(**SHARDED, phase="loss", source=FSDP)
+def _():
     """The root's group (embedding and head) and the last layer."""
     return Total(L_ks * gathered_part, "part", layers=False) + Largest(
         smallest(1, L_ks) * gathered_part, "part", layers=True
     )
 
 
-@quantity(**GATHERED, source=FSDP, when={**SHARDED, "phase": "backward"})
-def gathered_backward():
+@gathered.where(**SHARDED, phase="backward", source=FSDP)
+def _():
     """The root's group stays gathered; of the layers, one is worked on and the next one is on its
     way."""
     return Total(L_ks * gathered_part, "part", layers=False) + 2 * Largest(
@@ -103,171 +105,137 @@ def gathered_backward():
     )
 
 
-@quantity(**GATHERED, source=FSDP, when={"parallelism.zero": 3, "phase": "first"})
-def gathered_first():
+@gathered.where(zero=3, phase="first", source=FSDP)
+def _():
     """The root's group and this layer."""
     return Total(L_ks * gathered_part, "part", layers=False) + Largest(
         smallest(1, L_ks) * gathered_part, "part", layers=True
     )
 
 
-@quantity(
-    **GATHERED,
-    source=FSDP,
-    when={
-        "parallelism.zero": 3,
-        "parallelism.reshard": False,
-        "phase": ("loss", "backward"),
-    },
-)
-def gathered_kept():
+@gathered.where(zero=3, reshard=False, phase=("loss", "backward"), source=FSDP)
+def _():
     """All of them: nothing is let go of between forward and backward."""
     return Total(L_ks * gathered_part, "part")
 
 
-@quantity(
-    **GATHERED,
-    source=FSDP,
-    when={"parallelism.zero": 3, "phase": "gradients"},
-)
-def gathered_root():
+@gathered.where(zero=3, phase="gradients", source=FSDP)
+def _():
     """The root's weights are let go of; the embedding's gradient is as large as its table."""
     return Total(L_ks * gathered_part, "part", part="embedding")
 
 
-@quantity(
-    **GATHERED,
+@gathered.where(
+    zero=(0, 1, 2),
+    copies=True,
+    phase="loss",
     source="PyTorch autocast (copies are kept until the end of the forward pass)",
-    when={"parallelism.zero": (0, 1, 2), "copies": True, "phase": "loss"},
 )
-def gathered_copies():
+def _():
     """Weights are kept wider than the matmuls take them: a copy of every matrix."""
     return Total(
-        L_ks * k_c * Total(device_whole, "component", type="linear"),
+        L_ks * k_c * Total(device_parameters, "component", type="linear"),
         "part",
     )
 
 
-@quantity(
-    **GATHERED,
+gathered.constant(
+    0,
+    "No copy.",
+    zero=(0, 1, 2),
+    copies=False,
+    phase="loss",
     source="the matmuls take the weights as they lie",
-    when={"parallelism.zero": (0, 1, 2), "copies": False, "phase": "loss"},
 )
-def gathered_nothing():
-    """No copy."""
-    return 0
-
-
-@quantity(
-    **GATHERED,
+gathered.constant(
+    0,
+    "No copy.",
+    zero=(0, 1, 2),
+    phase=("backward", "first", "gradients"),
     source="the backward pass makes no copies",
-    when={"parallelism.zero": (0, 1, 2), "phase": ("backward", "first", "gradients")},
 )
-def gathered_nothing_in_backward():
-    """No copy."""
-    return 0
+gathered.constant(0, "No copy.", phase="step", source="the optimizer works on shards")
 
 
-@quantity(**GATHERED, source="the optimizer works on shards", when={"phase": "step"})
-def gathered_nothing_in_step():
-    """No copy."""
-    return 0
+reduced = Quantity(
+    "memory.buffers.reduced",
+    symbol=r"M_{\mathrm{red},\sigma\varphi}",
+    unit="bytes",
+    title="whole gradients on their way to their shards",
+    per=("stage", "phase"),
+)
 
 
-REDUCED: dict[str, Any] = {
-    "identifier": "memory.buffers.reduced",
-    "symbol": r"M_{\mathrm{red},\sigma\varphi}",
-    "unit": "bytes",
-    "title": "whole gradients on their way to their shards",
-    "per": ("stage", "phase"),
-}
-
-
-@quantity(**REDUCED, source=FSDP, when={"parallelism.zero": 3, "phase": "backward"})
-def reduced():
+@reduced.where(zero=3, phase="backward", source=FSDP)
+def _():
     """The head's gradient, which waits for the rest of the root's group, and that of one matrix."""
-    return Total(L_ks * k_c * Total(device_whole, "component"), "part", part="head") + Largest(
-        smallest(1, L_ks) * k_c * Largest(device_whole, "component"), "part", layers=True
+    return Total(L_ks * k_c * Total(device_parameters, "component"), "part", part="head") + Largest(
+        smallest(1, L_ks) * k_c * Largest(device_parameters, "component"), "part", layers=True
     )
 
 
-@quantity(**REDUCED, source=FSDP, when={"parallelism.zero": 3, "phase": "first"})
-def reduced_first():
+@reduced.where(zero=3, phase="first", source=FSDP)
+def _():
     """The same, and the layer before on its way to its shards."""
     return (
-        Total(L_ks * k_c * Total(device_whole, "component"), "part", part="head")
-        + Largest(smallest(1, L_ks) * k_c * Largest(device_whole, "component"), "part", layers=True)
+        Total(L_ks * k_c * Total(device_parameters, "component"), "part", part="head")
         + Largest(
-            smallest(1, L_ks) * k_red * Total(device_whole, "component", shared=False),
+            smallest(1, L_ks) * k_c * Largest(device_parameters, "component"), "part", layers=True
+        )
+        + Largest(
+            smallest(1, L_ks) * k_red * Total(device_parameters, "component", shared=False),
             "part",
             layers=True,
         )
     )
 
 
-@quantity(**REDUCED, source=FSDP, when={"parallelism.zero": 3, "phase": "gradients"})
-def reduced_root():
+@reduced.where(zero=3, phase="gradients", source=FSDP)
+def _():
     """The root's group (embedding and head): gradients as they are made and as they are summed."""
     return Total(
-        L_ks * (k_c + k_red) * Total(device_whole, "component", shared=False),
+        L_ks * (k_c + k_red) * Total(device_parameters, "component", shared=False),
         "part",
         layers=False,
     )
 
 
-@quantity(
-    **REDUCED, source="nothing is reduced", when={"parallelism.zero": 3, "phase": ("loss", "step")}
+reduced.constant(
+    0, "No gradient is on its way.", zero=3, phase=("loss", "step"), source="nothing is reduced"
 )
-def reduced_nothing():
-    """No gradient is on its way."""
-    return 0
-
-
-@quantity(
-    **REDUCED,
-    source="gradients are summed where they lie",
-    when={"parallelism.zero": (0, 1, 2)},
+reduced.constant(
+    0, "No further buffer.", zero=(0, 1, 2), source="gradients are summed where they lie"
 )
-def reduced_in_place():
-    """No further buffer."""
-    return 0
 
 
-STEP: dict[str, Any] = {
-    "identifier": "memory.buffers.step",
-    "symbol": r"M_{\mathrm{step},\sigma}",
-    "unit": "bytes",
-    "title": "temporary tensors of the optimizer step",
-    "per": ("stage",),
-}
+step = Quantity(
+    "memory.buffers.step",
+    symbol=r"M_{\mathrm{step},\sigma}",
+    unit="bytes",
+    title="temporary tensors of the optimizer step",
+    per="stage",
+)
 
 
-@quantity(
-    **STEP,
+@step.where(
+    optimizer_kernel="foreach",
     source="PyTorch (torch.optim, foreach): the denominator of the update, for all weights at once",
-    when={"training.optimizer_kernel": "foreach"},
 )
-def step_foreach():
+def _():
     """One number in the format of a state for each weight that the device holds."""
     return weights_stage * k_o / k_w
 
 
-@quantity(
-    **STEP,
+step.constant(
+    0,
+    "None.",
+    optimizer_kernel="fused",
     source="PyTorch (torch.optim, fused): weights are updated in place",
-    when={"training.optimizer_kernel": "fused"},
 )
-def step_fused():
-    """None."""
-    return 0
 
 
-@quantity(
-    **STEP,
-    source="PyTorch (torch.optim, one tensor after the other)",
-    when={"training.optimizer_kernel": "loop"},
-)
-def step_loop():
+@step.where(optimizer_kernel="loop", source="PyTorch (torch.optim, one tensor after the other)")
+def _():
     """One number in the format of a state for each weight of the largest tensor."""
     return Largest(smallest(1, L_ks) * Largest(weights_component * k_o / k_w, "component"), "part")
 
@@ -275,72 +243,61 @@ def step_loop():
 # -- what is there for the whole run -----------------------------------------------------------
 
 
-@quantity(
+dummies = Quantity(
     "memory.buffers.dummies",
     symbol=r"M_{\mathrm{dum},\sigma}",
     unit="bytes",
     title="placeholder gradients of the weights",
     source="TransformerEngine (get_dummy_wgrad), Megatron-LM (gradient-accumulation fusion)",
-    per=("stage",),
-    when={"dummies": True},
+    per="stage",
 )
-def dummies():
+
+
+@dummies.where(dummies=True)
+def _():
     """Gradients are added to the fp32 buffer where they are made; autograd gets a placeholder in
     the compute format, one for each distinct shape (of one expert), kept for ever."""
-    return Total(k_c * first_sc * device_whole, "component", type="linear", routed=False) + Total(
-        k_c * first_sc * device_whole * e / copies, "component", type="linear", routed=True
+    return Total(
+        k_c * first_sc * device_parameters, "component", type="linear", routed=False
+    ) + Total(
+        k_c * first_sc * device_parameters * e / copies, "component", type="linear", routed=True
     )
 
 
-@quantity(
-    "memory.buffers.dummies",
-    symbol=r"M_{\mathrm{dum},\sigma}",
+dummies.constant(0, "Autograd hands the gradients over.", dummies=False)
+
+
+workspace = Quantity(
+    "memory.buffers.workspace",
+    symbol=r"M_{\mathrm{ws},\sigma}",
     unit="bytes",
-    title="placeholder gradients of the weights",
-    source="TransformerEngine (get_dummy_wgrad), Megatron-LM (gradient-accumulation fusion)",
-    per=("stage",),
-    when={"dummies": False},
+    title="workspaces of the matmul libraries",
+    per="stage",
 )
-def dummies_none():
-    """Autograd hands the gradients over."""
-    return 0
 
 
-WORKSPACE: dict[str, Any] = {
-    "identifier": "memory.buffers.workspace",
-    "symbol": r"M_{\mathrm{ws},\sigma}",
-    "unit": "bytes",
-    "title": "workspaces of the matmul libraries",
-    "per": ("stage",),
-}
-
-
-@quantity(
-    **WORKSPACE,
-    source="PyTorch (CUBLAS_WORKSPACE_CONFIG: 32 MiB from Hopper on)",
-    when={"head_workspace": False},
+@workspace.where(
+    head_workspace=False, source="PyTorch (CUBLAS_WORKSPACE_CONFIG: 32 MiB from Hopper on)"
 )
-def workspace():
+def _():
     """One for each thread that starts matmuls."""
     return n_ws * M_work
 
 
-@quantity(
-    **WORKSPACE,
-    source="PyTorch and TransformerEngine: one workspace each",
-    when={"head_workspace": True, "experts": False},
+@workspace.where(
+    head_workspace=True, experts=False, source="PyTorch and TransformerEngine: one workspace each"
 )
-def workspace_and_head():
+def _():
     """TransformerEngine has one for the layers, PyTorch one for the head."""
     return M_work + Total(L_ks * M_work, "part", part="head")
 
 
-@quantity(
-    **WORKSPACE,
+@workspace.where(
+    head_workspace=True,
+    experts=True,
     source="PyTorch and TransformerEngine (grouped matmuls run on four streams)",
-    when={"head_workspace": True, "experts": True},
 )
-def workspace_and_experts():
+def _():
     """As for a dense model; with experts, four more for the streams of grouped matmuls."""
     return (
         M_work
@@ -349,7 +306,7 @@ def workspace_and_experts():
     )
 
 
-@quantity(
+@Quantity(
     "memory.buffers.buckets",
     symbol=r"M_{\mathrm{bk}}",
     unit="bytes",
@@ -361,7 +318,7 @@ def buckets():
     return n_bk * N_bk * k_red
 
 
-@quantity(
+@Quantity(
     "memory.buffers.live_parameters",
     symbol=r"M_{\mathrm{lp}}",
     unit="bytes",
@@ -373,45 +330,42 @@ def live_parameters():
     return N_live * k_c
 
 
-QUANTIZED: dict[str, Any] = {
-    "identifier": "memory.buffers.quantized",
-    "symbol": r"M_{\mathrm{quant},\sigma}",
-    "unit": "bytes",
-    "title": "weights in the format of quantized products",
-    "per": ("stage",),
-}
+quantized = Quantity(
+    "memory.buffers.quantized",
+    symbol=r"M_{\mathrm{quant},\sigma}",
+    unit="bytes",
+    title="weights in the format of quantized products",
+    per="stage",
+)
 
 
-@quantity(
-    **QUANTIZED,
+@quantized.where(
+    zero=(0, 1, 2),
     source="TransformerEngine, module/base.py (get_weight_workspace); on Hopper a transposed copy "
     "for the backward pass too (github.com/NVIDIA/TransformerEngine/issues/1880)",
-    when={"parallelism.zero": (0, 1, 2)},
 )
-def quantized():
+def _():
     """Cast in the first micro-batch and kept for the others, beside the weights themselves."""
     return Total(
-        L_ks * k_quant * Total(device_whole, "component", type="linear"), "part", layers=True
+        L_ks * k_quant * Total(device_parameters, "component", type="linear"), "part", layers=True
     )
 
 
-@quantity(
-    **QUANTIZED,
+quantized.constant(
+    0,
+    "Casts of gathered weights do not outlive their product.",
+    zero=3,
     source="PyTorch, torchao.float8: a gathered weight is cast for each product",
-    when={"parallelism.zero": 3},
 )
-def quantized_none():
-    """Casts of gathered weights do not outlive their product."""
-    return 0
 
 
-@quantity(
+@Quantity(
     "memory.buffers.constant",
     symbol=r"M_{\mathrm{con},\sigma}",
     unit="bytes",
     title="buffers that are there for the whole run",
     source=PROFILE,
-    per=("stage",),
+    per="stage",
 )
 def constant():
     """Placeholder gradients, quantized weights, buckets, live parameters, workspaces, and what the
@@ -421,41 +375,42 @@ def constant():
 
 # -- what lives in which phase -------------------------------------------------------------------
 
-LIVE: dict[str, Any] = {
-    "identifier": "memory.buffers.live",
-    "symbol": r"M_{\mathrm{buf},\sigma\varphi}",
-    "unit": "bytes",
-    "title": "buffers on one device of a stage in a phase",
-    "source": PROFILE,
-    "per": ("stage", "phase"),
-}
+
+buffers_live = Quantity(
+    "memory.buffers.live",
+    symbol=r"M_{\mathrm{buf},\sigma\varphi}",
+    unit="bytes",
+    title="buffers on one device of a stage in a phase",
+    source=PROFILE,
+    per=("stage", "phase"),
+)
 
 
-@quantity(**LIVE, when={"phase": "loss"})
-def buffers_live():
+@buffers_live.where(phase="loss")
+def _():
     """Temporary tensors of the loss, weights in the compute format, workspace."""
     return loss + gathered + constant
 
 
-@quantity(**LIVE, when={"phase": ("backward", "first")})
-def buffers_live_backward():
+@buffers_live.where(phase=("backward", "first"))
+def _():
     """Temporary tensors of a layer, weights in the compute format, gradients on their way."""
     return layer + gathered + reduced + constant
 
 
-@quantity(**LIVE, when={"phase": "gradients"})
-def buffers_live_gradients():
+@buffers_live.where(phase="gradients")
+def _():
     """Weights in the compute format, gradients on their way, workspace."""
     return gathered + reduced + constant
 
 
-@quantity(**LIVE, when={"phase": "serving"})
-def buffers_live_serving():
+@buffers_live.where(phase="serving")
+def _():
     """Buffers of the whole run."""
     return constant
 
 
-@quantity(**LIVE, when={"phase": "step"})
-def buffers_live_step():
+@buffers_live.where(phase="step")
+def _():
     """Temporary tensors of the optimizer, workspace."""
-    return step_fused + constant
+    return step + constant

@@ -1,8 +1,6 @@
 """Inference: what each sequence keeps while it is served: keys and values of its tokens, and the
 states of recurrent blocks, which do not grow."""
 
-from typing import Any
-
 from planner.book.formulas.layout import micro_batches
 from planner.book.notation import (
     L_ks,
@@ -29,45 +27,44 @@ from planner.book.notation import (
     w,
     w_r,
 )
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 from planner.book.reductions import Total, largest, smallest
 
-BLOCK: dict[str, Any] = {
-    "identifier": "memory.cache.block",
-    "symbol": r"M_{kv}^{j}",
-    "unit": "bytes",
-    "title": "cache of one block on one device",
-    "per": ("block",),
-    "coefficient": "1",
-}
 POPE = "Pope et al. 2022 (arXiv 2211.05102), section 3.3"
 #: Sequences that a device keeps a cache of: those of every micro-batch that is under way.
 held = b * micro_batches
 
 
-@quantity(**BLOCK, source=POPE, when={"block": "attention", "latent": False, "windowed": False})
-def block():
+block = Quantity(
+    "memory.cache.block",
+    symbol=r"M_{kv}^{j}",
+    unit="bytes",
+    title="cache of one block on one device",
+    per="block",
+    coefficient="1",
+)
+
+
+@block.where(block="attention", latent=False, windowed=False, source=POPE)
+def _():
     """A key and a value for each token of prompt and answer of the sequences under
     way, m micro-batches of b; a rank holds one head at least."""
     return k_kv * held * (s + s_o) * (d_h + d_v) * largest(a_kv, t) / t
 
 
-@quantity(
-    **BLOCK,
+@block.where(
+    block="attention",
+    latent=False,
+    windowed=True,
     source=f"{POPE}; Beltagy et al. 2020 (arXiv 2004.05150)",
-    when={"block": "attention", "latent": False, "windowed": True},
 )
-def block_windowed():
+def _():
     """Only the last w tokens are attended to."""
     return k_kv * held * smallest(w, s + s_o) * (d_h + d_v) * largest(a_kv, t) / t
 
 
-@quantity(
-    **BLOCK,
-    source="DeepSeek-V2 (arXiv 2405.04434), section 2.1.2",
-    when={"block": "attention", "latent": True},
-)
-def block_latent():
+@block.where(block="attention", latent=True, source="DeepSeek-V2 (arXiv 2405.04434), section 2.1.2")
+def _():
     """The compressed keys and values and one rotary key, which every rank holds whole."""
     return k_kv * held * (s + s_o) * (r_kv + d_r)
 
@@ -77,47 +74,45 @@ def _window():
     return Total(n_in * n_out, "component", type="conv")
 
 
-@quantity(
-    **BLOCK,
-    source="Gu & Dao 2023 (arXiv 2312.00752); Dao & Gu 2024 (arXiv 2405.21060)",
-    when={"block": "mamba"},
+@block.where(
+    block="mamba", source="Gu & Dao 2023 (arXiv 2312.00752); Dao & Gu 2024 (arXiv 2405.21060)"
 )
-def block_mamba():
+def _():
     """The state of every channel, and the window of the convolution."""
     return k_a * held * (m_in * n_st + _window()) / t
 
 
-@quantity(**BLOCK, source="Yang et al. 2024 (arXiv 2412.06464)", when={"block": "delta_net"})
-def block_delta_net():
+@block.where(block="delta_net", source="Yang et al. 2024 (arXiv 2412.06464)")
+def _():
     """One matrix of keys by values for each head, and the window of the convolution."""
     return k_a * held * (a_dv * d_dk * d_dv + _window()) / t
 
 
-@quantity(**BLOCK, source="De et al. 2024 (arXiv 2402.19427)", when={"block": "recurrence"})
-def block_recurrence():
+@block.where(block="recurrence", source="De et al. 2024 (arXiv 2402.19427)")
+def _():
     """The state of every channel, and the window of the convolution."""
     return k_a * held * (w_r + _window()) / t
 
 
-@quantity(**BLOCK, source="LFM2 (arXiv 2511.23404)", when={"block": "short_conv"})
-def block_short_conv():
+@block.where(block="short_conv", source="LFM2 (arXiv 2511.23404)")
+def _():
     """The window of the convolution."""
     return k_a * held * _window() / t
 
 
-@quantity(**BLOCK, source="MiniMax-01 (arXiv 2501.08313)", when={"block": "lightning"})
-def block_lightning():
+@block.where(block="lightning", source="MiniMax-01 (arXiv 2501.08313)")
+def _():
     """One matrix of keys by values for each head."""
     return k_a * held * a_l * d_l**2 / t
 
 
-@quantity(
+@Quantity(
     "memory.cache.stage",
     symbol=r"M_{kv,\sigma}",
     unit="bytes",
     title="cache on one device of a stage",
     source=POPE,
-    per=("stage",),
+    per="stage",
 )
 def cache_stage():
     """Each block that remembers, as often as the stage holds its layer."""

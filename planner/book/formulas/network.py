@@ -44,7 +44,7 @@ from planner.book.notation_hardware import (
     e_net,
     o_net,
 )
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 from planner.book.reductions import largest, log2, smallest
 
 RING = "Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms; Thakur et al. 2005"
@@ -52,73 +52,60 @@ NVLS = "NCCL, src/graph/tuning.cc: the faster of ring and NVLS (switches that ad
 TREE = "Sanders et al. 2009, Two-tree algorithms; NCCL 2.4"
 MEGATRON = "Narayanan et al. 2021 (arXiv 2104.04473), section 3.2"
 
-LINK: dict[str, Any] = {
-    "identifier": "network.link",
-    "symbol": r"\beta_\ell",
-    "unit": "bytes/s",
-    "title": "bandwidth of collectives inside a node, per device and direction",
-    "exact": False,
-}
 
-
-@quantity(
-    **LINK,
-    source="datasheet; it adds both directions",
-    when={"cluster.accelerator.link.convention": "bidirectional"},
+link = Quantity(
+    "network.link",
+    symbol=r"\beta_\ell",
+    unit="bytes/s",
+    title="bandwidth of collectives inside a node, per device and direction",
+    exact=False,
 )
-def link():
+
+
+@link.where(link_convention="bidirectional", source="datasheet; it adds both directions")
+def _():
     """Half of the printed figure is one direction, of which collectives sustain a share."""
     return e_link * B_link / 2
 
 
-@quantity(
-    **LINK,
-    source="datasheet; it prints one direction",
-    when={"cluster.accelerator.link.convention": "per-direction"},
-)
-def link_of_direction():
+@link.where(link_convention="per-direction", source="datasheet; it prints one direction")
+def _():
     """The printed figure, of which collectives sustain a share."""
     return e_link * B_link
 
 
-FABRIC: dict[str, Any] = {
-    "identifier": "network.fabric",
-    "symbol": r"\beta_f",
-    "unit": "bytes/s",
-    "title": "bandwidth of collectives between nodes, per device and direction",
-}
+fabric = Quantity(
+    "network.fabric",
+    symbol=r"\beta_f",
+    unit="bytes/s",
+    title="bandwidth of collectives between nodes, per device and direction",
+)
 
 
-@quantity(**FABRIC, source="cluster document", exact=False, when={"network.measured": False})
-def fabric():
+@fabric.where(measured=False, source="cluster document", exact=False)
+def _():
     """The network card of a device, of which collectives sustain a share. A ring that follows the
     topology leaves a switch with one flow, so oversubscription above does not slow it."""
     return e_net * B_net
 
 
-@quantity(
-    **FABRIC, source="cluster document: a collective benchmark", when={"network.measured": True}
-)
-def fabric_measured():
+@fabric.where(measured=True, source="cluster document: a collective benchmark")
+def _():
     """What collectives reached there, no more than the network card of a device."""
     return smallest(B_sus, B_net)
 
 
 # -- tensor parallelism ------------------------------------------------------------------------
 
-TENSOR: dict[str, Any] = {
-    "identifier": "network.tensor",
-    "symbol": r"t_{\mathrm{AR}}",
-    "unit": "s",
-    "title": "one tensor-parallel exchange of the residual stream",
-    "exact": False,
-}
 
-
-@quantity(**TENSOR, source=MEGATRON, when={"time.tensor": "none"})
-def tensor_none():
-    """One device has nothing to exchange."""
-    return 0
+tensor = Quantity(
+    "network.tensor",
+    symbol=r"t_{\mathrm{AR}}",
+    unit="s",
+    title="one tensor-parallel exchange of the residual stream",
+    exact=False,
+)
+tensor.constant(0, "One device has nothing to exchange.", tensor="none", source=MEGATRON)
 
 
 def _passed_by_ranks():
@@ -126,73 +113,61 @@ def _passed_by_ranks():
     return 2 * (t - 1) / t * k_a * tokens * h
 
 
-TENSOR_HOPS: dict[str, Any] = {
-    "identifier": "network.tensor_hops",
-    "symbol": r"\alpha_t",
-    "unit": "s",
-    "title": "hops of one tensor-parallel exchange",
-    "exact": False,
-}
-NODE = {"time.tensor": "node"}
+tensor_hops = Quantity(
+    "network.tensor_hops",
+    symbol=r"\alpha_t",
+    unit="s",
+    title="hops of one tensor-parallel exchange",
+    exact=False,
+)
 
 
-@quantity(**TENSOR_HOPS, source=RING, when={**NODE, "time.switched": False})
-def tensor_hops():
+@tensor_hops.where(tensor="node", switched=False, source=RING)
+def _():
     """A ring takes t - 1 hops to add up, and as many to pass the sums on."""
     return 2 * (t - 1) * a_link
 
 
-@quantity(
-    **TENSOR_HOPS,
-    source=NVLS,
-    when={**NODE, "time.switched": True, "parallelism.sequence": False},
-)
-def tensor_hops_of_switch():
+@tensor_hops.where(tensor="node", switched=True, sequence=False, source=NVLS)
+def _():
     """The library takes what is faster: a ring of 2 (t - 1) hops, or one all-reduce by the
     switches."""
     return smallest(2 * (t - 1) * a_link, a_sw)
 
 
-@quantity(
-    **TENSOR_HOPS,
-    source=NVLS,
-    when={**NODE, "time.switched": True, "parallelism.sequence": True},
-)
-def tensor_hops_of_switch_twice():
+@tensor_hops.where(tensor="node", switched=True, sequence=True, source=NVLS)
+def _():
     """An all-gather and a reduce-scatter, each as a ring of t - 1 hops or by the switches."""
     return 2 * smallest((t - 1) * a_link, a_sw)
-
-
-NODES_OF_RANKS = {"time.tensor": "nodes"}
 
 
 def _ring_over_nodes():
     return 2 * ((t / n_node - 1) * a_net + (t - t / n_node) * a_link)
 
 
-@quantity(**TENSOR_HOPS, source=RING, when={**NODES_OF_RANKS, "parallelism.sequence": True})
-def tensor_hops_over_nodes():
+@tensor_hops.where(tensor="nodes", sequence=True, source=RING)
+def _():
     """Of 2 (t-1) hops of a ring over M = t/n_node nodes, 2 (M-1) go from one to the next."""
     return _ring_over_nodes()
 
 
-@quantity(**TENSOR_HOPS, source=TREE, when={**NODES_OF_RANKS, "parallelism.sequence": False})
-def tensor_hops_of_tree():
+@tensor_hops.where(tensor="nodes", sequence=False, source=TREE)
+def _():
     """The library takes what is faster for an all-reduce: a ring, or a tree over the M = t/n_node
     nodes, log2 M deep, with a chain inside each."""
     tree = 2 * (log2(t / n_node) * a_net + (n_node - 1) * a_link)
     return smallest(_ring_over_nodes(), tree)
 
 
-@quantity(**TENSOR, source=RING, when={"time.tensor": "node"})
-def tensor():
+@tensor.where(tensor="node", source=RING)
+def _():
     """A ring passes 2 (t-1)/t of n h activations through each device; an all-gather and a
     reduce-scatter (sequence parallelism) move the same as an all-reduce."""
     return _passed_by_ranks() / link + tensor_hops
 
 
-@quantity(**TENSOR, source=TREE, when={"time.tensor": "nodes", "parallelism.sequence": False})
-def tensor_tree():
+@tensor.where(tensor="nodes", sequence=False, source=TREE)
+def _():
     """Across M = t/n_node nodes a tree sends 2 (M-1)/M of the values over the cards of a node,
     while the ring inside each node passes its share over the link."""
     return (
@@ -204,8 +179,8 @@ def tensor_tree():
     )
 
 
-@quantity(**TENSOR, source=RING, when={"time.tensor": "nodes", "parallelism.sequence": True})
-def tensor_ring():
+@tensor.where(tensor="nodes", sequence=True, source=RING)
+def _():
     """All-gather and reduce-scatter run as rings, which cross the nodes with all that passes."""
     return _passed_by_ranks() / smallest(link, fabric * n_node) + tensor_hops
 
@@ -213,7 +188,7 @@ def tensor_ring():
 # -- data parallelism --------------------------------------------------------------------------
 
 
-@quantity(
+@Quantity(
     "network.shards",
     symbol=r"g",
     unit="1",
@@ -225,57 +200,52 @@ def shards():
     return data * c / r
 
 
-GROUP: dict[str, Any] = {
-    "identifier": "network.data",
-    "symbol": r"\beta_d",
-    "unit": "bytes/s",
-    "title": "bandwidth of the data-parallel group, per device and direction",
-    "exact": False,
-}
+group = Quantity(
+    "network.data",
+    symbol=r"\beta_d",
+    unit="bytes/s",
+    title="bandwidth of the data-parallel group, per device and direction",
+    exact=False,
+)
 
 
-@quantity(**GROUP, source="a group of one device", when={"time.shards": "none"})
-def group_of_one():
+@group.where(shards="none", source="a group of one device")
+def _():
     """A device alone exchanges nothing; what it would, stays in its memory."""
     return e_mem * W
 
 
-@quantity(**GROUP, source=RING, when={"time.shards": "node"})
-def group():
+@group.where(shards="node", source=RING)
+def _():
     """The group lies inside one node."""
     return link
 
 
-@quantity(**GROUP, source=RING, when={"time.shards": "nodes"})
-def group_of_nodes():
+@group.where(shards="nodes", source=RING)
+def _():
     """Its n_node/t members in a node, one at least, use a network card each; the link bounds
     them."""
     return smallest(link, fabric * largest(1, smallest(n_node / t, shards)))
 
 
-HOPS: dict[str, Any] = {
-    "identifier": "network.data_hops",
-    "symbol": r"\alpha_d",
-    "unit": "s",
-    "title": "hops of one gathering or scattering over the data-parallel group",
-    "exact": False,
-}
+hops = Quantity(
+    "network.data_hops",
+    symbol=r"\alpha_d",
+    unit="s",
+    title="hops of one gathering or scattering over the data-parallel group",
+    exact=False,
+)
+hops.constant(0, "None: a device alone.", shards="none", source="a group of one device")
 
 
-@quantity(**HOPS, source="a group of one device", when={"time.shards": "none"})
-def hops_of_one():
-    """None: a device alone."""
-    return 0
-
-
-@quantity(**HOPS, source=RING, when={"time.shards": "node", "time.switched": False})
-def hops():
+@hops.where(shards="node", switched=False, source=RING)
+def _():
     """One hop to each other member."""
     return (shards - 1) * a_link
 
 
-@quantity(**HOPS, source=NVLS, when={"time.shards": "node", "time.switched": True})
-def hops_of_switch():
+@hops.where(shards="node", switched=True, source=NVLS)
+def _():
     """The library takes what is faster: one hop to each other member, or one exchange with the
     switches, which add up and copy."""
     return smallest((shards - 1) * a_link, a_sw)
@@ -286,37 +256,34 @@ def _nodes():
     return smallest(shards, shards * t / n_node)
 
 
-@quantity(**HOPS, source=RING, when={"time.shards": "nodes"})
-def hops_of_nodes():
+@hops.where(shards="nodes", source=RING)
+def _():
     """A ring over g devices in M = g t/n_node nodes, at most g, passes M - 1 times from one node to
     the next and stays inside otherwise; libraries gather and scatter across nodes in rings."""
     return (_nodes() - 1) * a_net + (shards - _nodes()) * a_link
 
 
-REDUCE_HOPS: dict[str, Any] = {
-    "identifier": "network.reduce_hops",
-    "symbol": r"\alpha_{\mathrm{AR}}",
-    "unit": "s",
-    "title": "hops of one all-reduce over the data-parallel group",
-    "exact": False,
-}
 TUNER = "NCCL, src/graph/tuning.cc: the fastest of ring, tree and NVLS"
 
 
-@quantity(**REDUCE_HOPS, source="a group of one device", when={"time.shards": "none"})
-def reduce_hops_of_one():
-    """None: a device alone."""
-    return 0
+reduce_hops = Quantity(
+    "network.reduce_hops",
+    symbol=r"\alpha_{\mathrm{AR}}",
+    unit="s",
+    title="hops of one all-reduce over the data-parallel group",
+    exact=False,
+)
+reduce_hops.constant(0, "None: a device alone.", shards="none", source="a group of one device")
 
 
-@quantity(**REDUCE_HOPS, source=RING, when={"time.shards": "node", "time.switched": False})
-def reduce_hops():
+@reduce_hops.where(shards="node", switched=False, source=RING)
+def _():
     """A ring adds up, and once more passes the sums on; trees inside a node are chains."""
     return 2 * (shards - 1) * a_link
 
 
-@quantity(**REDUCE_HOPS, source=TUNER, when={"time.shards": "node", "time.switched": True})
-def reduce_hops_of_switch():
+@reduce_hops.where(shards="node", switched=True, source=TUNER)
+def _():
     """A ring, or one exchange with the switches, which add up and copy: what is faster."""
     return smallest(2 * (shards - 1) * a_link, a_sw)
 
@@ -326,73 +293,76 @@ def _tree(chain):
     return 2 * log2(_nodes()) * a_net + chain
 
 
-@quantity(**REDUCE_HOPS, source=TUNER, when={"time.shards": "nodes", "time.switched": False})
-def reduce_hops_of_nodes():
+@reduce_hops.where(shards="nodes", switched=False, source=TUNER)
+def _():
     """A ring over all devices, or a tree over the M nodes, log2 M deep, with chains inside them:
     what is faster."""
     return smallest(2 * hops, _tree(2 * (shards / _nodes() - 1) * a_link))
 
 
-@quantity(**REDUCE_HOPS, source=TUNER, when={"time.shards": "nodes", "time.switched": True})
-def reduce_hops_of_nodes_and_switch():
+@reduce_hops.where(shards="nodes", switched=True, source=TUNER)
+def _():
     """As without switches that add up; inside a node these may take the place of chains."""
     chain = 2 * (shards / _nodes() - 1) * a_link
     return smallest(2 * hops, _tree(smallest(chain, a_sw)))
 
 
-REPLICAS: dict[str, Any] = {
-    "identifier": "network.replicas",
-    "symbol": r"\beta_r",
-    "unit": "bytes/s",
-    "title": "bandwidth between the replicas of hybrid sharding, per device and direction",
-    "exact": False,
-}
+replicas = Quantity(
+    "network.replicas",
+    symbol=r"\beta_r",
+    unit="bytes/s",
+    title="bandwidth between the replicas of hybrid sharding, per device and direction",
+    exact=False,
+)
 
 
-@quantity(**REPLICAS, source="a group of one device", when={"time.replicas": "none"})
-def replicas_of_one():
+@replicas.where(replicas="none", source="a group of one device")
+def _():
     """One replica exchanges nothing; what it would, stays in its memory."""
     return e_mem * W
 
 
-@quantity(**REPLICAS, source=RING, when={"time.replicas": "node"})
-def replicas():
+@replicas.where(replicas="node", source=RING)
+def _():
     """All replicas lie inside one node."""
     return link
 
 
-@quantity(**REPLICAS, source=RING, when={"time.replicas": "nodes"})
-def replicas_of_nodes():
+@replicas.where(replicas="nodes", source=RING)
+def _():
     """A replica fills g t devices, so n_node/(g t) of them, one at least, lie in a node and use a
     network card each; the link bounds them."""
     return smallest(link, fabric * largest(1, n_node / (shards * t)))
 
 
-PASSED: dict[str, Any] = {
-    "identifier": "network.passed",
-    "symbol": r"\tau_c",
-    "unit": "s/bytes",
-    "title": "time in which a ring passes each byte of a component to those that share it",
-    "exact": False,
-    "per": ("component",),
-}
 WHOLE = ("none", "column", "row", "vocabulary")
 
 
-@quantity(**PASSED, source=RING, when={"split": WHOLE})
-def passed():
+passed = Quantity(
+    "network.passed",
+    symbol=r"\tau_c",
+    unit="s/bytes",
+    title="time in which a ring passes each byte of a component to those that share it",
+    exact=False,
+    per="component",
+    source=RING,
+)
+
+
+@passed.where(split=WHOLE)
+def _():
     """All but one of g shares leave each device, at the bandwidth of its group."""
     return (shards - 1) / (shards * group)
 
 
-@quantity(**PASSED, source=RING, when={"split": "experts", "time.shards": ("none", "node")})
-def passed_of_experts():
+@passed.where(split="experts", shards=("none", "node"))
+def _():
     """Fewer devices hold copies of an expert; they are in one node."""
     return (owners - 1) / (owners * link)
 
 
-@quantity(**PASSED, source=RING, when={"split": "experts", "time.shards": "nodes"})
-def passed_of_experts_of_nodes():
+@passed.where(split="experts", shards="nodes")
+def _():
     """Fewer devices hold copies of an expert, n_node/(e t_e) in each node, one at least, whose
     network cards they use."""
     rate = smallest(link, fabric * largest(1, n_node / (e * t_e)))
@@ -401,43 +371,29 @@ def passed_of_experts_of_nodes():
 
 # -- expert parallelism ------------------------------------------------------------------------
 
-EXPERTS: dict[str, Any] = {
-    "identifier": "network.experts",
-    "symbol": r"t_{\mathrm{a2a}}",
-    "unit": "s",
-    "title": "one exchange of tokens between experts, the mean of there and back",
-    "exact": False,
-    "per": ("block",),
-}
+
+experts = Quantity(
+    "network.experts",
+    symbol=r"t_{\mathrm{a2a}}",
+    unit="s",
+    title="one exchange of tokens between experts, the mean of there and back",
+    exact=False,
+    per="block",
+)
+experts.constant(
+    0,
+    "All experts are on the device.",
+    expert="none",
+    source="Lepikhin et al. 2020 (arXiv 2006.16668)",
+)
 
 
-@quantity(**EXPERTS, source="Lepikhin et al. 2020 (arXiv 2006.16668)", when={"time.expert": "none"})
-def experts_none():
-    """All experts are on the device."""
-    return 0
-
-
-DISPATCHER = "parallelism.dispatcher"
 DEEPEP = "DeepEP, README (normal kernels)"
 #: Nodes over which an expert-parallel group is spread.
 NODES = e * t_e / n_node
 
-REACH: dict[str, Any] = {"unit": "1", "exact": False, "per": ("block",)}
-REACHED: dict[str, Any] = {
-    **REACH,
-    "identifier": "network.reach.devices",
-    "symbol": r"e_{\mathrm{r}}",
-    "title": "devices of whose experts a token chooses",
-}
-REACHED_NODES: dict[str, Any] = {
-    **REACH,
-    "identifier": "network.reach.nodes",
-    "symbol": r"M_{\mathrm{r}}",
-    "title": "nodes of whose experts a token chooses",
-}
+REACH: dict[str, Any] = {"unit": "1", "exact": False, "per": "block"}
 LIMITED = "DeepSeek-AI 2024 (arXiv 2412.19437), section 2.1.2"
-BY_DEVICE = {"block": "moe", "time.expert": ("node", "nodes"), DISPATCHER: "deepep"}
-BY_NODE = {"block": "moe", "time.expert": "nodes"}
 
 
 def _of_groups(members):
@@ -445,52 +401,72 @@ def _of_groups(members):
     return smallest(members, largest(members * g_r / G_r, g_r))
 
 
-@quantity(**REACHED, source="definition", when={**BY_DEVICE, "grouped": False})
-def reach():
+reach = Quantity(
+    "network.reach.devices",
+    **REACH,
+    symbol=r"e_{\mathrm{r}}",
+    title="devices of whose experts a token chooses",
+    block="moe",
+    expert=("node", "nodes"),
+    dispatcher="deepep",
+)
+
+
+@reach.where(grouped=False, source="definition")
+def _():
     """All of the expert-parallel group."""
     return e
 
 
-@quantity(**REACHED, source=LIMITED, when={**BY_DEVICE, "grouped": True})
-def reach_of_groups():
+@reach.where(grouped=True, source=LIMITED)
+def _():
     """Those that hold the groups of the token."""
     return _of_groups(e)
 
 
-@quantity(**REACHED_NODES, source="definition", when={**BY_NODE, "grouped": False})
-def reach_nodes():
+reach_nodes = Quantity(
+    "network.reach.nodes",
+    **REACH,
+    symbol=r"M_{\mathrm{r}}",
+    title="nodes of whose experts a token chooses",
+    block="moe",
+    expert="nodes",
+)
+
+
+@reach_nodes.where(grouped=False, source="definition")
+def _():
     """All over which the expert-parallel group is spread."""
     return NODES
 
 
-@quantity(**REACHED_NODES, source=LIMITED, when={**BY_NODE, "grouped": True})
-def reach_nodes_of_groups():
+@reach_nodes.where(grouped=True, source=LIMITED)
+def _():
     """Those that hold the groups of the token: routing that is limited to some nodes."""
     return _of_groups(NODES)
 
 
-UNEVEN: dict[str, Any] = {
-    "identifier": "network.experts.uneven",
-    "symbol": r"\gamma_{\mathrm{a2a}}",
-    "unit": "1",
-    "title": "rows that travel to the experts of the fullest device, over an even share",
-    "exact": False,
-    "per": ("block",),
-}
+uneven = Quantity(
+    "network.experts.uneven",
+    symbol=r"\gamma_{\mathrm{a2a}}",
+    unit="1",
+    title="rows that travel to the experts of the fullest device, over an even share",
+    exact=False,
+    per="block",
+    block="moe",
+)
 
 
-@quantity(**UNEVEN, source="definition", when={"block": "moe", "block.capped": False})
-def uneven():
+@uneven.where(capped=False, source="definition")
+def _():
     """All wait for the device to which most rows travel."""
     return gamma
 
 
-@quantity(
-    **UNEVEN,
-    source="Lepikhin et al. 2020 (arXiv 2006.16668), section 2.2: expert capacity",
-    when={"block": "moe", "block.capped": True},
+@uneven.where(
+    capped=True, source="Lepikhin et al. 2020 (arXiv 2006.16668), section 2.2: expert capacity"
 )
-def uneven_capped():
+def _():
     """The slots of an expert travel, filled or not; what is beyond them is dropped before."""
     return f_cap
 
@@ -515,57 +491,53 @@ def _across():
     return _once(reach_nodes, NODES) * o_net
 
 
-@quantity(
-    **EXPERTS,
-    source="Lepikhin et al. 2020 (arXiv 2006.16668)",
-    when={"time.expert": "node", DISPATCHER: "all-to-all"},
+@experts.where(
+    expert="node", dispatcher="all-to-all", source="Lepikhin et al. 2020 (arXiv 2006.16668)"
 )
-def experts():
+def _():
     """Of k copies of each token all but 1/e leave the device."""
     return _copies() / (link * e_a2a)
 
 
-@quantity(
-    **EXPERTS,
+@experts.where(
+    expert="nodes",
+    dispatcher="all-to-all",
     source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.2",
-    when={"time.expert": "nodes", DISPATCHER: "all-to-all"},
 )
-def experts_of_nodes():
+def _():
     """Of M nodes from which it chooses a token goes once to each that holds one of its k experts,
     M (1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the link. All
     pairs of nodes talk at once, so an oversubscribed network slows them."""
     return largest(_copies() / (link * e_a2a), _across() / (fabric * e_a2a))
 
 
-@quantity(**EXPERTS, source=DEEPEP, when={"time.expert": "node", DISPATCHER: "deepep"})
-def experts_by_kernels():
+@experts.where(expert="node", dispatcher="deepep", source=DEEPEP)
+def _():
     """Of M devices from which it chooses a token goes once to each that holds one of its k experts,
     M (1 - (1 - 1/M)^k) of them on average, by kernels that nearly fill the link."""
     return _once(reach, e) / (link * e_disp)
 
 
-@quantity(**EXPERTS, source=DEEPEP, when={"time.expert": "nodes", DISPATCHER: "deepep"})
-def experts_of_nodes_by_kernels():
+@experts.where(expert="nodes", dispatcher="deepep", source=DEEPEP)
+def _():
     """A token goes once to each node that holds one of its experts, and there once to each such
     device, by kernels that nearly fill a device's network card and its link."""
     return largest(_once(reach, e) / (link * e_disp), _across() / (B_net * e_disp))
 
 
-GATHER: dict[str, Any] = {
-    "identifier": "network.experts.gather",
-    "symbol": r"t_{\mathrm{ge}}",
-    "unit": "s",
-    "title": "gathering rows among the devices that share an expert, the mean of there and back",
-    "exact": False,
-    "per": ("block",),
-}
 FOLDING = "Liu et al. 2025 (arXiv 2504.14960), MoE parallel folding; Megatron-LM (all-to-all)"
 
 
-@quantity(**GATHER, source=FOLDING, when={"time.expert_tensor": "none"})
-def experts_gather_none():
-    """An expert is whole on its device."""
-    return 0
+experts_gather = Quantity(
+    "network.experts.gather",
+    symbol=r"t_{\mathrm{ge}}",
+    unit="s",
+    title="gathering rows among the devices that share an expert, the mean of there and back",
+    exact=False,
+    per="block",
+    source=FOLDING,
+)
+experts_gather.constant(0, "An expert is whole on its device.", expert_tensor="none")
 
 
 def _of_expert():
@@ -573,15 +545,15 @@ def _of_expert():
     return _of_rank() * k * (t_e - 1)
 
 
-@quantity(**GATHER, source=FOLDING, when={"block": "moe", "time.expert_tensor": "node"})
-def experts_gather():
+@experts_gather.where(block="moe", expert_tensor="node")
+def _():
     """Rows are gathered among the t_e devices that share an expert, and its outputs reduced and
     scattered: of the rows of all of them a device has one in t_e."""
     return _of_expert() / link + (t_e - 1) * a_link
 
 
-@quantity(**GATHER, source=FOLDING, when={"block": "moe", "time.expert_tensor": "nodes"})
-def experts_gather_of_nodes():
+@experts_gather.where(block="moe", expert_tensor="nodes")
+def _():
     """As in a node; what crosses from node to node uses all network cards of a node."""
     hops = (t_e / n_node - 1) * a_net + (t_e - t_e / n_node) * a_link
     return _of_expert() / smallest(link, fabric * n_node) + hops
@@ -589,31 +561,32 @@ def experts_gather_of_nodes():
 
 # -- context parallelism -----------------------------------------------------------------------
 
-CONTEXT: dict[str, Any] = {
-    "identifier": "network.context",
-    "symbol": r"t_{\mathrm{kv}}",
-    "unit": "s",
-    "title": "one hop of a rank's keys and values round its context-parallel group",
-    "source": RING,
-    "exact": False,
-    "per": ("block",),
-}
-
 
 def _keys_and_values():
     """Bytes of a rank's keys and values; a tensor-parallel rank has one head at least."""
     return k_a * tokens * largest(1, a_kv / t) * (d_h + d_v)
 
 
-@quantity(**CONTEXT, when={"time.context": "node"})
-def context():
+context = Quantity(
+    "network.context",
+    symbol=r"t_{\mathrm{kv}}",
+    unit="s",
+    title="one hop of a rank's keys and values round its context-parallel group",
+    source=RING,
+    exact=False,
+    per="block",
+)
+
+
+@context.where(context="node")
+def _():
     """Heads are divided over the tensor-parallel ranks, one at least. The group lies inside one
     node."""
     return _keys_and_values() / link + a_link
 
 
-@quantity(**CONTEXT, when={"time.context": "nodes"})
-def context_of_nodes():
+@context.where(context="nodes")
+def _():
     """Heads are divided over the tensor-parallel ranks, one at least. All hops run at once, so the
     one between nodes sets the pace: a device's network card."""
     return _keys_and_values() / smallest(link, fabric) + a_net
@@ -621,30 +594,26 @@ def context_of_nodes():
 
 # -- pipeline ----------------------------------------------------------------------------------
 
-SEND: dict[str, Any] = {
-    "identifier": "network.pipeline",
-    "symbol": r"t_{\mathrm{send}}",
-    "unit": "s",
-    "title": "sending the residual stream to the next stage",
-    "source": "Narayanan et al. 2021 (arXiv 2104.04473), section 4.1 (scatter, send, gather)",
-    "exact": False,
-}
+
+send = Quantity(
+    "network.pipeline",
+    symbol=r"t_{\mathrm{send}}",
+    unit="s",
+    title="sending the residual stream to the next stage",
+    source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1 (scatter, send, gather)",
+    exact=False,
+)
+send.constant(0, "There is one stage.", pipeline="none")
 
 
-@quantity(**SEND, when={"time.pipeline": "none"})
-def send_none():
-    """There is one stage."""
-    return 0
-
-
-@quantity(**SEND, when={"time.pipeline": "node"})
-def send():
+@send.where(pipeline="node")
+def _():
     """Each tensor-parallel rank sends its part of n h activations over the link."""
     return k_a * tokens * h / (t * link) + a_link
 
 
-@quantity(**SEND, when={"time.pipeline": "nodes"})
-def send_to_node():
+@send.where(pipeline="nodes")
+def _():
     """Each tensor-parallel rank sends its part of n h activations. Neighbours are n/p devices
     apart, so n/(p n_node) of them, at most all, lie in another node and use a network card."""
     across = smallest(1, n / (p * n_node))

@@ -11,24 +11,22 @@ from planner.book.formulas.time_peak import peak
 from planner.book.formulas.time_product import count, rows
 from planner.book.notation import L_k, a, a_kv, b, c, d_h, d_v, k_a, k_c, s, t
 from planner.book.notation_hardware import K_x, N_x, W
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 from planner.book.reductions import Total
 
 WILLIAMS = "Williams et al. 2009, Roofline: an insightful visual performance model"
 FLASH = "Dao et al. 2022 (arXiv 2205.14135), section 3"
-PRODUCT: dict[str, Any] = {"per": ("product",)}
-CORE: dict[str, Any] = {"per": ("block",)}
 FUSED = ("flash", "efficient")
 
 
-@quantity(
+@Quantity(
     "roofline.product.flops",
     symbol="F_x",
     unit="FLOP",
     title="FLOPs of a product on one device, forward",
     source=WILLIAMS,
     coefficient="FLOP",
-    **PRODUCT,
+    per="product",
 )
 def product_flops():
     """A multiplication and an addition for each of rows, columns and depth."""
@@ -38,13 +36,13 @@ def product_flops():
 INTENSITY: dict[str, Any] = {"unit": "FLOP/bytes", "source": WILLIAMS}
 
 
-@quantity(
+@Quantity(
     "roofline.product.intensity",
     symbol="I_x",
     title="FLOPs for each byte of a product",
     coefficient="FLOP",
     **INTENSITY,
-    **PRODUCT,
+    per="product",
 )
 def product_intensity():
     """Both inputs are read and the output is written, each once, in the compute format. Above the
@@ -52,62 +50,56 @@ def product_intensity():
     return 2 * rows * N_x * K_x / (k_c * (rows * K_x + K_x * N_x + rows * N_x))
 
 
-@quantity(
+core_flops = Quantity(
     "roofline.core.flops",
     symbol=r"F_{\mathrm{core}}",
     unit="FLOP",
     title="FLOPs of an attention core on one device, forward",
     source=FLASH,
     coefficient="FLOP",
-    when={"training.attention": FUSED},
-    **CORE,
+    per="block",
 )
-def core_flops():
+
+
+@core_flops.where(training_attention=FUSED)
+def _():
     """Queries with the keys that they meet, and scores with values."""
     return 2 * tokens * keys * a * (d_h + d_v) / t
 
 
-@quantity(
-    "roofline.core.flops",
-    symbol=r"F_{\mathrm{core}}",
-    unit="FLOP",
-    title="FLOPs of an attention core on one device, forward",
-    source=FLASH,
-    coefficient="FLOP",
-    when={"training.attention": "eager"},
-    **CORE,
-)
-def core_flops_eager():
+@core_flops.where(training_attention="eager")
+def _():
     """Queries with all keys, and scores with values."""
     return 2 * tokens * s * a * (d_h + d_v) / t
 
 
-CORE_INTENSITY: dict[str, Any] = {
-    "identifier": "roofline.core.intensity",
-    "symbol": r"I_{\mathrm{core}}",
-    "title": "FLOPs for each byte of an attention core",
-    "coefficient": "FLOP",
-    "unit": "FLOP/bytes",
-    "source": FLASH,
-}
+core_intensity = Quantity(
+    "roofline.core.intensity",
+    symbol=r"I_{\mathrm{core}}",
+    title="FLOPs for each byte of an attention core",
+    coefficient="FLOP",
+    unit="FLOP/bytes",
+    source=FLASH,
+    per="block",
+)
 
 
-@quantity(**CORE_INTENSITY, when={"training.attention": FUSED}, **CORE)
-def core_intensity():
+@core_intensity.where(training_attention=FUSED)
+def _():
     """Queries, keys and values are read and the output is written; scores never leave the chip, so
     it grows with the sequence."""
     return 2 * keys * a / (k_a * (a + c * a_kv))
 
 
-@quantity(**CORE_INTENSITY, when={"training.attention": "eager"}, **CORE)
-def core_intensity_eager():
+@core_intensity.where(training_attention="eager")
+def _():
     """Besides queries, keys, values and output, scores are written, read and written by the
     softmax, and read again."""
     moved = k_a * tokens * (a + c * a_kv) * (d_h + d_v) + 4 * k_a * b * a * s * s / c
     return 2 * tokens * s * a * (d_h + d_v) / moved
 
 
-@quantity(
+@Quantity(
     "roofline.ridge",
     symbol=r"I^{*}",
     title="FLOPs for each byte at which arithmetic and memory take the same time",
@@ -118,7 +110,7 @@ def ridge():
     return peak / W
 
 
-@quantity(
+@Quantity(
     "roofline.intensity",
     symbol=r"\bar I",
     title="FLOPs for each byte of all products and attention cores, forward",

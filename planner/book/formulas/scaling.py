@@ -11,31 +11,31 @@ from planner.book.formulas.compute import training_6nd
 from planner.book.formulas.parameters import active
 from planner.book.notation import T
 from planner.book.notation_scaling import C_0, D_0, N_0, A_l, B_l, E_l, N_l, a_D, a_N, x_D, x_N
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 
 CHINCHILLA = "Hoffmann et al. 2022 (arXiv 2203.15556)"
 LAWS = (
     f"{CHINCHILLA}; Besiroglu et al. 2024 (arXiv 2404.10102); Grattafiori et al. 2024 (arXiv "
     "2407.21783), section 3.2.1; Kaplan et al. 2020 (arXiv 2001.08361), appendix A"
 )
-LOSS: dict[str, Any] = {"law.loss": True}
-BY_LAW: dict[str, Any] = {"exact": False, "per": ("law",)}
+BY_LAW: dict[str, Any] = {"exact": False, "per": "law"}
 
 
-@quantity(
+@Quantity(
     "scaling.tokens_per_parameter",
     symbol=r"\rho",
     unit="1",
     title="training tokens for each parameter that a token uses",
     source=f"{CHINCHILLA}, table 3",
-    when={"training.mode": "train", "lora": False},
+    mode="train",
+    lora=False,
 )
 def tokens_per_parameter():
     """About 20 are compute-optimal by the first two approaches of Chinchilla."""
     return T / active
 
 
-@quantity(
+@Quantity(
     "scaling.model_tokens",
     symbol=r"D_\lambda",
     unit="tokens",
@@ -48,7 +48,7 @@ def model_tokens():
     return D_0 * (N_l / N_0) ** (a_D / a_N)
 
 
-@quantity(
+@Quantity(
     "scaling.ratio",
     symbol=r"\tau_\lambda",
     unit="1",
@@ -66,21 +66,21 @@ def _loss(parameters: Any, tokens: Any) -> Any:
     return E_l + A_l / parameters**x_N + B_l / tokens**x_D
 
 
-@quantity(
+@Quantity(
     "scaling.loss",
     symbol=r"\hat L_\lambda",
     unit="1",
     title="predicted loss, nats per token",
     source=f"{CHINCHILLA}, equation 2",
-    when=LOSS,
     **BY_LAW,
+    law_loss=True,
 )
 def loss():
     """On the data and vocabulary of the law: it ranks plans, and forecasts no other data."""
     return _loss(N_l, T)
 
 
-@quantity(
+@Quantity(
     "optimal.parameters",
     symbol=r"N^{\ast}_\lambda",
     unit="parameters",
@@ -95,7 +95,7 @@ def parameters():
     return N_0 * (training_6nd / C_0) ** a_N
 
 
-@quantity(
+@Quantity(
     "optimal.tokens",
     symbol=r"D^{\ast}_\lambda",
     unit="tokens",
@@ -108,14 +108,14 @@ def tokens():
     return D_0 * (training_6nd / C_0) ** a_D
 
 
-@quantity(
+@Quantity(
     "optimal.loss",
     symbol=r"\hat L^{\ast}_\lambda",
     unit="1",
     title="lowest predicted loss for the plan's compute, nats per token",
     source=f"{CHINCHILLA}, equation 4",
-    when=LOSS,
     **BY_LAW,
+    law_loss=True,
 )
 def optimal_loss():
     """The loss at the compute-optimal parameters and tokens."""

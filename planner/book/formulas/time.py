@@ -1,47 +1,36 @@
 """How long: step, run, device hours and utilisation, at an assumed utilisation or predicted."""
 
-from typing import Any
-
 from planner.book.formulas.compute import executed_per_token, per_token
 from planner.book.formulas.time_peak import peak
-from planner.book.formulas.time_step import step_predicted
+from planner.book.formulas.time_step import step
 from planner.book.notation import B, T, n, s
 from planner.book.notation_hardware import mfu_assumed
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 
 PALM = "Chowdhery et al. 2022 (arXiv 2204.02311), appendix B"
-ASSUMED: dict[str, Any] = {"time.assumed": True}
-PREDICTED: dict[str, Any] = {"time.assumed": False}
 
 
-@quantity(
+tokens_per_second = Quantity(
     "time.tokens_per_second",
     symbol=r"r_{\mathrm{tok}}",
     unit="tokens/s",
     title="tokens per second, all devices",
-    source=PALM,
-    when=ASSUMED,
 )
-def tokens_per_second():
+
+
+@tokens_per_second.where(assumed=True, source=PALM)
+def _():
     """All devices at the assumed share of their dense peak, over the model FLOPs of a token."""
     return n * peak * mfu_assumed / per_token
 
 
-@quantity(
-    "time.tokens_per_second",
-    symbol=r"r_{\mathrm{tok}}",
-    unit="tokens/s",
-    title="tokens per second, all devices",
-    source="definition",
-    exact=False,
-    when=PREDICTED,
-)
-def tokens_per_second_predicted():
+@tokens_per_second.where(assumed=False, source="definition", exact=False)
+def _():
     """B sequences of s tokens in the predicted time of a step."""
-    return B * s / step_predicted
+    return B * s / step
 
 
-@quantity(
+@Quantity(
     "time.tokens_per_second_per_device",
     symbol=r"r_{\mathrm{dev}}",
     unit="tokens/s",
@@ -53,20 +42,13 @@ def tokens_per_second_per_device():
     return tokens_per_second / n
 
 
-@quantity(
-    "time.step_seconds",
-    symbol=r"t_{\mathrm{step}}",
-    unit="s",
-    title="time of one optimizer step",
-    source="definition",
-    when=ASSUMED,
-)
-def step():
+@step.where(assumed=True, title="time of one optimizer step", source="definition")
+def _():
     """B sequences of s tokens at the assumed rate."""
     return B * s / tokens_per_second
 
 
-@quantity(
+@Quantity(
     "time.training_seconds",
     symbol=r"t_{\mathrm{run}}",
     unit="s",
@@ -78,7 +60,7 @@ def training_seconds():
     return T / tokens_per_second
 
 
-@quantity(
+@Quantity(
     "time.training_days",
     symbol=r"t_{\mathrm{days}}",
     unit="days",
@@ -90,7 +72,7 @@ def training_days():
     return training_seconds / 86400
 
 
-@quantity(
+@Quantity(
     "time.device_hours",
     symbol=r"t_{\mathrm{dev}}",
     unit="h",
@@ -102,31 +84,21 @@ def device_hours():
     return n * training_seconds / 3600
 
 
-@quantity(
-    "time.mfu",
-    symbol="u",
-    unit="1",
-    title="model FLOPs utilisation",
-    source=PALM,
-)
+@Quantity("time.mfu", symbol="u", unit="1", title="model FLOPs utilisation", source=PALM)
 def mfu():
     """Model FLOPs (attention in full, nothing recomputed) over what the dense peaks could do."""
     return tokens_per_second * per_token / (n * peak)
 
 
-@quantity(
-    "time.hfu",
-    symbol=r"u_{\mathrm{hw}}",
-    unit="1",
-    title="hardware FLOPs utilisation",
-    source=PALM,
+@Quantity(
+    "time.hfu", symbol=r"u_{\mathrm{hw}}", unit="1", title="hardware FLOPs utilisation", source=PALM
 )
 def hfu():
     """As the model FLOPs utilisation, with recomputed work counted too."""
     return mfu * executed_per_token / per_token
 
 
-@quantity(
+@Quantity(
     "time.tflops_per_device",
     symbol=r"F_{\mathrm{dev}}",
     unit="TFLOP/s",

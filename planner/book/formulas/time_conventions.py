@@ -10,28 +10,25 @@ from planner.book.formulas.time import tokens_per_second
 from planner.book.formulas.time_peak import peak
 from planner.book.notation import C_conv, n
 from planner.book.notation_hardware import P_listed
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 
 BY_CONVENTION: dict[str, Any] = {
     "unit": "1",
     "source": "Chowdhery et al. 2022 (arXiv 2204.02311), appendix B; Dao 2023 (arXiv 2307.08691), "
     "section 4; Korthikanti et al. 2022 (arXiv 2205.05198), section 6.3",
-    "per": ("convention",),
+    "per": "convention",
 }
 
 
-@quantity(
-    "time.utilisation",
-    symbol=r"u_\kappa",
-    title="utilisation of the dense peak",
-    **BY_CONVENTION,
+@Quantity(
+    "time.utilisation", symbol=r"u_\kappa", title="utilisation of the dense peak", **BY_CONVENTION
 )
 def utilisation():
     """The FLOPs that the convention counts, in one second, over what the dense peaks could do."""
     return tokens_per_second * C_conv / (n * peak)
 
 
-@quantity(
+@Quantity(
     "time.utilisation_listed",
     symbol=r"u'_\kappa",
     title="utilisation of the peak as the datasheet prints it",

@@ -22,7 +22,7 @@ from planner.book.notation_hardware import (
     p_drop,
     x_head,
 )
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 from planner.book.reductions import ceil, largest, smallest
 
 FLASH = "Dao et al. 2022 (arXiv 2205.14135), section 3; Dao 2023 (arXiv 2307.08691)"
@@ -35,25 +35,26 @@ CALIBRATED = "calibrated on published runs (presets/efficiency)"
 RING = "Liu et al. 2023 (arXiv 2310.01889), section 3; Transformer Engine, context parallelism"
 GATHER = "Grattafiori et al. 2024 (arXiv 2407.21783), section 3.3.2"
 
-KEYS: dict[str, Any] = {
-    "identifier": "time.core.keys",
-    "symbol": r"\bar s",
-    "unit": "1",
-    "title": "keys that a fused kernel meets for a query, on average",
-    "source": FLASH,
-    "exact": False,
-    "per": ("block",),
-}
+
+keys = Quantity(
+    "time.core.keys",
+    symbol=r"\bar s",
+    unit="1",
+    title="keys that a fused kernel meets for a query, on average",
+    source=FLASH,
+    exact=False,
+    per="block",
+)
 
 
-@quantity(**KEYS, when={"block.sees": "all"})
-def keys():
+@keys.where(sees="all")
+def _():
     """All of them."""
     return s
 
 
-@quantity(**KEYS, when={"block.sees": "past"})
-def keys_past():
+@keys.where(sees="past")
+def _():
     """Blocks above the diagonal are skipped, which leaves half and the other half of those on
     it."""
     return smallest(s, (s + n_blk) / 2)
@@ -65,27 +66,17 @@ def _reach():
     return smallest(s, n_blk * (1 + ceil((w - 1) / n_blk)))
 
 
-@quantity(**KEYS, when={"block.sees": "window"})
-def keys_window():
+@keys.where(sees="window")
+def _():
     """Those of the window, in whole blocks."""
     return _reach()
 
 
-@quantity(**KEYS, when={"block.sees": "past window"})
-def keys_past_window():
+@keys.where(sees="past window")
+def _():
     """The window in whole blocks for every query, less what the first ones lack: the i-th block
     meets i blocks."""
     return smallest(s, _reach() - _reach() * (_reach() - n_blk) / (2 * s))
-
-
-RATE: dict[str, Any] = {
-    "identifier": "time.core.rate",
-    "symbol": r"R_{\mathrm{att}}",
-    "unit": "FLOP/s",
-    "title": "rate of fused attention",
-    "exact": False,
-    "per": ("block",),
-}
 
 
 def _filled():
@@ -93,14 +84,24 @@ def _filled():
     return smallest(1, d_h / 128) ** x_head
 
 
-@quantity(**RATE, source=CALIBRATED, when={"time.attention": "vendor"})
-def core_rate():
+core_rate = Quantity(
+    "time.core.rate",
+    symbol=r"R_{\mathrm{att}}",
+    unit="FLOP/s",
+    title="rate of fused attention",
+    exact=False,
+    per="block",
+)
+
+
+@core_rate.where(time_attention="vendor", source=CALIBRATED)
+def _():
     """A share of the 16-bit peak; heads below 128 fill the products less well."""
     return e_att * peak_16 * _filled()
 
 
-@quantity(**RATE, source=CALIBRATED, when={"time.attention": "open"}, coefficient="FLOP")
-def core_rate_open():
+@core_rate.where(time_attention="open", source=CALIBRATED, coefficient="FLOP")
+def _():
     """Open kernels issue instructions of the Ampere generation: 2048 FLOP for each
     multiprocessor and clock (312 TFLOP/s on an A100), where these do as many (those of an L40S do
     half); heads below 128 fill the products less well."""
@@ -108,64 +109,67 @@ def core_rate_open():
     return e_att * instructions * _filled()
 
 
-@quantity(**RATE, source="no published calibration", when={"time.attention": "unknown"})
-def core_rate_unknown():
+@core_rate.where(time_attention="unknown", source="no published calibration")
+def _():
     """Without multiprocessors and clock, and on accelerators of other vendors, the share of open
     kernels is taken of the 16-bit peak."""
     return e_att * peak_16 * _filled()
 
 
-FORWARD: dict[str, Any] = {
-    "identifier": "time.core.forward",
-    "symbol": r"t_{\mathrm{core}}",
-    "unit": "s",
-    "title": "forward pass of an attention core",
-    "exact": False,
-    "per": ("block",),
-    "coefficient": "FLOP",
-}
-BACKWARD: dict[str, Any] = {
-    "identifier": "time.core.backward",
-    "symbol": r"t_{\mathrm{core}}'",
-    "unit": "s",
-    "title": "backward pass of an attention core",
-    "exact": False,
-    "per": ("block",),
-}
-FUSED: dict[str, Any] = {"training.attention": ("flash", "efficient")}
-EAGER: dict[str, Any] = {"training.attention": "eager"}
+FUSED: dict[str, Any] = {"training_attention": ("flash", "efficient")}
 
 
-@quantity(**FORWARD, source=FLASH, when=FUSED)
-def core_forward():
+core_forward = Quantity(
+    "time.core.forward",
+    symbol=r"t_{\mathrm{core}}",
+    unit="s",
+    title="forward pass of an attention core",
+    exact=False,
+    per="block",
+    coefficient="FLOP",
+)
+
+
+@core_forward.where(**FUSED, source=FLASH)
+def _():
     """2 FLOP for each query, key and width of query and value, heads divided over the tensor-
     parallel ranks."""
     return 2 * tokens * keys * a * (d_h + d_v) / (t * core_rate)
 
 
-@quantity(**BACKWARD, source=FLASH, when=FUSED)
-def core_backward():
+core_backward = Quantity(
+    "time.core.backward",
+    symbol=r"t_{\mathrm{core}}'",
+    unit="s",
+    title="backward pass of an attention core",
+    exact=False,
+    per="block",
+)
+
+
+@core_backward.where(**FUSED, source=FLASH)
+def _():
     """Five products instead of two, at a share of the forward rate."""
     return core_forward * Rational(5, 2) / e_back
 
 
-HALF: dict[str, Any] = {
-    "identifier": "time.core.half",
-    "symbol": r"d_{\mathrm{core}}",
-    "unit": "1",
-    "title": "depth at which the products of an unfused core run at half of their rate",
-    "exact": False,
-}
+half = Quantity(
+    "time.core.half",
+    symbol=r"d_{\mathrm{core}}",
+    unit="1",
+    title="depth at which the products of an unfused core run at half of their rate",
+    exact=False,
+)
 
 
-@quantity(**HALF, source=CALIBRATED, when={"time.tiles": True}, coefficient="s/FLOP")
-def half():
+@half.where(tiles=True, source=CALIBRATED, coefficient="s/FLOP")
+def _():
     """As for other products (time.product.half), at the 16-bit rate."""
     return shallow(e_16 * peak_16)
 
 
-@quantity(**HALF, source="no multiprocessors are known", when={"time.tiles": False})
-def half_unknown():
+@half.where(tiles=False, source="no multiprocessors are known")
+def _():
     """As if each multiprocessor did 1 TFLOP/s."""
     return d_min
 
@@ -185,10 +189,10 @@ def _nothing(m, n, k):
     return 1
 
 
-SCORES: dict[str, Any] = {"unit": "s", "exact": False, "per": ("block",), "coefficient": "bytes"}
+SCORES: dict[str, Any] = {"unit": "s", "exact": False, "per": "block", "coefficient": "bytes"}
 
 
-@quantity(
+@Quantity(
     "time.core.scores",
     symbol=r"t_{\mathrm{sc}}",
     title="softmax and dropout of unfused scores, forward",
@@ -200,7 +204,7 @@ def scores():
     return b * a * s * s / (c * t) * (2 * k_a + (2 * k_a + 1) * p_drop) / (W * e_mem)
 
 
-@quantity(
+@Quantity(
     "time.core.scores_backward",
     symbol=r"t_{\mathrm{sc}}'",
     title="softmax and dropout of unfused scores, backward",
@@ -227,65 +231,57 @@ def _core_backward(wasted):
     )
 
 
-@quantity(**FORWARD, source=SCALED, when={**EAGER, "time.tiles": True})
-def core_forward_eager():
+@core_forward.where(training_attention="eager", tiles=True, source=SCALED)
+def _():
     """Queries with keys and scores with values, in full, and the kernels on the scores."""
     return _core(_waves)
 
 
-@quantity(**FORWARD, source=SCALED, when={**EAGER, "time.tiles": False})
-def core_forward_eager_unknown():
+@core_forward.where(training_attention="eager", tiles=False, source=SCALED)
+def _():
     """The same where it is not known how the device cuts products: nothing is wasted."""
     return _core(_nothing)
 
 
-@quantity(**BACKWARD, coefficient="FLOP", source=SCALED, when={**EAGER, "time.tiles": True})
-def core_backward_eager():
+@core_backward.where(training_attention="eager", tiles=True, coefficient="FLOP", source=SCALED)
+def _():
     """Four products of the transposed shapes, and the kernels on the scores."""
     return _core_backward(_waves)
 
 
-@quantity(**BACKWARD, coefficient="FLOP", source=SCALED, when={**EAGER, "time.tiles": False})
-def core_backward_eager_unknown():
+@core_backward.where(training_attention="eager", tiles=False, coefficient="FLOP", source=SCALED)
+def _():
     """The same where it is not known how the device cuts products: nothing is wasted."""
     return _core_backward(_nothing)
 
 
 # -- context parallelism -----------------------------------------------------------------------
 
-CONTEXT: dict[str, Any] = {"unit": "s", "exact": False, "per": ("block",)}
-AHEAD: dict[str, Any] = {
-    "identifier": "time.core.context",
-    "symbol": r"t_{\mathrm{cp}}",
-    "title": "keys and values of other context-parallel ranks, forward",
+CONTEXT: dict[str, Any] = {"unit": "s", "exact": False, "per": "block"}
+RINGS: dict[str, Any] = {"context": ("node", "nodes"), "context_exchange": "ring"}
+GATHERS: dict[str, Any] = {"context": ("node", "nodes"), "context_exchange": "gather"}
+
+
+context_forward = Quantity(
+    "time.core.context",
+    symbol=r"t_{\mathrm{cp}}",
+    title="keys and values of other context-parallel ranks, forward",
     **CONTEXT,
-}
-BACK: dict[str, Any] = {
-    "identifier": "time.core.context_backward",
-    "symbol": r"t_{\mathrm{cp}}'",
-    "title": "keys and values of other context-parallel ranks, backward",
+)
+context_forward.constant(0, "The device holds whole sequences.", context="none", source=RING)
+
+
+context_backward = Quantity(
+    "time.core.context_backward",
+    symbol=r"t_{\mathrm{cp}}'",
+    title="keys and values of other context-parallel ranks, backward",
     **CONTEXT,
-}
-NONE: dict[str, Any] = {"time.context": "none"}
-EXCHANGE = "parallelism.context_exchange"
-RINGS: dict[str, Any] = {"time.context": ("node", "nodes"), EXCHANGE: "ring"}
-GATHERS: dict[str, Any] = {"time.context": ("node", "nodes"), EXCHANGE: "gather"}
+)
+context_backward.constant(0, "The device holds whole sequences.", context="none", source=RING)
 
 
-@quantity(**AHEAD, source=RING, when=NONE)
-def context_forward():
-    """The device holds whole sequences."""
-    return 0
-
-
-@quantity(**BACK, source=RING, when=NONE)
-def context_backward():
-    """The device holds whole sequences."""
-    return 0
-
-
-@quantity(**AHEAD, source=RING, when=RINGS, coefficient="bytes")
-def context_forward_ring():
+@context_forward.where(**RINGS, source=RING, coefficient="bytes")
+def _():
     """Keys and values travel round the ring while the block before is worked on: what takes longer
     than a block shows. Each rank holds a piece from either end of the sequence, so that all blocks
     of a causal sequence are alike. Outputs of the c blocks are read and summed in fp32 (8)."""
@@ -293,21 +289,21 @@ def context_forward_ring():
     return (c - 1) * largest(0, context - core_forward / c) + merged
 
 
-@quantity(**BACK, source=RING, when=RINGS, coefficient="bytes")
-def context_backward_ring():
+@context_backward.where(**RINGS, source=RING, coefficient="bytes")
+def _():
     """Keys and values travel again, and their gradients with them, which go one hop further, home.
     Gradients of each block are added up: two values read and one written."""
     merged = 3 * k_a * c * tokens * (a * d_h + a_kv * (d_h + d_v)) / (t * W * e_mem)
     return (c - 1) * largest(0, 2 * context - core_backward / c) + context + merged
 
 
-@quantity(**AHEAD, source=GATHER, when=GATHERS)
-def context_forward_gather():
+@context_forward.where(**GATHERS, source=GATHER)
+def _():
     """Keys and values of all ranks are gathered before attention starts; nothing hides that."""
     return (c - 1) * context
 
 
-@quantity(**BACK, source=GATHER, when=GATHERS)
-def context_backward_gather():
+@context_backward.where(**GATHERS, source=GATHER)
+def _():
     """They are gathered again, and their gradients reduced and scattered."""
     return 2 * (c - 1) * context

@@ -12,15 +12,15 @@ from planner.book.formulas.time_layer import exchanges, forward
 from planner.book.formulas.time_peak import peak
 from planner.book.notation import E, L_k, L_ks, b, e, h, k, k_a, p, s, s_o, t, t_e, w
 from planner.book.notation_hardware import W, a_link, a_net, e_mem, e_mm
-from planner.book.quantity import SHARE, quantity
+from planner.book.quantity import SHARE, Quantity
 from planner.book.reductions import Largest, Total, largest, smallest
 
 POPE = "Pope et al. 2022 (arXiv 2211.05102), section 2"
-SERVING = {"training.mode": "inference", "time.assumed": False}
-SECONDS: dict[str, Any] = {"unit": "s", "exact": False, "when": SERVING}
+SERVING: dict[str, Any] = {"mode": "inference", "assumed": False}
+SECONDS: dict[str, Any] = {"unit": "s", "exact": False, **SERVING}
 
 
-@quantity(
+@Quantity(
     "time.prefill_seconds",
     symbol=r"t_{\mathrm{pre}}",
     title="time to the first token",
@@ -33,15 +33,15 @@ def prefill():
     return Total(L_k * forward, "part", head=False) + (p - 1) * send
 
 
-@quantity(
+@Quantity(
     "time.prefill_tokens_per_second",
     symbol=r"r_{\mathrm{pre}}",
     unit="tokens/s",
     title="tokens of prompts read per second, all devices",
     source=POPE,
     exact=False,
-    when=SERVING,
     coefficient="tokens",
+    **SERVING,
 )
 def prefill_rate():
     """Each of the d replicas has m micro-batches of b prompts under way, one on each stage; those
@@ -52,7 +52,7 @@ def prefill_rate():
 # -- what one step of decoding reads --------------------------------------------------------------
 
 
-@quantity(
+@Quantity(
     "time.decode.touched",
     symbol=r"f_{\mathrm{exp}}",
     unit="1",
@@ -60,8 +60,8 @@ def prefill_rate():
     within=SHARE,
     source="Rajbhandari et al. 2022 (arXiv 2201.05596), section 5.1",
     exact=False,
-    per=("block",),
-    when={"block": "moe"},
+    per="block",
+    block="moe",
 )
 def touched():
     """Each of the b tokens of e groups chooses k of E experts evenly; the expected share that at
@@ -69,44 +69,46 @@ def touched():
     return 1 - (1 - k / E) ** (b * e)
 
 
-READ: dict[str, Any] = {
-    "identifier": "time.decode.component",
-    "symbol": r"D_c",
-    "unit": "bytes",
-    "title": "weights of one component that a step of decoding reads, on one device",
-    "source": POPE,
-    "exact": False,
-    "per": ("component",),
-}
+read = Quantity(
+    "time.decode.component",
+    symbol=r"D_c",
+    unit="bytes",
+    title="weights of one component that a step of decoding reads, on one device",
+    source=POPE,
+    exact=False,
+    per="component",
+)
 
 
-@quantity(**READ, when={"routed": False})
-def read():
+@read.where(routed=False)
+def _():
     """All of them, once for the whole batch, in the format that they are kept in."""
     return weights_component
 
 
-@quantity(**READ, when={"routed": True})
-def read_experts():
+@read.where(routed=True)
+def _():
     """Those of the experts that some token of the batch chose."""
     return weights_component * touched
 
 
-CACHED: dict[str, Any] = {
-    "identifier": "time.decode.cache",
-    "symbol": r"D_{kv}^{j}",
-    "unit": "bytes",
-    "title": "cache that decoding one token of a micro-batch reads of one block",
-    "source": POPE,
-    "exact": False,
-    "per": ("block",),
-}
 #: Blocks that keep a state of one size, however long the sequence is.
 STATES = ("mamba", "delta_net", "recurrence", "short_conv", "lightning")
 
 
-@quantity(**CACHED, when={"block": STATES})
-def cached_state():
+cached = Quantity(
+    "time.decode.cache",
+    symbol=r"D_{kv}^{j}",
+    unit="bytes",
+    title="cache that decoding one token of a micro-batch reads of one block",
+    source=POPE,
+    exact=False,
+    per="block",
+)
+
+
+@cached.where(block=STATES)
+def _():
     """The whole state, which does not grow."""
     return cache_block / micro_batches
 
@@ -115,20 +117,20 @@ def _growing():
     return cache_block / micro_batches * (s + s_o / 2) / (s + s_o)
 
 
-@quantity(**CACHED, when={"block": "attention", "latent": True})
-def cached_latent():
+@cached.where(block="attention", latent=True)
+def _():
     """On average over the answer, half of its s_o tokens are in the cache."""
     return _growing()
 
 
-@quantity(**CACHED, when={"block": "attention", "latent": False, "windowed": False})
-def cached():
+@cached.where(block="attention", latent=False, windowed=False)
+def _():
     """On average over the answer, half of its s_o tokens are in the cache."""
     return _growing()
 
 
-@quantity(**CACHED, when={"block": "attention", "latent": False, "windowed": True})
-def cached_windowed():
+@cached.where(block="attention", latent=False, windowed=True)
+def _():
     """The cache grows while the window is longer than what was read; on average over the answer it
     holds what it began with and, of the g tokens that it grows by, all but half of the first g."""
     grown = smallest(s_o, largest(0, w - s))
@@ -136,14 +138,14 @@ def cached_windowed():
     return cache_block / micro_batches * kept / smallest(w, s + s_o)
 
 
-@quantity(
+@Quantity(
     "time.decode.bytes",
     symbol=r"D_\sigma",
     unit="bytes",
     title="weights and cache that a step of decoding reads on a stage",
     source=POPE,
     exact=False,
-    per=("stage",),
+    per="stage",
 )
 def stage_bytes():
     """Tables that are looked up give a few rows only."""
@@ -152,14 +154,14 @@ def stage_bytes():
     return weights - tables + Total(L_ks * Total(cached, "block", remembers=True), "part")
 
 
-@quantity(
+@Quantity(
     "time.decode.flops",
     symbol=r"C_\sigma",
     unit="FLOP",
     title="products of a step of decoding on a stage",
     source=POPE,
     exact=False,
-    per=("stage",),
+    per="stage",
 )
 def stage_flops():
     """Those of b tokens, divided over the tensor-parallel ranks; experts stay as busy, for each
@@ -168,14 +170,14 @@ def stage_flops():
     return b * Total(L_ks * linear, "part") / t
 
 
-@quantity(
+@Quantity(
     "time.decode.stage",
     symbol=r"t_{\mathrm{dec},\sigma}",
     unit="s",
     title="one token of each sequence on one stage",
     source="Williams et al. 2009, Roofline: an insightful visual performance model",
     exact=False,
-    per=("stage",),
+    per="stage",
 )
 def stage():
     """Small batches wait for the memory, large ones for the arithmetic. Kernels are taken as
@@ -185,51 +187,50 @@ def stage():
 
 # -- what it exchanges -----------------------------------------------------------------------------
 
-EXCHANGE: dict[str, Any] = {
-    "identifier": "time.decode.exchange",
-    "symbol": r"t_{\mathrm{ex,dec}}",
-    "title": "exchanges of a step of decoding with tensor- and expert-parallel ranks",
-    "source": "Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms",
-    "unit": "s",
-    "exact": False,
-    "coefficient": "bytes",
-}
-HOP: dict[str, Any] = {
-    "identifier": "time.decode.hop",
-    "symbol": r"t_{\mathrm{hop}}",
-    "title": "one hop of a token's exchange, and its share of b h activations",
-    "source": "cluster document",
-    "unit": "s",
-    "exact": False,
-}
+
+hop = Quantity(
+    "time.decode.hop",
+    symbol=r"t_{\mathrm{hop}}",
+    title="one hop of a token's exchange, and its share of b h activations",
+    source="cluster document",
+    unit="s",
+    exact=False,
+)
+hop.constant(0, "One device has nothing to exchange.", tensor="none")
 
 
-@quantity(**HOP, when={"time.tensor": "none"})
-def hop_none():
-    """One device has nothing to exchange."""
-    return 0
-
-
-@quantity(**HOP, when={"time.tensor": "node"})
-def hop():
+@hop.where(tensor="node")
+def _():
     """Over the link of the node."""
     return a_link + k_a * b * h / (t * link)
 
 
-@quantity(**HOP, when={"time.tensor": "nodes"})
-def hop_between():
+@hop.where(tensor="nodes")
+def _():
     """Over the network, which sets the pace of a ring that leaves the node."""
     return a_net + k_a * b * h / (t * fabric)
 
 
-@quantity(**EXCHANGE, when={**SERVING, "experts": False})
-def exchange():
+exchange = Quantity(
+    "time.decode.exchange",
+    symbol=r"t_{\mathrm{ex,dec}}",
+    title="exchanges of a step of decoding with tensor- and expert-parallel ranks",
+    source="Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms",
+    unit="s",
+    exact=False,
+    coefficient="bytes",
+    **SERVING,
+)
+
+
+@exchange.where(experts=False)
+def _():
     """A ring of 2 (t-1) hops for each exchange of a layer: a token's is too small for bandwidth."""
     return 2 * (t - 1) * hop * Total(L_k * Total(exchanges, "block"), "part")
 
 
-@quantity(**EXCHANGE, when={**SERVING, "experts": True})
-def exchange_experts():
+@exchange.where(experts=True)
+def _():
     """As without experts; and tokens go to their experts and come back, with one hop to each of
     the other groups, and to each of the devices that share an expert."""
     there = (experts_exchange + experts_gather) * b / tokens + (e + t_e - 2) * a_link
@@ -237,35 +238,30 @@ def exchange_experts():
     return 2 * (t - 1) * hop * Total(L_k * Total(exchanges, "block"), "part") + routed
 
 
-SENDS: dict[str, Any] = {
-    "identifier": "time.decode.sends",
-    "symbol": r"t_{\mathrm{send,dec}}",
-    "title": "sending a step's tokens through the stages",
-    "source": "Narayanan et al. 2021 (arXiv 2104.04473), section 4.1",
-    "unit": "s",
-    "exact": False,
-}
+sends = Quantity(
+    "time.decode.sends",
+    symbol=r"t_{\mathrm{send,dec}}",
+    title="sending a step's tokens through the stages",
+    source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1",
+    unit="s",
+    exact=False,
+)
+sends.constant(0, "There is one stage.", pipeline="none")
 
 
-@quantity(**SENDS, when={"time.pipeline": "none"})
-def sends_none():
-    """There is one stage."""
-    return 0
-
-
-@quantity(**SENDS, when={"time.pipeline": "node"})
-def sends():
+@sends.where(pipeline="node")
+def _():
     """p - 1 times b h activations over the link, divided over the tensor-parallel ranks."""
     return (p - 1) * (k_a * b * h / (t * link) + a_link)
 
 
-@quantity(**SENDS, when={"time.pipeline": "nodes"})
-def sends_between():
+@sends.where(pipeline="nodes")
+def _():
     """As inside a node, over the network."""
     return (p - 1) * (k_a * b * h / (t * fabric) + a_net)
 
 
-@quantity(
+@Quantity(
     "time.decode_seconds",
     symbol=r"t_{\mathrm{dec}}",
     title="time of one further token",
@@ -276,25 +272,25 @@ def decode():
     """The p stages one after another, the exchanges of all layers and the way between stages; where
     more micro-batches than stages are under way, each waits for its turn."""
     turns = largest(1, micro_batches / p)
-    return turns * (p * Largest(stage, "stage") + exchange + sends_none)
+    return turns * (p * Largest(stage, "stage") + exchange + sends)
 
 
-@quantity(
+@Quantity(
     "time.decode_tokens_per_second",
     symbol=r"r_{\mathrm{dec}}",
     unit="tokens/s",
     title="tokens generated per second, all devices",
     source=POPE,
     exact=False,
-    when=SERVING,
     coefficient="tokens",
+    **SERVING,
 )
 def decode_rate():
     """Each of the d replicas has m micro-batches of b sequences under way."""
     return data * micro_batches * b / decode
 
 
-@quantity(
+@Quantity(
     "time.latency_seconds",
     symbol=r"t_{\mathrm{lat}}",
     title="time of a whole answer",

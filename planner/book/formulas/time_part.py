@@ -1,11 +1,9 @@
 """Predicted time of a layer of one micro-batch: what is computed again, what the host launches,
 what travels beside."""
 
-from typing import Any
-
 from planner.book.formulas.compute import ELSE, MODULES
 from planner.book.formulas.memory_activations import layer as kept
-from planner.book.formulas.memory_states import device_whole
+from planner.book.formulas.memory_states import device_parameters
 from planner.book.formulas.network import hops, passed
 from planner.book.formulas.time_core import context_forward, core_forward
 from planner.book.formulas.time_layer import (
@@ -31,143 +29,128 @@ from planner.book.notation_hardware import (
     t_la,
     x_busy,
 )
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 from planner.book.reductions import Total, largest, smallest
 
 # -- what is computed again --------------------------------------------------------------------
 
-AGAIN: dict[str, Any] = {
-    "identifier": "time.block.again",
-    "symbol": r"t_{\mathrm{re}}",
-    "unit": "s",
-    "title": "what the backward pass computes again of a block",
-    "exact": False,
-    "per": ("block",),
-}
+
+again = Quantity(
+    "time.block.again",
+    symbol=r"t_{\mathrm{re}}",
+    unit="s",
+    title="what the backward pass computes again of a block",
+    exact=False,
+    per="block",
+)
 
 
-@quantity(
-    **AGAIN,
+@again.where(
+    block="attention",
+    again_core_attention=True,
     source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5; Megatron-Core, "
     "transformer/attention.py (checkpoint_core_attention)",
-    when={"block": "attention", "time.again.core_attention": True},
 )
-def again_core():
+def _():
     """The attention core, with the keys and values of other ranks: what backward needs of it was
     not kept."""
     return core_forward + context_forward
 
 
-@quantity(
-    **AGAIN,
+again.constant(
+    0,
+    "Nothing: its core is kept, or is a fused one of an implementation that does not run it again.",
+    block="attention",
+    again_core_attention=False,
     source="Dao et al. 2022 (arXiv 2205.14135), section 3.1: the backward kernel computes the "
     "scores again by itself; Megatron-LM (recompute-modules)",
-    when={"block": "attention", "time.again.core_attention": False},
 )
-def again_core_none():
-    """Nothing: its core is kept, or is a fused one of an implementation that does not run it
-    again."""
-    return 0
 
 
-@quantity(**AGAIN, source=MODULES, when={"block": "norm", "time.again.norm": True})
-def again_norm():
+@again.where(block="norm", again_norm=True, source=MODULES)
+def _():
     """The norm."""
     return elementwise
 
 
-@quantity(**AGAIN, source=MODULES, when={"block": "norm", "time.again.norm": False})
-def again_norm_none():
-    """It is kept."""
-    return 0
+again.constant(0, "It is kept.", block="norm", again_norm=False, source=MODULES)
 
 
-def declare_feed_forward(kind: str) -> None:
-    """Dense and routed feed-forwards are chosen by their own names."""
-    whole, activation = f"time.again.{kind}", "time.again.activation"
+for _kind in ("mlp", "moe"):  # dense and routed feed-forwards are chosen by their own names
+    _CHOSEN = {"block": _kind, f"again_{_kind}": True}
+    _LEFT = {"block": _kind, f"again_{_kind}": False}
 
-    @quantity(**AGAIN, source=MODULES, when={"block": kind, whole: True})
-    def again_block():
+    @again.where(**_CHOSEN, source=MODULES)
+    def _():
         """The whole block: products, elementwise kernels and exchanges."""
         return Total(product_forward, "product") + elementwise + exchange
 
-    @quantity(**AGAIN, source=MODULES, when={"block": kind, whole: False, activation: True})
-    def again_activation():
+    @again.where(**_LEFT, again_activation=True, source=MODULES)
+    def _():
         """The activation between its products."""
         return elementwise
 
-    @quantity(**AGAIN, source=MODULES, when={"block": kind, whole: False, activation: False})
-    def again_nothing():
-        """It is kept."""
-        return 0
+    again.constant(0, "It is kept.", **_LEFT, again_activation=False, source=MODULES)
 
 
-declare_feed_forward("mlp")
-declare_feed_forward("moe")
+again.constant(0, "Nothing of it can be chosen.", block=ELSE, source=MODULES)
 
 
-@quantity(**AGAIN, source=MODULES, when={"block": ELSE})
-def again_else():
-    """Nothing of it can be chosen."""
-    return 0
-
-
-REPEATED: dict[str, Any] = {
-    "identifier": "time.part.repeated",
-    "symbol": r"t_R",
-    "title": "what the backward pass of a layer computes again",
-    **PART,
-}
 CHECKPOINTS = "Chen et al. 2016 (arXiv 1604.06174); Megatron-LM (recompute-granularity full)"
-SELECTIVE: dict[str, Any] = {"training.recompute": "selective"}
 
 
-@quantity(**REPEATED, source="definition", when={"training.recompute": "none"})
-def repeated():
-    """Nothing."""
-    return 0
-
-
-@quantity(**REPEATED, source=MODULES, when={**SELECTIVE, "time.again.operations": False})
-def repeated_modules():
-    """The chosen modules (training.recompute_modules) of its blocks."""
-    return Total(again_core, "block")
-
-
-@quantity(
-    **REPEATED,
-    source="torchtitan, models/common (per-operation selective checkpointing)",
-    when={**SELECTIVE, "time.again.operations": True},
+repeated = Quantity(
+    "time.part.repeated",
+    symbol=r"t_R",
+    title="what the backward pass of a layer computes again",
+    **PART,
 )
-def repeated_operations():
+repeated.constant(0, "Nothing.", recompute="none", source="definition")
+
+
+@repeated.where(recompute="selective", again_operations=False, source=MODULES)
+def _():
+    """The chosen modules (training.recompute_modules) of its blocks."""
+    return Total(again, "block")
+
+
+@repeated.where(
+    recompute="selective",
+    again_operations=True,
+    source="torchtitan, models/common (per-operation selective checkpointing)",
+)
+def _():
     """Every second product and all elementwise kernels; attention and exchanges are kept."""
     return Total(product_forward, "product") / 2 + Total(elementwise, "block")
 
 
-@quantity(**REPEATED, source=CHECKPOINTS, when={"training.recompute": "full", "layers": True})
-def repeated_layer():
+@repeated.where(recompute="full", layers=True, source=CHECKPOINTS)
+def _():
     """The whole forward pass of the layer, with its exchanges."""
     return forward
 
 
-@quantity(**REPEATED, source=CHECKPOINTS, when={"training.recompute": "full", "layers": False})
-def repeated_ends():
-    """Embedding and head are not computed again."""
-    return 0
+repeated.constant(
+    0,
+    "Embedding and head are not computed again.",
+    recompute="full",
+    layers=False,
+    source=CHECKPOINTS,
+)
 
 
 # -- host ------------------------------------------------------------------------------------
 
 
-@quantity(
+@Quantity(
     "time.part.launches",
     symbol=r"n_\ell",
     unit="1",
     title="kernels that the host launches for one pass of a layer",
     source=CALIBRATED,
     exact=False,
-    per=("part",),
-    when={"layers": True},
+    per="part",
+    layers=True,
 )
 def launches():
     """Those of the layer, one more for each exchange with tensor-parallel ranks, and some for each
@@ -175,90 +158,81 @@ def launches():
     return n_la + Total(exchanges, "block") * (t - 1) / 2 + n_ring * (c - 1)
 
 
-HOST: dict[str, Any] = {
-    "identifier": "time.part.host",
-    "symbol": r"t_H",
-    "title": "host time of a layer: launches of its kernels",
-    "source": CALIBRATED,
+host = Quantity(
+    "time.part.host",
+    symbol=r"t_H",
+    title="host time of a layer: launches of its kernels",
+    source=CALIBRATED,
     **PART,
-}
+)
 
 
-@quantity(**HOST, when={"layers": False})
-def host_ends():
+@host.where(layers=False)
+def _():
     """Launches forward and backward, for lookup, logits and loss."""
     return n_ends * t_la
 
 
-@quantity(**HOST, when={"layers": True, "training.recompute": ("none", "selective")})
-def host():
+@host.where(layers=True, recompute=("none", "selective"))
+def _():
     """Launches once forward and twice backward."""
     return 3 * launches * t_la
 
 
-@quantity(**HOST, when={"layers": True, "training.recompute": "full"})
-def host_repeated():
+@host.where(layers=True, recompute="full")
+def _():
     """Launches twice forward and twice backward."""
     return 4 * launches * t_la
 
 
-GATHERS: dict[str, Any] = {
-    "identifier": "time.part.gathers",
-    "symbol": r"t_G",
-    "title": "gathering a layer's weights and scattering its gradients",
+gathers = Quantity(
+    "time.part.gathers",
+    symbol=r"t_G",
+    title="gathering a layer's weights and scattering its gradients",
     **PART,
-}
-
-
-@quantity(
-    **GATHERS,
-    source="Rajbhandari et al. 2020 (arXiv 1910.02054), section 5: weights stay whole",
-    when={"parallelism.zero": (0, 1, 2)},
 )
-def gathers_none():
-    """Every device holds its weights."""
-    return 0
+gathers.constant(
+    0,
+    "Every device holds its weights.",
+    zero=(0, 1, 2),
+    source="Rajbhandari et al. 2020 (arXiv 1910.02054), section 5: weights stay whole",
+)
 
 
 FSDP = "Zhao et al. 2023 (arXiv 2304.11277), section 3"
 
 
-@quantity(**GATHERS, source=FSDP, when={"parallelism.zero": 3, "parallelism.reshard": True})
-def gathers():
+@gathers.where(zero=3, reshard=True, source=FSDP)
+def _():
     """Weights are gathered (training.bytes.gather) for the forward and for the backward pass,
     gradients reduced and scattered in theirs: three rings over the group."""
-    return (2 * k_gat + k_red) * Total(device_whole * passed, "component") + 3 * hops
+    return (2 * k_gat + k_red) * Total(device_parameters * passed, "component") + 3 * hops
 
 
-@quantity(
-    **GATHERS,
-    source="PyTorch, fully_shard (reshard_after_forward)",
-    when={"parallelism.zero": 3, "parallelism.reshard": False},
-)
-def gathers_once():
+@gathers.where(zero=3, reshard=False, source="PyTorch, fully_shard (reshard_after_forward)")
+def _():
     """Weights stay gathered from the forward to the backward pass of a micro-batch: two rings."""
-    return (k_gat + k_red) * Total(device_whole * passed, "component") + 2 * hops
+    return (k_gat + k_red) * Total(device_parameters * passed, "component") + 2 * hops
 
 
 # -- host memory -------------------------------------------------------------------------------
 
-OFFLOAD: dict[str, Any] = {
-    "identifier": "time.part.offload",
-    "symbol": r"t_{\mathrm{off}}",
-    "title": "activations of a layer on their way to the host and back",
-    **PART,
-}
+
 ZERO_INFINITY = "Rajbhandari et al. 2021 (arXiv 2104.07857), section 5.1.2"
 
 
-@quantity(**OFFLOAD, source=ZERO_INFINITY, when={"time.offload": False})
-def offload_none():
-    """They stay on the device."""
-    return 0
+offload = Quantity(
+    "time.part.offload",
+    symbol=r"t_{\mathrm{off}}",
+    title="activations of a layer on their way to the host and back",
+    **PART,
+    source=ZERO_INFINITY,
+)
+offload.constant(0, "They stay on the device.", offload=False)
 
 
-@quantity(**OFFLOAD, source=ZERO_INFINITY, when={"time.offload": True})
-def offload():
+@offload.where(offload=True)
+def _():
     """They leave beside the forward pass and return beside the backward pass, whichever of device
     and host is at work: what takes longer than the pass shows."""
     way = f_off * kept / B_host
@@ -267,15 +241,8 @@ def offload():
 
 # -- a layer -----------------------------------------------------------------------------------
 
-BUSY: dict[str, Any] = {
-    "identifier": "time.part.busy",
-    "symbol": r"t_{\mathrm{busy}}",
-    "title": "device or host at work on a layer",
-    **PART,
-}
 
-
-@quantity(
+@Quantity(
     "time.part.device",
     symbol=r"t_D",
     title="device time of a layer: forward, backward and what is computed again",
@@ -290,35 +257,40 @@ def device():
 def _longer():
     """The length of two sides at a right angle, were the power 2; with a higher one the corner is
     sharper."""
-    longer, shorter = largest(device, host_ends), smallest(device, host_ends)
+    longer, shorter = largest(device, host), smallest(device, host)
     return longer * (1 + (shorter / longer) ** x_busy) ** (1 / x_busy)
 
 
-@quantity(**BUSY, source=CALIBRATED, when={"training.schedule": IN_TURN})
-def busy():
-    """The device waits for the host where kernels are short: the longer of the two, rounded where
-    they are alike."""
-    return _longer()
-
-
-@quantity(**BUSY, source=CALIBRATED, when={"training.schedule": "dualpipe", "time.expert": "none"})
-def busy_without_exchange():
-    """The device waits for the host where kernels are short: the longer of the two, rounded where
-    they are alike."""
-    return _longer()
-
-
-@quantity(
-    **BUSY,
-    source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.2",
-    when={"training.schedule": "dualpipe", "time.expert": ("node", "nodes")},
+busy = Quantity(
+    "time.part.busy", symbol=r"t_{\mathrm{busy}}", title="device or host at work on a layer", **PART
 )
-def busy_beside_exchange():
+
+
+@busy.where(schedule=IN_TURN, source=CALIBRATED)
+def _():
+    """The device waits for the host where kernels are short: the longer of the two, rounded where
+    they are alike."""
+    return _longer()
+
+
+@busy.where(schedule="dualpipe", expert="none", source=CALIBRATED)
+def _():
+    """The device waits for the host where kernels are short: the longer of the two, rounded where
+    they are alike."""
+    return _longer()
+
+
+@busy.where(
+    schedule="dualpipe",
+    expert=("node", "nodes"),
+    source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.2",
+)
+def _():
     """The exchanges that run beside the products take multiprocessors from them."""
     return _longer() / (1 - f_disp)
 
 
-@quantity(
+@Quantity(
     "time.part",
     symbol=r"t_\ell",
     title="a layer, forward and backward, of one micro-batch",
@@ -328,4 +300,4 @@ def busy_beside_exchange():
 def part():
     """What device or host are at work on; the gathers, less the share that this hides; and what
     shows of the way to the host."""
-    return busy + gathers_none - smallest(hidden_t * gathers_none, busy) + offload_none
+    return busy + gathers - smallest(hidden_t * gathers, busy) + offload

@@ -1,49 +1,44 @@
 """Dense peaks: a datasheet's figure in its convention, halved once where it assumes sparsity."""
 
-from typing import Any
-
 from planner.book.notation_hardware import P_16, P_listed
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 
 DENSE = "datasheet of the accelerator; it prints the dense rate"
 SPARSE = "datasheet of the accelerator; it prints the rate with 2:4 sparsity"
-PEAK: dict[str, Any] = {
-    "identifier": "time.peak",
-    "symbol": "R",
-    "unit": "FLOP/s",
-    "title": "dense peak rate of one device in the training precision",
-}
-CONVENTION = "cluster.accelerator.peak.convention"
 
 
-@quantity(**PEAK, source=DENSE, when={CONVENTION: "dense"})
-def peak():
+peak = Quantity(
+    "time.peak",
+    symbol="R",
+    unit="FLOP/s",
+    title="dense peak rate of one device in the training precision",
+)
+
+
+@peak.where(peak_convention="dense", source=DENSE)
+def _():
     """The datasheet's figure as it stands."""
     return P_listed
 
 
-@quantity(**PEAK, source=SPARSE, when={CONVENTION: "sparse"})
-def peak_of_sparse():
+@peak.where(peak_convention="sparse", source=SPARSE)
+def _():
     """Two of four weights are taken as zero in the printed rate, so the dense rate is half."""
     return P_listed / 2
 
 
-PEAK_16: dict[str, Any] = {
-    "identifier": "time.peak_16",
-    "symbol": "R_{16}",
-    "unit": "FLOP/s",
-    "title": "dense peak rate of one device in 16 bit",
-}
-CONVENTION_16 = "cluster.accelerator.peak_16.convention"
+peak_16 = Quantity(
+    "time.peak_16", symbol="R_{16}", unit="FLOP/s", title="dense peak rate of one device in 16 bit"
+)
 
 
-@quantity(**PEAK_16, source=DENSE, when={CONVENTION_16: "dense"})
-def peak_16():
+@peak_16.where(peak_16_convention="dense", source=DENSE)
+def _():
     """The datasheet's figure as it stands."""
     return P_16
 
 
-@quantity(**PEAK_16, source=SPARSE, when={CONVENTION_16: "sparse"})
-def peak_16_of_sparse():
+@peak_16.where(peak_16_convention="sparse", source=SPARSE)
+def _():
     """Two of four weights are taken as zero in the printed rate, so the dense rate is half."""
     return P_16 / 2

@@ -4,7 +4,7 @@ from typing import Any
 
 from planner.book.formulas.layout import routed, sequence_ranks, tokens
 from planner.book.formulas.memory_states import QLORA
-from planner.book.formulas.memory_states import frozen_bytes_bf16 as k_f
+from planner.book.formulas.memory_states import frozen_bytes as k_f
 from planner.book.formulas.time_peak import peak, peak_16
 from planner.book.notation import E, applied, e, k_a, k_c, k_l
 from planner.book.notation_hardware import (
@@ -21,7 +21,7 @@ from planner.book.notation_hardware import (
     k_x,
     n_sm,
 )
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 from planner.book.reductions import ceil, largest, smallest
 
 ROOFLINE = "Williams et al. 2009, Roofline: an insightful visual performance model"
@@ -70,53 +70,54 @@ def shallow(rate):
 
 # -- shapes ------------------------------------------------------------------------------------
 
-ROWS: dict[str, Any] = {
-    "identifier": "time.product.rows",
-    "symbol": r"M_x",
-    "unit": "1",
-    "title": "rows of a product on one device",
-    "source": "layout",
-    "exact": False,
-    "per": ("product",),
-}
+
+rows = Quantity(
+    "time.product.rows",
+    symbol=r"M_x",
+    unit="1",
+    title="rows of a product on one device",
+    source="layout",
+    exact=False,
+    per="product",
+)
 
 
-@quantity(**ROWS, when={"split": ("column", "row", "vocabulary")})
-def rows():
+@rows.where(split=("column", "row", "vocabulary"))
+def _():
     """All tokens of the micro-batch on this device."""
     return tokens
 
 
-@quantity(**ROWS, when={"split": "none"})
-def rows_undivided():
+@rows.where(split="none")
+def _():
     """A product that is not divided runs on this device's part of the residual stream."""
     return tokens / sequence_ranks
 
 
-@quantity(**ROWS, when={"split": "experts"})
-def rows_of_expert():
+@rows.where(split="experts")
+def _():
     """With even routing, each of the device's E/e experts gets its share of the routed rows."""
     return routed * e / E
 
 
-COUNT: dict[str, Any] = {
-    "identifier": "time.product.count",
-    "symbol": r"n_x",
-    "unit": "1",
-    "title": "such products, run as one kernel",
-    "source": "layout",
-    "per": ("product",),
-}
+count = Quantity(
+    "time.product.count",
+    symbol=r"n_x",
+    unit="1",
+    title="such products, run as one kernel",
+    source="layout",
+    per="product",
+)
 
 
-@quantity(**COUNT, when={"split": ("column", "row", "vocabulary", "none")})
-def count():
+@count.where(split=("column", "row", "vocabulary", "none"))
+def _():
     """As many as a token uses."""
     return applied
 
 
-@quantity(**COUNT, when={"split": "experts"})
-def count_of_experts():
+@count.where(split="experts")
+def _():
     """One for each expert on the device (a grouped product)."""
     return E / e
 
@@ -126,11 +127,11 @@ WIDTH: dict[str, Any] = {
     "source": "NVIDIA, Matrix multiplication background user's guide (tensor-core requirements); "
     "bounded by the cost of padding",
     "exact": False,
-    "per": ("product",),
+    "per": "product",
 }
 
 
-@quantity(
+@Quantity(
     "time.product.columns",
     symbol=r"\hat N_x",
     title="columns of a product as kernels run them",
@@ -142,11 +143,8 @@ def columns():
     return loaded(N_x)
 
 
-@quantity(
-    "time.product.depth",
-    symbol=r"\hat K_x",
-    title="depth of a product as kernels run it",
-    **WIDTH,
+@Quantity(
+    "time.product.depth", symbol=r"\hat K_x", title="depth of a product as kernels run it", **WIDTH
 )
 def depth():
     """A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a
@@ -154,7 +152,7 @@ def depth():
     return loaded(K_x)
 
 
-@quantity(
+@Quantity(
     "time.product.rows_summed",
     symbol=r"\hat M_x",
     title="rows of a product as kernels run them where they are summed over",
@@ -166,48 +164,48 @@ def rows_summed():
     return loaded(rows)
 
 
-RATE: dict[str, Any] = {
-    "identifier": "time.product.rate",
-    "symbol": r"R_x",
-    "unit": "FLOP/s",
-    "title": "rate that a large product sustains",
-    "source": CALIBRATED,
-    "exact": False,
-    "per": ("product",),
-}
+rate = Quantity(
+    "time.product.rate",
+    symbol=r"R_x",
+    unit="FLOP/s",
+    title="rate that a large product sustains",
+    source=CALIBRATED,
+    exact=False,
+    per="product",
+)
 
 
-@quantity(**RATE, when={"wide": False})
-def rate():
+@rate.where(wide=False)
+def _():
     """A share of the dense peak of the training precision: clocks fall under load."""
     return e_mm * peak
 
 
-@quantity(**RATE, when={"wide": True})
-def rate_16():
+@rate.where(wide=True)
+def _():
     """Logits and router stay in 16 bit: a share of that peak."""
     return e_16 * peak_16
 
 
-HALF: dict[str, Any] = {
-    "identifier": "time.product.half",
-    "symbol": r"d_x",
-    "unit": "1",
-    "title": "depth at which a product runs at half of its rate",
-    "exact": False,
-    "per": ("product",),
-}
+half = Quantity(
+    "time.product.half",
+    symbol=r"d_x",
+    unit="1",
+    title="depth at which a product runs at half of its rate",
+    exact=False,
+    per="product",
+)
 
 
-@quantity(**HALF, source=CALIBRATED, when={"time.tiles": True}, coefficient="s/FLOP")
-def half():
+@half.where(tiles=True, source=CALIBRATED, coefficient="s/FLOP")
+def _():
     """Between two waves of tiles a multiprocessor loads and stores for a while; the faster it is,
     the more of the depth it would have worked off meanwhile. For each TFLOP/s of its rate."""
     return shallow(rate)
 
 
-@quantity(**HALF, source="no multiprocessors are known", when={"time.tiles": False})
-def half_unknown():
+@half.where(tiles=False, source="no multiprocessors are known")
+def _():
     """As if each multiprocessor did 1 TFLOP/s."""
     return d_min
 
@@ -215,46 +213,44 @@ def half_unknown():
 # -- waste -------------------------------------------------------------------------------------
 
 
-def declare_waste(name: str, symbol: str, title: str, shape: Any) -> Any:
+def _waste(name: str, symbol: str, title: str, shape: Any) -> Quantity:
     """The same rule for each of the three products of a weight."""
-    shared: dict[str, Any] = {
-        "identifier": f"time.product.{name}_waste",
-        "symbol": symbol,
-        "unit": "1",
-        "title": title,
-        "exact": False,
-        "per": ("product",),
-    }
+    waste = Quantity(
+        f"time.product.{name}_waste",
+        symbol=symbol,
+        unit="1",
+        title=title,
+        source=TILES,
+        exact=False,
+        per="product",
+    )
 
-    @quantity(**shared, source=TILES, when={"time.tiles": True})
-    def waste():
+    @waste.where(tiles=True)
+    def _():
         """Whole tiles of 128 x 256, 256 x 128 or 128 x 128 (which load more for each product), in
         whole waves over the multiprocessors, over what the product needs: the best of the three.
         The smallest may be cut in 2 or 4 pieces of the depth, each of which is the shallower."""
         return waves(*shape, count, half)
 
-    @quantity(**shared, source=TILES, when={"time.tiles": False})
-    def waste_unknown():
-        """How the device cuts products is not known: nothing is wasted."""
-        return 1
-
-    return waste
+    return waste.constant(
+        1, "How the device cuts products is not known: nothing is wasted.", tiles=False
+    )
 
 
 FORWARD = (rows, columns, depth)
 INPUT = (rows, depth, columns)
 WEIGHT = (depth, columns, rows_summed)
-waste_forward = declare_waste("forward", "q_x", "tiles and waves, forward", FORWARD)
-waste_input = declare_waste("input", "q_x'", "tiles and waves, gradient of the input", INPUT)
-waste_weight = declare_waste("weight", "q_x''", "tiles and waves, gradient of the weight", WEIGHT)
+waste_forward = _waste("forward", "q_x", "tiles and waves, forward", FORWARD)
+waste_input = _waste("input", "q_x'", "tiles and waves, gradient of the input", INPUT)
+waste_weight = _waste("weight", "q_x''", "tiles and waves, gradient of the weight", WEIGHT)
 
 
 # -- time --------------------------------------------------------------------------------------
 
-TIME: dict[str, Any] = {"unit": "s", "exact": False, "per": ("product",)}
+TIME: dict[str, Any] = {"unit": "s", "exact": False, "per": "product"}
 
 
-@quantity(
+@Quantity(
     "time.product.forward",
     symbol=r"t_x",
     title="forward pass of a product",
@@ -268,7 +264,7 @@ def forward():
     return largest(work(*FORWARD, count, waste_forward, rate, half), traffic(rows, N_x, K_x, count))
 
 
-@quantity(
+@Quantity(
     "time.product.input",
     symbol=r"t_x^{\mathrm{in}}",
     title="gradient of a product's input",
@@ -282,7 +278,7 @@ def gradient_of_input():
     return largest(work(*INPUT, count, waste_input, rate, half), traffic(rows, K_x, N_x, count))
 
 
-@quantity(
+@Quantity(
     "time.product.weight",
     symbol=r"t_x^{\mathrm{w}}",
     title="gradient of a product's weight",
@@ -295,55 +291,47 @@ def gradient_of_weight():
     return largest(work(*WEIGHT, count, waste_weight, rate, half), traffic(K_x, N_x, rows, count))
 
 
-BIAS: dict[str, Any] = {
-    "identifier": "time.product.bias",
-    "symbol": r"t_x^{\mathrm{b}}",
-    "title": "gradient of a product's bias",
-    **TIME,
-}
+bias = Quantity(
+    "time.product.bias", symbol=r"t_x^{\mathrm{b}}", title="gradient of a product's bias", **TIME
+)
+bias.constant(0, "There is no bias.", bias=False, source="definition")
+bias.constant(
+    0,
+    "The kernel before or after sums it up on its way.",
+    bias=True,
+    time_bias="fused",
+    source="TransformerEngine",
+)
 
 
-@quantity(**BIAS, source="definition", when={"bias": False})
-def bias_none():
-    """There is no bias."""
-    return 0
-
-
-@quantity(**BIAS, source="TransformerEngine", when={"bias": True, "time.bias": "fused"})
-def bias_fused():
-    """The kernel before or after sums it up on its way."""
-    return 0
-
-
-@quantity(
-    **BIAS,
+@bias.where(
+    bias=True,
+    time_bias="separate",
     source="PyTorch, tools/autograd/derivatives.yaml (addmm); Megatron-LM, "
     "core/tensor_parallel/layers.py",
-    when={"bias": True, "time.bias": "separate"},
     coefficient="bytes",
 )
-def bias():
+def _():
     """A kernel reads the output's gradient and sums it over the rows."""
     return k_a * rows * count * N_x / (W * e_mem)
 
 
-BACKWARD: dict[str, Any] = {
-    "identifier": "time.product.backward",
-    "symbol": r"t_x'",
-    "title": "backward pass of a product",
-    **TIME,
-}
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
 
-@quantity(**BACKWARD, source=ROOFLINE, when={"frozen": False, "lora": False})
-def backward():
+backward = Quantity(
+    "time.product.backward", symbol=r"t_x'", title="backward pass of a product", **TIME
+)
+
+
+@backward.where(frozen=False, lora=False, source=ROOFLINE)
+def _():
     """Two products: the gradient of the input and that of the weight; and that of the bias."""
-    return gradient_of_input + gradient_of_weight + bias_none
+    return gradient_of_input + gradient_of_weight + bias
 
 
-@quantity(**BACKWARD, source=LORA, when={"frozen": False, "lora": True, "adapted": False})
-def backward_of_base():
+@backward.where(frozen=False, lora=True, adapted=False, source=LORA)
+def _():
     """The weight is frozen: the gradient of the input only."""
     return gradient_of_input
 
@@ -352,55 +340,54 @@ def _narrow(rows, columns, depth):
     return largest(work(rows, columns, depth, 1, 1, rate, half), traffic(rows, columns, depth, 1))
 
 
-@quantity(
-    **BACKWARD,
-    source=LORA,
-    when={"frozen": False, "lora": True, "adapted": True},
-    coefficient="FLOP",
-)
-def backward_with_adapter():
+@backward.where(frozen=False, lora=True, adapted=True, source=LORA, coefficient="FLOP")
+def _():
     """The frozen weight's product; and the adapter's two narrow products, forward once and backward
     twice, which run far below the rate of wide ones."""
     return gradient_of_input + 3 * (_narrow(rows, k_l, K_x) + _narrow(rows, N_x, k_l))
 
 
-@quantity(**BACKWARD, source="DeepSeek-AI 2025 (arXiv 2512.02556)", when={"frozen": True})
-def backward_frozen():
-    """The loss sends it no gradient."""
-    return 0
+backward.constant(
+    0, "The loss sends it no gradient.", frozen=True, source="DeepSeek-AI 2025 (arXiv 2512.02556)"
+)
 
 
-CAST: dict[str, Any] = {
-    "identifier": "time.product.casts",
-    "symbol": r"t_{\mathrm{cast}}",
-    "unit": "s",
-    "title": "casts of a product's inputs to its format, forward and backward",
-    "exact": False,
-    "per": ("product",),
-}
-KEPT: dict[str, Any] = {"quantised": False}
-PACKED: dict[str, Any] = {"quantised": True, "hidden matrix": True}
+PACKED: dict[str, Any] = {"quantised": True, "hidden_matrix": True}
 
 
-@quantity(**CAST, source="TransformerEngine", when={"time.casts": False, **KEPT})
-def casts_none():
-    """Inputs are in the format of the product already."""
-    return 0
+casts = Quantity(
+    "time.product.casts",
+    symbol=r"t_{\mathrm{cast}}",
+    unit="s",
+    title="casts of a product's inputs to its format, forward and backward",
+    exact=False,
+    per="product",
+)
+casts.constant(
+    0,
+    "Inputs are in the format of the product already.",
+    casts=False,
+    quantised=False,
+    source="TransformerEngine",
+)
+casts.constant(
+    0,
+    "This product stays in 16 bit.",
+    casts=True,
+    wide=True,
+    quantised=False,
+    source="TransformerEngine",
+)
 
 
-@quantity(**CAST, source="TransformerEngine", when={"time.casts": True, "wide": True, **KEPT})
-def casts_wide():
-    """This product stays in 16 bit."""
-    return 0
-
-
-@quantity(
-    **CAST,
+@casts.where(
+    casts=True,
+    wide=False,
+    quantised=False,
     source="TransformerEngine: a cast and a transpose for each input",
-    when={"time.casts": True, "wide": False, **KEPT},
     coefficient="bytes",
 )
-def casts():
+def _():
     """2 bytes read and two of 1 byte written (as it is and transposed), for the input forward
     and for the output's gradient backward."""
     return 4 * rows * count * (K_x + N_x) / (W * e_mem)
@@ -411,20 +398,23 @@ def _unpacked(passes):
     return passes * (k_f + k_c) * count * K_x * N_x / (W * e_mem)
 
 
-@quantity(**CAST, source=QLORA, when={**PACKED, "training.recompute": ("none", "selective")})
-def casts_unpacked():
+@casts.where(**PACKED, recompute=("none", "selective"), source=QLORA)
+def _():
     """The frozen weight is unpacked for the forward and for the backward product."""
     return _unpacked(2)
 
 
-@quantity(**CAST, source=QLORA, when={**PACKED, "training.recompute": "full"})
-def casts_unpacked_again():
+@casts.where(**PACKED, recompute="full", source=QLORA)
+def _():
     """The frozen weight is unpacked for the forward product, for that product once more, and for
     the backward product."""
     return _unpacked(3)
 
 
-@quantity(**CAST, source=QLORA, when={"quantised": True, "hidden matrix": False})
-def casts_unquantised():
-    """Of the weights only hidden matrices are quantised."""
-    return 0
+casts.constant(
+    0,
+    "Of the weights only hidden matrices are quantised.",
+    quantised=True,
+    hidden_matrix=False,
+    source=QLORA,
+)

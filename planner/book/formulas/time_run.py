@@ -1,14 +1,12 @@
 """The run around the step: interruptions, checkpoints, and what is left of the time."""
 
-from typing import Any
-
 from sympy import Rational, exp, sqrt, tanh
 
 from planner.book.formulas.checkpoint import stall, write
 from planner.book.formulas.time import training_days
 from planner.book.notation import n
 from planner.book.notation_hardware import n_fail, n_seen, t_res, t_seen, x_slow
-from planner.book.quantity import SHARE, quantity
+from planner.book.quantity import SHARE, Quantity
 from planner.book.reductions import largest, smallest
 
 DALY = (
@@ -17,21 +15,21 @@ DALY = (
 )
 
 
-@quantity(
+@Quantity(
     "time.between_failures",
     symbol=r"t_{\mathrm{MTBF}}",
     unit="s",
     title="mean time between interruptions of the run",
     source="interruptions counted on such a cluster (cluster.failures)",
     exact=False,
-    when={"run.interrupted": True},
+    interrupted=True,
 )
 def between_failures():
     """Each device fails as often as those that were watched, and any of n stops the run."""
     return t_seen * n_seen / (n_fail * n)
 
 
-@quantity(
+@Quantity(
     "checkpoint.ratio",
     symbol=r"\rho_{\mathrm{ckpt}}",
     unit="1",
@@ -45,7 +43,7 @@ def ratio():
     return smallest(1, sqrt(stall / (2 * between_failures)))
 
 
-@quantity(
+@Quantity(
     "checkpoint.interval_seconds",
     symbol=r"t_{\mathrm{int}}",
     unit="s",
@@ -61,7 +59,7 @@ def interval():
     return largest(between_failures * best, write - stall)
 
 
-@quantity(
+@Quantity(
     "time.goodput",
     symbol=r"g_{\mathrm{run}}",
     unit="1",
@@ -69,7 +67,7 @@ def interval():
     within=SHARE,
     source=DALY,
     exact=False,
-    when={"run.finishes": True},
+    finishes=True,
 )
 def goodput():
     """Interruptions come at any time, also while a checkpoint is written and while the run is
@@ -83,7 +81,7 @@ def goodput():
     return interval / between_failures * passed * (1 + half) / (2 * half)
 
 
-@quantity(
+@Quantity(
     "time.straggler_days",
     symbol=r"t_{\mathrm{slow}}",
     unit="days",
@@ -96,33 +94,6 @@ def straggler_days():
     return training_days * x_slow
 
 
-CHECKPOINTS: dict[str, Any] = {
-    "identifier": "time.checkpoint_days",
-    "symbol": r"t_{\mathrm{wr}}",
-    "unit": "days",
-    "title": "days of standing still for checkpoints",
-    "source": DALY,
-    "exact": False,
-}
-FAILURES: dict[str, Any] = {
-    "identifier": "time.failure_days",
-    "symbol": r"t_{\mathrm{lost}}",
-    "unit": "days",
-    "title": "days lost to interruptions",
-    "source": DALY,
-    "exact": False,
-}
-RUN: dict[str, Any] = {
-    "identifier": "time.run_days",
-    "symbol": r"t_{\mathrm{cal}}",
-    "unit": "days",
-    "source": "sum of its parts",
-    "exact": False,
-}
-SLOWED = {"time.stragglers_given": True}
-EVEN = {"time.stragglers_given": False}
-
-
 def _written(steps):
     return steps * stall / interval
 
@@ -131,44 +102,74 @@ def _lost(steps):
     return steps * largest(0, 1 / goodput - 1 - stall / interval)
 
 
-@quantity(**CHECKPOINTS, when=EVEN)
-def checkpoint_days():
+checkpoint_days = Quantity(
+    "time.checkpoint_days",
+    symbol=r"t_{\mathrm{wr}}",
+    unit="days",
+    title="days of standing still for checkpoints",
+    source=DALY,
+    exact=False,
+)
+
+
+@checkpoint_days.where(stragglers_given=False)
+def _():
     """Training stands still once in each interval of training."""
     return _written(training_days)
 
 
-@quantity(**CHECKPOINTS, when=SLOWED)
-def checkpoint_days_slowed():
+@checkpoint_days.where(stragglers_given=True)
+def _():
     """As without stragglers, of days that are longer by them."""
     return _written(training_days + straggler_days)
 
 
-@quantity(**FAILURES, when=EVEN)
-def failure_days():
+failure_days = Quantity(
+    "time.failure_days",
+    symbol=r"t_{\mathrm{lost}}",
+    unit="days",
+    title="days lost to interruptions",
+    source=DALY,
+    exact=False,
+)
+
+
+@failure_days.where(stragglers_given=False)
+def _():
     """What goodput leaves for them: work that is done again, and restarts."""
     return _lost(training_days)
 
 
-@quantity(**FAILURES, when=SLOWED)
-def failure_days_slowed():
+@failure_days.where(stragglers_given=True)
+def _():
     """As without stragglers, of days that are longer by them."""
     return _lost(training_days + straggler_days)
 
 
-@quantity(**RUN, title="days of the run with interruptions", when=EVEN)
-def run_days():
+run_days = Quantity(
+    "time.run_days",
+    symbol=r"t_{\mathrm{cal}}",
+    title="days of the run with interruptions",
+    unit="days",
+    source="sum of its parts",
+    exact=False,
+)
+
+
+@run_days.where(stragglers_given=False)
+def _():
     """Training, checkpoints and what interruptions cost; the cluster states no share of stragglers
     (cluster.stragglers), which are not in it. It is training over goodput."""
     return training_days + checkpoint_days + failure_days
 
 
-@quantity(**RUN, title="days of the run with interruptions and stragglers", when=SLOWED)
-def run_days_slowed():
+@run_days.where(stragglers_given=True, title="days of the run with interruptions and stragglers")
+def _():
     """Training, waiting for stragglers, checkpoints and what interruptions cost."""
     return training_days + straggler_days + checkpoint_days + failure_days
 
 
-@quantity(
+@Quantity(
     "time.run_device_hours",
     symbol=r"t_{\mathrm{dev,cal}}",
     unit="h",

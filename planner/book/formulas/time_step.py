@@ -32,7 +32,7 @@ from planner.book.notation import (
     v,
 )
 from planner.book.notation_hardware import W, e_mem, f_back, hidden_t
-from planner.book.quantity import quantity
+from planner.book.quantity import Quantity
 from planner.book.reductions import Largest, Total, largest, smallest
 
 PIPELINE = "Narayanan et al. 2021 (arXiv 2104.04473), section 2.2"
@@ -43,44 +43,38 @@ EACH = (
 )
 OVERLAP = "Li et al. 2020 (arXiv 2006.15704), section 3.2.3; Megatron-LM (distributed optimizer)"
 SECONDS: dict[str, Any] = {"unit": "s", "exact": False}
+IN_TURN: dict[str, Any] = {"schedule": ("1f1b", "interleaved", "gpipe", "zero-bubble")}
 
 
-STAGE: dict[str, Any] = {
-    "identifier": "time.stage",
-    "symbol": r"t_\sigma",
-    "title": "one micro-batch on one pipeline stage",
-    "per": ("stage",),
+stage = Quantity(
+    "time.stage",
+    symbol=r"t_\sigma",
+    title="one micro-batch on one pipeline stage",
+    per="stage",
     **SECONDS,
-}
+)
 
 
-IN_TURN: dict[str, Any] = {"training.schedule": ("1f1b", "interleaved", "gpipe", "zero-bubble")}
-
-
-@quantity(**STAGE, source=PIPELINE, when={**IN_TURN, "time.again.some": False})
-def stage():
+@stage.where(**IN_TURN, again_some=False, source=PIPELINE)
+def _():
     """The layers of the stage, and the embedding or the head where it holds them."""
     return Total(L_ks * part, "part")
 
 
-@quantity(**STAGE, source=PIPELINE, when={**IN_TURN, "time.again.some": True})
-def stage_of_some():
+@stage.where(**IN_TURN, again_some=True, source=PIPELINE)
+def _():
     """The layers of the stage, and the embedding or the head where it holds them; layers beyond
     training.recompute_layers compute nothing again."""
     return Total(L_ks * (part - (1 - R_ks / largest(1, A_ks)) * repeated), "part")
 
 
-@quantity(
-    **STAGE,
-    source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.1",
-    when={"training.schedule": "dualpipe"},
-)
-def stage_of_two():
+@stage.where(schedule="dualpipe", source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.1")
+def _():
     """A device holds a chunk from each end, and a micro-batch passes one of them."""
     return Total(L_ks * part, "part") / 2
 
 
-@quantity(
+@Quantity(
     "time.model",
     symbol=r"t_{\mathrm{model}}",
     title="one micro-batch through the whole model",
@@ -92,7 +86,7 @@ def model():
     return Total(L_k * part, "part")
 
 
-@quantity(
+@Quantity(
     "time.micro_batch",
     symbol=r"t_m",
     title="one micro-batch in the steady state of the pipeline",
@@ -105,44 +99,36 @@ def micro_batch():
     return Largest(stage, "stage") + 2 * v * send
 
 
-BUBBLE: dict[str, Any] = {
-    "identifier": "time.bubble",
-    "symbol": r"t_{\mathrm{bub}}",
-    "title": "filling and draining the pipeline",
-    **SECONDS,
-}
+bubble = Quantity(
+    "time.bubble", symbol=r"t_{\mathrm{bub}}", title="filling and draining the pipeline", **SECONDS
+)
 
 
-@quantity(**BUBBLE, source=PIPELINE, when={"training.schedule": ("1f1b", "gpipe", "interleaved")})
-def bubble():
+@bubble.where(schedule=("1f1b", "gpipe", "interleaved"), source=PIPELINE)
+def _():
     """p - 1 passes of an average stage, which v chunks for each device shorten v-fold."""
     return (p - 1) / v * (model / p + 2 * v * send)
 
 
-@quantity(
-    **BUBBLE,
+@bubble.where(
+    schedule="zero-bubble",
     source="Qi et al. 2023 (arXiv 2401.10241), table 2: ZB-H1 (table 1 counts FLOPs and memory)",
-    when={"training.schedule": "zero-bubble"},
 )
-def bubble_zero():
+def _():
     """ZB-H1 waits p - 1 times for a forward pass and the gradients of inputs, less those of
     weights, which fill it; both gradients are half of the backward pass, so a forward pass is
     left."""
     return (p - 1) * ((1 - f_back) * model / p + 2 * send)
 
 
-@quantity(
-    **BUBBLE,
-    source="DeepSeek-AI 2024 (arXiv 2412.19437), table 2",
-    when={"training.schedule": "dualpipe"},
-)
-def bubble_dualpipe():
+@bubble.where(schedule="dualpipe", source="DeepSeek-AI 2024 (arXiv 2412.19437), table 2")
+def _():
     """p/2 - 1 slots of a forward and backward pass that overlap, and of a backward pass, less three
     times the gradients of weights, half of a backward pass each."""
     return (p / 2 - 1) * ((1 - f_back / 2) * model / p + 2 * send)
 
 
-@quantity(
+@Quantity(
     "time.parameters",
     symbol=r"N_\sigma",
     unit="parameters",
@@ -155,7 +141,7 @@ def resident():
     return Largest(Total(held_sc * trained, "component"), "stage")
 
 
-@quantity(
+@Quantity(
     "time.owned",
     symbol=r"N_{\mathrm{own}}",
     unit="parameters",
@@ -168,7 +154,7 @@ def owned():
     return Largest(Total(held_sc * trained / owners, "component"), "stage")
 
 
-@quantity(
+@Quantity(
     "time.ring",
     symbol=r"\tau_{\mathrm{ring}}",
     unit="s/bytes",
@@ -181,47 +167,29 @@ def ring():
     return Largest(Total(held_sc * trained * passed, "component"), "stage")
 
 
-ACCUMULATION: dict[str, Any] = {
-    "identifier": "time.accumulation",
-    "symbol": r"t_{\mathrm{acc}}",
-    "title": "adding gradients up over micro-batches",
-    "source": "Megatron-LM (gradient accumulation fusion)",
+accumulation = Quantity(
+    "time.accumulation",
+    symbol=r"t_{\mathrm{acc}}",
+    title="adding gradients up over micro-batches",
+    source="Megatron-LM (gradient accumulation fusion)",
     **SECONDS,
-}
-
-
-@quantity(**ACCUMULATION, when={"time.accumulation": "fused"})
-def accumulation_fused():
-    """The product of the weight gradient adds to what is there."""
-    return 0
-
-
-@quantity(
-    **ACCUMULATION,
-    when={"time.accumulation": "separate", "parallelism.zero": (0, 1)},
 )
-def accumulation():
+accumulation.constant(
+    0, "The product of the weight gradient adds to what is there.", accumulation="fused"
+)
+
+
+@accumulation.where(accumulation="separate", zero=(0, 1))
+def _():
     """After each micro-batch a gradient is read in the compute format, and the sum read and
     written."""
     return (k_c + 2 * k_g) * micro_batches * resident / (W * e_mem)
 
 
-@quantity(
-    **ACCUMULATION,
-    when={"time.accumulation": "separate", "parallelism.zero": (2, 3)},
-)
-def accumulation_sharded():
+@accumulation.where(accumulation="separate", zero=(2, 3))
+def _():
     """As without sharding, for the part that the device keeps."""
     return (k_c + 2 * k_g) * micro_batches * owned / (W * e_mem)
-
-
-BUCKETS: dict[str, Any] = {
-    "identifier": "time.buckets",
-    "symbol": r"n_{\mathrm{rings}}",
-    "unit": "1",
-    "title": "messages that gradients are reduced in",
-    "exact": False,
-}
 
 
 def _growing():
@@ -229,52 +197,44 @@ def _growing():
     return largest(1, resident / largest(40 * 10**6, 10**6 * shards))
 
 
-@quantity(
-    **BUCKETS,
-    source="Megatron-LM (bucket size: 40 million parameters, or 1 million for each rank)",
-    when={"time.buckets": "growing"},
+buckets = Quantity(
+    "time.buckets",
+    symbol=r"n_{\mathrm{rings}}",
+    unit="1",
+    title="messages that gradients are reduced in",
+    exact=False,
 )
-def buckets():
+
+
+@buckets.where(
+    buckets="growing",
+    source="Megatron-LM (bucket size: 40 million parameters, or 1 million for each rank)",
+)
+def _():
     """At least one; large groups take larger messages."""
     return _growing()
 
 
-@quantity(
-    **BUCKETS,
-    source="PyTorch, DistributedDataParallel (bucket_cap_mb: 25)",
-    when={"time.buckets": "fixed", "parallelism.zero": (0, 1)},
+@buckets.where(
+    buckets="fixed", zero=(0, 1), source="PyTorch, DistributedDataParallel (bucket_cap_mb: 25)"
 )
-def buckets_fixed():
+def _():
     """At least one; messages of 25 MiB, which hold 13,107,200 values of 2 bytes, however many
     devices there are."""
     return largest(1, resident / 13107200)
 
 
-@quantity(
-    **BUCKETS,
+@buckets.where(
+    buckets="fixed",
+    zero=(2, 3),
     source="Zhao et al. 2023 (arXiv 2304.11277), section 3: a unit for each layer",
-    when={"time.buckets": "fixed", "parallelism.zero": (2, 3)},
 )
-def buckets_of_layers():
+def _():
     """One for each layer, and for embedding and head, where the stage holds them."""
     return Largest(Total(L_ks, "part"), "stage")
 
 
-REDUCE: dict[str, Any] = {
-    "identifier": "time.data.reduce",
-    "symbol": r"t_{\mathrm{red}}",
-    "title": "reducing gradients over data parallelism, in one step",
-    **SECONDS,
-}
-GATHER: dict[str, Any] = {
-    "identifier": "time.data.gather",
-    "symbol": r"t_{\mathrm{gat}}",
-    "title": "gathering updated weights over data parallelism",
-    **SECONDS,
-}
-
-
-REPLICATED: dict[str, Any] = {"time.replicas": ("node", "nodes")}
+REPLICATED: dict[str, Any] = {"replicas": ("node", "nodes")}
 
 
 def _between_replicas():
@@ -282,73 +242,74 @@ def _between_replicas():
     return 2 * k_red * owned * (1 - 1 / r) / replicas
 
 
-@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 0})
-def reduce():
+reduce = Quantity(
+    "time.data.reduce",
+    symbol=r"t_{\mathrm{red}}",
+    title="reducing gradients over data parallelism, in one step",
+    **SECONDS,
+)
+
+
+@reduce.where(zero=0, source=ZERO)
+def _():
     """An all-reduce: each gradient passes twice."""
     return 2 * k_red * ring + buckets * reduce_hops
 
 
-@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 1, "time.replicas": "none"})
-def reduce_sharded():
+@reduce.where(zero=1, replicas="none", source=ZERO)
+def _():
     """Gradients are reduced and scattered: each passes once."""
     return k_red * ring + buckets * hops
 
 
-@quantity(**REDUCE, source=EACH, when={"parallelism.zero": 2, "time.replicas": "none"})
-def reduce_each():
+@reduce.where(zero=2, replicas="none", source=EACH)
+def _():
     """A device keeps its share of the sum only, so that gradients are reduced and scattered after
     each of m micro-batches."""
     return micro_batches * (k_red * ring + buckets * hops)
 
 
-@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 1, **REPLICATED})
-def reduce_replicated():
+@reduce.where(zero=1, **REPLICATED, source=ZERO)
+def _():
     """As without replicas, inside each; then the shards' gradients over the r replicas."""
     return k_red * ring + buckets * hops + _between_replicas()
 
 
-@quantity(**REDUCE, source=EACH, when={"parallelism.zero": 2, **REPLICATED})
-def reduce_each_replicated():
+@reduce.where(zero=2, **REPLICATED, source=EACH)
+def _():
     """As without replicas, inside each; after the last micro-batch the shards' gradients over the r
     replicas."""
     return micro_batches * (k_red * ring + buckets * hops) + _between_replicas()
 
 
-@quantity(**REDUCE, source=ZERO, when={"parallelism.zero": 3, "time.replicas": "none"})
-def reduce_none():
-    """Layers scatter for themselves (time.part.gathers)."""
-    return 0
-
-
-@quantity(
-    **REDUCE,
-    source="PyTorch, fully_shard (set_requires_all_reduce)",
-    when={"parallelism.zero": 3, **REPLICATED},
+reduce.constant(
+    0, "Layers scatter for themselves (time.part.gathers).", zero=3, replicas="none", source=ZERO
 )
-def reduce_between():
+
+
+@reduce.where(zero=3, **REPLICATED, source="PyTorch, fully_shard (set_requires_all_reduce)")
+def _():
     """Layers scatter inside a replica; after the last micro-batch the shards' gradients go over the
     r replicas."""
     return _between_replicas()
 
 
-@quantity(**GATHER, source=ZERO, when={"parallelism.zero": (0, 3)})
-def gather_none():
-    """Every device updates all that it needs, or layers gather for themselves."""
-    return 0
+gather = Quantity(
+    "time.data.gather",
+    symbol=r"t_{\mathrm{gat}}",
+    title="gathering updated weights over data parallelism",
+    **SECONDS,
+    source=ZERO,
+)
+gather.constant(
+    0, "Every device updates all that it needs, or layers gather for themselves.", zero=(0, 3)
+)
 
 
-@quantity(**GATHER, source=ZERO, when={"parallelism.zero": (1, 2)})
-def gather():
+@gather.where(zero=(1, 2))
+def _():
     """Each device gets the weights that the g - 1 others updated."""
     return k_gat * ring + buckets * hops
-
-
-DATA: dict[str, Any] = {
-    "identifier": "time.data",
-    "symbol": r"t_d",
-    "title": "traffic of data parallelism that nothing hides",
-    **SECONDS,
-}
 
 
 def _shown(traffic, beside):
@@ -356,36 +317,41 @@ def _shown(traffic, beside):
     return traffic - smallest(hidden_t * traffic, beside)
 
 
-@quantity(**DATA, source=ZERO, when={"time.data_overlap": "none"})
-def data():
+data = Quantity(
+    "time.data", symbol=r"t_d", title="traffic of data parallelism that nothing hides", **SECONDS
+)
+
+
+@data.where(data_overlap="none", source=ZERO)
+def _():
     """Gradients are reduced when the last one is there; weights are gathered before the next
     step starts."""
     return reduce + gather
 
 
-ONCE: dict[str, Any] = {"parallelism.zero": (0, 1, 3)}
+ONCE: dict[str, Any] = {"zero": (0, 1, 3)}
 
 
-@quantity(**DATA, source=OVERLAP, when={"time.data_overlap": "gradients", **ONCE})
-def data_beside_backward():
+@data.where(data_overlap="gradients", **ONCE, source=OVERLAP)
+def _():
     """Gradients are reduced beside the backward pass of the last micro-batch, which hides a share
     of the traffic; weights are gathered before the next step starts."""
     return _shown(reduce, f_back * micro_batch) + gather
 
 
-@quantity(**DATA, source=OVERLAP, when={"time.data_overlap": "all", **ONCE})
-def data_beside_both():
+@data.where(data_overlap="all", **ONCE, source=OVERLAP)
+def _():
     """Gradients are reduced beside the backward pass of the last micro-batch, and weights gathered
     beside the forward pass of the first: both hide a share."""
     return _shown(reduce, f_back * micro_batch) + _shown(gather, (1 - f_back) * micro_batch)
 
 
-@quantity(
-    **DATA,
+@data.where(
+    data_overlap=("gradients", "all"),
+    zero=2,
     source="Zhao et al. 2023 (arXiv 2304.11277), section 3",
-    when={"time.data_overlap": ("gradients", "all"), "parallelism.zero": 2},
 )
-def data_beside_each():
+def _():
     """Gradients are reduced beside the backward passes of all m micro-batches, and layers gathered
     one ahead beside the forward pass of the first: both hide a share."""
     return _shown(reduce, f_back * micro_batch * micro_batches) + _shown(
@@ -393,56 +359,50 @@ def data_beside_each():
     )
 
 
-TIED: dict[str, Any] = {
-    "identifier": "time.tied",
-    "symbol": r"t_{\mathrm{tied}}",
-    "title": "adding up the gradients of tied embeddings on the first and the last stage",
-    "source": "Narayanan et al. 2021: the first and the last stage each hold tied embeddings",
-    **SECONDS,
-}
-
-
 def _tied():
     """Bytes of the copy that the last stage holds: in a ring of two, each passes once."""
     return k_red * Largest(Total(L_ks * Total(trained, "component", shared=True), "part"), "stage")
 
 
-@quantity(**TIED, when={"time.pipeline": "none"})
-def tied_none():
-    """One stage holds one matrix."""
-    return 0
-
-
-@quantity(
-    **{**TIED, "source": "DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.3"},
-    when={"time.pipeline": ("node", "nodes"), "training.schedule": "dualpipe"},
+tied = Quantity(
+    "time.tied",
+    symbol=r"t_{\mathrm{tied}}",
+    title="adding up the gradients of tied embeddings on the first and the last stage",
+    source="Narayanan et al. 2021: the first and the last stage each hold tied embeddings",
+    **SECONDS,
 )
-def tied_on_one_device():
-    """The first and the last stage lie on one device, which holds one matrix."""
-    return 0
+tied.constant(0, "One stage holds one matrix.", pipeline="none")
+tied.constant(
+    0,
+    "The first and the last stage lie on one device, which holds one matrix.",
+    pipeline=("node", "nodes"),
+    schedule="dualpipe",
+    source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.3",
+)
 
 
-@quantity(**TIED, when={"time.pipeline": "node", **IN_TURN})
-def tied():
+@tied.where(pipeline="node", **IN_TURN)
+def _():
     """The two copies' gradients pass over the link once each way."""
     return _tied() / link
 
 
-@quantity(**TIED, when={"time.pipeline": "nodes", **IN_TURN})
-def tied_of_nodes():
+@tied.where(pipeline="nodes", **IN_TURN)
+def _():
     """The two copies' gradients pass once each way, over the network card of a device."""
     return _tied() / fabric
 
 
-@quantity(
+step = Quantity(
     "time.step_seconds",
     symbol=r"t_{\mathrm{step}}",
+    unit="s",
     title="predicted time of one optimizer step",
-    source="sum of its parts",
-    when={"time.assumed": False, "model.shape": True, "training.mode": "train"},
-    **SECONDS,
 )
-def step_predicted():
+
+
+@step.where(assumed=False, shape=True, mode="train", source="sum of its parts", exact=False)
+def _():
     """m micro-batches at the pace of the slowest stage, the pipeline's filling and draining, then
     gradients and weights over data parallelism, and the update."""
-    return micro_batches * micro_batch + bubble + accumulation + data + tied_none + optimizer
+    return micro_batches * micro_batch + bubble + accumulation + data + tied + optimizer

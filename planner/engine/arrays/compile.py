@@ -86,7 +86,7 @@ class Tracer(Evaluation):
         self.found: dict[Any, Any] = {}
 
     def value(self, identifier: str, point: Point | None = None) -> Any:
-        per = self.book.declarations[identifier][0].per
+        per = self.book.quantities[identifier].per
         entries = () if point is None else tuple(point[axis] for axis in per)
         key = (identifier, entries)
         found = self.found.get(key)
@@ -106,7 +106,7 @@ class Tracer(Evaluation):
     def _choice(self, identifier: str, point: Point) -> int:
         """The formula that holds, or for each plan the one that holds for it."""
         cases: list[tuple[int, int]] = []
-        for declaration in self.book.declarations[identifier]:
+        for declaration in self.book.quantities[identifier].formulas:
             conditions = self._conditions(declaration.when, point)
             if conditions is None:
                 continue
@@ -121,7 +121,7 @@ class Tracer(Evaluation):
                 return node
             cases.append((self.graph.both(conditions), node))
         if not cases:
-            asked = {name for d in self.book.declarations[identifier] for name in d.when}
+            asked = {name for d in self.book.quantities[identifier].formulas for name in d.when}
             why = [REASONS[n] for n in asked & REASONS.keys() if self.setting(n, point) is False]
             raise locals().get("reason") or Absent(
                 why[0] if why else "no formula in the book holds for this plan's settings"

@@ -78,19 +78,21 @@ def resting(quantities: tuple[str, ...]) -> tuple[str, ...]:
         if identifier in seen:
             continue
         seen.add(identifier)
-        used = (d.expression.free_symbols for d in BOOK.declarations[identifier])
+        used = (d.expression.free_symbols for d in BOOK.quantities[identifier].formulas)
         waiting += (BOOK.symbols[s] for symbols in used for s in symbols if s in BOOK.symbols)
     return tuple(
         identifier
         for identifier in sorted(seen)
         if not identifier.startswith("memory.")
-        and any(RECOMPUTE in declaration.when for declaration in BOOK.declarations[identifier])
+        and any(
+            RECOMPUTE in declaration.when for declaration in BOOK.quantities[identifier].formulas
+        )
     )
 
 
 def _agree(identifier: str, one: Untraced, other: Untraced) -> bool:
     """Whether a quantity is the same under two modes: by the same formula, or in value."""
-    if len(BOOK.declarations[identifier][0].per) > 1:
+    if len(BOOK.quantities[identifier].per) > 1:
         return False
     for point, at in zip(_points(identifier, one), _points(identifier, other), strict=True):
         chosen = (_declaration(e, identifier, p) for e, p in ((one, point), (other, at)))
@@ -106,12 +108,12 @@ def _agree(identifier: str, one: Untraced, other: Untraced) -> bool:
 
 def _points(identifier: str, evaluation: Untraced) -> Iterator[Point]:
     """Where a quantity holds."""
-    per = BOOK.declarations[identifier][0].per
+    per = BOOK.quantities[identifier].per
     yield from evaluation.entries(per[0], {}, {}) if per else ({},)
 
 
 def _declaration(evaluation: Untraced, identifier: str, point: Point) -> object:
-    return BOOK.choose(identifier, lambda name: evaluation.setting(name, point))
+    return BOOK.quantities[identifier].choose(lambda name: evaluation.setting(name, point))
 
 
 def _holds_no_more(one: Untraced, other: Untraced) -> bool:

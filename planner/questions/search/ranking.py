@@ -118,7 +118,7 @@ def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], lis
     against the best."""
     listed = found.front if front else found.best
     shown_columns = [column for column in columns(found) if _differs(found, listed, column[1])]
-    by = BOOK.declarations[found.by][0]
+    by = BOOK.quantities[found.by]
     between = [(5, 95)] if any(_interval(layout, found) for layout in listed) else []
     rows = [
         (
@@ -156,7 +156,7 @@ def _interval(layout: Layout, found: Found) -> tuple[Any, Any] | None:
 def _between(layout: Layout, found: Found) -> str:
     """What published runs leave open of what is made small; nothing where that is not known."""
     bounds = _interval(layout, found)
-    unit = BOOK.declarations[found.by][0].unit
+    unit = BOOK.quantities[found.by].unit
     return "" if bounds is None else " to ".join(shown(value, unit) for value in bounds)
 
 
@@ -187,7 +187,7 @@ def leeway_words(found: Found) -> str:
     between = leeway(found)
     if between is None:
         return ""
-    unit = BOOK.declarations[found.by][0].unit
+    unit = BOOK.quantities[found.by].unit
     low, high = (shown(bound, unit) for bound in between)
     return (
         f"These are predictions: for the first, published runs leave {low} to {high} open (5th to "
@@ -237,7 +237,7 @@ def behind(layout: Layout, best: Layout, by: str) -> str:
     """Where a layout loses most against a better one, in words, and where it gains, if that makes
     up for much of it; nothing where it does not lose."""
     most, least = _told(layout, best, by)
-    unit = BOOK.declarations[by][0].unit
+    unit = BOOK.quantities[by].unit
     said = f"+{shown(most[1], unit)} {named(most[0])}" if most else ""
     return said + (f", −{shown(-least[1], unit)} {named(least[0])}" if least else "")
 
@@ -257,7 +257,7 @@ def _told(layout: Layout, best: Layout, by: str) -> tuple[Difference | None, Dif
 
 def named(part: str) -> str:
     """A part of what is made small, in words."""
-    return BOOK.declarations[part][0].title if part in BOOK.declarations else part
+    return BOOK.quantities[part].title if part in BOOK.quantities else part
 
 
 def costs(found: Found) -> list[tuple[str, str, str]]:
@@ -337,7 +337,7 @@ def _neutral(value: Any) -> bool:
 
 def _row(label: str, layout: Layout, columns: list[tuple[str, str]], by: str) -> tuple[str, ...]:
     cells = (_word(layout.get(key)) for _, key in columns)
-    value = shown(layout.values[by], BOOK.declarations[by][0].unit)
+    value = shown(layout.values[by], BOOK.quantities[by].unit)
     return (label, *cells, value, shown(layout.values[MEMORY], "bytes"))
 
 

@@ -122,7 +122,7 @@ def structure(wanted: Wanted) -> Structure:
 @cache
 def asked() -> frozenset[str]:
     """Settings that a formula of the book asks for."""
-    return frozenset(n for ds in BOOK.declarations.values() for d in ds for n in d.when)
+    return frozenset(n for d in BOOK.formulas() for n in d.when)
 
 
 def _absent(found: Case) -> frozenset[Symbol]:

@@ -219,7 +219,7 @@ def _shown_values(answer: Answer, probe: Probe) -> dict[str, Any]:
 
 
 def unit_of(quantity: str) -> str:
-    return BOOK.declarations[quantity][0].unit
+    return BOOK.quantities[quantity].unit
 
 
 def _told(plan: Plan) -> tuple[str, ...]:

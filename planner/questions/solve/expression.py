@@ -278,7 +278,7 @@ class _Symbolic:
         limit = self.functions.limit
         if not limit.value:
             return 0
-        first = BOOK.declarations[limit.quantity][0]
+        first = BOOK.quantities[limit.quantity]
         name = parse(first.latex).with_subscript("max" if limit.relation == "<=" else "min")
         return self._named(
             f"{limit.quantity} limit", name, limit.value, f"{first.title}: the limit"
@@ -293,10 +293,12 @@ class _Symbolic:
 
     def _spelled(self, identifier: str) -> Any:
         node = self.functions.tape.quantities.get((identifier, ()))
-        declaration = BOOK.choose(identifier, lambda name: self.evaluation.setting(name, {}))
+        declaration = BOOK.quantities[identifier].choose(
+            lambda name: self.evaluation.setting(name, {})
+        )
         assert declaration is not None
         if node is not None and node not in self.functions.forms:
-            return declaration.symbol
+            return declaration.quantity.symbol
         try:
             return self._walked(declaration.expression)
         except _Boundary:
@@ -309,7 +311,7 @@ class _Symbolic:
         if not form.denom.is_ground:
             raise _Boundary
         below, total = _fraction(form.denom.coeff(1)), 0
-        name, unknown = parse(declaration.latex), _Setter(self).name(self.unknown).plain()
+        name, unknown = parse(declaration.quantity.latex), _Setter(self).name(self.unknown).plain()
         for (power,), coefficient in sorted(dict(form.numer).items()):
             words = (f"the part without {unknown}", f"per {unknown}", f"per {unknown} squared")
             if power >= len(words):

@@ -128,9 +128,7 @@ class Members:
 @lru_cache(maxsize=1)
 def _asked() -> tuple[str, ...]:
     """The settings that some formula asks for."""
-    return tuple(
-        sorted({n for several in BOOK.declarations.values() for d in several for n in d.when})
-    )
+    return tuple(sorted({n for d in BOOK.formulas() for n in d.when}))
 
 
 class Evaluator:

@@ -49,7 +49,7 @@ def rests_on(quantities: tuple[str, ...]) -> frozenset[Symbol]:
         if identifier in seen:
             continue
         seen.add(identifier)
-        for declaration in BOOK.declarations[identifier]:
+        for declaration in BOOK.quantities[identifier].formulas:
             for symbol in _symbols(declaration.expression):
                 if symbol in BOOK.symbols:
                     waiting.append(BOOK.symbols[symbol])

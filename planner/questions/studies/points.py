@@ -50,7 +50,7 @@ def wanted(study: Study) -> tuple[str, ...]:
 
 def is_name(quantity: str) -> bool:
     """Whether the value of a quantity is a word rather than a number."""
-    return not BOOK.declarations[quantity][0].unit
+    return not BOOK.quantities[quantity].unit
 
 
 def why(error: PlanError) -> str:

@@ -97,8 +97,8 @@ def _planned(quantity: Quantity) -> str:
 
 def _listed(result: Result) -> list[Quantity]:
     """Every quantity of the plan that has no axes; those of another choice may be absent now."""
-    book = result.evaluation.book.declarations
-    return [result.find(base) for base, (first, *_) in book.items() if not first.per]
+    book = result.evaluation.book.quantities
+    return [result.find(base) for base, quantity in book.items() if not quantity.per]
 
 
 def _script(result: Result, listed: list[Quantity]) -> str:

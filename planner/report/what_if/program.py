@@ -15,7 +15,7 @@ from sympy import Add, Mul, Symbol, ceiling, floor
 
 from planner.base.errors import Fault, PlanError
 from planner.book.notation_hardware import e_mm
-from planner.book.quantity import BOOK, Declaration
+from planner.book.quantity import BOOK, Formula
 from planner.book.reductions import Fold, Total
 from planner.engine import (
     flop_conventions as conventions,
@@ -174,7 +174,7 @@ def _errors(result: Result, formulas: Formulas) -> str:
     done = next((e for e in _conventions(result) if e.name == "mfu-causal"), None)
     least = "0"
     if done is not None and bands.workload(settings) != bands.INFERENCE:
-        (utilisation,) = BOOK.declarations["time.utilisation"]
+        (utilisation,) = BOOK.quantities["time.utilisation"].formulas
         share = utilisation.expression.xreplace(done.bindings) / e_mm
         least = f"known(e,e=>e.value('time.hfu',{{}})),known(e,e=>{formulas.write(share)})"
     return "\n".join(
@@ -280,19 +280,19 @@ def _book(
         if name in done:
             continue
         done.add(name)
-        found = BOOK.declarations[name]
+        found = BOOK.quantities[name]
         made = []
-        for declaration in found:
+        for declaration in found.formulas:
             text = _formula(formulas, declaration)
             if name in sums:
                 text += ",terms:" + _terms(formulas, typesetter, declaration, labels)
             made.append(f"{{{text}}}")
-        lines.append(f"{quoted(name)}:{{per:{literal(found[0].per)},formulas:[{','.join(made)}]}}")
+        lines.append(f"{quoted(name)}:{{per:{literal(found.per)},formulas:[{','.join(made)}]}}")
         waiting += [used for used in formulas.used if used not in done]
     return "const BOOK={\n" + ",\n".join(lines) + "\n};"
 
 
-def _formula(formulas: Formulas, declaration: Declaration) -> str:
+def _formula(formulas: Formulas, declaration: Formula) -> str:
     when = {
         key: list(wanted) if isinstance(wanted, (tuple, set, frozenset)) else [wanted]
         for key, wanted in declaration.when.items()
@@ -303,7 +303,7 @@ def _formula(formulas: Formulas, declaration: Declaration) -> str:
 
 
 def _terms(
-    formulas: Formulas, typesetter: Typesetter, of: Declaration, labels: Mapping[str, str]
+    formulas: Formulas, typesetter: Typesetter, of: Formula, labels: Mapping[str, str]
 ) -> str:
     """The summands of a sum: of each, its label and its value."""
     expression = of.expression
@@ -317,7 +317,7 @@ def _terms(
     if type(expression) is not Add:
         return "()=>[]"
     terms = (
-        f"[{quoted(_label(typesetter, term, of.unit, labels))},{formulas.write(term)}]"
+        f"[{quoted(_label(typesetter, term, of.quantity.unit, labels))},{formulas.write(term)}]"
         for term in typesetter.terms(expression)
     )
     return f"(e,p)=>[{','.join(terms)}]"
@@ -328,7 +328,7 @@ def _carrier(term: Any, unit: str) -> str | None:
     factors = term.args if type(term) is Mul else (term,)
     ids = [BOOK.symbols[f] for f in factors if type(f) is Symbol and f in BOOK.symbols]
     if len(ids) > 1:
-        ids = [i for i in ids if BOOK.declarations[i][0].unit == unit]
+        ids = [i for i in ids if BOOK.quantities[i].unit == unit]
     plain = not any(isinstance(factor, (Fold, Add)) for factor in factors)
     return ids[0] if len(ids) == 1 and plain else None
 
@@ -337,4 +337,4 @@ def _label(typesetter: Typesetter, term: Any, unit: str, labels: Mapping[str, st
     carrier = _carrier(term, unit)
     if carrier is None:
         return TEXT.write(typesetter.symbolic(term, None))
-    return labels.get(carrier, BOOK.declarations[carrier][0].title)
+    return labels.get(carrier, BOOK.quantities[carrier].title)

@@ -1,0 +1,65 @@
+"""What decides which formula of a quantity holds: the settings of a plan, and those of the entries
+of its axes (a block, a component, a stage, a phase), by the keywords that formulas use for them.
+
+A keyword is the end of a setting's name, its words joined by ``_``: ``zero=3`` asks for
+``parallelism.zero``, ``again_mlp=True`` for ``time.again.mlp``. Where two names end alike the
+shorter one has the keyword; names of one length need more of their words.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+#: Names of settings, by what they begin with: those without are of the entries of axes, or of what
+#: a plan and its implementation come to together.
+_NAMES = {
+    "": "adapted again bias block copies dummies experts final frozen gradients group grouped "
+    "head head_workspace latent layers lora matmul matrix moment part phase quantised "
+    "recomputed remembers routed scan shared side split type wide windowed",
+    "block.": "capped gated sees",
+    "cluster.accelerator.": "link.convention peak.convention peak_16.convention",
+    "energy.": "hosts_given pue_given",
+    "hidden ": "matrix",
+    "law.": "loss",
+    "model.": "shape",
+    "network.": "measured",
+    "parallelism.": "context_exchange dispatcher reshard sequence zero",
+    "run.": "finishes interrupted",
+    "time.": "accumulation assumed attention bias buckets casts context data_overlap expert "
+    "expert_tensor inputs_again offload pipeline replicas shards stragglers_given switched "
+    "tensor tensor_overlap tiles",
+    "time.again.": "activation core_attention mlp moe norm operations some",
+    "training.": "attention attention_count early_stop loss mode offload.optimizer optimizer "
+    "optimizer_kernel partition_activations recompute schedule",
+    "training.lora.": "base checkpoint",
+}
+NAMES = tuple(start + end for start, ends in _NAMES.items() for end in ends.split())
+
+
+def _keywords() -> Mapping[str, str]:
+    claims: dict[str, list[tuple[int, str]]] = {}
+    for name in NAMES:
+        words = re.split(r"[. ]", name)
+        for start in range(len(words)):
+            claims.setdefault("_".join(words[start:]), []).append((len(words), name))
+    nearest = {keyword: sorted(names) for keyword, names in claims.items()}
+    return {
+        keyword: first[1]
+        for keyword, (first, *others) in nearest.items()
+        if not others or others[0][0] > first[0]
+    }
+
+
+KEYWORDS = _keywords()
+
+
+def named(conditions: Mapping[str, Any]) -> dict[str, Any]:
+    """Conditions by the full names of their settings."""
+    for keyword in conditions:
+        if keyword not in KEYWORDS:
+            near = difflib.get_close_matches(keyword, KEYWORDS, 1)
+            raise TypeError(f"no setting is called {keyword}" + "".join(f"; {n}?" for n in near))
+    return {KEYWORDS[keyword]: wanted for keyword, wanted in conditions.items()}
