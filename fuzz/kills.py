@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLAN = str(ROOT / "presets" / "gpt2small_hgx-h100.yaml")
 CHANGED = ("--set", "training.tokens=77B")
 #: What a command leaves beside its file when it is killed, to go on or to throw away.
-BESIDE = (".partial", ".journal")
+BESIDE = (".pieces",)
 Words = list[str]
 
 

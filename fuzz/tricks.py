@@ -135,7 +135,11 @@ def _over(random: Random, inside: Path, planted: Path) -> list[str]:
     target = planted
     if random.random() < 0.5 and os.path.lexists(planted):  # or lies beside a table that is written
         target = inside / "out.csv"
-        beside = inside / f"out.csv.{random.choice(('partial', 'journal'))}"
+        beside = inside / "out.csv.pieces"
+        if random.random() < 0.5:
+            beside.mkdir(exist_ok=True)
+            (beside / "study.json").touch()
+            beside /= random.choice(("study.json", "000000.csv", "000000.json"))
         planted.rename(beside)
     study = inside / "study.config"
     study.write_text("base: plan.yaml\naxes: {training.micro_batch: [1, 2]}\n")

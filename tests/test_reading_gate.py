@@ -418,29 +418,40 @@ def sweeping(study: Path, table: Path, *more: str) -> list[str]:
     return ["sweep", str(study), "--workers", "1", "-o", str(table), *more]
 
 
-@pytest.mark.parametrize("name", ["out.csv.partial", "out.csv.journal"])
+@pytest.mark.parametrize("name", ["out.csv.pieces", "study.json", "000000.csv", "000000.json"])
 @pytest.mark.parametrize("way", ["link", "hard link", "link to nothing", "pipe"])
 def test_a_planted_name_is_not_written_through(
     name: str, way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    victim, planted = tmp_path / "victim", tmp_path / name
+    victim, folder = tmp_path / "victim", tmp_path / "out.csv.pieces"
     victim.write_text("precious\n")
+    planted = folder / name
+    if name == folder.name:
+        planted = folder
+    else:
+        folder.mkdir()
+        (folder / "study.json").touch()
+        planted.unlink(missing_ok=True)
     if way == "hard link":
         planted.hardlink_to(victim)
     elif way == "pipe":
         os.mkfifo(planted)
     else:
         planted.symlink_to(victim if way == "link" else tmp_path / "none")
+    kind = "folder of yours" if planted == folder else "regular file"
+    # A name of a piece is not written to: a new file takes it.
+    refused = way != "hard link" or not name.startswith("000000")
     for more in ([], ["--restart"]):
-        assert main(sweeping(studied(tmp_path), tmp_path / "out.csv", *more)) == 2
-        said = capsys.readouterr().err
-        assert said == f"{planted}: this is a link or no regular file (remove it)\n"
+        status, said = main(sweeping(studied(tmp_path), tmp_path / "out.csv", *more)), capsys
+        err = said.readouterr().err
+        assert status == (2 if refused else 0)
+        assert err == (f"{planted}: this is a link or no {kind} (remove it)\n" if refused else "")
     assert victim.read_text() == "precious\n"
-    assert not (tmp_path / "none").exists() and not (tmp_path / "out.csv").exists()
+    assert not (tmp_path / "none").exists() and (tmp_path / "out.csv").exists() != refused
 
 
 def damaged(random: Random, raw: bytes) -> bytes:
-    """A journal with a few bytes of it changed, cut, doubled or swapped."""
+    """A file with a few bytes of it changed, cut, doubled or swapped."""
     for _ in range(random.choice((1, 2, 5))):
         at, length = random.randrange(len(raw) + 1), random.choice((1, 5, 80))
         raw = random.choice(
@@ -449,7 +460,7 @@ def damaged(random: Random, raw: bytes) -> bytes:
                 raw[:at] + raw[at + length :],
                 raw[: at + length] + raw[at:],
                 raw[:at],
-                raw.replace(b'"end"', b'"End"', 1),
+                raw.replace(b'"points"', b'"Points"', 1),
                 raw[:at] + b"[" * 5000 + raw[at:],
                 b"\n".join(raw.split(b"\n")[::-1]),
             )
@@ -457,7 +468,7 @@ def damaged(random: Random, raw: bytes) -> bytes:
     return raw
 
 
-def test_a_damaged_journal_loses_pieces_and_nothing_else(
+def test_a_damaged_piece_is_worked_on_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from planner.questions.studies import run, work
@@ -471,16 +482,17 @@ def test_a_damaged_journal_loses_pieces_and_nothing_else(
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run.Journal, "finish", stopped)
+    monkeypatch.setattr(run.PieceFolder, "finish", stopped)
     assert main(sweeping(study, table)) == 130
     monkeypatch.undo()
     monkeypatch.setattr(work, "ONE_BY_ONE", 2)
-    beside = [table.with_name(f"out.csv.{ending}") for ending in ("journal", "partial")]
-    before, random = [file.read_bytes() for file in beside], Random(1)
-    assert before[0].count(b"\n") > 10
+    folder, random = table.with_name("out.csv.pieces"), Random(1)
+    before = {file: file.read_bytes() for file in folder.iterdir()}
+    assert len(before) > 20
     for turn in range(12):
-        for file, raw in zip(beside, before, strict=True):
-            file.write_bytes(damaged(random, raw) if random.random() < 0.7 else raw)
+        folder.mkdir(exist_ok=True)
+        for file, raw in before.items():
+            file.write_bytes(damaged(random, raw) if random.random() < 0.2 else raw)
         assert main(sweeping(study, table)) == 0, turn
         assert table.read_bytes() == whole, turn
         table.unlink()

@@ -12,8 +12,7 @@ import random
 import re
 import signal
 import sys
-import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -32,18 +31,7 @@ from planner.cli import main as cli
 from planner.plans import plan as plans
 from planner.plans.document import Plan
 from planner.questions import loading
-from planner.questions.studies import (
-    arrays,
-    footer,
-    journal,
-    parquet,
-    points,
-    run,
-    study,
-    table,
-    thrift,
-    work,
-)
+from planner.questions.studies import arrays, parquet, pieces, points, run, study, table, work
 from planner.questions.studies import summary as summaries
 from planner.questions.studies import text as cells
 from planner.questions.studies.grid import Pieces
@@ -444,79 +432,8 @@ def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
     pytest.importorskip("pyarrow")
     from pyarrow import parquet as reader
 
-    data = parquet.piece(whole, parquet.Room())
-    held = reader.read_table(io.BytesIO(data)).to_pylist() if data else []
+    held = reader.read_table(io.BytesIO(parquet.piece(whole))).to_pylist()
     assert held == [json.loads(line) for line in lines["jsonl"].splitlines()]
-
-
-@pytest.mark.usefixtures("little_pieces")
-def test_pieces_that_are_files_become_one_without_being_written_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("pyarrow")
-    from pyarrow import parquet as reader
-
-    read = study.load(SMALL)
-    files = {}
-    for least in (1, 10**6):
-        monkeypatch.setattr(parquet, "SHORT", least)
-        run.sweep(read, tmp_path / f"{least}.parquet", workers=1)
-        files[least] = reader.ParquetFile(tmp_path / f"{least}.parquet")
-    as_they_lie, anew = files[1], files[10**6]
-    assert as_they_lie.metadata.num_row_groups == len(work.Job.of(read, "parquet").pieces) > 9
-    assert anew.metadata.num_row_groups == 1
-    assert as_they_lie.schema_arrow == anew.schema_arrow
-    assert as_they_lie.read().to_pylist() == anew.read().to_pylist()
-
-
-def test_a_column_of_two_types_is_written_anew_and_one_without_values_has_either() -> None:
-    arrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet as reader
-
-    def file(values: list[Any], kind: Any) -> bytes:
-        into = io.BytesIO()
-        reader.write_table(arrow.table({"x": arrow.array(values, kind)}), into)
-        return into.getvalue()
-
-    whole, parts, none = arrow.int64(), arrow.float64(), file([None, None], arrow.float64())
-    empty = file([], whole)
-    asked: list[bytes] = []
-
-    def made() -> bytes:
-        asked.append(empty)
-        return empty
-
-    def joined(*files: bytes) -> list[Any] | None:
-        data, footers = b"", []
-        for one in filter(None, files):
-            footers.append((len(data), footer.found(memoryview(one))))
-            data += one
-            assert footers[-1][1] == footer.read(len(data), lambda start, end: data[start:end])  # noqa: B023
-        types = [parquet.PHYSICAL["whole"]]
-        ending = footer.joined(types, made, footers, 1)
-        if ending is None:
-            return None
-        found = reader.read_table(io.BytesIO(data + ending))
-        assert found.schema.field("x").type == whole
-        values: list[Any] = found.column("x").to_pylist()
-        return values
-
-    assert joined(file([1, 2], whole), b"", none, file([3], whole)) == [1, 2, None, None, 3]
-    assert joined(file([1, 2], whole), file([0.5], parts)) is None
-    assert not asked  # a file of the whole's types says all the rest
-    assert joined() == joined(b"") == []
-    assert joined(none) == [None, None] and len(asked) == 3
-
-    def struct(data: bytes) -> bytes:
-        return data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
-
-    for data in (empty, none):
-        assert thrift.written(thrift.read(struct(data))) == struct(data)
-    groups = (footer.ROWS, footer.GROUPS)  # all else is that of a file without rows
-    with_rows, without = (thrift.read(struct(f)) for f in (file([1, 2], whole), empty))
-    for field in groups:
-        del with_rows[field], without[field]
-    assert with_rows == without
 
 
 @given(st.data())
@@ -538,17 +455,6 @@ def test_the_lowest_score_is_that_of_the_first_of_equal_points(data: st.DataObje
         at: (least, point) for at, least, point in summaries._Scores(scores).lowest(keep, shape)
     }
     assert found == best
-
-
-def test_the_rows_of_a_piece_are_not_copied_to_be_sent() -> None:
-    piece = work.Piece(3, bytes(range(256)) * 64, 7, "{}")
-    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
-        assert pickle.loads(pickle.dumps(piece, protocol)) == piece
-    apart: list[pickle.PickleBuffer] = []
-    rest = pickle.dumps(piece, 5, buffer_callback=apart.append)
-    assert [buffer.raw() for buffer in apart] == [piece.data] and len(rest) < 256
-    assert pickle.loads(rest, buffers=[buffer.raw() for buffer in apart]) == piece
-    assert len(piece.data) < sys.getsizeof(piece) < len(piece.data) + 256
 
 
 def test_parquet_without_pyarrow_is_one_clear_error(
@@ -588,7 +494,7 @@ def _killed(read: study.Study, out: Path, after: int) -> bool:
 
         def traced(frame: Any, event: str, argument: Any) -> Any:
             nonlocal left
-            if frame.f_code.co_filename not in (journal.__file__, run.__file__):
+            if frame.f_code.co_filename not in (pieces.__file__, run.__file__):
                 return None
             left -= event == "line"
             if left <= 0:
@@ -608,20 +514,19 @@ def _killed(read: study.Study, out: Path, after: int) -> bool:
 @pytest.mark.usefixtures("little_pieces")
 @pytest.mark.parametrize("kind", ("csv", "parquet"))
 def test_a_sweep_killed_at_random_goes_on_without_a_row_lost_or_doubled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    tmp_path: Path, kind: str
 ) -> None:
     if kind == "parquet":
         pytest.importorskip("pyarrow")
-        monkeypatch.setattr(parquet, "SHORT", 1)  # pieces become one file as they lie
     read = study.load({**SMALL, "axes": {**SMALL["axes"], "training.micro_batch": [1, 2]}})
     whole, out = tmp_path / f"whole.{kind}", tmp_path / f"out.{kind}"
-    log = tmp_path / f"{out.name}.journal"
+    folder = tmp_path / f"{out.name}.pieces"
     run.sweep(read, whole, workers=1)
     chance, kills, done = random.Random(3), 0, [0]
     while kills < 25:
-        if _killed(read, out, chance.randrange(1, 200 + 30 * done[-1])):
+        if _killed(read, out, chance.randrange(1, 800 + 35 * done[-1])):
             kills += 1
-            done.append(log.read_bytes().count(b"\n") if log.exists() else 0)
+            done.append(len(list(folder.glob("*.json"))))
             assert done[-1] >= done[-2] or out.exists()
         else:
             assert out.read_bytes() == whole.read_bytes()
@@ -657,12 +562,11 @@ def test_whatever_a_crash_leaves_of_the_files_the_table_is_whole(tmp_path: Path,
     chance = random.Random(4)
     for trial in range(6):
         _stopped(read, out, 50)
-        for name in ("partial", "journal"):
-            left = tmp_path / f"{out.name}.{name}"
+        for left in chance.sample(sorted((tmp_path / f"{out.name}.pieces").iterdir()), 4):
             data = bytearray(left.read_bytes())
             if trial % 3 == 0:  # the end never reached the disk
                 del data[chance.randrange(len(data)) :]
-            elif trial % 3 == 1 and name == "partial":  # a block of it did not
+            elif trial % 3 == 1 and left.name != pieces.STUDY:  # a block of it did not
                 at = chance.randrange(len(data))
                 data[at : at + 40] = bytes(len(data[at : at + 40]))
             left.write_bytes(data)
@@ -672,26 +576,39 @@ def test_whatever_a_crash_leaves_of_the_files_the_table_is_whole(tmp_path: Path,
 
 
 @pytest.mark.usefixtures("little_pieces")
-def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read, out = study.load(SMALL), tmp_path / "out.csv"
+    worked: list[int] = []
+    whole = work.Job.work
+
+    def counted(job: work.Job, number: int) -> work.Piece:
+        worked.append(number)
+        return whole(job, number)
+
+    monkeypatch.setattr(work.Job, "work", counted)
     _stopped(read, out, 50)
-    seen: list[int] = []
-    run.sweep(read, out, workers=1, progress=lambda done, total, seconds: seen.append(done))
-    assert seen[0] >= 42 and seen[-1] == read.size
+    before = len(worked)
+    assert 1 < before < len(work.Job.of(read, "csv").pieces)
+    lost = tmp_path / "out.csv.pieces" / "000001.csv"
+    lost.unlink()
+    run.sweep(read, out, workers=1)
+    assert sorted(worked) == sorted([1, *range(len(work.Job.of(read, "csv").pieces))])
     _stopped(read, out, 50)
-    run.sweep(read, out, workers=1, restart=True, progress=lambda d, t, s: seen.append(d))
-    assert seen.count(0) == 1
+    worked.clear()
+    run.sweep(read, out, workers=1, restart=True)
+    assert worked == list(range(len(work.Job.of(read, "csv").pieces)))
 
 
 @pytest.mark.usefixtures("little_pieces")
 def test_an_unfinished_table_of_another_study_is_left_alone(tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     _stopped(study.load(SMALL), out, 50)
-    left = (tmp_path / "out.csv.partial").read_bytes()
+    folder = tmp_path / "out.csv.pieces"
+    left = {path: path.read_bytes() for path in folder.iterdir()}
     other = study.load({**SMALL, "record": ["memory.process"]})
     with pytest.raises(PlanError, match=r"of another study.*--restart"):
         run.sweep(other, out, workers=1)
-    assert (tmp_path / "out.csv.partial").read_bytes() == left
+    assert {path: path.read_bytes() for path in folder.iterdir()} == left
     run.sweep(other, out, workers=1, restart=True)
     assert "memory.headroom" not in rows(out)[0]
 
@@ -709,11 +626,20 @@ def test_an_axis_is_not_called_as_a_column_of_the_table() -> None:
         study.load({**SMALL, "axes": {"fits": [{"set": {"parallelism.tensor": 8}}]}})
 
 
+ABOUT = {"study": "x", "format": "csv", "pieces": 1}
+
+
+def joined(pieces: Iterable[bytes], into: Any) -> None:
+    into.writelines(pieces)
+
+
 def test_two_sweeps_do_not_write_one_table(tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
-    first = journal.Journal(tmp_path / "out.csv", {"study": "x"})
-    with pytest.raises(PlanError, match="another sweep is writing this"):
-        journal.Journal(tmp_path / "out.csv", {"study": "x"})
+    (tmp_path / "other.csv").symlink_to(tmp_path / "out.csv")
+    first = pieces.PieceFolder(tmp_path / "out.csv", ABOUT)
+    for name in ("out.csv", "other.csv"):
+        with pytest.raises(PlanError, match="another sweep is writing this"):
+            pieces.PieceFolder(tmp_path / name, ABOUT)
     first.close()
 
 
@@ -722,47 +648,57 @@ def test_a_table_is_one_sweeps_until_it_has_its_name(
 ) -> None:
     pytest.importorskip("fcntl")
     out = tmp_path / "out.csv"
-    first = journal.Journal(out, {"study": "x"})
+    first = pieces.PieceFolder(out, ABOUT)
+    first.add(0, b"1", "{}")
     refused = []
 
     def another(call: Any) -> Any:
         def made(*args: Any) -> None:
             call(*args)
             with pytest.raises(PlanError, match="another sweep is writing this"):
-                journal.Journal(out, {"study": "y"})
+                pieces.PieceFolder(out, {**ABOUT, "study": "y"})
             refused.append(call.__name__)
 
         return made
 
     for name in ("chmod", "replace"):
         monkeypatch.setattr(os, name, another(getattr(os, name)))
-    first.add(b"1", zlib.crc32(b"1"), {})
-    first.finish()
-    assert refused == ["chmod", "replace"] and out.read_bytes() == b"1"
+    first.finish(joined)
+    assert refused == ["chmod", "replace"] * 2 and out.read_bytes() == b"1"
 
 
-def test_a_journal_that_was_removed_meanwhile_is_opened_anew(
+def test_a_folder_that_was_removed_meanwhile_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fcntl = pytest.importorskip("fcntl")
     out = tmp_path / "out.csv"
-    first = journal.Journal(out, {"study": "x"})
-    first.add(b"1", zlib.crc32(b"1"), {})
+    first = pieces.PieceFolder(out, ABOUT)
+    first.add(0, b"1", "{}")
     lock = fcntl.flock
     locked: list[int] = []
 
     def late(file: Any, how: int) -> None:
         if not locked:  # the first finishes between the opening and the locking of the second
-            first.finish()
+            first.finish(joined)
         locked.append(os.fstat(file.fileno()).st_nlink)
         lock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    second = journal.Journal(out, {"study": "y"})
+    second = pieces.PieceFolder(out, {**ABOUT, "study": "y"})
     assert locked == [0, 1] and out.read_bytes() == b"1"
-    second.add(b"2", zlib.crc32(b"2"), {})
-    second.finish()
+    second.add(0, b"2", "{}")
+    second.finish(joined)
     assert out.read_bytes() == b"2" and os.listdir(tmp_path) == ["out.csv"]
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "out.csv.pieces"
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("years of work")
+    for restart in (False, True):
+        with pytest.raises(PlanError, match="this folder holds no pieces of a table"):
+            run.sweep(study.load(SMALL), tmp_path / "out.csv", workers=1, restart=restart)
+    assert os.listdir(folder) == ["thesis.tex"]
 
 
 def test_a_table_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
@@ -870,7 +806,6 @@ def test_a_shipped_study_runs_and_something_fits(path: Path) -> None:
 
 
 def test_faults_travel_between_processes() -> None:
-    import pickle
 
     error = PlanError([Fault("a", Place("f", 1, 2), "b", "c"), Fault("d")])
     assert pickle.loads(pickle.dumps(error)).faults == error.faults

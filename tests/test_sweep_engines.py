@@ -15,13 +15,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from planner.base.errors import PlanError
-from planner.questions.studies import run, study
+from planner.questions.studies import engines, run, study, work
 
 ROOT = Path(__file__).resolve().parent.parent
 # Values in words are evaluated plan by plan, in many small pieces.
@@ -73,63 +72,21 @@ def test_a_dask_cluster_loses_a_worker_and_nothing_else(tmp_path: Path) -> None:
         compared(address, tmp_path, kill)
 
 
-def test_what_workers_send_passes_the_scheduler_where_they_cannot_be_reached(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from planner.questions.studies import clusters
+def test_an_executor_of_the_callers_serves_several_sweeps(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
 
-    asked: list[str] = []
-
-    def never(address: str) -> bool:
-        asked.append(address)
-        return False
-
-    read = study.load({**STUDY, "record": ["cost.total"]})
-    alone, spread = tmp_path / "alone.csv", tmp_path / "spread.csv"
-    run.sweep(read, alone, workers=1)
-    with dask_cluster(1, 2) as cluster:
-        address = cluster.scheduler_address
-        answers = clusters._answers
-        assert answers(address) and not answers("tcp://127.0.0.1:1") and not answers("inproc://x")
-        monkeypatch.setattr(clusters, "_answers", never)
-        run.sweep(read, spread, on=address.replace("tcp://", "dask://"))
-    assert asked and spread.read_bytes() == alone.read_bytes()
-
-
-@pytest.mark.parametrize("workers", [1, 2, 7])
-@pytest.mark.parametrize("pieces", [0, 1, 5, 20, 101])
-def test_tasks_are_several_pieces_and_at_the_end_one(workers: int, pieces: int) -> None:
-    from planner.questions.studies import clusters
-
-    light, heavy = (SimpleNamespace(light=light) for light in (True, False))
-    tasks = clusters._shares(light, range(3, 3 + pieces), workers)
-    assert [number for task in tasks for number in task] == list(range(3, 3 + pieces))
-    sizes = [len(task) for task in tasks]
-    assert sizes == sorted(sizes, reverse=True) and set(sizes) <= {1, clusters.MOST}
-    assert sizes[-workers:] == [1] * min(workers, pieces)
-    one = clusters._shares(heavy, range(pieces), workers)
-    assert one == [range(number, number + 1) for number in range(pieces)]
-
-
-def test_a_cluster_that_is_reached_once_serves_several_sweeps(tmp_path: Path) -> None:
-    from planner.questions.studies.engines import reached
-
-    with dask_cluster(2) as cluster:
-        address = cluster.scheduler_address.replace("tcp://", "dask://")
-        with reached(None, address, "csv") as engine:
-            for tokens in ("1T", "2T"):
-                read = study.load({**STUDY, "axes": {**STUDY["axes"], "training.tokens": [tokens]}})
-                alone, spread = tmp_path / "alone.csv", tmp_path / "spread.csv"
-                run.sweep(read, alone, workers=1)
-                run.sweep(read, spread, on=engine)
-                assert spread.read_bytes() == alone.read_bytes()
+    with ThreadPoolExecutor(2) as executor:
+        for tokens in ("1T", "2T"):
+            read = study.load({**STUDY, "axes": {**STUDY["axes"], "training.tokens": [tokens]}})
+            alone, spread = tmp_path / "alone.csv", tmp_path / "spread.csv"
+            run.sweep(read, alone, workers=1)
+            run.sweep(read, spread, workers=2, on=executor)
+            assert spread.read_bytes() == alone.read_bytes()
 
 
 def test_a_dask_cluster_that_is_not_there_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    from planner.questions.studies import clusters
-
-    monkeypatch.setattr(clusters, "PATIENCE", 1)
+    monkeypatch.setattr(engines, "PATIENCE", 1)
     with pytest.raises(PlanError, match="the cluster does not answer"):
         run.sweep(study.load(STUDY), on="dask://127.0.0.1:1")
 
@@ -139,9 +96,7 @@ def test_a_scheduler_loads_nothing_that_works_on_pieces() -> None:
         "import pickle, sys; pickle.loads(sys.stdin.buffer.read());"
         "print(*{'numpy', 'sympy', 'pyarrow', 'planner.questions.studies.work'} & set(sys.modules))"
     )
-    from planner.questions.studies import clusters
-
-    sent = pickle.dumps((clusters.work_on, clusters.ready, clusters._opened))
+    sent = pickle.dumps((engines.work, pickle.dumps(work.Job.of(study.load(STUDY), "csv")), 0))
     loaded = subprocess.run([sys.executable, "-c", code], input=sent, cwd=ROOT, capture_output=True)
     assert (loaded.stdout.strip(), loaded.stderr) == (b"", b"")
 
@@ -213,21 +168,19 @@ def test_a_killed_process_of_this_machine_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first worker that reaches a piece in the middle dies of it."""
-    from planner.questions.studies import work
-
     mark = tmp_path / "killed"
-    whole = work.work
+    whole = work.Job.work
 
-    def fatal(job: Any, number: int) -> Any:
+    def fatal(job: work.Job, number: int) -> work.Piece:
         if number == 3 and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return whole(job, number)
 
-    monkeypatch.setattr(work, "work", fatal)
+    monkeypatch.setattr(work.Job, "work", fatal)
     read = study.load(STUDY)
     run.sweep(read, tmp_path / "spread.csv", workers=2)
     assert mark.exists()
-    monkeypatch.setattr(work, "work", whole)
+    monkeypatch.setattr(work.Job, "work", whole)
     run.sweep(read, tmp_path / "alone.csv", workers=1)
     assert (tmp_path / "spread.csv").read_bytes() == (tmp_path / "alone.csv").read_bytes()

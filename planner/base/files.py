@@ -305,7 +305,7 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     if "\0" in str(path):
         raise unwritable(path, ValueError("embedded null byte"))
     try:
-        target = _target(path)
+        target = resolved(path)
         if target.is_dir():
             raise IsADirectoryError(21, "it is a folder")
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
@@ -362,7 +362,7 @@ def _pour(target: Path, data: bytes) -> None:
         file.write(data)
 
 
-def _target(path: str | Path) -> Path:
+def resolved(path: str | Path) -> Path:
     """What a name stands for: a link of the user's stays one, but does not lead out of the bound
     that it lies in.
 

@@ -53,7 +53,7 @@ def sweep(options: argparse.Namespace) -> bool:
         PlanError: bad input, an output that cannot be written, an engine that fails.
     """
     from planner.questions.studies import outputs
-    from planner.questions.studies.engines import reached
+    from planner.questions.studies.engines import chosen
 
     if not options.output:
         raise PlanError(Fault("a sweep needs an output", None, "-o FILE.csv, .parquet or .html"))
@@ -64,19 +64,20 @@ def sweep(options: argparse.Namespace) -> bool:
     if len(tables) > 1:
         raise PlanError(Fault(f"two tables: {tables[0]} and {tables[1]}", None, "one of them"))
     table = tables[0] if tables else None
-    kind = outputs.table(table) if table else None
-    with reached(options.workers, options.on, kind) as engine:
-        # Heavy modules: those of a cluster's workers load beside ours.
-        from planner.base import files
-        from planner.questions.studies import study as studies
-        from planner.questions.studies.run import sweep as run
-        from planner.report import study as pages
+    if table:
+        outputs.table(table)
+    chosen(options.workers, options.on)  # a fault of theirs comes before the study's
+    # Heavy modules.
+    from planner.base import files
+    from planner.questions.studies import study as studies
+    from planner.questions.studies.run import sweep as run
+    from planner.report import study as pages
 
-        study = studies.load(options.study, options.changes)
-        for path in reports:
-            files.spare(path, study.files)
-        restart, shown = options.restart, progress("plans")
-        outcome = run(study, table, on=engine, restart=restart, progress=shown)
+    study = studies.load(options.study, options.changes)
+    for path in reports:
+        files.spare(path, study.files)
+    shown = progress("plans")
+    outcome = run(study, table, options.workers, options.on, options.restart, shown)
     for path in reports:
         pages.write(outcome, path)
     sys.stdout.write(pages.text(outcome))

@@ -12,7 +12,6 @@ from planner.base.errors import Fault, PlanError
 from planner.questions.studies import run
 from planner.questions.studies.engines import chosen
 from planner.questions.studies.study import Study as Document
-from planner.questions.studies.summary import Summary
 from planner.questions.studies.work import Job
 
 
@@ -50,9 +49,9 @@ class Study:
         """
         engine = chosen(None if on else workers, on)
         job = Job.of(self.study, "jsonl")
-        with contextlib.closing(run.done(engine, job, 0, Summary(), None)) as pieces:
+        with contextlib.closing(engine(job, range(len(job.pieces)))) as pieces:
             for piece in pieces:
-                yield from map(json.loads, bytes(piece.data).decode().splitlines())
+                yield from map(json.loads, piece.data.decode().splitlines())
 
     def to_pandas(self, workers: int = 1, on: str | None = None) -> Any:
         """The rows as a data frame.

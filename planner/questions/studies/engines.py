@@ -1,21 +1,37 @@
-"""Where pieces are worked on: in this process, in others, on a cluster (``clusters.py``)."""
+"""Where pieces are worked on: in this process, or by an executor: several processes of this
+machine, a Dask cluster, a Ray cluster, or whatever else is a ``concurrent.futures.Executor``.
+
+Workers and the scheduler of a cluster load this module, which therefore loads little.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
-from typing import TYPE_CHECKING
+import pickle
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from planner.base.errors import Fault, PlanError
-from planner.questions.studies.ahead import MOST_DEATHS, Engine, Pieces, ahead, ready, work
+from planner.base.errors import Fault, Place, PlanError
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from planner.questions.studies.work import Job, Piece
+
+#: An executor, and how many pieces it works on at once.
+Opened = tuple[Executor, int]
+Pieces = Generator["Piece", None, None]
+Engine = Callable[["Job", Sequence[int]], Pieces]
+#: Pieces under way or waiting to be written, for each worker.
+WINDOW = 3
+#: How often work is begun anew after the process died that was at it.
+MOST_DEATHS = 5
+#: Seconds until a cluster counts as not there.
+PATIENCE = 20
 
 
 def cores() -> int:
@@ -25,89 +41,124 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def chosen(workers: int | None, on: str | Engine | None, kind: str | None = None) -> Engine:
-    """The engine that the options ask for.
-
-    Args:
-        kind: of the table, as far as it is known.
+def chosen(workers: int | None, on: str | Executor | None) -> Engine:
+    """The engine that the options ask for: it gives the pieces of a job back in their order, and
+    never holds more than a window of them, so that memory does not grow with the study.
 
     Raises:
         PlanError: an address of no engine.
     """
-    if callable(on):
-        return on
+    count = cores() if workers is None else workers
+    if count < 1:
+        raise PlanError(Fault(f"--workers {count} does nothing", None, "at least 1"))
+    if isinstance(on, Executor):
+        return partial(_on_executor, lambda: contextlib.nullcontext((on, count)), "an executor")
     if on is None:
-        count = cores() if workers is None else workers
-        if count < 1:
-            raise PlanError(Fault(f"--workers {count} does nothing", None, "at least 1"))
-        return lambda job, numbers: local(job, numbers, count)
+        return partial(_here, workers=count)
     if workers is not None:
         raise PlanError(
             Fault("--workers is for this machine, --on for a cluster", None, "one of them")
         )
-    from planner.questions.studies import clusters
-
     scheme, _, place = on.partition("://")
-    if not place or scheme not in ("dask", "ray"):
+    if not place or scheme not in CLUSTERS:
         raise PlanError(
             Fault(f"--on {on} is no engine", None, "dask://HOST:PORT or ray://HOST:PORT")
         )
-    if scheme == "dask":
-        return clusters.Dask(on, kind)
-    return lambda job, numbers: clusters.ray(job, numbers, on)
+    return partial(_on_executor, partial(CLUSTERS[scheme], on), f"--on {on}")
 
 
-@contextlib.contextmanager
-def reached(workers: int | None, on: str | None, kind: str | None) -> Iterator[Engine]:
-    """As ``chosen``; where that is a Dask cluster, its workers load the program from now on, while
-    the study is read.
+def work(job: bytes, number: int) -> Piece:
+    """A piece of a pickled job, which a worker keeps from piece to piece with what it found."""
+    with _ONE:
+        if job not in _AT_HAND:
+            _AT_HAND.clear()
+            _AT_HAND[job] = pickle.loads(job)
+        return _AT_HAND[job].work(number)
 
-    Raises:
-        PlanError: an address of no engine, or a cluster that does not answer.
-    """
-    engine = chosen(workers, on, kind)
-    with engine if isinstance(engine, contextlib.AbstractContextManager) else nullcontext():
-        yield engine
+
+#: The job at hand in this process, for one thread at a time: a cluster may give a worker several.
+_AT_HAND: dict[bytes, Job] = {}
+_ONE = threading.Lock()
+
+
+def _on_executor(
+    opened: Callable[[], contextlib.AbstractContextManager[Opened]],
+    name: str,
+    job: Job,
+    numbers: Sequence[int],
+) -> Pieces:
+    with opened() as (executor, workers):
+        try:
+            yield from _in_order(executor, pickle.dumps(job), numbers, workers)
+        except PlanError:
+            raise
+        except Exception as error:
+            raise PlanError(_failed(name, error)) from error
+
+
+def _in_order(executor: Executor, job: bytes, numbers: Sequence[int], workers: int) -> Pieces:
+    under_way: deque[Future[Piece]] = deque()
+    try:
+        for number in numbers:
+            under_way.append(executor.submit(work, job, number))
+            if len(under_way) == workers * WINDOW:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+    finally:  # of a study that is stopped
+        for future in under_way:
+            future.cancel()
 
 
 # This machine -----------------------------------------------------------------------------------
 
 
-def local(job: Job, numbers: range, workers: int) -> Pieces:
+def _here(job: Job, numbers: Sequence[int], workers: int) -> Pieces:
     """In this process, or in several where there is enough to do."""
-    if min(workers, len(numbers)) <= 1:
-        yield from map(job.work, numbers)
-        return
     from concurrent.futures.process import BrokenProcessPool
 
-    deaths = 0
-    while numbers:
+    workers = min(workers, len(numbers))
+    if workers <= 1:
+        yield from map(job.work, numbers)
+        return
+    packed = pickle.dumps(job)
+    for _ in range(1 + MOST_DEATHS):
         try:
-            for piece in _pool(job, numbers, min(workers, len(numbers))):
-                numbers = numbers[1:]
-                yield piece
+            with _processes(workers) as pool:
+                for piece in _in_order(pool, packed, numbers, workers):
+                    numbers = numbers[1:]
+                    yield piece
+            return
         except BrokenProcessPool:
-            deaths += 1
-            if deaths > MOST_DEATHS:
-                raise PlanError(
-                    Fault(
-                        "worker processes keep dying (killed, or out of memory)",
-                        None,
-                        "fewer --workers; what is done is kept, the same command goes on",
-                    )
-                ) from None
+            continue
+    raise PlanError(
+        Fault(
+            "worker processes keep dying (killed, or out of memory)",
+            None,
+            "fewer --workers; what is done is kept, the same command goes on",
+        )
+    )
 
 
-_JOB: list[Job] = []
+@contextlib.contextmanager
+def _processes(workers: int) -> Iterator[Executor]:
+    from concurrent.futures import ProcessPoolExecutor
+
+    # A forked worker has everything loaded; where there is no fork it starts afresh.
+    way = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+    with ProcessPoolExecutor(workers, multiprocessing.get_context(way), _begin) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
-def _begin(job: Job) -> None:
+def _begin() -> None:
     import signal
-    from threading import Thread
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
-    Thread(target=_end_with_parent, daemon=True).start()
-    _JOB[:] = [job]
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
@@ -120,26 +171,80 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _work(number: int) -> Piece:
-    return work(_JOB[0], number)
+# Clusters ---------------------------------------------------------------------------------------
 
 
-def _pool(job: Job, numbers: range, workers: int) -> Pieces:
-    from concurrent.futures import ProcessPoolExecutor
+@contextlib.contextmanager
+def _dask(address: str) -> Iterator[Opened]:
+    """A Dask cluster, whose scheduler gives the work of a lost worker to another.
 
-    # A forked worker has everything loaded; where there is no fork it starts afresh.
-    way = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-    if way == "fork":
-        ready(job.kind)
-    context = multiprocessing.get_context(way)
-    with ProcessPoolExecutor(workers, context, _begin, (job,)) as pool:
+    Raises:
+        PlanError: Dask is not installed, or the cluster does not answer.
+    """
+    try:
+        from distributed import Client
+    except ImportError:
+        raise PlanError(_missing("dask")) from None
+    try:
+        client = Client(f"tcp://{address.removeprefix('dask://')}", timeout=PATIENCE)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise PlanError(_unreachable(address, error)) from None
+    with client:
+        yield client.get_executor(pure=False, retries=MOST_DEATHS), max(1, len(client.nthreads()))
 
-        def submit(some: Sequence[int]) -> list[Future[Piece]]:
-            return [pool.submit(_work, number) for number in some]
 
-        try:
-            for future in ahead(submit, numbers, workers):
-                yield future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+@contextlib.contextmanager
+def _ray(address: str) -> Iterator[Opened]:
+    """A Ray cluster; a task whose worker is lost is run again.
+
+    Raises:
+        PlanError: Ray is not installed, or the cluster does not answer.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise PlanError(_missing("ray")) from None
+    try:
+        ray.init(address, log_to_driver=False)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise PlanError(_unreachable(address, error)) from None
+    try:
+        yield _Ray(), max(1, int(ray.cluster_resources().get("CPU", 1)))
+    finally:
+        ray.shutdown()
+
+
+class _Ray(Executor):
+    """Ray's tasks as an executor has them."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        import ray
+
+        task = ray.remote(max_retries=MOST_DEATHS)(fn)
+        found: Future[Any] = task.remote(*args, **kwargs).future()
+        return found
+
+
+CLUSTERS = {"dask": _dask, "ray": _ray}
+
+
+def _missing(engine: str) -> Fault:
+    fix = f"pip install 'trainplan[{engine}]'"
+    return Fault(f"--on {engine}:// needs {engine}", None, fix)
+
+
+def _said(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), "")
+
+
+def _unreachable(address: str, error: BaseException) -> Fault:
+    said = _said(error) or type(error).__name__
+    return Fault(f"the cluster does not answer: {said}", Place(f"--on {address}"))
+
+
+def _failed(name: str, error: BaseException) -> Fault:
+    return Fault(
+        f"a worker failed: {type(error).__name__}: {_said(error)}",
+        Place(name),
+        "what is done is kept; the same command goes on",
+    )

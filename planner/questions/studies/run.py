@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
 from planner.base import files
-from planner.questions.studies import footer, outputs, parquet
-from planner.questions.studies.ahead import Engine
-from planner.questions.studies.engines import chosen
-from planner.questions.studies.journal import Journal
+from planner.questions.studies import outputs, parquet
+from planner.questions.studies.engines import Engine, chosen
+from planner.questions.studies.pieces import PieceFolder
 from planner.questions.studies.study import Study
 from planner.questions.studies.summary import Summary
-from planner.questions.studies.thrift import Struct
-from planner.questions.studies.work import Job, Piece
+from planner.questions.studies.work import Job
 
 #: Called with points done, points in all, seconds passed.
 Progress = Callable[[int, int, float], None]
@@ -36,7 +34,7 @@ def sweep(
     study: Study,
     output: str | Path | None = None,
     workers: int | None = None,
-    on: str | Engine | None = None,
+    on: str | Executor | None = None,
     restart: bool = False,
     progress: Progress | None = None,
 ) -> Outcome:
@@ -46,8 +44,8 @@ def sweep(
         output: the table, .csv, .jsonl or .parquet; None for the comparison alone. Rows are in the
             order of the points, the last axis turning fastest, whoever evaluates them. A sweep
             that was stopped goes on where it was.
-        workers: processes on this machine; all cores by default.
-        on: a cluster instead, ``dask://HOST:PORT`` or ``ray://HOST:PORT``, or any engine.
+        workers: processes on this machine, all cores by default; of an executor, how many it has.
+        on: a cluster instead, ``dask://HOST:PORT`` or ``ray://HOST:PORT``, or any executor.
         restart: begin afresh where an earlier sweep was stopped.
         progress: called with points done, points in all, seconds passed.
 
@@ -55,65 +53,41 @@ def sweep(
         PlanError: the table cannot be written, or the engine fails.
     """
     engine = chosen(workers, on)
-    if output is None:
-        found = Summary()
-        for piece in done(engine, Job.of(study, None), 0, found, progress):
-            found.add(Summary.from_json(piece.summary))
-        return Outcome(study, None, found)
-    kind = outputs.table(str(output))
+    kind = None if output is None else outputs.table(str(output))
     if kind == "parquet":
         parquet.needed()
-    files.spare(output, study.files)
-    return Outcome(
-        study, str(output), _written(study, Path(output), kind, engine, restart, progress)
-    )
+    job, found, start = Job.of(study, kind), Summary(), time.perf_counter()
 
-
-def _written(
-    study: Study,
-    output: Path,
-    kind: str,
-    engine: Engine,
-    restart: bool,
-    progress: Progress | None,
-) -> Summary:
-    job = Job.of(study, kind)
-    about = {"study": study.digest, "format": kind, "pieces": len(job.pieces)}
-    target = Path(os.path.realpath(output)) if output.is_symlink() else output
-    journal, found = Journal(target, about, restart), Summary()
-    with contextlib.closing(journal):
-        footers: list[tuple[int, Struct]] = []  # of Parquet: read while others work
-        for entry, (start, end) in zip(journal.entries, journal.spans(), strict=True):
-            found.add(Summary.from_json(entry.summary))
-            if kind == "parquet" and start < end:
-                footers.append((start, footer.read(end, journal.read)))
-        for piece in done(engine, job, len(journal.entries), found, progress):
-            if kind == "parquet" and piece.data:
-                footers.append((journal.end, footer.found(piece.data)))
-            journal.add(piece.data, piece.checksum, piece.summary)
-            found.add(Summary.from_json(piece.summary))
-        if kind != "parquet":
-            journal.finish()
-            return found
-        ending = parquet.ending(study, footers, found.whole)
-        if ending is not None:
-            journal.finish(ending=ending)
-            return found
-        with files.replacing(target) as made:
-            parquet.write(study, journal.spans(), journal.read, made, found.whole)
-        journal.finish(made=True)
-    return found
-
-
-def done(
-    engine: Engine, job: Job, first: int, found: Summary, progress: Progress | None
-) -> Generator[Piece, None, None]:
-    """The pieces from one on."""
-    start = time.perf_counter()
-    if progress is not None:
-        progress(found.points, job.study.size, 0.0)
-    with contextlib.closing(engine(job, range(first, len(job.pieces)))) as pieces:
-        for piece in pieces:
-            yield piece
+    def told(summaries: Iterable[str]) -> Summary:
+        for summary in summaries:
+            found.add(Summary.from_json(summary))
             if progress is not None:
-                progress(found.points, job.study.size, time.perf_counter() - start)
+                progress(found.points, study.size, time.perf_counter() - start)
+        return found
+
+    if output is None:
+        with contextlib.closing(engine(job, range(len(job.pieces)))) as pieces:
+            return Outcome(study, None, told(piece.summary for piece in pieces))
+    files.spare(output, study.files)
+    about = {"study": study.digest, "format": kind, "pieces": len(job.pieces)}
+    with contextlib.closing(PieceFolder(Path(output), about, restart)) as folder:
+        with contextlib.closing(_summaries(folder, engine, job)) as summaries:
+            told(summaries)
+        if kind == "parquet":
+            folder.finish(lambda pieces, file: parquet.join(study, pieces, file, found.whole))
+        else:
+            folder.finish(lambda pieces, file: file.writelines(pieces))
+    return Outcome(study, str(output), found)
+
+
+def _summaries(folder: PieceFolder, engine: Engine, job: Job) -> Generator[str, None, None]:
+    """What the comparison needs of each piece in turn, those that were missing added."""
+    missing = [number for number in range(folder.count) if number not in folder.done]
+    with contextlib.closing(engine(job, missing)) as made:
+        for number in range(folder.count):
+            if number in folder.done:
+                yield folder.summary(number)
+            else:
+                piece = next(made)
+                folder.add(number, piece.data, piece.summary)
+                yield piece.summary

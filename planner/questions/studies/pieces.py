@@ -1,0 +1,209 @@
+"""A table on its way: a folder of its pieces beside it, so that a study that was stopped goes on.
+
+Of each piece that is done the folder TABLE.pieces has a file of its rows, in the format of the
+table, and then a file of facts: a checksum of both, and what the comparison needs. Each is written
+whole. A piece counts as done whose checksum agrees; any other is worked on again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from planner.base import files
+from planner.base.errors import Fault, Place, PlanError
+
+#: The file that says whose pieces these are; the study that is at them holds a lock on it.
+STUDY = "study.json"
+#: Bytes of a file of facts at most.
+LONGEST = 1 << 26
+
+
+class PieceFolder:
+    """The pieces of one table, for one process at a time."""
+
+    def __init__(self, table: Path, about: Mapping[str, Any], restart: bool = False) -> None:
+        """Begin a table, or go on with it.
+
+        Args:
+            about: what two runs must have in common to go on with each other: ``format``, the
+                ending of its files, and ``pieces``, how many there are, are among it.
+            restart: throw away what an earlier run left.
+
+        Raises:
+            PlanError: another study left something else there, or is being written there now.
+        """
+        self.table = files.resolved(table)
+        self.folder = self.table.with_name(self.table.name + ".pieces")
+        self.ending, self.count = about["format"], about["pieces"]
+        with _writing(self.table):
+            self._lock, self._locked = self._hold()
+        try:
+            with _writing(self.table):
+                self._begin(about, restart)
+        except BaseException:
+            self.close()
+            raise
+
+    def _hold(self) -> tuple[IO[bytes], bool]:
+        """The file that says whose pieces these are, and whether it is locked."""
+        try:
+            import fcntl
+        except ImportError:  # not everywhere
+            return self._opened(), False
+        while True:
+            lock = self._opened()
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(lock.fileno()), os.stat(self.folder / STUDY)):
+                    return lock, True
+            except BlockingIOError:
+                lock.close()
+                raise PlanError(
+                    Fault("another sweep is writing this", Place(str(self.table)), "another file")
+                ) from None
+            except FileNotFoundError:  # removed since it was opened: the lock is on nothing
+                pass
+            lock.close()
+
+    def _opened(self) -> IO[bytes]:
+        while True:
+            with contextlib.suppress(FileExistsError):
+                self.folder.mkdir()
+            # A study that finishes removes the folder.
+            with contextlib.suppress(FileNotFoundError):
+                self._checked()
+                return files.beside(self.folder / STUDY)
+
+    def _checked(self) -> None:
+        """That the folder is ours, and has nothing in it through which something else is reached.
+
+        Raises:
+            PlanError: it is not, or has.
+        """
+        found = self.folder.lstat()
+        own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+        if not self.folder.is_dir() or self.folder.is_symlink() or not own:
+            raise PlanError(
+                Fault("this is a link or no folder of yours", Place(str(self.folder)), "remove it")
+            )
+        entries = list(os.scandir(self.folder))
+        for entry in entries:
+            if not entry.is_file(follow_symlinks=False):
+                raise PlanError(
+                    Fault("this is a link or no regular file", Place(entry.path), "remove it")
+                )
+        if entries and not any(entry.name == STUDY for entry in entries):
+            raise PlanError(
+                Fault("this folder holds no pieces of a table", Place(str(self.folder)), "move it")
+            )
+
+    def _begin(self, about: Mapping[str, Any], restart: bool) -> None:
+        self._lock.seek(0)
+        found = None
+        with contextlib.suppress(PlanError):  # damaged
+            found = files.parse_json(self._lock.read(LONGEST))
+        if not restart and found is not None and found != about:
+            raise PlanError(
+                Fault(
+                    "an unfinished table of another study, or of another version of it",
+                    Place(str(self.folder)),
+                    "--restart to begin afresh, or another file",
+                )
+            )
+        if restart or found is None:
+            self._empty()
+            self._lock.truncate(0)
+            self._lock.write(json.dumps(about).encode())
+            self._lock.flush()
+        self.done = {number for number in range(self.count) if self._agrees(number)}
+
+    def _rows(self, number: int) -> Path:
+        return self.folder / f"{number:06}.{self.ending}"
+
+    def _facts(self, number: int) -> Path:
+        return self.folder / f"{number:06}.json"
+
+    def _agrees(self, number: int) -> bool:
+        """Whether a piece is there, and is what was written."""
+        try:
+            checksum, size, summary = self._read_facts(number)
+            rows = files.read_bytes(self._rows(number), size)
+        except (PlanError, ValueError):
+            return False
+        return checksum == zlib.crc32(rows, zlib.crc32(summary))
+
+    def _read_facts(self, number: int) -> tuple[int, int, bytes]:
+        """The checksum of a piece, the size of its rows, and its summary."""
+        said, _, summary = files.read_bytes(self._facts(number), LONGEST).partition(b"\n")
+        checksum, size = said.split()
+        return int(checksum, 16), int(size), summary
+
+    def summary(self, number: int) -> str:
+        """What the comparison needs of a piece that is done, as JSON."""
+        return self._read_facts(number)[2].decode()
+
+    def rows(self) -> Iterator[bytes]:
+        """The rows of each piece."""
+        for number in range(self.count):
+            yield files.read_bytes(self._rows(number), self._read_facts(number)[1])
+
+    def add(self, number: int, rows: bytes, summary: str) -> None:
+        """A piece, done.
+
+        Raises:
+            PlanError: it cannot be written.
+        """
+        facts = summary.encode()
+        sealed = b"%08x %d\n%s" % (zlib.crc32(rows, zlib.crc32(facts)), len(rows), facts)
+        with _writing(self.table):
+            for path, data in ((self._rows(number), rows), (self._facts(number), sealed)):
+                with files.replacing(path) as file:
+                    file.write(data)
+
+    def finish(self, join: Callable[[Iterable[bytes], IO[bytes]], object]) -> None:
+        """The table takes its name; the pieces go.
+
+        Args:
+            join: writes one table of the rows of each piece.
+
+        Raises:
+            PlanError: it cannot.
+        """
+        whole = self.folder / f"whole.{self.ending}"  # there, a killed one is found and removed
+        with files.replacing(whole) as file:
+            join(self.rows(), file)
+        with _writing(self.table):
+            os.chmod(whole, files.mode(self.table))
+            os.replace(whole, self.table)
+            self._empty()
+            if not self._locked:
+                self._lock.close()  # an open file cannot be removed everywhere
+            os.unlink(self.folder / STUDY)  # until here all names are this study's
+            with contextlib.suppress(OSError):  # another one has begun
+                self.folder.rmdir()
+        self.close()
+
+    def _empty(self) -> None:
+        for entry in os.scandir(self.folder):
+            if entry.name != STUDY:
+                os.unlink(entry.path)
+
+    def close(self) -> None:
+        """Leave what is there for the next run."""
+        with contextlib.suppress(OSError):  # a full disk was told already
+            self._lock.close()
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """What the system refuses is a fault of the table's file."""
+    try:
+        yield
+    except OSError as error:
+        raise files.unwritable(path, error) from None
