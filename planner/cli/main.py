@@ -42,6 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(arguments: list[str]) -> int:
     """As ``main``, but a fault of the program itself is raised."""
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks
+        from planner.cli.completion import offer
+
+        offer(_parser())
     try:
         handler, options = _parsed(_with_command(arguments))
         with files.within(getattr(options, "root", None)):
@@ -764,7 +768,7 @@ def _completion_arguments(parser: argparse.ArgumentParser) -> None:
 def _completion(options: argparse.Namespace) -> int:
     from planner.cli.completion import script
 
-    sys.stdout.write(script(options.shell, _parser()))
+    sys.stdout.write(script(options.shell))
     return OK
 
 

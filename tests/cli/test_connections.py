@@ -55,5 +55,6 @@ def test_the_version_names_formulas_and_presets(run_cli: RunCli) -> None:
 
 
 def test_a_completion_script_is_the_same_each_time(run_cli: RunCli) -> None:
+    pytest.importorskip("argcomplete")
     first, second = (run_cli("completion", "zsh").stdout for _ in range(2))
     assert first == second and first.startswith("#compdef trainplan")
