@@ -863,6 +863,24 @@ def test_the_page_draws_a_chart_for_each_question(tmp_path: Path) -> None:
     assert (tmp_path / "page.html").read_text("utf-8") == page
 
 
+def test_the_page_says_how_its_numbers_are_known() -> None:
+    """6ND over an assumed half of the peak: 143.93 days (Stanford CS336, lecture 2), assumed; bytes
+    of states exact; predicted days an estimate, beside the assumed ones too."""
+    from planner.report import study as pages
+
+    lecture = {"base": "cs336_70b_h100x1024", "axes": {"training.tokens": ["15T", "30T"]}}
+    found = planner.load_study(lecture).sweep()
+    for page in (pages.markdown(found.outcome), pages.html(found.outcome)):
+        assert "Days, assumed" in page and "MFU, assumed" in page
+        assert re.search(r"\\?~144 days", page) and "predicted" not in page
+    half = {**LLAMA, "time": {"mfu": 0.5}}
+    assumed = {"base": half, "axes": {"cluster.devices": [512, 1024]}}
+    page = pages.markdown(planner.load_study(assumed).sweep().outcome)
+    assert "Days, assumed" in page and "Memory per device, estimate" in page
+    alone = planner.load(LLAMA).evaluate()["time.training_days"]
+    assert alone.kind == "estimate" and f"predicted {float(alone.number):.0f} days" in page
+
+
 # Ranges ----------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from planner.base.display import exact_text, format_value
 from planner.base.files import write_text
 from planner.base.version import __version__
-from planner.book.quantity import BOOK
+from planner.book.quantity import BOOK, KINDS
 from planner.questions.studies import outputs
 from planner.questions.studies.asked import COST, DAYS, DEVICES, FITS, MEMORY, USE
 from planner.questions.studies.axes import Axis
@@ -21,11 +21,11 @@ from planner.questions.studies.points import Point, exact
 from planner.questions.studies.run import Outcome
 from planner.questions.studies.summary import MOST_LINES, QUESTIONS, Roles, roles
 from planner.report import chart
-from planner.report.facts import between
+from planner.report.facts import with_interval
 from planner.report.layout import BETWEEN
 from planner.report.numbers import clean, percent, shown
 from planner.report.report import page, words
-from planner.results.result import evaluate
+from planner.results.result import Quantity, evaluate
 
 __all__ = ["html", "markdown", "text", "write"]
 
@@ -62,6 +62,7 @@ class View:
         self.outcome = outcome
         self.study, self.found = outcome.study, outcome.summary
         self._exact: dict[int, Point] = {}
+        self._quantities: dict[int, list[Quantity | None]] = {}
 
     # -- the head -----------------------------------------------------------------------------
 
@@ -142,7 +143,7 @@ class View:
         """A point evaluated by itself."""
         if point not in self._exact:
             places = self.study.places(point)
-            self._exact[point] = exact(self.study, places, (*BESIDE, CAPACITY))
+            self._exact[point] = exact(self.study, places, (CAPACITY,))
         return self._exact[point]
 
     @cached_property
@@ -158,17 +159,19 @@ class View:
             for question in list(QUESTIONS)[: None if len(lines) <= FEW_TASKS else 2]:
                 if question in questions:
                     _, point = questions[question]
-                    cells = self._cells(self.exact(point))
+                    cells = [self._cell(quantity) for quantity in self._beside(point)]
                     rows.append((question, *self._axes_of(point), *cells))
         if not rows:
             return None
-        note = _first_of(MOST_TASKS, len(lines)).strip()
-        if any("(" in cell for row in rows for cell in row[-len(BESIDE) :]):
-            note = f"In brackets {BETWEEN}. {note}".strip()
+        cells = [cell for row in rows for cell in row[-len(BESIDE) :]]
+        said = ["~ marks what is not exact."] if any("~" in cell for cell in cells) else []
+        if any("(" in cell for cell in cells):
+            said.append(f"In parentheses {BETWEEN}.")
+        note = " ".join([*said, _first_of(MOST_TASKS, len(lines)).strip()]).strip()
         heads = [clean(axis.name) for axis in self.varying]
         if self.study.searches:
             heads.append("layout")
-        head = ("Question", *heads, *(HEADS[quantity] for quantity in BESIDE))
+        head = ("Question", *heads, *(f"{HEADS[b]}, {self._known(b)}".rstrip(", ") for b in BESIDE))
         return Table("The best for each question", head, tuple(rows), note)
 
     def _axes_of(self, point: int) -> list[str]:
@@ -185,21 +188,37 @@ class View:
             if axis in self.varying
         ]
 
-    def _cells(self, point: Point) -> list[str]:
-        """What stands beside a point, with what published runs leave open of it."""
-        values, result = point.values, point.plan and evaluate(point.plan)
-        found = []
-        for quantity in BESIDE:
-            text = self.value(quantity, values[quantity]) if quantity in values else "–"
-            interval, _ = between(result.find(quantity)) if result else ("", "")
-            found.append(f"{text} ({interval})" if interval else text)
-        return found
+    def _beside(self, point: int) -> list[Quantity | None]:
+        """What stands beside a point; None where it has no value."""
+        if point not in self._quantities:
+            plan = self.exact(point).plan
+            result = None if plan is None else evaluate(plan)
+            self._quantities[point] = [result.get(base) if result else None for base in BESIDE]
+        return self._quantities[point]
+
+    @staticmethod
+    def _cell(quantity: Quantity | None) -> str:
+        """A value with what published runs leave open of it, and with what is predicted where its
+        time is assumed."""
+        if quantity is None:
+            return "–"
+        text = with_interval(quantity) if quantity.exact else f"~{with_interval(quantity)}"
+        if quantity.predicted is not None:
+            text += f", predicted {with_interval(quantity.predicted)}"
+        return text
+
+    def _known(self, base: str) -> str:
+        """How a quantity of the highlighted points is known; nothing where it is exact."""
+        every = (quantities[BESIDE.index(base)] for quantities in self._quantities.values())
+        found = {quantity.kind for quantity in every if quantity is not None} - {"exact"}
+        return " or ".join(kind for kind in KINDS if kind in found)
 
     def value(self, quantity: str, value: Any) -> str:
-        """A number of a quantity, with its unit."""
+        """A number of a quantity, with its unit, marked where it is not exact."""
+        mark = "~" if self.best is not None and self._known(quantity) else ""
         if quantity == USE:
-            return percent(Fraction(value))
-        return shown(value, BOOK.quantities[quantity].unit)
+            return mark + percent(Fraction(value))
+        return mark + shown(value, BOOK.quantities[quantity].unit)
 
     # -- charts -------------------------------------------------------------------------------
 
