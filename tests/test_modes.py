@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.book.notation import R_ks
 from planner.book.quantity import BOOK
 from planner.plans.document import Plan
+from planner.plans.layout import ROW
 from planner.questions import loading
 from planner.questions.search import contest, engine, modes, ranking
 from planner.questions.search.engine import FITS, MEMORY, STEP, Walk, search
-from planner.questions.search.layouts import RECOMPUTE, Space
+from planner.questions.search.layouts import Space
 
 KEY = modes.RECOMPUTE
+MODES = ROW[KEY].values
 
 
 def plan(model: str = "llama2-7b", **training: Any) -> Plan:
@@ -66,7 +67,7 @@ def test_a_mode_stands_for_another_where_all_layouts_are_as_fast_and_hold_no_mor
     needs as much memory or more; what is not left out differs in time, or holds more somewhere."""
     small = plan(**changes)
     assert modes.twins(Space(small), ()) == expected
-    whole = Walk(small, (FITS, MEMORY, STEP), {KEY: RECOMPUTE})
+    whole = Walk(small, (FITS, MEMORY, STEP), {KEY: MODES})
     assert not whole.same
     faster, roomier = np.zeros((3, 3), dtype=bool), np.zeros((3, 3), dtype=bool)
     for chunk in whole:
@@ -74,8 +75,8 @@ def test_a_mode_stands_for_another_where_all_layouts_are_as_fast_and_hold_no_mor
         for one in range(3):
             faster[one] |= [bool((step[one] < other).any()) for other in step]
             roomier[one] |= [bool((memory[one] < other * (1 - 1e-12)).any()) for other in memory]
-    for one, mode in enumerate(RECOMPUTE):
-        for other, by in enumerate(RECOMPUTE):
+    for one, mode in enumerate(MODES):
+        for other, by in enumerate(MODES):
             same = not faster[one, other] and not faster[other, one]
             if mode in expected and by == expected[mode]:
                 assert same and not roomier[one, other]
@@ -134,7 +135,7 @@ def test_modes_that_are_asked_for_are_all_searched() -> None:
 
 def test_the_best_layout_is_as_fast_as_the_best_of_all_modes() -> None:
     small = plan(model="gpt2-small", global_batch=64)
-    every = search(small, 1, vary={KEY: RECOMPUTE})
+    every = search(small, 1, vary={KEY: MODES})
     best = contest.best(small)
     assert best is not None and best.values[STEP] == every.best[0].values[STEP]
     assert search(small, 1).best[0].values[MEMORY] == every.best[0].values[MEMORY]

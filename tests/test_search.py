@@ -78,7 +78,7 @@ def test_every_valid_layout_is_there_once(model: str) -> None:
     found = set()
     for rows in space.blocks(most=1000):
         for changes in rows.all():
-            key = (*(changes[k] for k in KEYS), changes[plans.KERNELS])
+            key = (*(changes[k] for k in KEYS), changes[layouts.KERNELS])
             assert key not in found
             found.add(key)
     assert len(found) == space.size
@@ -165,7 +165,7 @@ def test_the_best_is_the_best_of_all() -> None:
         kernels = (None, "megatron") if tensor == stages == 1 else (None,)
         for one in kernels:
             with contextlib.suppress(PlanError):
-                values = evaluated(variant(plan, {**changes, plans.KERNELS: one}), QUANTITIES)
+                values = evaluated(variant(plan, {**changes, layouts.KERNELS: one}), QUANTITIES)
                 if values["memory.headroom"] >= 0:
                     best.append(float(values["time.step_seconds"]))
     assert [float(x.values["time.step_seconds"]) for x in found.best] == pytest.approx(

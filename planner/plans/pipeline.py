@@ -60,13 +60,18 @@ def _cuts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
     given: Sequence[int] | None = layout.get("stages")
     if given is not None:
         return [0, *accumulate(given)]
-    layers, chunks = len(model.sequence), layout["pipeline"] * layout["virtual_pipeline"]
+    layers, chunks = len(model.sequence), chunk_count(layout)
     if layout["cut"] == "compute" and chunks > 1:
         return _by_compute(model, chunks, vocab)
     ends = 1 if layout["cut"] == "ends" and chunks > 1 else 0
     whole = counted(layers, layout["cut"], chunks)
     cuts = [whole * i // chunks - ends for i in range(chunks + 1)]
     return [0, *cuts[1:-1], layers]
+
+
+def chunk_count(layout: Mapping[str, Any]) -> int:
+    """Into how many chunks the layers are cut: one for each stage and each turn of a device."""
+    return int(layout["pipeline"] * layout["virtual_pipeline"])
 
 
 def chunks(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:

@@ -13,12 +13,15 @@ from planner.documents import schema, source
 from planner.plans import hardware, pipeline
 from planner.plans import kernels as profile
 from planner.plans.document import Draft, Model, Plan
+from planner.plans.layout import AFTER_EXPERTS, OUTER_DEGREES, OWN_CHOICE, QUOTIENTS
 from planner.plans.model import lower
 
 #: Sections whose scalars decide which formula holds, by dotted key.
 DECIDING = ("training", "parallelism", "time", "cluster", "model")
 
 
+#: Sections of a plan that hold keys of a layout.
+OF_LAYOUTS = ("parallelism", "training")
 #: What is said only where the layout is known, whether or not it is spelled out.
 _OF_LAYOUT = ("gradient_accumulation", "distributed_optimizer", "schedule")
 
@@ -135,12 +138,6 @@ def _scalars(data: Mapping[str, Any], sections: Sequence[str]) -> dict[str, Any]
     return found
 
 
-#: Whose kernels run, which follows from the degrees where the plan does not say it.
-KERNELS = "training.implementation"
-#: What follows from the degrees, and is the plan's own choice where it says it.
-OWN_CHOICE = (KERNELS, "training.loss")
-
-
 def chosen_by(plan: Plan, key: str) -> bool:
     """Whether a plan says itself what follows from the degrees otherwise: its kernels, its loss."""
     section, name = key.split(".")
@@ -217,29 +214,45 @@ def _positions(draft: Draft) -> None:
             )
 
 
+def _quotient(draft: Draft, name: str) -> int | None:
+    """A size that the devices leave when each of its group takes a product of others; None where
+    another one is stated, or where they do not divide."""
+    layout, over = draft.get("parallelism"), QUOTIENTS[name]
+    others, inner = " × ".join(over), 1
+    for other in over:
+        inner *= layout[other]
+    devices = draft.get("cluster", "devices")
+    if devices % inner:
+        return None
+    size: int = draft.default(("parallelism", name), devices // inner, f"devices / ({others})")
+    if size * inner == devices:
+        return size
+    draft.fault(
+        ("parallelism", name),
+        f"{name} {size} × {others} {inner} is {size * inner}, "
+        f"not the {devices} devices of the cluster",
+        f"{devices // inner}",
+    )
+    return None
+
+
 def _sizes(draft: Draft) -> None:
     """The layout multiplies to the devices, the batch divides over it."""
     layout, training = draft.get("parallelism"), draft.get("training")
     devices = draft.get("cluster", "devices")
-    inner = layout["tensor"] * layout["pipeline"] * layout["context"]
+    inner = 1
+    for name in OUTER_DEGREES:
+        inner *= layout[name]
     if devices % inner:
+        sizes = " × ".join(str(layout[name]) for name in OUTER_DEGREES)
         draft.fault(
             ("cluster", "devices"),
-            f"{devices} devices are no multiple of tensor × pipeline × context = "
-            f"{layout['tensor']} × {layout['pipeline']} × {layout['context']} = {inner}",
+            f"{devices} devices are no multiple of {' × '.join(OUTER_DEGREES)} = {sizes} = {inner}",
             f"a multiple of {inner}",
         )
         return
-    data = draft.default(
-        ("parallelism", "data"), devices // inner, "devices / (tensor × pipeline × context)"
-    )
-    if data * inner != devices:
-        draft.fault(
-            ("parallelism", "data"),
-            f"data {data} × tensor × pipeline × context {inner} is {data * inner}, "
-            f"not the {devices} devices of the cluster",
-            f"{devices // inner}",
-        )
+    data = _quotient(draft, "data")
+    if data is None:
         return
     per_pass = data * training["micro_batch"]
     serves = training["mode"] == "inference"
@@ -273,6 +286,15 @@ def _sizes(draft: Draft) -> None:
         )
 
 
+def _experts(draft: Draft) -> None:
+    """Sizes that follow once it is known how an expert is divided."""
+    for name in AFTER_EXPERTS:
+        if draft.get("model", "moe") is not None:
+            _quotient(draft, name)
+        elif draft.get("parallelism", name) is not None:
+            draft.fault(("parallelism", name), "the model has no experts", "left out")
+
+
 def _divisions(draft: Draft, model: Model) -> None:
     """What a layout divides must divide: heads, widths, experts, layers."""
     layout = draft.get("parallelism")
@@ -295,7 +317,7 @@ def _divisions(draft: Draft, model: Model) -> None:
             divisors(experts),
         )
     layers = len(model.sequence)
-    chunks = layout["pipeline"] * layout["virtual_pipeline"]
+    chunks = pipeline.chunk_count(layout)
     if (
         pipeline.counted(layers, layout.get("cut") or "even", chunks) < chunks
         and layout.get("stages") is None
@@ -317,13 +339,22 @@ def _divisions(draft: Draft, model: Model) -> None:
 #: What completes a draft, then what holds it against a model of known shape. Each asks for few keys
 #: of a layout, so that a study checks what each can tell apart
 #: (planner.questions.studies.checking).
-STEPS = (_choices, _positions, _sizes, hardware.complete, profile.complete)
+STEPS = (_choices, _positions, _sizes, hardware.complete, profile.complete, _experts)
 CHECKS = (_divisions, *pipeline.CHECKS)
 
 
 def devices_of(data: Mapping[str, Any]) -> dict[str, Any]:
     """All that the checks of a layout may know of the cluster: how many devices there are."""
     return {key: data["cluster"].get(key) for key in ("devices", "devices_per_node")}
+
+
+def with_keys(data: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain data of a plan with other values of some keys of a layout, which are dotted."""
+    sections = {name: dict(data[name]) for name in OF_LAYOUTS}
+    for dotted, value in values.items():
+        section, _, key = dotted.partition(".")
+        sections[section][key] = value
+    return {**data, **sections}
 
 
 def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> Draft:
@@ -336,16 +367,14 @@ def layout_draft(plan: Plan, changes: Mapping[str, Any], whole: bool = True) -> 
     """
     assert plan.model is not None
     document = plan.document.data
-    data = {
-        **plan.data,
-        "cluster": devices_of(plan.data),
-        "parallelism": dict(document["parallelism"]),
-        "training": dict(document["training"]),
+    given = {name: document[name] for name in OF_LAYOUTS}
+    changed = {
+        dotted: about(dotted).get("default") if value is None else value
+        for dotted, value in changes.items()
+        if dotted.startswith(OF_LAYOUTS)
     }
-    for dotted, value in changes.items():
-        section, key = dotted.split(".")
-        if section in ("parallelism", "training"):
-            data[section][key] = about(dotted).get("default") if value is None else value
+    cluster = devices_of(plan.data)
+    data = with_keys({**plan.data, "cluster": cluster, **given}, changed)
     draft = Draft(plan.document, data)
     if whole:
         _choices(draft)

@@ -14,6 +14,7 @@ from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.plans.document import Plan
+from planner.plans.layout import OUTER, at
 from planner.plans.plan import about
 
 Number = int | Fraction | float
@@ -132,7 +133,7 @@ def _step(plan: Plan, key: str) -> int:
     """By how much a value must grow to stay valid, as far as the layout decides that."""
     get = plan.get
     if key == "cluster.devices":
-        return math.prod(get(f"parallelism.{k}") for k in ("tensor", "pipeline", "context"))
+        return math.prod(get(outer) for outer in at(OUTER))
     if key == "training.global_batch":
         return int(get("parallelism.data") * get("training.micro_batch"))
     if key == "training.tokens" and get("training.sequence_length"):
@@ -183,7 +184,7 @@ def _listed(plan: Plan, key: str) -> tuple[int, ...] | None:
         return divisors(batch // data)
     if key == "training.gradient_accumulation" and batch:
         return divisors(batch // data)
-    if key in ("parallelism.tensor", "parallelism.pipeline", "parallelism.context"):
+    if key in at(OUTER):
         return divisors(devices)
     return None
 

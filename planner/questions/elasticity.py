@@ -23,6 +23,7 @@ from planner.engine.gradient import gradient
 from planner.engine.tape import Tape
 from planner.engine.untraced import Untraced
 from planner.plans.document import Plan
+from planner.plans.pipeline import chunk_count
 from planner.plans.plan import about, variant
 from planner.questions import domains
 from planner.questions.constraints import numeric, shown
@@ -242,8 +243,7 @@ def natural(plan: Plan, key: str) -> int:
     each stage, all else twice as much."""
     value = int(plan.get(key))
     if key == "model.layers":
-        layout = plan.data["parallelism"]
-        return value + int(layout["pipeline"]) * int(layout["virtual_pipeline"])
+        return value + chunk_count(plan.data["parallelism"])
     if key.startswith("model.") and value > TILE:
         return (value // TILE + 1) * TILE
     return 2 * value

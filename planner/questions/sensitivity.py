@@ -12,6 +12,7 @@ from planner.engine import instance as case
 from planner.engine.untraced import Untraced
 from planner.plans import plan as plans
 from planner.plans.document import Plan
+from planner.plans.layout import KERNELS
 from planner.questions.elasticity import Slopes, measures
 from planner.results.result import Result
 
@@ -113,8 +114,8 @@ def neighbours(result: Result, most: int = 4) -> list[Neighbour]:
             break
         try:
             other = plans.variant(result.plan, changes | _unassumed(result))
-            if other.get(plans.KERNELS) != result.plan.get(plans.KERNELS):  # all else stays
-                changes = changes | {plans.KERNELS: result.plan.get(plans.KERNELS)}
+            if other.get(KERNELS) != result.plan.get(KERNELS):  # all else stays
+                changes = changes | {KERNELS: result.plan.get(KERNELS)}
                 other = plans.variant(result.plan, changes | _unassumed(result))
         except PlanError as error:
             found.append(Neighbour(changes, None, error.faults[0].message))

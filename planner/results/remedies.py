@@ -19,6 +19,7 @@ from planner.base.errors import PlanError
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
+from planner.plans.layout import FOLLOWING, MATRICES, OUTER, ROW, at
 from planner.plans.plan import variant
 
 PARTS = ("weights", "gradients", "optimizer", "activations", "buffers")
@@ -144,7 +145,7 @@ def _candidates(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Single changes with their rank, those first that interfere least."""
     layout, training = plan.data["parallelism"], plan.data["training"]
     # What the schema or the plan derives from these has to be derived again.
-    again = {"parallelism.data": None, "training.gradient_accumulation": None}
+    again = dict.fromkeys(at(FOLLOWING))
     if training["mode"] == "train":
         for stage in range(layout["zero"] + 1, 4):
             yield stage, {"parallelism.zero": stage, "training.distributed_optimizer": None}
@@ -152,14 +153,14 @@ def _candidates(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:
         yield 1, {"parallelism.sequence": True}
     if training["loss"] == "full":
         yield 2, {"training.loss": "chunked"}
-    modes = ("none", "selective", "full")
+    modes = ROW["training.recompute"].values
     for rank, mode in enumerate(modes[modes.index(training["recompute"]) + 1 :], 3):
         yield rank, {"training.recompute": mode}
     if training["micro_batch"] % 2 == 0:
         yield 3, {"training.micro_batch": training["micro_batch"] // 2, **_given(plan, again)}
-    for rank, key in ((4, "tensor"), (5, "pipeline"), (5, "context")):
-        size = f"parallelism.{key}"
-        yield rank, {size: layout[key] * 2, **_given(plan, again)}
+    for key in at(OUTER):
+        rank = 4 if ROW[key].divides == MATRICES else 5
+        yield rank, {key: plan.get(key) * 2, **_given(plan, again)}
     if training["optimizer"] == "adamw" and training["mode"] == "train":
         yield 7, {"training.optimizer": "adam-8bit"}
     if training["mode"] == "train" and not training["offload"]["optimizer"]:

@@ -89,7 +89,7 @@ TABLE: tuple[Row | Rule, ...] = (
     _context,
     Row("parallelism.expert", words={1: {}}, why=Elsewhere("ep_size of each MoE layer")),
     Row("parallelism.expert_tensor", words={1: {}}, why=Elsewhere("each MoE layer decides it")),
-    heard("parallelism.data", "parallelism.vocab_multiple"),
+    heard("parallelism.vocab_multiple"),
     elsewhere("model", SCRIPT),
     *(
         Row(f"training.{key}", why=SCRIPT)

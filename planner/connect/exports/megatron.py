@@ -7,17 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.connect.exports.table import (
-    FOLLOWS,
-    TRAINS,
-    Draft,
-    Near,
-    Row,
-    Rule,
-    exchange,
-    heard,
-    stack,
-)
+from planner.connect.exports.table import FOLLOWS, TRAINS, Draft, Near, Row, Rule, exchange, stack
 from planner.plans import pipeline
 from planner.plans.document import Block
 
@@ -396,7 +386,6 @@ TABLE: tuple[Row | Rule, ...] = (
         },
     ),
     _sharding,
-    heard("parallelism.data", "training.gradient_accumulation"),  # follow from the batch sizes
     TRAINS,
     FOLLOWS,
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 from planner.base.display import one_line
 from planner.plans.document import Plan
+from planner.plans.layout import FOLLOWING, KERNELS, at
 from planner.plans.model import FURTHER
 
 #: Sections of a plan that a launch configuration is about; the others are facts and assumptions.
@@ -188,10 +189,8 @@ def heard(*keys: str) -> Rule:
 
 #: A configuration is of a training run, whoever makes it.
 TRAINS = Row("training.mode", words={"train": {}}, why="the configuration is of a training run")
-#: Which kernels a plan counts with is an assumption; what follows from batch sizes is no key.
-FOLLOWS = heard(
-    "training.implementation", "training.distributed_optimizer", "training.output_tokens"
-)
+#: Which kernels a plan counts with is an assumption; what follows from others is no key.
+FOLLOWS = heard(KERNELS, "training.distributed_optimizer", "training.output_tokens", *at(FOLLOWING))
 
 
 def stack(draft: Draft) -> tuple[str, ...]:

@@ -16,10 +16,11 @@ from planner.base.display import exact_text
 from planner.base.errors import Fault, PlanError
 from planner.documents.source import Document
 from planner.plans.document import Plan
-from planner.plans.plan import KERNELS, changed, revised
+from planner.plans.layout import FOLLOWING, KERNELS, KEYS, at
+from planner.plans.plan import changed, revised
 from planner.questions.constraints import MARGIN, shown
 from planner.questions.search.engine import FITS, MOST, STEP, Layout, search
-from planner.questions.search.layouts import KEYS, starts
+from planner.questions.search.layouts import starts
 from planner.questions.search.ranking import of_how_many, percent
 from planner.questions.search.selection import SPARE
 
@@ -81,7 +82,7 @@ def _found(document: Document) -> tuple[Layout, str, Kept]:
     place = document.key_place(("parallelism",))
     document, _ = _with_batch(document)
     data = document.data
-    for key in ("parallelism.data", "parallelism.stages", "training.gradient_accumulation"):
+    for key in (*at(FOLLOWING), "parallelism.stages"):
         if _given(document, key):
             raise PlanError(
                 Fault(f"{key} follows from the layout, which parallelism: auto leaves open",

@@ -9,8 +9,8 @@ from typing import Any
 from planner.base import units
 from planner.base.errors import Fault, PlanError, nearest
 from planner.plans.document import Plan
+from planner.plans.layout import KEYS
 from planner.plans.plan import about, checked
-from planner.questions.search.layouts import KEYS
 
 
 def fixed(plan: Plan, texts: Iterable[str]) -> dict[str, Any]:

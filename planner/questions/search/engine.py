@@ -25,10 +25,11 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Absent
 from planner.engine.untraced import Untraced, evaluated
 from planner.plans.document import Plan
-from planner.plans.plan import KERNELS, chosen_by, variant
+from planner.plans.layout import FOLLOWS, KERNELS, KEYS
+from planner.plans.plan import chosen_by, variant
 from planner.questions.constraints import MARGIN, Limit, fit_limit, known
 from planner.questions.search import modes
-from planner.questions.search.layouts import CUT, FOLLOWING, KEYS, Rows, Setting, Space
+from planner.questions.search.layouts import CUT, Rows, Setting, Space
 from planner.questions.search.selection import Best, ByChoice, Front, Item, Plain, Sample
 from planner.questions.search.spread import Over, Spread
 from planner.results.attribution import taken_apart
@@ -566,7 +567,7 @@ def _own(plan: Plan, quantities: Sequence[str], by: str) -> Layout | None:
         values, evaluation = _exactly(variant(plan, {"time.mfu": None}), quantities)
     except PlanError:
         return None
-    open_ones = [key for key in FOLLOWING if not chosen_by(plan, key)]
+    open_ones = [key for key in FOLLOWS if not chosen_by(plan, key)]
     changes, follows = (
         {k: plan.get(k) for k in keys if plan.get(k) is not None} for keys in (KEYS, open_ones)
     )

@@ -9,7 +9,8 @@ from typing import Any
 from planner.connect import exports
 from planner.connect.exports.table import Draft, Elsewhere
 from planner.plans.document import Plan
-from planner.plans.plan import KERNELS, chosen_by
+from planner.plans.layout import KERNELS
+from planner.plans.plan import chosen_by, with_keys
 
 
 class Launcher:
@@ -38,19 +39,11 @@ class Launcher:
     def starts(self, layout: Mapping[str, Any]) -> bool:
         """Whether it can start a layout, which dotted keys say; what it leaves to the training
         script or the model counts as said."""
-        draft = Draft(_with(self.plan, layout))
+        # Neither completed nor checked.
+        draft = Draft(replace(self.plan, data=with_keys(self.plan.data, layout)))
         for rule in self.rules:
             rule(draft)
         return not any(
             unsaid.key in self.keys and not isinstance(unsaid.why, Elsewhere)
             for unsaid in draft.unsaid
         )
-
-
-def _with(plan: Plan, layout: Mapping[str, Any]) -> Plan:
-    """A plan with other values, neither completed nor checked."""
-    data = dict(plan.data)
-    for dotted, value in layout.items():
-        section, key = dotted.split(".")
-        data[section] = {**data[section], key: value}
-    return replace(plan, data=data)

@@ -23,15 +23,27 @@ from planner.base.recent import recent
 from planner.engine.arrays.program import CHUNK
 from planner.plans import pipeline
 from planner.plans.document import Draft, Plan
-from planner.plans.plan import (
+from planner.plans.layout import (
+    AFTER_EXPERTS,
+    AXES,
+    CLEARED,
+    DEGREES,
+    EXPERTS,
+    FOLLOWS,
+    INNER,
     KERNELS,
+    KEYS,
+    OUTER,
+    OUTER_DEGREES,
+    OWN,
     OWN_CHOICE,
-    checked,
-    chosen_by,
-    devices_of,
-    layout_draft,
-    variant,
+    QUOTIENTS,
+    ROW,
+    RUN,
+    UNDIVIDED,
+    at,
 )
+from planner.plans.plan import checked, chosen_by, devices_of, layout_draft, variant, with_keys
 from planner.questions.domains import divisors
 from planner.questions.search.launcher import Launcher
 
@@ -39,45 +51,16 @@ Array = NDArray[Any]
 #: Sequence parallelism, replicas, and pipelines with micro-batches.
 _Crossed = tuple[tuple[bool, ...], tuple[int, ...], Array]
 
-#: Degrees in the order in which they are nested.
-DEGREES = ("tensor", "pipeline", "context", "expert", "expert_tensor")
-#: What the other choices may be.
-ZERO = (0, 1, 2, 3)
-RECOMPUTE = ("none", "selective", "full")
-SCHEDULES = ("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe")
+VIRTUAL, SCHEDULE, CUT = RUN
+SCHEDULES = ROW[SCHEDULE].values
 #: Those that people run. How plain a layout is by its schedule: the place among all.
 COMMON = ("1f1b", "interleaved")
 #: GPipe takes as long as 1F1B and keeps more (Narayanan et al. 2021, section 2.2).
 SENSIBLE = tuple(schedule for schedule in SCHEDULES if schedule != "gpipe")
-CUT = "parallelism.cut"
 #: Virtual stages and schedule of a pipeline, and how its layers are cut where that is a choice.
 Run = tuple[int, str, str | None]
-#: Keys of a layout that a search chooses, and that may be held at a value instead.
-KEYS = (
-    *(f"parallelism.{key}" for key in DEGREES),
-    "parallelism.virtual_pipeline",
-    CUT,
-    "parallelism.sequence",
-    "parallelism.zero",
-    "parallelism.replicate",
-    "training.micro_batch",
-    "training.recompute",
-    "training.schedule",
-)
-#: What follows from the layout and must not be kept from the plan that the search starts from.
-FOLLOWS = (
-    "parallelism.data",
-    "parallelism.stages",
-    "training.gradient_accumulation",
-    "training.distributed_optimizer",
-    "training.schedule",
-    *OWN_CHOICE,
-    "time.mfu",
-)
-
-
-#: Of that, what is told of a layout.
-FOLLOWING = ("parallelism.data", "training.gradient_accumulation", *OWN_CHOICE)
+#: What must not be kept from the plan that the search starts from.
+NOT_KEPT = (*CLEARED, SCHEDULE, *OWN_CHOICE, "time.mfu")
 
 
 class Setting(NamedTuple):
@@ -109,22 +92,32 @@ class Degrees:
     @property
     def expert_copies(self) -> int:
         """Devices of a stage that hold the same experts."""
-        tensor, _, context, expert, inner = self.values
-        return self.data * tensor * context // (expert * inner)
+        named = self.named
+        inner = math.prod(named[ROW[key].name] for key in at(INNER))
+        return self.data * named["tensor"] * named["context"] // inner
 
 
 def starts(devices: int, experts: int = 1) -> Iterator[dict[str, int]]:
     """Layouts one of which is probably valid, for a search to start from: every combination of
     degrees, small ones first."""
+    further = [key for key in at(INNER) if ROW[key].divides == EXPERTS]
     found = (
-        (tensor, stages, context, expert)
-        for tensor in divisors(devices)
-        for stages in divisors(devices // tensor)
-        for context in divisors(devices // (tensor * stages))
-        for expert in divisors(experts)
+        (*outer, *inner)
+        for outer in _divided(devices, len(OUTER_DEGREES))
+        for inner in product(divisors(experts), repeat=len(further))
     )
+    keys = (*at(OUTER), *further)
     for degrees in sorted(found, key=lambda d: (math.prod(d), d)):
-        yield {f"parallelism.{k}": d for k, d in zip(DEGREES, degrees, strict=False)}
+        yield dict(zip(keys, degrees, strict=True))
+
+
+def _divided(size: int, times: int) -> Iterator[tuple[int, ...]]:
+    """Numbers whose product divides a size."""
+    if not times:
+        yield ()
+        return
+    for first in divisors(size):
+        yield from ((first, *rest) for rest in _divided(size // first, times - 1))
 
 
 class Space:
@@ -161,7 +154,7 @@ class Space:
                 checked(key, value)
         kept = {
             key: None
-            for key in FOLLOWS
+            for key in NOT_KEPT
             if key not in self.options and plan.document.data.get(key.split(".")[0]) is not None
         }
         for key in filter(partial(chosen_by, plan), OWN_CHOICE):
@@ -170,15 +163,8 @@ class Space:
         self.plan = plan
         self.base: dict[str, Any] = {**kept, "training.global_batch": batch}
         self.batch = int(batch)
-        self.start = {
-            **self.base,
-            **{f"parallelism.{key}": 1 for key in (*DEGREES, "virtual_pipeline", "replicate")},
-            "training.micro_batch": 1,
-            "parallelism.zero": 0,
-            "parallelism.sequence": False,
-        }
-        self.zero = self._options("parallelism.zero", ZERO)
-        self.recompute = self._options("training.recompute", RECOMPUTE)
+        self.start = {**self.base, **UNDIVIDED}
+        self.zero, self.recompute = (self._options(key, ROW[key].values) for key in AXES)
         # Which layouts are valid rests on the model, on the plan's layout, training and memory, and
         # on how many devices there are, not on which.
         document = plan.document.data
@@ -251,57 +237,61 @@ class Space:
     def _valid_degrees(self) -> tuple[Degrees, ...]:
         devices, faults = self.plan.get("cluster.devices"), dict[str, Fault]()
         experts = self.plan.get("model.moe.experts") or 1
-        whole = divisors(devices)
-        free = (whole, whole, whole, divisors(experts), whole if experts > 1 else (1,))
-        tensor, stages, context, expert, inner = (
-            tuple(value for value in self._options(f"parallelism.{key}", values)
-                  if not self._keep(faults, self._indivisible(key, value)))
-            for key, values in zip(DEGREES, free, strict=True)
-        )  # fmt: skip
-        for name, left in zip(DEGREES, (tensor, stages, context, expert, inner), strict=True):
-            held = self.options.get(f"parallelism.{name}", ())
+        sizes = {
+            key: tuple(value for value in self._options(key, _free(key, devices, experts))
+                       if not self._keep(faults, self._indivisible(key, value)))
+            for key in at(OUTER, INNER)
+        }  # fmt: skip
+        for key, left in sizes.items():
+            held = self.options.get(key, ())
             if held and not left:  # what is wrong with values of other keys is not asked
-                raise PlanError([f for value in held for f in self._indivisible(name, value)][:3])
+                raise PlanError([f for value in held for f in self._indivisible(key, value)][:3])
         found: list[Degrees] = []
-        for outer in product(tensor, stages, context):
+        for outer in product(*(sizes[key] for key in at(OUTER))):
             if devices % math.prod(outer) and faults:
                 continue
-            draft = self._draft(**dict(zip(DEGREES, outer, strict=False)))
+            divided = dict(zip(OUTER_DEGREES, outer, strict=True))
+            draft = self._draft(**divided)
             if self._keep(faults, draft.faults):
                 continue
             data, training = draft.get("parallelism", "data"), draft.get("training")
-            inside = [size for size in inner if len(inner) == 1 or self._inside(size, outer[0])]
-            for pair in product(expert, inside):
+            for inner in product(*(self._alike(key, sizes[key], divided) for key in at(INNER))):
                 # Experts divide over the devices of a stage, however these are divided otherwise.
-                key = ("experts", outer[1], *pair)
-                if key not in self._checked:
-                    wrong = self._faults(**dict(zip(DEGREES, (*outer, *pair), strict=True)))
-                    self._checked[key] = not self._keep(faults, wrong)
-                if self._checked[key]:
+                known = ("experts", divided["pipeline"], *inner)
+                if known not in self._checked:
+                    wrong = self._faults(**dict(zip(DEGREES, (*outer, *inner), strict=True)))
+                    self._checked[known] = not self._keep(faults, wrong)
+                if self._checked[known]:
                     kernels = (training["implementation"], training["loss"])
-                    found.append(Degrees((*outer, *pair), data, *kernels))
+                    found.append(Degrees((*outer, *inner), data, *kernels))
         if not found:
             raise PlanError(list(faults.values())[:3] or Fault("no layout is valid", None))
-        return (*found, *self._alike(found))
+        return (*found, *self._compared(found))
 
-    def _alike(self, found: Sequence[Degrees]) -> Iterator[Degrees]:
+    def _compared(self, found: Sequence[Degrees]) -> Iterator[Degrees]:
         """Layouts without tensor or pipeline parallelism with the kernels that follow from these,
         where the plan does not say whose kernels run: else these would be compared, not layouts."""
         if not chosen_by(self.plan, KERNELS):
             for name in dict.fromkeys(degrees.implementation for degrees in found):
                 for degrees in found:
-                    if degrees.values[:2] == (1, 1) and degrees.implementation != name:
+                    one = degrees.named["tensor"] == degrees.named["pipeline"] == 1
+                    if one and degrees.implementation != name:
                         yield replace(degrees, implementation=name, said=True)
 
-    def _inside(self, inner: int, tensor: int) -> bool:
-        """Whether an expert may be divided over so many ranks: sensibly not at all, or over the
-        tensor-parallel ranks as all other matrices."""
-        every = "parallelism.expert_tensor" in self.full
-        return inner <= tensor if every else inner in (1, tensor)
+    def _alike(
+        self, key: str, sizes: tuple[int, ...], divided: Mapping[str, int]
+    ) -> tuple[int, ...]:
+        """Of the sizes of a degree those that go with others: of one that is like another sensibly
+        1 and the same, as the matrices of an expert are divided as all others, or not at all."""
+        like = ROW[key].like
+        if not like or len(sizes) == 1:
+            return sizes
+        most = divided[like]
+        return tuple(n for n in sizes if (n <= most if key in self.full else n in (1, most)))
 
     def _indivisible(self, key: str, value: int) -> list[Fault]:
         """What is wrong with one degree whatever the others are: it does not divide the model."""
-        return layout_draft(self.plan, {**self.start, f"parallelism.{key}": value}, False).faults
+        return layout_draft(self.plan, {**self.start, key: value}, False).faults
 
     @staticmethod
     def _keep(faults: dict[str, Fault], found: list[Fault]) -> bool:
@@ -315,14 +305,14 @@ class Space:
         trained (Qwen3-235B) and 126 (Llama 3.1)."""
         model = self.plan.model
         assert model is not None
-        free = SCHEDULES if "training.schedule" in self.full else SENSIBLE
+        free = SCHEDULES if SCHEDULE in self.full else SENSIBLE
         own = self.plan.document.data["parallelism"].get("cut")
         uneven = len(model.sequence) % stages > 0 or CUT in self.full
         for cut in self._options(CUT, tuple(dict.fromkeys((own, "ends" if uneven else own)))):
             layers = pipeline.counted(len(model.sequence), cut or self.plan.get(CUT), stages)
             several = divisors(max(1, layers // stages)) if stages > 1 else (1,)
-            for virtual in self._options("parallelism.virtual_pipeline", several):
-                for schedule in self._options("training.schedule", free):
+            for virtual in self._options(VIRTUAL, several):
+                for schedule in self._options(SCHEDULE, free):
                     if (virtual > 1) == (schedule == "interleaved") and (
                         stages > 1 or schedule == "1f1b"
                     ):
@@ -359,23 +349,13 @@ class Space:
 
     def _running(self, stages: int, run: Run, micro_batches: Any) -> Draft:
         """What a pipeline's checks ask of a layout."""
-        virtual, schedule, cut = run
-        layout = {
-            **self.plan.data["parallelism"],
-            "pipeline": stages,
-            "virtual_pipeline": virtual,
-            "context": 1,
-            "data": None,
-            "stages": None,
-        }
-        if cut is not None:
-            layout["cut"] = cut
-        training = {
-            **self.plan.data["training"],
-            "schedule": schedule,
-            "gradient_accumulation": micro_batches,
-        }
-        data = {**self.plan.data, "parallelism": layout, "training": training}
+        data = with_keys(self.plan.data, {
+            **dict.fromkeys(CLEARED),
+            **{key: value for key, value in zip(RUN, run, strict=True) if value is not None},
+            "parallelism.pipeline": stages,
+            "parallelism.context": 1,
+            "training.gradient_accumulation": micro_batches,
+        })  # fmt: skip
         return Draft(self.plan.document, data)
 
     def _can_cut(self, stages: int, run: Run) -> bool:
@@ -383,18 +363,14 @@ class Space:
         virtual, _, cut = run
         key = (stages, virtual, cut)
         if key not in self._checked:
-            chunks: dict[str, Any] = {
-                "parallelism.pipeline": stages,
-                "parallelism.virtual_pipeline": virtual,
-                CUT: cut,
-            }
+            chunks = {"parallelism.pipeline": stages, **dict(zip(RUN, run, strict=True))}
             draft = layout_draft(self.plan, {**self.start, **chunks}, False)
             self._checked[key] = not draft.faults
         return self._checked[key]
 
     def _sequences(self, degrees: Degrees) -> tuple[bool, ...]:
         """Whether the residual stream may be divided over the tensor-parallel ranks."""
-        tensor, _, context, *_ = degrees.values
+        tensor, context = (degrees.named[name] for name in ("tensor", "context"))
         key = ("sequence", tensor, context)
         if key not in self._found:
             free = self._options("parallelism.sequence", (False, True) if tensor > 1 else (False,))
@@ -405,8 +381,9 @@ class Space:
     def _replicas(self, degrees: Degrees) -> tuple[int, ...]:
         """Replicas of hybrid sharding that have something left to divide: sensibly none, or as many
         as there are nodes, each with its shards behind one link."""
-        tensor, _, context, *experts = degrees.values
-        shards = degrees.data * context
+        tensor = degrees.named["tensor"]
+        shards = degrees.data * degrees.named["context"]
+        experts = [degrees.named[ROW[key].name] for key in at(INNER)]
         key = ("replicas", shards, tensor, *experts)
         if key not in self._found:
             free: tuple[int, ...] = (1,)
@@ -434,7 +411,7 @@ class Space:
                 (
                     self._sequences(degrees),
                     self._replicas(degrees),
-                    self._batches(degrees.values[1], self.batch // degrees.data),
+                    self._batches(degrees.named["pipeline"], self.batch // degrees.data),
                 )
                 for degrees in self.degrees
             )
@@ -550,9 +527,9 @@ class Space:
                 piece = made[key] = np.empty(
                     (4, len(batches) * len(sequences) * len(replicas)), dtype=np.int64
                 )
-                piece[:2] = np.tile(batches.T, len(sequences) * len(replicas))
-                piece[2] = np.repeat(sequences, len(batches) * len(replicas))
-                piece[3] = np.tile(np.repeat(replicas, len(batches)), len(sequences))
+                piece[[0, 3]] = np.tile(batches.T, len(sequences) * len(replicas))
+                piece[1] = np.repeat(sequences, len(batches) * len(replicas))
+                piece[2] = np.tile(np.repeat(replicas, len(batches)), len(sequences))
             pieces.append(made[key])
             lengths.append(made[key].shape[1])
             rows += lengths[-1]
@@ -574,9 +551,9 @@ class Rows:
     space: Space
     of_degrees: Array
     of_run: Array
-    of_batch: Array
     of_sequence: Array
     of_replicate: Array
+    of_batch: Array
 
     def __len__(self) -> int:
         return len(self.of_degrees)
@@ -589,9 +566,12 @@ class Rows:
 
     @property
     def columns(self) -> tuple[Array, ...]:
-        return (
-            self.of_degrees, self.of_run, self.of_batch, self.of_sequence, self.of_replicate,
-        )  # fmt: skip
+        return self.of_degrees, self.of_run, self.of_sequence, self.of_replicate, self.of_batch
+
+    @property
+    def own(self) -> dict[str, Array]:
+        """What each layout says itself, by key."""
+        return dict(zip(OWN, self.columns[2:], strict=True))
 
     def chunked(self) -> tuple[Array, Array]:
         """Of each row the place of its first layout in the order in which chunks are searched, and
@@ -605,12 +585,8 @@ class Rows:
     def having(self, options: Mapping[str, Sequence[Any]]) -> Array:
         """Which rows have one of some values of some keys."""
         found = np.ones(len(self), dtype=bool)
-        columns = {
-            "parallelism.replicate": self.of_replicate,
-            "training.micro_batch": self.of_batch,
-        }
         for key, values in options.items():
-            column = columns.get(key)
+            column = self.own.get(key)
             if column is None:
                 degrees = [d.named[key.split(".")[1]] for d in self.space.degrees]
                 column = np.array(degrees)[self.of_degrees]
@@ -652,9 +628,9 @@ class Rows:
         )
         schedule = np.array([SCHEDULES.index(run[1]) for run in space.runs])[of_run]
         cut = np.array([run[2] is not None for run in space.runs])[of_run]
-        tensor = np.array([degrees.values[0] > 1 for degrees in space.degrees])[of_degrees]
+        tensor = np.array([degrees.named["tensor"] > 1 for degrees in space.degrees])[of_degrees]
         stage = np.array(space.zero)[zero]
-        mode = np.array([RECOMPUTE.index(m) for m in space.recompute])[recompute]
+        mode = np.array([ROW[AXES[1]].values.index(m) for m in space.recompute])[recompute]
         found: Array = np.zeros(len(rows), dtype=np.int64)
         for bits, column in (
             (3, kinds + (replicas > 1)),
@@ -678,59 +654,58 @@ class Rows:
         space = self.space
         of_degrees, of_run = self.of_degrees[rows], self.of_run[rows]
         along: list[tuple[str, Sequence[Any], Array]] = []
-        for number, key in enumerate(DEGREES):
-            column = [degrees.values[number] for degrees in space.degrees]
+        columns: dict[str, list[Any]] = {
+            key: [degrees.values[number] for degrees in space.degrees]
+            for number, key in enumerate(at(OUTER, INNER))
+        }
+        columns[KERNELS] = [degrees.implementation for degrees in space.degrees]
+        for key, column in columns.items():
             values, places = np.unique(column, return_inverse=True)
-            along.append((f"parallelism.{key}", values.tolist(), places[of_degrees]))
-        kernels = [degrees.implementation for degrees in space.degrees]
-        values, places = np.unique(kernels, return_inverse=True)
-        along.append((KERNELS, values.tolist(), places[of_degrees]))
-        for number, key in enumerate(_OF_RUN):
+            along.append((key, values.tolist(), places[of_degrees]))
+        for number, key in enumerate(RUN):
             names = list(dict.fromkeys(run[number] for run in space.runs))
-            places = np.array([names.index(run[number]) for run in space.runs])
-            along.append((key, names, places[of_run]))
-        along.append(("parallelism.sequence", (False, True), self.of_sequence[rows]))
-        for key, numbers in (
-            ("parallelism.replicate", self.of_replicate[rows]),
-            ("training.micro_batch", self.of_batch[rows]),
-        ):
-            values, places = np.unique(numbers, return_inverse=True)
-            along.append((key, values.tolist(), places))
-        return (
-            [("parallelism.zero", space.zero, np.arange(len(space.zero)))],
-            [("training.recompute", space.recompute, np.arange(len(space.recompute)))],
-            along,
-        )
+            of_runs = np.array([names.index(run[number]) for run in space.runs])
+            along.append((key, names, of_runs[of_run]))
+        for key, own in self.own.items():
+            if ROW[key].values:
+                along.append((key, ROW[key].values, own[rows]))
+            else:
+                values, places = np.unique(own[rows], return_inverse=True)
+                along.append((key, values.tolist(), places))
+        axes: list[list[tuple[str, Sequence[Any], Array]]] = [
+            [(key, options, np.arange(len(options)))]
+            for key, options in zip(AXES, (space.zero, space.recompute), strict=True)
+        ]
+        return (*axes, along)
 
     def changes(self, row: int, zero: int, recompute: int) -> dict[str, Any]:
         """One layout as changes of the plan; None for a key that is to follow from the others."""
         space = self.space
         degrees, run = space.degrees[self.of_degrees[row]], space.runs[self.of_run[row]]
-        return {
-            **space.base,
-            **{f"parallelism.{key}": value for key, value in degrees.named.items()},
-            "parallelism.virtual_pipeline": run[0],
-            "parallelism.sequence": bool(self.of_sequence[row]),
-            "parallelism.zero": space.zero[zero],
-            "parallelism.replicate": int(self.of_replicate[row]),
-            "training.micro_batch": int(self.of_batch[row]),
-            "training.recompute": space.recompute[recompute],
-            "training.schedule": run[1],
-            CUT: run[2],
-            **degrees.kernels,
-        }
+        values = dict(zip(at(OUTER, INNER), degrees.values, strict=True))
+        values |= dict(zip(RUN, run, strict=True))
+        values |= zip(AXES, (space.zero[zero], space.recompute[recompute]), strict=True)
+        for key, column in self.own.items():
+            values[key] = type(ROW[key].neutral)(column[row])
+        return {**space.base, **{key: values[key] for key in KEYS}, **degrees.kernels}
 
     def follows(self, row: int) -> dict[str, Any]:
         """What follows from a layout, where the plan leaves it open."""
-        degrees = self.space.degrees[self.of_degrees[row]]
+        degrees, plan = self.space.degrees[self.of_degrees[row]], self.space.plan
         share = self.space.batch // degrees.data
+        devices = plan.get("cluster.devices")
+        sizes = {
+            f"parallelism.{name}": devices // math.prod(degrees.named[other] for other in over)
+            for name, over in QUOTIENTS.items()
+            if name not in AFTER_EXPERTS or plan.get("model.moe")
+        }
         found = {
-            "parallelism.data": degrees.data,
+            **sizes,
             "training.gradient_accumulation": share // int(self.of_batch[row]),
             **dict(zip(OWN_CHOICE, (degrees.implementation, degrees.loss), strict=True)),
         }
         open_ones = self.space.base.keys() - degrees.kernels.keys()
-        return {key: found[key] for key in FOLLOWING if key in open_ones}
+        return {key: found[key] for key in FOLLOWS if key in open_ones and key in found}
 
     def all(self) -> Iterator[dict[str, Any]]:
         """Every layout, one after another."""
@@ -746,5 +721,11 @@ def _known(*rests_on: Any) -> dict[str, dict[Any, Any]]:
     return {}
 
 
-_OF_RUN = ("parallelism.virtual_pipeline", "training.schedule", CUT)
+def _free(key: str, devices: int, experts: int) -> tuple[int, ...]:
+    """The sizes that a degree may have whatever the others are."""
+    if ROW[key].divides == EXPERTS:
+        return divisors(experts)
+    return divisors(devices) if ROW[key].place == OUTER or experts > 1 else (1,)
+
+
 _SECTION = {key.split(".")[1]: key.split(".")[0] for key in KEYS}

@@ -13,10 +13,11 @@ from planner.book.quantity import BOOK
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Point
 from planner.engine.untraced import Untraced
+from planner.plans.layout import AXES
 from planner.plans.plan import variant
 from planner.questions.search.layouts import Space
 
-RECOMPUTE = "training.recompute"
+_, RECOMPUTE = AXES
 STEP = "time.step_seconds"
 #: What a layer keeps of a micro-batch, and what of it there is while it is computed again.
 KEPT, AGAIN = "memory.activations.part", "memory.activations.again"

@@ -15,6 +15,8 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Entry
 from planner.plans import pipeline
 from planner.plans.document import Plan, Stage
+from planner.plans.layout import RUN
+from planner.plans.plan import with_keys
 from planner.questions.search.layouts import Space
 
 Array = NDArray[Any]
@@ -48,10 +50,9 @@ class Pipelines:
         costs = str(pipeline.weights(plan.model)) if cut == "compute" else ""
         key = (stages, virtual, schedule, micro_batches, cut, str(given), costs)
         if key not in self._known:
-            layout = {
-                **plan.data["parallelism"], "pipeline": stages, "virtual_pipeline": virtual,
-                "cut": cut,
-            }  # fmt: skip
+            chosen_keys = dict(zip(RUN, (virtual, schedule, cut), strict=True))
+            data = with_keys(plan.data, {**chosen_keys, "parallelism.pipeline": stages})
+            layout = data["parallelism"]
             found = pipeline.stages(
                 plan.model, layout, schedule, micro_batches, plan.get("model.vocab")
             )

@@ -13,33 +13,16 @@ from typing import Any
 from planner.base.display import cell, exact_text
 from planner.book.quantity import BOOK
 from planner.plans.document import Plan
-from planner.plans.plan import KERNELS
+from planner.plans.layout import COLUMNS as ROWS
+from planner.plans.layout import KERNELS, KEYS, stated
 from planner.questions.constraints import Limit, shown
 from planner.questions.search.engine import FITS, MEMORY, Found, Layout, only
-from planner.questions.search.layouts import CUT, KEYS
 from planner.questions.search.modes import RECOMPUTE
 from planner.questions.search.selection import SPARE
 from planner.results.result import evaluate
 
 #: Heading and key of each column of a layout.
-COLUMNS: tuple[tuple[str, str], ...] = (
-    ("tensor", "parallelism.tensor"),
-    ("sequence", "parallelism.sequence"),
-    ("pipeline", "parallelism.pipeline"),
-    ("virtual", "parallelism.virtual_pipeline"),
-    ("cut", CUT),
-    ("context", "parallelism.context"),
-    ("expert", "parallelism.expert"),
-    ("expert tensor", "parallelism.expert_tensor"),
-    ("zero", "parallelism.zero"),
-    ("replicas", "parallelism.replicate"),
-    ("micro-batch", "training.micro_batch"),
-    ("recompute", "training.recompute"),
-    ("schedule", "training.schedule"),
-    ("kernels", KERNELS),
-)
-
-
+COLUMNS = tuple((row.heading, row.key) for row in ROWS if row.key in (*KEYS, KERNELS))
 #: So many values of a choice are told.
 LISTED = 6
 SAME = "+0.0 %"
@@ -313,12 +296,7 @@ def closest(found: Found) -> str:
 
 def words(layout: Layout | Plan) -> str:
     """A layout in a few words: what is not neutral."""
-    named = [
-        f"{heading} {_word(layout.get(key))}"
-        for heading, key in COLUMNS
-        if not _neutral(layout.get(key))
-        or (layout.get(key) == 1 and key.endswith(("micro_batch", "zero")))
-    ]
+    named = [f"{row.heading} {_word(value)}" for row, value in stated(layout.get, (*KEYS, KERNELS))]
     return ", ".join(named) or "nothing divided"
 
 

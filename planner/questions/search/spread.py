@@ -27,14 +27,15 @@ from planner.engine.arrays.table import FLAGS, Codes, Table
 from planner.engine.evaluate import Absent, Case
 from planner.plans import hardware
 from planner.plans.document import Draft, Plan
-from planner.questions.search.layouts import CUT, Degrees, Rows, Space
+from planner.plans.layout import AXES, DEGREES, KEPT, OUTER, OWN, ROW, RUN, at
+from planner.questions.search.layouts import CUT, SCHEDULE, Degrees, Rows, Space
 from planner.questions.search.pipelines import Pipelines
-from planner.questions.search.structure import AXES, Wanted, asked, entries, structure
+from planner.questions.search.structure import Wanted, asked, entries, structure
 
 Array = NDArray[Any]
 ZERO, RECOMPUTE = AXES
 #: Settings that each row says itself.
-OF_ROWS = ("parallelism.sequence", "training.schedule", ZERO, RECOMPUTE)
+OF_ROWS = (SCHEDULE, *OWN, *AXES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +100,7 @@ class Spread:
         names = [(k.plan.settings["training.implementation"], k.plan.settings["training.loss"])
                  for k in self.kernels]  # fmt: skip
         columns = {
-            f"parallelism.{key}": np.array([d.named[key] for d in degrees])
-            for key in degrees[0].named
+            f"parallelism.{name}": np.array([d.named[name] for d in degrees]) for name in DEGREES
         }
         columns["parallelism.data"] = np.array([d.data for d in degrees])
         columns["kernels"] = np.array([names.index((d.implementation, d.loss)) for d in degrees])
@@ -156,8 +156,8 @@ class Spread:
     def varying(self) -> Mapping[str, tuple[Any, ...]]:
         """Settings that differ between layouts, with their values in the order of the codes."""
         found: dict[str, tuple[Any, ...]] = {
-            "parallelism.sequence": (False, True),
-            "training.schedule": tuple(dict.fromkeys(s for _, s, _ in self.space.runs)),
+            **{key: ROW[key].values for key in OWN if ROW[key].values},
+            SCHEDULE: tuple(dict.fromkeys(s for _, s, _ in self.space.runs)),
             ZERO: self.space.zero,
             RECOMPUTE: self.space.recompute,
         }
@@ -167,16 +167,21 @@ class Spread:
 
     @cached_property
     def facts(self) -> tuple[tuple[Any, ...], ...]:
-        """What decides, of a row, which tensors are kept: kernels, sequence parallelism, and
-        whether tensor, context, pipeline and micro-batch are above 1."""
+        """What decides, of a row, which tensors are kept: kernels, and whether each of ``KEPT`` is
+        other than neutral."""
         found: dict[tuple[Any, ...], None] = {}
-        for degrees, place, (sequences, _, batches) in zip(
-            self.space.degrees, self.of_degrees["kernels"], self.space.crossed, strict=True
+        for number, (place, (sequences, _, batches)) in enumerate(
+            zip(self.of_degrees["kernels"].tolist(), self.space.crossed, strict=True)
         ):
-            tensor, stages, context, *_ = degrees.values
-            sizes = {size > 1 for size in batches[:, 1].tolist()}
-            for sequence, several in product(sequences, sizes):
-                found[int(place), sequence, tensor > 1, context > 1, stages > 1, several] = None
+            own = {
+                "parallelism.sequence": set(sequences),
+                "training.micro_batch": {size > 1 for size in batches[:, 1].tolist()},
+            }
+            flags = (
+                own[key] if key in own else (bool(self.of_degrees[key][number] > 1),)
+                for key in KEPT
+            )
+            found |= dict.fromkeys((place, *kept) for kept in product(*flags))
         return tuple(found)
 
     # -- a block of rows ----------------------------------------------------------------------
@@ -200,21 +205,22 @@ class Spread:
 
         for key, table in self.of_degrees.items():
             number(key, table, rows.of_degrees)
-        virtual = np.array([v for v, _, _ in self.space.runs])
-        number("parallelism.virtual_pipeline", virtual, rows.of_run)
-        number("training.micro_batch", *_coded(rows.of_batch))
+        number(RUN[0], np.array([run[0] for run in self.space.runs]), rows.of_run)
+        for key, column in rows.own.items():
+            if ROW[key].values:
+                columns[key] = Codes(column, len(ROW[key].values))
+            else:
+                number(key, *_coded(column))
         share = self.space.batch // self.of_degrees["parallelism.data"][rows.of_degrees]
         steps = share // rows.of_batch
         number("training.gradient_accumulation", *_coded(steps))
-        number("parallelism.replicate", *_coded(rows.of_replicate))
-        columns["parallelism.sequence"] = Codes(rows.of_sequence, 2)
-        schedules = self.varying["training.schedule"]
+        schedules = self.varying[SCHEDULE]
         of_run = np.array([schedules.index(s) for _, s, _ in self.space.runs])
         cuts = [cut for _, _, cut in self.space.runs]
         if len(several := list(dict.fromkeys(cuts))) > 1:
             places = np.array([several.index(cut) for cut in cuts])
             columns[CUT] = Codes(places[rows.of_run], len(several))
-        columns["training.schedule"] = Codes(of_run[rows.of_run], len(schedules))
+        columns[SCHEDULE] = Codes(of_run[rows.of_run], len(schedules))
         replica = np.searchsorted(np.array(self.replicas), rows.of_replicate)
         for name, (codes, found) in self.of_hardware.items():
             columns[name] = Codes(codes[rows.of_degrees, replica], len(found))
@@ -263,7 +269,7 @@ class Spread:
         """Which columns follow from which others."""
         data, batch = "parallelism.data", "training.micro_batch"
         steps = "training.gradient_accumulation"
-        outer = ("parallelism.tensor", "parallelism.pipeline", "parallelism.context", data)
+        outer = (*at(OUTER), data)
         found = [(tuple(n for n in outer if n != name), name) for name in outer]
         inner = (data, batch, steps)
         found += [(tuple(n for n in inner if n != name), name) for name in inner]
@@ -280,7 +286,7 @@ class Spread:
             found.append((_determining(kernels, flat), "kernels"))
         found += [(("kernels",), name) for name in self.of_kernels]
         several = len({cut for _, _, cut in self.space.runs}) > 1
-        run = ("parallelism.virtual_pipeline", "training.schedule", *((CUT,) if several else ()))
+        run = RUN if several else tuple(key for key in RUN if key != CUT)
         cuts = {k.plan.data["parallelism"]["cut"] for k in self.kernels}
         by_kernels = ("kernels",) if len(cuts) > 1 else ()
         found.append((("parallelism.pipeline", *run, steps, *by_kernels), "stages"))
@@ -289,24 +295,19 @@ class Spread:
         sizes = np.array([stages for stages, *_ in pipelines])
         if _follows(sizes, shapes):
             found.append((("stages",), "parallelism.pipeline"))
-        names = ("kernels", "parallelism.sequence", "parallelism.tensor", "parallelism.context",
-                 "parallelism.pipeline", batch)  # fmt: skip
-        facts = dict(zip(names, np.array(self.facts, dtype=np.int64).T, strict=True))
+        facts = dict(zip(("kernels", *KEPT), np.array(self.facts, dtype=np.int64).T, strict=True))
         for number, (codes, _) in enumerate(self.patterns):
             found.append((_determining(codes, facts), f"tensors {number}"))
         return found
 
     def _fact_columns(self, rows: Rows, columns: dict[str, Codes]) -> None:
         """A column for each pattern: which of its distinct cases a row is."""
-        tensor, context, stages = (
-            self.of_degrees[f"parallelism.{key}"][rows.of_degrees] > 1
-            for key in ("tensor", "context", "pipeline")
-        )
-        kernels = self.of_degrees["kernels"][rows.of_degrees]
-        coded = kernels
-        for flag in (rows.of_sequence, tensor, context, stages, rows.of_batch > 1):
-            coded = coded * 2 + flag
-        size = len(self.kernels) * 32
+        coded = self.of_degrees["kernels"][rows.of_degrees]
+        own = rows.own
+        for key in KEPT:
+            column = own[key] if key in own else self.of_degrees[key][rows.of_degrees]
+            coded = coded * 2 + (column != ROW[key].neutral)
+        size = len(self.kernels) << len(KEPT)
         places = np.zeros(size, dtype=np.int64)
         for place, (of_kernels, *flags) in enumerate(self.facts):
             at = int(of_kernels)

@@ -24,24 +24,15 @@ from planner.engine.arrays.compile import Compiled, Varying, compiled
 from planner.engine.evaluate import Absent, Case, Entry
 from planner.plans import kernels as profiles
 from planner.plans.document import Model
+from planner.plans.layout import AXES, KEPT, ROW
 from planner.questions.search.pipelines import OF_COMPONENT, OF_PART
 
 Array = NDArray[Any]
 Pairs = Mapping[tuple[Symbol, Entry, Entry], tuple[int, int]]
 Fact = tuple[Any, ...]
 Kernels = tuple[str, str]  # implementation and loss
-#: Settings over whose values layouts are crossed, in this order.
-AXES = ("parallelism.zero", "training.recompute")
 #: What a fact and the axes say, of the settings that decide about tensors.
-GIVEN = (
-    "parallelism.sequence",
-    "parallelism.tensor",
-    "parallelism.context",
-    "parallelism.pipeline",
-    "parallelism.zero",
-    "training.micro_batch",
-    "training.recompute",
-)
+GIVEN = (*KEPT, *AXES)
 #: What besides the model decides which entries the other axes have.
 DECIDING = ("training.mode", "training.attention_count", "model.shape", "lora", "targets")
 #: Structures kept for further searches over plans of the same kind.
@@ -51,8 +42,8 @@ MOST_KEPT = 8
 @dataclass(frozen=True, eq=False)
 class Wanted:
     """What a graph has to hold for. ``cases`` are one for each set of kernels; ``facts`` decide
-    which tensors a row keeps: its kernels, sequence parallelism, and whether tensor, context,
-    pipeline and micro-batch are above 1; ``slots`` are the distinct stages of the pipeline that has
+    which tensors a row keeps: its kernels, and whether each of ``layout.KEPT`` is other than
+    neutral; ``slots`` are the distinct stages of the pipeline that has
     most."""
 
     model: Model
@@ -195,8 +186,13 @@ def _kept(
     wanted: Wanted, blocks: tuple[Entry, ...], fact: Fact, zero: int, mode: str, read: set[str]
 ) -> list[Entry]:
     """The tensors that a layout keeps."""
-    kernels, sequence, tensor, context, stages, several = fact
-    given = (sequence, 1 + tensor, 1 + context, 1 + stages, zero, 1 + several, mode)
+    kernels, *flags = fact
+    neutral = [ROW[key].neutral for key in KEPT]
+    kept = (
+        flag if isinstance(value, bool) else value + flag
+        for value, flag in zip(neutral, flags, strict=True)
+    )
+    given = (*kept, zero, mode)
     settings = {**wanted.cases[kernels].settings, **dict(zip(GIVEN, given, strict=True))}
     profile = profiles.load(settings["training.implementation"])
     return list(case.kept_tensors(wanted.model, blocks, profile, Watched(settings, read)))

@@ -11,7 +11,8 @@ from planner.book.quantity import BOOK
 from planner.engine.evaluate import Number
 from planner.engine.untraced import evaluated
 from planner.plans.document import Plan
-from planner.plans.plan import KERNELS, chosen_by
+from planner.plans.layout import KERNELS
+from planner.plans.plan import chosen_by
 from planner.questions.constraints import Limit, shown
 from planner.questions.domains import DIGITS
 from planner.questions.solve.intervals import Ends, of_answer, of_quantity

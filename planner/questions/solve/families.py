@@ -18,6 +18,7 @@ from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.plans.document import Plan
+from planner.plans.pipeline import chunk_count
 from planner.plans.plan import variant
 from planner.questions.domains import MOST_LAYERS, Domain
 
@@ -209,7 +210,7 @@ def _with(model: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
     unit = 1
     if not free:
-        unit = int(plan.get("parallelism.pipeline") * plan.get("parallelism.virtual_pipeline"))
+        unit = chunk_count(plan.data["parallelism"])
     attention = model.get("attention")
     if attention and not any(model.get(key) for key in SPELLED):
         heads = attention["heads"]

@@ -12,6 +12,7 @@ from planner.base.errors import PlanError
 from planner.documents import schema, source
 from planner.engine.untraced import evaluated
 from planner.plans.document import Plan
+from planner.plans.layout import CLEARED, RUN, UNDIVIDED
 from planner.plans.plan import variant
 from planner.questions.solve.families import SIZE
 
@@ -19,30 +20,15 @@ from planner.questions.solve.families import SIZE
 ALONE: Mapping[str, Any] = {
     "cluster.devices": 1,
     "training.sequence_length": 8,
-    "training.micro_batch": 1,
-    **{
-        f"parallelism.{key}": 1
-        for key in (
-            "tensor",
-            "pipeline",
-            "virtual_pipeline",
-            "context",
-            "expert",
-            "expert_tensor",
-            "replicate",
-        )
-    },
-    **{f"parallelism.{key}": None for key in ("data", "stages", "cut", "zero", "sequence")},
     **dict.fromkeys(
-        f"training.{key}"
-        for key in (
-            "global_batch",
-            "gradient_accumulation",
-            "distributed_optimizer",
-            "schedule",
-            "decoder_sequence_length",
+        (
+            *RUN,
+            *CLEARED,
+            "training.global_batch",
+            "training.decoder_sequence_length",
         )
     ),
+    **UNDIVIDED,
 }
 #: A size in the name of a shipped model: 7b, 1.5b, 125m, 8x7b.
 NAMED = re.compile(r"(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(?![a-z0-9])")

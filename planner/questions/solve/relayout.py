@@ -16,12 +16,13 @@ from typing import Any
 
 from planner.base.errors import PlanError
 from planner.plans.document import Plan
-from planner.plans.plan import KERNELS, OWN_CHOICE, chosen_by, variant
+from planner.plans.layout import KERNELS, KEYS, OWN_CHOICE, UNDIVIDED
+from planner.plans.plan import chosen_by, variant
 from planner.questions.constraints import Limit
 from planner.questions.domains import Domain, divisors
 from planner.questions.search.contest import Contest
 from planner.questions.search.engine import FITS, left_out, of_memory
-from planner.questions.search.layouts import DEGREES, FOLLOWS
+from planner.questions.search.layouts import NOT_KEPT
 from planner.questions.search.selection import Item
 from planner.questions.solve.optimum import optimise
 from planner.questions.solve.probes import AsItIs, Goal, Probe, Probes
@@ -39,15 +40,6 @@ LAST_RESORT = 8
 #: share.
 DIVIDED = ("training.global_batch", "model.layers")
 ROUNDER = 1 / 8
-#: Keys that a layout decides; one that is varied keeps its value.
-DECIDED = frozenset(
-    {
-        *(f"parallelism.{key}" for key in (*DEGREES, "virtual_pipeline", "zero", "sequence")),
-        "training.micro_batch",
-        "training.recompute",
-        "training.schedule",
-    }
-)
 Changes = Mapping[str, Any]
 Options = Mapping[str, Sequence[Any]]
 Ask = Callable[[Contest], Item | None]
@@ -207,7 +199,7 @@ class Layouts:
         """
         key = _key(changes)
         if key not in self._contests:
-            fixed = {key: (plan.get(key),) for key in changes if key in DECIDED}
+            fixed = {key: (plan.get(key),) for key in changes if key in KEYS}
             space = {**self.space, **fixed}
             if chosen_by(plan, KERNELS) and any(KERNELS in layout for layout in self.known):
                 plan = variant(plan, {KERNELS: None})  # of a layout; the question leaves them open
@@ -244,19 +236,15 @@ def _simple(plan: Plan, changes: Changes, devices: int | None) -> Iterator[Chang
     devices = changes.get("cluster.devices", devices) or plan.get("cluster.devices")
     given = plan.document.data["training"]
     whole = changes.get("training.global_batch", given.get("global_batch"))
-    follows = [k for k in FOLLOWS if k not in OWN_CHOICE]
-    ones = {f"parallelism.{key}": 1 for key in (*DEGREES, "virtual_pipeline", "replicate")}
+    follows = [k for k in NOT_KEPT if k not in OWN_CHOICE]
     batch = {} if given.get("global_batch") else {"training.global_batch": None}
     for tensor, stages in product(divisors(devices)[:8], repeat=2):
         if devices % (tensor * stages) or (whole and whole % (devices // (tensor * stages))):
             continue
         yield {
             **dict.fromkeys(follows),
-            **ones,
+            **UNDIVIDED,
             **batch,
-            "training.micro_batch": 1,
-            "parallelism.zero": 0,
-            "parallelism.sequence": False,
             "parallelism.tensor": tensor,
             "parallelism.pipeline": stages,
         }
@@ -328,7 +316,7 @@ def own_changes(plan: Plan, domain: Domain) -> Changes:
     """A plan as it is, by the changes of its value where it is one of the domain's."""
     changes = domain.changes(domain.value(domain.start))
     own = all(plan.get(key) == value for key, value in changes.items())
-    return changes if own and not DECIDED & changes.keys() else {}
+    return changes if own and changes.keys().isdisjoint(KEYS) else {}
 
 
 def _direction(search: Probes) -> int | None:

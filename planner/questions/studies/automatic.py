@@ -5,27 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.plans.document import Plan
-from planner.plans.plan import KERNELS, chosen_by
+from planner.plans.layout import KERNELS, KEYS, stated
+from planner.plans.plan import chosen_by
 from planner.questions.studies.study import Study
 
 AUTO = "parallelism.auto"
 #: What the choice of a layout rests on.
 DECIDING = ("memory.headroom", "memory.process", "time.step_seconds")
-
-#: What names a layout, in the order in which it is said, and the value that goes without saying.
-SAID = (
-    ("tensor", "parallelism.tensor", 1),
-    ("pipeline", "parallelism.pipeline", 1),
-    ("virtual", "parallelism.virtual_pipeline", 1),
-    ("context", "parallelism.context", 1),
-    ("expert", "parallelism.expert", 1),
-    ("expert_tensor", "parallelism.expert_tensor", 1),
-    ("zero", "parallelism.zero", 0),
-    ("sequence", "parallelism.sequence", False),
-    ("micro_batch", "training.micro_batch", None),
-    ("recompute", "training.recompute", "none"),
-    ("schedule", "training.schedule", "1f1b"),
-)
 
 
 def automatic(study: Study, places: Sequence[int]) -> bool:
@@ -35,11 +21,10 @@ def automatic(study: Study, places: Sequence[int]) -> bool:
 
 def words(plan: Plan) -> str:
     """The layout of a plan in one cell of a table, without what is off."""
-    said = [(name, plan.get(key), dull) for name, key, dull in SAID]
-    if KERNELS in plan.derived and chosen_by(plan, KERNELS):  # the search has
-        said.append(("kernels", plan.get(KERNELS), None))
+    searched = KERNELS in plan.derived and chosen_by(plan, KERNELS)
+    keys = (*KEYS, KERNELS) if searched else KEYS
     return " ".join(
-        f"{name}={str(value).lower()}"
-        for name, value, dull in said
-        if value is not None and value != dull
+        f"{row.heading.replace(' ', '_').replace('-', '_')}={str(value).lower()}"
+        for row, value in stated(plan.get, keys)
+        if value != row.neutral or row.key == "training.micro_batch"
     )

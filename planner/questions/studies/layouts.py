@@ -20,8 +20,9 @@ from planner.base.errors import PlanError
 from planner.book.quantity import BOOK
 from planner.engine.arrays.table import Codes, Group, Table
 from planner.plans.document import Plan
-from planner.plans.plan import OWN_CHOICE, begun, changed
-from planner.questions.search.layouts import DEGREES, Degrees, Rows, Run, Space
+from planner.plans.layout import AXES, FOLLOWS, INNER, KEYS, OUTER, OWN, OWN_CHOICE, RUN, at
+from planner.plans.plan import begun, changed
+from planner.questions.search.layouts import Degrees, Rows, Run, Space
 from planner.questions.search.spread import Spread
 from planner.questions.search.structure import DECIDING, asked
 from planner.questions.studies import arrays
@@ -30,8 +31,6 @@ from planner.questions.studies.checking import MISSING, SECTIONS, Column, Drafts
 from planner.questions.studies.points import Array, Values, exact, missing, wanted, why
 from planner.questions.studies.study import Study, in_order
 
-#: Keys of a training run that belong to a layout.
-TRAINING = ("training.micro_batch", "training.recompute", "training.schedule")
 #: Layouts of a combination that are worth a table; fewer are completed one by one.
 LEAST = 128
 #: Layouts of a combination that share a structure whatever piece they are in, at most; pieces of
@@ -40,21 +39,16 @@ MOST_TOGETHER = 1 << 14
 #: Layouts of a piece that share what no table tells apart, at least.
 LEAST_ALIKE = 4
 
-#: What the rows of a spread differ in: places in ``runs``, and what a row says itself.
-RUN = ("parallelism.virtual_pipeline", "training.schedule")
-OWN = ("training.micro_batch", "parallelism.sequence", "parallelism.replicate")
-CROSSED = ("parallelism.zero", "training.recompute")
-OF_DEGREES = (
-    *(f"parallelism.{key}" for key in DEGREES),
-    "parallelism.data",
-    *OWN_CHOICE,
-)
-#: What follows from those: accumulation from the batch, the optimizer's shards from the ZeRO stage.
-FOLLOWS = ("training.gradient_accumulation", "training.distributed_optimizer")
+_, SCHEDULE, _ = RUN
+SEQUENCE, REPLICAS, _ = OWN
+DATA = "parallelism.data"
+#: What a combination of degrees says.
+OF_DEGREES = (*at(OUTER, INNER), DATA, *OWN_CHOICE)
 #: What the layouts of a spread have in common whatever their kernels: one model, one batch, and the
 #: entries of the axes.
 SHARED = ("model", "training.global_batch", "training.lora", *DECIDING)
-TOLD = (*OF_DEGREES, *RUN, *OWN, *CROSSED, *FOLLOWS)
+#: What the rows of a spread differ in, and what follows from that.
+TOLD = (*KEYS, *FOLLOWS, "training.distributed_optimizer")
 
 
 def along_layouts(study: Study) -> tuple[bool, ...]:
@@ -66,7 +60,7 @@ def along_layouts(study: Study) -> tuple[bool, ...]:
 
 
 def _of_layout(key: str) -> bool:
-    return key == LAYOUT or key.startswith(LAYOUT + ".") or key in TRAINING
+    return key == LAYOUT or key.startswith(LAYOUT + ".") or key in KEYS
 
 
 def able(study: Study) -> bool:
@@ -278,7 +272,7 @@ class _Layouts:
         table = _Rows(drafts, rows, self)
         spread = _Spread(table)
         held = table.rows()
-        zero, recompute = (table.codes[key] for key in CROSSED)
+        zero, recompute = (table.codes[key] for key in AXES)
         order = np.argsort(table.of_rows, kind="stable")
         of_rows = table.of_rows[order]
         for part, found in spread.over(held).chunks(tuple(self.quantities)):
@@ -427,7 +421,7 @@ def of_kernels() -> frozenset[str]:
     """Keys and sections that a spread takes from a plan with the implementation and the loss of a
     row: what a case binds, what formulas ask for, and how layers are cut into stages."""
     bound = (note.key for note in BOOK.notation.values() if note.key and not note.per)
-    found = {"parallelism.cut"}
+    found = set[str]()
     for key in (*bound, *asked()):
         section, _, name = key.partition(".")
         found.add(f"{section}.{name.partition('.')[0]}" if section in SECTIONS else section)
@@ -448,7 +442,7 @@ class _Rows:
         self.table = Table(len(rows), columns)
         self.codes: dict[str, Array] = {}  # of ZeRO stage and recomputation
         crossed = []
-        for key in CROSSED:
+        for key in AXES:
             places, codes = np.unique(columns[key].of_row, return_inverse=True)
             self.codes[key] = codes.ravel()
             crossed.append(tuple(self.values[key][place] for place in places))
@@ -459,17 +453,15 @@ class _Rows:
         self.of_degrees, self.of_run = of_degrees.of_rows, of_runs.of_rows
         degrees = tuple(
             Degrees(
-                tuple(int(self._at(key, row)) for key in OF_DEGREES[: len(DEGREES)]),
-                int(self._at("parallelism.data", row)),
+                tuple(int(self._at(key, row)) for key in at(OUTER, INNER)),
+                int(self._at(DATA, row)),
                 self._at("training.implementation", row),
                 self._at("training.loss", row),
             )
             for row in of_degrees.first.tolist()
         )
         self._plans = dict(zip(degrees, rows[of_degrees.first].tolist(), strict=True))
-        runs = tuple(
-            (int(self._at(RUN[0], row)), str(self._at(RUN[1], row)), None) for row in of_runs.first
-        )
+        runs = tuple(tuple(self._at(key, row) for key in RUN) for row in of_runs.first.tolist())
         plan = self.plan_of(degrees[0])
         self.space = _Space(plan, crossed, degrees, runs, self._crossed(plan, degrees))
 
@@ -491,7 +483,7 @@ class _Rows:
         """What each combination of degrees occurs with. Pipelines are the same for equal stages
         and shares of the batch."""
         of_degrees = self.of_degrees[self.first].tolist()
-        batch, sequence, replicate = (self._own(key).tolist() for key in OWN)
+        sequence, replicate, batch = (self._own(key).tolist() for key in OWN)
         sequences = _by_first(of_degrees, sequence)
         replicas = _by_first(of_degrees, replicate)
         whole = int(plan.get("training.global_batch"))
@@ -519,9 +511,9 @@ class _Rows:
 
     def settings(self, spread: Spread) -> Iterator[Codes]:
         """What may decide why a quantity is absent: settings of the layouts."""
-        for key in (RUN[1], OWN[1], *CROSSED, *OWN_CHOICE):
+        for key in (SCHEDULE, SEQUENCE, *AXES, *OWN_CHOICE):
             yield self.table.columns[key]
-        replicas = np.searchsorted(spread.replicas, self._own(OWN[2]))[self.of_rows]
+        replicas = np.searchsorted(spread.replicas, self._own(REPLICAS))[self.of_rows]
         for codes, values in spread.of_hardware.values():
             yield Codes(codes[self.of_degrees, replicas], len(values))
 

@@ -11,11 +11,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from planner.plans import layout
 from planner.plans.document import Plan
 from planner.plans.plan import about
 from planner.report.what_if import accelerators
 
 __all__ = ["Control", "groups"]
+
+
+MICRO_BATCH, RECOMPUTE, SCHEDULE = (
+    layout.ROW[f"training.{key}"] for key in ("micro_batch", "recompute", "schedule")
+)
 
 
 @dataclass(frozen=True)
@@ -48,16 +54,6 @@ def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
         for key in ("global_batch", "gradient_accumulation")
         if given["training"].get(key) is not None
     ]
-    layers = len(plan.model.sequence) if plan.model is not None else 1
-    experts = max(
-        (
-            b.values["experts"]
-            for part in (plan.model.parts if plan.model else ())
-            for b in part.blocks
-            if b.kind == "moe"
-        ),
-        default=1,
-    )
     accelerator = accelerators.name_of(plan)
     run = [
         *(
@@ -83,7 +79,7 @@ def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
         ),
     ]
     batches = [
-        _number(plan, "training.micro_batch", "Micro-batch, sequences", _powers(64)),
+        _number(plan, MICRO_BATCH.key, MICRO_BATCH.title, _powers(64)),
         *(
             _number(
                 plan,
@@ -95,41 +91,16 @@ def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
         ),
         _number(plan, "training.sequence_length", "Sequence length, tokens", _powers(2**20, 256)),
     ]
-    layout = [
-        _number(plan, "parallelism.tensor", "Tensor parallel", _powers(64)),
-        _number(plan, "parallelism.pipeline", "Pipeline stages", _pipeline(layers)),
-        _number(plan, "parallelism.virtual_pipeline", "Layer chunks of a stage", range(1, 11)),
-        _number(plan, "parallelism.context", "Context parallel", _powers(64)),
-        *(
-            [_number(plan, "parallelism.expert", "Expert parallel", _divisors(experts))]
-            if experts > 1
-            else []
-        ),
-        *(
-            [
-                _number(
-                    plan,
-                    "parallelism.data",
-                    "Data parallel",
-                    _doubled(plan.get("parallelism.data"), 6),
-                )
-            ]
-            if given["parallelism"].get("data") is not None
-            else []
-        ),
-        _choice(plan, "parallelism.zero", "ZeRO stage"),
-        _choice(plan, "parallelism.sequence", "Sequence parallel"),
-    ]
     memory = [
-        _choice(plan, "training.recompute", "Recompute"),
+        _choice(plan, RECOMPUTE.key, RECOMPUTE.title),
         _choice(plan, "training.precision", "Precision"),
         _choice(plan, "training.optimizer", "Optimizer"),
-        _choice(plan, "training.schedule", "Pipeline schedule", optional="by the layout"),
+        _choice(plan, SCHEDULE.key, SCHEDULE.title, optional="by the layout"),
     ]
     sections = (
         ("Run", run),
         ("Batch", batches),
-        ("Layout", layout),
+        ("Layout", _layout(plan)),
         ("Choices", memory),
         ("Model", _shape(plan)),
     )
@@ -137,6 +108,33 @@ def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
         (title, [c for c in controls if c.value is not None or c.optional])
         for title, controls in sections
     ]
+
+
+def _layout(plan: Plan) -> list[Control]:
+    """The keys of the layout: first the numbers, then what is one of few, then switches."""
+    model, given = plan.model, plan.document.data["parallelism"]
+    layers = len(model.sequence) if model is not None else 1
+    blocks = [block for part in (model.parts if model else ()) for block in part.blocks]
+    experts = max((b.values["experts"] for b in blocks if b.kind == "moe"), default=1)
+    steps: dict[str, Iterable[int]] = {
+        layout.MATRICES: _powers(64),
+        layout.LAYERS: _pipeline(layers),
+        layout.CHUNKS: range(1, 11),
+        layout.TOKENS: _powers(64),
+        layout.EXPERTS: _divisors(experts),
+    }
+    found = []
+    for row in sorted(layout.ROWS, key=lambda row: (bool(row.values), row.neutral is False)):
+        follows = row.place == layout.FOLLOWING and given.get(row.name) is None
+        alone = row.divides == layout.EXPERTS and experts == 1
+        if not row.title or not row.key.startswith("parallelism.") or follows or alone:
+            continue
+        if row.values:
+            found.append(_choice(plan, row.key, row.title))
+        else:
+            sizes = steps.get(row.divides) or _doubled(plan.get(row.key), 6)
+            found.append(_number(plan, row.key, row.title, sizes))
+    return found
 
 
 def _shape(plan: Plan) -> list[Control]:

@@ -1,0 +1,144 @@
+"""The keys of a layout, one row each: what is searched, told, moved and filled in follows from it.
+
+A key that divides devices or experts is searched, told in tables and by ``solve``, kept by
+``parallelism: auto`` and moved on the what-if page by its row alone; what it does to memory and
+time is said by the formulas that use its symbol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+#: How the search finds the values of a key: it divides all devices; those that hold a stage, once
+#: more; it goes with a pipeline's stages, or with each layout; every layout is tried with each of
+#: its values; it follows from the others, and may be stated to be checked; it says otherwise what
+#: others say; it is whose kernels run.
+OUTER, INNER, OF_PIPELINE, OF_ROW, CROSSED, FOLLOWING, OTHERWISE, OF_KERNELS = (
+    "outer", "inner", "pipeline", "row", "crossed", "following", "otherwise", "kernels",
+)  # fmt: skip
+#: What a degree may divide.
+MATRICES, LAYERS, CHUNKS, TOKENS, EXPERTS, EXPERT, BATCH = (
+    "matrices", "layers", "layers of a stage", "tokens of a sequence", "experts", "one expert",
+    "sequences of a batch",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LayoutKey:
+    """One key of a layout.
+
+    ``neutral`` divides nothing, or is how most run. ``values`` are those that a search tries where
+    no division gives them. A key that ``refines`` another says nothing where that is neutral, and
+    stands beside it in tables; one ``like`` another is sensibly neutral or the same. ``over`` are
+    the keys whose product, out of all devices, leaves the value of one that follows. A key without
+    ``heading`` has no column, one without ``title`` no control on the what-if page; one ``stated``
+    goes never without saying. Where one is ``kept``, it decides which tensors layers keep.
+    """
+
+    key: str
+    place: str
+    heading: str = ""
+    neutral: Any = None
+    divides: str = ""
+    values: tuple[Any, ...] = ()
+    refines: str = ""
+    like: str = ""
+    over: tuple[str, ...] = ()
+    title: str = ""
+    stated: bool = False
+    kept: bool = False
+
+    @property
+    def name(self) -> str:
+        """The key within its section."""
+        return self.key.partition(".")[2]
+
+
+ROWS = (
+    LayoutKey("parallelism.tensor", OUTER, "tensor", 1, MATRICES, title="Tensor parallel",
+              kept=True),
+    LayoutKey("parallelism.pipeline", OUTER, "pipeline", 1, LAYERS, title="Pipeline stages",
+              kept=True),
+    LayoutKey("parallelism.virtual_pipeline", OF_PIPELINE, "virtual", 1, CHUNKS,
+              refines="pipeline", title="Layer chunks of a stage"),
+    LayoutKey("parallelism.context", OUTER, "context", 1, TOKENS, title="Context parallel",
+              kept=True),
+    LayoutKey("parallelism.expert", INNER, "expert", 1, EXPERTS, title="Expert parallel"),
+    LayoutKey("parallelism.expert_tensor", INNER, "expert tensor", 1, EXPERT, like="tensor"),
+    LayoutKey("parallelism.data", FOLLOWING, "data", 1, BATCH,
+              over=("tensor", "pipeline", "context"), title="Data parallel"),
+    LayoutKey("parallelism.stages", OTHERWISE),
+    LayoutKey("parallelism.sequence", OF_ROW, "sequence", False, values=(False, True),
+              refines="tensor", title="Sequence parallel", kept=True),
+    LayoutKey("parallelism.zero", CROSSED, "zero", 0, values=(0, 1, 2, 3), title="ZeRO stage"),
+    LayoutKey("parallelism.replicate", OF_ROW, "replicas", 1),
+    LayoutKey("training.micro_batch", OF_ROW, "micro-batch", 1, BATCH,
+              title="Micro-batch, sequences", stated=True, kept=True),
+    LayoutKey("training.gradient_accumulation", FOLLOWING),
+    LayoutKey("training.distributed_optimizer", OTHERWISE),
+    LayoutKey("training.recompute", CROSSED, "recompute", "none",
+              values=("none", "selective", "full"), title="Recompute", stated=True),
+    LayoutKey("training.schedule", OF_PIPELINE, "schedule", "1f1b",
+              values=("1f1b", "interleaved", "gpipe", "zero-bubble", "dualpipe"),
+              title="Pipeline schedule", stated=True),
+    LayoutKey("parallelism.cut", OF_PIPELINE, "cut", "even", refines="pipeline"),
+    LayoutKey("training.implementation", OF_KERNELS, "kernels"),
+    LayoutKey("training.loss", OF_KERNELS),
+)  # fmt: skip
+
+#: The rows by key.
+ROW = {row.key: row for row in ROWS}
+
+
+def at(*places: str) -> tuple[str, ...]:
+    """The keys whose values are found in some ways, in the order of the ways and of the rows."""
+    return tuple(row.key for place in places for row in ROWS if row.place == place)
+
+
+#: What divides devices, by name: all of them, and with those that divide the devices of a stage.
+OUTER_DEGREES = tuple(ROW[key].name for key in at(OUTER))
+DEGREES = tuple(ROW[key].name for key in at(OUTER, INNER))
+#: Of each size that follows, what it takes together with it to make all devices.
+QUOTIENTS = {row.name: row.over for row in ROWS if row.over}
+AFTER_EXPERTS = tuple(name for name, over in QUOTIENTS.items() if over != OUTER_DEGREES)
+#: What goes with the stages of a pipeline, with each layout, and with all layouts.
+RUN, OWN, AXES = at(OF_PIPELINE), at(OF_ROW), at(CROSSED)
+#: What a search chooses, and may be held at a value instead.
+KEYS = (
+    *at(OUTER, INNER),
+    *(row.key for row in ROWS if row.place in (OF_PIPELINE, OF_ROW, CROSSED)),
+)
+#: Whose kernels run, and their loss: what follows from the degrees where the plan says nothing.
+OWN_CHOICE = at(OF_KERNELS)
+KERNELS = OWN_CHOICE[0]
+#: What follows from the keys of ``KEYS``, and what a search of these must not keep.
+FOLLOWS = at(FOLLOWING, OF_KERNELS)
+CLEARED = at(FOLLOWING, OTHERWISE)
+#: The layout that divides nothing.
+UNDIVIDED = {key: ROW[key].neutral for key in KEYS if not isinstance(ROW[key].neutral, str)}
+#: What decides, besides the axes, which tensors a layer keeps.
+KEPT = tuple(row.key for row in ROWS if row.kept)
+
+
+def _columns() -> Iterator[LayoutKey]:
+    for row in ROWS:
+        if not row.refines:
+            yield row
+            yield from (other for other in ROWS if other.refines == row.name)
+
+
+#: The rows that tables show, each with those that refine it.
+COLUMNS = tuple(row for row in _columns() if row.heading)
+
+
+def stated(
+    get: Callable[[str], Any], keys: Collection[str] = ROW
+) -> Iterator[tuple[LayoutKey, Any]]:
+    """Of some keys of a layout those that do not go without saying, with their values (``get``
+    knows them by key)."""
+    for row in COLUMNS:
+        value = get(row.key)
+        if row.key in keys and value is not None and (row.stated or value != row.neutral):
+            yield row, value
