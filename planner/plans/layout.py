@@ -69,6 +69,8 @@ ROWS = (
     LayoutKey("parallelism.expert_tensor", INNER, "expert tensor", 1, EXPERT, like="tensor"),
     LayoutKey("parallelism.data", FOLLOWING, "data", 1, BATCH,
               over=("tensor", "pipeline", "context"), title="Data parallel"),
+    LayoutKey("parallelism.expert_data", FOLLOWING, "expert data", 1,
+              over=("pipeline", "expert", "expert_tensor"), title="Expert data parallel"),
     LayoutKey("parallelism.stages", OTHERWISE),
     LayoutKey("parallelism.sequence", OF_ROW, "sequence", False, values=(False, True),
               refines="tensor", title="Sequence parallel", kept=True),
