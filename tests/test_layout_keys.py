@@ -1,4 +1,4 @@
-"""The table of layout keys: it says what the schema says, and sizes that follow are those of others."""
+"""The table of layout keys says what the schema says; sizes that follow are those of others."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import planner.formulas  # noqa: F401  (registers the quantities)
-from planner import plan as plans
-from planner.errors import PlanError
-from planner.plan import about
+from planner.base.errors import PlanError
+from planner.documents.schema import paths
 from planner.plans import layout
-from planner.result import evaluate
-from planner.schema import paths
+from planner.plans.plan import about
+from planner.questions.loading import load
+from planner.results.result import evaluate
 
 MODEL = "mixtral-8x7b"
 #: Keys of the schema's section that say how a layout is found or run, and divide nothing.
@@ -53,7 +52,7 @@ def test_every_key_of_the_section_has_a_row_or_divides_nothing() -> None:
 def test_copies_of_experts_are_those_of_deepseek() -> None:
     """2,048 H800s, 16 stages, experts over 64 devices (DeepSeek-V3, arXiv 2412.19437, section
     3.2.1): two copies of each expert, 128 of all other weights of a stage."""
-    plan = plans.load({
+    plan = load({
         **document(2048, "deepseek-v3", pipeline=16, expert=64, zero=1),
         "training": {"sequence_length": 4096, "global_batch": 15360},
     })  # fmt: skip
@@ -72,12 +71,12 @@ def test_copies_of_experts_are_counted_as_megatron_counts_them(
     degrees = {"tensor": tensor, "pipeline": pipeline, "context": context, "expert": expert,
                "expert_tensor": inner, "replicate": replicate, "zero": 1}  # fmt: skip
     world = 128
-    plan = plans.load(document(world, **degrees))
+    plan = load(document(world, **degrees))
     expected = world // (inner * expert * pipeline)
     assert plan.get("parallelism.expert_data") == expected
     shards = evaluate(plan)["layout.shards[layer.moe.expert_up]"]
     assert shards.value is not None and shards.value * replicate == expected
-    assert plans.load(document(world, **degrees, expert_data=expected))
+    assert load(document(world, **degrees, expert_data=expected))
 
 
 @pytest.mark.parametrize(("model", "said"), [
@@ -97,6 +96,6 @@ def test_another_number_of_copies_is_a_fault_where_it_stands(
         f"  pipeline: 4\n  expert: {4 if model == MODEL else 1}\n  expert_data: 3\n"
     )
     with pytest.raises(PlanError) as caught:
-        plans.load(path)
+        load(path)
     (fault,) = caught.value.faults
     assert str(fault).endswith(f"plan.yaml:7:16: {said}")
