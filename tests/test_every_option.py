@@ -7,14 +7,17 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from planner.book.quantity import BOOK
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.questions import loading
+from tests.formulas.test_laws_time import FASTER, SLOWER
 
 SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "plan.schema.json"
 #: What the first pages of a report stand on.
@@ -187,3 +190,64 @@ def test_modes_schedules_and_stages_of_sharding_go_together(
         "training.recompute": mode,
     }
     assert absent(evaluation(beside, changes), HEADLINES) == {}
+
+
+#: What nothing else hides, quicker work hiding less, and what is left of a capacity.
+LEFT = ("time.data", "time.core.context", "time.part.offload", "memory.headroom")
+FORMATS = "training.bytes."
+#: Choices that together with ``LAYOUTS`` ask nearly every formula of a time.
+ASKED: dict[str, dict[str, Any]] = {
+    **LAYOUTS,
+    "replicas of sharded gradients": {
+        "parallelism.zero": 2,
+        "parallelism.pipeline": 1,
+        "parallelism.replicate": 2,
+    },
+    "keys and values gathered": {
+        "parallelism.context": 2,
+        "parallelism.context_exchange": "gather",
+        "parallelism.tensor_overlap": True,
+    },
+    "experts on two nodes": {"parallelism.expert": 8, "parallelism.dispatcher": "deepep"},
+    "experts all to all": {"parallelism.expert": 8, "training.precision": "fp8"},
+    "adapters": {"training.lora.rank": 16, "training.lora.base": "int8"},
+    "orthogonal": {"training.optimizer": "muon", "training.attention": "eager"},
+    "both ways": {"training.schedule": "dualpipe", "training.recompute": "full"},
+    "selective": {"training.recompute": "selective", "parallelism.sequence": True},
+    "on the host": {"training.offload.optimizer": True, "training.schedule": "zero-bubble"},
+    "activations on the host": {"training.offload.activations": "0.5"},
+    "served": {"training.mode": "inference", "training.output_tokens": 100},
+    "served, dense": {
+        "model": "llama2-7b",
+        "parallelism.expert": 1,
+        "parallelism.tensor": 16,
+        "training.mode": "inference",
+        "training.output_tokens": 100,
+    },
+}
+
+
+@pytest.mark.parametrize("layout", ASKED)
+def test_slower_hardware_and_wider_formats_make_no_time_shorter_and_no_memory_smaller(
+    layout: str,
+) -> None:
+    """Every time and every size that a step is made of, not their sums alone."""
+    serving = ASKED[layout].get("training.mode") == "inference"
+    wanted = ["time.latency_seconds" if serving else "time.step_seconds", "memory.process"]
+    e = evaluation(ASKED[layout])
+    [e.value(each) for each in wanted]
+    wider = [n.symbol for n in BOOK.notation.values() if (n.key or "").startswith(FORMATS)]
+    for symbol in (*FASTER, *SLOWER, *wider):
+        value = e.case.bindings.get(symbol)
+        if isinstance(value, Absent) or not value:
+            continue
+        slower = e.varied(symbol, value * Fraction(1, 2) if symbol in FASTER else value * 2)
+        [slower.value(each) for each in wanted]
+        for key, trace in e.traces.items():
+            other = slower.traces.get(key)
+            if other is None or key[0] in LEFT:
+                continue
+            if BOOK.quantities[key[0]].unit in ("s", "bytes") and not isinstance(
+                trace.value, Absent
+            ):
+                assert float(other.value) >= float(trace.value) * (1 - 1e-9), (key[0], symbol)
