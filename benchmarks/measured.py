@@ -21,7 +21,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.base.errors import PlanError
+from planner.book.quantity import BOOK
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.plans import error_bands as bands
@@ -227,7 +229,11 @@ def _memory(row: Row, evaluation: Evaluation, plans: Plans) -> float:
 
 def slower(quantity: str, expected: float, predicted: float) -> float:
     """Predicted over measured seconds (bytes), less 1."""
-    return (expected / predicted if quantity in bands.SHORTER else predicted / expected) - 1
+    return (expected / predicted if _is_rate(quantity) else predicted / expected) - 1
+
+
+def _is_rate(quantity: str) -> bool:
+    return BOOK.quantities[quantity.partition("[")[0]].scales_with == "rate"
 
 
 def compare(
@@ -331,7 +337,7 @@ def _remove_offsets(records: Sequence[Record]) -> None:
 
 def _divide(record: Record, ratio: float) -> None:
     """The record of a source that is slower by a common factor."""
-    factor = ratio if record["quantity"] in bands.SHORTER else 1 / ratio
+    factor = ratio if _is_rate(record["quantity"]) else 1 / ratio
     record["removed"] = ratio - 1
     record["error"] = (1 + record["error"]) / ratio - 1
     record["predicted"] *= factor

@@ -25,6 +25,7 @@ from planner.plans import error_bands as bands
 from planner.report.numbers import clean, column, percent, shares
 from planner.report.report import slug
 from planner.report.view import View
+from planner.results import intervals
 from planner.results.result import Result
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -519,7 +520,7 @@ def test_what_no_published_run_is_like_says_so() -> None:
     low = {}
     for name, result in (("trained", trained), ("served", served)):
         total = result["memory.total"]
-        found = bands.basis("memory.total", result.evaluation.case.settings)
+        found = intervals.basis("memory.total", result.evaluation.case.settings)
         assert total.interval is not None and found is not None
         assert found.own == (name == "trained")
         low[name] = found.low

@@ -304,7 +304,7 @@ def test_kinds_without_runs_say_so_and_are_wider() -> None:
     plan = planner.load("presets/llama70b_h100x1024.yaml", set={"time.mfu": "null"})
     evaluation = plan.evaluate().evaluation
     serving = {**evaluation.case.settings, "training.mode": "inference"}
-    basis = bands.basis("memory.total", serving)
+    basis = intervals.basis("memory.total", serving)
     assert basis is not None and not basis.own and basis.words().startswith("no published run")
     assert intervals.around("parameters.total", 1, evaluation) is None
 

@@ -74,6 +74,12 @@ class Quantity:
     is a ``SHARE`` or ``SIGNED``. ``source`` names paper, table and equation. Further keywords are
     settings under which alone it has a value; its formulas may state any of source, title, exact
     and coefficient anew.
+
+    What else is said of a quantity stands here too: ``share``, it prints as a percentage;
+    ``short``, its title in a table, where the title is too long; ``attribution``, the work or the
+    memory that it is counted under where a step or a device's memory is taken apart;
+    ``scales_with``, how it moves with the time of a step (``time``, or ``rate``: it falls), so that
+    published runs bound it; ``reading``, what published readings of memory read of it.
     """
 
     def __init__(
@@ -88,6 +94,11 @@ class Quantity:
         per: str | tuple[str, ...] = (),
         coefficient: str = "1",
         within: Range = COUNTED,
+        share: bool = False,
+        short: str = "",
+        attribution: str = "",
+        scales_with: str = "",
+        reading: str = "",
         book: Book | None = None,
         **settings: Any,
     ) -> None:
@@ -98,6 +109,11 @@ class Quantity:
         self.title = title
         self.per = (per,) if isinstance(per, str) else per
         self.within = within
+        self.share = share
+        self.short = short
+        self.attribution = attribution
+        self.scales_with = scales_with
+        self.reading = reading
         self.formulas: list[Formula] = []
         self._shared = {"source": source, "exact": exact, "coefficient": coefficient, **settings}
         (BOOK if book is None else book).add(self)

@@ -21,42 +21,6 @@ from typing import Any, NamedTuple
 
 from planner.base import resources
 
-#: Predicted quantities that grow with the time of a step, and those that fall with it.
-LONGER = frozenset(
-    {
-        "time.step_seconds",
-        "time.prefill_seconds",
-        "time.decode_seconds",
-        "time.latency_seconds",
-        "time.training_seconds",
-        "time.training_days",
-        "time.device_hours",
-        "time.run_days",
-        "time.run_device_hours",
-        "time.straggler_days",
-        "time.checkpoint_days",
-        "time.failure_days",
-        "cost.total",
-        "cost.reserved",
-        "cost.run",
-        "energy.devices",
-        "energy.hosts",
-        "energy.computers",
-        "energy.total",
-        "energy.carbon",
-    }
-)
-SHORTER = frozenset(
-    {
-        "time.tokens_per_second",
-        "time.tokens_per_second_per_device",
-        "time.mfu",
-        "time.hfu",
-        "time.tflops_per_device",
-        "time.prefill_tokens_per_second",
-        "time.decode_tokens_per_second",
-    }
-)
 DENSE, EXPERTS, LORA, INFERENCE = "dense", "experts", "lora", "inference"
 #: What may run, as far as published runs tell it apart.
 WORKLOADS = (DENSE, EXPERTS, LORA, INFERENCE)
@@ -163,23 +127,6 @@ def _basis(row: Mapping[str, Any], kind: str) -> Basis:
     return Basis(low, high, row["rows"], len(sources), kind, tuple(sources))
 
 
-READINGS = {
-    "memory.total": "live tensors (the allocator's peak)",
-    "memory.reserved": "the allocator's cache",
-    "memory.process": "the process (as the driver shows it)",
-}
-
-
-def basis(base: str, settings: Mapping[str, Any]) -> Basis | None:
-    """What the interval of a quantity rests on under a plan's settings; None where no published run
-    is held against it."""
-    if base in READINGS:
-        return of_memory(base, settings)
-    if base not in LONGER and base not in SHORTER:
-        return None
-    return of_settings(settings)
-
-
 def of_settings(settings: Mapping[str, Any]) -> Basis | None:
     """The published times of the kind of run that a plan's settings describe; None where its time
     is assumed, or rests on no shape."""
@@ -188,12 +135,12 @@ def of_settings(settings: Mapping[str, Any]) -> Basis | None:
     return kind(workload(settings), settings.get("cluster.accelerator.architecture"))
 
 
-def of_memory(base: str, settings: Mapping[str, Any]) -> Basis | None:
+def of_memory(base: str, reading: str, settings: Mapping[str, Any]) -> Basis | None:
     """The published readings of memory that an estimate is held against; None of a model without a
     shape. They are of training runs; of inference there are none."""
     if not settings.get("model.shape"):
         return None
     rows = {row["quantity"]: row for row in memory()["measured"]}
     if workload(settings) == INFERENCE:
-        return _basis(rows[REST], f"{READINGS[base]} in inference")
-    return _basis(rows[base], READINGS[base])
+        return _basis(rows[REST], f"{reading} in inference")
+    return _basis(rows[base], reading)

@@ -12,7 +12,7 @@ from planner.base.display import THIN
 from planner.book.quantity import KINDS
 from planner.book.reductions import Total
 from planner.engine.evaluate import Entry
-from planner.report.layout import SECTIONS, SHARES, SHOWN
+from planner.report.layout import SECTIONS, SHOWN
 from planner.report.numbers import PLAIN, clean, column, exactly, headline, shown
 from planner.results.result import Quantity, Result
 from planner.typeset import HTML, LATEX, MATHML, TEXT, Box, Style
@@ -128,7 +128,7 @@ class Derivations:
         """The value as summaries show it, where that says something else."""
         if isinstance(quantity.value, str):
             return ""
-        text = shown(quantity.value, quantity.unit, quantity.base in SHARES)
+        text = shown(quantity.value, quantity.unit, quantity.declared.share)
         return "" if text == exactly(quantity.value, quantity.unit) else text
 
     def _terms(self, quantity: Quantity) -> Data | None:

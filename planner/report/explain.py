@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner.base.errors import Fault, PlanError
 from planner.report.facts import brief, with_interval
-from planner.report.layout import BETWEEN, SHARES
+from planner.report.layout import BETWEEN
 from planner.report.numbers import clean, exactly, shown
 from planner.results.result import Quantity, Result
 from planner.typeset import TEXT
@@ -65,7 +65,7 @@ def _tree(
 
 def _formula(quantity: Quantity) -> list[str]:
     """`symbol = formula`, the numbers, the value in full and rounded."""
-    name, share = quantity.symbol, quantity.base in SHARES
+    name, share = quantity.symbol, quantity.declared.share
     value = exactly(quantity.value, quantity.unit)
     texts = [quantity.formula, quantity.substituted, value]
     steps = [text for i, text in enumerate(texts) if i == 0 or text != texts[i - 1]]

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from planner.engine.evaluate import Absent
-from planner.report.layout import KEY_FIGURES, SHARES, STATUS
+from planner.report.layout import KEY_FIGURES, STATUS
 from planner.report.numbers import clean, shown
 from planner.results.remedies import Remedy
 from planner.results.result import Quantity, Result
@@ -54,7 +54,7 @@ class Figure(NamedTuple):
 def brief(quantity: Quantity, estimate: bool | None = None) -> str:
     """The rounded value with its unit, marked where it is not exact; by ``estimate`` where it was
     evaluated without what it rests on."""
-    text = shown(quantity.value, quantity.unit, quantity.base in SHARES)
+    text = shown(quantity.value, quantity.unit, quantity.declared.share)
     marked = not quantity.exact if estimate is None else estimate
     return f"~{text}" if marked and not isinstance(quantity.value, str) else text
 
@@ -62,7 +62,7 @@ def brief(quantity: Quantity, estimate: bool | None = None) -> str:
 def with_interval(quantity: Quantity) -> str:
     """The rounded value, and in parentheses what published runs leave open of it."""
     interval, unit = between(quantity)
-    text = shown(quantity.value, quantity.unit, quantity.base in SHARES)
+    text = shown(quantity.value, quantity.unit, quantity.declared.share)
     if not interval:
         return text
     same = not unit or text.endswith(f" {unit}")
@@ -73,7 +73,7 @@ def between(quantity: Quantity) -> tuple[str, str]:
     """The interval of a prediction to three digits, and its unit; empty where there is none."""
     if quantity.interval is None:
         return "", ""
-    share = quantity.base in SHARES
+    share = quantity.declared.share
     low, high = (shown(bound, quantity.unit, share) for bound in quantity.interval)
     number, _, unit = high.partition(" ")
     if not low.endswith(f" {unit}"):

@@ -44,9 +44,6 @@ KEY_FIGURES = (
     Row("Energy", "energy.total", beside=(("", "energy.carbon"),)),
 )
 
-#: Quantities that are shares and print as percentages.
-SHARES = frozenset({"time.mfu", "time.hfu", "time.utilisation", "time.utilisation_listed"})
-
 
 class Beside(NamedTuple):
     """A table with a row for each entry of an axis, and a column for each of some quantities."""
@@ -194,34 +191,6 @@ ALTERNATIVES = (
     ("Days", DAYS),
     ("Cost", "cost.total"),
 )
-
-#: What a column is called, where the title of its quantity is too long.
-SHORT_TITLES = {
-    "memory.weights": "weights",
-    "memory.gradients": "gradients",
-    "memory.optimizer": "optimizer",
-    "memory.activations": "activations",
-    "memory.buffers": "buffers",
-    "memory.cache": "cache of keys and values",
-    "memory.cache.stage": "cache",
-    "memory.weights.stage": "weights",
-    "memory.gradients.stage": "gradients",
-    "memory.optimizer.stage": "optimizer",
-    "memory.activations.stage": "activations",
-    "memory.peak": "at the peak",
-    "time.micro_batch": "micro-batches, one after another",
-    "time.bubble": "filling and draining the pipeline",
-    "time.accumulation": "adding gradients up",
-    "time.data": "data parallelism",
-    "time.optimizer": "update of the weights",
-    "network.pipeline": "sending to the next stage",
-    "scaling.model_tokens": "optimal tokens for this size",
-    "scaling.ratio": "the plan's over them",
-    "scaling.loss": "predicted loss",
-    "time.utilisation": "of the dense peak",
-    "time.utilisation_listed": "of the peak as printed",
-}
-
 
 #: Inverse questions that a report answers by itself: by name, with the words of the table.
 ANSWERS = (

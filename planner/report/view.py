@@ -14,6 +14,7 @@ from typing import Any
 
 from planner.base.display import exact_text, significant
 from planner.base.errors import PlanError
+from planner.book.quantity import BOOK
 from planner.engine.evaluate import Absent
 from planner.plans import error_bands as bands
 from planner.questions.sensitivity import Neighbour, neighbours, sensitivities
@@ -29,8 +30,6 @@ from planner.report.layout import (
     OPEN_GROUPS,
     PREFIXES,
     SECTIONS,
-    SHARES,
-    SHORT_TITLES,
     STEP,
     Beside,
     Section,
@@ -45,6 +44,7 @@ from planner.report.numbers import (
     shown,
     signed,
 )
+from planner.results import intervals
 from planner.results.inputs import Input
 from planner.results.result import Quantity, Result, Term
 
@@ -184,7 +184,7 @@ class View:
 
     def _measured(self, row: Any) -> Data:
         base = row.id
-        share = base in SHARES
+        share = BOOK.quantities[base].share
         return Data(
             id=base,
             title=headline(row.title),
@@ -331,7 +331,7 @@ class View:
     def _row(self, quantity: Quantity) -> Data:
         text = facts.brief(quantity)
         full = exactly(quantity.value, quantity.unit)
-        share = quantity.base in SHARES
+        share = quantity.declared.share
         return Data(
             id=quantity.id,
             title=headline(quantity.title),
@@ -372,7 +372,8 @@ class View:
 
     def _term(self, term: Term, text: str, share: str) -> Data:
         part = Fraction(share) / 100 if share != "–" else Fraction(0)
-        label = clean(SHORT_TITLES.get(term.id or "", term.label))
+        named = BOOK.quantities.get(term.id or "")
+        label = clean((named and named.short) or term.label)
         return Data(
             label=label,
             text=text,
@@ -448,7 +449,7 @@ class View:
                 caption=f"By pipeline stage, {unit}",
                 head="Stage",
                 rows=rows,
-                columns=[SHORT_TITLES.get(base, base) for base in full],
+                columns=[BOOK.quantities[base].short or base for base in full],
                 anchors=False,
             )
         ]
@@ -467,7 +468,7 @@ class View:
                 ]
                 if any(found):
                     rows.append(Data(label=headline(place(entry)), cells=cells))
-            columns = [SHORT_TITLES[base] for base in table.columns]
+            columns = [BOOK.quantities[base].short for base in table.columns]
             if rows:
                 tables.append(
                     Data(
@@ -511,7 +512,7 @@ class View:
         """The published runs that the estimates of this report are held against."""
         settings, rows = self.result.evaluation.case.settings, []
         for base in ("memory.total", "memory.process", STEP, "time.latency_seconds"):
-            quantity, found = self.result.get(base), bands.basis(base, settings)
+            quantity, found = self.result.get(base), intervals.basis(base, settings)
             if quantity is not None and found is not None:
                 rows.append(_band(base, headline(quantity.title), found))
         return rows

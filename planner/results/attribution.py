@@ -10,7 +10,6 @@ grow with time are divided alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from sympy import Add, Mul
@@ -19,37 +18,6 @@ from planner.engine.evaluate import Evaluation, Point
 from planner.engine.gradient import gradient
 from planner.engine.tape import Leaf, Tape
 
-#: What others are made of, with the names of the field.
-PARTS: Mapping[str, str] = {
-    "time.product.forward": "matrix products",
-    "time.product.backward": "matrix products",
-    "time.product.casts": "casts to the format of products",
-    "time.core.forward": "attention",
-    "time.core.backward": "attention",
-    "time.elementwise": "elementwise kernels",
-    "time.part.repeated": "recomputation",
-    "time.part.host": "kernel launches",
-    "network.tensor": "tensor-parallel exchange",
-    "network.experts": "expert-parallel exchange",
-    "network.experts.gather": "expert-parallel exchange",
-    "time.core.context": "context-parallel exchange",
-    "time.core.context_backward": "context-parallel exchange",
-    "time.part.gathers": "sharded weights' exchange",
-    "time.part.offload": "offloading activations",
-    "network.pipeline": "pipeline exchange",
-    "time.bubble": "pipeline bubble",
-    "time.accumulation": "gradient accumulation",
-    "time.data": "data-parallel exchange",
-    "time.tied": "tied embeddings' exchange",
-    "time.optimizer": "optimizer",
-    "memory.weights.stage": "weights",
-    "memory.gradients.live": "gradients",
-    "memory.optimizer.stage": "optimizer states",
-    "memory.activations.live": "activations",
-    "memory.buffers.live": "buffers",
-    "memory.allocator": "allocator's cache",
-    "memory.communicators": "buffers of collectives",
-}
 #: What is left of a quantity, as a share, is due to rounding below this.
 ROUNDING = 1e-9
 
@@ -57,17 +25,20 @@ ROUNDING = 1e-9
 def taken_apart(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
     """What a quantity consists of, in its own unit, and what it has besides by its own id.
 
-    A quantity that grows with ``PARTS`` has their names, another one the ids of its summands.
+    A quantity that grows with those that declare an ``attribution`` has these as names, another one
+    the ids of its summands.
 
     Raises:
         Absent: the quantity has no value.
     """
-    tape = Tape(evaluation.case, [quantity], ends=PARTS.keys() - {quantity})
+    book = evaluation.book
+    parts = {i: q.attribution for i, q in book.quantities.items() if q.attribution}
+    tape = Tape(evaluation.case, [quantity], ends=parts.keys() - {quantity})
     values = [evaluation.symbol(leaf.symbol, _point(evaluation, leaf)) for leaf in tape.leaves]
     done, result = tape.run(values), tape.results[quantity]
     found: dict[str, Any] = {}
     for number, slope in gradient(tape, done, result).items():
-        part = PARTS.get(evaluation.book.symbols.get(tape.leaves[number].symbol, ""))
+        part = parts.get(book.symbols.get(tape.leaves[number].symbol, ""))
         if part is not None and values[number]:
             found[part] = found.get(part, 0) + slope * values[number]
     named, whole = sum(found.values()), done[result]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sympy import Add, Mul, Symbol, ceiling, floor
 
 from planner.book.quantity import KINDS, Formula, Notation
+from planner.book.quantity import Quantity as Declared
 from planner.book.reductions import Fold, Largest, Total
 from planner.engine.evaluate import (
     Absent,
@@ -99,29 +100,32 @@ class Quantity:
         return self.trace.declaration
 
     @property
-    def _declared(self) -> Formula:
-        return (
-            self.trace.declaration or self.result.evaluation.book.quantities[self.base].formulas[0]
-        )
+    def declared(self) -> Declared:
+        """What the book says of it, whichever formula holds."""
+        return self.result.evaluation.book.quantities[self.base]
+
+    @property
+    def _formula(self) -> Formula:
+        return self.trace.declaration or self.declared.formulas[0]
 
     @property
     def unit(self) -> str:
-        return self._declared.quantity.unit
+        return self.declared.unit
 
     @property
     def title(self) -> str:
-        return self._declared.title
+        return self._formula.title
 
     @cached_property
     def source(self) -> str:
         """Where its formula comes from; with a price, also whose and of which day it is."""
         cited = [given.origin for note, _, given in self.symbols if note.cited and given]
-        return ": ".join([self._declared.source, *dict.fromkeys(cited)])
+        return ": ".join([self._formula.source, *dict.fromkeys(cited)])
 
     @property
     def why(self) -> str:
         """What its formula says in words."""
-        return self._declared.why
+        return self._formula.why
 
     # -- what it is worth ---------------------------------------------------------------------
 
@@ -159,7 +163,7 @@ class Quantity:
         what it rests on."""
         known = self.result.evaluation.case.kinds
         inputs = [known[key[0]] for key in self.trace.uses if key[0] in known]
-        own = "exact" if self._declared.exact else "estimate"
+        own = "exact" if self._formula.exact else "estimate"
         return max((own, *inputs, *(used.kind for used in self.uses)), key=KINDS.index)
 
     @property
@@ -287,7 +291,7 @@ class Quantity:
     @cached_property
     def symbol_name(self) -> Name:
         """Its symbol as a typeset.Name, with the entry where there are several."""
-        name = self.result.typesetter.name(self._declared.quantity.symbol)
+        name = self.result.typesetter.name(self.declared.symbol)
         for entry in self.entries:
             axis = self.result.evaluation.case.axes[entry.axis]
             if not isinstance(axis, Absent) and len(axis) > 1:

@@ -8,11 +8,13 @@ products sustain, no memory is smaller than the states in it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
 from planner.book.notation_hardware import e_mm
+from planner.book.quantity import BOOK
 from planner.engine.evaluate import Absent
 from planner.plans import error_bands as bands
 
@@ -36,15 +38,31 @@ def around(base: str, value: Value, evaluation: Any) -> tuple[Value, Value] | No
         if bounds is None:
             return None
         return value + process - bounds[1], value + process - bounds[0]
-    found = bands.basis(base, settings)
+    found, scaling = basis(base, settings), scales_with(base)
     if found is None:
         return None
     low, high = 1 + found.low, 1 + found.high
-    if base in bands.READINGS:
+    if scaling == "memory":
         most = evaluation.value("memory.at_worst") if base == "memory.process" else value * high
         return min(value, max(value * low, states(evaluation))), most
     low = max(low, fastest(evaluation))
-    return (value / high, value / low) if base in bands.SHORTER else (value * low, value * high)
+    return (value / high, value / low) if scaling == "rate" else (value * low, value * high)
+
+
+def scales_with(base: str) -> str:
+    """What published runs measure of a quantity: ``memory``, or the ``time`` that it grows with or
+    is a ``rate`` of; empty where no run is held against it."""
+    quantity = BOOK.quantities[base]
+    return "memory" if quantity.reading else quantity.scales_with
+
+
+def basis(base: str, settings: Mapping[str, Any]) -> bands.Basis | None:
+    """What the interval of a quantity rests on under a plan's settings; None where no published run
+    is held against it."""
+    scaling = scales_with(base)
+    if scaling == "memory":
+        return bands.of_memory(base, BOOK.quantities[base].reading, settings)
+    return bands.of_settings(settings) if scaling else None
 
 
 def states(evaluation: Any) -> Value:

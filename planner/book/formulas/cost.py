@@ -10,7 +10,14 @@ from planner.book.quantity import Quantity
 PRICES = "device hours at the price of one"
 
 
-@Quantity("cost.total", symbol=r"\pi", unit="USD", title="cost of the device hours", source=PRICES)
+@Quantity(
+    "cost.total",
+    symbol=r"\pi",
+    unit="USD",
+    title="cost of the device hours",
+    scales_with="time",
+    source=PRICES,
+)
 def total():
     """Every device hour at the price of the cluster; storage, network and staff are not in it."""
     return device_hours * price
@@ -21,6 +28,7 @@ def total():
     symbol=r"\pi_{\mathrm{run,res}}",
     unit="USD",
     title="cost of the device hours under a long commitment",
+    scales_with="time",
     source=PRICES,
 )
 def reserved():
@@ -33,6 +41,7 @@ def reserved():
     symbol=r"\pi_{\mathrm{cal}}",
     unit="USD",
     title="cost of the run with interruptions",
+    scales_with="time",
     source=PRICES,
     exact=False,
 )

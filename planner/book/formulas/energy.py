@@ -20,6 +20,7 @@ PATTERSON = "Patterson et al. 2021 (arXiv 2104.10350), section 2"
     symbol=r"E_{\mathrm{dev}}",
     unit="kWh",
     title="energy of the accelerators",
+    scales_with="time",
     source=PATTERSON,
     exact=False,
 )
@@ -33,6 +34,7 @@ def devices():
     symbol=r"E_{\mathrm{host}}",
     unit="kWh",
     title="energy of the nodes outside their accelerators",
+    scales_with="time",
     source=PATTERSON,
     exact=False,
 )
@@ -45,6 +47,7 @@ computers = Quantity(
     "energy.computers",
     symbol=r"E_{\mathrm{IT}}",
     title="energy of the computers",
+    scales_with="time",
     unit="kWh",
     source=PATTERSON,
     exact=False,
@@ -67,6 +70,7 @@ total = Quantity(
     "energy.total",
     symbol=r"E_{\mathrm{run}}",
     title="energy that the site draws",
+    scales_with="time",
     unit="kWh",
     source=PATTERSON,
     exact=False,
@@ -90,6 +94,7 @@ def _():
     symbol=r"m_{\mathrm{CO_2e}}",
     unit="kgCO2e",
     title="emissions of the energy drawn",
+    scales_with="time",
     source=PATTERSON,
     exact=False,
 )

@@ -66,6 +66,7 @@ gradients_live = Quantity(
     symbol=r"M_{g,\sigma\varphi}",
     unit="bytes",
     title="gradients on one device of a stage in a phase",
+    attribution="gradients",
     per=("stage", "phase"),
 )
 
@@ -194,6 +195,7 @@ def _():
     symbol=r"M_{\sigma}",
     unit="bytes",
     title="live tensors on one device of a stage at its peak",
+    short="at the peak",
     source="the phase with most",
     per="stage",
 )
@@ -202,8 +204,9 @@ def peak():
     return Largest(live, "phase")
 
 
-def _at_peak(name: str, latex: str, title: str, term, **when):
-    return Quantity(f"memory.{name}", symbol=latex, unit="bytes", title=title).define(
+def _at_peak(name: str, latex: str, title: str, term, short: str = "", **when):
+    found = Quantity(f"memory.{name}", symbol=latex, unit="bytes", title=title, short=short or name)
+    return found.define(
         lambda: AtLargest(AtLargest(term, "phase", live), "stage", peak),
         "At the peak of the fullest stage.",
         shape=True,
@@ -229,6 +232,7 @@ cache = _at_peak(
     r"M_{\mathrm{kv}}",
     "keys, values and states of the served sequences on the fullest device (KV cache)",
     cache_stage,
+    short="cache of keys and values",
     mode="inference",
 )
 
@@ -238,6 +242,7 @@ total = Quantity(
     symbol="M",
     unit="bytes",
     title="live tensors on the fullest device at its peak (max_memory_allocated)",
+    reading="live tensors (the allocator's peak)",
     source=PEAK,
     exact=False,
 )
@@ -357,6 +362,7 @@ allocator = Quantity(
     symbol=r"M_{\mathrm{all}}",
     unit="bytes",
     title="what the allocator keeps beyond live tensors",
+    attribution="allocator's cache",
     exact=False,
 )
 
@@ -389,6 +395,7 @@ allocator.constant(
     symbol=r"M_{\mathrm{res}}",
     unit="bytes",
     title="memory that the allocator reserves (max_memory_reserved)",
+    reading="the allocator's cache",
     source="PyTorch's caching allocator",
     exact=False,
 )
@@ -402,6 +409,7 @@ def reserved():
     symbol=r"M_{\mathrm{coll}}",
     unit="bytes",
     title="buffers of the collective library",
+    attribution="buffers of collectives",
     source="NCCL: channels and their buffers for each communicator",
     exact=False,
 )
@@ -423,6 +431,7 @@ def communicators():
     symbol=r"M_{\mathrm{proc}}",
     unit="bytes",
     title="memory of the process (what nvidia-smi shows)",
+    reading="the process (as the driver shows it)",
     source="device context, collective library and reserved memory",
     exact=False,
 )

@@ -167,6 +167,7 @@ def layers():
     symbol=r"M_{\mathrm{act},\sigma}",
     unit="bytes",
     title="activations that one device of a stage keeps, of all micro-batches in flight",
+    short="activations",
     source="layers, embedding and head",
     per="stage",
 )
@@ -180,6 +181,7 @@ live = Quantity(
     symbol=r"M_{\mathrm{act},\sigma\varphi}",
     unit="bytes",
     title="activations on one device of a stage in a phase",
+    attribution="activations",
     per=("stage", "phase"),
 )
 

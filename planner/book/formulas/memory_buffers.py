@@ -381,6 +381,7 @@ buffers_live = Quantity(
     symbol=r"M_{\mathrm{buf},\sigma\varphi}",
     unit="bytes",
     title="buffers on one device of a stage in a phase",
+    attribution="buffers",
     source=PROFILE,
     per=("stage", "phase"),
 )

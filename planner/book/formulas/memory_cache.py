@@ -111,6 +111,7 @@ def _():
     symbol=r"M_{kv,\sigma}",
     unit="bytes",
     title="cache on one device of a stage",
+    short="cache",
     source=POPE,
     per="stage",
 )

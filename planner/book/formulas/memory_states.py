@@ -518,18 +518,20 @@ def steps():
 # -- sums over a stage --------------------------------------------------------------------------
 
 
-def _stage(name: str, latex: str, title: str) -> Quantity:
+def _stage(name: str, latex: str, title: str, attribution: str = "") -> Quantity:
     return Quantity(
         f"memory.{name}.stage",
         symbol=latex,
         unit="bytes",
         title=title,
+        short=name,
+        attribution=attribution,
         source="sum over the layers of the stage",
         per="stage",
     )
 
 
-@_stage("weights", r"M_{w,\sigma}", "weights of one device of a stage")
+@_stage("weights", r"M_{w,\sigma}", "weights of one device of a stage", "weights")
 def weights_stage():
     """Each component as often as the stage holds it, a tied matrix at most once."""
     return Total(held_sc * weights_component, "component")
@@ -541,7 +543,9 @@ def gradients_stage():
     return Total(held_sc * gradients_component, "component")
 
 
-@_stage("optimizer", r"M_{o,\sigma}", "optimizer states of one device of a stage")
+@_stage(
+    "optimizer", r"M_{o,\sigma}", "optimizer states of one device of a stage", "optimizer states"
+)
 def optimizer_stage():
     """Each component as often as the stage holds it, with the step counters of its tensors."""
     return Total(held_sc * (optimizer_component + steps), "component")

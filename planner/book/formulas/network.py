@@ -103,6 +103,7 @@ tensor = Quantity(
     symbol=r"t_{\mathrm{AR}}",
     unit="s",
     title="one tensor-parallel exchange of the residual stream",
+    attribution="tensor-parallel exchange",
     exact=False,
 )
 tensor.constant(0, "One device has nothing to exchange.", tensor="none", source=MEGATRON)
@@ -377,6 +378,7 @@ experts = Quantity(
     symbol=r"t_{\mathrm{a2a}}",
     unit="s",
     title="one exchange of tokens between experts, the mean of there and back",
+    attribution="expert-parallel exchange",
     exact=False,
     per="block",
 )
@@ -533,6 +535,7 @@ experts_gather = Quantity(
     symbol=r"t_{\mathrm{ge}}",
     unit="s",
     title="gathering rows among the devices that share an expert, the mean of there and back",
+    attribution="expert-parallel exchange",
     exact=False,
     per="block",
     source=FOLDING,
@@ -600,6 +603,8 @@ send = Quantity(
     symbol=r"t_{\mathrm{send}}",
     unit="s",
     title="sending the residual stream to the next stage",
+    short="sending to the next stage",
+    attribution="pipeline exchange",
     source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1 (scatter, send, gather)",
     exact=False,
 )

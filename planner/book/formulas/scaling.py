@@ -40,6 +40,7 @@ def tokens_per_parameter():
     symbol=r"D_\lambda",
     unit="tokens",
     title="compute-optimal tokens of a model of this size",
+    short="optimal tokens for this size",
     source=LAWS,
     **BY_LAW,
 )
@@ -53,6 +54,7 @@ def model_tokens():
     symbol=r"\tau_\lambda",
     unit="1",
     title="the plan's tokens over the compute-optimal ones",
+    short="the plan's over them",
     source="definition",
     **BY_LAW,
 )
@@ -71,6 +73,7 @@ def _loss(parameters: Any, tokens: Any) -> Any:
     symbol=r"\hat L_\lambda",
     unit="1",
     title="predicted loss, nats per token",
+    short="predicted loss",
     source=f"{CHINCHILLA}, equation 2",
     **BY_LAW,
     law_loss=True,

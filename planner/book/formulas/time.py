@@ -15,6 +15,7 @@ tokens_per_second = Quantity(
     symbol=r"r_{\mathrm{tok}}",
     unit="tokens/s",
     title="tokens per second, all devices",
+    scales_with="rate",
 )
 
 
@@ -35,6 +36,7 @@ def _():
     symbol=r"r_{\mathrm{dev}}",
     unit="tokens/s",
     title="tokens per second and device",
+    scales_with="rate",
     source="definition",
 )
 def tokens_per_second_per_device():
@@ -53,6 +55,7 @@ def _():
     symbol=r"t_{\mathrm{run}}",
     unit="s",
     title="time of the run without interruptions",
+    scales_with="time",
     source="definition",
 )
 def training_seconds():
@@ -65,6 +68,7 @@ def training_seconds():
     symbol=r"t_{\mathrm{days}}",
     unit="days",
     title="days of training without interruptions",
+    scales_with="time",
     source="definition",
 )
 def training_days():
@@ -77,6 +81,7 @@ def training_days():
     symbol=r"t_{\mathrm{dev}}",
     unit="h",
     title="device hours",
+    scales_with="time",
     source="definition",
 )
 def device_hours():
@@ -84,14 +89,28 @@ def device_hours():
     return n * training_seconds / 3600
 
 
-@Quantity("time.mfu", symbol="u", unit="1", title="model FLOPs utilisation", source=PALM)
+@Quantity(
+    "time.mfu",
+    symbol="u",
+    unit="1",
+    title="model FLOPs utilisation",
+    scales_with="rate",
+    share=True,
+    source=PALM,
+)
 def mfu():
     """Model FLOPs (attention in full, nothing recomputed) over what the dense peaks could do."""
     return tokens_per_second * per_token / (n * peak)
 
 
 @Quantity(
-    "time.hfu", symbol=r"u_{\mathrm{hw}}", unit="1", title="hardware FLOPs utilisation", source=PALM
+    "time.hfu",
+    symbol=r"u_{\mathrm{hw}}",
+    unit="1",
+    title="hardware FLOPs utilisation",
+    scales_with="rate",
+    share=True,
+    source=PALM,
 )
 def hfu():
     """As the model FLOPs utilisation, with recomputed work counted too."""
@@ -103,6 +122,7 @@ def hfu():
     symbol=r"F_{\mathrm{dev}}",
     unit="TFLOP/s",
     title="model TFLOP/s of one device",
+    scales_with="rate",
     source=PALM,
 )
 def tflops_per_device():

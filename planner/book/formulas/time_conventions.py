@@ -21,7 +21,12 @@ BY_CONVENTION: dict[str, Any] = {
 
 
 @Quantity(
-    "time.utilisation", symbol=r"u_\kappa", title="utilisation of the dense peak", **BY_CONVENTION
+    "time.utilisation",
+    symbol=r"u_\kappa",
+    title="utilisation of the dense peak",
+    share=True,
+    short="of the dense peak",
+    **BY_CONVENTION,
 )
 def utilisation():
     """The FLOPs that the convention counts, in one second, over what the dense peaks could do."""
@@ -32,6 +37,8 @@ def utilisation():
     "time.utilisation_listed",
     symbol=r"u'_\kappa",
     title="utilisation of the peak as the datasheet prints it",
+    share=True,
+    short="of the peak as printed",
     **BY_CONVENTION,
 )
 def utilisation_listed():

@@ -124,6 +124,7 @@ core_forward = Quantity(
     symbol=r"t_{\mathrm{core}}",
     unit="s",
     title="forward pass of an attention core",
+    attribution="attention",
     exact=False,
     per="block",
     coefficient="FLOP",
@@ -142,6 +143,7 @@ core_backward = Quantity(
     symbol=r"t_{\mathrm{core}}'",
     unit="s",
     title="backward pass of an attention core",
+    attribution="attention",
     exact=False,
     per="block",
 )
@@ -266,6 +268,7 @@ context_forward = Quantity(
     "time.core.context",
     symbol=r"t_{\mathrm{cp}}",
     title="keys and values of other context-parallel ranks, forward",
+    attribution="context-parallel exchange",
     **CONTEXT,
 )
 context_forward.constant(0, "The device holds whole sequences.", context="none", source=RING)
@@ -275,6 +278,7 @@ context_backward = Quantity(
     "time.core.context_backward",
     symbol=r"t_{\mathrm{cp}}'",
     title="keys and values of other context-parallel ranks, backward",
+    attribution="context-parallel exchange",
     **CONTEXT,
 )
 context_backward.constant(0, "The device holds whole sequences.", context="none", source=RING)

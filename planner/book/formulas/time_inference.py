@@ -24,6 +24,7 @@ SECONDS: dict[str, Any] = {"unit": "s", "exact": False, **SERVING}
     "time.prefill_seconds",
     symbol=r"t_{\mathrm{pre}}",
     title="time to the first token",
+    scales_with="time",
     source=POPE,
     **SECONDS,
 )
@@ -38,6 +39,7 @@ def prefill():
     symbol=r"r_{\mathrm{pre}}",
     unit="tokens/s",
     title="tokens of prompts read per second, all devices",
+    scales_with="rate",
     source=POPE,
     exact=False,
     coefficient="tokens",
@@ -265,6 +267,7 @@ def _():
     "time.decode_seconds",
     symbol=r"t_{\mathrm{dec}}",
     title="time of one further token",
+    scales_with="time",
     source=POPE,
     **SECONDS,
 )
@@ -280,6 +283,7 @@ def decode():
     symbol=r"r_{\mathrm{dec}}",
     unit="tokens/s",
     title="tokens generated per second, all devices",
+    scales_with="rate",
     source=POPE,
     exact=False,
     coefficient="tokens",
@@ -294,6 +298,7 @@ def decode_rate():
     "time.latency_seconds",
     symbol=r"t_{\mathrm{lat}}",
     title="time of a whole answer",
+    scales_with="time",
     source=POPE,
     **SECONDS,
 )

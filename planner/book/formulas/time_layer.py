@@ -124,6 +124,7 @@ def _():
     symbol=r"t_{\mathrm{ew}}",
     unit="s",
     title="elementwise kernels of a block, forward",
+    attribution="elementwise kernels",
     source=CALIBRATED,
     exact=False,
     per="block",

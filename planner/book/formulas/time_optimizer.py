@@ -270,6 +270,8 @@ optimizer = Quantity(
     "time.optimizer",
     symbol=r"t_{\mathrm{opt}}",
     title="the optimizer's update",
+    short="update of the weights",
+    attribution="optimizer",
     source="bytes read and written over the memory's bandwidth",
     **SECONDS,
 )

@@ -103,6 +103,7 @@ repeated = Quantity(
     "time.part.repeated",
     symbol=r"t_R",
     title="what the backward pass of a layer computes again",
+    attribution="recomputation",
     **PART,
 )
 repeated.constant(0, "Nothing.", recompute="none", source="definition")
@@ -162,6 +163,7 @@ host = Quantity(
     "time.part.host",
     symbol=r"t_H",
     title="host time of a layer: launches of its kernels",
+    attribution="kernel launches",
     source=CALIBRATED,
     **PART,
 )
@@ -189,6 +191,7 @@ gathers = Quantity(
     "time.part.gathers",
     symbol=r"t_G",
     title="gathering a layer's weights and scattering its gradients",
+    attribution="sharded weights' exchange",
     **PART,
 )
 gathers.constant(
@@ -225,6 +228,7 @@ offload = Quantity(
     "time.part.offload",
     symbol=r"t_{\mathrm{off}}",
     title="activations of a layer on their way to the host and back",
+    attribution="offloading activations",
     **PART,
     source=ZERO_INFINITY,
 )

@@ -254,6 +254,7 @@ TIME: dict[str, Any] = {"unit": "s", "exact": False, "per": "product"}
     "time.product.forward",
     symbol=r"t_x",
     title="forward pass of a product",
+    attribution="matrix products",
     source=ROOFLINE,
     coefficient="FLOP",
     **TIME,
@@ -320,7 +321,11 @@ LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
 
 backward = Quantity(
-    "time.product.backward", symbol=r"t_x'", title="backward pass of a product", **TIME
+    "time.product.backward",
+    symbol=r"t_x'",
+    title="backward pass of a product",
+    attribution="matrix products",
+    **TIME,
 )
 
 
@@ -360,6 +365,7 @@ casts = Quantity(
     symbol=r"t_{\mathrm{cast}}",
     unit="s",
     title="casts of a product's inputs to its format, forward and backward",
+    attribution="casts to the format of products",
     exact=False,
     per="product",
 )

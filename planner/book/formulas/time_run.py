@@ -86,6 +86,7 @@ def goodput():
     symbol=r"t_{\mathrm{slow}}",
     unit="days",
     title="days that stragglers add",
+    scales_with="time",
     source="Lin et al. 2025 (arXiv 2505.05713): a step waits for its slowest device",
     exact=False,
 )
@@ -107,6 +108,7 @@ checkpoint_days = Quantity(
     symbol=r"t_{\mathrm{wr}}",
     unit="days",
     title="days of standing still for checkpoints",
+    scales_with="time",
     source=DALY,
     exact=False,
 )
@@ -129,6 +131,7 @@ failure_days = Quantity(
     symbol=r"t_{\mathrm{lost}}",
     unit="days",
     title="days lost to interruptions",
+    scales_with="time",
     source=DALY,
     exact=False,
 )
@@ -150,6 +153,7 @@ run_days = Quantity(
     "time.run_days",
     symbol=r"t_{\mathrm{cal}}",
     title="days of the run with interruptions",
+    scales_with="time",
     unit="days",
     source="sum of its parts",
     exact=False,
@@ -174,6 +178,7 @@ def _():
     symbol=r"t_{\mathrm{dev,cal}}",
     unit="h",
     title="device hours of the run with interruptions",
+    scales_with="time",
     source="definition",
     exact=False,
 )

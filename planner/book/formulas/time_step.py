@@ -90,6 +90,7 @@ def model():
     "time.micro_batch",
     symbol=r"t_m",
     title="one micro-batch in the steady state of the pipeline",
+    short="micro-batches, one after another",
     source=PIPELINE,
     **SECONDS,
 )
@@ -100,7 +101,12 @@ def micro_batch():
 
 
 bubble = Quantity(
-    "time.bubble", symbol=r"t_{\mathrm{bub}}", title="filling and draining the pipeline", **SECONDS
+    "time.bubble",
+    symbol=r"t_{\mathrm{bub}}",
+    title="filling and draining the pipeline",
+    short="filling and draining the pipeline",
+    attribution="pipeline bubble",
+    **SECONDS,
 )
 
 
@@ -171,6 +177,8 @@ accumulation = Quantity(
     "time.accumulation",
     symbol=r"t_{\mathrm{acc}}",
     title="adding gradients up over micro-batches",
+    short="adding gradients up",
+    attribution="gradient accumulation",
     source="Megatron-LM (gradient accumulation fusion)",
     **SECONDS,
 )
@@ -318,7 +326,12 @@ def _shown(traffic, beside):
 
 
 data = Quantity(
-    "time.data", symbol=r"t_d", title="traffic of data parallelism that nothing hides", **SECONDS
+    "time.data",
+    symbol=r"t_d",
+    title="traffic of data parallelism that nothing hides",
+    short="data parallelism",
+    attribution="data-parallel exchange",
+    **SECONDS,
 )
 
 
@@ -368,6 +381,7 @@ tied = Quantity(
     "time.tied",
     symbol=r"t_{\mathrm{tied}}",
     title="adding up the gradients of tied embeddings on the first and the last stage",
+    attribution="tied embeddings' exchange",
     source="Narayanan et al. 2021: the first and the last stage each hold tied embeddings",
     **SECONDS,
 )
@@ -398,6 +412,7 @@ step = Quantity(
     symbol=r"t_{\mathrm{step}}",
     unit="s",
     title="predicted time of one optimizer step",
+    scales_with="time",
 )
 
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from planner.base.errors import PlanError
+from planner.book.quantity import BOOK
 from planner.engine.evaluate import Number
-from planner.plans import error_bands as bands
 from planner.questions.solve.probes import Probe
 from planner.questions.solve.solve import Answer, solve
 from planner.results.result import evaluate
@@ -25,7 +25,7 @@ Ends = tuple[Probe | None, Probe | None]
 def of_quantity(probe: Probe, quantity: str) -> Interval | None:
     """Lowest and highest value of a quantity that published runs leave open; None where it does not
     rest on a prediction of time."""
-    if quantity not in bands.LONGER and quantity not in bands.SHORTER:
+    if not BOOK.quantities[quantity].scales_with:
         return None
     found = evaluate(probe.plan).find(quantity).interval
     return None if found is None else (Fraction(found[0]), Fraction(found[1]))
@@ -42,8 +42,9 @@ def of_answer(answer: Answer) -> Ends | None:
         found, value = of_quantity(holds, limit.quantity), holds.values[limit.quantity]
         if found is not None and value:
             low, high = (Fraction(bound) / Fraction(value) for bound in found)
+            scaling = BOOK.quantities[limit.quantity].scales_with
             # What is long where a run is slow, is small where it is not.
-            shares[limit.quantity] = (high, low) if limit.quantity in bands.LONGER else (low, high)
+            shares[limit.quantity] = (high, low) if scaling == "time" else (low, high)
     if not shares:
         return None
     slow, fast = (_moved(answer, {name: s[end] for name, s in shares.items()}) for end in (0, 1))

@@ -20,7 +20,7 @@ from planner.plans.document import Plan
 from planner.plans.plan import about
 from planner.report import facts
 from planner.report.bars import COLOURS
-from planner.report.layout import KEY_FIGURES, PREFIXES, SHARES, SHORT_TITLES
+from planner.report.layout import KEY_FIGURES, PREFIXES
 from planner.report.numbers import clean, headline
 from planner.report.report import page, view_of
 from planner.report.what_if import controls
@@ -113,7 +113,7 @@ def _script(result: Result, listed: list[Quantity]) -> str:
     }
     wanted = [*(q.id for q in listed), *ALWAYS]
     try:
-        made = program(result, wanted, BARS, SHORT_TITLES)
+        made = program(result, wanted, BARS)
     except Untranslated as error:
         raise PlanError(Fault(f"this plan has no interactive page: {error}")) from error
     data = f"const PAGE={_json(_page(result, listed))};"
@@ -130,7 +130,7 @@ def _page(result: Result, listed: list[Quantity]) -> Mapping[str, Any]:
             *(f"{key}={value}" for key, value in settled(result.plan)),
         ],
         "controls": [_control(c) for _, found in controls.groups(result.plan) for c in found],
-        "quantities": {q.id: [q.unit, q.id in SHARES] for q in listed},
+        "quantities": {q.id: [q.unit, q.declared.share] for q in listed},
         "planned": {q.id: _plain(q.value) for q in listed if q.absent is None},
         "bars": [base for base in BARS if base in {q.id for q in listed}],
         "colours": COLOURS,

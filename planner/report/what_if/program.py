@@ -49,13 +49,11 @@ FIXED = ("part", "block", "component", "product")
 LEFT_OUT = frozenset({"sources", "source"})
 
 
-def program(
-    result: Result, wanted: Iterable[str], sums: Iterable[str], labels: Mapping[str, str]
-) -> str:
+def program(result: Result, wanted: Iterable[str], sums: Iterable[str]) -> str:
     """JavaScript that defines ``planned(changes)``, an evaluation of the changed plan.
 
     ``wanted`` are the quantities that it can evaluate; those of ``sums`` know their terms,
-    under ``labels`` or the titles of the quantities that they are.
+    under the titles of the quantities that they are.
 
     Raises:
         Untranslated: a rule or a formula says something that has no JavaScript yet.
@@ -77,7 +75,8 @@ def program(
             bands.above: "above",
             # Which runs a plan is held against follows from what no control changes, and from the
             # accelerator; what hangs on an axis that the page leaves out is written as a formula.
-            bands.basis: "basis",
+            intervals.basis: "basis",
+            intervals.scales_with: "scalesWith",
             intervals.states: "states",
             intervals.fastest: "fastest",
             hardware._value: '(fact=>$.at(fact,"value"))',
@@ -95,7 +94,7 @@ def program(
     entry = rules.reference(Entry, "Entry", "planner.engine.evaluate")
     fixed = _fixed(result, formulas, entry)
     errors = _errors(result, formulas)
-    book = _book(formulas, result.typesetter, wanted, frozenset(sums), labels)
+    book = _book(formulas, result.typesetter, wanted, frozenset(sums))
     return "\n".join(
         (
             _notes(),
@@ -170,7 +169,8 @@ def _errors(result: Result, formulas: Formulas) -> str:
         )
         for kind in kinds
     }
-    readings = {name: bands.basis(name, settings) for name in bands.READINGS}
+    scaling = {i: found for i in BOOK.quantities if (found := intervals.scales_with(i))}
+    readings = {i: intervals.basis(i, settings) for i in scaling if scaling[i] == "memory"}
     done = next((e for e in _conventions(result) if e.name == "mfu-causal"), None)
     least = "0"
     if done is not None and bands.workload(settings) != bands.INFERENCE:
@@ -182,9 +182,9 @@ def _errors(result: Result, formulas: Formulas) -> str:
             "const known=(e,run)=>{try{return run(e);}catch(error)"
             "{if(error instanceof $.Absent)return 0;throw error;}};",
             f"const TIMES={_shares(times)},READINGS={_shares(readings)};",
-            f"const TIMED={literal(bands.LONGER | bands.SHORTER)};",
-            "const basis=(id,settings)=>id in READINGS?READINGS[id]"
-            ":!$.in(id,TIMED)||settings.get('time.assumed')!==false?null"
+            f"const SCALING={literal(scaling)},scalesWith=id=>SCALING.get(id)??'';",
+            "const basis=(id,settings)=>scalesWith(id)==='memory'?READINGS[id]??null"
+            ":!scalesWith(id)||settings.get('time.assumed')!==false?null"
             ":TIMES[settings.get('cluster.accelerator.architecture')??'None']??null;",
             "const states=e=>['weights','gradients','optimizer']"
             ".reduce((sum,name)=>sum+known(e,e=>e.value('memory.'+name,{})),0);",
@@ -270,7 +270,6 @@ def _book(
     typesetter: Typesetter,
     wanted: Iterable[str],
     sums: frozenset[str],
-    labels: Mapping[str, str],
 ) -> str:
     """Every formula that a wanted quantity may come to need, under its conditions."""
     lines, done = [], set()
@@ -285,7 +284,7 @@ def _book(
         for declaration in found.formulas:
             text = _formula(formulas, declaration)
             if name in sums:
-                text += ",terms:" + _terms(formulas, typesetter, declaration, labels)
+                text += ",terms:" + _terms(formulas, typesetter, declaration)
             made.append(f"{{{text}}}")
         lines.append(f"{quoted(name)}:{{per:{literal(found.per)},formulas:[{','.join(made)}]}}")
         waiting += [used for used in formulas.used if used not in done]
@@ -302,9 +301,7 @@ def _formula(formulas: Formulas, declaration: Formula) -> str:
     return f"when:[{pairs}],exact:{exact},run:(e,p)=>{formulas.write(declaration.expression)}"
 
 
-def _terms(
-    formulas: Formulas, typesetter: Typesetter, of: Formula, labels: Mapping[str, str]
-) -> str:
+def _terms(formulas: Formulas, typesetter: Typesetter, of: Formula) -> str:
     """The summands of a sum: of each, its label and its value."""
     expression = of.expression
     while isinstance(expression, (ceiling, floor)):
@@ -317,7 +314,7 @@ def _terms(
     if type(expression) is not Add:
         return "()=>[]"
     terms = (
-        f"[{quoted(_label(typesetter, term, of.quantity.unit, labels))},{formulas.write(term)}]"
+        f"[{quoted(_label(typesetter, term, of.quantity.unit))},{formulas.write(term)}]"
         for term in typesetter.terms(expression)
     )
     return f"(e,p)=>[{','.join(terms)}]"
@@ -333,8 +330,8 @@ def _carrier(term: Any, unit: str) -> str | None:
     return ids[0] if len(ids) == 1 and plain else None
 
 
-def _label(typesetter: Typesetter, term: Any, unit: str, labels: Mapping[str, str]) -> str:
+def _label(typesetter: Typesetter, term: Any, unit: str) -> str:
     carrier = _carrier(term, unit)
     if carrier is None:
         return TEXT.write(typesetter.symbolic(term, None))
-    return labels.get(carrier, BOOK.quantities[carrier].title)
+    return BOOK.quantities[carrier].short or BOOK.quantities[carrier].title
