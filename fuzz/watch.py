@@ -74,7 +74,7 @@ def run(arguments: list[str], limit: float = SECONDS, *, by_option: bool = False
         problem = f"over {MEGABYTES} MB"
     result = out.getvalue() if _is_result(arguments, status) and problem is None else ""
     if result:
-        problem = judge.values(json.loads(result))
+        problem = judge.result(json.loads(result))
         detail = result[:300] if problem else ""
     return Outcome(status, problem, detail, seconds, megabytes, result, err.getvalue())
 

@@ -1,0 +1,255 @@
+"""Plans that are valid by construction, so that most of them evaluate: degrees divide what they
+divide, choices agree with each other, every other key is drawn from what its schema says."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from functools import cache
+from random import Random
+from typing import Any
+
+from fuzz import seeds
+
+Document = dict[str, Any]
+#: Units of the schemas as documents write them, where these differ.
+UNITS = {"bytes": "B", "bytes/s": "B/s", "kgCO2e/kWh": "kg/kWh", "1": ""}
+COUNTED = ("tokens", "parameters", "sequences")
+#: What a plan's number may be times its example.
+FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(9, 10), 1, Fraction(11, 10), 2, 5)
+_AMOUNT = re.compile(r"([0-9.]+) ?(.*)")
+
+
+@cache
+def numeric() -> dict[str, Any]:
+    """What the schema says of each number of a plan, by dotted key."""
+    found = {}
+    for path, said in seeds.keys("plan"):
+        kinds = said.get("type", ()) if isinstance(said, dict) else ()
+        if {"number", "integer"} & {*([kinds] if isinstance(kinds, str) else kinds)}:
+            key = ".".join(path)
+            found[key] = {**found.get(key, {}), **said}
+    return found
+
+
+@cache
+def choices(section: str) -> dict[str, tuple[Any, ...]]:
+    """The keys of a section that take one of several words, and these."""
+    return {
+        path[1]: tuple(said["enum"])
+        for path, said in seeds.keys("plan")
+        if len(path) == 2 and path[0] == section and "enum" in said
+    }
+
+
+def written(value: Any, said: Any) -> Any:
+    """A number in the unit of its key, as a document writes it."""
+    unit = said.get("unit", "1")
+    unit = UNITS.get(unit, "" if unit in COUNTED else unit)
+    whole = Fraction(value).denominator == 1
+    if whole and not unit:
+        return int(value)
+    text = str(int(value)) if whole else repr(float(value))
+    return f"{text} {unit}".strip()
+
+
+def bounds(said: Any) -> tuple[Fraction, Fraction]:
+    """The smallest and the largest number that a key takes; of any, 1e-30 and 1e30."""
+    low, high = Fraction(said.get("minimum", 0)), Fraction(said.get("maximum", 10**30))
+    if "exclusiveMinimum" in said:
+        low = max(Fraction(said["exclusiveMinimum"]), Fraction(1, 10**30))
+    return low, high
+
+
+def typical(random: Random, said: Any) -> Any:
+    """A number near the example of a key."""
+    example = random.choice(said.get("examples") or [said.get("default", said.get("minimum", 1))])
+    amount, unit = _AMOUNT.fullmatch(str(example)).groups()
+    value = Fraction(amount) * random.choice(FACTORS)
+    low, high = bounds(said)
+    if said.get("type") == "integer" or "integer" in said.get("type", ()):
+        value = Fraction(round(value))
+    value = min(max(value, low), high * (100 if unit == "%" else 1))
+    if unit == "%":
+        return f"{float(value):g}%"
+    if unit:
+        return f"{int(value) if value.denominator == 1 else float(value)} {unit}"
+    return int(value) if value.denominator == 1 else float(value)
+
+
+# Models ------------------------------------------------------------------------------------
+
+
+@cache
+def _shipped() -> dict[str, dict[str, Any]]:
+    """Heads, layers and experts of each model that ships."""
+    import planner
+
+    found = {}
+    for name in _names("models"):
+        base = {"model": name, "cluster": {"accelerator": "h100-sxm-80gb", "devices": 1}}
+        training = {"tokens": 1, "sequence_length": 64, "global_batch": 1}
+        plan = planner.load({**base, "training": training}).plan
+        model = plan.document.data["model"]
+        heads = (model.get("attention") or {}).get("heads") or 64
+        found[name] = {
+            "heads": heads,
+            "layers": len(plan.model.sequence) if plan.model else 1,
+            "experts": (model.get("moe") or {}).get("experts") or 0,
+            "longest": model.get("max_sequence") or 4096,
+        }
+    return found
+
+
+@cache
+def _names(folder: str) -> tuple[str, ...]:
+    return tuple(sorted(p.stem for p in (seeds.ROOT / "presets" / folder).glob("*.yaml")))
+
+
+def _model(random: Random) -> tuple[Any, dict[str, int]]:
+    """A model of a plan, and what a layout must divide of it."""
+    if random.random() < 0.55:
+        name = random.choice(_names("models"))
+        about = dict(_shipped()[name])
+        if random.random() < 0.2 and not about["experts"]:
+            return {"extends": name}, about
+        return name, about
+    if random.random() < 0.05:
+        return {"parameters": random.choice((1, 10**9, "70B", 10**15))}, {
+            "heads": 64, "layers": 1, "experts": 0, "longest": 4096
+        }  # fmt: skip
+    heads = random.choice((1, 2, 8, 12, 16, 32, 64))
+    kv = random.choice([d for d in (1, 2, 4, 8, 12, 16, 32, 64) if heads % d == 0])
+    layers, longest = random.choice((1, 2, 3, 8, 24, 61)), random.choice((512, 4096, 131_072))
+    model: Document = {
+        "layers": layers, "hidden": heads * random.choice((1, 8, 64, 80, 128)),
+        "vocab": random.choice((1, 257, 32_000, 50_257, 128_256)), "max_sequence": longest,
+        "attention": {"heads": heads, "kv_heads": kv},
+        "mlp": {"gated": random.random() < 0.6},
+        "norm": random.choice(("rmsnorm", "layernorm")),
+        "positions": random.choice(("rope", "learned", "alibi", "none")),
+        "bias": random.random() < 0.3, "tied_embeddings": random.random() < 0.4,
+    }  # fmt: skip
+    if random.random() < 0.3:
+        model["attention"]["window"] = random.choice((1, 128, 1000, 4096))
+    if random.random() < 0.3:
+        model["attention"]["head_dim"] = random.choice((1, 64, 96, 128, 256))
+    if random.random() < 0.5:
+        model["mlp"]["intermediate"] = random.choice((1, 1000, 1376, 4096, 14_336))
+    experts = random.choice((0, 0, 4, 8, 64, 256))
+    if experts:
+        model["moe"] = {
+            "experts": experts, "top_k": random.choice((1, 2, 4)),
+            "intermediate": random.choice((1, 256, 1408, 2048)),
+            "shared_experts": random.choice((0, 1)),
+        }  # fmt: skip
+        if layers > 2 and random.random() < 0.3:
+            model["moe"]["first_dense_layers"] = 1
+    return model, {"heads": heads, "layers": layers, "experts": experts, "longest": longest}
+
+
+# Layouts and runs --------------------------------------------------------------------------
+
+
+def _divisor(random: Random, number: int, most: int = 8) -> int:
+    return random.choice([d for d in (1, 1, 1, 2, 3, 4, 8) if d <= most and number % d == 0])
+
+
+def _run(random: Random, about: dict[str, int]) -> tuple[Document, Document, int]:
+    """Training, layout and devices that agree with each other."""
+    serves = random.random() < 0.12
+    tensor, context = _divisor(random, about["heads"]), random.choice((1, 1, 1, 1, 2, 4))
+    pipeline = random.choice([p for p in (1, 1, 1, 2, 4, 8) if p <= about["layers"]])
+    expert = _divisor(random, about["experts"]) if about["experts"] else 1
+    data = expert * random.choice((1, 1, 2, 4, 8))
+    micro, rounds = random.choice((1, 1, 2, 3, 4, 16)), random.choice((1, 2, 4))
+    layout: Document = {"tensor": tensor, "pipeline": pipeline, "context": context}
+    if expert > 1:
+        layout["expert"] = expert
+        layout["expert_tensor"] = random.choice((1, tensor))
+    if tensor > 1 and random.random() < 0.6:
+        layout["sequence"] = True
+    layout["zero"] = random.choice((0, 0, 1, 1, 1, 2, 3) if not serves else (0,))
+    training: Document = {"tokens": random.choice((1, "1B", "300B", "15T"))}
+    for name, ratio in (("1f1b", 0.2), ("gpipe", 0.2), ("zero-bubble", 0.2), ("dualpipe", 0.2)):
+        if pipeline > 1 and not serves and random.random() < ratio:
+            training["schedule"] = name
+            break
+    else:
+        chunks = pipeline * 2
+        if pipeline > 1 and about["layers"] % chunks == 0 and random.random() < 0.5:
+            layout["virtual_pipeline"], training["schedule"] = 2, "interleaved"
+    if pipeline > 1:
+        rounds *= 2 * pipeline
+    step = 2 * context * tensor
+    length = random.choice((64, 500, 1024, 2048, 4096, 4096, 8192, 32_768))
+    length = max(step, min(length, about["longest"]) // step * step)
+    batch = data * micro * rounds
+    training |= {"sequence_length": length, "micro_batch": micro, "global_batch": batch}
+    if layout["zero"] == 3 and random.random() < 0.2:
+        layout["reshard"] = False
+    if data % 2 == 0 and expert == 1 and layout["zero"] and random.random() < 0.2:
+        layout["replicate"] = 2
+    if serves:
+        training |= {"mode": "inference", "output_tokens": random.choice((0, 1, 100, 2048))}
+    for key, words in choices("training").items():
+        if key not in ("mode", "schedule") and random.random() < 0.35:
+            training[key] = random.choice(words)
+    if not serves and random.random() < 0.15:
+        names = ("query", "key", "value", "output", "gate", "up", "down")
+        training["lora"] = {
+            "rank": random.choice((1, 16, 64)), "base": random.choice(("bf16", "int8", "nf4")),
+            "targets": random.sample(names, random.choice((1, 2, 4))),
+        }  # fmt: skip
+    if random.random() < 0.1:
+        share = random.choice((0, 0.5, 1))
+        training["offload"] = {"activations": share, "optimizer": random.random() < 0.5}
+    if about["experts"] and random.random() < 0.4:
+        training["expert_imbalance"] = random.choice((1, 1.2, 3))
+    if random.random() < 0.2:
+        training["dropout"] = 0.1
+    return training, layout, tensor * context * pipeline * data
+
+
+def plan(random: Random) -> Document:
+    """A plan: a model that ships or a shape, on any hardware, run in any way."""
+    model, about = _model(random)
+    training, layout, devices = _run(random, about)
+    cluster: Document = {
+        "accelerator": random.choice((*_names("accelerators"), *["h100-sxm-80gb"] * 20)),
+        "devices": devices, "devices_per_node": random.choice((8, 8, 8, 4, 1, 72)),
+        "network": {"bandwidth": "400 Gb/s"},
+    }  # fmt: skip
+    document = {
+        "name": "a plan", "model": model, "cluster": cluster, "training": training,
+        "parallelism": layout,
+    }  # fmt: skip
+    if random.random() < 0.7:
+        cluster |= {
+            "storage": {"bandwidth": "50 GB/s", "blocking": 0.1},
+            "failures": {"count": 419, "devices": 16384, "period": "54 days"},
+            "price": "2.5 USD/h", "carbon_intensity": "0.4 kg/kWh", "host_power": "575 W",
+        }  # fmt: skip
+        document["time"] = {"restart": "15 min"}
+    free = [key for key in numeric() if key.startswith(FREE)]
+    for key in random.sample(free, random.choice((0, 1, 2, 4))):
+        put(document, key, typical(random, numeric()[key]))
+    return document
+
+
+#: Numbers that may be anything their schema allows, whatever the others are.
+FREE = (
+    "cluster.price", "cluster.reserved_price", "cluster.pue", "cluster.host_power",
+    "cluster.carbon_intensity", "cluster.stragglers", "cluster.storage.", "cluster.network.",
+    "training.bytes.", "memory.margin", "memory.allocator_share", "memory.bucket", "memory.comm",
+    "memory.other", "memory.workspace", "memory.context", "memory.pipeline", "time.",
+)  # fmt: skip
+
+
+def put(document: Document, key: str, value: Any) -> None:
+    """Write a value at a dotted key, mappings made on the way."""
+    *around, last = key.split(".")
+    node = document
+    for step in around:
+        node = node.setdefault(step, {})
+    node[last] = value
