@@ -7,7 +7,7 @@ A ladder begins at a plan that is valid by construction (fuzz/valid.py) and take
 from the smallest that the schema allows to the largest: zero, one, just below, at and above what
 divides it, and around the plan's own value. Each document that evaluates is judged alone and beside
 the one below it (fuzz/judge.py); ladder i of a seed is always the same. Every fiftieth plan also
-goes through the whole command line, with reports written (fuzz/watch.py).
+goes through the whole command line, with a report written (fuzz/watch.py).
 """
 
 from __future__ import annotations
@@ -124,10 +124,12 @@ def climb(seed: int, number: int, tally: Tally, show: bool = False) -> None:
     if number % WHOLE == 0:
         traced(result, tally, where)
     if number % (10 * WHOLE) == 0:
-        command(base, tally, where)
+        command(base, random.choice(("md", "html", "txt")), tally, where)
     key = random.choice(keys(result))
     value = result.inputs[key].value if key in result.inputs else None
     said, before, below = valid.numeric()[key], None, None
+    # Where layers are cut over stages by their cost, another shape has other stages.
+    cut = key.startswith("model.") and result.inputs["parallelism.cut"].value == "compute"
     for rung in ladder(random, key, value):
         text = valid.written(rung, said)
         here = tried(base, {key: text}, tally, f"{where}  {key}={text}")
@@ -135,7 +137,7 @@ def climb(seed: int, number: int, tally: Tally, show: bool = False) -> None:
             print(key, text, here and {k: str(v) for k, v in here[1].items() if k in SHOWN})
         if here is None:
             continue
-        if before is not None:
+        if before is not None and not cut:
             beside(key, before, here[1], tally, f"{where}  {key}={below} to {text}")
         before, below = here[1], text
     if show:
@@ -211,13 +213,13 @@ def beside(
             tally.turns.setdefault((key, name, int(down)), where)
 
 
-def command(document: valid.Document, tally: Tally, where: str) -> None:
-    """The same plan through the whole command line, with reports of every kind written."""
+def command(document: valid.Document, ending: str, tally: Tally, where: str) -> None:
+    """The same plan through the whole command line: its result in JSON, and a report written."""
     with tempfile.TemporaryDirectory(prefix="judged-") as folder:
         file = Path(folder) / "plan.yaml"
         file.write_text(block(from_data(document)), "utf-8")
-        outputs = [f"-o{folder}/out.{ending}" for ending in ("md", "html", "txt")]
-        for line in (["report", str(file), "--format", "json"], ["report", str(file), *outputs]):
+        report = ["report", str(file)]
+        for line in ([*report, "--format", "json"], [*report, f"-o{folder}/out.{ending}"]):
             outcome = watch.run(line)
             tally.commands += 1
             tally.slowest = max(tally.slowest, outcome.seconds)

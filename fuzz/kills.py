@@ -16,6 +16,7 @@ import os
 import random
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -160,30 +161,56 @@ DEATHS = (
 )  # fmt: skip
 #: Seconds within which nothing of a tree is left.
 GONE = 10.0
+#: Seconds after which a killed sweep that goes on hangs.
+PATIENCE = 180.0
 #: Bytes that a process may have, where memory is what it dies of: too few to load, or to work.
 MEMORY = (150_000_000, 2_000_000_000)
 
 
 @contextlib.contextmanager
-def engine(name: str) -> Iterator[Words]:
-    """The options of a sweep on two workers of an engine."""
+def engine(name: str) -> Iterator[tuple[Words, Callable[[], list[int]]]]:
+    """The options of a sweep on two workers of an engine, and the workers that are not its own."""
     if name == "pool":
-        yield ["--workers", "2"]
+        yield ["--workers", "2"], list
     elif name == "dask":
         from distributed import LocalCluster
 
         with LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
         ) as cluster:
-            yield ["--on", cluster.scheduler_address.replace("tcp://", "dask://")]
+            on = cluster.scheduler_address.replace("tcp://", "dask://")
+            yield ["--on", on], lambda: [w.pid for w in cluster.workers.values() if w.pid]
     else:
-        import ray
+        with _ray() as address:
+            yield ["--on", address], lambda: _called(b"ray::work")
 
-        address = ray.init(num_cpus=2, include_dashboard=False).address_info["address"]
-        try:
-            yield ["--on", f"ray://{address}"]
-        finally:
-            ray.shutdown()
+
+@contextlib.contextmanager
+def _ray() -> Iterator[str]:
+    """The address of a Ray head of two workers, in processes of its own."""
+    ports = []
+    for _ in range(2):
+        with socket.socket() as held:
+            held.bind(("127.0.0.1", 0))
+            ports.append(held.getsockname()[1])
+    head = subprocess.Popen(
+        [Path(sys.executable).with_name("ray"), "start", "--head", "--block", "--num-cpus=2",
+         "--disable-usage-stats", f"--port={ports[0]}", f"--ray-client-server-port={ports[1]}",
+         "--include-dashboard=false", "--object-store-memory=100000000"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            with socket.socket() as tried:
+                if not tried.connect_ex(("127.0.0.1", ports[1])):
+                    break
+            time.sleep(0.5)
+        yield f"ray://127.0.0.1:{ports[1]}"
+    finally:
+        os.killpg(head.pid, signal.SIGTERM)
+        head.wait(60)
 
 
 def engines() -> list[str]:
@@ -193,9 +220,13 @@ def engines() -> list[str]:
 
 
 def trees(name: str, kills: int, chance: random.Random) -> Counter[str]:
-    """Kill the tree of a sweep so often; counts of its deaths, and of what went wrong."""
+    """Kill the tree of a sweep so often; counts of its deaths, and of what went wrong.
+
+    After one death in three the same command goes on alone and must come to the same table; after
+    the others it is killed again on its way.
+    """
     ends: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as place, engine(name) as on:
+    with tempfile.TemporaryDirectory() as place, engine(name) as (on, elsewhere):
         folder = Path(place)
         study = folder / "study.config"
         study.write_text(
@@ -209,32 +240,45 @@ def trees(name: str, kills: int, chance: random.Random) -> Counter[str]:
         finish(["sweep", str(study), *on, "-o", str(whole)])
         lasts = time.monotonic() - before
         line = ["sweep", str(study), *on, "-o", str(table)]
+
+        def resumed() -> None:
+            finish(line)
+            ends["resumed"] += 1
+            ends["broken: another table"] += table.read_bytes() != whole.read_bytes()
+            left = [path.name for path in folder.iterdir() if path.suffix in BESIDE]
+            ends["broken: something left beside the table"] += bool(left)
+            table.unlink()
+
         for _ in range(kills):
             death = chance.choice(DEATHS)
             process = start(line, chance.randint(*MEMORY) if death == "out of memory" else None)
             if death != "out of memory":
-                time.sleep(lasts * chance.uniform(0.2, 1.0))
-                _kill(process.pid, death, chance)
-            said = process.communicate()[1].decode(errors="replace")
+                time.sleep(lasts * chance.uniform(0.1, 1.0))
+                _kill(process.pid, death, chance, elsewhere())
+            try:
+                said = process.communicate(timeout=PATIENCE)[1].decode(errors="replace")
+            except subprocess.TimeoutExpired:
+                ends["broken: it hangs"] += 1
+                os.killpg(process.pid, signal.SIGKILL)
+                said = process.communicate()[1].decode(errors="replace")
             ends["finished" if process.returncode == 0 else death] += 1
-            if "Traceback" in said and death != "all terminated":
-                ends["broken: a traceback"] += 1
-                print(f"{name}, {death}: {said[-600:]}", flush=True)
-            if process.returncode == 0 and table.read_bytes() != whole.read_bytes():
-                ends["broken: another table"] += 1
+            for wrong in ("Traceback", "another sweep"):
+                if wrong in said and death != "all terminated":
+                    ends[f"broken: {wrong}"] += 1
+                    print(f"{name}, {death}: {said[-600:]}", flush=True)
             if not _gone(process.pid):
                 ends["broken: processes are left"] += 1
                 os.killpg(process.pid, signal.SIGKILL)
             if process.returncode == 0:
+                ends["broken: another table"] += table.read_bytes() != whole.read_bytes()
                 table.unlink()
-        finish(line)
-        ends["broken: another table"] += table.read_bytes() != whole.read_bytes()
-        left = [path.name for path in folder.iterdir() if path.suffix in BESIDE]
-        ends["broken: something left beside the table"] += bool(left)
+            elif chance.random() < 1 / 3:
+                resumed()
+        resumed()
     return +ends
 
 
-def _kill(parent: int, death: str, chance: random.Random) -> None:
+def _kill(parent: int, death: str, chance: random.Random, elsewhere: list[int]) -> None:
     sent = signal.SIGTERM if "terminated" in death else signal.SIGKILL
     sent = signal.SIGINT if "interrupted" in death else sent
     with contextlib.suppress(ProcessLookupError):
@@ -243,8 +287,18 @@ def _kill(parent: int, death: str, chance: random.Random) -> None:
         elif death.startswith("parent"):
             os.kill(parent, sent)
         else:
-            workers = [pid for pid in _group(parent) if pid != parent]
+            workers = elsewhere or [pid for pid in _group(parent) if pid != parent]
             os.kill(chance.choice(workers or [parent]), sent)
+
+
+def _called(title: bytes) -> list[int]:
+    """The processes whose command line begins so, on Linux."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if file.read_bytes().startswith(title):
+                found.append(int(file.parent.name))
+    return found
 
 
 def _group(leader: int) -> list[int]:
@@ -270,10 +324,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--trees", type=int, help="of a sweep's processes, on each engine")
+    parser.add_argument("--on", choices=("pool", "dask", "ray"), help="of one engine only")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     chance, broken = random.Random(options.seed), 0
-    for name in engines() if options.trees else ():
+    for name in ([options.on] if options.on else engines()) if options.trees else ():
         ends = trees(name, options.trees, chance)
         broken += sum(count for end, count in ends.items() if end.startswith("broken"))
         print(f"{name}: " + ", ".join(f"{n} {end}" for end, n in sorted(ends.items())), flush=True)

@@ -38,15 +38,6 @@ def document(random: Random, kind: str) -> bytes:
     return text(random, raw) if random.random() < 0.1 else raw
 
 
-def valid(random: Random) -> bytes:
-    """A plan with a value or two changed to what the schema allows: most of these evaluate, so that
-    their numbers can be judged."""
-    tree = copied(random.choice(seeds.trees("plan")))
-    for _ in range(random.choice((0, 1, 1, 2))):
-        tree = random.choice(GENTLE[:-1])(random, tree, "plan")
-    return block(tree).encode("utf-8", "surrogatepass")
-
-
 # Trees -------------------------------------------------------------------------------------
 
 

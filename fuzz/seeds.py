@@ -40,7 +40,9 @@ def texts(kind: str) -> tuple[str, ...]:
     if kind == "study":
         found += _STUDIES
     if kind == "plan":
-        found += _plans()
+        from fuzz import valid
+
+        found += [valid.text(Random(number)).decode() for number in range(60)]
     if kind == "config":
         found = [json.dumps(config, indent=2) for config in _configs()]
     return tuple(found)
@@ -63,63 +65,6 @@ def trees(kind: str) -> tuple[Tree, ...]:
         if isinstance(data, dict):
             found.append(from_data(data))
     return tuple(found)
-
-
-#: What a run may be besides a dense model's plain training, each as sections of a plan.
-_RUNS = (
-    """\
-model: llama3-8b
-training: {tokens: 1T, sequence_length: 8192, global_batch: 256, micro_batch: 1, optimizer: OPT}
-parallelism: {tensor: 2, sequence: true, pipeline: 2, zero: 1}
-""",
-    """\
-model: {extends: mixtral-8x7b, moe: {experts: 8, top_k: 2, intermediate: 14336}}
-training: {tokens: 300B, sequence_length: 4096, global_batch: 512, micro_batch: 1, optimizer: OPT,
-  recompute: selective, expert_imbalance: 1.2}
-parallelism: {tensor: 1, pipeline: 2, expert: 8, expert_tensor: 1, zero: 1}
-""",
-    """\
-model: llama3-8b
-training: {tokens: 100M, sequence_length: 2048, global_batch: 64, micro_batch: 1, optimizer: OPT,
-  lora: {rank: 16, targets: [query, value], base: nf4}}
-parallelism: {zero: 0}
-""",
-    """\
-model: llama3-8b
-training: {mode: inference, sequence_length: 4096, output_tokens: 512, global_batch: 64,
-  micro_batch: 8}
-parallelism: {tensor: 8}
-""",
-    """\
-model: pythia-1.4b
-training: {tokens: 300B, sequence_length: 2048, global_batch: 512, micro_batch: 4, optimizer: OPT,
-  precision: fp8, recompute: full}
-parallelism: {zero: 3}
-""",
-)
-_OPTIMIZERS = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "adafactor", "lion", "muon")
-
-
-def _plans() -> list[str]:
-    """Runs with failures, storage, experts, adapters, inference and every optimizer; their times
-    are predicted, and their devices cost something."""
-    cluster = """\
-cluster:
-  accelerator: h100-sxm-80gb
-  devices: 64
-  devices_per_node: 8
-  price: 2.5 USD/h
-  pue: 1.2
-  carbon_intensity: 0.4 kg/kWh
-  host_power: 575 W
-  stragglers: 5%
-  storage: {bandwidth: 50 GB/s, blocking: 0.1}
-  failures: {count: 419, devices: 16384, period: 54 days}
-time: {restart: 15 min}
-"""
-    pairs = [(run, name) for run in _RUNS for name in _OPTIMIZERS if "OPT" in run]
-    found = [f"name: a {name} run\n{run.replace('OPT', name)}{cluster}" for run, name in pairs]
-    return found + [f"name: a run\n{run}{cluster}" for run in _RUNS if "OPT" not in run]
 
 
 #: Small studies with every form that a study has.

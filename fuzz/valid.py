@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from fuzz import seeds
+from fuzz.tree import block, from_data
 
 Document = dict[str, Any]
 #: Units of the schemas as documents write them, where these differ.
@@ -235,6 +236,11 @@ def plan(random: Random) -> Document:
     for key in random.sample(free, random.choice((0, 1, 2, 4))):
         put(document, key, typical(random, numeric()[key]))
     return document
+
+
+def text(random: Random) -> bytes:
+    """The same, as a document."""
+    return block(from_data(plan(random))).encode()
 
 
 #: Numbers that may be anything their schema allows, whatever the others are.

@@ -205,7 +205,7 @@ def exponential(exponent: Number) -> float:
     except OverflowError:
         power = 0.0
     if not power:
-        raise Absent(f"e to the power of {float(exponent):.0f} is beyond all numbers")
+        raise Absent(f"e to the power of {float(exponent):.3g} is beyond all numbers")
     return power
 
 

@@ -340,14 +340,15 @@ def _():
 def blocks():
     """Kinds peak at different moments of a step: kept activations and logits at the loss, a layer
     that is computed again in its backward pass, gradients on their way near its end. Their blocks
-    differ in size, so none serves another kind."""
+    differ in size, so none serves another kind. Where the layers keep less than one of them in
+    full, as on the host, it is that one, before its backward pass."""
+    kept = kept_by_layers + Largest(smallest(1, R_ks) * computed_again, "part")
     return (
         weights_stage
         + optimizer_stage
         + Largest(gradients_live, "phase")
-        + kept_by_layers
+        + largest(kept, Largest(smallest(1, L_ks) * kept_by_part, "part", layers=True))
         + Total(A_ks * kept_by_part, "part", layers=False)
-        + Largest(smallest(1, R_ks) * computed_again, "part")
         + loss
         + backward_of_block
         + Largest(gathered, "phase")
