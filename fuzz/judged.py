@@ -1,13 +1,15 @@
-"""Many plans evaluated in one process, their values judged.
+"""Many plans in one process, their values judged.
 
-    python -m fuzz.judged --documents 100000 [--minutes 60] [--seed 1]
-    python -m fuzz.judged --seed 1 --only 4711          # one ladder again, with its documents
+    python -m fuzz.judged --plans 100000 [--minutes 60] [--seed 1]
+    python -m fuzz.judged --seed 1 --only 471           # one grid again, with its points
 
-A ladder begins at a plan that is valid by construction (fuzz/valid.py) and takes one number of it
-from the smallest that the schema allows to the largest: zero, one, just below, at and above what
-divides it, and around the plan's own value. Each document that evaluates is judged alone and beside
-the one below it (fuzz/judge.py); ladder i of a seed is always the same. Every fiftieth plan also
-goes through the whole command line, with a report written (fuzz/watch.py).
+A grid begins at a plan that is valid by construction (fuzz/valid.py) and takes two numbers of it,
+each from the smallest that its schema allows to the largest: zero, one, just below, at and above
+what divides it, and around the plan's own value. It is a study, so that its formulas are compiled
+once. Each point that is a plan is judged alone, and beside the one below it along either number
+(fuzz/judge.py). A few are read as documents too and evaluated exactly, which must give the same
+numbers; one plan in ten goes through the whole command line, with a report written (fuzz/watch.py).
+Grid i of a seed is always the same.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -31,29 +35,31 @@ from typing import Any
 from fuzz import judge, valid, watch
 from fuzz.tree import block, from_data
 
-#: Ladders of which one plan goes through the command line.
-WHOLE = 5
-#: Rungs of a ladder, besides its ends.
-RUNGS = 12
-#: Seconds of processor time for one document.
-SECONDS = 2.0
+#: Values of each number besides its ends; points of a grid that are evaluated exactly too.
+RUNGS, EXACT = 10, 6
+#: Grids of which one has its plan evaluated with all that rests on entries, and sent through the
+#: command line.
+TRACED, WHOLE = 3, 10
 #: Around these, and what divides a value, a whole number is tried just below and above.
 DIVISORS = (2, 3, 8, 16, 64, 128, 256, 4096)
 TIMES = tuple(map(Fraction, ("1/1000000", "1/1000", "1/2", "999/1000", "1", "1001/1000", "2", "3",
                              "1000", "1000000")))  # fmt: skip
+#: Doubles against exact numbers, which a difference of large ones may lose.
+DOUBLE = Fraction(1, 10**6)
+Numbers = dict[str, Any]
 
 
 @dataclass
 class Tally:
-    """What became of the documents of a campaign."""
+    """What became of the plans of a campaign."""
 
     judged: int = 0
     refused: int = 0
+    exact: int = 0
     commands: int = 0
-    slowest: float = 0.0
     problems: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
-    absent: Counter[str] = field(default_factory=Counter)
+    keys: Counter[str] = field(default_factory=Counter)
     #: By key and quantity, how often a larger value made it larger, and smaller.
     moves: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     turns: dict[tuple[str, str, int], str] = field(default_factory=dict)
@@ -65,32 +71,23 @@ class Tally:
             print(f"{what}\n    {where}", flush=True)
 
 
-def evaluated(document: valid.Document, changes: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """A plan and the values of its quantities without axes: numbers, and why there is none."""
-    import planner
-    from planner import case
-    from planner.evaluate import Absent
+@cache
+def scalars() -> tuple[str, ...]:
+    """The quantities without axes whose values are numbers."""
+    from planner import formulas
     from planner.quantity import BOOK
-    from planner.untraced import Untraced
 
-    plan = planner.load(document, set=changes)
-    evaluation, found = Untraced(case.build(plan.plan)), {}
-    for name, (first, *_) in BOOK.declarations.items():
-        if not first.per:
-            try:
-                found[name] = evaluation.value(name)
-            except Absent as absent:
-                found[name] = absent.reason
-    return plan, found
+    assert formulas
+    names = ("memory.stage", "memory.phase")
+    return tuple(n for n, (d, *_) in BOOK.declarations.items() if not d.per and n not in names)
 
 
-def ladder(random: Random, key: str, value: Any) -> list[Any]:
+def ladder(random: Random, key: str, value: Any) -> list[Fraction]:
     """Values of a key, smallest first."""
     said = valid.numeric()[key]
     low, high = valid.bounds(said)
-    whole = "integer" in str(said.get("type"))
     own = Fraction(value) if judge.is_number(value) else Fraction(1)
-    if whole:
+    if "integer" in str(said.get("type")):
         near = [d for d in {*DIVISORS, int(own)} if d > 0]
         tried = [Fraction(d * times + by) for d in near for times in (1, 2) for by in (-1, 0, 1)]
         tried += [Fraction(int(own * times)) for times in (2, 4, 1000)]
@@ -98,88 +95,134 @@ def ladder(random: Random, key: str, value: Any) -> list[Any]:
         tried = [own * times for times in TIMES] + [Fraction(1, 10**9), Fraction(1, 2)]
     inside = sorted({each for each in tried if low <= each <= high})
     kept = random.sample(inside, min(RUNGS, len(inside)))
-    ends = [each for each in (low, Fraction(0), Fraction(1), high) if low <= each <= high]
-    return sorted({*kept, *ends, *([own] if low <= own <= high else [])})
+    ends = [each for each in (low, Fraction(0), Fraction(1), high, own) if low <= each <= high]
+    return sorted({*kept, *ends})
 
 
 def keys(result: Any) -> list[str]:
     """The numbers that a plan has, or may have."""
-    known = result.inputs
     return [
         key
         for key in valid.numeric()
-        if key in known or key.partition(".")[0] in ("memory", "time") or key in valid.FREE
+        if key in result.inputs or key.startswith(("memory.", "time.", *valid.FREE))
     ]
 
 
-def climb(seed: int, number: int, tally: Tally, show: bool = False) -> None:
-    """One ladder, judged."""
+def grid(seed: int, number: int, tally: Tally, show: bool = False) -> None:
+    """One grid, judged."""
+    import planner
+
     random = Random(f"{seed}:{number}")
     base = valid.plan(random)
     where = f"--seed {seed} --only {number}"
-    found = tried(base, {}, tally, where)
-    if found is None:
+    try:
+        result = planner.load(base).evaluate()
+    except planner.PlanError:
+        tally.refused += 1
         return
-    result = found[0].evaluate()
-    if number % WHOLE == 0:
+    if number % TRACED == 0:
         traced(result, tally, where)
-    if number % (10 * WHOLE) == 0:
+    if number % WHOLE == 0:
         command(base, random.choice(("md", "html", "txt")), tally, where)
-    key = random.choice(keys(result))
-    value = result.inputs[key].value if key in result.inputs else None
-    said, before, below = valid.numeric()[key], None, None
+    known = [key for key in keys(result) if not key.startswith("parallelism.")]
+    chosen = random.sample(known, 2)
+    rungs = [ladder(random, key, _own(result, key)) for key in chosen]
+    texts = [
+        [valid.written(rung, valid.numeric()[key]) for rung in several]
+        for key, several in zip(chosen, rungs, strict=True)
+    ]
+    axes = dict(zip(chosen, texts, strict=True))
+    study = {"base": base, "axes": axes, "record": list(scalars())}
+    try:
+        rows = list(planner.load_study(study).rows())
+    except planner.PlanError as error:  # of a number that the schema itself does not refuse
+        tally.problems["no study: " + error.faults[0].message[:60]] += 0
+        return
+    tally.keys.update(chosen)
     # Where layers are cut over stages by their cost, another shape has other stages.
-    cut = key.startswith("model.") and result.inputs["parallelism.cut"].value == "compute"
-    for rung in ladder(random, key, value):
-        text = valid.written(rung, said)
-        here = tried(base, {key: text}, tally, f"{where}  {key}={text}")
-        if show:
-            print(key, text, here and {k: str(v) for k, v in here[1].items() if k in SHOWN})
-        if here is None:
-            continue
-        if before is not None and not cut:
-            beside(key, before, here[1], tally, f"{where}  {key}={below} to {text}")
-        before, below = here[1], text
+    cut = result.inputs["parallelism.cut"].value == "compute" if "parallelism.cut" in (
+        result.inputs) else False  # fmt: skip
+    free = [not (cut and key.startswith("model.")) for key in chosen]
+    points = dict(zip(product(*map(range, map(len, texts))), rows, strict=True))
+    told = [dict(zip(chosen, point, strict=True)) for point in product(*texts)]
     if show:
-        print(json.dumps(base))
+        print(json.dumps(study))
+    judged(points, told, chosen, free, tally, where, show)
+    for index in random.sample(range(len(rows)), min(EXACT, len(rows))):
+        alike(base, told[index], rows[index], tally, where)
+
+
+def _own(result: Any, key: str) -> Any:
+    return result.inputs[key].value if key in result.inputs else None
+
+
+def judged(
+    points: dict[tuple[int, ...], Numbers], told: list[Numbers], chosen: list[str],
+    free: list[bool], tally: Tally, where: str, show: bool,
+) -> None:  # fmt: skip
+    """The points of a grid, each alone and beside the last plan below it along each number."""
+    below: dict[tuple[int, int], tuple[Numbers, Numbers]] = {}
+    for (place, row), changes in zip(points.items(), told, strict=True):
+        numbers = {k: row[k] for k in scalars() if judge.is_number(row.get(k))}
+        if show:
+            print(changes, {k: numbers.get(k) for k in SHOWN}, row.get("reason", "")[:80])
+        if "parameters.total" not in numbers:
+            tally.refused += 1
+            continue
+        tally.judged += 1
+        wrong = judge.values(numbers) or judge.unsaid({"a plan": row["reason"] or "-"})
+        if wrong:
+            tally.problem(wrong, f"{where}  {changes}")
+        for axis, key in enumerate(chosen):
+            line = (axis, place[1 - axis])
+            if line in below and free[axis]:
+                before, under = below[line]
+                beside(key, before, numbers, tally, f"{where}  {under} to {changes}")
+            below[line] = (numbers, changes)
 
 
 SHOWN = ("time.step_seconds", "memory.process", "parameters.total", "energy.total", "cost.run")
 
 
-def tried(
-    document: valid.Document, changes: dict[str, Any], tally: Tally, where: str
-) -> tuple[Any, dict[str, Any]] | None:
-    """A plan with its numbers, judged; None where it is refused."""
-    from planner.errors import PlanError
+def alike(base: Any, changes: Numbers, row: Numbers, tally: Tally, where: str) -> None:
+    """A point of a grid, read as a document and evaluated exactly, has the same numbers."""
+    import planner
 
-    started = time.process_time()
+    where = f"{where}  --set {changes}"
     try:
-        plan, found = evaluated(document, changes)
-    except PlanError as error:
-        tally.refused += 1
-        if not changes:
-            tally.problems["refused: " + error.faults[0].message[:40]] += 0
-        return None
+        result = planner.load(base, set=changes).evaluate()
+    except planner.PlanError as error:
+        if row.get("parameters.total") is not None:
+            tally.problem(f"a document refuses: {error.faults[0].message[:60]}", where)
+        return
     except Exception as error:
-        tally.problem(f"{type(error).__name__}: {str(error)[:60]}",
-                      f"{where}\n{traceback.format_exc()[-1500:]}")  # fmt: skip
-        return None
-    taken = time.process_time() - started
-    tally.slowest = max(tally.slowest, taken)
-    tally.judged += 1
-    numbers = {name: value for name, value in found.items() if judge.is_number(value)}
-    reasons = {name: value for name, value in found.items() if isinstance(value, str)}
-    reasons = {n: r for n, r in reasons.items() if n not in ("memory.stage", "memory.phase")}
-    wrong = judge.values(numbers) or judge.unsaid(reasons)
-    if taken > SECONDS:
-        wrong = wrong or f"over {SECONDS:g} s"
+        what = f"{type(error).__name__}: {str(error)[:60]}"
+        tally.problem(what, f"{where}\n{traceback.format_exc()[-1500:]}")
+        return
+    if row.get("parameters.total") is None:
+        tally.problem(f"a study refuses: {row.get('reason', '')[:60]}", where)
+        return
+    tally.exact += 1
+    numbers = {n: result[n].value for n in scalars() if judge.is_number(result[n].value)}
+    wrong = judge.values(numbers)
+    for name in scalars():
+        one, other = numbers.get(name), row.get(name)
+        if (one is None) != (other is None):
+            wrong = wrong or f"{name} is {'absent' if one is None else 'there'} exactly alone"
+        elif one is not None:
+            exact, double = Fraction(one), Fraction(other)
+            largest = max(abs(exact), abs(double), abs(Fraction(numbers.get(OF.get(name, ""), 0))))
+            if abs(exact - double) > DOUBLE * largest:
+                wrong = wrong or f"{name} is another number over arrays"
     if wrong:
         tally.problem(wrong, where)
-    for name, reason in reasons.items():
-        if "number" in reason:
-            tally.absent[f"{name}: {reason}"[:120]] += 1
-    return plan, numbers
+
+
+#: Differences, and what they are of.
+OF = {
+    "memory.allocator": "memory.total", "memory.headroom": "memory.process",
+    "memory.headroom_p95": "memory.at_worst",
+}  # fmt: skip
 
 
 def traced(result: Any, tally: Tally, where: str) -> None:
@@ -195,22 +238,17 @@ def traced(result: Any, tally: Tally, where: str) -> None:
         tally.problem(wrong, where)
 
 
-def beside(
-    key: str, before: dict[str, Any], after: dict[str, Any], tally: Tally, where: str
-) -> None:
+def beside(key: str, before: Numbers, after: Numbers, tally: Tally, where: str) -> None:
     """Two plans that differ in one number."""
     wrong = judge.order(key, before, after)
     if wrong:
         tally.problem(wrong, where)
     for name, value in after.items():
-        if name not in before or value == before[name]:
+        if name not in before or abs(value - before[name]) <= 1e-9 * abs(value):
             continue
-        up = not judge.in_order(value, before[name])
-        down = not judge.in_order(before[name], value)
-        if up or down:
-            moves = tally.moves.setdefault((key, name), [0, 0])
-            moves[down] += 1
-            tally.turns.setdefault((key, name, int(down)), where)
+        down = int(value < before[name])
+        tally.moves.setdefault((key, name), [0, 0])[down] += 1
+        tally.turns.setdefault((key, name, down), where)
 
 
 def command(document: valid.Document, ending: str, tally: Tally, where: str) -> None:
@@ -222,13 +260,13 @@ def command(document: valid.Document, ending: str, tally: Tally, where: str) -> 
         for line in ([*report, "--format", "json"], [*report, f"-o{folder}/out.{ending}"]):
             outcome = watch.run(line)
             tally.commands += 1
-            tally.slowest = max(tally.slowest, outcome.seconds)
             if outcome.problem or outcome.status != 0:
                 what = outcome.problem or f"exit status {outcome.status}"
-                tally.problem(f"command line: {what}", f"{where}\n{outcome.detail}{outcome.said}")
+                about = f"{line}\n{outcome.detail[-600:]}{outcome.said}"
+                tally.problem(f"command line: {what}", f"{where}  {about}")
 
 
-def lone(tally: Tally, share: float = 0.02) -> Iterator[str]:
+def lone(tally: Tally, share: float = 0.05) -> Iterator[str]:
     """Quantities that a key moved seldom the one way, often the other."""
     for (key, name), (up, down) in sorted(tally.moves.items()):
         few, many = sorted((up, down))
@@ -239,7 +277,7 @@ def lone(tally: Tally, share: float = 0.02) -> Iterator[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--documents", type=int, default=100_000, help="to judge, at least")
+    parser.add_argument("--plans", type=int, default=100_000, help="to judge, at least")
     parser.add_argument("--minutes", type=float, default=600.0, help="begin nothing after that")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0)
@@ -248,34 +286,30 @@ def main() -> int:
     options = parser.parse_args()
     tally, started, number = Tally(), time.monotonic(), options.first
     if options.only is not None:
-        climb(options.seed, options.only, tally, show=True)
+        grid(options.seed, options.only, tally, show=True)
         return int(bool(+tally.problems))
-    valid._shipped()
+    valid.shipped()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-    while tally.judged < options.documents:
-        if time.monotonic() - started > 60 * options.minutes:
-            break
-        climb(options.seed, number, tally)
+    while tally.judged < options.plans and time.monotonic() - started < 60 * options.minutes:
+        grid(options.seed, number, tally)
         number += 1
-        if number % 500 == 0 or tally.judged >= options.documents:
+        if number % 50 == 0 or tally.judged >= options.plans:
             report(tally, number, options)
     report(tally, number, options)
-    for problem, count in (+tally.problems).most_common():
-        print(f"{count:6d}  {problem}  ({tally.first[problem].splitlines()[0]})")
+    for problem, count in tally.problems.most_common():
+        print(f"{count:6d}  {problem}  {tally.first.get(problem, '').splitlines()[:1]}")
     return int(bool(+tally.problems))
 
 
 def report(tally: Tally, number: int, options: argparse.Namespace) -> None:
     print(
-        f"{number} ladders, {tally.judged} documents judged, {tally.refused} refused, "
-        f"{tally.commands} command lines, slowest {tally.slowest:.2f} s, "
+        f"{number} grids, {tally.judged} plans judged, {tally.refused} refused, {tally.exact} "
+        f"exactly too, {tally.commands} command lines, {len(tally.keys)} numbers, "
         f"{time.process_time():.0f} s of processor time, {sum(tally.problems.values())} problems",
         flush=True,
     )
     if options.moves:
-        text = "\n".join([*lone(tally), "", *map(str, tally.absent.most_common(40))])
-        options.moves.write_text(text + "\n", "utf-8")
+        options.moves.write_text("\n".join(lone(tally)) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Files that are none, and names that mislead: links, pipes, devices, sockets, folders, odd names.
+"""Files that are none, and names that mislead: links, pipes, devices, sockets, folders, odd names;
+repositories in odd states; reports and results that are forged; cells that a spreadsheet would run.
 
     python -m fuzz.tricks [--tricks 2000] [--seed 1] [--only 17]
 
@@ -10,10 +11,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -22,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from fuzz import kills, watch
+from fuzz import kills, mutate, values, watch
 from fuzz.watch import Outcome
 
 ROOT = kills.ROOT
@@ -92,15 +95,20 @@ def trick(seed: int, number: int, base: Path) -> tuple[str, list[str], Outcome]:
     line = random.choice(WAYS)(random, inside, planted)
     bound = random.random() < 0.7
     line += ["--root", str(inside)] if bound else []
-    outcome = watch.run(line, 10.0, by_option=True)
+    with contextlib.chdir(inside):
+        outcome = watch.run(line, 10.0, by_option=True)
     if outcome.problem is None:
         # A second name of a file is as good as the first: it lies inside.
         told = bound and name != "second name outside"
-        outcome = _judged(outcome, _seen(outside) != before, told)
+        outcome = _judged(outcome, outside, _seen(outside) != before, told)
+        if _runs(inside / "cells.csv"):
+            outcome = replace(outcome, problem="a cell that a spreadsheet runs")
     return name, line, outcome
 
 
-def _judged(outcome: Outcome, moved: bool, bound: bool) -> Outcome:
+def _judged(outcome: Outcome, outside: Path, moved: bool, bound: bool) -> Outcome:
+    if (outside / "ran").exists():
+        return replace(outcome, problem="a command of the repository ran")
     if moved and bound:  # without it, a link that is named is the user's own
         return replace(outcome, problem="a file outside its folder changed")
     if bound and SECRET in outcome.said:
@@ -162,6 +170,166 @@ def _checked(random: Random, inside: Path, planted: Path) -> list[str]:
     return ["check", str(report)]
 
 
+# Repositories ------------------------------------------------------------------------------
+
+
+def _git(folder: Path, *words: str) -> None:
+    """Run git, whatever comes of it: a state that it refuses is a state too."""
+    who = ("-c", "user.name=x", "-c", "user.email=x", "-c", "init.defaultBranch=main")
+    subprocess.run(
+        ["git", *who, *words], cwd=folder, capture_output=True, check=False, timeout=20,
+        stdin=subprocess.DEVNULL, env={**os.environ, "GIT_CONFIG_GLOBAL": os.devnull},
+    )  # fmt: skip
+
+
+def _removed(folder: Path, pattern: str) -> None:
+    for file in list((folder / ".git").glob(pattern)):
+        if file.is_file():
+            file.chmod(0o600)
+            file.unlink()
+
+
+def _ran(outside: Path) -> str:
+    """A command that leaves a trace where nothing may change."""
+    return f"touch '{outside}/ran'; cat"
+
+
+#: What may have become of a repository that holds a plan; made in it, with the folder outside.
+STATES: dict[str, Callable[[Path, Path], object]] = {
+    "as it is": lambda folder, _: None,
+    "no commit": lambda folder, _: _removed(folder, "refs/heads/*"),
+    "no objects": lambda folder, _: _removed(folder, "objects/*/*"),
+    "detached": lambda folder, _: _git(folder, "checkout", "--detach"),
+    "a broken HEAD": lambda folder, _: (folder / ".git/HEAD").write_bytes(b"\xff\n"),
+    "an empty index": lambda folder, _: (folder / ".git/index").write_bytes(b""),
+    "a lock": lambda folder, _: (folder / ".git/index.lock").touch(),
+    "a branch like a file": lambda folder, _: _git(folder, "branch", "plan.yaml"),
+    "a tag like a branch": lambda folder, _: _git(folder, "tag", "main"),
+    "shallow": lambda folder, _: (folder / ".git/shallow").write_bytes(b"x\n"),
+    "elsewhere": lambda folder, outside: (
+        shutil.rmtree(folder / ".git"), (folder / ".git").write_text(f"gitdir: {outside}\n")
+    ),
+    "replaced by a link": lambda folder, outside: (
+        shutil.rmtree(folder / ".git"), (folder / ".git").symlink_to(outside)
+    ),
+    "a pager": lambda folder, outside: _git(folder, "config", "core.pager", _ran(outside)),
+    "a monitor": lambda folder, outside: _git(folder, "config", "core.fsmonitor", _ran(outside)),
+    "another diff": lambda folder, outside: _git(
+        folder, "config", "diff.external", _ran(outside)
+    ),
+    "an alias": lambda folder, outside: _git(
+        folder, "config", "alias.rev-parse", f"!{_ran(outside)}"
+    ),
+    "a filter": lambda folder, outside: (
+        (folder / ".gitattributes").write_text("*.yaml filter=x diff=x\n"),
+        _git(folder, "config", "filter.x.smudge", _ran(outside)),
+        _git(folder, "config", "diff.x.textconv", _ran(outside)),
+    ),
+    "a submodule": lambda folder, outside: (
+        _git(folder, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},sub"),
+        _git(folder, "commit", "-m", "x"),
+    ),
+    "an object that is missing": lambda folder, _: (
+        _git(folder, "update-index", "--add", "--cacheinfo", f"100644,{'1' * 40},plan.yaml"),
+        _git(folder, "commit", "-m", "x"),
+    ),
+    "two of a case": lambda folder, _: (
+        _git(folder, "update-index", "--add", "--cacheinfo", f"120000,{'2' * 40},PLAN.yaml"),
+        _git(folder, "commit", "-m", "x"),
+    ),
+}  # fmt: skip
+REVISIONS = (
+    "HEAD", "main", "HEAD~1", "HEAD^{tree}", "@{-1}", ":0", "", "-h", "--all", "main..HEAD",
+    "HEAD@{yesterday}", "\x1b[2J", "\udcff", "0" * 40, "HEAD\n", ":/x", "^HEAD",
+)  # fmt: skip
+WITHIN = (
+    "plan.yaml", "./plan.yaml", "../inside/plan.yaml", "../outside/secret.yaml", "sub", "sub/x",
+    ".git/config", "", "/etc/passwd", "plan.yaml/..", "link.yaml",
+)  # fmt: skip
+
+
+def _revision(random: Random, inside: Path, planted: Path) -> list[str]:
+    """A plan of a repository in an odd state, beside the one that lies there."""
+    _git(inside, "init")
+    target = random.choice(("plan.yaml", "../outside/secret.yaml", "/dev/zero", "link.yaml", "sub"))
+    (inside / "link.yaml").symlink_to(target)
+    if planted.is_file() and planted.stat().st_size < 10**6:
+        _git(inside, "add", "--", planted.name)
+    _git(inside, "add", "plan.yaml", "link.yaml")
+    _git(inside, "commit", "-m", "x")
+    STATES[random.choice(list(STATES))](inside, inside.parent / "outside")
+    within = random.choice((*WITHIN, planted.name))
+    sides = [f"{random.choice(REVISIONS)}:{within}", str(inside / "plan.yaml")]
+    return ["diff", *random.sample(sides, 2)]
+
+
+# Forged documents, and too much ------------------------------------------------------------
+
+
+def _forged(random: Random, inside: Path, planted: Path) -> list[str]:
+    """A report, a result or a log that a stranger wrote, full of what its readers look for."""
+    odd = random.choice((*values.SCALARS, "../outside/secret.yaml", "=1+1", SECRET))
+    line = (
+        f"python plan.py {odd} --set model={odd} --root /\ntrainplan {odd}; of a resolved input\n"
+    )
+    forms: dict[str, tuple[str, str, list[str]]] = {
+        "md": ("report.md", line, ["check"]),
+        "html": ("report.html", f"<!-- {line} --><pre>{line}</pre>", ["check"]),
+        "json": (
+            "result.json",
+            json.dumps({
+                "version": odd, "plan": {"name": odd, "document": odd, "set": [f"model={odd}"]},
+                "inputs": {odd: {"value": odd}}, "verdict": {"fits": odd}, "absent": {},
+                "quantities": {"memory.total": {"value": odd, "unit": odd}, odd: None},
+            }),
+            random.choice((["check"], ["diff", str(inside / "plan.yaml")])),
+        ),
+        "log": ("run.log", f"step,loss,{odd}\n1,{odd},{odd}\n" * 3,
+                ["compare", str(inside / "plan.yaml"), "--log"]),
+    }  # fmt: skip
+    name, text, command = forms[random.choice(list(forms))]
+    file = inside / name
+    file.write_bytes(text.encode("utf-8", "surrogatepass"))
+    return [*command, str(file)]
+
+
+def _giant(random: Random, inside: Path, planted: Path) -> list[str]:
+    """A document that is too deep, too long, or expands without end, wherever one is read."""
+    file = inside / f"giant{random.choice(ENDINGS)}"
+    file.write_bytes(mutate.giant(random))
+    plan = str(inside / "plan.yaml")
+    return random.choice((
+        ["validate", str(file)], ["report", str(file)], ["import", str(file)], ["check", str(file)],
+        ["diff", plan, str(file)], ["compare", plan, "--log", str(file)],
+        ["report", plan, "--set", f"model={file}"], ["sweep", str(file), "--workers", "1"],
+    ))  # fmt: skip
+
+
+#: Names that a spreadsheet would run as formulas.
+CELLS = ("=1+1", "+1+cmd", "-2+3", "@SUM(1)", "\t=1", "\r=1", "=HYPERLINK(1)", '"=1', "'=1", ";=1")
+
+
+def _cells(random: Random, inside: Path, planted: Path) -> list[str]:
+    """A table whose cells a stranger names."""
+    names = random.sample(CELLS, 2)
+    models = [{"extends": "gpt2-small", "name": name} for name in names]
+    runs = [{"name": name, "set": {"training.micro_batch": 1}} for name in names]
+    axes = random.choice(({"model": models}, {"run": runs}, {"model": models, "run": runs}))
+    study = inside / "cells.yaml"
+    study.write_text(json.dumps({"name": names[0], "base": "plan.yaml", "axes": axes}))
+    return ["sweep", str(study), "--workers", "1", "-o", str(inside / "cells.csv")]
+
+
+def _runs(table: Path) -> bool:
+    """Whether a cell of a table would be run by a spreadsheet."""
+    if not table.is_file():
+        return False
+    with table.open(newline="", encoding="utf-8") as lines:
+        cells = [cell for row in csv.reader(lines) for cell in row]
+    texts = [cell for cell in cells if cell[:1] in ("=", "+", "-", "@", "\t", "\r")]
+    return any(not cell[1:2].isdigit() or "+" in cell[1:] for cell in texts)
+
+
 WAYS: tuple[Callable[[Random, Path, Path], list[str]], ...] = (
     lambda random, inside, planted: ["report", str(planted)],
     lambda random, inside, planted: ["validate", str(planted)],
@@ -172,6 +340,7 @@ WAYS: tuple[Callable[[Random, Path, Path], list[str]], ...] = (
     lambda random, inside, planted: ["check", str(planted)],
     lambda random, inside, planted: ["check", "--plans", str(planted), str(inside)],
     _reference, _reference, _reference, _over, _over, _checked,
+    _revision, _revision, _revision, _forged, _forged, _giant, _cells,
 )  # fmt: skip
 
 

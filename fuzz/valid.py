@@ -47,6 +47,8 @@ def written(value: Any, said: Any) -> Any:
     """A number in the unit of its key, as a document writes it."""
     unit = said.get("unit", "1")
     unit = UNITS.get(unit, "" if unit in COUNTED else unit)
+    if "string" not in said.get("type", ()):
+        return int(value) if Fraction(value).denominator == 1 else float(value)
     whole = Fraction(value).denominator == 1
     if whole and not unit:
         return int(value)
@@ -59,6 +61,8 @@ def bounds(said: Any) -> tuple[Fraction, Fraction]:
     low, high = Fraction(said.get("minimum", 0)), Fraction(said.get("maximum", 10**30))
     if "exclusiveMinimum" in said:
         low = max(Fraction(said["exclusiveMinimum"]), Fraction(1, 10**30))
+    if "exclusiveMaximum" in said:
+        high = Fraction(said["exclusiveMaximum"]) * Fraction(999, 1000)
     return low, high
 
 
@@ -82,7 +86,7 @@ def typical(random: Random, said: Any) -> Any:
 
 
 @cache
-def _shipped() -> dict[str, dict[str, Any]]:
+def shipped() -> dict[str, dict[str, Any]]:
     """Heads, layers and experts of each model that ships."""
     import planner
 
@@ -111,7 +115,7 @@ def _model(random: Random) -> tuple[Any, dict[str, int]]:
     """A model of a plan, and what a layout must divide of it."""
     if random.random() < 0.55:
         name = random.choice(_names("models"))
-        about = dict(_shipped()[name])
+        about = dict(shipped()[name])
         if random.random() < 0.2 and not about["experts"]:
             return {"extends": name}, about
         return name, about

@@ -79,19 +79,28 @@ class Tape:
         quantities: the results.
         ends: quantities that are leaves, whatever they are made of. Their symbols are no symbols
             that a case binds, so that ``values`` has none for them.
+        absent: takes why a quantity has no value, whatever the numbers, in the place of a result.
 
     Raises:
-        Absent: a quantity that has no value, which one and why.
+        Absent: a quantity that has no value, which one and why; with ``absent``, none.
     """
 
-    def __init__(self, case: Case, quantities: Iterable[str], ends: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        case: Case,
+        quantities: Iterable[str],
+        ends: Collection[str] = (),
+        absent: dict[str, str] | None = None,
+    ) -> None:
         recorder = _Recorder(case, ends)
         self.results: dict[str, int] = {}
         for name in quantities:
             try:
                 self.results[name] = recorder.value(name)
-            except Absent as absent:
-                raise Absent(f"{name} cannot be computed: {absent.reason}") from None
+            except Absent as error:
+                if absent is None:
+                    raise Absent(f"{name} cannot be computed: {error.reason}") from None
+                absent[name] = error.reason
         self.nodes: list[Node] = recorder.nodes
         self.leaves: list[Leaf] = recorder.leaves
         #: Which node is the value of which quantity at which entries.

@@ -322,7 +322,7 @@ def _():
 
 def _shown(traffic, beside):
     """What overlap leaves of it: it hides a share, as far as there is work beside."""
-    return traffic - smallest(hidden_t * traffic, beside)
+    return largest((1 - hidden_t) * traffic, traffic - beside)
 
 
 data = Quantity(

@@ -22,10 +22,9 @@ from planner.documents import schema
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Case
 from planner.engine.tape import Tape
-from planner.engine.untraced import Untraced
 from planner.questions.studies.automatic import DECIDING, automatic, words
 from planner.questions.studies.operations import over_arrays
-from planner.questions.studies.plain import PLAIN, SYMBOLS, rests_on
+from planner.questions.studies.plain import LIMITED, PLAIN, SYMBOLS, rests_on
 from planner.questions.studies.points import Array, Values, exact, is_name, missing, wanted, why
 from planner.questions.studies.study import Study
 
@@ -43,9 +42,21 @@ def plain(study: Study) -> tuple[bool, ...]:
     """Along which dimensions only plain keys change."""
     decides = rests_on(DECIDING) if study.searches else frozenset()
 
+    varied = {key for axis in study.axes for key in axis.keys}
+
+    def given(key: str) -> bool:
+        around = {key.rsplit(".", steps)[0] for steps in range(key.count(".") + 1)}
+        if varied & around:
+            return True
+        nodes: list[Any] = [base.data for base in study.bases]
+        for step in key.split("."):
+            nodes = [node.get(step) for node in nodes if isinstance(node, Mapping)]
+        return any(node is not None for node in nodes)
+
     def alone(key: str, values: Sequence[Any]) -> bool:
         numbers = all(schema.is_number(None, value) for value in values)
-        return key in PLAIN and numbers and SYMBOLS[key] not in decides
+        checked = key in LIMITED and given(LIMITED[key])
+        return key in PLAIN and numbers and not checked and SYMBOLS[key] not in decides
 
     return tuple(
         all(
@@ -112,17 +123,9 @@ class Members:
         return Member(kind, leaves, layout)
 
     def _kind(self, built: Case) -> Kind:
+        # What one plan lacks because of its numbers, below a division by zero, others may have.
         absent: dict[str, str] = {}
-        try:
-            return Kind(Tape(built, self.quantities), absent)
-        except Absent:
-            evaluation = Untraced(built)
-        for name in self.quantities:
-            try:
-                evaluation.value(name)
-            except Absent as error:
-                absent[name] = error.reason
-        return Kind(Tape(built, [n for n in self.quantities if n not in absent]), absent)
+        return Kind(Tape(built, self.quantities, absent=absent), absent)
 
 
 @lru_cache(maxsize=1)

@@ -34,6 +34,11 @@ PLAIN = frozenset(
         "cluster.network.oversubscription",
     }
 )
+#: Keys that completing a plan holds against another key, where that is given.
+LIMITED = {
+    "cluster.network.bandwidth": "cluster.network.sustained",
+    "cluster.accelerator.power": "cluster.accelerator.idle_power",
+}
 #: The symbol of each key.
 SYMBOLS = {n.key: n.symbol for n in BOOK.notation.values() if n.key and not n.per}
 
