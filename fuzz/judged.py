@@ -218,10 +218,14 @@ def alike(base: Any, changes: Numbers, row: Numbers, tally: Tally, where: str) -
         tally.problem(wrong, where)
 
 
-#: Differences, and what they are of.
+#: What is small beside it: differences of it, and its parts where the peak lies, which is another
+#: where two peaks are the same to double precision.
 OF = {
     "memory.allocator": "memory.total", "memory.headroom": "memory.process",
-    "memory.headroom_p95": "memory.at_worst",
+    "memory.headroom_p95": "memory.at_worst", "time.failure_days": "time.training_days",
+    **{f"memory.{part}": "memory.total" for part in (
+        "weights", "gradients", "optimizer", "activations", "buffers", "cache",
+    )},
 }  # fmt: skip
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import planner
 from fuzz import watch
 
 STUDY = "base: gpt2small_hgx-h100\n"
@@ -71,3 +73,81 @@ def test_a_name_that_turns_the_direction_is_escaped_in_json(
     assert main(["report", plan, "--set", "model.name=a\u202eb", "--format", "json"]) == 0
     shown = capsys.readouterr().out
     assert "\u202e" not in shown and "a\u202eb" in json.dumps(json.loads(shown), ensure_ascii=False)
+
+
+SMALL = {
+    "model": "gpt2-small",
+    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 8},
+    "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
+    "parallelism": {"zero": 1},
+}
+
+
+def rows(key: str, values: list[str], *record: str) -> list[dict[str, Any]]:
+    return list(planner.load_study({"base": SMALL, "axes": {key: values}, "record": [*record]}))
+
+
+def test_what_one_point_divides_by_zero_others_do_not() -> None:
+    """Activations of no bytes have no intensity; the order of the values decides nothing."""
+    values = ["0 B", "2 B"]
+    found = rows("training.bytes.activation", values, "roofline.intensity")
+    turned = rows("training.bytes.activation", values[::-1], "roofline.intensity")
+    assert found == turned[::-1]
+    assert found[0]["roofline.intensity"] is None and found[0]["reason"]
+    exact = planner.load(SMALL).evaluate()["roofline.intensity"]
+    assert found[1]["roofline.intensity"] == pytest.approx(float(exact.number), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "beside"),
+    [
+        ("cluster.accelerator.power", ["1 W", "700 W"], {}),  # an H100 that idles draws 70 W
+        (
+            "cluster.network.bandwidth",
+            ["1 GB/s", "50 GB/s"],
+            {"cluster.network": {"bandwidth": "50 GB/s", "sustained": "40 GB/s"}},
+        ),
+    ],
+)
+def test_a_value_that_is_refused_refuses_no_other(
+    key: str, values: list[str], beside: dict[str, Any]
+) -> None:
+    study = planner.load_study(
+        {"base": SMALL, "axes": {key: values}, "record": ["time.step_seconds"]},
+        set={f"base.{name}": value for name, value in beside.items()},
+    )
+    refused, kept = study
+    assert refused["time.step_seconds"] is None and refused["reason"]
+    assert kept["time.step_seconds"] > 0 and not kept["reason"]
+
+
+def test_the_allocator_holds_no_less_than_what_lives() -> None:
+    """Where all activations lie on the host, a layer is back in full for its backward pass."""
+    study = planner.load(SMALL, set={
+        "training.offload.activations": 1, "training.micro_batch": 8, "model.layers": 2,
+        "training.bytes.activation": "200 B",
+    })  # fmt: skip
+    result = study.evaluate()
+    reserved, live = (result[f"memory.{name}"].value for name in ("reserved", "total"))
+    assert isinstance(reserved, int) and isinstance(live, int) and reserved >= live
+
+
+def test_traffic_that_all_hides_is_none_and_not_less() -> None:
+    """Doubles of a sum that cancels lay a hair below zero."""
+    base = {
+        "model": "opt-30b",
+        "cluster": {
+            "accelerator": "a10g", "devices": 128, "network": {"bandwidth": "400 Gb/s"},
+        },
+        "training": {
+            "tokens": "1B", "sequence_length": 1024, "micro_batch": 2, "global_batch": 128,
+            "precision": "fp32", "bytes": {"reduce": 2},
+        },
+        "parallelism": {"tensor": 4, "pipeline": 4, "sequence": True, "zero": 1},
+    }  # fmt: skip
+    axes = {
+        "time.efficiency.tensor_hidden": [0.5, 1],
+        "cluster.network.latency": ["1 us", "2 us", "7 us"],
+    }
+    study = planner.load_study({"base": base, "axes": axes, "record": ["time.data"]})
+    assert [row["time.data"] for row in study][3:] == [0, 0, 0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 from random import Random
 
@@ -10,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fuzz import campaign, judge, lines, mutate, readers, tricks, watch
+import planner
+from fuzz import campaign, judge, judged, lines, mutate, readers, tricks, valid, watch
 
 KINDS = ("plan", "model", "cluster", "accelerator", "config", "study")
 
@@ -100,6 +100,9 @@ def test_tricks_with_files_lead_nowhere() -> None:
         assert outcome.problem is None, f"{number}: {name}\n{line}\n{outcome}"
 
 
+LLAMA = "presets/llama70b_h100x1024.yaml"
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -107,24 +110,56 @@ def test_tricks_with_files_lead_nowhere() -> None:
         ({"parameters.active": 10**12}, "parameters.active is above parameters.total"),
         ({"memory.headroom": 10**12}, "memory.headroom is not capacity less process"),
         ({"memory.weights": 10**15}, "memory.weights is above memory.total"),
-        ({"time.mfu": 1.01}, "time.mfu is above one"),
+        ({"time.goodput": 1.01}, "time.goodput is above one"),
+        ({"time.step_seconds": float("inf")}, "time.step_seconds is not finite"),
         ({}, None),
     ],
 )
 def test_absurd_values_are_seen(changes: dict[str, float], said: str | None) -> None:
-    plan = "presets/llama70b_h100x1024.yaml"
-    result = judge.evaluated(["report", plan, "--format", "json", "--set", "time.mfu=null"])
-    assert result is not None and not result["inputs"].get("time.mfu", {}).get("value")
+    result = planner.load(LLAMA).evaluate().to_json()
     for name, value in changes.items():
         result["quantities"][name] = {"value": value}
-    assert judge.values(result) == said
+    assert judge.result(result) == said
 
 
-def test_a_law_that_is_broken_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = ["report", "presets/llama70b_h100x1024.yaml", "--format", "json"]
-    result = judge.evaluated(line)
-    assert result is not None
-    for sign, said in ((-1, None), (1, "more training.tokens raises time.training_days")):
-        law = ("training.tokens", Fraction(2), sign, ("time.training_days",))
-        monkeypatch.setattr(judge, "LAWS", (law,))
-        assert judge.law(Random(1), line, result) == said
+def test_a_law_that_is_broken_is_seen() -> None:
+    key, name = "training.tokens", "time.training_days"
+    few, many = ({name: days} for days in (100, 200))
+    assert judge.order(key, few, many) is None
+    assert judge.order(key, many, few) == f"more {key} lowers {name}"
+    assert judge.order("time.mfu", few, many) == f"more time.mfu raises {name}"
+
+
+def test_laws_name_keys_and_quantities_that_there_are() -> None:
+    assert {*judge.LAWS} <= {*valid.numeric()}
+    named = {name for _, names in judge.LAWS.values() for name in names}
+    named |= {name for pair in judge.ORDERS for name in pair} | {*judge.SIGNED, *judge.SHARES}
+    assert named <= {*judged.scalars()}
+
+
+def test_most_plans_that_are_made_evaluate() -> None:
+    evaluated = 0
+    for number in range(60):
+        try:
+            evaluated += planner.load(valid.plan(Random(number))).evaluate() is not None
+        except planner.PlanError:
+            continue
+    assert evaluated >= 54
+
+
+def test_grids_of_corners_are_judged() -> None:
+    tally = judged.Tally()
+    for number in range(4):
+        judged.grid(7, number, tally)
+    assert not +tally.problems, tally.first
+    assert tally.judged > 200 and tally.exact > 10 and tally.commands == 2
+
+
+def test_the_judged_campaign_sees_a_broken_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were a higher price to lower the cost, a grid over prices would tell."""
+    keys = ("cluster.price", "cluster.pue")
+    monkeypatch.setattr(judged, "keys", lambda result: keys)
+    monkeypatch.setitem(judge.LAWS, "cluster.price", (-1, ("cost.total",)))
+    tally = judged.Tally()
+    judged.grid(7, 0, tally)
+    assert tally.problems["more cluster.price raises cost.total"] > 5
