@@ -74,8 +74,8 @@ class Tally:
 @cache
 def scalars() -> tuple[str, ...]:
     """The quantities without axes whose values are numbers."""
-    from planner import formulas
-    from planner.quantity import BOOK
+    from planner.book import formulas
+    from planner.book.quantity import BOOK
 
     assert formulas
     names = ("memory.stage", "memory.phase")

@@ -33,7 +33,7 @@ from planner.book.notation import (
 )
 from planner.book.notation_hardware import W, e_mem, f_back, hidden_t
 from planner.book.quantity import Quantity
-from planner.book.reductions import Largest, Total, largest, smallest
+from planner.book.reductions import Largest, Total, largest
 
 PIPELINE = "Narayanan et al. 2021 (arXiv 2104.04473), section 2.2"
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 7"
