@@ -231,7 +231,7 @@ def trees(name: str, kills: int, chance: random.Random) -> Counter[str]:
         study = folder / "study.config"
         study.write_text(
             f"base: {{extends: {PLAN}}}\naxes:\n"
-            "  training.tokens: {from: 1B, to: 9B, steps: 80}\n"
+            "  training.tokens: {from: 1B, to: 9B, steps: 30}\n"
             "  training.micro_batch: [1, 2, 4, 8]\nrecord: [memory.process, memory.stage]\n",
             "utf-8",
         )
