@@ -79,7 +79,7 @@ def scalars() -> tuple[str, ...]:
 
     assert formulas
     names = ("memory.stage", "memory.phase")
-    return tuple(n for n, (d, *_) in BOOK.declarations.items() if not d.per and n not in names)
+    return tuple(n for n, q in BOOK.quantities.items() if not q.per and n not in names)
 
 
 def ladder(random: Random, key: str, value: Any) -> list[Fraction]:
