@@ -1,7 +1,7 @@
 .PHONY: test lint ci bench fuzz examples accuracy
 
 test:
-	python -m pytest
+	python -m pytest -n auto
 
 lint:
 	ruff check . && ruff format --check . && mypy

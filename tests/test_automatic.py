@@ -90,6 +90,7 @@ def test_a_variant_is_searched_anew_until_its_layout_is_known() -> None:
     assert wider.get("parallelism.tensor") == plan.get("parallelism.tensor")
 
 
+@pytest.mark.slow
 def test_every_command_sees_the_layout(file: str, tmp_path: Path) -> None:
     status, first, _ = run(file, "--format", "json")
     assert status == 0 and first == run(file, "--format", "json")[1]
@@ -108,6 +109,7 @@ def test_every_command_sees_the_layout(file: str, tmp_path: Path) -> None:
     assert run("diff", file, str(again))[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [{"parallelism": "auto"}, {}])
 def test_commands_agree_on_the_layout(layout: dict[str, Any], tmp_path: Path) -> None:
     """Asked for, or left open by saying nothing: the step of a study's point, of an export's
@@ -146,6 +148,7 @@ def test_the_report_shows_the_search_that_found_the_layout(file: str, tmp_path: 
     assert "<circle class=d4" in page.read_text("utf-8")  # the ring around the plan's own
 
 
+@pytest.mark.slow
 def test_a_report_holds_a_plan_against_all_layouts(tmp_path: Path) -> None:
     words, plan = tmp_path / "report.md", "presets/gpt2small_hgx-h100.yaml"
     assert run(plan, "-o", str(words))[0] == 0

@@ -51,6 +51,7 @@ def kinds(*paths: str) -> dict[str, str]:
     return {f.path: f.kind for f in check.check([Path(p) for p in paths])}
 
 
+@pytest.mark.slow
 def test_fresh_reports_are_unchanged(repository: Path) -> None:
     before = {p: p.read_bytes() for p in repository.rglob("*") if p.is_file()}
     found = kinds()
@@ -59,11 +60,13 @@ def test_fresh_reports_are_unchanged(repository: Path) -> None:
     assert {p: p.read_bytes() for p in repository.rglob("*") if p.is_file()} == before
 
 
+@pytest.mark.slow
 def test_found_from_another_folder(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repository / "plans")
     assert set(kinds("../docs").values()) == {"same"}
 
 
+@pytest.mark.slow
 def test_a_changed_plan_moves_numbers(repository: Path) -> None:
     edit("plans/small.yaml", "tokens: 10B", "tokens: 11B")
     found = {f.path: f for f in check.check()}
@@ -74,6 +77,7 @@ def test_a_changed_plan_moves_numbers(repository: Path) -> None:
     assert "numbers moved" in check.text(list(found.values()))
 
 
+@pytest.mark.slow
 def test_a_plan_without_a_report_is_missing_one(repository: Path) -> None:
     shutil.copy(PLAN, "plans/other.yaml")
     Path("plans/model.yaml").write_text("layers: 2\n")
@@ -88,6 +92,7 @@ def test_a_plan_without_a_report_is_missing_one(repository: Path) -> None:
         check.check(plans=[Path("nowhere")])
 
 
+@pytest.mark.slow
 def test_wording_is_told_from_numbers(repository: Path) -> None:
     edit("docs/small.md", "How to reproduce", "How to repeat")
     edit("docs/small.html", "<h2>How to reproduce", "<h2>How to repeat")
@@ -100,6 +105,7 @@ def test_wording_is_told_from_numbers(repository: Path) -> None:
     assert "parameters.total: title" in found["docs/small.json"].details
 
 
+@pytest.mark.slow
 def test_a_number_edited_by_hand_is_named(repository: Path) -> None:
     data = json.loads(Path("docs/small.json").read_text())
     data["quantities"]["parameters.total"]["value"] = 124438272
@@ -127,6 +133,7 @@ def test_what_is_no_report(repository: Path) -> None:
         check.check([Path("plans")])
 
 
+@pytest.mark.slow
 def test_reports_are_found_wherever_they_are(
     repository: Path, monkeypatch: pytest.MonkeyPatch, run_cli: Callable[..., Any]
 ) -> None:
@@ -152,6 +159,7 @@ def test_reports_are_found_wherever_they_are(
     assert done.returncode == 0 and done.stdout == "no reports found\n"
 
 
+@pytest.mark.slow
 def test_whether_the_plan_changed_or_the_program(repository: Path) -> None:
     for ending in FORMATS:
         edit(f"docs/small.{ending}", "0.1.0", "0.0.9")
@@ -203,6 +211,7 @@ def test_percent_against_zero_is_new() -> None:
     assert diff.change(row("a", "b")) == ""
 
 
+@pytest.mark.slow
 def test_losing_the_fit_is_the_verdict(repository: Path) -> None:
     text = Path("plans/small.yaml").read_text().replace("micro_batch: 32", "micro_batch: 64")
     Path("plans/big.yaml").write_text(
@@ -229,6 +238,7 @@ def git(*words: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_revisions(repository: Path) -> None:
     git("init", "-q", "-b", "main")
     git("add", ".")
@@ -242,6 +252,7 @@ def test_revisions(repository: Path) -> None:
             diff.diff(bad, "plans/small.yaml")
 
 
+@pytest.mark.slow
 def test_revisions_from_a_subfolder(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A path is from the current folder, or from the top as git means it."""
     git("init", "-q", "-b", "main")
@@ -259,6 +270,7 @@ def test_revisions_from_a_subfolder(repository: Path, monkeypatch: pytest.Monkey
         diff.diff("HEAD:small.yaml", "long.json")
 
 
+@pytest.mark.slow
 def test_revisions_follow_committed_links_and_names(repository: Path) -> None:
     """Links to files and folders, documents that name others beside them, names with spaces."""
     Path("base").mkdir()
@@ -280,6 +292,7 @@ def test_revisions_follow_committed_links_and_names(repository: Path) -> None:
         diff.diff("HEAD:out.yaml", "plans/small.yaml")
 
 
+@pytest.mark.slow
 def test_a_large_repository_with_odd_names_is_quick(repository: Path) -> None:
     """Two processes of git read what the plan names, of 2,000 documents and one odd name."""
     git("init", "-q", "-b", "main")

@@ -30,6 +30,7 @@ def plan(request: pytest.FixtureRequest) -> Plan:
     return loading.load(path, changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [STEP, MEMORY])
 def test_it_is_the_first_of_all(plan: Plan, by: str) -> None:
     first = evaluated(engine.search(plan, 1, by, margin="0").best[0].of(plan), (MEMORY, STEP))
@@ -44,6 +45,7 @@ def test_it_is_the_first_of_all(plan: Plan, by: str) -> None:
         assert (found and found.changes) == (known[0].changes if known else None)
 
 
+@pytest.mark.slow
 def test_in_which_portions_rows_are_asked_decides_nothing(
     plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,6 +57,7 @@ def test_in_which_portions_rows_are_asked_decides_nothing(
     assert found is not None and known is not None and found.changes == known.changes
 
 
+@pytest.mark.slow
 def test_the_roomiest_leaves_most_of_what_is_scarcest(plan: Plan) -> None:
     fastest, slimmest = (engine.search(plan, 1, by, margin="0").best[0] for by in (STEP, MEMORY))
     found = Contest(plan).all.roomiest()
@@ -67,6 +70,7 @@ def test_the_roomiest_leaves_most_of_what_is_scarcest(plan: Plan) -> None:
     assert Contest(plan, limits=none).all.roomiest() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [1, 2, 6])
 def test_asking_for_memory_first_finds_the_same(plan: Plan, share: int) -> None:
     whole = Contest(plan)

@@ -130,6 +130,7 @@ def run(command: str, desk: Path) -> subprocess.CompletedProcess[str] | None:
     return done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_run(page: Path, desk: Path) -> None:
     """A page from top to bottom: what one command writes, another reads."""
@@ -153,6 +154,7 @@ def test_sessions_print_what_the_page_says(block: Block, desk: Path) -> None:
         assert re.fullmatch(pattern, done.stdout + done.stderr), done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", of("python"), ids=str)
 def test_python_runs(block: Block, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = compile(block.text, str(block), "exec")

@@ -217,6 +217,7 @@ def test_more_of_it_takes_no_less(document: Document, key: str) -> None:
         assert number(large, quantity) >= number(small, quantity), quantity
 
 
+@pytest.mark.slow
 @SLOW
 @given(plans())
 def test_a_varied_input_gives_what_a_new_evaluation_gives(document: Document) -> None:

@@ -35,6 +35,7 @@ def load(path: str, **changes: Any) -> Any:
 # goals
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "quantity", "word", "values"),
     [
@@ -91,6 +92,7 @@ def test_a_monotone_goal_ends_at_the_limit() -> None:
 # families
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["llama3-8b", "mixtral-8x7b", "deepseek-v2-lite"])
 def test_another_family_is_scaled_in_its_own_shape(family: str) -> None:
     plan = load("presets/largest_on_8xh100.yaml")
@@ -116,6 +118,7 @@ def named(model: str) -> dict[str, Any]:
 # free layouts
 
 
+@pytest.mark.slow
 def test_the_fewest_devices_with_any_layout_agree_with_a_search_at_each_count() -> None:
     plan = load(GPT2, training__tokens="300B", training__micro_batch=8)
     limits = (parse_limit("time.training_days<=12 h"),)
@@ -146,6 +149,7 @@ def test_a_free_layout_is_never_worse_than_the_plans_own(question: str) -> None:
     assert not any(not li.holds(free.holds.values[li.quantity]) for li in free.limits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [GPT2, "presets/largest_on_8xh100.yaml"])
 def test_a_failure_names_the_layout_of_all_that_lacks_least(path: str) -> None:
     """One step beyond the largest model, every layout in turn; and each size up to it fits."""
@@ -160,6 +164,7 @@ def test_a_failure_names_the_layout_of_all_that_lacks_least(path: str) -> None:
         assert best(variant(answer.holds.plan, changes), FITS) is not None
 
 
+@pytest.mark.slow
 def test_a_batch_that_more_layouts_divide_holds_beyond_one_that_fewer_do() -> None:
     """Steps of neighbouring batches are far apart: the answer is the largest batch all the same."""
     one = {"training.micro_batch": 1, "training.tokens": 10**9, "training.global_batch": 512,
@@ -181,6 +186,7 @@ def test_a_batch_that_more_layouts_divide_holds_beyond_one_that_fewer_do() -> No
 # cheapest
 
 
+@pytest.mark.slow
 def test_the_cheapest_of_two_is_the_cheaper_one_and_earlier_costs_more() -> None:
     plan = load(GPT2)
     offers = "h100-sxm-80gb,a100-sxm-80gb=1.5 USD/h"
@@ -201,6 +207,7 @@ def test_the_cheapest_of_two_is_the_cheaper_one_and_earlier_costs_more() -> None
     assert "Devices to choose from:" in text and "Layout:" in text
 
 
+@pytest.mark.slow
 def test_devices_that_are_too_few_and_cost_more_already_are_not_looked_at_further() -> None:
     """A hundred times the price: two nodes miss the deadline, and more of them would cost more."""
     plan = load(LLAMA, cluster__devices=128)
@@ -222,6 +229,7 @@ def test_shipped_prices_are_offered() -> None:
     assert all(price > 0 for price in found.values())
 
 
+@pytest.mark.slow
 def test_an_impossible_deadline_is_missed_by_the_least(run_cli: RunCli) -> None:
     arguments = ("cheapest", "--deadline", "1 s", "--accelerators", "hgx-h100")
     done = run_cli("solve", GPT2, *arguments)
@@ -380,6 +388,7 @@ def test_an_answer_by_an_assumed_time_has_no_interval() -> None:
     assert "~" not in questions.text(answer)
 
 
+@pytest.mark.slow
 def test_the_cheapest_says_whose_prices_it_compared() -> None:
     names = ["h100-sxm-80gb", "a100-sxm-80gb", "h200-sxm-141gb"]
     plan = load(GPT2, time__mfu=None)

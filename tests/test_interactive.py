@@ -182,6 +182,7 @@ def controls(page: Path) -> list[dict[str, Any]]:
     return list(json.loads(line.removeprefix("const PAGE=").removesuffix(";"))["controls"])
 
 
+@pytest.mark.slow
 @needs_browser
 @pytest.mark.parametrize("name", PLANS)
 def test_every_control_moves_the_numbers_as_set_does(
@@ -249,6 +250,7 @@ def test_a_shape_that_cannot_be_says_what_the_planner_says(
     assert browser.problems == []
 
 
+@pytest.mark.slow
 @needs_browser
 @pytest.mark.parametrize("name", PLANS)
 def test_several_controls_at_once(name: str, browser: Browser, pages: dict[str, Path]) -> None:
@@ -267,6 +269,7 @@ def test_several_controls_at_once(name: str, browser: Browser, pages: dict[str, 
     assert browser.problems == []
 
 
+@pytest.mark.slow
 @needs_browser
 def test_an_impossible_layout_says_why_and_keeps_the_last_numbers(
     browser: Browser, pages: dict[str, Path]
@@ -291,6 +294,7 @@ def test_an_impossible_layout_says_why_and_keeps_the_last_numbers(
     assert browser.run("document.getElementById('what-if-results').className") == ""
 
 
+@pytest.mark.slow
 @needs_browser
 def test_the_printed_command_gives_the_numbers(
     browser: Browser, pages: dict[str, Path], run_cli: RunCli
@@ -324,6 +328,7 @@ def test_the_printed_command_gives_the_numbers(
         )
 
 
+@pytest.mark.slow
 @needs_browser
 @pytest.mark.parametrize("given", ["auto", {"auto": True, "tensor": 2}])
 def test_the_command_of_a_plan_that_leaves_its_layout_open_keeps_the_one_that_was_found(
@@ -368,6 +373,7 @@ def test_a_link_carries_the_values(browser: Browser, pages: dict[str, Path]) -> 
     )
 
 
+@pytest.mark.slow
 @needs_browser
 def test_the_numbers_read_as_in_the_report(browser: Browser, pages: dict[str, Path]) -> None:
     """Rounded the same way: where nothing is changed, both columns say the same."""
@@ -412,6 +418,7 @@ def test_a_hostile_name_does_not_leave_the_script() -> None:
     assert as_text(hostile, "interactive").count("<script") == 1
 
 
+@pytest.mark.slow
 def test_interactive_goes_with_html(run_cli: RunCli, tmp_path: Path) -> None:
     plan = PRESETS / "gpt2small_hgx-h100.yaml"
     assert run_cli(plan, "--interactive").returncode == 2

@@ -62,6 +62,7 @@ LACKS: dict[str, dict[str, set[Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", FORMATS)
 def test_what_a_framework_lacks_is_not_listed(framework: str) -> None:
     plan = loading.load(PLAN)

@@ -35,6 +35,7 @@ def records():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", BOUNDS)
 def test_each_source_keeps_its_bound(records, source):
     errors = [abs(row["error"]) for row in records if row["source"].startswith(source)]

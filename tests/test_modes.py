@@ -59,6 +59,7 @@ CASES: list[tuple[dict[str, Any], dict[str, str]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("changes", "expected"), CASES)
 def test_a_mode_stands_for_another_where_all_layouts_are_as_fast_and_hold_no_more(
     changes: dict[str, Any], expected: dict[str, str]
@@ -99,6 +100,7 @@ def test_every_way_from_the_mode_to_the_time_of_a_step_is_asked() -> None:
     assert R_ks not in some.expression.body.subs(repeated, 0).free_symbols
 
 
+@pytest.mark.slow
 def test_the_plans_own_layout_is_found_whichever_mode_it_says() -> None:
     """Its degrees alone are left: three layouts, of which two are one step."""
     fixed = {
@@ -119,6 +121,7 @@ def test_the_plans_own_layout_is_found_whichever_mode_it_says() -> None:
         assert {c.value for c in found.choices if c.key == KEY} == {asked, "full"}
 
 
+@pytest.mark.slow
 def test_modes_that_are_asked_for_are_all_searched() -> None:
     """A mode that is given stays, and so does each that is to be compared."""
     small = plan(model="gpt2-small")

@@ -54,6 +54,7 @@ def test_a_space_above_the_limit_is_narrowed_and_says_so() -> None:
             assert f"{key} 1" in text.replace(r"\_", "_")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 10_000])
 def test_nothing_fits_only_where_nothing_of_all_does(
     most: int, monkeypatch: pytest.MonkeyPatch
@@ -119,6 +120,7 @@ def run(*words: str) -> tuple[int, str]:
     return status, out.getvalue()
 
 
+@pytest.mark.slow
 def test_answers_and_open_layouts_say_what_was_left_out(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

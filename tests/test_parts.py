@@ -47,6 +47,7 @@ def parts(plan: Plan, quantity: str = STEP) -> dict[str, Any]:
     return taken_apart(Untraced(case.build(plan)), quantity)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_parts_differ_by_as_much_as_the_steps(name: str) -> None:
     plan = loading.load(*PLANS[name])

@@ -35,6 +35,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     made.close()
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.skipif(executable() is None, reason="there is no Chromium")
 @pytest.mark.parametrize("name", PAGES)

@@ -325,6 +325,7 @@ ODD: tuple[object, ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_forged_result_is_drift_or_no_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -375,6 +376,7 @@ def test_a_fault_of_the_program_is_one_line(
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_without_docstrings_the_bytes_are_the_same() -> None:
     line = ["plan.py", str(PLAN), "--format", "md"]
     plain, stripped = (

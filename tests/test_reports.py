@@ -297,6 +297,7 @@ def dependents(result: Result, key: str) -> set[str]:
     return {q.id for q in result.quantities.values() if q.key in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("predicted", [False, True], ids=["assumed", "predicted"])
 @pytest.mark.parametrize(
     ("key", "value"),
@@ -420,6 +421,7 @@ def test_a_predicted_time_shows_what_published_runs_leave_open(plan: str) -> Non
     assert max(map(len, text.splitlines())) <= 100
 
 
+@pytest.mark.slow
 def test_the_prediction_and_its_interval_stand_beside_an_assumed_time() -> None:
     result = planner.load(LLAMA, {"time.mfu": 0.5}).evaluate()
     free = planner.load(LLAMA, {"time.mfu": None}).evaluate()
@@ -474,6 +476,7 @@ def test_an_estimate_of_memory_shows_what_published_runs_leave_open() -> None:
     assert data["memory.process"]["interval"] == [float(bound) for bound in process.interval]
 
 
+@pytest.mark.slow
 def test_every_format_says_the_verdict_and_at_once_what_would_be_safe() -> None:
     """A device that holds the plan at worst, as predicted only, or not at all."""
     process = planner.load(LLAMA).evaluate()["memory.process"].number
@@ -630,6 +633,7 @@ def test_an_old_report_is_replaced_or_kept_whole(tmp_path: Path) -> None:
         render.write(result, tmp_path / "r.pdf")
 
 
+@pytest.mark.slow
 def test_the_command_line_writes_reports(run_cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     done = run_cli(LLAMA, "-o", tmp_path / "r.html", "-o", tmp_path / "r.json")
     assert done.returncode == 0, done.stderr
@@ -663,6 +667,7 @@ def test_explain_names_the_nearest_quantity(run_cli) -> None:  # type: ignore[no
     assert done.returncode == 2 and "memory.activations" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_resolved_plan_is_the_same_plan(run_cli, plan: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     done = run_cli(plan, "--print", "resolved")

@@ -123,6 +123,7 @@ def test_the_json_does_not_depend_on_what_was_asked_before() -> None:
     assert asked.to_json() == planner.load(LLAMA).evaluate().to_json()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["json", "md", "html", "text"])
 def test_bytes_do_not_depend_on_the_process(kind: str) -> None:
     def run(seed: str) -> bytes:

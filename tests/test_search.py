@@ -55,6 +55,7 @@ PLANS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", PLANS)
 @pytest.mark.parametrize("full", [False, True])
 def test_arrays_agree_with_exact_evaluation(make: Any, full: bool) -> None:
@@ -71,6 +72,7 @@ def test_arrays_agree_with_exact_evaluation(make: Any, full: bool) -> None:
                 ), changes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gpt2-small", "mixtral-8x7b"])
 def test_every_valid_layout_is_there_once(model: str) -> None:
     plan = small(model)
@@ -137,6 +139,7 @@ def sensible(plan: plans.Plan, changes: dict[str, Any]) -> bool:
 KEYS = layouts.KEYS
 
 
+@pytest.mark.slow
 def test_the_best_is_the_best_of_all() -> None:
     """Against exact evaluation of every layout of a narrowed space."""
     plan = small("gpt2-small")
@@ -174,6 +177,7 @@ def test_the_best_is_the_best_of_all() -> None:
     assert found.fitting == len(best)
 
 
+@pytest.mark.slow
 def test_winners_fit_and_are_sorted() -> None:
     plan = loading.load("presets/llama70b_h100x1024.yaml", {"cluster.devices": 256})
     found = searching.search(plan, top=20)

@@ -37,6 +37,7 @@ def differences(evaluation: Evaluation, symbol: Any, value: Any, target: str) ->
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(
     plans(),
@@ -99,6 +100,7 @@ def test_reports_name_facts_with_the_change_for_a_tenth_more() -> None:
     assert "training.bytes.reduce" not in found
 
 
+@pytest.mark.slow
 def test_the_command_line(run_cli: RunCli) -> None:
     done = run_cli("sensitivity", GPT2, "memory.process", "--top", "3")
     assert done.returncode == 0 and "by exact derivative" in done.stdout
@@ -133,6 +135,7 @@ def test_a_tenth_more_is_what_a_reader_gets_who_sets_it(plan: str) -> None:
         assert float(Fraction(there) / here - 1) == pytest.approx(float(entry.change), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_where_roundings_lie_between_the_slope_is_a_difference_and_says_so(
     run_cli: RunCli,
 ) -> None:

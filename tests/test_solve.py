@@ -65,6 +65,7 @@ def test_more_devices_hold_a_larger_model() -> None:
     assert all(a.extra["closed"][0].value > c for a, c in zip(sizes, counts, strict=True))
 
 
+@pytest.mark.slow
 def test_family_keeps_its_shape() -> None:
     answer = questions.ask(load("presets/mixtral8x7b_h100x1024.yaml"), "largest-model")
     assert answer.holds
@@ -86,6 +87,7 @@ def shapes(family: families.Family, below: int, above: int) -> Iterator[tuple[in
                 yield place, depth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("margin", ["p95", "0"])
 @pytest.mark.parametrize(("path", "model"), [(LAST, "llama2-7b"), (LAST, "llama3-8b"), (GPT2, "")])
 def test_the_largest_model_is_that_of_a_scan_over_widths_and_depths(
@@ -151,6 +153,7 @@ def test_a_size_alone_is_answered_by_bytes_of_state() -> None:
     assert shaped.holds.value == same.holds.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [LAST, GPT2, LLAMA])
 def test_a_plan_has_one_number_of_bytes_per_parameter(path: str) -> None:
     plan = load(path)
@@ -234,6 +237,7 @@ def table(plan: plans.Plan, key: str, quantity: str, values: Iterable[int]) -> d
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "quantity", "values", "relation", "best"),
     [

@@ -193,6 +193,7 @@ STUDIES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", STUDIES, ids=("models", "layouts", "plans"))
 def test_arrays_agree_with_plans_evaluated_one_by_one(document: Mapping[str, Any]) -> None:
     read = study.load(document)
@@ -389,6 +390,7 @@ GRID: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @given(st.integers(0, 2**32), st.booleans(), st.sampled_from([(), ("memory.process <= 3",)]))
 def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
@@ -510,6 +512,7 @@ def _killed(read: study.Study, out: Path, after: int) -> bool:
     return os.WIFSIGNALED(status)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked here")
 @pytest.mark.usefixtures("little_pieces")
 @pytest.mark.parametrize("kind", ("csv", "parquet"))
@@ -551,6 +554,7 @@ def _stopped(read: study.Study, out: Path, points_done: int) -> None:
         run.sweep(read, out, workers=1, progress=progress)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_pieces")
 @pytest.mark.parametrize("kind", ("csv", "jsonl", "parquet"))
 def test_whatever_a_crash_leaves_of_the_files_the_table_is_whole(tmp_path: Path, kind: str) -> None:
@@ -723,6 +727,7 @@ def document(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_command_writes_table_and_comparison(
     document: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -816,6 +821,7 @@ def test_faults_travel_between_processes() -> None:
 HOSTILE = "<script>alert(1)</script>|`*&\"'"
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(st.text(min_size=1, max_size=40))
 def test_text_of_a_study_is_never_markup(words: str) -> None:

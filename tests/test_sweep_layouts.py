@@ -120,6 +120,7 @@ def any_study(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layouts, "LEAST_ALIKE", 0)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=max(25, settings.default.max_examples // 4), deadline=None, derandomize=True,
     database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck),
@@ -154,6 +155,7 @@ MANY: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_points_of_many_layouts_are_those_of_single_plans() -> None:
     read = study.load(MANY)
     assert layouts.able(read)
@@ -217,6 +219,7 @@ def test_layouts_whose_kernels_follow_from_their_degrees_share_a_table(
     }
 
 
+@pytest.mark.slow
 def test_a_piece_is_the_same_whatever_was_evaluated_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "OVER_ARRAYS", 1500)
     job = work.Job.of(study.load(MANY), "csv")

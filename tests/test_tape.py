@@ -55,6 +55,7 @@ def test_a_tape_says_what_evaluation_says(path: str, changes: dict[str, Any]) ->
         assert math.isclose(floats[node], value, rel_tol=1e-9, abs_tol=1e-9 * abs(value) + 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(plans())
 def test_a_tape_holds_for_every_plan_whose_leaves_it_takes(document: Any) -> None:
@@ -79,6 +80,7 @@ def test_a_tape_holds_for_every_plan_whose_leaves_it_takes(document: Any) -> Non
     assert taken  # the number of tokens decides nothing
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(plans())
 def test_what_did_not_move_is_not_computed_again(document: Any) -> None:

@@ -110,6 +110,7 @@ def test_nothing_is_lost_or_made(plan: Wide) -> None:
         )
 
 
+@pytest.mark.slow
 @MANY
 @given(wide_plans(), st.integers(2, 9))
 def test_a_longer_run_takes_and_costs_in_proportion(plan: Wide, times: int) -> None:
@@ -135,6 +136,7 @@ GROWS: dict[str, tuple[Any, tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @MANY
 @given(wide_plans(), st.sampled_from(sorted(GROWS)))
 def test_more_of_it_takes_no_less(plan: Wide, key: str) -> None:
@@ -149,6 +151,7 @@ def test_more_of_it_takes_no_less(plan: Wide, key: str) -> None:
             assert large[identifier] >= small[identifier], identifier
 
 
+@pytest.mark.slow
 @MANY
 @given(wide_plans())
 def test_more_recomputation_keeps_no_more(plan: Wide) -> None:
@@ -185,6 +188,7 @@ def axes(draw: st.DrawFn) -> dict[str, list[Any]]:
     }
 
 
+@pytest.mark.slow
 @MANY
 @given(wide_plans(), axes())
 def test_a_study_computes_what_each_plan_gives(plan: Wide, varied: dict[str, list[Any]]) -> None:
@@ -216,6 +220,7 @@ def test_a_study_computes_what_each_plan_gives(plan: Wide, varied: dict[str, lis
             same(exact, row, (changed,))
 
 
+@pytest.mark.slow
 @MANY
 @given(wide_plans(), st.data())
 def test_a_varied_input_gives_what_a_new_evaluation_gives(plan: Wide, data: st.DataObject) -> None:
@@ -329,6 +334,7 @@ def same(result: Result, shown: dict[str, Any], told: Any = None) -> None:
             assert found == wanted, (identifier, told)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NODE is None, reason="there is no Node")
 @MANY
 @given(wide_plans(), st.data())

@@ -53,6 +53,7 @@ def endless_writer(path: Path, bodies: list[str]) -> int:
         os._exit(0)
 
 
+@pytest.mark.slow
 def test_200_kills_leave_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     path, chance = tmp_path / "out.txt", random.Random(1)
     bodies, new, interrupted = [sealed(mark) for mark in "abc"], 0, 0
@@ -230,6 +231,7 @@ def test_a_link_stays_a_link_and_a_mode_stays(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.slow
 def test_a_pipe_or_a_device_is_written_to_and_stays(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -58,6 +58,7 @@ def told(capsys: pytest.CaptureFixture[str], reason: str) -> None:
     assert re.search(rf"out\.\w+[^:]*: (cannot be written: )?{reason}", said[0]), said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", WRITERS)
 def test_a_full_disk_leaves_the_old_files(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -131,6 +132,7 @@ def test_an_input_is_never_replaced(
         assert source.read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", WRITERS)
 def test_two_at_once_leave_whole_files(command: str, tmp_path: Path) -> None:
     words, changed = kills.WRITERS[command](tmp_path)

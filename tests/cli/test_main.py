@@ -30,6 +30,7 @@ def test_the_summary_fits_a_screen_and_says_the_verdict_first(run_cli: RunCli) -
     assert "\x1b" not in done.stdout, "a pipe gets no colour"
 
 
+@pytest.mark.slow
 def test_reports_are_written_by_suffix_and_twice_the_same(run_cli: RunCli, tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
     for folder in (first, second):
@@ -123,6 +124,7 @@ def test_require_fit_fails_where_it_does_not_fit(run_cli: RunCli) -> None:
     assert "Does not fit" in tight.stdout
 
 
+@pytest.mark.slow
 def test_require_fit_keeps_the_margin_that_is_asked_for(run_cli: RunCli) -> None:
     """A device with a tenth more than is predicted, and a margin of a fifth: tight."""
     process = planner.load(ROOT / PLAN).evaluate()["memory.process"].number

@@ -24,6 +24,7 @@ class Done(NamedTuple):
 PLAN = "presets/gpt2small_hgx-h100.yaml"
 
 
+@pytest.mark.slow
 def test_the_best_layouts_as_text_json_and_csv(run_cli: RunCli) -> None:
     text = run_cli("search", PLAN, "--top", "3")
     assert text.returncode == 0, text.stderr
@@ -112,6 +113,7 @@ def test_bad_input_is_one_line(words: tuple[str, ...], said: str) -> None:
     assert "Traceback" not in done.stderr and done.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_page_draws_the_space_with_the_plans_own_layout_ringed(
     run_cli: RunCli, tmp_path: Path
 ) -> None:

@@ -387,6 +387,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 PLACED = [(name, list(LAYOUTS)[number % len(LAYOUTS)]) for number, name in enumerate(MODELS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "layout"), PLACED)
 def test_placements_conserve_devices_and_gather_what_was_sharded(name: str, layout: str) -> None:
     """Ranks of a component, devices that share it, stages and replicas make all devices; what a
@@ -414,6 +415,7 @@ def test_placements_conserve_devices_and_gather_what_was_sharded(name: str, layo
     assert held / max(sizes) <= kept <= held / min(sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS[::8])
 def test_half_the_replicas_own_half_as_much(name: str) -> None:
     """What memory shards, time updates and reduces: over twice the devices, half of it each."""

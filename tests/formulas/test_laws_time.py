@@ -96,6 +96,7 @@ def blocks_met(length: int, window: int, block: int) -> Fraction:
     return Fraction(visited, length)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [4, 8])
 def test_a_window_meets_the_blocks_that_a_kernel_visits(block: int) -> None:
     """Counted block by block, in blocks of 4 and 8 keys instead of 128."""
@@ -140,6 +141,7 @@ def test_longer_sequences_of_experts_never_take_less_time() -> None:
     assert times == sorted(times)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accelerator", ["h100-sxm-80gb", "tpu-v5e"])
 @pytest.mark.parametrize("key", ["mlp__intermediate", "vocab", "hidden"])
 def test_a_wider_product_never_takes_less_time(accelerator: str, key: str) -> None:
@@ -410,6 +412,7 @@ def broken(cases: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_more_is_never_less_and_faster_never_slower() -> None:
     """Of the shipped models every thirty-first."""
     assert not broken(islice(shipped(), 3, None, 31))

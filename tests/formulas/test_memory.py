@@ -103,6 +103,7 @@ def ev_symbol(name):
     return getattr(notation, name)
 
 
+@pytest.mark.slow
 @given(MODELS, LAYOUTS)
 @settings(max_examples=40, deadline=None)
 def test_shards_of_all_data_parallel_ranks_sum_to_the_state(model, layout):
@@ -134,6 +135,7 @@ def total(**changes):
     return value_of(plan_document(**changes), "memory.total")
 
 
+@pytest.mark.slow
 @given(LAYOUTS)
 @settings(max_examples=25, deadline=None)
 def test_more_work_needs_no_less_memory(layout):

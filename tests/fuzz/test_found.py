@@ -50,6 +50,7 @@ def test_a_log_nested_deeply_is_a_fault_with_its_place(
         assert f"{log}:1:1: nested too deeply" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_many_layouts_are_listed_without_evaluating_each(tmp_path: Path) -> None:
     """The first of a long list are evaluated exactly, the others over arrays."""
     table = tmp_path / "layouts.csv"

@@ -26,6 +26,7 @@ def tried(random: Random, kind: str, folder: Path) -> None:
     assert known, f"{outcome.problem}\n{outcome.detail}\n{line}\n{raw[:2000]!r}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_mutated_document_is_evaluated_or_refused_at_its_place(
     kind: str, tmp_path_factory: pytest.TempPathFactory
@@ -43,12 +44,14 @@ def test_a_mutated_document_is_evaluated_or_refused_at_its_place(
     run()
 
 
+@pytest.mark.slow
 def test_seeded_documents(tmp_path: Path) -> None:
     for number in range(100):
         line, raw, outcome = campaign.one(11, number, tmp_path)
         assert outcome.problem is None, f"{number}: {outcome}\n{line}\n{raw[:2000]!r}"
 
 
+@pytest.mark.slow
 def test_too_much_is_refused(tmp_path: Path) -> None:
     """Expansion, depth, breadth and size, each many times in a second."""
     random, file = Random(1), tmp_path / "plan.yaml"
@@ -94,6 +97,7 @@ def test_the_watch_sees_what_it_watches_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert watch.run(["report", "json", "nan"]).problem == "its JSON cannot be read"
 
 
+@pytest.mark.slow
 def test_tricks_with_files_lead_nowhere() -> None:
     for number in range(60):
         name, line, outcome = tricks.played(3, number)
