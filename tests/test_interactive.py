@@ -20,7 +20,7 @@ from planner.base.errors import PlanError
 from planner.book.quantity import BOOK
 from planner.documents.source import preset_names
 from planner.questions import loading
-from planner.report import as_text
+from planner.report import as_text, facts
 from planner.report.what_if.rules import BUILTINS, Program
 from planner.report.what_if.words import Formulas, Untranslated, literal
 from planner.results.result import Result, evaluate
@@ -329,6 +329,30 @@ def test_the_printed_command_gives_the_numbers(
 
 
 @pytest.mark.slow
+@needs_browser
+def test_beside_an_assumed_time_stands_what_is_predicted(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    name = "llama70b_h100x1024"
+    browser.open(pages[name])
+    for tokens, assumed in (("15T", ""), ("2T", "0.45"), ("2T", "0.95")):
+        move(browser, "training.tokens", "text", tokens)
+        move(browser, "time.mfu", "text", assumed)
+        result = evaluate(loading.load(PRESETS / f"{name}.yaml", overrides(browser)))
+        said = browser.run("document.querySelector('#what-if-verdict span').textContent")
+        assert said == facts.verdict(result).sentence
+        cell = browser.run(
+            "document.querySelector('#what-if [data-row=\"time.training_days\"] .between')"
+            ".textContent"
+        )
+        predicted = result["time.training_days"].predicted
+        assert (predicted is None) == (not assumed)
+        if predicted is not None:
+            assert cell == f"predicted {facts.with_interval(predicted)}"
+    reset(browser)
+    assert browser.problems == []
+
+
 @needs_browser
 @pytest.mark.parametrize("given", ["auto", {"auto": True, "tensor": 2}])
 def test_the_command_of_a_plan_that_leaves_its_layout_open_keeps_the_one_that_was_found(

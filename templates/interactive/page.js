@@ -105,7 +105,14 @@
         absent[id] = error.reason;
       }
     }
-    return { evaluation, values, absent, rough, open };
+    return { evaluation, values, absent, rough, open, predicted: null };
+  };
+  // With an assumed utilisation, the same plan with its time predicted stands beside.
+  const besidePrediction = changes => {
+    const found = evaluated(changes);
+    if (!found.evaluation.case.settings.get("time.assumed")) return found;
+    const free = evaluated([...changes, ["time.mfu", null]]);
+    return free.values["time.step_seconds"] === undefined ? found : { ...found, predicted: free };
   };
 
   // The controls.
@@ -146,12 +153,24 @@
     return element;
   };
   const mark = (found, id) => (found.rough[id] ? "~" : "") + shown(found.values[id], id);
-  // What published runs leave open, to three digits, as the report has it.
-  const range = (found, id) => {
-    if (!found.open[id]) return "";
+  // What published runs leave open, to three digits, and its unit, as report/facts.py has it.
+  const bounds = (found, id) => {
+    if (!found.open[id]) return ["", ""];
     const [low, high] = found.open[id].map(bound => shown(Number(bound.toPrecision(3)), id));
-    const unit = high.includes(" ") ? high.slice(high.lastIndexOf(" ")) : "";
-    return `${unit && low.endsWith(unit) ? low.slice(0, -unit.length) : low} to ${high}`;
+    const unit = high.includes(" ") ? high.slice(high.indexOf(" ")) : "";
+    return low.endsWith(unit) ? [low.slice(0, low.length - unit.length) + " to " + high.slice(0, high.length - unit.length), unit]
+      : [`${low} to ${high}`, ""];
+  };
+  const range = (found, id) => bounds(found, id).join("");
+  const withRange = (found, id) => {
+    const value = shown(found.values[id], id), [text, unit] = bounds(found, id);
+    return text ? `${value} (${text}${value.endsWith(unit) ? "" : unit})` : value;
+  };
+  // What is predicted of a quantity whose value rests on an assumption; nothing of any other.
+  const expected = (found, id) => {
+    const value = found.predicted?.values[id];
+    if (typeof value !== "number" || typeof found.values[id] !== "number") return "";
+    return Math.abs(value - found.values[id]) <= 1e-9 * Math.abs(value) ? "" : withRange(found.predicted, id);
   };
   const write = found => {
     for (const row of document.querySelectorAll("#what-if tr[data-row]")) {
@@ -166,7 +185,8 @@
       }
       now.title = String(value); now.dataset.value = String(value);
       now.textContent = mark(found, id);
-      between.textContent = range(found, id);
+      const free = expected(found, id);
+      between.textContent = range(found, id) || free && `predicted ${free}`;
       [between.dataset.low, between.dataset.high] = found.open[id] || ["", ""];
       change.textContent = typeof value === "string" || typeof before !== "number"
         ? (value === before ? "" : "new") : change_(value, before);
@@ -193,9 +213,11 @@
         : status === "unknown" ? `${size(free)} of ${all} free beside the states`
         : `${size(free)} of ${all} free on the fullest device${where}, ${size(worst)} ${worst < 0 ? "too little " : ""}at worst`);
     } else parts.push(`what decides is not stated: ${found.absent["memory.headroom"]}`);
-    for (const id of ["time.training_days", "cost.total"]) {
-      if (values[id] !== undefined) parts.push(mark(found, id) + (found.open[id] ? ` (${range(found, id)})` : ""));
-    }
+    const told = ["time.training_days", "cost.total"].filter(id => values[id] !== undefined);
+    const assumed = !found.evaluation.case.settings.get("time.assumed") ? "" : `at an assumed utilisation of ${shown(values["time.mfu"], "time.mfu")} `;
+    told.forEach((id, i) => parts.push((i ? "" : assumed) + withRange(found, id)));
+    const beside = told.map(id => expected(found, id)).filter(Boolean);
+    beside.forEach((text, i) => parts.push((i ? "" : "predicted are ") + text));
     const box = find("what-if-verdict");
     box.className = `status ${status}`;
     box.querySelector("strong").textContent = word;
@@ -286,7 +308,7 @@
     let found = null;
     if (!faults.length) {
       try {
-        found = evaluated(changes.map(([control, value]) => [control.key, value]));
+        found = besidePrediction(changes.map(([control, value]) => [control.key, value]));
       } catch (error) {
         if (!(error instanceof $.PlanError)) throw error;
         faults.push(...error.faults.map(String));
