@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -23,9 +24,11 @@ from sympy import (
     tanh,
 )
 
-import planner.book.formulas  # noqa: F401  (registers the quantities)
+import planner
+import planner.book.formulas
 from planner.base import units
-from planner.book.quantity import BOOK, Formula
+from planner.book import settings
+from planner.book.quantity import BOOK, Book, Formula, Quantity
 from planner.book.reductions import AtLargest, Fold, Which
 
 DECLARATIONS = [pytest.param(d, id=f"{d.id} {dict(d.when) or ''}".strip()) for d in BOOK.formulas()]
@@ -163,6 +166,58 @@ def test_alternatives_never_hold_together() -> None:
                     for name in one.when.keys() & two.when.keys()
                 )
                 assert apart, f"{one.id}: {dict(one.when)} and {dict(two.when)} may both hold"
+
+
+def declared(book: Book, **settings: Any) -> Quantity:
+    """A quantity that is 1 where the settings are so."""
+    one = Quantity("a.one", symbol="a", unit="1", title="one", source="definition", book=book)
+    return one.constant(1, "It is one.", **settings)
+
+
+def test_a_quantity_is_declared_once() -> None:
+    book = Book()
+    declared(book)
+    with pytest.raises(TypeError, match=r"a\.one is declared twice"):
+        declared(book)
+
+
+def test_a_condition_on_no_setting_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(TypeError, match="no setting is called optimiser; optimizer"):
+        declared(Book(), optimiser="adamw")
+
+
+def test_a_formula_holds_where_each_setting_has_its_value_or_one_of_several() -> None:
+    one = declared(Book(), zero=(1, 2), reshard=True)
+    for zero in range(4):
+        for reshard in (True, False):
+            plan = {"parallelism.zero": zero, "parallelism.reshard": reshard}
+            assert (one.choose(plan.get) is None) == (zero in (0, 3) or not reshard)
+
+
+def test_every_setting_has_a_keyword_and_a_formula_that_asks_for_it() -> None:
+    asked = {name for d in BOOK.formulas() for name in d.when}
+    asked |= {n for d in BOOK.formulas() for fold in d.expression.atoms(Fold) for n in fold.where}
+    assert sorted(asked) == sorted(settings.NAMES)
+    assert set(settings.KEYWORDS.values()) == asked
+
+
+def test_what_scales_with_time_grows_as_the_step_and_rates_fall() -> None:
+    """Half the assumed utilisation is, by definition, twice the step: each is held against that."""
+    changes = {"cluster.price": "2 USD/h", "cluster.carbon_intensity": "0.4 kgCO2e/kWh"}
+    fast, slow = (
+        planner.load("presets/gpt3_a100x1024.yaml", set={**changes, "time.mfu": mfu}).evaluate()
+        for mfu in (0.4, 0.2)
+    )
+    seen = set()
+    for identifier, quantity in BOOK.quantities.items():
+        if not quantity.scales_with or fast[identifier].absent is not None:
+            continue
+        ratio = slow[identifier].number / fast[identifier].number
+        assert ratio > 1 if quantity.scales_with == "time" else ratio < 1, identifier
+        if "run" not in identifier and "failure" not in identifier:  # interruptions are no multiple
+            assert ratio == (2 if quantity.scales_with == "time" else Fraction(1, 2)), identifier
+        seen.add(identifier)
+    assert {"time.step_seconds", "time.mfu", "cost.total", "energy.carbon"} <= seen
 
 
 def test_symbols_rank_the_same_whichever_page_is_read_first() -> None:

@@ -50,8 +50,8 @@ PREPARING = (
 )
 # What a reader puts a name of his own in for.
 GAP = re.compile(r"\b(NAME|FILE|PLAN|ID)\b")
-# A page for contributors may show a declaration that belongs into a module of the book.
-SNIPPET = "@quantity("
+# A page for contributors shows declarations as they stand in the book.
+SNIPPET = re.compile(r"(@|\w+ = )Quantity\(")
 
 
 @dataclass(frozen=True)
@@ -157,9 +157,12 @@ def test_sessions_print_what_the_page_says(block: Block, desk: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("block", of("python"), ids=str)
 def test_python_runs(block: Block, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = compile(block.text, str(block), "exec")
-    if block.text.startswith(SNIPPET):
+    if SNIPPET.match(block.text):
+        book = [path.read_text("utf-8") for path in (ROOT / "planner/book/formulas").glob("*.py")]
+        for statement in block.text.strip().split("\n\n"):
+            assert any(statement in page for page in book), f"{block}: {statement}"
         return
+    code = compile(block.text, str(block), "exec")
     monkeypatch.chdir(desk)
     exec(code, {"__name__": "example"})
 
