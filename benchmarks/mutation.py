@@ -50,6 +50,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -188,12 +189,13 @@ def changes(group: str, file: Path) -> Iterator[Change]:
         for part in parts:
             yield from inside(part, function, statement)
 
-    for one in inside(ast.parse(text), "", 0):
-        try:
-            compile(one.applied(), one.file, "exec")
-        except SyntaxError:
-            continue
-        yield one
+    yield from inside(ast.parse(text), "", 0)
+
+
+def is_python(text: str) -> bool:
+    with suppress(SyntaxError):
+        return bool(ast.parse(text))
+    return False
 
 
 def is_text(node: ast.expr) -> bool:
@@ -208,7 +210,9 @@ def sample(count: int, seed: int) -> list[Change]:
     for group, folder in GROUPS.items():
         files = sorted((ROOT / folder).rglob("*.py"))
         found = [one for file in files for one in changes(group, file)]
-        chosen += sorted(found, key=lambda one: one.place(seed))[: count // len(GROUPS)]
+        ordered = sorted(found, key=lambda one: one.place(seed))
+        valid = (one for one in ordered if is_python(one.applied()))
+        chosen += islice(valid, count // len(GROUPS))
     return chosen
 
 

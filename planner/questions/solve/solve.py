@@ -228,8 +228,11 @@ def _inside(search: Probes, start: Probe, direction: int) -> Probe | None:
                 found = _between_limits(search, here, there)
                 if found is not None:
                     return found
-            better = any(there.slack(limit) > here.slack(limit) for limit in there.broken)
-            worse = 0 if better else worse + 1
+            nearer = [there.slack(limit) - here.slack(limit) for limit in there.broken]
+            if any(change > 0 for change in nearer):
+                worse = 0
+            elif any(nearer):  # where nothing changes yet, it may further on
+                worse += 1
             if worse == PATIENCE:
                 break
             here = there

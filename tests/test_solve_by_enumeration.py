@@ -1,0 +1,244 @@
+"""How inverse questions look for an answer, on functions whose answer is counted out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.base.errors import Fault, PlanError
+from planner.questions import loading
+from planner.questions.constraints import Limit
+from planner.questions.domains import Domain
+from planner.questions.search.selection import Sample
+from planner.questions.solve import families, published, relayout
+from planner.questions.solve.optimum import optimise
+from planner.questions.solve.probes import Goal, Probes
+from planner.questions.solve.solve import solve
+
+#: Quantities of plans that the functions stand for; only their names are used.
+TIME, BYTES = "time.step_seconds", "memory.total"
+
+
+class Functions:
+    """Quantities that are functions of the unknown, which has no valid value in the holes."""
+
+    def __init__(
+        self, of: Mapping[str, Callable[[int], Any]], holes: Callable[[int], bool]
+    ) -> None:
+        self.of, self.holes = of, holes
+
+    def variants(self, plan: Any, changes: Mapping[str, Any]) -> Sequence[Any]:
+        if self.holes(changes["x"]):
+            raise PlanError(Fault("a hole"))
+        return (changes["x"],)
+
+    def values(self, plans: Sequence[Any], exact: bool) -> tuple[Any, Mapping[str, Any], bool]:
+        return plans[0], {name: function(plans[0]) for name, function in self.of.items()}, True
+
+
+def domain(start: int, last: int, endless: bool = False) -> Domain:
+    return Domain("x", "1", lambda i: i, lambda v: {"x": v}, start, 1, last, "", endless)
+
+
+def no_holes(index: int) -> bool:
+    return False
+
+
+# -- the last value that holds -----------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 3000),
+    st.integers(0, 3000),
+    st.sampled_from((1, 2, 3)),
+    st.sampled_from((1, 7, 100)),
+    st.sampled_from((1, 2, 6)),
+    st.sampled_from((1, -1)),
+)
+def test_the_last_value_that_holds_is_that_of_an_enumeration(
+    start: int, edge: int, degree: int, stair: int, step: int, direction: int
+) -> None:
+    """Powers and stairs that rise with the unknown, valid at multiples of a step."""
+
+    def rising(index: int) -> int:
+        return (index // stair) ** degree
+
+    relation = "<=" if direction > 0 else ">="
+    limit = Limit(BYTES, relation, rising(edge))
+    over = domain(start, 3000)
+    functions = Functions({BYTES: rising}, lambda index: index % step != 0)
+    found = solve(
+        None,  # type: ignore[arg-type]
+        over,
+        (limit,),
+        direction=direction,
+        search=Probes(None, over, (limit,), (), functions),  # type: ignore[arg-type]
+    )
+    valid = range(step, 3001, step)
+    holds = [index for index in valid if limit.holds(rising(index))]
+    if not holds:
+        assert found.holds is None and found.miss is not None
+        return
+    last = max(holds) if direction > 0 else min(holds)
+    beyond = [index for index in valid if (index - last) * direction > 0]
+    assert found.holds is not None and found.holds.index == last
+    assert (None if found.fails is None else found.fails.index) == (
+        min(beyond, key=lambda index: abs(index - last)) if beyond else None
+    )
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+def test_what_holds_again_half_as_far_on_is_found(direction: int) -> None:
+    """Between 1,000 and 1,400 (or 600 and 714) the limit is broken, then it holds once more."""
+
+    def broken(index: int) -> bool:
+        if direction > 0:
+            return 1000 < index < 1400 or index > 1700
+        return 714 < index < 1000 or index < 600
+
+    limit = Limit(BYTES, "<=", 0)
+    over = domain(1000, 10**4)
+    search = Probes(None, over, (limit,), (), Functions({BYTES: broken}, no_holes))  # type: ignore[arg-type]
+    found = solve(None, over, (limit,), direction=direction, search=search)  # type: ignore[arg-type]
+    assert found.holds is not None and found.holds.index == (1700 if direction > 0 else 600)
+    assert "not monotone" in found.notes[0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 10**9), st.floats(0.3, 3))
+def test_an_edge_is_met_in_a_few_dozen_trials(edge: int, power: float) -> None:
+    """Halving alone would take 30 of a thousand million values, after as many strides."""
+    limit = Limit(BYTES, "<=", float(edge) ** power)
+    over = domain(1, 10**12)
+    functions = Functions({BYTES: lambda index: float(index) ** power}, no_holes)
+    search = Probes(None, over, (limit,), (), functions)  # type: ignore[arg-type]
+    found = solve(None, over, (limit,), direction=1, search=search)  # type: ignore[arg-type]
+    assert found.holds is not None and found.holds.index == edge
+    assert found.tried <= 64
+
+
+# -- the best value ----------------------------------------------------------------------------
+
+
+def best(function: Callable[[int], Any], over: Domain) -> Any:
+    functions = Functions({TIME: function}, no_holes)
+    return optimise(None, over, (), Goal(TIME, 1), evaluator=functions)  # type: ignore[arg-type]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 5000), st.integers(1, 5000), st.sampled_from((1, 2)))
+def test_the_top_of_a_hill_is_that_of_an_enumeration(start: int, top: int, power: int) -> None:
+    found = best(lambda index: -(abs(index - top) ** power), domain(start, 5000))
+    assert found.holds.index == top
+    assert [probe.index for probe in found.beside] == [
+        index for index in (top - 1, top + 1) if 1 <= index <= 5000
+    ]
+
+
+@pytest.mark.parametrize("top", [410, 640, 790])
+def test_a_hill_as_wide_as_a_few_parts_of_a_domain_is_not_passed_over(top: int) -> None:
+    """A lower hill stands at the start; the other is 60 wide among 600 values."""
+
+    def hills(index: int) -> int:
+        return max(60 - abs(index - 300), 3 * (30 - abs(index - top)), 0)
+
+    found = best(hills, replace(domain(300, 900), first=300))
+    assert found.holds.index == top
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_what_only_comes_nearer_and_nearer_has_no_best_value(size: int) -> None:
+    """It is alike a million times as far on, be it a little less; half of it less is a top."""
+    over = domain(1, 10**12, endless=True)
+
+    def nearing(index: int) -> float:
+        return size * (1 - 1 / index) - size * 1e-6 * (index > 10**11)
+
+    with pytest.raises(PlanError, match="unbounded"):
+        best(nearing, over)
+    far = 5 * 10**8
+    found = best(lambda index: size * (min(index, far) - max(0, index - far) / 10**3), over)
+    assert found.holds.index == far
+
+
+# -- models and layouts ------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 10**6))
+def test_rounder_numbers_are_the_next_multiples_of_powers_of_two(index: int) -> None:
+    """Up to an eighth further on, the roundest first."""
+    powers = [2**k for k in range(1, 24)]
+    up = [(index // power + 1) * power for power in powers]
+    down = [-(-index // power) * power - power for power in powers]
+    for direction, steps in ((1, up), (-1, down)):
+        near = [step for step in steps if 8 * abs(step - index) <= index]
+        assert relayout._rounder(index, direction) == [*reversed(dict.fromkeys(near))]
+
+
+def test_a_limit_that_is_just_met_is_kept() -> None:
+    """Of layouts that keep the limits the fastest is first, then what misses them least."""
+    layouts = SimpleNamespace(limits=(Limit(BYTES, "<=", 100),), by=TIME)
+    ranked = [(50, 1.0), (100, 2.0), (50, 3.0), (101, 0.5), (200, 0.1)]
+
+    def rank(pair: tuple[int, float]) -> Any:
+        values = {BYTES: pair[0], TIME: pair[1]}
+        return relayout.Layouts._rank(layouts, (None, values, True))  # type: ignore[arg-type]
+
+    assert sorted(ranked, key=rank, reverse=True) == ranked
+    assert [rank(pair)[0] for pair in ranked] == [True, True, True, False, False]
+
+
+@pytest.mark.parametrize("heads", [1, 3, 4, 5, 48])
+def test_widths_are_whole_heads_in_quarters_of_powers_of_two(heads: int) -> None:
+    """Between a power of two and the next at most four widths, none below a multiple of 64."""
+    whole = 128 * heads
+    widths = families._widths(whole)
+    assert all(width % whole == 0 and width % 64 == 0 for width in widths)
+    assert widths[0] == whole and list(widths) == sorted(set(widths))
+    for power in range(8, 17):
+        between = [width for width in widths if 2**power <= width < 2 ** (power + 1)]
+        assert len(between) <= 4
+        if heads in (1, 4) and whole <= 2 ** (power - 2):
+            assert len(between) == 4
+    assert 2**16 <= widths[-1] <= 2**17
+
+
+def test_heads_that_share_nothing_come_one_at_a_time() -> None:
+    """Llama-2 7B has 32 heads of 128 with keys and values of their own: three of them are 384."""
+    plan = loading.load("presets/largest_on_8xh100.yaml", {"model": "llama2-7b"})
+    _, family = families.of_plan(plan, free=True)
+    assert family.together == 1 and 384 in family.widths
+    grouped = loading.load("presets/largest_on_8xh100.yaml", {"model": "llama3-8b"})
+    _, family = families.of_plan(grouped, free=True)
+    assert family.together == 8  # 8 heads of keys and values
+
+
+def test_the_model_just_at_a_size_is_named_first() -> None:
+    """Llama-2 (arXiv 2307.09288): 6,738,415,616 parameters; OPT-125M 125,239,296."""
+    plan = loading.load("presets/largest_on_8xh100.yaml")
+    assert 6_738_415_616 in [size for _, size in published.below(plan, 6_738_415_616)]
+    assert ("llama2-7b", 6_738_415_616) not in published.below(plan, 6_738_415_615)
+    assert ("opt-125m", 125_239_296) in published.below(plan, 125_239_296)
+
+
+# -- points of a scatter plot ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [5, 100, 199])
+def test_a_plot_of_few_layouts_has_each_of_them(size: int) -> None:
+    """Ten points are wanted: up to two hundred are collected before any is left out."""
+    sample = Sample(10, size)
+    for first in range(0, size, 7):
+        part = np.arange(first, min(first + 7, size), dtype=np.float64) + 1
+        sample.add(part, part, np.ones(len(part), dtype=bool), part > 3)
+    collected = np.concatenate(sample._parts, axis=1)
+    assert collected[0].tolist() == [index + 1 for index in range(size)]
