@@ -17,7 +17,7 @@ s_dec = symbol(
     latex=r"s_{\mathrm{dec}}",
     key="training.decoder_sequence_length",
 )
-T = symbol("T", "training tokens", key="training.tokens")
+T = symbol("T", "training tokens", key="training.tokens", only_formulas=True)
 
 # Model
 L = symbol("L", "layers", key="model.layers")
@@ -313,6 +313,7 @@ gamma = symbol(
     "rows of the fullest device over the mean",
     latex=r"\gamma",
     key="training.expert_imbalance",
+    only_formulas=True,
     kind="assumed",
     neutral=1,
 )

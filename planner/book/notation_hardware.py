@@ -15,6 +15,7 @@ mfu_assumed = symbol(
     "assumed model FLOPs utilisation",
     latex=r"u_{\mathrm{given}}",
     key="time.mfu",
+    only_formulas=True,
     kind="assumed",
 )
 price = symbol(
@@ -23,6 +24,7 @@ price = symbol(
     unit="USD/h",
     latex=r"\pi_{\mathrm{h}}",
     key="cluster.price",
+    only_formulas=True,
     cited=True,
 )
 reserved_price = symbol(
@@ -31,6 +33,7 @@ reserved_price = symbol(
     unit="USD/h",
     latex=r"\pi_{\mathrm{res}}",
     key="cluster.reserved_price",
+    only_formulas=True,
     cited=True,
 )
 power = symbol(
@@ -39,6 +42,7 @@ power = symbol(
     unit="W",
     latex=r"P_{\mathrm{dev}}",
     key="cluster.accelerator.power",
+    only_formulas=True,
 )
 host_power = symbol(
     "host_power",
@@ -46,9 +50,14 @@ host_power = symbol(
     unit="W",
     latex=r"P_{\mathrm{host}}",
     key="cluster.host_power",
+    only_formulas=True,
 )
 pue = symbol(
-    "pue", "power usage effectiveness of the site", latex=r"\mathrm{PUE}", key="cluster.pue"
+    "pue",
+    "power usage effectiveness of the site",
+    latex=r"\mathrm{PUE}",
+    key="cluster.pue",
+    only_formulas=True,
 )
 carbon_intensity = symbol(
     "carbon_intensity",
@@ -56,6 +65,7 @@ carbon_intensity = symbol(
     unit="kgCO2e/kWh",
     latex=r"\gamma",
     key="cluster.carbon_intensity",
+    only_formulas=True,
 )
 
 # Rates of the hardware, as its documents print them
@@ -72,6 +82,7 @@ W = symbol(
     unit="bytes/s",
     latex="W",
     key="cluster.accelerator.memory_bandwidth",
+    only_formulas=True,
 )
 n_sm = symbol(
     "n_sm", "multiprocessors", latex=r"n_{\mathrm{SM}}", key="cluster.accelerator.multiprocessors"
@@ -85,6 +96,7 @@ B_link = symbol(
     unit="bytes/s",
     latex=r"\beta_{\mathrm{link}}",
     key="cluster.accelerator.link.bandwidth",
+    only_formulas=True,
 )
 a_link = symbol(
     "a_link",
@@ -106,6 +118,7 @@ B_net = symbol(
     unit="bytes/s",
     latex=r"\beta_{\mathrm{net}}",
     key="cluster.network.bandwidth",
+    only_formulas=True,
 )
 B_sus = symbol(
     "B_sus",
@@ -121,12 +134,14 @@ a_net = symbol(
     unit="s",
     latex=r"\alpha_{\mathrm{net}}",
     key="cluster.network.latency",
+    only_formulas=True,
 )
 o_net = symbol(
     "o_net",
     "oversubscription of the network",
     latex=r"\omega",
     key="cluster.network.oversubscription",
+    only_formulas=True,
 )
 
 B_host = symbol(

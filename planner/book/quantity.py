@@ -50,7 +50,8 @@ class Notation:
     ``cited``: who decided the value belongs to the source of what it enters, as with prices.
     ``kind`` is what a value that the document states is: ``exact`` for choices and for facts with
     a source, ``measured`` for what somebody read off, ``assumed`` for what it says about a run that
-    has not been; ``neutral`` is a value that assumes nothing.
+    has not been; ``neutral`` is a value that assumes nothing. ``only_formulas``: nothing else reads
+    the key, so that plans which differ in it alone are completed once and evaluated together.
     """
 
     symbol: Symbol
@@ -63,6 +64,7 @@ class Notation:
     cited: bool = False
     kind: str = "exact"
     neutral: int | None = None
+    only_formulas: bool = False
 
 
 class Quantity:
@@ -312,6 +314,7 @@ def symbol(
     cited: bool = False,
     kind: str = "exact",
     neutral: int | None = None,
+    only_formulas: bool = False,
 ) -> Symbol:
     """Declare an input symbol of the notation table."""
     entry = Notation(
@@ -325,5 +328,6 @@ def symbol(
         cited=cited,
         kind=kind,
         neutral=neutral,
+        only_formulas=only_formulas,
     )
     return BOOK.note(entry)

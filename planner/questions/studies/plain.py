@@ -1,8 +1,8 @@
 """Keys that are inputs of formulas and nothing else.
 
 Completing a plan reads none of them, so plans that differ in such keys differ in the values of
-these symbols only, and are evaluated together over arrays. tests/test_sweep.py holds the list
-against what completing a plan does.
+these symbols only, and are evaluated together over arrays. tests/test_sweep.py holds them against
+what completing a plan does.
 """
 
 from __future__ import annotations
@@ -16,24 +16,7 @@ import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.book.quantity import BOOK
 from planner.book.reductions import AtLargest, Fold
 
-PLAIN = frozenset(
-    {
-        "training.tokens",
-        "training.expert_imbalance",
-        "time.mfu",
-        "cluster.price",
-        "cluster.reserved_price",
-        "cluster.pue",
-        "cluster.host_power",
-        "cluster.carbon_intensity",
-        "cluster.accelerator.power",
-        "cluster.accelerator.memory_bandwidth",
-        "cluster.accelerator.link.bandwidth",
-        "cluster.network.bandwidth",
-        "cluster.network.latency",
-        "cluster.network.oversubscription",
-    }
-)
+PLAIN = frozenset(str(n.key) for n in BOOK.notation.values() if n.only_formulas)
 #: Keys that completing a plan holds against another key, where that is given.
 LIMITED = {
     "cluster.network.bandwidth": "cluster.network.sustained",
