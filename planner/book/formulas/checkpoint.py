@@ -11,7 +11,7 @@ LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.2: the checkpoint is that o
 
 
 size = Quantity(
-    "checkpoint.bytes", symbol=r"M_{\mathrm{ckpt}}", title="size of a checkpoint", unit="bytes"
+    "checkpoint.bytes", symbol=r"M_{\mathrm{ckpt}}", unit="bytes", title="size of a checkpoint"
 )
 
 

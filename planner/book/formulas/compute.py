@@ -465,11 +465,7 @@ for _kind in ("mlp", "moe"):
         return Total(component, "component")
 
     block_again.constant(
-        0,
-        "No product of it runs again.",
-        block=_kind,
-        **{f"again_{_kind}": False},
-        source=MODULES,
+        0, "No product of it runs again.", block=_kind, **{f"again_{_kind}": False}, source=MODULES
     )
 
 

@@ -46,9 +46,9 @@ def hosts():
 computers = Quantity(
     "energy.computers",
     symbol=r"E_{\mathrm{IT}}",
+    unit="kWh",
     title="energy of the computers",
     scales_with="time",
-    unit="kWh",
     source=PATTERSON,
     exact=False,
 )
@@ -69,9 +69,9 @@ def _():
 total = Quantity(
     "energy.total",
     symbol=r"E_{\mathrm{run}}",
+    unit="kWh",
     title="energy that the site draws",
     scales_with="time",
-    unit="kWh",
     source=PATTERSON,
     exact=False,
 )

@@ -458,9 +458,9 @@ def capacity():
     symbol=r"\Delta M",
     unit="bytes",
     title="memory that is left on the fullest device",
-    within=SIGNED,
     source="capacity less process",
     exact=False,
+    within=SIGNED,
 )
 def headroom():
     """Negative: the plan does not fit."""
@@ -485,9 +485,9 @@ def at_worst():
     symbol=r"\Delta M_{95}",
     unit="bytes",
     title="memory that is left on the fullest device at worst (95th percentile)",
-    within=SIGNED,
     source="capacity less process at worst",
     exact=False,
+    within=SIGNED,
 )
 def headroom_p95():
     """Below zero the plan may run out of memory, though less than that is predicted."""

@@ -140,8 +140,8 @@ def whole():
     symbol=r"f_{\mathrm{dev}}",
     unit="1",
     title="share of the activations that stays on the device",
-    within=SHARE,
     source="training.offload.activations",
+    within=SHARE,
 )
 def stays():
     """The rest lies in the host's memory until the backward pass."""

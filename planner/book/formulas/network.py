@@ -344,9 +344,9 @@ passed = Quantity(
     symbol=r"\tau_c",
     unit="s/bytes",
     title="time in which a ring passes each byte of a component to those that share it",
+    source=RING,
     exact=False,
     per="component",
-    source=RING,
 )
 
 
@@ -405,9 +405,9 @@ def _of_groups(members):
 
 reach = Quantity(
     "network.reach.devices",
-    **REACH,
     symbol=r"e_{\mathrm{r}}",
     title="devices of whose experts a token chooses",
+    **REACH,
     block="moe",
     expert=("node", "nodes"),
     dispatcher="deepep",
@@ -428,9 +428,9 @@ def _():
 
 reach_nodes = Quantity(
     "network.reach.nodes",
-    **REACH,
     symbol=r"M_{\mathrm{r}}",
     title="nodes of whose experts a token chooses",
+    **REACH,
     block="moe",
     expert="nodes",
 )
@@ -536,9 +536,9 @@ experts_gather = Quantity(
     unit="s",
     title="gathering rows among the devices that share an expert, the mean of there and back",
     attribution="expert-parallel exchange",
+    source=FOLDING,
     exact=False,
     per="block",
-    source=FOLDING,
 )
 experts_gather.constant(0, "An expert is whole on its device.", expert_tensor="none")
 

@@ -25,8 +25,8 @@ FUSED = ("flash", "efficient")
     unit="FLOP",
     title="FLOPs of a product on one device, forward",
     source=WILLIAMS,
-    coefficient="FLOP",
     per="product",
+    coefficient="FLOP",
 )
 def product_flops():
     """A multiplication and an addition for each of rows, columns and depth."""
@@ -40,9 +40,9 @@ INTENSITY: dict[str, Any] = {"unit": "FLOP/bytes", "source": WILLIAMS}
     "roofline.product.intensity",
     symbol="I_x",
     title="FLOPs for each byte of a product",
+    per="product",
     coefficient="FLOP",
     **INTENSITY,
-    per="product",
 )
 def product_intensity():
     """Both inputs are read and the output is written, each once, in the compute format. Above the
@@ -56,8 +56,8 @@ core_flops = Quantity(
     unit="FLOP",
     title="FLOPs of an attention core on one device, forward",
     source=FLASH,
-    coefficient="FLOP",
     per="block",
+    coefficient="FLOP",
 )
 
 
@@ -76,11 +76,11 @@ def _():
 core_intensity = Quantity(
     "roofline.core.intensity",
     symbol=r"I_{\mathrm{core}}",
-    title="FLOPs for each byte of an attention core",
-    coefficient="FLOP",
     unit="FLOP/bytes",
+    title="FLOPs for each byte of an attention core",
     source=FLASH,
     per="block",
+    coefficient="FLOP",
 )
 
 

@@ -94,8 +94,8 @@ def device_hours():
     symbol="u",
     unit="1",
     title="model FLOPs utilisation",
-    scales_with="rate",
     share=True,
+    scales_with="rate",
     source=PALM,
 )
 def mfu():
@@ -108,8 +108,8 @@ def mfu():
     symbol=r"u_{\mathrm{hw}}",
     unit="1",
     title="hardware FLOPs utilisation",
-    scales_with="rate",
     share=True,
+    scales_with="rate",
     source=PALM,
 )
 def hfu():

@@ -24,8 +24,8 @@ BY_CONVENTION: dict[str, Any] = {
     "time.utilisation",
     symbol=r"u_\kappa",
     title="utilisation of the dense peak",
-    share=True,
     short="of the dense peak",
+    share=True,
     **BY_CONVENTION,
 )
 def utilisation():
@@ -37,8 +37,8 @@ def utilisation():
     "time.utilisation_listed",
     symbol=r"u'_\kappa",
     title="utilisation of the peak as the datasheet prints it",
-    share=True,
     short="of the peak as printed",
+    share=True,
     **BY_CONVENTION,
 )
 def utilisation_listed():

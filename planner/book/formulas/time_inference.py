@@ -59,10 +59,10 @@ def prefill_rate():
     symbol=r"f_{\mathrm{exp}}",
     unit="1",
     title="share of the experts that a step of decoding reads",
-    within=SHARE,
     source="Rajbhandari et al. 2022 (arXiv 2201.05596), section 5.1",
     exact=False,
     per="block",
+    within=SHARE,
     block="moe",
 )
 def touched():
@@ -193,9 +193,9 @@ def stage():
 hop = Quantity(
     "time.decode.hop",
     symbol=r"t_{\mathrm{hop}}",
+    unit="s",
     title="one hop of a token's exchange, and its share of b h activations",
     source="cluster document",
-    unit="s",
     exact=False,
 )
 hop.constant(0, "One device has nothing to exchange.", tensor="none")
@@ -216,9 +216,9 @@ def _():
 exchange = Quantity(
     "time.decode.exchange",
     symbol=r"t_{\mathrm{ex,dec}}",
+    unit="s",
     title="exchanges of a step of decoding with tensor- and expert-parallel ranks",
     source="Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms",
-    unit="s",
     exact=False,
     coefficient="bytes",
     **SERVING,
@@ -243,9 +243,9 @@ def _():
 sends = Quantity(
     "time.decode.sends",
     symbol=r"t_{\mathrm{send,dec}}",
+    unit="s",
     title="sending a step's tokens through the stages",
     source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1",
-    unit="s",
     exact=False,
 )
 sends.constant(0, "There is one stage.", pipeline="none")

@@ -229,8 +229,8 @@ offload = Quantity(
     symbol=r"t_{\mathrm{off}}",
     title="activations of a layer on their way to the host and back",
     attribution="offloading activations",
-    **PART,
     source=ZERO_INFINITY,
+    **PART,
 )
 offload.constant(0, "They stay on the device.", offload=False)
 

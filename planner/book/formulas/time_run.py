@@ -64,9 +64,9 @@ def interval():
     symbol=r"g_{\mathrm{run}}",
     unit="1",
     title="share of the time that moves the run forward",
-    within=SHARE,
     source=DALY,
     exact=False,
+    within=SHARE,
     finishes=True,
 )
 def goodput():
@@ -152,9 +152,9 @@ def _():
 run_days = Quantity(
     "time.run_days",
     symbol=r"t_{\mathrm{cal}}",
+    unit="days",
     title="days of the run with interruptions",
     scales_with="time",
-    unit="days",
     source="sum of its parts",
     exact=False,
 )

@@ -306,8 +306,8 @@ gather = Quantity(
     "time.data.gather",
     symbol=r"t_{\mathrm{gat}}",
     title="gathering updated weights over data parallelism",
-    **SECONDS,
     source=ZERO,
+    **SECONDS,
 )
 gather.constant(
     0, "Every device updates all that it needs, or layers gather for themselves.", zero=(0, 3)
