@@ -194,27 +194,29 @@ g_V = symbol(
     latex="g_V",
     key="parallelism.vocab_multiple",
 )
-L_ks = symbol("L_ks", "layers of a part on a stage", latex=r"L_{k\sigma}", per=("stage", "part"))
-A_ks = symbol(
+layers_on_stage = symbol(
+    "L_ks", "layers of a part on a stage", latex=r"L_{k\sigma}", per=("stage", "part")
+)
+in_flight = symbol(
     "A_ks",
     "layers of a part on a stage times micro-batches alive",
     latex=r"A_{k\sigma}",
     per=("stage", "part"),
 )
 
-R_ks = symbol(
+recomputed_in_flight = symbol(
     "R_ks",
     "of these, those that are recomputed",
     latex=r"R_{k\sigma}",
     per=("stage", "part"),
 )
-held_sc = symbol(
+copies_on_stage = symbol(
     "held_sc",
     "how often a stage holds a component",
     latex=r"L_{\sigma c}",
     per=("stage", "component"),
 )
-first_sc = symbol(
+first_on_stage = symbol(
     "first_sc",
     "whether a component is the first of its shape on a stage",
     latex=r"\delta_{\sigma c}",

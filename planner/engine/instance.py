@@ -3,8 +3,9 @@
 Axes: ``part`` (embedding, layer kinds, head), ``block`` and ``component`` inside a part,
 ``product`` (matrix products as kernels run them), ``stage`` (distinct pipeline stages), ``tensor``
 (what the implementation keeps of a block), ``phase`` (moments of a step), ``law`` (published
-scaling laws) and ``convention`` (of utilisation). The symbols ``L_ks``, ``A_ks`` and ``R_ks`` have
-a value per stage and part, ``held_sc`` and ``first_sc`` per stage and component.
+scaling laws) and ``convention`` (of utilisation). ``layers_on_stage``, ``in_flight`` and
+``recomputed_in_flight`` have a value per stage and part, ``copies_on_stage`` and ``first_on_stage``
+per stage and component.
 """
 
 from __future__ import annotations
@@ -172,9 +173,11 @@ def on_stage(
     for part in parts:
         held, alive = stage.holds.get(part.name, 0), stage.alive.get(part.name, 0)
         again = min(held, most) if part.settings["layers"] else 0
-        crossed[notation.L_ks, entry, part] = held
-        crossed[notation.A_ks, entry, part] = alive
-        crossed[notation.R_ks, entry, part] = Fraction(alive * again, held) if held else 0
+        crossed[notation.layers_on_stage, entry, part] = held
+        crossed[notation.in_flight, entry, part] = alive
+        crossed[notation.recomputed_in_flight, entry, part] = (
+            Fraction(alive * again, held) if held else 0
+        )
     return crossed
 
 
@@ -188,16 +191,16 @@ def held_on_stages(
     first = [
         where
         for (symbol, where, part), count in crossed.items()
-        if count and part.name == pipeline.FIRST and symbol is notation.L_ks
+        if count and part.name == pipeline.FIRST and symbol is notation.layers_on_stage
     ]
     for stage in stages:
         embedding = any(where is stage for where in first)
         for component in components:
             block = component.parent
             assert block is not None and block.parent is not None
-            count = crossed[notation.L_ks, stage, block.parent]
+            count = crossed[notation.layers_on_stage, stage, block.parent]
             there = component.settings["shared"] and embedding
-            held[notation.held_sc, stage, component] = 0 if there else count
+            held[notation.copies_on_stage, stage, component] = 0 if there else count
     return held
 
 
@@ -217,8 +220,8 @@ def first_of_shape(
     for stage in stages:
         seen = set()
         for component, part, shape in shapes:
-            held = crossed[notation.L_ks, stage, part] > 0
-            first[notation.first_sc, stage, component] = int(held and shape not in seen)
+            held = crossed[notation.layers_on_stage, stage, part] > 0
+            first[notation.first_on_stage, stage, component] = int(held and shape not in seen)
             if held:
                 seen.add(shape)
     return first

@@ -31,25 +31,25 @@ from planner.book.formulas.memory_states import (
 )
 from planner.book.formulas.parameters import total as parameters_total
 from planner.book.notation import (
-    A_ks,
-    L_ks,
     M_com,
     M_ctx,
     M_dev,
-    R_ks,
     c,
+    copies_on_stage,
     e,
     f_95,
     f_all,
-    held_sc,
+    in_flight,
     k_G,
     k_g,
     k_m,
     k_w,
+    layers_on_stage,
     n,
     n_pc,
     p,
     r,
+    recomputed_in_flight,
     t,
 )
 from planner.book.quantity import SIGNED, Quantity
@@ -113,7 +113,7 @@ def _():
     """Those of the head in the first micro-batch; all of them from the second one on."""
     return largest(
         smallest(1, micro_batches - 1) * gradients_stage,
-        Total(L_ks * Total(gradients_component, "component"), "part", part="head"),
+        Total(layers_on_stage * Total(gradients_component, "component"), "part", part="head"),
     )
 
 
@@ -138,7 +138,7 @@ def _():
     """Those of the layers in the first micro-batch; all of them from the second one on."""
     return largest(
         smallest(1, micro_batches - 1) * gradients_stage,
-        Total(held_sc * gradients_component, "component", layers=True),
+        Total(copies_on_stage * gradients_component, "component", layers=True),
     )
 
 
@@ -152,8 +152,8 @@ def _():
     """Those of layers and head in the first micro-batch; all of them from the second one on."""
     return largest(
         smallest(1, micro_batches - 1) * gradients_stage,
-        Total(held_sc * gradients_component, "component", layers=True)
-        + Total(L_ks * Total(gradients_component, "component"), "part", part="head"),
+        Total(copies_on_stage * gradients_component, "component", layers=True)
+        + Total(layers_on_stage * Total(gradients_component, "component"), "part", part="head"),
     )
 
 
@@ -342,13 +342,13 @@ def blocks():
     that is computed again in its backward pass, gradients on their way near its end. Their blocks
     differ in size, so none serves another kind. Where the layers keep less than one of them in
     full, as on the host, it is that one, before its backward pass."""
-    kept = kept_by_layers + Largest(smallest(1, R_ks) * computed_again, "part")
+    kept = kept_by_layers + Largest(smallest(1, recomputed_in_flight) * computed_again, "part")
     return (
         weights_stage
         + optimizer_stage
         + Largest(gradients_live, "phase")
-        + largest(kept, Largest(smallest(1, L_ks) * kept_by_part, "part", layers=True))
-        + Total(A_ks * kept_by_part, "part", layers=False)
+        + largest(kept, Largest(smallest(1, layers_on_stage) * kept_by_part, "part", layers=True))
+        + Total(in_flight * kept_by_part, "part", layers=False)
         + loss
         + backward_of_block
         + Largest(gathered, "phase")

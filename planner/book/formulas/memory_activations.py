@@ -2,14 +2,14 @@
 
 from planner.book.formulas.layout import sequence_ranks, tokens
 from planner.book.notation import (
-    A_ks,
-    L_ks,
-    R_ks,
     bytes_j,
     f_off,
     h,
+    in_flight,
     k_a,
+    layers_on_stage,
     ranks_j,
+    recomputed_in_flight,
     rows_j,
     t,
     width_j,
@@ -159,7 +159,11 @@ def stays():
 def layers():
     """Each layer kind as often as the stage holds it, for each micro-batch that is alive there;
     layers that are not recomputed keep everything."""
-    return stays * Total(R_ks * layer + (A_ks - R_ks) * whole, "part", layers=True)
+    return stays * Total(
+        recomputed_in_flight * layer + (in_flight - recomputed_in_flight) * whole,
+        "part",
+        layers=True,
+    )
 
 
 @Quantity(
@@ -173,7 +177,7 @@ def layers():
 )
 def stage():
     """What the layers keep, and embedding and head for each micro-batch that is alive there."""
-    return layers + Total(A_ks * whole, "part", layers=False)
+    return layers + Total(in_flight * whole, "part", layers=False)
 
 
 live = Quantity(
@@ -197,29 +201,29 @@ def _():
     """The head has let go of its tensors; a layer that was not kept is computed again."""
     return (
         layers
-        + Total(A_ks * whole, "part", part="embedding")
-        + Largest(smallest(1, R_ks) * again, "part")
+        + Total(in_flight * whole, "part", part="embedding")
+        + Largest(smallest(1, recomputed_in_flight) * again, "part")
     )
 
 
 @live.where(phase="first", source="last layer of the backward pass")
 def _():
     """One layer is left, in full, and the embedding's tensors."""
-    return Largest(smallest(1, L_ks) * whole, "part", layers=True) + Total(
-        A_ks * whole, "part", part="embedding"
+    return Largest(smallest(1, layers_on_stage) * whole, "part", layers=True) + Total(
+        in_flight * whole, "part", part="embedding"
     )
 
 
 @live.where(phase="gradients", source="end of the backward pass")
 def _():
     """The embedding's tensors are left."""
-    return Total(A_ks * whole, "part", part="embedding")
+    return Total(in_flight * whole, "part", part="embedding")
 
 
 @live.where(phase="serving", source="forward pass without gradients")
 def _():
     """The tensors of one layer at a time; what sequences keep is the cache."""
-    return Largest(smallest(1, L_ks) * whole, "part", layers=True)
+    return Largest(smallest(1, layers_on_stage) * whole, "part", layers=True)
 
 
 live.constant(0, "No activation survives the backward pass.", phase="step", source="optimizer step")

@@ -5,19 +5,19 @@ from typing import Any
 from planner.book.formulas.memory_activations import PROFILE, tensor
 from planner.book.formulas.memory_states import device_parameters, weights_component, weights_stage
 from planner.book.notation import (
-    L_ks,
     M_oth,
     M_work,
     N_bk,
     N_live,
     copies,
     e,
-    first_sc,
+    first_on_stage,
     k_c,
     k_o,
     k_quant,
     k_red,
     k_w,
+    layers_on_stage,
     n_bk,
     n_ws,
 )
@@ -40,7 +40,7 @@ FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
 )
 def loss():
     """Only the stage with the head has them."""
-    return Total(L_ks * Total(tensor, "tensor", moment="loss"), "part", part="head")
+    return Total(layers_on_stage * Total(tensor, "tensor", moment="loss"), "part", part="head")
 
 
 @Quantity(
@@ -54,7 +54,7 @@ def loss():
 def layer():
     """The block with most: of a layer of any kind, or the embedding."""
     return Largest(
-        smallest(1, L_ks) * Largest(Total(tensor, "tensor", moment="backward"), "block"),
+        smallest(1, layers_on_stage) * Largest(Total(tensor, "tensor", moment="backward"), "block"),
         "part",
         head=False,
     )
@@ -91,8 +91,8 @@ gathered = Quantity(
 @gathered.where(**SHARDED, phase="loss", source=FSDP)
 def _():
     """The root's group (embedding and head) and the last layer."""
-    return Total(L_ks * gathered_part, "part", layers=False) + Largest(
-        smallest(1, L_ks) * gathered_part, "part", layers=True
+    return Total(layers_on_stage * gathered_part, "part", layers=False) + Largest(
+        smallest(1, layers_on_stage) * gathered_part, "part", layers=True
     )
 
 
@@ -100,29 +100,29 @@ def _():
 def _():
     """The root's group stays gathered; of the layers, one is worked on and the next one is on its
     way."""
-    return Total(L_ks * gathered_part, "part", layers=False) + 2 * Largest(
-        smallest(1, L_ks) * gathered_part, "part", layers=True
+    return Total(layers_on_stage * gathered_part, "part", layers=False) + 2 * Largest(
+        smallest(1, layers_on_stage) * gathered_part, "part", layers=True
     )
 
 
 @gathered.where(zero=3, phase="first", source=FSDP)
 def _():
     """The root's group and this layer."""
-    return Total(L_ks * gathered_part, "part", layers=False) + Largest(
-        smallest(1, L_ks) * gathered_part, "part", layers=True
+    return Total(layers_on_stage * gathered_part, "part", layers=False) + Largest(
+        smallest(1, layers_on_stage) * gathered_part, "part", layers=True
     )
 
 
 @gathered.where(zero=3, reshard=False, phase=("loss", "backward"), source=FSDP)
 def _():
     """All of them: nothing is let go of between forward and backward."""
-    return Total(L_ks * gathered_part, "part")
+    return Total(layers_on_stage * gathered_part, "part")
 
 
 @gathered.where(zero=3, phase="gradients", source=FSDP)
 def _():
     """The root's weights are let go of; the embedding's gradient is as large as its table."""
-    return Total(L_ks * gathered_part, "part", part="embedding")
+    return Total(layers_on_stage * gathered_part, "part", part="embedding")
 
 
 @gathered.where(
@@ -134,7 +134,7 @@ def _():
 def _():
     """Weights are kept wider than the matmuls take them: a copy of every matrix."""
     return Total(
-        L_ks * k_c * Total(device_parameters, "component", type="linear"),
+        layers_on_stage * k_c * Total(device_parameters, "component", type="linear"),
         "part",
     )
 
@@ -169,8 +169,12 @@ reduced = Quantity(
 @reduced.where(zero=3, phase="backward", source=FSDP)
 def _():
     """The head's gradient, which waits for the rest of the root's group, and that of one matrix."""
-    return Total(L_ks * k_c * Total(device_parameters, "component"), "part", part="head") + Largest(
-        smallest(1, L_ks) * k_c * Largest(device_parameters, "component"), "part", layers=True
+    return Total(
+        layers_on_stage * k_c * Total(device_parameters, "component"), "part", part="head"
+    ) + Largest(
+        smallest(1, layers_on_stage) * k_c * Largest(device_parameters, "component"),
+        "part",
+        layers=True,
     )
 
 
@@ -178,12 +182,16 @@ def _():
 def _():
     """The same, and the layer before on its way to its shards."""
     return (
-        Total(L_ks * k_c * Total(device_parameters, "component"), "part", part="head")
+        Total(layers_on_stage * k_c * Total(device_parameters, "component"), "part", part="head")
         + Largest(
-            smallest(1, L_ks) * k_c * Largest(device_parameters, "component"), "part", layers=True
+            smallest(1, layers_on_stage) * k_c * Largest(device_parameters, "component"),
+            "part",
+            layers=True,
         )
         + Largest(
-            smallest(1, L_ks) * k_red * Total(device_parameters, "component", shared=False),
+            smallest(1, layers_on_stage)
+            * k_red
+            * Total(device_parameters, "component", shared=False),
             "part",
             layers=True,
         )
@@ -194,7 +202,7 @@ def _():
 def _():
     """The root's group (embedding and head): gradients as they are made and as they are summed."""
     return Total(
-        L_ks * (k_c + k_red) * Total(device_parameters, "component", shared=False),
+        layers_on_stage * (k_c + k_red) * Total(device_parameters, "component", shared=False),
         "part",
         layers=False,
     )
@@ -237,7 +245,9 @@ step.constant(
 @step.where(optimizer_kernel="loop", source="PyTorch (torch.optim, one tensor after the other)")
 def _():
     """One number in the format of a state for each weight of the largest tensor."""
-    return Largest(smallest(1, L_ks) * Largest(weights_component * k_o / k_w, "component"), "part")
+    return Largest(
+        smallest(1, layers_on_stage) * Largest(weights_component * k_o / k_w, "component"), "part"
+    )
 
 
 # -- what is there for the whole run -----------------------------------------------------------
@@ -258,9 +268,12 @@ def _():
     """Gradients are added to the fp32 buffer where they are made; autograd gets a placeholder in
     the compute format, one for each distinct shape (of one expert), kept for ever."""
     return Total(
-        k_c * first_sc * device_parameters, "component", type="linear", routed=False
+        k_c * first_on_stage * device_parameters, "component", type="linear", routed=False
     ) + Total(
-        k_c * first_sc * device_parameters * e / copies, "component", type="linear", routed=True
+        k_c * first_on_stage * device_parameters * e / copies,
+        "component",
+        type="linear",
+        routed=True,
     )
 
 
@@ -289,7 +302,7 @@ def _():
 )
 def _():
     """TransformerEngine has one for the layers, PyTorch one for the head."""
-    return M_work + Total(L_ks * M_work, "part", part="head")
+    return M_work + Total(layers_on_stage * M_work, "part", part="head")
 
 
 @workspace.where(
@@ -301,8 +314,8 @@ def _():
     """As for a dense model; with experts, four more for the streams of grouped matmuls."""
     return (
         M_work
-        + Total(L_ks * M_work, "part", part="head")
-        + Largest(smallest(1, L_ks) * 4 * M_work, "part", experts=True)
+        + Total(layers_on_stage * M_work, "part", part="head")
+        + Largest(smallest(1, layers_on_stage) * 4 * M_work, "part", experts=True)
     )
 
 
@@ -347,7 +360,9 @@ quantized = Quantity(
 def _():
     """Cast in the first micro-batch and kept for the others, beside the weights themselves."""
     return Total(
-        L_ks * k_quant * Total(device_parameters, "component", type="linear"), "part", layers=True
+        layers_on_stage * k_quant * Total(device_parameters, "component", type="linear"),
+        "part",
+        layers=True,
     )
 
 

@@ -3,7 +3,6 @@ states of recurrent blocks, which do not grow."""
 
 from planner.book.formulas.layout import micro_batches
 from planner.book.notation import (
-    L_ks,
     a_dv,
     a_kv,
     a_l,
@@ -16,6 +15,7 @@ from planner.book.notation import (
     d_v,
     k_a,
     k_kv,
+    layers_on_stage,
     m_in,
     n_in,
     n_out,
@@ -117,4 +117,4 @@ def _():
 )
 def cache_stage():
     """Each block that remembers, as often as the stage holds its layer."""
-    return Total(L_ks * Total(block, "block", remembers=True), "part")
+    return Total(layers_on_stage * Total(block, "block", remembers=True), "part")

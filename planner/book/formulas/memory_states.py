@@ -14,9 +14,9 @@ from planner.book.notation import (
     L_k,
     V,
     copies,
+    copies_on_stage,
     e,
     f_e,
-    held_sc,
     k_a,
     k_G,
     k_g,
@@ -534,13 +534,13 @@ def _stage(name: str, latex: str, title: str, attribution: str = "") -> Quantity
 @_stage("weights", r"M_{w,\sigma}", "weights of one device of a stage", "weights")
 def weights_stage():
     """Each component as often as the stage holds it, a tied matrix at most once."""
-    return Total(held_sc * weights_component, "component")
+    return Total(copies_on_stage * weights_component, "component")
 
 
 @_stage("gradients", r"M_{g,\sigma}", "gradients of one device of a stage")
 def gradients_stage():
     """Each component as often as the stage holds it, a tied matrix at most once."""
-    return Total(held_sc * gradients_component, "component")
+    return Total(copies_on_stage * gradients_component, "component")
 
 
 @_stage(
@@ -548,7 +548,7 @@ def gradients_stage():
 )
 def optimizer_stage():
     """Each component as often as the stage holds it, with the step counters of its tensors."""
-    return Total(held_sc * (optimizer_component + steps), "component")
+    return Total(copies_on_stage * (optimizer_component + steps), "component")
 
 
 @Quantity(

@@ -10,7 +10,7 @@ from planner.book.formulas.network import experts as experts_exchange
 from planner.book.formulas.network import experts_gather, fabric, link, send
 from planner.book.formulas.time_layer import exchanges, forward
 from planner.book.formulas.time_peak import peak
-from planner.book.notation import E, L_k, L_ks, b, e, h, k, k_a, p, s, s_o, t, t_e, w
+from planner.book.notation import E, L_k, b, e, h, k, k_a, layers_on_stage, p, s, s_o, t, t_e, w
 from planner.book.notation_hardware import W, a_link, a_net, e_mem, e_mm
 from planner.book.quantity import SHARE, Quantity
 from planner.book.reductions import Largest, Total, largest, smallest
@@ -151,9 +151,11 @@ def _():
 )
 def stage_bytes():
     """Tables that are looked up give a few rows only."""
-    weights = Total(L_ks * Total(read, "component"), "part")
-    tables = Total(L_ks * Total(read, "component", type="table"), "part")
-    return weights - tables + Total(L_ks * Total(cached, "block", remembers=True), "part")
+    weights = Total(layers_on_stage * Total(read, "component"), "part")
+    tables = Total(layers_on_stage * Total(read, "component", type="table"), "part")
+    return (
+        weights - tables + Total(layers_on_stage * Total(cached, "block", remembers=True), "part")
+    )
 
 
 @Quantity(
@@ -169,7 +171,7 @@ def stage_flops():
     """Those of b tokens, divided over the tensor-parallel ranks; experts stay as busy, for each
     device brings its tokens."""
     linear = Total(component_flops, "component", type="linear")
-    return b * Total(L_ks * linear, "part") / t
+    return b * Total(layers_on_stage * linear, "part") / t
 
 
 @Quantity(

@@ -10,8 +10,8 @@ from planner.book.formulas.time_core import half
 from planner.book.formulas.time_peak import peak_16
 from planner.book.notation import (
     copies,
+    copies_on_stage,
     e,
-    held_sc,
     k_c,
     k_g,
     k_m,
@@ -227,14 +227,16 @@ orthogonal.constant(0, "None.", optimizer=NOT_MUON, source="definition")
 @orthogonal.where(optimizer="muon", zero=0, source=JORDAN)
 def _():
     """Every device does all matrices of its stage."""
-    return Largest(Total(held_sc * matrices * matrix, "component", hidden_matrix=True), "stage")
+    return Largest(
+        Total(copies_on_stage * matrices * matrix, "component", hidden_matrix=True), "stage"
+    )
 
 
 @orthogonal.where(optimizer="muon", zero=(1, 2, 3), source=MOONLIGHT)
 def _():
     """Whole matrices are divided over the devices that share them (Megatron-Core's layer-wise
     distributed optimizer); the device that does most does one at least."""
-    even = Total(held_sc * matrices * matrix / owners, "component", hidden_matrix=True)
+    even = Total(copies_on_stage * matrices * matrix / owners, "component", hidden_matrix=True)
     return largest(Largest(even, "stage"), Largest(matrix, "component", hidden_matrix=True))
 
 
@@ -256,7 +258,7 @@ momentum.constant(
 def _():
     """In the compute format, from all that share a matrix to the one that does it: a share of what
     gathering everything on every device would pass."""
-    shares = Total(held_sc * trained * passed / owners, "component", hidden_matrix=True)
+    shares = Total(copies_on_stage * trained * passed / owners, "component", hidden_matrix=True)
     return k_c * Largest(shares, "stage") + hops
 
 
@@ -280,14 +282,14 @@ optimizer = Quantity(
 @optimizer.where(zero=0, offload_optimizer=False)
 def _():
     """The update of all parameters that the device holds, and Muon's products."""
-    bytes_moved = Largest(Total(held_sc * trained * update, "component"), "stage")
+    bytes_moved = Largest(Total(copies_on_stage * trained * update, "component"), "stage")
     return bytes_moved / (W * e_mem) + orthogonal + momentum
 
 
 @optimizer.where(zero=(1, 2, 3), offload_optimizer=False)
 def _():
     """As without sharding, for the part that the device keeps, and what Muon gathers."""
-    bytes_moved = Largest(Total(held_sc * trained * update / owners, "component"), "stage")
+    bytes_moved = Largest(Total(copies_on_stage * trained * update / owners, "component"), "stage")
     return bytes_moved / (W * e_mem) + orthogonal + momentum
 
 
@@ -300,10 +302,10 @@ def _on_host():
 def _():
     """Gradients go to the host and weights come back; there weights, master weights and states are
     read and written, gradients read, at the rate of its memory, which the devices share."""
-    return Largest(Total(held_sc * trained * _on_host(), "component"), "stage")
+    return Largest(Total(copies_on_stage * trained * _on_host(), "component"), "stage")
 
 
 @optimizer.where(zero=(1, 2, 3), **LEAVES, source="Ren et al. 2021 (arXiv 2101.06840), section 4")
 def _():
     """As without sharding, for the part that the device keeps."""
-    return Largest(Total(held_sc * trained * _on_host() / owners, "component"), "stage")
+    return Largest(Total(copies_on_stage * trained * _on_host() / owners, "component"), "stage")

@@ -18,17 +18,17 @@ from planner.book.formulas.network import (
 from planner.book.formulas.time_optimizer import optimizer
 from planner.book.formulas.time_part import part, repeated
 from planner.book.notation import (
-    A_ks,
     L_k,
-    L_ks,
-    R_ks,
-    held_sc,
+    copies_on_stage,
+    in_flight,
     k_c,
     k_g,
     k_gat,
     k_red,
+    layers_on_stage,
     p,
     r,
+    recomputed_in_flight,
     v,
 )
 from planner.book.notation_hardware import W, e_mem, f_back, hidden_t
@@ -58,20 +58,23 @@ stage = Quantity(
 @stage.where(**IN_TURN, again_some=False, source=PIPELINE)
 def _():
     """The layers of the stage, and the embedding or the head where it holds them."""
-    return Total(L_ks * part, "part")
+    return Total(layers_on_stage * part, "part")
 
 
 @stage.where(**IN_TURN, again_some=True, source=PIPELINE)
 def _():
     """The layers of the stage, and the embedding or the head where it holds them; layers beyond
     training.recompute_layers compute nothing again."""
-    return Total(L_ks * (part - (1 - R_ks / largest(1, A_ks)) * repeated), "part")
+    return Total(
+        layers_on_stage * (part - (1 - recomputed_in_flight / largest(1, in_flight)) * repeated),
+        "part",
+    )
 
 
 @stage.where(schedule="dualpipe", source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.1")
 def _():
     """A device holds a chunk from each end, and a micro-batch passes one of them."""
-    return Total(L_ks * part, "part") / 2
+    return Total(layers_on_stage * part, "part") / 2
 
 
 @Quantity(
@@ -144,7 +147,7 @@ def _():
 def resident():
     """What a device has gradients for, before any sharding over data parallelism; a tied matrix at
     most once."""
-    return Largest(Total(held_sc * trained, "component"), "stage")
+    return Largest(Total(copies_on_stage * trained, "component"), "stage")
 
 
 @Quantity(
@@ -157,7 +160,7 @@ def resident():
 )
 def owned():
     """Each weight is divided over the devices that share it; experts over fewer."""
-    return Largest(Total(held_sc * trained / owners, "component"), "stage")
+    return Largest(Total(copies_on_stage * trained / owners, "component"), "stage")
 
 
 @Quantity(
@@ -170,7 +173,7 @@ def owned():
 )
 def ring():
     """Every component in its own group."""
-    return Largest(Total(held_sc * trained * passed, "component"), "stage")
+    return Largest(Total(copies_on_stage * trained * passed, "component"), "stage")
 
 
 accumulation = Quantity(
@@ -239,7 +242,7 @@ def _():
 )
 def _():
     """One for each layer, and for embedding and head, where the stage holds them."""
-    return Largest(Total(L_ks, "part"), "stage")
+    return Largest(Total(layers_on_stage, "part"), "stage")
 
 
 REPLICATED: dict[str, Any] = {"replicas": ("node", "nodes")}
@@ -374,7 +377,9 @@ def _():
 
 def _tied():
     """Bytes of the copy that the last stage holds: in a ring of two, each passes once."""
-    return k_red * Largest(Total(L_ks * Total(trained, "component", shared=True), "part"), "stage")
+    return k_red * Largest(
+        Total(layers_on_stage * Total(trained, "component", shared=True), "part"), "stage"
+    )
 
 
 tied = Quantity(

@@ -23,8 +23,8 @@ Array = NDArray[Any]
 #: What a stage holds and what it keeps, by part.
 Line = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]
 #: Crossed symbols of a stage with each part, and with each component, in the order of a line.
-OF_PART = (notation.L_ks, notation.A_ks, notation.R_ks)
-OF_COMPONENT = (notation.held_sc, notation.first_sc)
+OF_PART = (notation.layers_on_stage, notation.in_flight, notation.recomputed_in_flight)
+OF_COMPONENT = (notation.copies_on_stage, notation.first_on_stage)
 
 
 class Pipelines:
@@ -112,8 +112,8 @@ class Pipelines:
                 held = case.held_on_stages((entry,), components, kept[0])
                 first = case.first_of_shape((entry,), components, kept[0])
                 of_components[holds] = (
-                    *(held[notation.held_sc, entry, c] for c in components),
-                    *(first[notation.first_sc, entry, c] for c in components),
+                    *(held[notation.copies_on_stage, entry, c] for c in components),
+                    *(first[notation.first_on_stage, entry, c] for c in components),
                 )
             table.append([[*line, *of_components[holds]] for line in of_parts])
         return np.array(table, dtype=np.float64).transpose(1, 0, 2)
