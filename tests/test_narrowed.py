@@ -102,7 +102,9 @@ def test_replicas_need_no_less_memory(model: str, changes: dict[str, Any]) -> No
     compared = 0
     for chunk in Walk(loaded, (MEMORY,), {REPLICAS: (1, 2, 4, 8)}, full=True):
         part = slice(chunk.start, chunk.start + chunk.valid.shape[2])
-        *others, replicas = (column[part] for column in chunk.rows.columns)
+        replicas = chunk.rows.of_replicate
+        others = [column[part] for column in chunk.rows.columns if column is not replicas]
+        replicas = replicas[part]
         order = np.lexsort((replicas, *others))
         keys = np.stack(others)[:, order]
         memory, valid = chunk.values[MEMORY][:, :, order], chunk.valid[:, :, order]
