@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,13 @@ from hypothesis import strategies as st
 from planner.base.errors import PlanError
 from planner.documents.schema import paths
 from planner.plans import layout
-from planner.plans.plan import about
+from planner.plans.document import Plan
+from planner.plans.plan import about, variant
 from planner.questions.loading import load
+from planner.questions.search import ranking
+from planner.questions.search.engine import search
+from planner.questions.solve import answers
+from planner.questions.studies import automatic
 from planner.results.result import evaluate
 
 MODEL = "mixtral-8x7b"
@@ -99,3 +105,28 @@ def test_another_number_of_copies_is_a_fault_where_it_stands(
         load(path)
     (fault,) = caught.value.faults
     assert str(fault).endswith(f"plan.yaml:7:16: {said}")
+
+
+@pytest.mark.parametrize("tell", [ranking.words, answers.layout_words, automatic.words])
+@pytest.mark.parametrize(("key", "value"), [
+    ("parallelism.zero", 0), ("parallelism.zero", 2), ("parallelism.replicate", 2),
+    ("parallelism.cut", "ends"), ("parallelism.sequence", True), ("parallelism.expert", 2),
+    ("parallelism.expert_tensor", 2), ("parallelism.context", 2), ("training.micro_batch", 2),
+    ("training.recompute", "full"), ("training.schedule", "gpipe"),
+    ("parallelism.virtual_pipeline", 2), ("parallelism.tensor", 4), ("parallelism.pipeline", 2),
+])  # fmt: skip
+def test_layouts_that_differ_are_told_in_other_words(
+    tell: Callable[[Plan], str], key: str, value: object
+) -> None:
+    """Whoever reads an answer can write the layout down again."""
+    plan = load(document(64, tensor=2, pipeline=4, zero=1, expert_tensor=1))
+    assert tell(variant(plan, {key: value})) != tell(plan)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 3])
+def test_a_table_tells_the_zero_stage_that_all_its_layouts_have(stage: int) -> None:
+    plan = load(document(8, "llama2-7b"))
+    found = search(plan, 3, fixed={"parallelism.zero": stage})
+    head, *rows = ranking.table(found)[0]
+    assert ("zero" in head) is (stage > 0)
+    assert not stage or {row[head.index("zero")] for row in rows[:-1]} == {str(stage)}

@@ -14,7 +14,7 @@ from planner.base.display import cell, exact_text
 from planner.book.quantity import BOOK
 from planner.plans.document import Plan
 from planner.plans.layout import COLUMNS as ROWS
-from planner.plans.layout import KERNELS, KEYS, stated
+from planner.plans.layout import KERNELS, KEYS, ROW, stated
 from planner.questions.constraints import Limit, shown
 from planner.questions.search.engine import FITS, MEMORY, Found, Layout, only
 from planner.questions.search.modes import RECOMPUTE
@@ -301,16 +301,15 @@ def words(layout: Layout | Plan) -> str:
 
 
 def _differs(found: Found, listed: Sequence[Layout], key: str) -> bool:
-    """Whether a column says something: layouts differ in it, or what all have is not neutral, as
-    kernels always are."""
+    """Whether a column says something: layouts differ in it, or what all have does not go without
+    saying, as kernels do."""
     layouts = (*listed, *([found.own] if found.own else []))
     values = [layout.get(key) for layout in layouts]
-    return len(set(map(_word, values))) > 1 or not (key == KERNELS or all(map(_neutral, values)))
-
-
-def _neutral(value: Any) -> bool:
-    """Whether a choice goes without saying."""
-    return value in (None, 1, False, "even") and value is not True
+    if len(set(map(_word, values))) > 1 or key not in ROW:
+        return True
+    value, row = values[0], ROW[key]
+    always = row.stated and isinstance(value, str)  # a mode, not a size
+    return value is not None and key != KERNELS and (always or value != row.neutral)
 
 
 def _row(label: str, layout: Layout, columns: list[tuple[str, str]], by: str) -> tuple[str, ...]:

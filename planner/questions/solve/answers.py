@@ -11,7 +11,7 @@ from planner.book.quantity import BOOK
 from planner.engine.evaluate import Number
 from planner.engine.untraced import evaluated
 from planner.plans.document import Plan
-from planner.plans.layout import KERNELS
+from planner.plans.layout import COLUMNS, KERNELS, LayoutKey, stated
 from planner.plans.plan import chosen_by
 from planner.questions.constraints import Limit, shown
 from planner.questions.domains import DIGITS
@@ -26,21 +26,6 @@ if TYPE_CHECKING:
 COUNTED = ("parameters", "tokens")
 #: Significant digits of a value that rests on a prediction of time.
 ROUGH = 2
-#: Keys of a layout as they are shown, where they are not 1, 0 or false.
-LAYOUT = (
-    "parallelism.tensor",
-    "parallelism.sequence",
-    "parallelism.pipeline",
-    "parallelism.virtual_pipeline",
-    "parallelism.context",
-    "parallelism.expert",
-    "parallelism.expert_tensor",
-    "parallelism.data",
-    "parallelism.zero",
-    "training.micro_batch",
-    "training.recompute",
-    "training.schedule",
-)
 
 
 def text(answer: Answer) -> str:
@@ -223,21 +208,18 @@ def unit_of(quantity: str) -> str:
     return BOOK.quantities[quantity].unit
 
 
-def _told(plan: Plan) -> tuple[str, ...]:
-    """The keys of a layout, with that of the kernels where they do not follow from the others."""
-    return (*LAYOUT, KERNELS) if chosen_by(plan, KERNELS) else LAYOUT
+def _follows(row: LayoutKey, plan: Plan) -> bool:
+    """Whether the kernels of a layout follow from the rest of it."""
+    return row.key == KERNELS and not chosen_by(plan, KERNELS)
 
 
 def layout_words(plan: Plan) -> str:
     """A layout in words, neutral values left out."""
     found = []
-    for key in _told(plan):
-        value = plan.get(key)
-        name = "kernels" if key == KERNELS else key.split(".")[1].replace("_", " ")
-        if value is True:
-            found.append(name)
-        elif value not in (None, False, 0, 1) or key == "training.micro_batch":
-            found.append(f"{name} {value}")
+    for row, value in stated(plan.get):
+        name = row.heading if row.key == KERNELS else row.name.replace("_", " ")
+        if not _follows(row, plan):
+            found.append(name if value is True else f"{name} {value}")
     return ", ".join(found)
 
 
@@ -464,9 +446,9 @@ def _probe_data(answer: Answer, probe: Probe) -> dict[str, Any]:
     data["set"] = {k: number(v) for k, v in answer.domain.changes(probe.value).items()}
     if "layouts" in answer.extra:
         data["layout"] = {
-            key: number(probe.plan.get(key))
-            for key in _told(probe.plan)
-            if probe.plan.get(key) is not None
+            row.key: number(value)
+            for row in COLUMNS
+            if (value := probe.plan.get(row.key)) is not None and not _follows(row, probe.plan)
         }
     if answer.question == "cheapest":
         data["accelerator"] = probe.plan.get("cluster.accelerator.name")
