@@ -51,6 +51,21 @@ def test_what_is_searched_is_what_the_export_says_whole(framework: str) -> None:
         assert started == (not unsaid), (changes, unsaid)
 
 
+def test_what_no_row_of_a_table_reads_is_not_started() -> None:
+    """DeepSpeed's configuration has no key for how layers are cut into stages: 30 layers divide
+    over 4 of them only with embedding and head counted, which its PipelineModule is not told."""
+    model = {"extends": "llama2-7b", "layers": 30}
+    plan = loading.load({**PLAN, "model": model})
+    kept = {"parallelism.pipeline": (4,), "training.micro_batch": (1,)}
+
+    def cuts(launcher: str | None) -> set[Any]:
+        rows = Space(plan, kept, launcher=launcher).blocks()
+        return {changes["parallelism.cut"] for block in rows for changes in block.all()}
+
+    assert cuts(None) == cuts("megatron") == {None, "ends"}
+    assert cuts("deepspeed") == {None}
+
+
 #: What the frameworks' own documentation says that they do not have.
 LACKS: dict[str, dict[str, set[Any]]] = {
     "megatron": {"training.schedule": {"zero-bubble", "dualpipe", "gpipe"}},

@@ -90,24 +90,22 @@ def test_every_valid_layout_is_there_once(model: str) -> None:
     assert said == {key for key in found if key[:2] == (1, 1)}
     chance = random.Random(3)
     sizes = (1, 2, 3, 4, 6, 8, 12, 16)
-    tried = {
-        (
-            chance.choice(sizes),
-            chance.choice(sizes),
-            chance.choice((1, 1, 2)),
-            chance.choice((1, 1, 2)),
-            chance.choice((1, 1, 2)),
-            chance.choice((1, 1, 2, 3)),
-            chance.choice((None, None, "ends")),
-            chance.random() < 0.3,
-            chance.choice((0, 1, 2, 3)),
-            chance.choice((1, 1, 2, 4)),
-            chance.choice((1, 2, 4)),
-            "none",
-            chance.choice(SCHEDULES),
-        )
-        for _ in range(3000)
+    values: dict[str, tuple[Any, ...]] = {
+        "parallelism.tensor": sizes,
+        "parallelism.pipeline": sizes,
+        "parallelism.context": (1, 1, 2),
+        "parallelism.expert": (1, 1, 2),
+        "parallelism.expert_tensor": (1, 1, 2),
+        "parallelism.virtual_pipeline": (1, 1, 2, 3),
+        "parallelism.cut": (None, None, "ends"),
+        "parallelism.sequence": (False, False, True),
+        "parallelism.zero": (0, 1, 2, 3),
+        "parallelism.replicate": (1, 1, 2, 4),
+        "training.micro_batch": (1, 2, 4),
+        "training.recompute": ("none",),
+        "training.schedule": SCHEDULES,
     }
+    tried = {tuple(chance.choice(values[key]) for key in KEYS) for _ in range(3000)}
     valid = 0
     for key in tried:
         changes = dict(zip(KEYS, key, strict=True))

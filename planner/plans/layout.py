@@ -32,9 +32,10 @@ class LayoutKey:
     ``neutral`` divides nothing, or is how most run. ``values`` are those that a search tries where
     no division gives them. A key that ``refines`` another says nothing where that is neutral, and
     stands beside it in tables; one ``like`` another is sensibly neutral or the same. ``over`` are
-    the keys whose product, out of all devices, leaves the value of one that follows. A key without
-    ``heading`` has no column, one without ``title`` no control on the what-if page; one ``stated``
-    goes never without saying. Where one is ``kept``, it decides which tensors layers keep.
+    the keys whose product, out of all devices, leaves the size of one that follows from how experts
+    are divided. A key without ``heading`` has no column, one without ``title`` no control on the
+    what-if page; one that is ``stated`` never goes without saying. Where one is ``kept``, it
+    decides which tensors layers keep.
     """
 
     key: str
@@ -67,8 +68,7 @@ ROWS = (
               kept=True),
     LayoutKey("parallelism.expert", INNER, "expert", 1, EXPERTS, title="Expert parallel"),
     LayoutKey("parallelism.expert_tensor", INNER, "expert tensor", 1, EXPERT, like="tensor"),
-    LayoutKey("parallelism.data", FOLLOWING, "data", 1, BATCH,
-              over=("tensor", "pipeline", "context"), title="Data parallel"),
+    LayoutKey("parallelism.data", FOLLOWING, "data", 1, BATCH, title="Data parallel"),
     LayoutKey("parallelism.expert_data", FOLLOWING, "expert data", 1,
               over=("pipeline", "expert", "expert_tensor"), title="Expert data parallel"),
     LayoutKey("parallelism.stages", OTHERWISE),
@@ -102,9 +102,10 @@ def at(*places: str) -> tuple[str, ...]:
 #: What divides devices, by name: all of them, and with those that divide the devices of a stage.
 OUTER_DEGREES = tuple(ROW[key].name for key in at(OUTER))
 DEGREES = tuple(ROW[key].name for key in at(OUTER, INNER))
-#: Of each size that follows, what it takes together with it to make all devices.
-QUOTIENTS = {row.name: row.over for row in ROWS if row.over}
-AFTER_EXPERTS = tuple(name for name, over in QUOTIENTS.items() if over != OUTER_DEGREES)
+#: Of each size that follows, what it takes together with it to make all devices; and those that
+#: follow only once it is known how an expert is divided.
+QUOTIENTS = {"data": OUTER_DEGREES, **{row.name: row.over for row in ROWS if row.over}}
+AFTER_EXPERTS = tuple(name for name in QUOTIENTS if name != "data")
 #: What goes with the stages of a pipeline, with each layout, and with all layouts.
 RUN, OWN, AXES = at(OF_PIPELINE), at(OF_ROW), at(CROSSED)
 #: What a search chooses, and may be held at a value instead.

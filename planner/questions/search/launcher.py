@@ -9,7 +9,7 @@ from typing import Any
 from planner.connect import exports
 from planner.connect.exports.table import Draft, Elsewhere
 from planner.plans.document import Plan
-from planner.plans.layout import KERNELS
+from planner.plans.layout import KERNELS, ROW
 from planner.plans.plan import chosen_by, with_keys
 
 
@@ -43,7 +43,10 @@ class Launcher:
         draft = Draft(replace(self.plan, data=with_keys(self.plan.data, layout)))
         for rule in self.rules:
             rule(draft)
-        return not any(
-            unsaid.key in self.keys and not isinstance(unsaid.why, Elsewhere)
-            for unsaid in draft.unsaid
-        )
+        unsaid = {one.key for one in draft.unsaid if not isinstance(one.why, Elsewhere)}
+        unheard = {
+            key
+            for key in layout.keys() - draft.heard
+            if layout[key] not in (None, ROW[key].neutral)
+        }
+        return self.keys.isdisjoint(unsaid | unheard)
