@@ -45,7 +45,7 @@ ALLOWED = {
     ("questions/studies/engines.py", "pickle"),
     # argcomplete is told which shell its script is for.
     ("cli/completion.py", "shell"),
-    # This Python with a written program; numbers come back as JSON. `call` is a function of its own.
+    # This Python with a written program; numbers come back as JSON. `call` is its own function.
     ("connect/measure/collectives.py", "subprocess"),
     ("connect/measure/collectives.py", "Popen"),
     ("connect/measure/collectives.py", "call"),
