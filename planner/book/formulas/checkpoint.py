@@ -9,7 +9,6 @@ from planner.book.reductions import Total
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.2: the checkpoint is that of the adapters"
 
-
 size = Quantity(
     "checkpoint.bytes", symbol=r"M_{\mathrm{ckpt}}", unit="bytes", title="size of a checkpoint"
 )

@@ -31,7 +31,6 @@ PER_TOKEN = "FLOP"
 OTHERS = ("mamba", "delta_net", "short_conv", "recurrence", "lightning")
 NOTHING = ("positions", "pooler")
 
-
 keys = Quantity(
     "compute.keys",
     symbol=r"s_k",
@@ -110,7 +109,6 @@ def _():
 
 
 CHUNKED = "the chunked form in plain PyTorch of transformers: "
-
 
 component = Quantity(
     "compute.component",
@@ -201,7 +199,6 @@ def _():
 
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
-
 
 backward_component = Quantity(
     "compute.component_backward",
@@ -422,11 +419,9 @@ again.constant(
     0, "Nothing is computed again.", recompute="none", source="the plan (training.recompute)"
 )
 
-
 MODULES = "Megatron-LM (recompute-modules)"
 #: Blocks of which nothing can be chosen to be computed again.
 ELSE = ("embedding", "head", "projection", *OTHERS, *NOTHING)
-
 
 block_again = Quantity(
     "compute.block.again",
@@ -470,7 +465,6 @@ for _kind in ("mlp", "moe"):
 
 
 block_again.constant(0, "No product of it can be chosen.", block=("norm", *ELSE), source=MODULES)
-
 
 SELECTIVE: dict[str, Any] = {"recompute": "selective", "shape": True}
 

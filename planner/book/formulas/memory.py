@@ -60,7 +60,6 @@ PEAK = "the fullest stage at its peak"
 
 # -- gradients by phase -------------------------------------------------------------------------
 
-
 gradients_live = Quantity(
     "memory.gradients.live",
     symbol=r"M_{g,\sigma\varphi}",
@@ -235,7 +234,6 @@ cache = _at_peak(
     short="cache of keys and values",
     mode="inference",
 )
-
 
 total = Quantity(
     "memory.total",

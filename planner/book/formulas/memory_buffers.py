@@ -78,7 +78,6 @@ def gathered_part():
 
 SHARDED: dict[str, Any] = {"zero": 3, "reshard": True}
 
-
 gathered = Quantity(
     "memory.buffers.gathered",
     symbol=r"M_{\mathrm{gat},\sigma\varphi}",
@@ -156,7 +155,6 @@ gathered.constant(
 )
 gathered.constant(0, "No copy.", phase="step", source="the optimizer works on shards")
 
-
 reduced = Quantity(
     "memory.buffers.reduced",
     symbol=r"M_{\mathrm{red},\sigma\varphi}",
@@ -214,7 +212,6 @@ reduced.constant(
 reduced.constant(
     0, "No further buffer.", zero=(0, 1, 2), source="gradients are summed where they lie"
 )
-
 
 step = Quantity(
     "memory.buffers.step",
@@ -278,7 +275,6 @@ def _():
 
 
 dummies.constant(0, "Autograd hands the gradients over.", dummies=False)
-
 
 workspace = Quantity(
     "memory.buffers.workspace",

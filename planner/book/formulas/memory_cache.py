@@ -34,7 +34,6 @@ POPE = "Pope et al. 2022 (arXiv 2211.05102), section 3.3"
 #: Sequences that a device keeps a cache of: those of every micro-batch that is under way.
 held = b * micro_batches
 
-
 block = Quantity(
     "memory.cache.block",
     symbol=r"M_{kv}^{j}",

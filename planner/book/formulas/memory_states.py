@@ -37,7 +37,6 @@ from planner.book.reductions import Total
 MEGATRON = "Shoeybi et al. 2019 (arXiv 1909.08053), section 3"
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
 
-
 device_parameters = Quantity(
     "parameters.device",
     symbol=r"N_{c}^{\mathrm{dev}}",
@@ -111,7 +110,6 @@ def _():
 
 
 SIDE: dict[str, Any] = {"unit": "1", "per": "component"}
-
 
 inputs = Quantity(
     "parameters.device_inputs",
@@ -215,7 +213,6 @@ def _():
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
-
 trained = Quantity(
     "parameters.trained",
     symbol=r"N_{c}^{\mathrm{tr}}",
@@ -252,7 +249,6 @@ def _():
 
 
 QLORA = "Dettmers et al. 2023 (arXiv 2305.14314), section 3"
-
 
 frozen_bytes = Quantity(
     "memory.weights.frozen_bytes",
@@ -408,7 +404,6 @@ def _():
 
 
 ALIKE = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "lion")
-
 
 each = Quantity(
     "memory.optimizer.each",

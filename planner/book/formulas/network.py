@@ -52,7 +52,6 @@ NVLS = "NCCL, src/graph/tuning.cc: the faster of ring and NVLS (switches that ad
 TREE = "Sanders et al. 2009, Two-tree algorithms; NCCL 2.4"
 MEGATRON = "Narayanan et al. 2021 (arXiv 2104.04473), section 3.2"
 
-
 link = Quantity(
     "network.link",
     symbol=r"\beta_\ell",
@@ -266,7 +265,6 @@ def _():
 
 TUNER = "NCCL, src/graph/tuning.cc: the fastest of ring, tree and NVLS"
 
-
 reduce_hops = Quantity(
     "network.reduce_hops",
     symbol=r"\alpha_{\mathrm{AR}}",
@@ -338,7 +336,6 @@ def _():
 
 WHOLE = ("none", "column", "row", "vocabulary")
 
-
 passed = Quantity(
     "network.passed",
     symbol=r"\tau_c",
@@ -388,7 +385,6 @@ experts.constant(
     expert="none",
     source="Lepikhin et al. 2020 (arXiv 2006.16668)",
 )
-
 
 DEEPEP = "DeepEP, README (normal kernels)"
 #: Nodes over which an expert-parallel group is spread.
@@ -528,7 +524,6 @@ def _():
 
 
 FOLDING = "Liu et al. 2025 (arXiv 2504.14960), MoE parallel folding; Megatron-LM (all-to-all)"
-
 
 experts_gather = Quantity(
     "network.experts.gather",

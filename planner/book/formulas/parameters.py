@@ -6,7 +6,6 @@ from planner.book.reductions import Total
 
 SHAPES = "shapes of the weights"
 
-
 component = Quantity(
     "parameters.component",
     symbol="N_c",

@@ -9,7 +9,6 @@ from planner.book.quantity import Quantity
 
 PALM = "Chowdhery et al. 2022 (arXiv 2204.02311), appendix B"
 
-
 tokens_per_second = Quantity(
     "time.tokens_per_second",
     symbol=r"r_{\mathrm{tok}}",

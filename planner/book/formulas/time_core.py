@@ -35,7 +35,6 @@ CALIBRATED = "calibrated on published runs (presets/efficiency)"
 RING = "Liu et al. 2023 (arXiv 2310.01889), section 3; Transformer Engine, context parallelism"
 GATHER = "Grattafiori et al. 2024 (arXiv 2407.21783), section 3.3.2"
 
-
 keys = Quantity(
     "time.core.keys",
     symbol=r"\bar s",
@@ -117,7 +116,6 @@ def _():
 
 
 FUSED: dict[str, Any] = {"training_attention": ("flash", "efficient")}
-
 
 core_forward = Quantity(
     "time.core.forward",
@@ -263,7 +261,6 @@ CONTEXT: dict[str, Any] = {"unit": "s", "exact": False, "per": "block"}
 RINGS: dict[str, Any] = {"context": ("node", "nodes"), "context_exchange": "ring"}
 GATHERS: dict[str, Any] = {"context": ("node", "nodes"), "context_exchange": "gather"}
 
-
 context_forward = Quantity(
     "time.core.context",
     symbol=r"t_{\mathrm{cp}}",
@@ -272,7 +269,6 @@ context_forward = Quantity(
     **CONTEXT,
 )
 context_forward.constant(0, "The device holds whole sequences.", context="none", source=RING)
-
 
 context_backward = Quantity(
     "time.core.context_backward",

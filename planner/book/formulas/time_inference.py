@@ -97,7 +97,6 @@ def _():
 #: Blocks that keep a state of one size, however long the sequence is.
 STATES = ("mamba", "delta_net", "recurrence", "short_conv", "lightning")
 
-
 cached = Quantity(
     "time.decode.cache",
     symbol=r"D_{kv}^{j}",

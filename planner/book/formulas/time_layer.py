@@ -34,7 +34,6 @@ CALIBRATED = "calibrated on published runs (presets/efficiency)"
 
 # -- elementwise kernels -----------------------------------------------------------------------
 
-
 traffic = Quantity(
     "time.elementwise.bytes",
     symbol=r"D_{\mathrm{ew}}",
@@ -139,7 +138,6 @@ def elementwise():
 
 QUIET = ("norm", "embedding", "head", *NOTHING)
 
-
 exchanges = Quantity(
     "time.exchanges",
     symbol=r"n_{\mathrm{ex}}",
@@ -155,9 +153,7 @@ exchanges.constant(
 )
 exchanges.constant(0, "None.", block=(*QUIET, "moe"))
 
-
 ALONE = ("attention", "mlp", "projection", *QUIET, *OTHERS)
-
 
 exchange = Quantity(
     "time.exchange",
@@ -182,7 +178,6 @@ def _():
 
 
 IN_TURN = ("1f1b", "interleaved", "gpipe", "zero-bubble")
-
 
 exchange.constant(
     0,

@@ -216,9 +216,7 @@ def _():
 
 matrix.constant(0, "AdamW updates embeddings, head and vectors.", **OUTSIDE)
 
-
 NOT_MUON = (*ALIKE, "adafactor")
-
 
 orthogonal = Quantity("time.orthogonal", symbol=r"t_{\perp}", title="Muon's products", **SECONDS)
 orthogonal.constant(0, "None.", optimizer=NOT_MUON, source="definition")
@@ -266,7 +264,6 @@ def _():
 
 
 LEAVES: dict[str, Any] = {"offload_optimizer": True, "optimizer": NOT_MUON}
-
 
 optimizer = Quantity(
     "time.optimizer",

@@ -95,9 +95,7 @@ for _kind in ("mlp", "moe"):  # dense and routed feed-forwards are chosen by the
 
 again.constant(0, "Nothing of it can be chosen.", block=ELSE, source=MODULES)
 
-
 CHECKPOINTS = "Chen et al. 2016 (arXiv 1604.06174); Megatron-LM (recompute-granularity full)"
-
 
 repeated = Quantity(
     "time.part.repeated",
@@ -201,7 +199,6 @@ gathers.constant(
     source="Rajbhandari et al. 2020 (arXiv 1910.02054), section 5: weights stay whole",
 )
 
-
 FSDP = "Zhao et al. 2023 (arXiv 2304.11277), section 3"
 
 
@@ -222,7 +219,6 @@ def _():
 
 
 ZERO_INFINITY = "Rajbhandari et al. 2021 (arXiv 2104.07857), section 5.1.2"
-
 
 offload = Quantity(
     "time.part.offload",

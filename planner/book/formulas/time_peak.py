@@ -6,7 +6,6 @@ from planner.book.quantity import Quantity
 DENSE = "datasheet of the accelerator; it prints the dense rate"
 SPARSE = "datasheet of the accelerator; it prints the rate with 2:4 sparsity"
 
-
 peak = Quantity(
     "time.peak",
     symbol="R",

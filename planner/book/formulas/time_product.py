@@ -244,7 +244,6 @@ waste_forward = _waste("forward", "q_x", "tiles and waves, forward", FORWARD)
 waste_input = _waste("input", "q_x'", "tiles and waves, gradient of the input", INPUT)
 waste_weight = _waste("weight", "q_x''", "tiles and waves, gradient of the weight", WEIGHT)
 
-
 # -- time --------------------------------------------------------------------------------------
 
 TIME: dict[str, Any] = {"unit": "s", "exact": False, "per": "product"}
@@ -319,7 +318,6 @@ def _():
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
-
 backward = Quantity(
     "time.product.backward",
     symbol=r"t_x'",
@@ -356,9 +354,7 @@ backward.constant(
     0, "The loss sends it no gradient.", frozen=True, source="DeepSeek-AI 2025 (arXiv 2512.02556)"
 )
 
-
 PACKED: dict[str, Any] = {"quantised": True, "hidden_matrix": True}
-
 
 casts = Quantity(
     "time.product.casts",

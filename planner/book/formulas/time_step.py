@@ -45,7 +45,6 @@ OVERLAP = "Li et al. 2020 (arXiv 2006.15704), section 3.2.3; Megatron-LM (distri
 SECONDS: dict[str, Any] = {"unit": "s", "exact": False}
 IN_TURN: dict[str, Any] = {"schedule": ("1f1b", "interleaved", "gpipe", "zero-bubble")}
 
-
 stage = Quantity(
     "time.stage",
     symbol=r"t_\sigma",
