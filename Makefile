@@ -21,7 +21,7 @@ fuzz:
 	python -m fuzz.kills
 	python -m fuzz.kills --trees 100
 	python -m pytest tests/test_whole_space.py tests/test_edges.py --hypothesis-profile=long
-	EVERY_MODEL=1 python -m pytest tests/formulas/test_laws_time.py
+	EVERY_MODEL=1 python -m pytest tests/book/test_laws_time.py
 	python -m benchmarks.same_bytes --wheel
 
 bench:

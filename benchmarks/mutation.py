@@ -63,7 +63,7 @@ GROUPS = {
 }
 #: Tests against facts from outside, and of properties; no page that the program printed.
 TESTS = (
-    "tests/formulas",
+    "tests/book",
     "tests/cli/test_search.py",
     *(
         f"tests/test_{name}.py"

@@ -17,7 +17,7 @@ from planner.book.quantity import BOOK
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.questions import loading
-from tests.formulas.test_laws_time import FASTER, SLOWER
+from tests.book.test_laws_time import FASTER, SLOWER
 
 SCHEMA = Path(__file__).resolve().parent.parent / "schemas" / "plan.schema.json"
 #: What the first pages of a report stand on.
@@ -130,7 +130,8 @@ def choices() -> Iterator[tuple[str, Any]]:
         yield from walk(whole[section], f"{section}.")
 
 
-# What a layout is found by (tests/test_automatic.py, tests/test_launchers.py), not what one is.
+# What a layout is found by (test_automatic.py and test_launchers.py of tests/questions), not what
+# one is.
 FOUND_BY = ("parallelism.auto", "parallelism.for")
 CHOICES = [c for c in choices() if c[0] not in FOUND_BY]
 

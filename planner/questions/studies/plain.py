@@ -1,8 +1,8 @@
 """Keys that are inputs of formulas and nothing else.
 
 Completing a plan reads none of them, so plans that differ in such keys differ in the values of
-these symbols only, and are evaluated together over arrays. tests/test_sweep.py holds them against
-what completing a plan does.
+these symbols only, and are evaluated together over arrays. tests/questions/test_sweep.py holds
+them against what completing a plan does.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from planner.connect.exports import FORMATS, config, export
 from planner.plans.document import Plan
 from planner.questions import loading
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PLANS = sorted(
     path
     for path in (ROOT / "presets").glob("*.yaml")

@@ -18,7 +18,7 @@ from planner.engine.untraced import evaluated
 from planner.plans.plan import variant
 from planner.questions.loading import load
 
-VALID = Path(__file__).parent / "documents" / "valid" / "run_around_the_step.yaml"
+VALID = Path(__file__).parents[1] / "documents" / "valid" / "run_around_the_step.yaml"
 META: dict[str, Any] = {
     "model": "llama3.1-405b",
     "cluster": "meta-h100x16384",

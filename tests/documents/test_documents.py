@@ -16,7 +16,7 @@ import pytest
 
 from planner.cli import main as cli
 
-DOCUMENTS = Path(__file__).parent / "documents"
+DOCUMENTS = Path(__file__).parents[1] / "documents"
 EXPECTED = DOCUMENTS / "invalid.txt"
 INVALID = sorted((DOCUMENTS / "invalid").glob("*.yaml"))
 

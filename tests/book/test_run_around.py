@@ -9,7 +9,7 @@ import pytest
 
 import planner
 
-VALID = Path(__file__).parent / "documents" / "valid" / "run_around_the_step.yaml"
+VALID = Path(__file__).parents[1] / "documents" / "valid" / "run_around_the_step.yaml"
 LLAMA = "tests/documents/llama70b_assumed.yaml"
 
 

@@ -22,7 +22,7 @@ import pytest
 from planner.base.errors import PlanError
 from planner.questions.studies import engines, run, study, work
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 # Values in words are evaluated plan by plan, in many small pieces.
 STUDY: dict[str, Any] = {
     "base": "gpt2small_hgx-h100",

@@ -28,7 +28,7 @@ from planner.report.view import View
 from planner.results import intervals
 from planner.results.result import Result
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LLAMA = "presets/llama70b_h100x1024.yaml"
 PLANS = (LLAMA, "presets/mixtral8x7b_h100x1024.yaml", "presets/gpt2small_hgx-h100.yaml")
 SIZE_ONLY = {

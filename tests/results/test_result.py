@@ -16,7 +16,7 @@ import pytest
 import planner
 from planner.results.result import Result
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LLAMA = "presets/llama70b_h100x1024.yaml"
 MIXTRAL = "presets/mixtral8x7b_h100x1024.yaml"
 SIZE_ONLY = {

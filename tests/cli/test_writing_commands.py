@@ -13,7 +13,7 @@ import pytest
 
 from fuzz import kills, lines
 from planner.cli.main import main
-from tests.test_writing import mounted, no_rights
+from tests.base.test_writing import mounted, no_rights
 
 WRITERS = sorted(kills.WRITERS)
 #: Writes what it measured on this machine, with the same `_put` as import and export.

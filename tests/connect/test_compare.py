@@ -18,7 +18,7 @@ from planner.plans.document import Plan
 from planner.questions import loading
 from planner.review import check
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / "tests" / "data" / "logs"
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -17,7 +17,7 @@ from planner.base import resources, units
 from planner.base.errors import PlanError
 from planner.documents import schema, source
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SCHEMAS = {
     kind: json.loads((resources.folder("schemas") / f"{kind}.schema.json").read_text("utf-8"))
     for kind in ("accelerator", "cluster")

@@ -31,7 +31,7 @@ from planner.documents import schema, source
 from planner.questions import loading
 from planner.results.result import evaluate
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SHIPPED = str(ROOT / "presets/gpt2small_hgx-h100.yaml")
 CPU = Machine("cpu", 'A "fast": CPU', 2**34, "2.13.0", ("fp32", "bf16"))
 GPU = Machine("cuda", "GPU", 80 * 2**30, "2.13.0", ("bf16",), 2, "hopper", 132, 1830000000)

@@ -11,7 +11,7 @@ import planner
 from planner.results.notebook import COLUMNS, records
 from planner.results.result import Result
 
-PLAN = Path(__file__).resolve().parent.parent / "presets" / "gpt2small_hgx-h100.yaml"
+PLAN = Path(__file__).resolve().parents[2] / "presets" / "gpt2small_hgx-h100.yaml"
 
 
 @pytest.fixture(scope="module")

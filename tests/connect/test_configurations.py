@@ -17,8 +17,8 @@ from planner.cli import main as cli
 from planner.connect import imports
 from planner.connect.imports import hf
 
-DATA = Path(__file__).parent / "data"
-PRESETS = Path(__file__).parent.parent / "presets" / "models"
+DATA = Path(__file__).parents[1] / "data"
+PRESETS = Path(__file__).parents[2] / "presets" / "models"
 LLAMA = {
     "model_type": "llama",
     "hidden_size": 4096,

@@ -18,7 +18,7 @@ from planner.connect.exports import config, export
 from planner.plans.document import Plan
 from planner.questions import loading
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 # Layouts that between them use every key of the tables.
 LAYOUTS: dict[str, tuple[str, tuple[str, ...]]] = {

@@ -320,13 +320,13 @@ def test_reading_and_checking_import_nothing_heavy() -> None:
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parent.parent,
+        cwd=Path(__file__).parents[2],
         check=True,
     )
     assert done.stdout.strip() == "[]"
 
 
-SHIPPED = sorted((Path(__file__).parent.parent / "schemas").glob("*.schema.json"))
+SHIPPED = sorted((Path(__file__).parents[2] / "schemas").glob("*.schema.json"))
 
 
 def keywords(schema: Any) -> Iterator[dict[str, Any]]:

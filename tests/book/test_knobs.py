@@ -9,7 +9,7 @@ import pytest
 
 import planner
 
-PLAN = Path(__file__).parent / "documents" / "valid" / "visualizer_every_input.yaml"
+PLAN = Path(__file__).parents[1] / "documents" / "valid" / "visualizer_every_input.yaml"
 STATES = ("weights", "gradients", "optimizer")
 
 

@@ -15,7 +15,7 @@ import planner
 from planner.engine import scaling_laws as laws
 from planner.questions.solve import budgets
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LLAMA = "tests/documents/llama70b_assumed.yaml"
 
 # Hoffmann et al. 2022 (arXiv 2203.15556), tables 3 and A3: parameters, FLOPs, tokens

@@ -15,7 +15,7 @@ import pytest
 import planner
 from planner.documents import source
 
-CASES = Path(__file__).parent / "cases"
+CASES = Path(__file__).parents[1] / "cases"
 
 
 def cases() -> list[Any]:

@@ -17,7 +17,7 @@ import yaml
 
 from planner.cli.main import COMMANDS
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 HOOKS: list[dict[str, Any]] = yaml.safe_load(
     (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")

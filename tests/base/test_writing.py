@@ -21,7 +21,7 @@ import pytest
 from planner.base.errors import PlanError
 from planner.base.files import write_text
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PLAN = "presets/gpt2small_hgx-h100.yaml"
 
 

@@ -19,7 +19,7 @@ from planner.base import files
 from planner.base.errors import PlanError
 from planner.cli.main import main
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PLAN = ROOT / "presets" / "gpt2small_hgx-h100.yaml"
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 

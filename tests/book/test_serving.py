@@ -14,7 +14,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
 
-PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
+PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 
 
 def serving(model: str = "llama2-7b", devices: int = 1, **changes: Any) -> Evaluation:

@@ -14,7 +14,7 @@ from planner.base.errors import PlanError
 from planner.cli.completion import SHELLS, script
 from planner.cli.main import COMMANDS
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_completion_without_argcomplete_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

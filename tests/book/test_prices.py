@@ -12,7 +12,7 @@ from planner.base import units
 from planner.documents import source
 from planner.questions.loading import load
 from planner.questions.solve.offers import offers
-from tests.test_hardware_presets import ACCELERATORS, CLUSTERS, document
+from tests.plans.test_hardware_presets import ACCELERATORS, CLUSTERS, document
 
 #: USD for an instance of so many devices, as the providers' pages print it.
 PRINTED = {

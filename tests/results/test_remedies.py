@@ -72,7 +72,7 @@ def changed_keys(remedy):
 def test_json_says_what_would_be_safe_and_each_of_it_fits_when_it_is_set(usable):
     base = {"cluster.accelerator.memory_usable": usable}
     data = json.loads(json.dumps(planner.load(PLAN, set=base).evaluate().to_json()))
-    schema = Path(__file__).parent.parent / "schemas" / "result.schema.json"
+    schema = Path(__file__).parents[2] / "schemas" / "result.schema.json"
     jsonschema.validate(data, json.loads(schema.read_text("utf-8")))
     assert ("advice" in data) == (data["verdict"]["state"] in ("tight", "no"))
     if "advice" in data:
