@@ -249,7 +249,9 @@ def trees(name: str, kills: int, chance: random.Random) -> Counter[str]:
             ends["broken: something left beside the table"] += bool(left)
             table.unlink()
 
-        for _ in range(kills):
+        for number in range(1, kills + 1):
+            if number % 20 == 0:
+                print(f"{name}, {number} kills: {dict(+ends)}", flush=True)
             death = chance.choice(DEATHS)
             process = start(line, chance.randint(*MEMORY) if death == "out of memory" else None)
             if death != "out of memory":

@@ -361,6 +361,8 @@ def main() -> int:
     statuses: Counter[int | None] = Counter()
     problems: Counter[str] = Counter()
     for number in numbers:
+        if number and number % 200 == 0:
+            print(f"{number} tricks, {problems.total()} problems", flush=True)
         name, line, outcome = played(options.seed, number)
         statuses[outcome.status] += 1
         if outcome.problem or options.only is not None:
