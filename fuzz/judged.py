@@ -3,13 +3,13 @@
     python -m fuzz.judged --plans 100000 [--minutes 60] [--seed 1]
     python -m fuzz.judged --seed 1 --only 471           # one grid again, with its points
 
-A grid begins at a plan that is valid by construction (fuzz/valid.py) and takes two numbers of it,
+A grid begins at a plan that is valid by construction (fuzz/valid.py) and takes three numbers of it,
 each from the smallest that its schema allows to the largest: zero, one, just below, at and above
-what divides it, and around the plan's own value. It is a study, so that its formulas are compiled
-once. Each point that is a plan is judged alone, and beside the one below it along either number
-(fuzz/judge.py). A few are read as documents too and evaluated exactly, which must give the same
-numbers; one plan in ten goes through the whole command line, with a report written (fuzz/watch.py).
-Grid i of a seed is always the same.
+what divides it, and around the plan's own value; the third at its corners alone. It is a study, so
+that its formulas are compiled once. Each point that is a plan is judged alone, and beside the one
+below it along each number (fuzz/judge.py). A few are read as documents too and evaluated exactly,
+which must give the same numbers; one plan in ten goes through the whole command line, with a report
+written (fuzz/watch.py). Grid i of a seed is always the same.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from typing import Any
 from fuzz import judge, valid, watch
 from fuzz.tree import block, from_data
 
-#: Values of each number besides its ends; points of a grid that are evaluated exactly too.
-RUNGS, EXACT = 10, 6
+#: Values of each number besides its corners; points of a grid that are evaluated exactly too.
+RUNGS, EXACT = (10, 10, 0), 6
 #: Grids of which one has its plan evaluated with all that rests on entries, and sent through the
 #: command line.
 TRACED, WHOLE = 3, 10
@@ -82,7 +82,7 @@ def scalars() -> tuple[str, ...]:
     return tuple(n for n, q in BOOK.quantities.items() if not q.per and n not in names)
 
 
-def ladder(random: Random, key: str, value: Any) -> list[Fraction]:
+def ladder(random: Random, key: str, value: Any, rungs: int) -> list[Fraction]:
     """Values of a key, smallest first."""
     said = valid.numeric()[key]
     low, high = valid.bounds(said)
@@ -94,7 +94,7 @@ def ladder(random: Random, key: str, value: Any) -> list[Fraction]:
     else:
         tried = [own * times for times in TIMES] + [Fraction(1, 10**9), Fraction(1, 2)]
     inside = sorted({each for each in tried if low <= each <= high})
-    kept = random.sample(inside, min(RUNGS, len(inside)))
+    kept = random.sample(inside, min(rungs, len(inside)))
     ends = [each for each in (low, Fraction(0), Fraction(1), high, own) if low <= each <= high]
     return sorted({*kept, *ends})
 
@@ -125,8 +125,11 @@ def grid(seed: int, number: int, tally: Tally, show: bool = False) -> None:
     if number % WHOLE == 0:
         command(base, random.choice(("md", "html", "txt")), tally, where)
     known = [key for key in keys(result) if not key.startswith("parallelism.")]
-    chosen = random.sample(known, 2)
-    rungs = [ladder(random, key, _own(result, key)) for key in chosen]
+    chosen = random.sample(known, len(RUNGS))
+    rungs = [
+        ladder(random, key, result.inputs[key].value if key in result.inputs else None, count)
+        for key, count in zip(chosen, RUNGS, strict=True)
+    ]
     texts = [
         [valid.written(rung, valid.numeric()[key]) for rung in several]
         for key, several in zip(chosen, rungs, strict=True)
@@ -152,16 +155,12 @@ def grid(seed: int, number: int, tally: Tally, show: bool = False) -> None:
         alike(base, told[index], rows[index], tally, where)
 
 
-def _own(result: Any, key: str) -> Any:
-    return result.inputs[key].value if key in result.inputs else None
-
-
 def judged(
     points: dict[tuple[int, ...], Numbers], told: list[Numbers], chosen: list[str],
     free: list[bool], tally: Tally, where: str, show: bool,
 ) -> None:  # fmt: skip
     """The points of a grid, each alone and beside the last plan below it along each number."""
-    below: dict[tuple[int, int], tuple[Numbers, Numbers]] = {}
+    below: dict[tuple[int, ...], tuple[Numbers, Numbers]] = {}
     for (place, row), changes in zip(points.items(), told, strict=True):
         numbers = {k: row[k] for k in scalars() if judge.is_number(row.get(k))}
         if show:
@@ -174,7 +173,7 @@ def judged(
         if wrong:
             tally.problem(wrong, f"{where}  {changes}")
         for axis, key in enumerate(chosen):
-            line = (axis, place[1 - axis])
+            line = (axis, *place[:axis], *place[axis + 1 :])
             if line in below and free[axis]:
                 before, under = below[line]
                 beside(key, before, numbers, tally, f"{where}  {under} to {changes}")
@@ -297,7 +296,7 @@ def main() -> int:
     while tally.judged < options.plans and time.monotonic() - started < 60 * options.minutes:
         grid(options.seed, number, tally)
         number += 1
-        if number % 50 == 0 or tally.judged >= options.plans:
+        if number % 10 == 0 or tally.judged >= options.plans:
             report(tally, number, options)
     report(tally, number, options)
     for problem, count in tally.problems.most_common():

@@ -153,15 +153,15 @@ def test_most_plans_that_are_made_evaluate() -> None:
 
 def test_grids_of_corners_are_judged() -> None:
     tally = judged.Tally()
-    for number in range(4):
+    for number in range(2):
         judged.grid(7, number, tally)
     assert not +tally.problems, tally.first
-    assert tally.judged > 200 and tally.exact > 10 and tally.commands == 2
+    assert tally.judged > 200 and tally.exact > 5 and tally.commands == 2
 
 
 def test_the_judged_campaign_sees_a_broken_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were a higher price to lower the cost, a grid over prices would tell."""
-    keys = ("cluster.price", "cluster.pue")
+    keys = ("cluster.price", "cluster.pue", "cluster.stragglers")
     monkeypatch.setattr(judged, "keys", lambda result: keys)
     monkeypatch.setitem(judge.LAWS, "cluster.price", (-1, ("cost.total",)))
     tally = judged.Tally()
