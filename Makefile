@@ -12,6 +12,7 @@ ci:
 # Some hours: documents and command lines at random, the two readers for 10 minutes each, kills,
 # properties of random plans, the same bytes in all surroundings. docs/hostile_input.md says more.
 fuzz:
+	python -m fuzz.judged --plans 100000
 	python -m fuzz.campaign --documents 100000
 	python -m fuzz.campaign --kind study --documents 10000
 	python -m fuzz.campaign --kind line --documents 1000

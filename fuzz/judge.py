@@ -109,7 +109,7 @@ LAWS: dict[str, tuple[int, tuple[str, ...]]] = {
     )},
 }  # fmt: skip
 #: Floats are sums of many numbers.
-ROUNDING = Fraction(1, 10**9)
+ROUNDING = 1e-9
 
 Numbers = Mapping[str, Any]
 Result = Mapping[str, Any]
@@ -140,7 +140,7 @@ def values(numbers: Numbers) -> str | None:
             return f"{small} is above {large}"
     wanted = ("memory.capacity", "memory.process", "memory.headroom")
     if all(name in numbers for name in wanted):
-        capacity, process, headroom = (Fraction(numbers[name]) for name in wanted)
+        capacity, process, headroom = (numbers[name] for name in wanted)
         if abs(capacity - process - headroom) > 1 + ROUNDING * abs(process):
             return "memory.headroom is not capacity less process"
     return None
@@ -172,5 +172,6 @@ def is_number(value: Any) -> bool:
 
 def in_order(*numbers: Any) -> bool:
     """Whether numbers do not fall, but for rounding."""
-    exact = list(map(Fraction, numbers))
-    return all(b - a >= -ROUNDING * max(abs(a), abs(b)) for a, b in itertools.pairwise(exact))
+    return all(
+        b >= a or a - b <= ROUNDING * max(abs(a), abs(b)) for a, b in itertools.pairwise(numbers)
+    )
