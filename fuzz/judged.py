@@ -6,10 +6,10 @@
 A grid begins at a plan that is valid by construction (fuzz/valid.py) and takes three numbers of it,
 each from the smallest that its schema allows to the largest: zero, one, just below, at and above
 what divides it, and around the plan's own value; the third is one of the cluster's. It is a study,
-so that its formulas are compiled once. Each point that is a plan is judged alone, and beside the one
-below it along each number (fuzz/judge.py). A few are read as documents too and evaluated exactly,
-which must give the same numbers; one plan in ten goes through the whole command line, with a report
-written (fuzz/watch.py). Grid i of a seed is always the same.
+so that its formulas are compiled once. Each point that is a plan is judged alone, and beside the
+one below it along each number (fuzz/judge.py). A few are read as documents too and evaluated
+exactly, which must give the same numbers; one plan in ten goes through the whole command line, with
+a report written (fuzz/watch.py). Grid i of a seed is always the same.
 """
 
 from __future__ import annotations
