@@ -10,6 +10,8 @@ import planner
 from benchmarks import memory_accuracy, spread, tables
 from planner.base import resources
 
+pytestmark = pytest.mark.slow  # hundreds of published runs are planned
+
 DATA = Path(__file__).parent / "data"
 PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
 
@@ -35,7 +37,6 @@ def records():
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("source", BOUNDS)
 def test_each_source_keeps_its_bound(records, source):
     errors = [abs(row["error"]) for row in records if row["source"].startswith(source)]

@@ -26,6 +26,8 @@ from planner.base import resources
 from planner.plans import error_bands as bands
 from planner.results import intervals
 
+pytestmark = pytest.mark.slow  # hundreds of published runs are planned
+
 DATA = Path(__file__).parent / "data"
 RUNS, HELD_OUT, LARGEST = (DATA / f"{n}.jsonl" for n in ("runs", "held_out", "largest_runs"))
 PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
@@ -71,7 +73,6 @@ def evidence(
     return time_bands.evidence(records, [*held_out, *largest[1]], serving)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("source", BOUNDS)
 def test_each_source_keeps_its_bound(records: list[dict[str, Any]], source: str) -> None:
     errors = [abs(r["error"]) for r in tables.judged(records) if r["group"] == source]
@@ -206,7 +207,6 @@ def test_a_table_is_read_as_far_as_its_columns_go(tmp_path: Path) -> None:
 # -- intervals ---------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_the_bands_are_current(evidence: time_bands.Evidence) -> None:
     shipped = (resources.folder("presets") / "efficiency/bands.yaml").read_text("utf-8")
     assert time_bands.document(evidence) == shipped

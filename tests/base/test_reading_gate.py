@@ -61,6 +61,7 @@ def readers(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{owner}.{called.attr}"
 
 
+@pytest.mark.slow
 def test_nothing_else_reads_or_writes_files() -> None:
     found = [
         f"planner/{path.relative_to(ROOT / 'planner').as_posix()}:{line}: {what}"

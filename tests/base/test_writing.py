@@ -54,10 +54,10 @@ def endless_writer(path: Path, bodies: list[str]) -> int:
 
 
 @pytest.mark.slow
-def test_200_kills_leave_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+def test_60_kills_leave_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     path, chance = tmp_path / "out.txt", random.Random(1)
     bodies, new, interrupted = [sealed(mark) for mark in "abc"], 0, 0
-    for turn in range(200):
+    for turn in range(60):
         write_whole(path)
         child = endless_writer(path, bodies)
         time.sleep(chance.random() * 0.04)
@@ -68,8 +68,8 @@ def test_200_kills_leave_the_old_file_or_the_new_one(tmp_path: Path) -> None:
         for left in tmp_path.glob(f".{path.name}.*"):
             interrupted += 1
             left.unlink()
-    assert new > 20  # some were killed between two files,
-    assert interrupted > 20  # and many in the midst of one
+    assert new > 5  # some were killed between two files,
+    assert interrupted > 5  # and many in the midst of one
 
 
 @pytest.mark.slow

@@ -220,6 +220,7 @@ def test_what_scales_with_time_grows_as_the_step_and_rates_fall() -> None:
     assert {"time.step_seconds", "time.mfu", "cost.total", "energy.carbon"} <= seen
 
 
+@pytest.mark.slow
 def test_symbols_rank_the_same_whichever_page_is_read_first() -> None:
     """Products are printed by rank: a report and its check must agree in every process."""
     import subprocess

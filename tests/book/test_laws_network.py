@@ -383,8 +383,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }
 
 
-#: Every model in one of the layouts, every layout with many models.
-PLACED = [(name, list(LAYOUTS)[number % len(LAYOUTS)]) for number, name in enumerate(MODELS)]
+#: Every third model in one of the layouts, every layout with several models.
+PLACED = [(name, list(LAYOUTS)[n % len(LAYOUTS)]) for n, name in enumerate(MODELS[::3])]
 
 
 @pytest.mark.slow

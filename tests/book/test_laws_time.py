@@ -412,14 +412,8 @@ def broken(cases: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.slow
-def test_more_is_never_less_and_faster_never_slower() -> None:
-    """Of the shipped models every thirty-first."""
-    assert not broken(islice(shipped(), 3, None, 31))
-
-
-#: Every ninth of the shipped models, a third of them in all; each of them under `make fuzz`.
-GROUPS = range(9) if os.environ.get("EVERY_MODEL") else range(0, 9, 3)
+#: A ninth of the shipped models; each of them under `make fuzz`.
+GROUPS = range(9) if os.environ.get("EVERY_MODEL") else range(1)
 
 
 @pytest.mark.slow

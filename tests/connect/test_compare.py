@@ -207,6 +207,7 @@ def test_a_report_holds_the_comparison_and_can_be_checked(
     assert [f.kind for f in check.check([Path(f"r.{ending}")])] == ["lost"]
 
 
+@pytest.mark.slow
 def test_a_table_alone_is_written_where_its_format_is_named(
     tmp_path: Path, run_cli: RunCli
 ) -> None:

@@ -113,6 +113,7 @@ def test_what_the_machine_sustains_is_written() -> None:
     assert "measured with plan.py measure" in found["sources"][0]["text"]
 
 
+@pytest.mark.slow
 def test_the_document_is_the_same_each_time_and_without_a_date() -> None:
     first, second = (writing.document(machine.measure(Ideal(processes=2))) for _ in range(2))
     assert first == second
@@ -235,6 +236,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
+@pytest.mark.slow
 def test_a_file_is_written_that_validates(
     engine: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -250,6 +250,7 @@ def solved(plan: Any, **options: Any) -> Any:
     return answer.holds.value if answer.holds else None
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(plans())
 def test_more_of_anything_never_buys_less(document: Any) -> None:

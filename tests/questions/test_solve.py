@@ -52,6 +52,7 @@ def test_lecture() -> None:
     assert "capacity of the datasheet, bf16 adamw" in rows
 
 
+@pytest.mark.slow
 def test_more_devices_hold_a_larger_model() -> None:
     sizes = [
         questions.ask(
@@ -115,6 +116,7 @@ def test_the_largest_model_is_that_of_a_scan_over_widths_and_depths(
     assert evaluated(answer.fails.plan, names)["parameters.total"] == min(larger)
 
 
+@pytest.mark.slow
 def test_the_largest_model_does_not_depend_on_the_size_that_it_starts_from() -> None:
     """Llama 3 of 1B, 8B and 70B with the same head and feed-forward ratio are one family."""
     small = {"extends": "llama3-8b", "layers": 16, "hidden": 2048,

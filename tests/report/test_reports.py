@@ -272,6 +272,7 @@ def test_every_key_figure_is_in_the_json(result: Result) -> None:
     assert figures and all(figure.id in known for figure in figures)
 
 
+@pytest.mark.slow
 def test_one_changed_input_leaves_unrelated_lines_alone() -> None:
     before = render.markdown(planner.load(LLAMA).evaluate()).splitlines()
     after = render.markdown(planner.load(LLAMA, set={"cluster.price": "5 USD/h"}).evaluate())
@@ -647,6 +648,7 @@ def test_the_command_line_writes_reports(run_cli, tmp_path: Path) -> None:  # ty
 # -- explain, resolved --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_explain_goes_down_to_the_inputs(run_cli) -> None:  # type: ignore[no-untyped-def]
     done = run_cli("explain", LLAMA, "time.training_days")
     assert done.returncode == 0, done.stderr

@@ -116,6 +116,7 @@ def test_a_number_edited_by_hand_is_named(repository: Path) -> None:
     assert "124\u202f438\u202f272" in " ".join(found["docs/small.json"].details)
 
 
+@pytest.mark.slow
 def test_a_plan_that_vanished_or_broke(repository: Path) -> None:
     edit("plans/small.yaml", "micro_batch: 32", "micro_batch: 33")
     assert set(kinds("docs/small.md").values()) == {"invalid"}
@@ -124,6 +125,7 @@ def test_a_plan_that_vanished_or_broke(repository: Path) -> None:
     assert {f.kind for f in found} == {"lost"} and all(f.drift for f in found)
 
 
+@pytest.mark.slow
 def test_what_is_no_report(repository: Path) -> None:
     with pytest.raises(PlanError, match="no report"):
         check.check([Path("docs/notes.md")])
@@ -184,12 +186,14 @@ def test_whether_the_plan_changed_or_the_program(repository: Path) -> None:
 # diff
 
 
+@pytest.mark.slow
 def test_equal_sides(repository: Path) -> None:
     found = diff.diff("plans/small.yaml", "docs/small.json")
     assert found.rows == ()
     assert "nothing changed" in diff.text(found)
 
 
+@pytest.mark.slow
 def test_doubling_the_tokens(repository: Path) -> None:
     found = diff.diff("docs/small.json", "docs/deep/long.json")
     rows = {row.id: row for row in found.rows}
@@ -321,6 +325,7 @@ def test_a_large_repository_with_odd_names_is_quick(repository: Path) -> None:
     assert diff.change(rows["training.tokens"]) == "−50 %"
 
 
+@pytest.mark.slow
 def test_sides_that_are_nothing(repository: Path) -> None:
     for side in ("docs/other.json", "docs/none.json", "docs/notes.md", "none.yaml"):
         with pytest.raises(PlanError):

@@ -60,6 +60,7 @@ def well_formed(mathml: str) -> None:
             assert (element.text or "").strip() and not len(element), mathml
 
 
+@pytest.mark.slow
 def test_every_formula_is_well_formed_in_every_style(quantities: list[Quantity]) -> None:
     assert len(quantities) > 100
     for quantity in quantities:
