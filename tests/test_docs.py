@@ -256,3 +256,13 @@ def test_the_site_builds(tmp_path: Path) -> None:
         assert (tmp_path / name).with_suffix(".html").is_file()
     formulas = (tmp_path / "formulas.html").read_text(encoding="utf-8")
     assert "<math" in formulas and "\\frac" not in formulas
+
+
+def test_the_plan_that_the_readme_shows_is_the_one_that_its_command_runs() -> None:
+    shown = next(yaml.safe_load(b.text) for b in blocks(ROOT / "README.md") if b.language == "yaml")
+    run = (ROOT / "presets" / "llama70b_h100x1024.yaml").read_text(encoding="utf-8")
+    plan = yaml.safe_load(run)
+    for section in shown:
+        whole = plan[section]
+        mapping = isinstance(whole, dict)
+        assert shown[section] == ({k: whole[k] for k in shown[section]} if mapping else whole)

@@ -145,3 +145,10 @@ def stated(
         value = get(row.key)
         if row.key in keys and value is not None and (row.stated or value != row.neutral):
             yield row, value
+
+
+def described(get: Callable[[str], Any], keys: Collection[str] = ROW) -> str:
+    """A layout in a few words: what does not go without saying (``stated``)."""
+    words = {True: "yes", False: "no"}
+    named = ((row, words[v] if isinstance(v, bool) else v) for row, v in stated(get, keys))
+    return ", ".join(f"{row.heading} {word}" for row, word in named) or "nothing divided"

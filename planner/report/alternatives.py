@@ -110,7 +110,7 @@ def _answers(result: Result) -> list[Data]:
 
 
 def _left(values: Any) -> str:
-    left = values.get("memory.headroom")
+    left = values.get("memory.headroom_p95")
     return "–" if left is None else f"~{shown(Fraction(left), 'bytes')}"
 
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from planner.engine.evaluate import Absent
+from planner.plans.layout import described
 from planner.report.layout import KEY_FIGURES, STATUS
 from planner.report.numbers import clean, shown
 from planner.results.remedies import Remedy
@@ -19,6 +20,7 @@ __all__ = [
     "between",
     "brief",
     "key_figures",
+    "layout",
     "verdict",
     "warnings",
     "with_interval",
@@ -121,6 +123,16 @@ def _memory(result: Result, state: str) -> list[str]:
         return [f"{amount} of {whole} free on the fullest device{stage}, {least} at worst"]
     short = shown(-worst, headroom.unit)
     return [f"{amount} of {whole} free on the fullest device{stage}, {short} too little at worst"]
+
+
+def layout(result: Result) -> str:
+    """How the work is divided, and for a layout that was found, how."""
+    plan = result.plan
+    said = clean(described(plan.get), 400)
+    if plan.searched is None:
+        return said
+    why = next((why for why in plan.derived.values() if why.endswith("(parallelism: auto)")), "")
+    return f"{said}; {why.removesuffix(' (parallelism: auto)')}"
 
 
 def key_figures(result: Result) -> list[Figure]:

@@ -8,7 +8,7 @@ import unicodedata
 
 from planner.engine.evaluate import SIZE_ONLY
 from planner.questions.sensitivity import sensitivities
-from planner.report.facts import advised, key_figures, verdict, warnings
+from planner.report.facts import advised, key_figures, layout, verdict, warnings
 from planner.report.layout import BETWEEN, DAYS
 from planner.report.numbers import clean, signed
 from planner.results.result import Result
@@ -17,17 +17,6 @@ __all__ = ["summary"]
 
 WIDTH = 100
 COLOURS = {"ok": "32", "tight": "33", "bad": "31", "unknown": "36"}
-
-
-def _found(result: Result) -> str:
-    """The layout that was found, and how; nothing where the plan says it itself."""
-    plan = result.plan
-    if plan.searched is None:
-        return ""
-    from planner.questions.search.ranking import words
-
-    why = next((why for why in plan.derived.values() if why.endswith("(parallelism: auto)")), "")
-    return f"{words(plan)}; {why.removesuffix(' (parallelism: auto)')}"
 
 
 def summary(result: Result, colour: bool | None = None) -> str:
@@ -39,6 +28,7 @@ def summary(result: Result, colour: bool | None = None) -> str:
     word = _coloured(answer.word, COLOURS[answer.status], paint)
     colon = ":" if answer.sentence else ""
     lines += _wrapped(word + colon, answer.word + colon, answer.sentence)
+    lines += _wrapped("  Layout:", "  Layout:", layout(result))
     advice = advised(result)
     if advice is not None:
         lines += _wrapped("  To be safe:", "  To be safe:", advice.none or advice.most)
@@ -59,9 +49,6 @@ def summary(result: Result, colour: bool | None = None) -> str:
             line = f"  {_pad(figure.label, first)}  {mark}{_pad(value, second)}  {between}"
             line += figure.note
             lines.append(_cut(line.rstrip(), WIDTH))
-    found = _found(result)
-    if found:
-        lines += ["", *_wrapped("  Layout:", "  Layout:", found)]
     told = warnings(result)
     if told:
         lines.append("")

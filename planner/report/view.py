@@ -62,6 +62,7 @@ class View:
         self.result = result
         self.name = clean(result.plan.name)
         self.verdict = facts.verdict(result)
+        self.layout = facts.layout(result)
         self.figures = facts.key_figures(result)
         self.between = BETWEEN if any(f.interval for f in self.figures) else ""
         self._places: dict[str, int] = {}
@@ -245,7 +246,7 @@ class View:
             for source in (document or {}).get("sources") or ():
                 if isinstance(source, dict) and source.get("text"):
                     url = str(source.get("url") or "")
-                    keys = ", ".join(map(str, source.get("keys") or (source.get("kind"),)))
+                    keys = ", ".join(map(str, source.get("keys") or [source.get("kind") or ""]))
                     entry = Data(
                         what=what,
                         keys=clean(keys),
@@ -636,4 +637,4 @@ def input_text(entry: Input) -> str:
 def _item(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_item(v)}" for k, v in value.items()) + "}"
-    return str(value)
+    return exact_text(value) if isinstance(value, Fraction) else str(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import stat
 import subprocess
@@ -560,6 +561,27 @@ def test_the_step_is_shown_down_to_the_layers_of_the_slowest_stage() -> None:
     step = result["time.step_seconds"]
     assert step.terms[0].id == "time.micro_batch"
     assert sum(term.value for term in step.terms) == pytest.approx(float(step.number))
+
+
+def test_each_form_says_first_how_the_work_is_divided() -> None:
+    """The degrees that are said make all devices: 2 x 8 x 2 x 32 = 1,024."""
+    result = planner.load(LLAMA).evaluate()
+    for page in (render.text(result, colour=False), render.markdown(result), render.html(result)):
+        said = re.search(r"Layout: ([^.]*?kernels megatron)", page, re.DOTALL)
+        assert said is not None and said.start() < page.index("Parameters")
+        sizes = dict(re.findall(r"(tensor|pipeline|context|data) (\d+)", said[1]))
+        assert math.prod(map(int, sizes.values())) == 1024 and len(sizes) == 4
+
+
+def test_how_far_a_plan_goes_is_said_with_what_is_left_at_worst() -> None:
+    page = render.markdown(planner.load(LLAMA).evaluate())
+    row = re.search(r"^\| Longest context .*? \| ([\d\s]+) tokens \| \\~(\S+) MiB", page, re.M)
+    assert row is not None
+    length = int(re.sub(r"\D", "", row[1]))
+    longer = planner.load(LLAMA, set={"training.sequence_length": length}).evaluate()
+    left = float(longer["memory.headroom_p95"].value) / 2**20
+    assert float(row[2]) == pytest.approx(left, rel=0.01)
+    assert "(None)" not in page
 
 
 def test_estimates_are_marked_in_the_summary(result: Result) -> None:

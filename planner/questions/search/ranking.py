@@ -14,7 +14,7 @@ from planner.base.display import cell, exact_text
 from planner.book.quantity import BOOK
 from planner.plans.document import Plan
 from planner.plans.layout import COLUMNS as ROWS
-from planner.plans.layout import KERNELS, KEYS, ROW, stated
+from planner.plans.layout import KERNELS, KEYS, ROW, described
 from planner.questions.constraints import Limit, shown
 from planner.questions.search.engine import FITS, MEMORY, Found, Layout, only
 from planner.questions.search.modes import RECOMPUTE
@@ -296,8 +296,7 @@ def closest(found: Found) -> str:
 
 def words(layout: Layout | Plan) -> str:
     """A layout in a few words: what is not neutral."""
-    named = [f"{row.heading} {_word(value)}" for row, value in stated(layout.get, (*KEYS, KERNELS))]
-    return ", ".join(named) or "nothing divided"
+    return described(layout.get, (*KEYS, KERNELS))
 
 
 def _differs(found: Found, listed: Sequence[Layout], key: str) -> bool:
