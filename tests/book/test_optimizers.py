@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import planner
+from planner.book.notation_hardware import e_16
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading
@@ -139,6 +140,18 @@ def test_muon_counts_five_iterations(sides: tuple[int, int], expected: int) -> N
     name = "output" if sides[0] == sides[1] else "up"
     found = evaluation(training__optimizer="muon", parallelism__zero=0)
     assert of(found, "time.orthogonal.flops", name) == expected
+
+
+@pytest.mark.parametrize("name", ["output", "up"])
+def test_each_of_muons_products_lacks_the_same_depth(name: str) -> None:
+    """Of m x n, m the shorter side: m x m over a depth of n, m x m over m and m x n over m."""
+    found = evaluation(training__optimizer="muon", parallelism__zero=0)
+    lacking = float(found.value("time.core.half"))
+    m, n = 4096, 4096 if name == "output" else 11008
+    work = 2 * (m * m * (n + lacking) + m * m * (m + lacking) + m * n * (m + lacking))
+    rate = float(found.value("time.peak_16")) * float(found.symbol(e_16, {}))
+    assert lacking > 0
+    assert float(of(found, "time.orthogonal.matrix", name)) == pytest.approx(5 * work / rate)
 
 
 @pytest.mark.parametrize(("width", "batch"), [(768, 524288), (16384, 16_000_000)])

@@ -1,0 +1,159 @@
+"""Times and traffic of a step, each worked out by hand from the sizes of a published model."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from planner.engine import instance as case
+from planner.engine.evaluate import Evaluation
+from planner.questions import loading
+
+#: Mixtral 8x7B (arXiv 2401.04088, table 1): 32 layers of 4,096, 8 experts of 14,336, two a token.
+PLAN: dict[str, Any] = {
+    "model": {"extends": "mixtral-8x7b"},
+    "cluster": {
+        "accelerator": "h100-sxm-80gb",
+        "devices": 64,
+        "network": {"bandwidth": "10 GB/s", "latency": "10 us"},
+    },
+    "training": {
+        "tokens": "1T",
+        "sequence_length": 4096,
+        "global_batch": 512,
+        "micro_batch": 1,
+        "implementation": "megatron",
+    },
+    "time": {"efficiency": {"network": 1}},
+}
+TOKENS, HIDDEN, WIDE = 4096, 4096, 14336
+
+
+def evaluation(**changes: Any) -> Evaluation:
+    document = deepcopy(PLAN)
+    for dotted, value in changes.items():
+        *around, last = dotted.split("__")
+        node = document
+        for step in around:
+            node = node.setdefault(step, {})
+        node[last] = value
+    return Evaluation(case.build(loading.load(document)))
+
+
+def first(e: Evaluation, identifier: str, axis: str, **settings: Any) -> Any:
+    """A quantity at the first entry of an axis that has these settings."""
+    entry = next(
+        x for x in e.case.axes[axis] if all(x.settings.get(k) == v for k, v in settings.items())
+    )
+    return e.value(identifier, {axis: entry})
+
+
+@pytest.mark.parametrize("shared", [0, 2])
+@pytest.mark.parametrize("split", [1, 2])
+def test_tokens_go_to_experts_and_back_through_memory(shared: int, split: int) -> None:
+    """In 2 bytes: the residual sum reads two values of a token and writes one; of the two rows of a
+    token each is read and written on its way there and on its way back, and the gated activation
+    reads two values and writes one of the expert's width; of a shared expert for every token."""
+    layout = {"expert": 4, "tensor": split, "expert_tensor": split}
+    e = evaluation(
+        parallelism=layout,
+        model__moe={"experts": 8, "top_k": 2, "shared_experts": shared, "intermediate": WIDE},
+    )
+    rows = 2 * TOKENS
+    expected = 3 * TOKENS * HIDDEN + rows * 4 * HIDDEN
+    expected += 3 * (rows * WIDE + TOKENS * shared * WIDE) / split
+    assert first(e, "time.elementwise.bytes", "block", block="moe") == 2 * expected
+
+
+@pytest.mark.parametrize(("tensor", "nodes"), [(8, False), (16, True)])
+def test_a_hop_of_decoding_sends_its_share_of_a_token_of_each_sequence(
+    tensor: int, nodes: bool
+) -> None:
+    """4 sequences of 4,096 values of 2 bytes, a t-th of them a hop, after 1 us or 10 us."""
+    serving = {"mode": "inference", "output_tokens": 100, "global_batch": 4, "micro_batch": 4}
+    e = evaluation(
+        model={"extends": "llama2-7b"},
+        training={**PLAN["training"], **serving},
+        parallelism={"tensor": tensor},
+        cluster__devices=tensor,
+        cluster__accelerator={
+            "extends": "h100-sxm-80gb",
+            "link": {"bandwidth": "200 GB/s", "convention": "bidirectional", "latency": "1 us"},
+        },
+        time__efficiency={"network": 1, "link": 1},
+    )
+    sent = Fraction(4 * HIDDEN * 2, tensor)
+    rate, wait = (10**10, Fraction(1, 10**5)) if nodes else (10**11, Fraction(1, 10**6))
+    assert e.value("time.decode.hop") == wait + sent / rate
+    # A ring passes all but one of its ranks twice, after attention and after the network of each
+    # of 32 layers.
+    assert e.value("time.decode.exchange") == 32 * 2 * 2 * (tensor - 1) * (wait + sent / rate)
+
+
+@pytest.mark.parametrize("expert", [1, 2, 8])
+def test_muon_makes_the_matrices_of_a_devices_own_experts_orthogonal(expert: int) -> None:
+    """Of the 8 experts of a layer 8/e lie on each device, each with a matrix of its own."""
+    e = evaluation(training__optimizer="muon", parallelism={"expert": expert, "zero": 0})
+    found = first(e, "time.orthogonal.matrices", "component", split="experts")
+    assert found == Fraction(8, expert)
+
+
+@pytest.mark.parametrize(("zero", "kept"), [(0, 1), (1, 1), (2, 64), (3, 64)])
+def test_gradients_are_added_up_where_they_are_kept(zero: int, kept: int) -> None:
+    """8 micro-batches of Llama-2 7B: of each parameter a gradient of 2 bytes is read, a sum of 4
+    read and written; with sharded gradients a 64th of them."""
+    e = evaluation(
+        model={"extends": "llama2-7b"},
+        parallelism={"zero": zero},
+        training__implementation="pytorch",
+        time__efficiency={"network": 1, "memory": 1},
+    )
+    moved = 8 * 6_738_415_616 * (2 + 4 + 4) / kept
+    assert float(e.value("time.accumulation")) == pytest.approx(moved / 3.35e12)
+
+
+@pytest.mark.parametrize("width", [64, 128, 256])
+def test_heads_of_128_and_more_fill_the_products_of_attention(width: int) -> None:
+    """Below that they do less well; above, no better."""
+
+    def rate(size: int) -> Any:
+        return first(
+            evaluation(model__attention={"heads": 32, "head_dim": size}),
+            "time.core.rate",
+            "block",
+            block="attention",
+        )
+
+    assert (rate(width) < rate(128)) == (width < 128)
+    assert rate(width) <= rate(128)
+
+
+@pytest.mark.parametrize(("context", "replicate"), [(1, 1), (2, 1), (2, 4), (1, 8)])
+def test_what_is_sharded_lies_on_all_devices_that_hold_the_same_part(
+    context: int, replicate: int
+) -> None:
+    """64 devices, 2 ranks of a tensor: over data and context, but not over replicas."""
+    layout = {"tensor": 2, "context": context, "replicate": replicate, "zero": 3}
+    e = evaluation(parallelism=layout)
+    assert e.value("network.shards") == Fraction(64, 2 * replicate)
+    assert e.value("layout.data") == Fraction(64, 2 * context)
+
+
+@pytest.mark.parametrize("devices", [8, 64])
+def test_messages_hold_forty_million_values_or_a_million_for_each_rank(devices: int) -> None:
+    """Megatron-LM, distributed_data_parallel_config.py: bucket_size."""
+    e = evaluation(
+        model={"extends": "llama2-7b"}, parallelism={"zero": 1}, cluster__devices=devices
+    )
+    each = max(40_000_000, 1_000_000 * devices)
+    assert e.value("time.buckets") == Fraction(6_738_415_616, each)
+
+
+def test_energy_is_power_times_hours() -> None:
+    """700 W of a device and 300 W of its host, a tenth more for the building, in kWh."""
+    e = evaluation(cluster__host_power="300 W", cluster__pue="1.1")
+    hours = e.value("time.device_hours")
+    assert float(e.value("energy.total")) == pytest.approx(float(hours * (700 + 300)) * 1.1 / 1000)
