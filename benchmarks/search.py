@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.files import write_text
-from planner.engine.untraced import evaluated
+from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions import loading

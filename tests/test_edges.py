@@ -123,12 +123,11 @@ def test_a_name_of_layers_is_no_end_of_the_model() -> None:
 
 def test_floating_point_overflow_is_absence() -> None:
     """Where an estimate leaves what floats can hold, it is absent with the reason."""
-    from sympy import Integer, Pow, Rational
-
+    from planner.book.expressions import in_order, number, rational
     from planner.book.quantity import Book, Quantity
     from planner.engine.evaluate import Absent, Case, Evaluation
 
-    book, power = Book(), Pow(Integer(10) ** 400, Rational(3, 2), evaluate=False)
+    book, power = Book(), in_order("pow", (number(10**400), rational(3, 2)))
     huge = Quantity("test.huge", symbol="x", unit="1", title="huge", book=book)
     huge.define(lambda: power, "Beyond what floats can hold.")
     value = Evaluation(Case({}, {}, {}), book).trace("test.huge").value

@@ -25,12 +25,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sympy import Expr, Integer
-
 from planner.book import notation as n
+from planner.book.expressions import Expression, number
 from planner.book.notation import E, V, a, a_kv, d_h, d_v, f, f_e, f_s, h, k, s_max
 
-ONE = Integer(1)
+ONE = number(1)
 Values = Mapping[str, Any]
 
 
@@ -38,13 +37,13 @@ Values = Mapping[str, Any]
 class Component:
     name: str
     type: str
-    n_in: Expr
-    n_out: Expr
+    n_in: Expression
+    n_out: Expression
     group: str  # the line of a breakdown that it belongs to
     split: str = "none"
     bias: bool = False
-    copies: Expr = ONE
-    applied: Expr = ONE
+    copies: Expression = ONE
+    applied: Expression = ONE
     shared: bool = False  # the weight is another component's, counted there
     again: bool = False  # and lies beside it, whatever the stage: no copy of it is held
     frozen: bool = False  # the loss sends it no gradient
@@ -63,8 +62,8 @@ MATMULS = ("linear", "core", "index", "scan")
 
 def _linear(
     name: str,
-    n_in: Expr,
-    n_out: Expr,
+    n_in: Expression,
+    n_out: Expression,
     group: str,
     split: str,
     bias: bool = False,
@@ -73,15 +72,17 @@ def _linear(
     return Component(name, "linear", n_in, n_out, group, split, bias, **more)
 
 
-def _norm(name: str, width: Expr, bias: bool = False) -> Component:
+def _norm(name: str, width: Expression, bias: bool = False) -> Component:
     return Component(name, "norm", ONE, width, "norm", bias=bias)
 
 
-def _vector(name: str, width: Expr, group: str, **more: Any) -> Component:
+def _vector(name: str, width: Expression, group: str, **more: Any) -> Component:
     return Component(name, "vector", ONE, width, group, **more)
 
 
-def _conv(name: str, kernel: Expr, channels: Expr, group: str, bias: bool = False) -> Component:
+def _conv(
+    name: str, kernel: Expression, channels: Expression, group: str, bias: bool = False
+) -> Component:
     return Component(name, "conv", kernel, channels, group, "column", bias)
 
 
@@ -204,8 +205,8 @@ def mamba(values: Values) -> Components:
     """Selective state space: Mamba (arXiv 2312.00752) and Mamba-2 (arXiv 2405.21060)."""
     second, bias, group = values["version"] == 2, values["bias"], "state space"
     inner, state = n.m_in, n.n_st
-    shared = 2 * n.g_m * state if second else Integer(0)
-    steps = n.a_m if second else Integer(0)
+    shared = 2 * n.g_m * state if second else number(0)
+    steps = n.a_m if second else number(0)
     yield _linear("input", h, 2 * inner + shared + steps, group, "column", bias)
     yield _conv("convolution", n.k_conv, inner + shared, group, values["conv_bias"])
     if second:

@@ -1,7 +1,7 @@
 """Named quantities: what each is, the formulas that give its value, and the book that has them all.
 
 A quantity is one object, declared once with its id, unit and title; in a formula's body its Python
-name stands for its SymPy symbol, like ``h`` or ``s``, so a reference to something that does not
+name stands for its symbol, like ``h`` or ``s``, so a reference to something that does not
 exist is a NameError that linters see. Its formulas are stated below it, each with the settings
 under which it holds (``settings.py``)::
 
@@ -15,7 +15,7 @@ under which it holds (``settings.py``)::
 
 A quantity with one formula is declared by a decorator around it: ``@Quantity("time.model", …)``.
 ``per="part"`` says that it has one value for each part of the model (each layer kind, the
-embedding, the head); the reductions of ``folds.py`` make such values into one.
+embedding, the head); the reductions of ``reductions.py`` make such values into one.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from sympy import Expr, Symbol
-
 from planner.base import resources
+from planner.book.canonical import canonical
+from planner.book.expressions import Expression, Operand, Symbol, expression
 from planner.book.settings import named
 
 When = Mapping[str, Any]
@@ -67,7 +67,7 @@ class Notation:
     only_formulas: bool = False
 
 
-class Quantity:
+class Quantity(Operand):
     """What a quantity is, whichever of its formulas holds; in expressions, its symbol.
 
     ``unit`` is the unit of the value, ``coefficient`` the unit that the plain numbers in its
@@ -177,41 +177,6 @@ class Quantity:
             "please report the plan that gives it"
         )
 
-    # -- in expressions -----------------------------------------------------------------------
-
-    def _sympy_(self) -> Symbol:
-        return self.symbol
-
-    def __neg__(self) -> Expr:
-        return -self.symbol
-
-    def __add__(self, other: Any) -> Expr:
-        return self.symbol + other
-
-    def __radd__(self, other: Any) -> Expr:
-        return other + self.symbol
-
-    def __sub__(self, other: Any) -> Expr:
-        return self.symbol - other
-
-    def __rsub__(self, other: Any) -> Expr:
-        return other - self.symbol
-
-    def __mul__(self, other: Any) -> Expr:
-        return self.symbol * other
-
-    def __rmul__(self, other: Any) -> Expr:
-        return other * self.symbol
-
-    def __truediv__(self, other: Any) -> Expr:
-        return self.symbol / other
-
-    def __rtruediv__(self, other: Any) -> Expr:
-        return other / self.symbol
-
-    def __pow__(self, other: Any) -> Expr:
-        return self.symbol**other
-
 
 @dataclass(frozen=True, eq=False)
 class Formula:
@@ -231,11 +196,9 @@ class Formula:
         return self.quantity.id
 
     @cached_property
-    def expression(self) -> Expr:
-        """The SymPy expression; built at first use, since a plan needs a part of the book only."""
-        from sympy import sympify  # a body may return a quantity or a plain int
-
-        return sympify(self.build())
+    def expression(self) -> Expression:
+        """Its canonical form; built at first use, since a plan needs a part of the book only."""
+        return canonical(expression(self.build()))
 
     def holds(self, settings: Callable[[str], Any]) -> bool:
         return all(agrees(settings(name), wanted) for name, wanted in self.when.items())
@@ -256,7 +219,7 @@ class Book:
     def __init__(self) -> None:
         self.quantities: dict[str, Quantity] = {}
         self.notation: dict[Symbol, Notation] = {}
-        self.symbols: dict[Symbol, str] = {}
+        self.symbols: dict[Expression, str] = {}
 
     def add(self, quantity: Quantity) -> None:
         if quantity.id in self.quantities:

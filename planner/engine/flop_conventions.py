@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from sympy import Rational, sympify
-
+from planner.book.expressions import expression, rational
 from planner.book.formulas.compute import component, executed_per_token, per_token
 from planner.book.notation import C_conv, L_k
 from planner.book.reductions import Total
@@ -54,7 +53,7 @@ def _entries(causal: bool, shape: bool, recomputed: bool) -> tuple[Entry, ...]:
     )
     if not shape:
         return full
-    masked = Rational(3, 2) * SCORES
+    masked = rational(3, 2) * SCORES
     executed = executed_per_token - (2 * SCORES if recomputed else masked)
     return (
         full[0],
@@ -65,4 +64,4 @@ def _entries(causal: bool, shape: bool, recomputed: bool) -> tuple[Entry, ...]:
 
 
 def _entry(name: str, title: str, counted: Any) -> Entry:
-    return Entry("convention", name, title, bindings={C_conv: sympify(counted)})
+    return Entry("convention", name, title, bindings={C_conv: expression(counted)})

@@ -10,16 +10,15 @@ per stage and component.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from sympy import Symbol
-
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.base.recent import recent
 from planner.book import inventory, notation
+from planner.book.expressions import Symbol
 from planner.book.inventory import MATMULS, Component, components
 from planner.book.quantity import BOOK, Notation
 from planner.engine import (
@@ -34,7 +33,7 @@ from planner.engine import (
 from planner.engine import (
     tensors,
 )
-from planner.engine.evaluate import SIZE_ONLY, Absent, Case, Entry
+from planner.engine.evaluate import SIZE_ONLY, Absent, Case, Entry, of_case
 from planner.plans import kernels as profiles
 from planner.plans import pipeline
 from planner.plans.document import Model, Part, Plan, Stage
@@ -359,3 +358,12 @@ def _component(component: Component, block: Entry, targets: frozenset[str]) -> E
             **component.extra,
         },
     )
+
+
+def evaluated(plan: Plan, quantities: Iterable[str]) -> dict[str, Any]:
+    """The values of some quantities of a plan; only what they need is evaluated.
+
+    Raises:
+        PlanError: one of them cannot be computed, with the reason.
+    """
+    return of_case(build(plan), quantities)

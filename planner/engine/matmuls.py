@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from sympy import Add
-
 from planner.base.recent import recent
 from planner.book import notation
 from planner.book import notation_hardware as hw
+from planner.book.expressions import add
 from planner.book.formulas.layout import vocabulary
 from planner.engine.evaluate import Entry
 
@@ -57,7 +56,7 @@ def _joined(components: list[Entry]) -> Iterator[list[Entry]]:
 @lru_cache(maxsize=256)
 def _widths(columns: tuple[Any, ...], depth: Any, split: str, down: bool) -> tuple[Any, Any]:
     """Columns and depth on one device: of joined components, under their split."""
-    wide = Add(*columns)
+    wide = add(*columns)
     if split == "column":
         wide = wide / notation.t
     elif split == "row":

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from sympy import Expr, Integer, Symbol
-
 from planner.book import notation as n
+from planner.book.expressions import Expression, number
 from planner.book.formulas import layout
 from planner.book.notation import (
     E,
@@ -37,10 +36,10 @@ from planner.engine.evaluate import Entry
 from planner.plans import kernels as profiles
 from planner.plans.document import Block
 
-ONE = Integer(1)
+ONE = number(1)
 
 #: Elements of a row.
-WIDTHS: dict[str, Expr | Symbol] = {
+WIDTHS: dict[str, Expression] = {
     "hidden": h,
     "query": a * d_h,
     "key": a_kv * d_h,
@@ -67,7 +66,7 @@ WIDTHS: dict[str, Expr | Symbol] = {
     "one": ONE,
 }
 #: How many rows there are on one device before the split.
-ROWS: dict[str, Expr | Symbol] = {
+ROWS: dict[str, Expression] = {
     "tokens": layout.tokens.symbol,
     "sequences": n.b,
     "scores": layout.tokens * s,  # each token meets every key of its sequence
@@ -134,7 +133,7 @@ def _gathers(settings: Mapping[str, Any]) -> bool:
     return bool(settings["parallelism.context_exchange"] == "gather")
 
 
-def _times(count: int, width: Expr | Symbol) -> Expr | Symbol:
+def _times(count: int, width: Expression) -> Expression:
     return width if count == 1 else count * width
 
 
@@ -190,12 +189,12 @@ def _facts(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, An
     }
 
 
-def _sequence(settings: Mapping[str, Any]) -> Expr | Symbol:
+def _sequence(settings: Mapping[str, Any]) -> Expression:
     return t if settings["parallelism.sequence"] else ONE
 
 
 #: How many devices share a tensor, beyond context parallelism, which divides the tokens.
-SPLITS: dict[str, Callable[[Mapping[str, Any]], Expr | Symbol]] = {
+SPLITS: dict[str, Callable[[Mapping[str, Any]], Expression]] = {
     "none": lambda settings: ONE,
     "tensor": lambda settings: t,
     "sequence": _sequence,

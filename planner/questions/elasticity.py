@@ -18,10 +18,8 @@ from typing import Any
 from planner.base.errors import Fault, PlanError
 from planner.book.quantity import BOOK, Notation
 from planner.engine import instance as case
-from planner.engine.evaluate import Absent, Case, Number
-from planner.engine.gradient import gradient
+from planner.engine.evaluate import Absent, Case, Evaluation, Number
 from planner.engine.tape import Tape
-from planner.engine.untraced import Untraced
 from planner.plans.document import Plan
 from planner.plans.pipeline import chunk_count
 from planner.plans.plan import about, variant
@@ -122,8 +120,8 @@ class Slopes:
         value, found = self._values[self._result], []
         if not value:
             return []
-        kept = gradient(self.tape, self._values, self._result, rounds=COARSE)
-        for number, slope in gradient(self.tape, self._values, self._result).items():
+        kept = self.tape.gradient(self._values, self._result, rounds=COARSE)
+        for number, slope in self.tape.gradient(self._values, self._result).items():
             leaf, size = self.tape.leaves[number], self.leaves[number]
             note = BOOK.notation.get(leaf.symbol)
             if note is None or note.key is None or leaf.places or not is_measure(note.key):
@@ -141,7 +139,7 @@ class Slopes:
         Raises:
             Absent: it has no value there.
         """
-        after = Untraced(built).value(self.target)
+        after = Evaluation(built).value(self.target)
         return Fraction(after) / Fraction(self._values[self._result]) - 1
 
     def change(self, notes: Sequence[Notation], share: Fraction) -> Fraction | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.base.errors import PlanError
 from planner.engine import instance as case
-from planner.engine.untraced import Untraced
+from planner.engine.evaluate import Evaluation
 from planner.plans import plan as plans
 from planner.plans.document import Plan
 from planner.plans.layout import KERNELS
@@ -126,7 +126,7 @@ def neighbours(result: Result, most: int = 4) -> list[Neighbour]:
 
 def _untraced(plan: Plan) -> Result:
     """The values of a plan alone: of a neighbour nothing is derived."""
-    return Result(plan, Untraced(case.build(plan)))
+    return Result(plan, Evaluation(case.build(plan)))
 
 
 def _unassumed(result: Result) -> dict[str, Any]:

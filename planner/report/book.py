@@ -108,7 +108,7 @@ def _symbol(note: Notation, setter: Typesetter, mathml: bool) -> str:
 
 def _uses(declaration: Formula) -> list[str]:
     """The quantities in a formula, in the order of the book."""
-    symbols = declaration.expression.free_symbols
+    symbols = declaration.expression.symbols
     return [name for symbol, name in BOOK.symbols.items() if symbol in symbols]
 
 

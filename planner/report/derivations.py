@@ -10,7 +10,6 @@ from typing import Any
 
 from planner.base.display import THIN
 from planner.book.quantity import KINDS
-from planner.book.reductions import Total
 from planner.engine.evaluate import Entry
 from planner.report.layout import SECTIONS, SHOWN
 from planner.report.numbers import PLAIN, clean, column, exactly, headline, shown
@@ -134,7 +133,7 @@ class Derivations:
     def _terms(self, quantity: Quantity) -> Data | None:
         """The named summands, where the numbers alone would not say what they are."""
         declaration = quantity.declaration
-        if declaration is None or not isinstance(declaration.expression, Total):
+        if declaration is None or declaration.expression.op != "total":
             return None
         terms = quantity.terms
         if len(terms) < 2 or quantity.base in SHOWN:

@@ -12,10 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sympy import Add, Mul
-
 from planner.engine.evaluate import Evaluation, Point
-from planner.engine.gradient import gradient
 from planner.engine.tape import Leaf, Tape
 
 #: What is left of a quantity, as a share, is due to rounding below this.
@@ -37,7 +34,7 @@ def taken_apart(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
     values = [evaluation.symbol(leaf.symbol, _point(evaluation, leaf)) for leaf in tape.leaves]
     done, result = tape.run(values), tape.results[quantity]
     found: dict[str, Any] = {}
-    for number, slope in gradient(tape, done, result).items():
+    for number, slope in tape.gradient(done, result).items():
         part = parts.get(book.symbols.get(tape.leaves[number].symbol, ""))
         if part is not None and values[number]:
             found[part] = found.get(part, 0) + slope * values[number]
@@ -61,8 +58,10 @@ def _summands(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
     held = book.quantities[quantity].choose(lambda name: evaluation.setting(name, {}))
     unit = book.quantities[quantity].unit
     found: dict[str, Any] = {}
-    for term in Add.make_args(held.expression) if held is not None else ():
-        ids = [book.symbols[f] for f in Mul.make_args(term) if f in book.symbols]
+    whole = held.expression if held is not None else None
+    for term in () if whole is None else whole.args if whole.op == "add" else (whole,):
+        factors = term.args if term.op == "mul" else (term,)
+        ids = [book.symbols[f] for f in factors if f in book.symbols]
         alike = [i for i in ids if book.quantities[i].unit == unit]
         if len(alike) == 1:
             found[alike[0]] = evaluation.compute(term, {})

@@ -8,11 +8,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sympy import Add, Mul, Symbol, ceiling, floor
-
+from planner.book.expressions import REDUCTIONS, Expression, Symbol
 from planner.book.quantity import KINDS, Formula, Notation
 from planner.book.quantity import Quantity as Declared
-from planner.book.reductions import Fold, Largest, Total
 from planner.engine.evaluate import (
     Absent,
     Entry,
@@ -205,7 +203,7 @@ class Quantity:
             if note is None:
                 continue
             bound = evaluation.bound(note.symbol, self._point(key[1:]))
-            if isinstance(bound, Absent) or hasattr(bound, "free_symbols"):
+            if isinstance(bound, (Absent, Expression)):
                 continue
             dotted = f"model.{note.key}" if note.per == ("block",) else note.key
             found[(note.symbol, bound)] = (note, bound, result.inputs.get(dotted or ""))
@@ -236,9 +234,9 @@ class Quantity:
         if self.absent is not None or expression is None:
             return []
         evaluation, point = self.result.evaluation, self.trace.point
-        while isinstance(expression, (ceiling, floor)):
+        while expression.op in ("ceil", "floor"):
             expression = expression.args[0]
-        if isinstance(expression, Total):
+        if expression.op == "total":
             below = evaluation.entries(expression.axis, point, expression.where)
             found = [
                 Term(
@@ -249,7 +247,7 @@ class Quantity:
                 for p in below
             ]
             return [term for term in found if term.value]
-        if type(expression) is Add:
+        if expression.op == "add":
             return [self._summand(term) for term in self.result.typesetter.terms(expression)]
         return []
 
@@ -260,7 +258,7 @@ class Quantity:
         carrier = self._carrier(term, self.trace.point)
         if carrier is not None:
             label = self.result.find(carrier).title
-        elif isinstance(term, Largest) and term.body in self.result.evaluation.book.symbols:
+        elif term.op == "largest" and term.body in self.result.evaluation.book.symbols:
             book = self.result.evaluation.book
             label = f"the largest of: {book.quantities[book.symbols[term.body]].title}"
         else:
@@ -270,11 +268,11 @@ class Quantity:
     def _carrier(self, term: Any, point: Point) -> str | None:
         """The quantity that a term is, or is a multiple of."""
         book = self.result.evaluation.book
-        factors = term.args if type(term) is Mul else (term,)
-        ids = [book.symbols[f] for f in factors if type(f) is Symbol and f in book.symbols]
+        factors = term.args if term.op == "mul" else (term,)
+        ids = [book.symbols[f] for f in factors if isinstance(f, Symbol) and f in book.symbols]
         if len(ids) > 1:  # of several, the one that is counted: m · t_m seconds are those of t_m
             ids = [i for i in ids if book.quantities[i].unit == self.unit]
-        if len(ids) != 1 or any(isinstance(f, (Fold, Add)) for f in factors):
+        if len(ids) != 1 or any(f.op == "add" or f.op in REDUCTIONS for f in factors):
             return None
         per = book.quantities[ids[0]].per
         if any(axis not in point for axis in per):

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from planner.base.errors import Fault, PlanError, nearest
 from planner.base.version import __version__
-from planner.book.reductions import AtLargest, Largest, Total
 from planner.engine.evaluate import SIZE_ONLY, Absent, Evaluation, Key, Point
 from planner.plans.document import Plan
 from planner.plans.plan import variant
@@ -131,8 +130,9 @@ class Result:
         if not per:
             declaration = self.quantity(base, {}).declaration
             fold = declaration.expression if declaration else None
-            inner = fold.body if isinstance(fold, (Largest, Total, AtLargest)) else None
-            identifier = evaluation.book.symbols.get(inner) if inner is not None else None
+            identifier = None
+            if fold is not None and fold.op in ("largest", "total", "at_largest"):
+                identifier = evaluation.book.symbols.get(fold.body)
             if identifier is not None:
                 return self._instance(identifier, path, asked)
             raise PlanError(Fault(f"{base} has no entries", None, base))

@@ -7,26 +7,10 @@ is spelled out in numbers: one term for each entry.
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sympy import (
-    Add,
-    Integer,
-    Max,
-    Min,
-    Mul,
-    Pow,
-    Rational,
-    Symbol,
-    ceiling,
-    exp,
-    floor,
-    log,
-    tanh,
-)
-
-from planner.book.reductions import AtLargest, Fold, Largest, Total, Which
+from planner.book.canonical import canonical
+from planner.book.expressions import REDUCTIONS, Expression, Symbol, number, product
 from planner.engine.evaluate import Evaluation, Point
 from planner.typeset.names import Name, parse
 
@@ -58,15 +42,9 @@ class Box(NamedTuple):
 
 
 ONE = Box("number", (), 1)
-_FUNCTIONS = {
-    ceiling: "ceil",
-    floor: "floor",
-    exp: "exp",
-    tanh: "tanh",
-    log: "ln",
-    Max: "max",
-    Min: "min",
-}
+HALF = Fraction(1, 2)
+_FUNCTIONS = {name: name for name in ("ceil", "floor", "exp", "tanh", "max", "min")}
+_FUNCTIONS["log"] = "ln"
 
 
 class Typesetter:
@@ -100,34 +78,27 @@ class Typesetter:
     # -- the walk -----------------------------------------------------------------------------
 
     def _box(self, expression: Any, point: Point | None, numbers: bool) -> Box:
-        kind = type(expression)
-        if kind is Symbol:
+        op = expression.op
+        if isinstance(expression, Symbol):
             return self._symbol(expression, point, numbers)
-        if kind is Mul:
+        if op == "mul":
             return self._product(expression, point, numbers)
-        if kind is Add:
+        if op == "add":
             return self._sum(expression, point, numbers)
-        if kind is Pow:
+        if op == "pow":
             return self._power(expression, point, numbers)
-        if kind in _FUNCTIONS:
-            arguments = (
-                sorted(expression.args, key=self._rank) if kind in (Max, Min) else (expression.args)
-            )
-            inner = tuple(self._box(argument, point, numbers) for argument in arguments)
-            return Box(_FUNCTIONS[kind], inner)
-        if isinstance(expression, Fold):
+        if op == "number":
+            return _number(expression.data)
+        if op in REDUCTIONS:
             return self._fold(expression, point, numbers)
-        if isinstance(expression, Integer):
-            return _number(int(expression.p))
-        if isinstance(expression, Rational):
-            return _number(Fraction(expression.p, expression.q))
-        raise TypeError(f"no print for {kind.__name__}: {expression}")
+        arguments = sorted(expression.args, key=self._rank)
+        return Box(_FUNCTIONS[op], tuple(self._box(each, point, numbers) for each in arguments))
 
     def _symbol(self, symbol: Symbol, point: Point | None, numbers: bool) -> Box:
         if point is not None and symbol not in self.book.symbols:
             bound = self.evaluation.bound(symbol, point)
-            if hasattr(bound, "free_symbols"):
-                return self._box(bound, point, numbers)
+            if isinstance(bound, Expression):
+                return self._box(canonical(bound), point, numbers)
         if not numbers:
             return Box("name", (), self.name(symbol))
         value = self.evaluation.symbol(symbol, point or {})
@@ -137,39 +108,37 @@ class Typesetter:
         terms = []
         for term in self.terms(expression):
             minus = _is_negative(term)
-            terms.append((minus, self._box(-term if minus else term, point, numbers)))
+            terms.append((minus, self._box(_negated(term) if minus else term, point, numbers)))
         return Box("sum", tuple(box for _, box in terms), tuple(minus for minus, _ in terms))
 
     def terms(self, expression: Any) -> list[Any]:
         """Terms as one would write them: positive ones first, products of more before those of
         fewer, quantities in the order of the book; a constant last, but before fractions."""
         terms = list(expression.args)
-        fractions = any(
-            type(term) is Mul and any(_is_below(f) for f in term.args) for term in terms
-        )
-        others_negative = all(_is_negative(term) for term in terms if not term.is_Number)
+        fractions = any(term.op == "mul" and any(_is_below(f) for f in term.args) for term in terms)
+        others_negative = all(_is_negative(term) for term in terms if term.op != "number")
 
         def key(term: Any) -> tuple[Any, ...]:
-            factors = term.args if type(term) is Mul else (term,)
-            ranks = sorted(self._rank(factor) for factor in factors if not factor.is_Number)
-            if term.is_Number:
+            factors = term.args if term.op == "mul" else (term,)
+            ranks = sorted(self._rank(factor) for factor in factors if factor.op != "number")
+            if term.op == "number":
                 return (0 if fractions or others_negative else 3,)
             return (2 if _is_negative(term) else 1, -len(ranks), ranks)
 
         return sorted(terms, key=key)
 
     def _rank(self, factor: Any) -> tuple[int, int, str]:
-        base = factor.args[0] if type(factor) is Pow else factor
-        if type(base) is Symbol:
+        base = factor.args[0] if factor.op == "pow" else factor
+        if isinstance(base, Symbol):
             note = self.book.notation.get(base)
             if note is not None:
                 return (1, note.rank, "")
             return (2, self._order.get(base, 0), "")
-        if base.is_Number:
-            return (0, 0, str(base))
-        if type(base) is Add:
-            return (3, 0, _words(base))
-        return (5 if isinstance(base, Fold) else 4, 0, _words(base))
+        if base.op == "number":
+            return (0, 0, str(base.data))
+        if base.op == "add":
+            return (3, 0, base.text)
+        return (5 if base.op in REDUCTIONS else 4, 0, base.text)
 
     def _product(self, expression: Any, point: Point | None, numbers: bool) -> Box:
         above: list[Box] = []
@@ -177,7 +146,7 @@ class Typesetter:
         for factor in sorted(expression.args, key=self._rank):
             if _is_below(factor):
                 base, exponent = factor.args
-                box = self._box(base if exponent == -1 else Pow(base, -exponent), point, numbers)
+                box = self._box(_powered(base, exponent), point, numbers)
                 _spread(box, below, above)
             else:
                 _spread(self._box(factor, point, numbers), above, below)
@@ -198,43 +167,42 @@ class Typesetter:
     def _power(self, expression: Any, point: Point | None, numbers: bool) -> Box:
         base, exponent = expression.args
         if _is_below(expression):
-            inner = self._box(base if exponent == -1 else Pow(base, -exponent), point, numbers)
+            inner = self._box(_powered(base, exponent), point, numbers)
             return Box("fraction", (ONE, inner))
-        if exponent == Rational(1, 2):
+        if exponent.data == HALF:
             return Box("root", (self._box(base, point, numbers),))
         return Box("power", (self._box(base, point, numbers), self._box(exponent, point, numbers)))
 
     # -- folds --------------------------------------------------------------------------------
 
-    def _fold(self, fold: Fold, point: Point | None, numbers: bool) -> Box:
+    def _fold(self, fold: Expression, point: Point | None, numbers: bool) -> Box:
         if numbers and point is not None:
             return self._spelled_out(fold, point)
         body = self._box(fold.body, None, False)
         index = _index(fold)
-        if isinstance(fold, AtLargest):
+        if fold.op == "at_largest":
             return Box("at", (body, self._box(fold.by, None, False)), index)
-        kinds = {Total: "total", Largest: "largest", Which: "which"}
-        return Box(kinds[type(fold)], (body,), index)
+        return Box(fold.op, (body,), index)
 
-    def _spelled_out(self, fold: Fold, point: Point) -> Box:
+    def _spelled_out(self, fold: Expression, point: Point) -> Box:
         """The fold with the numbers of each entry."""
         evaluation = self.evaluation
-        if isinstance(fold, Which):
+        if fold.op == "which":
             return Box("words", (), str(evaluation.compute(fold, point)))
         points = evaluation.entries(fold.axis, point, fold.where)
-        if isinstance(fold, AtLargest):
+        if fold.op == "at_largest":
             best = max(points, key=lambda below: evaluation.compute(fold.by, below))
             return self._box(fold.body, best, True)
         if len(points) > IN_FULL:
             values = [evaluation.compute(fold.body, below) for below in points]
-            boxes = [_value(value) for value in values if value or isinstance(fold, Largest)]
+            boxes = [_value(value) for value in values if value or fold.op == "largest"]
         else:
             boxes = [self._box(fold.body, below, True) for below in points]
         if not boxes:
             return _number(0)
         if len(boxes) == 1:
             return boxes[0]
-        if isinstance(fold, Largest):
+        if fold.op == "largest":
             return Box("max", tuple(boxes))
         flat: list[tuple[bool, Box]] = []
         for box in boxes:
@@ -243,12 +211,12 @@ class Typesetter:
         return Box("sum", tuple(box for _, box in flat), tuple(minus for minus, _ in flat))
 
 
-def _index(fold: Fold) -> str:
+def _index(fold: Expression) -> str:
     """What a fold runs over, in words: `parts`, `components: core`."""
     words = []
     for key, value in fold.where.items():
         words.append({"True": key, "False": f"not {key}"}.get(value, value))
-    axis = fold.axis if isinstance(fold, Which) else PLURAL.get(fold.axis, fold.axis)
+    axis = fold.axis if fold.op == "which" else PLURAL.get(fold.axis, fold.axis)
     return axis + (": " + ", ".join(words) if words else "")
 
 
@@ -262,21 +230,30 @@ def _value(value: Any) -> Box:
     return Box("words", (), value) if isinstance(value, str) else Box("value", (), value)
 
 
-@lru_cache(maxsize=4096)
-def _words(expression: Any) -> str:
-    """SymPy's own text, by which factors of one kind are ordered."""
-    return str(expression)
-
-
 def _is_negative(term: Any) -> bool:
-    if term.is_Number:
-        return bool(term.is_negative)
-    return type(term) is Mul and bool(term.args[0].is_Number and term.args[0].is_negative)
+    first = term.args[0] if term.op == "mul" else term
+    return first.op == "number" and bool(first.data < 0)
+
+
+def _negated(term: Expression) -> Expression:
+    """A term with a number before it that is below zero, without its sign."""
+    if term.op == "number":
+        return number(-term.data)
+    first, *rest = term.args
+    if first.data != -1:
+        return product(number(-first.data), *rest)
+    return rest[0] if len(rest) == 1 else product(*rest)
+
+
+def _powered(base: Expression, exponent: Expression) -> Expression:
+    """What stands below the line for a negative power."""
+    opposite = _negated(exponent)
+    return base if opposite.data == 1 else base**opposite
 
 
 def _is_below(factor: Any) -> bool:
     """Whether a factor belongs below the line of a fraction."""
-    return type(factor) is Pow and _is_negative(factor.args[1])
+    return factor.op == "pow" and _is_negative(factor.args[1])
 
 
 def _spread(box: Box, above: list[Box], below: list[Box]) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner.documents import source
-from planner.engine.untraced import evaluated
+from planner.engine.instance import evaluated
 from planner.plans.plan import variant
 from planner.questions.loading import load
 
@@ -182,7 +182,6 @@ def test_every_way_to_evaluate_agrees() -> None:
     import numpy as np
 
     from planner.engine import instance as case
-    from planner.engine.gradient import gradient
     from planner.engine.tape import Tape
     from planner.questions.studies.operations import over_arrays
 
@@ -194,7 +193,7 @@ def test_every_way_to_evaluate_agrees() -> None:
     number = next(i for i, leaf in enumerate(tape.leaves) if str(leaf.symbol) == "t_res")
     moved = [Fraction(value) for value in (0, 900, 3600)]
     rows = [np.array([float(v) for v in moved]) if i == number else x for i, x in enumerate(leaves)]
-    many = over_arrays(tape.nodes, rows)
+    many = over_arrays(tape, rows)
     for place, restart in enumerate(moved):
         wanted = evaluated(variant(plan, {"time.restart": restart}), QUANTITIES)
         run = tape.run([restart if i == number else x for i, x in enumerate(leaves)])
@@ -204,7 +203,7 @@ def test_every_way_to_evaluate_agrees() -> None:
             assert float(many[node][place]) == pytest.approx(float(wanted[name]), rel=1e-12)
     node = tape.results["time.goodput"]
     values = tape.run(leaves)
-    slope = float(gradient(tape, values, node)[number])
+    slope = float(tape.gradient(values, node)[number])
     between = float(evaluated(plan, ["time.between_failures"])["time.between_failures"])
     # Goodput falls by e to the power of the restart over the time between interruptions.
     assert slope == pytest.approx(-float(values[node]) / between, rel=1e-9)

@@ -13,7 +13,6 @@ import pytest
 from planner.base.errors import PlanError
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
-from planner.engine.gradient import gradient
 from planner.engine.tape import Tape
 from planner.questions import loading
 from planner.questions.studies.operations import over_arrays
@@ -452,9 +451,9 @@ def test_the_depth_of_a_tree_is_the_same_on_tapes_over_arrays_and_in_its_slopes(
     values, node = tape.run(leaves), tape.results["network.reduce_hops"]
     assert values[node] == pytest.approx(2 * (10e-6 * 8 + 7e-6))
     devices = next(i for i, leaf in enumerate(tape.leaves) if leaf.symbol.name == "n")
-    slope = gradient(tape, values, node)[devices]
+    slope = tape.gradient(values, node)[devices]
     assert slope == pytest.approx(20e-6 / (2048 * math.log(2)))
     several: list[Any] = list(leaves)
     several[devices] = np.array([512.0, 1024.0, 2048.0])
-    found = over_arrays(tape.nodes, several)[node]
+    found = over_arrays(tape, several)[node]
     assert found == pytest.approx(2 * (10e-6 * np.array([6, 7, 8]) + 7e-6))

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sympy import Symbol
 
 from planner.base.errors import PlanError
+from planner.book.expressions import Symbol
 from planner.book.notation_hardware import (
     P_16,
     B_dram,
@@ -55,7 +55,6 @@ from planner.book.notation_hardware import (
 )
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
-from planner.engine.untraced import Untraced
 from planner.questions import loading
 
 PLAN: dict[str, Any] = {
@@ -336,7 +335,7 @@ def disordered(document: dict[str, Any]) -> list[str]:
     for law, steps in larger(document):
         before, first = 0.0, ""
         for changes in steps:
-            found = evaluated(changed(document, changes), Untraced)
+            found = evaluated(changed(document, changes), Evaluation)
             if found is None:
                 continue
             taken = float(found.value("time.step_seconds"))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from planner.engine.arrays import operations
-from planner.engine.arrays.graph import Graph
+from planner.engine.arrays.graph import ArrayGraph
 from planner.engine.arrays.program import Program, Values
 from planner.engine.arrays.table import Codes, Table
 
@@ -20,7 +20,7 @@ COLUMNS = {"a": (1.0, 2.0, 3.0), "b": (0.5, 4.0), "c": tuple(range(1, 40))}
 AXES = {"zero": (1.0, 2.0, 5.0), "mode": (7.0, 9.0)}
 
 
-def build(graph: Graph, chance: random.Random, depth: int) -> int:
+def build(graph: ArrayGraph, chance: random.Random, depth: int) -> int:
     """A random formula over the inputs."""
     kind = chance.choice(("input", "input", "const") if depth == 0 else OPERATIONS)
     if kind == "input":
@@ -49,7 +49,7 @@ def build(graph: Graph, chance: random.Random, depth: int) -> int:
 OPERATIONS = ("add", "mul", "mul", "power", "max", "min", "pick", "select", "ceil", "floor")
 
 
-def plainly(graph: Graph, place: int, values: dict[str, Any]) -> float:
+def plainly(graph: ArrayGraph, place: int, values: dict[str, Any]) -> float:
     """The value of a node for one row and one choice."""
     operation, arguments = graph.nodes[place]
     if operation == "const":
@@ -81,7 +81,7 @@ def plainly(graph: Graph, place: int, values: dict[str, Any]) -> float:
 @pytest.mark.parametrize("seed", range(12))
 def test_a_random_graph_over_a_random_table(seed: int, rows: int) -> None:
     chance, draw = random.Random(seed), np.random.default_rng(seed)
-    graph = Graph()
+    graph = ArrayGraph()
     roots: list[int] = []
     while len(roots) < 6:
         with contextlib.suppress(ZeroDivisionError):
@@ -119,7 +119,7 @@ def test_a_random_graph_over_a_random_table(seed: int, rows: int) -> None:
 
 
 def test_equal_formulas_are_one_node() -> None:
-    graph = Graph()
+    graph = ArrayGraph()
     x, y = graph.node("input", "x"), graph.node("input", "y")
     assert graph.add([x, y]) == graph.add([y, x])
     assert graph.mul([x, y], [x]) == y
@@ -139,7 +139,7 @@ def test_equal_formulas_are_one_node() -> None:
 def test_a_sum_of_what_is_largest_is_the_largest_sum() -> None:
     """Two stages, of each the sum of what it holds and of what lives at its fullest moment: all of
     it picked at the largest sum is the largest sum, and what a stage holds stands outside."""
-    graph = Graph()
+    graph = ArrayGraph()
     stages = []
     for stage in "ab":
         held, *living = (graph.node("input", f"{stage}{moment}") for moment in range(4))

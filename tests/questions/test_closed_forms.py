@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner.engine.untraced import evaluated
+from planner.engine.instance import evaluated
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.solve import questions

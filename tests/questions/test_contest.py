@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from planner.base.errors import PlanError
-from planner.engine.untraced import evaluated
+from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.questions import loading
 from planner.questions.constraints import Limit

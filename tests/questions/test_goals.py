@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from planner.base.errors import PlanError
-from planner.engine.untraced import evaluated
+from planner.engine.instance import evaluated
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.constraints import parse_limit

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from planner.base.errors import PlanError
-from planner.engine.untraced import evaluated
+from planner.engine.instance import evaluated
 from planner.plans import pipeline
 from planner.plans import plan as plans
 from planner.plans.document import Model

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planner.base.errors import PlanError
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
-from planner.engine.untraced import evaluated
+from planner.engine.instance import evaluated
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.elasticity import Slopes, by_step, hangs_on

@@ -13,7 +13,8 @@ import pytest
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.book.quantity import BOOK
 from planner.engine import instance as case
-from planner.engine.untraced import Untraced, evaluated
+from planner.engine.evaluate import Evaluation
+from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions import loading
@@ -44,7 +45,7 @@ def some(plan: Plan, count: int) -> Iterator[Plan]:
 
 
 def parts(plan: Plan, quantity: str = STEP) -> dict[str, Any]:
-    return taken_apart(Untraced(case.build(plan)), quantity)
+    return taken_apart(Evaluation(case.build(plan)), quantity)
 
 
 @pytest.mark.slow

@@ -9,10 +9,11 @@ import xml.etree.ElementTree as ElementTree
 from fractions import Fraction
 
 import pytest
-from sympy import Integer, Rational, Symbol
 
 import planner
 import planner.book.formulas  # the whole book, for its names
+from planner.book.canonical import canonical
+from planner.book.expressions import Symbol, number, rational
 from planner.book.quantity import BOOK, Book, Notation
 from planner.book.reductions import ceil, largest
 from planner.engine.evaluate import Case, Evaluation
@@ -175,12 +176,12 @@ def setter() -> tuple[Typesetter, dict[str, Symbol]]:
         (lambda a, b, c: -a * b, r"-a\,b", "−a · b", "−3 × 5"),
         (lambda a, b, c: 1 - a / b, r"1 - \frac{a}{b}", "1 − a / b", "1 − 3 / 5"),
         (lambda a, b, c: a - 1, "a - 1", "a − 1", "3 − 1"),
-        (lambda a, b, c: Rational(3, 2) * a, r"\frac{3\,a}{2}", "3 · a / 2", None),
+        (lambda a, b, c: rational(3, 2) * a, r"\frac{3\,a}{2}", "3 · a / 2", None),
         (lambda a, b, c: (a + b) ** 2, r"\left(a + b\right)^{2}", "(a + b)^2", "(3 + 5)^2"),
         (lambda a, b, c: a / (b * c), r"\frac{a}{b\,c}", "a / (b · c)", None),
         (lambda a, b, c: ceil(a), r"\left\lceil a \right\rceil", "⌈a⌉", "⌈3⌉"),
         (lambda a, b, c: largest(b, a), r"\max\left(a, b\right)", "max(a, b)", "max(3, 5)"),
-        (lambda a, b, c: Integer(7) + 0 * a, "7", "7", "7"),
+        (lambda a, b, c: number(7) + 0 * a, "7", "7", "7"),
     ],
     ids=range(12),
 )
@@ -192,7 +193,7 @@ def test_small_expressions(
     numbers: str | None,
 ) -> None:
     typesetter, symbols = setter
-    expression = build(symbols["a"], symbols["b"], symbols["c"])  # type: ignore[operator]
+    expression = canonical(build(symbols["a"], symbols["b"], symbols["c"]))  # type: ignore[operator]
     box = typesetter.symbolic(expression, {})
     assert LATEX.write(box) == latex
     assert TEXT.write(box) == text

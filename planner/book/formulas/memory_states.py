@@ -6,8 +6,7 @@ ZeRO stage on that says so, over the devices that hold the same part (``layout.s
 
 from typing import Any
 
-from sympy import Rational
-
+from planner.book.expressions import rational
 from planner.book.formulas.layout import shards, vocabulary
 from planner.book.formulas.parameters import component, total
 from planner.book.notation import (
@@ -269,13 +268,13 @@ frozen_bytes.constant(
 @frozen_bytes.where(lora_base="nf4", source=QLORA)
 def _():
     """Four bits, and an fp32 scale for each block of 64."""
-    return Rational(1, 2) + Rational(4, 64)
+    return rational(1, 2) + rational(4, 64)
 
 
 @frozen_bytes.where(lora_base="nf4-double", source=QLORA)
 def _():
     """Four bits, an 8-bit scale for each block of 64, and an fp32 scale for 256 of those."""
-    return Rational(1, 2) + Rational(1, 64) + Rational(4, 64 * 256)
+    return rational(1, 2) + rational(1, 64) + rational(4, 64 * 256)
 
 
 frozen = Quantity(
@@ -366,7 +365,7 @@ def _():
 )
 def _():
     """Two moments of one byte, and for each of them one fp32 scale for a block of 256."""
-    return 2 * (1 + Rational(4, 256))
+    return 2 * (1 + rational(4, 256))
 
 
 per_parameter.constant(0, "No state.", optimizer="sgd", source="stochastic gradient descent")

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from sympy import Rational
-
+from planner.book.expressions import rational
 from planner.book.formulas.layout import tokens
 from planner.book.formulas.network import context
 from planner.book.formulas.time_peak import peak_16
@@ -150,7 +149,7 @@ core_backward = Quantity(
 @core_backward.where(**FUSED, source=FLASH)
 def _():
     """Five products instead of two, at a share of the forward rate."""
-    return core_forward * Rational(5, 2) / e_back
+    return core_forward * rational(5, 2) / e_back
 
 
 half = Quantity(

@@ -1,7 +1,6 @@
 """The run around the step: interruptions, checkpoints, and what is left of the time."""
 
-from sympy import Rational, exp, sqrt, tanh
-
+from planner.book.expressions import exp, rational, sqrt, tanh
 from planner.book.formulas.checkpoint import stall, write
 from planner.book.formulas.time import training_days
 from planner.book.notation import n
@@ -55,7 +54,7 @@ def interval():
     """Seldom enough to stand still little, often enough to lose little: the root of twice the
     product of both times and two terms of higher order. A checkpoint in the background is done
     before the next one begins."""
-    best = 2 * ratio - Rational(4, 3) * ratio**2 + Rational(2, 9) * ratio**3
+    best = 2 * ratio - rational(4, 3) * ratio**2 + rational(2, 9) * ratio**3
     return largest(between_failures * best, write - stall)
 
 

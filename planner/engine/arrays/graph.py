@@ -1,9 +1,4 @@
-"""The formulas that a case asks for, as one graph of operations without names.
-
-A node is a number: its place in the graph. Nodes that compute the same are one node, and nodes come
-after what they are made from. What a graph computes with is an ``Input`` by key; the settings that
-differ between plans are conditions, which are true or false for each plan.
-"""
+"""The graph of many rows, which is written so that arrays have less to do."""
 
 from __future__ import annotations
 
@@ -14,64 +9,24 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
-#: A node: its operation, and its arguments (nodes, or a key or a number for the leaves).
-Content = tuple[str, tuple[Any, ...]]
-Number = int | Fraction | float
-#: Operations whose arguments are no nodes.
-LEAVES = frozenset(("const", "input", "is", "present"))
+from planner.engine.graph import Graph, Number
+from planner.engine.lower import number
 
 
-class Graph:
-    """Nodes in the order of evaluation.
+class ArrayGraph(Graph):
+    """A graph whose sums, products and choices are put together where that saves operations."""
 
-    Operations: ``const`` (a number), ``input`` (a key), ``is`` (a setting and the values wanted),
-    ``present`` (a key of entries), ``and`` (conditions), ``select`` (condition, value, …: the
-    first whose condition is true, NaN where none is), ``add``, ``mul``, ``div``, ``pow``,
-    ``sqrt``, ``exp``, ``tanh``, ``log``, ``max``, ``min``, ``ceil``, ``floor``, ``pick`` (by,
-    body, …: the body at the largest ``by``, the first of equals).
-    """
+    inverts = True
 
-    def __init__(self) -> None:
-        self.nodes: list[Content] = []
-        self._places: dict[Content, int] = {}
-        self._used: dict[tuple[int, ...], tuple[list[int], dict[int, int]]] = {}
+    def quantity(self, value: int, key: Any) -> int:
+        """The value itself: no array is traced."""
+        return value
 
-    def node(self, operation: str, *arguments: Any) -> int:
-        content = (operation, arguments)
-        place = self._places.get(content)
-        if place is None:
-            place = self._places[content] = len(self.nodes)
-            self.nodes.append(content)
-        return place
-
-    def const(self, value: Number) -> int:
-        if isinstance(value, Fraction):
-            value = value.numerator if value.denominator == 1 else value
-        return self.node("const", value, type(value) is float)
-
-    def number(self, place: int) -> Number | None:
-        """The number that a node is, None where it is none."""
-        operation, arguments = self.nodes[place]
-        return arguments[0] if operation == "const" else None
-
-    def used(self, roots: Sequence[int]) -> tuple[list[int], dict[int, int]]:
-        """The nodes that some roots need, in the order of evaluation, and how often each is used;
-        a root once more. A graph that is asked does not grow any more."""
-        key = tuple(roots)
-        if key not in self._used:
-            uses = dict.fromkeys(roots, 0)
-            for root in roots:
-                uses[root] += 1
-            waiting = [*uses]
-            while waiting:
-                operation, arguments = self.nodes[waiting.pop()]
-                for argument in () if operation in LEAVES else arguments:
-                    if argument not in uses:
-                        uses[argument] = 0
-                        waiting.append(argument)
-                    uses[argument] += 1
-            self._used[key] = (sorted(uses), uses)
-        return self._used[key]
+    def input(self, symbol: Any, scope: tuple[Any, ...], value: Any) -> int:
+        """What an entry binds is the same in all rows."""
+        if len(scope) == 1 and number(value):
+            return self.const(value)
+        return super().input(symbol, scope, value)
 
     # -- sums and products --------------------------------------------------------------------
 
@@ -212,11 +167,6 @@ class Graph:
             return pairs[0][1]
         return self.node("pick", *(place for pair in pairs for place in pair))
 
-    def both(self, conditions: Iterable[int]) -> int:
-        """All of some conditions."""
-        places = sorted(set(conditions))
-        return places[0] if len(places) == 1 else self.node("and", *places)
-
     def select(self, cases: Sequence[tuple[int, int]]) -> int:
         """The value whose condition is true."""
         if len(cases) > 1 and len({value for _, value in cases}) == 1:
@@ -224,5 +174,5 @@ class Graph:
             names = {self.nodes[c][1][0] for c in conditions if self.nodes[c][0] == "is"}
             if len(names) == 1 and all(self.nodes[c][0] == "is" for c in conditions):
                 wanted = [v for c in conditions for v in self.nodes[c][1][1:]]
-                return self.node("select", self.node("is", names.pop(), *wanted), cases[0][1])
-        return self.node("select", *(place for case in cases for place in case))
+                cases = [(self.node("is", names.pop(), *wanted), cases[0][1])]
+        return super().select(cases)

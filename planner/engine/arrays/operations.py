@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from planner.engine.arrays.table import Group
-from planner.engine.tape import SNAP
+from planner.engine.run import SNAP
 
 #: The largest exponent of e whose power, and one over it, is a number.
 LARGEST = math.log(sys.float_info.max)
@@ -213,7 +213,12 @@ def _pick(program: Arrays, states: list[State]) -> State:
     return body
 
 
+def _quantity(program: Arrays, states: list[State]) -> State:
+    return states[0]
+
+
 OPERATIONS: Mapping[str, Callable[[Arrays, list[State]], State]] = {
+    "quantity": _quantity,
     "add": _add,
     "mul": _mul,
     "div": _div,

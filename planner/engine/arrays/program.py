@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.engine.arrays.graph import LEAVES, Content, Graph
 from planner.engine.arrays.operations import OPERATIONS, State
 from planner.engine.arrays.table import Group, Table
+from planner.engine.graph import LEAVES, Content, Graph
 
 Array = NDArray[Any]
 #: A group with more than this share of all rows is evaluated row by row.

@@ -22,8 +22,8 @@ from planner.base.display import exact_text
 from planner.base.errors import Fault, PlanError
 from planner.connect import exports
 from planner.engine import instance as case
-from planner.engine.evaluate import Absent
-from planner.engine.untraced import Untraced, evaluated
+from planner.engine.evaluate import Absent, Evaluation
+from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWS, KERNELS, KEYS
 from planner.plans.plan import chosen_by, variant
@@ -70,7 +70,7 @@ class Layout:
     approximate: Mapping[str, float]  # over arrays
     cleared: tuple[str, ...] = ()  # keys that go back to their defaults
     #: What is made small, and the evaluation that has its value; none of what is not exact.
-    evaluated: tuple[Untraced, str] | None = field(default=None, compare=False, repr=False)
+    evaluated: tuple[Evaluation, str] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def parts(self) -> Mapping[str, Any]:
@@ -548,13 +548,13 @@ def layout_of(
     return Layout(shown, follows, values, over_arrays, cleared, kept)
 
 
-def _exactly(plan: Plan, quantities: Sequence[str]) -> tuple[dict[str, Any], Untraced]:
+def _exactly(plan: Plan, quantities: Sequence[str]) -> tuple[dict[str, Any], Evaluation]:
     """Quantities of a plan, and their evaluation.
 
     Raises:
         PlanError: one of them cannot be computed, with the reason.
     """
-    evaluation = Untraced(case.build(plan))
+    evaluation = Evaluation(case.build(plan))
     try:
         return {name: evaluation.value(name) for name in quantities}, evaluation
     except Absent as absent:

@@ -11,8 +11,7 @@ from functools import cache
 
 from planner.book.quantity import BOOK
 from planner.engine import instance as case
-from planner.engine.evaluate import Absent, Point
-from planner.engine.untraced import Untraced
+from planner.engine.evaluate import Absent, Evaluation, Point
 from planner.plans.layout import AXES
 from planner.plans.plan import variant
 from planner.questions.search.layouts import Space
@@ -38,14 +37,14 @@ def twins(space: Space, quantities: Collection[str]) -> dict[str, str]:
     names = resting(tuple(q for q in (STEP, *quantities) if not q.startswith("memory.")))
 
     @cache
-    def under(mode: str, number: int) -> Untraced:
-        return Untraced(case.build(variant(plans[number], {RECOMPUTE: mode})))
+    def under(mode: str, number: int) -> Evaluation:
+        return Evaluation(case.build(variant(plans[number], {RECOMPUTE: mode})))
 
-    def every(test: Callable[[Untraced, Untraced], bool], mode: str, other: str) -> bool:
+    def every(test: Callable[[Evaluation, Evaluation], bool], mode: str, other: str) -> bool:
         """Whether something holds of two modes whatever the kernels."""
         return all(test(under(mode, n), under(other, n)) for n in range(len(plans)))
 
-    def agree(one: Untraced, other: Untraced) -> bool:
+    def agree(one: Evaluation, other: Evaluation) -> bool:
         return all(_agree(name, one, other) for name in names)
 
     own = space.plan.get(RECOMPUTE)
@@ -79,7 +78,7 @@ def resting(quantities: tuple[str, ...]) -> tuple[str, ...]:
         if identifier in seen:
             continue
         seen.add(identifier)
-        used = (d.expression.free_symbols for d in BOOK.quantities[identifier].formulas)
+        used = (d.expression.symbols for d in BOOK.quantities[identifier].formulas)
         waiting += (BOOK.symbols[s] for symbols in used for s in symbols if s in BOOK.symbols)
     return tuple(
         identifier
@@ -91,7 +90,7 @@ def resting(quantities: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-def _agree(identifier: str, one: Untraced, other: Untraced) -> bool:
+def _agree(identifier: str, one: Evaluation, other: Evaluation) -> bool:
     """Whether a quantity is the same under two modes: by the same formula, or in value."""
     if len(BOOK.quantities[identifier].per) > 1:
         return False
@@ -107,17 +106,17 @@ def _agree(identifier: str, one: Untraced, other: Untraced) -> bool:
     return True
 
 
-def _points(identifier: str, evaluation: Untraced) -> Iterator[Point]:
+def _points(identifier: str, evaluation: Evaluation) -> Iterator[Point]:
     """Where a quantity holds."""
     per = BOOK.quantities[identifier].per
     yield from evaluation.entries(per[0], {}, {}) if per else ({},)
 
 
-def _declaration(evaluation: Untraced, identifier: str, point: Point) -> object:
+def _declaration(evaluation: Evaluation, identifier: str, point: Point) -> object:
     return BOOK.quantities[identifier].choose(lambda name: evaluation.setting(name, point))
 
 
-def _holds_no_more(one: Untraced, other: Untraced) -> bool:
+def _holds_no_more(one: Evaluation, other: Evaluation) -> bool:
     """Whether each layer keeps no more under a mode than under another, nor while it is computed
     again; then no stage holds more at any moment."""
     for point, at in zip(_points(KEPT, one), _points(KEPT, other), strict=True):

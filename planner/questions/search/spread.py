@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sympy import Symbol
 
+from planner.book.expressions import Symbol
 from planner.book.quantity import BOOK
 from planner.engine import instance as case
-from planner.engine.arrays.graph import Content
 from planner.engine.arrays.program import CHUNK, Program, Values
 from planner.engine.arrays.table import FLAGS, Codes, Table
 from planner.engine.evaluate import Absent, Case
+from planner.engine.graph import Content
 from planner.plans import hardware
 from planner.plans.document import Draft, Plan
 from planner.plans.layout import AXES, DEGREES, KEPT, OUTER, OWN, ROW, RUN, at

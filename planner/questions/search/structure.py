@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sympy import Symbol
 
 from planner.base.recent import Watched
+from planner.book.expressions import Symbol
 from planner.book.quantity import BOOK
 from planner.documents import schema
 from planner.engine import instance as case
-from planner.engine.arrays.compile import Compiled, Varying, compiled
+from planner.engine.arrays.compile import Compiled, compiled
 from planner.engine.evaluate import Absent, Case, Entry
+from planner.engine.lower import Varying
 from planner.plans import kernels as profiles
 from planner.plans.document import Model
 from planner.plans.layout import AXES, KEPT, ROW

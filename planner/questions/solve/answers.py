@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from planner.base.display import as_json, format_value
 from planner.book.quantity import BOOK
 from planner.engine.evaluate import Number
-from planner.engine.untraced import evaluated
+from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.layout import COLUMNS, KERNELS, LayoutKey, stated
 from planner.plans.plan import chosen_by
@@ -20,7 +20,7 @@ from planner.questions.solve.probes import Probe
 from planner.questions.solve.solve import Answer
 
 if TYPE_CHECKING:
-    from planner.questions.solve.expression import Expression
+    from planner.questions.solve.expression import ClosedForm
 
 #: Units of what is counted in billions.
 COUNTED = ("parameters", "tokens")
@@ -253,7 +253,7 @@ def _closed(answer: Answer) -> list[str]:
     return [*lines, ""]
 
 
-def expression(answer: Answer) -> Expression | str | None:
+def expression(answer: Answer) -> ClosedForm | str | None:
     """The closed form of an answer, or why there is none; None where nothing is to be solved."""
     from planner.questions.solve.expression import NoForm, closed_form
 

@@ -22,7 +22,7 @@ from planner.book import notation
 from planner.engine import instance as case
 from planner.engine import scaling_laws as laws
 from planner.engine.evaluate import Absent, Entry, Evaluation
-from planner.engine.untraced import evaluated
+from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions.constraints import shown

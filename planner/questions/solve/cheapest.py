@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from planner.base.errors import PlanError
 from planner.engine.evaluate import Number
-from planner.engine.untraced import evaluated
+from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions import domains

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
 from planner.base.display import exact_text
 from planner.base.errors import PlanError
-from planner.engine.untraced import evaluated
+from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 
@@ -55,7 +54,6 @@ def largest_model(plan: Plan) -> tuple[Closed, ...]:
     if usable is not None:
         cases.append((f"capacity that the driver reports, {own}", usable, precision))
     cases.append((f"capacity of the datasheet, {others}", memory, other))
-    formula = _solved()
     found = []
     for text, capacity, recipe in cases:
         try:
@@ -63,28 +61,7 @@ def largest_model(plan: Plan) -> tuple[Closed, ...]:
         except PlanError:
             continue  # a recipe that this optimizer has no states for
         devices = plan.get("cluster.devices")
-        value = Fraction(formula(devices, capacity, each))
+        value = Fraction(devices) * Fraction(capacity) / Fraction(each)
         numbers = f"{devices} × {exact_text(capacity)} bytes / {exact_text(each)} bytes"
         found.append(Closed(text, "N = n M / β", numbers, value))
     return tuple(found)
-
-
-@cache
-def _solved() -> Any:
-    """The parameters at which the states fill the devices: SymPy solves N β / n = M for N."""
-    from sympy import Eq, Rational, Symbol, solve
-
-    size, each, devices, memory = (Symbol(name, positive=True) for name in ("N", "beta", "n", "M"))
-    # There is nothing to simplify, and SymPy's simplify imports its units.
-    (root,) = solve(Eq(size * each / devices, memory), size, simplify=False)
-
-    def put_in(n: Any, m: Any, beta: Any) -> Fraction:
-        exact = root.subs(
-            {
-                symbol: Rational(Fraction(value).numerator, Fraction(value).denominator)
-                for symbol, value in ((devices, n), (memory, m), (each, beta))
-            }
-        )
-        return Fraction(int(exact.p), int(exact.q))
-
-    return put_in

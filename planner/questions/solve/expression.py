@@ -16,15 +16,20 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from sympy import QQ, Add, Max, Min, Mul, Pow, Rational, Symbol, ceiling, floor, sqrt
+import sympy
+from sympy import QQ, Add, Mul, Pow, Rational, sqrt
 from sympy.polys.fields import field
 
 from planner.base.errors import PlanError
+from planner.book.canonical import canonical
+from planner.book.expressions import REDUCTIONS, Expression, Symbol
 from planner.book.quantity import BOOK
-from planner.book.reductions import Fold
+from planner.book.symbolic import from_sympy, to_sympy
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation, Point
-from planner.engine.tape import ADD, CEIL, FLOOR, LEAF, MAX, MIN, MUL, PICK, Node, Tape, picked
+from planner.engine.graph import LEAVES
+from planner.engine.run import in_order
+from planner.engine.tape import Tape
 from planner.plans.plan import variant
 from planner.questions.constraints import Limit
 from planner.questions.solve.solve import Answer
@@ -37,7 +42,7 @@ MOST_DEGREE = 2
 
 
 @dataclass(frozen=True)
-class Expression:
+class ClosedForm:
     """``unknown = formula``, with its numbers, and what they come to."""
 
     unknown: str
@@ -57,7 +62,7 @@ class _Boundary(Exception):
     """A formula that is not spelled out further: a fold."""
 
 
-def closed_form(answer: Answer) -> Expression:
+def closed_form(answer: Answer) -> ClosedForm:
     """The closed form of an answer.
 
     Raises:
@@ -93,8 +98,8 @@ class _Functions:
         self.values = self.tape.run(leaves)
         self.leaves = self._leaves(leaves)
         self.forms: dict[int, Any] = {}
-        for index, node in enumerate(self.tape.nodes):
-            form = self._form(node)
+        for index, (operation, arguments) in enumerate(self.tape.graph.nodes):
+            form = self._form(index, operation, arguments)
             if form is not None and not _constant(form):
                 self.forms[index] = form
         self.result = self.tape.results[limit.quantity]
@@ -107,10 +112,11 @@ class _Functions:
         if len(points) < 3:
             raise NoForm("too few values make plans of the same formulas")
         found = {}
-        for number, values in enumerate(zip(*(leaves for _, leaves in points), strict=True)):
+        series = zip(*(leaves for _, leaves in points), strict=True)
+        for place, values in zip(self.tape.inputs, series, strict=True):
             if any(value != values[0] for value in values):
-                pairs = [(x, Fraction(v[number])) for x, v in points]
-                found[number] = self._fitted(pairs)
+                pairs = [(x, Fraction(v)) for (x, _), v in zip(points, values, strict=True)]
+                found[place] = self._fitted(pairs)
         return found
 
     def _points(self, here: list[Any]) -> Iterator[tuple[Fraction, list[Any]]]:
@@ -148,36 +154,35 @@ class _Functions:
 
     # -- the nodes ------------------------------------------------------------------------------
 
-    def _form(self, node: Node) -> Any:
+    def _form(self, index: int, operation: str, arguments: tuple[Any, ...]) -> Any:
         """The function of a node; None where it does not hang on the unknown."""
-        if node.operation == LEAF:
-            return self.leaves.get(node.data)
-        arguments = node.arguments
-        if not any(index in self.forms for index in arguments):
+        if operation == "input":
+            return self.leaves.get(index)
+        if operation in LEAVES or not any(argument in self.forms for argument in arguments):
             return None
-        if node.operation in (MAX, MIN):
-            values = [self.values[i] for i in arguments if i is not None]
-            best = max(values) if node.operation == MAX else min(values)
-            return self._of(arguments[values.index(best)])
-        if node.operation == PICK:
-            return self._of(arguments[len(arguments) // 2 + picked(node, self.values)])
-        if node.operation in (CEIL, FLOOR):
-            return self._of(arguments[0])
-        if node.operation in (ADD, MUL):
-            total = self._of(arguments[0])
-            for index in arguments[1:]:
-                other = self._of(index)
-                total = total + other if node.operation == ADD else total * other
-            return total
-        exponent = node.data if len(arguments) == 1 else self.values[arguments[1] or 0]
-        if not isinstance(exponent, int) or any(i in self.forms for i in arguments[1:]):
+        if operation in ("max", "min"):
+            values = [self.values[i] for i in arguments]
+            return self._of(arguments[values.index((max if operation == "max" else min)(values))])
+        if operation == "pick":
+            return self._of(in_order(operation, arguments, self.values)[-1])
+        first, *others = map(self._of, arguments[:1] if operation == "quantity" else arguments)
+        if operation in ("ceil", "floor", "quantity"):
+            return first
+        if operation == "div":
+            return first / others[0]
+        for other in others if operation in ("add", "mul") else ():
+            first = first + other if operation == "add" else first * other
+        if operation in ("add", "mul"):
+            return first
+        exponent = self.values[arguments[-1]]
+        if operation != "pow" or not isinstance(exponent, int) or arguments[1] in self.forms:
             raise NoForm("it stands below a root or in an exponent")
-        return self._of(arguments[0]) ** exponent
+        return first**exponent
 
-    def _of(self, index: int | None) -> Any:
-        if index is None:
-            raise NoForm("a part of the formula is absent")
+    def _of(self, index: int) -> Any:
         form = self.forms.get(index)
+        if form is None and isinstance(self.values[index], Absent):
+            raise NoForm("a part of the formula is absent")
         return _number(Fraction(self.values[index])) if form is None else form
 
     # -- the limit --------------------------------------------------------------------------------
@@ -247,24 +252,25 @@ class _Symbolic:
         self.evaluation = functions.evaluation
         key = functions.answer.domain.key
         note = next((n for n in BOOK.notation.values() if n.key == key and not n.per), None)
-        self.unknown = note.symbol if note else Symbol("unknown")
-        self.names: dict[Symbol, Name] = {} if note else {self.unknown: parse("x")}
+        self.input = note.symbol if note else Symbol("unknown")
+        self.unknown = to_sympy(self.input)
+        self.names: dict[Symbol, Name] = {} if note else {self.input: parse("x")}
         self.numbers: dict[Symbol, Any] = {}
         self.meanings: dict[Symbol, str] = {}
         self.leaf_forms = {
-            leaf.symbol: functions.leaves[number]
-            for number, leaf in enumerate(functions.tape.leaves)
-            if number in functions.leaves and not leaf.places
+            leaf.symbol: functions.leaves[place]
+            for place, leaf in zip(functions.tape.inputs, functions.tape.leaves, strict=True)
+            if place in functions.leaves and not leaf.places
         }
 
-    def expression(self) -> Expression:
+    def expression(self) -> ClosedForm:
         quantity = self.functions.limit.quantity
         whole, limit = self._spelled(quantity), self._limit()
-        root = self._solved(whole, limit)
+        root = from_sympy(self._solved(whole, limit))
         setter = _Setter(self)
         symbolic = setter.symbolic(root, {})
-        return Expression(
-            setter.name(self.unknown).plain(),
+        return ClosedForm(
+            setter.name(self.input).plain(),
             self.functions.degree,
             TEXT.write(symbolic),
             LATEX.write(symbolic),
@@ -284,10 +290,10 @@ class _Symbolic:
             f"{limit.quantity} limit", name, limit.value, f"{first.title}: the limit"
         )
 
-    def _named(self, label: str, name: Name, value: Any, meaning: str) -> Symbol:
+    def _named(self, label: str, name: Name, value: Any, meaning: str) -> Any:
         symbol = Symbol(label, positive=True)
         self.names[symbol], self.numbers[symbol], self.meanings[symbol] = name, value, meaning
-        return symbol
+        return to_sympy(symbol)
 
     # -- spelling out -----------------------------------------------------------------------------
 
@@ -298,7 +304,7 @@ class _Symbolic:
         )
         assert declaration is not None
         if node is not None and node not in self.functions.forms:
-            return declaration.quantity.symbol
+            return to_sympy(declaration.quantity.symbol)
         try:
             return self._walked(declaration.expression)
         except _Boundary:
@@ -311,7 +317,7 @@ class _Symbolic:
         if not form.denom.is_ground:
             raise _Boundary
         below, total = _fraction(form.denom.coeff(1)), 0
-        name, unknown = parse(declaration.quantity.latex), _Setter(self).name(self.unknown).plain()
+        name, unknown = parse(declaration.quantity.latex), _Setter(self).name(self.input).plain()
         for (power,), coefficient in sorted(dict(form.numer).items()):
             words = (f"the part without {unknown}", f"per {unknown}", f"per {unknown} squared")
             if power >= len(words):
@@ -326,24 +332,22 @@ class _Symbolic:
         return total
 
     def _walked(self, expression: Any) -> Any:
-        kind = type(expression)
-        if kind is Symbol:
+        op = expression.op
+        if isinstance(expression, Symbol):
             return self._symbol(expression)
-        if kind is Add:
-            return self._gathered([self._walked(argument) for argument in expression.args])
-        if kind in (Mul, Pow):
-            return kind(*map(self._walked, expression.args))
-        if isinstance(expression, Fold):
+        if op in REDUCTIONS:
             raise _Boundary
-        if kind in (ceiling, floor, Max, Min):
-            inner = [self._walked(argument) for argument in expression.args]
-            if not any(self._moves(argument) for argument in inner):
-                return expression
-            if kind in (ceiling, floor):
-                return inner[0]
-            values = [self.evaluation.compute(argument, {}) for argument in expression.args]
-            return inner[values.index(max(values) if kind is Max else min(values))]
-        return expression
+        inner = [self._walked(argument) for argument in expression.args]
+        if op == "add":
+            return self._gathered(inner)
+        if op in ("mul", "pow"):
+            return (Mul if op == "mul" else Pow)(*inner)
+        if op not in ("ceil", "floor", "max", "min") or not any(map(self._moves, inner)):
+            return to_sympy(expression)
+        if op in ("ceil", "floor"):
+            return inner[0]
+        values = [self.evaluation.compute(argument, {}) for argument in expression.args]
+        return inner[values.index(max(values) if op == "max" else min(values))]
 
     def _gathered(self, terms: list[Any]) -> Any:
         """A sum; what moves and stands in several terms stands in one, before the sum of its
@@ -362,9 +366,10 @@ class _Symbolic:
         form = self.leaf_forms.get(symbol)
         if form is None:
             bound = self.evaluation.bound(symbol, {})
-            return self._walked(bound) if hasattr(bound, "free_symbols") else symbol
-        if symbol == self.unknown:
-            return symbol
+            found = isinstance(bound, Expression)
+            return self._walked(canonical(bound)) if found else to_sympy(symbol)
+        if symbol is self.input:
+            return self.unknown
         above, below = form.numer, form.denom
         return _polynomial(above, self.unknown) / _polynomial(below, self.unknown)
 
@@ -376,7 +381,7 @@ class _Symbolic:
     def _solved(self, whole: Any, limit: Any) -> Any:
         """The root in symbols: of what is linear in the unknown or in one over it as it stands, of
         the rest from its coefficients. Held against the root in numbers."""
-        x, y = self.unknown, Symbol("inverse", positive=True)
+        x, y = self.unknown, sympy.Symbol("inverse", positive=True)
         slope = whole.diff(x)
         turned = whole.subs(x, 1 / y)
         if not self._moves(slope):
@@ -415,11 +420,11 @@ class _Symbolic:
 
     def number(self, expression: Any) -> Any:
         """The value of an expression in symbols of the book and in our own."""
-        swapped = {s: Rational(Fraction(v)) for s, v in self.numbers.items()}
-        return self.evaluation.compute(expression.subs(swapped), {})
+        tree = from_sympy(expression).replaced(self.numbers)
+        return self.evaluation.compute(tree, {})
 
 
-def _polynomial(element: Any, unknown: Symbol) -> Any:
+def _polynomial(element: Any, unknown: Any) -> Any:
     terms = dict(element).items()
     return sum((Rational(_fraction(c)) * unknown**p for (p,), c in terms), Rational(0))
 

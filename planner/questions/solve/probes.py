@@ -15,9 +15,8 @@ from typing import Any, Protocol
 
 from planner.base.errors import Fault, PlanError
 from planner.engine import instance as case
-from planner.engine.evaluate import Absent, Case, Number
+from planner.engine.evaluate import Absent, Case, Number, of_case
 from planner.engine.tape import Tape
-from planner.engine.untraced import of_case
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions.constraints import Limit

@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.base.errors import PlanError
 from planner.documents import schema, source
-from planner.engine.untraced import evaluated
+from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.layout import CLEARED, RUN, UNDIVIDED
 from planner.plans.plan import variant

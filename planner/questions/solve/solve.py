@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from planner.engine.untraced import evaluated
+from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.questions.constraints import Limit, known, parse_limit, shown
 from planner.questions.domains import Domain

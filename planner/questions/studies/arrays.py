@@ -281,7 +281,7 @@ class _Stack:
         for index, leaf in enumerate(tape.leaves):
             if not leaf.places and leaf.symbol in inputs:
                 leaves[index] = inputs[leaf.symbol]
-        values = over_arrays(tape.nodes, leaves)
+        values = over_arrays(tape, leaves)
         rows = np.array(self.rows)
         for name, node in tape.results.items():
             value = values[node]

@@ -7,14 +7,11 @@ them against what completing a plan does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 
-from sympy import Symbol
-
 import planner.book.formulas  # noqa: F401  (registers the quantities)
+from planner.book.expressions import Symbol
 from planner.book.quantity import BOOK
-from planner.book.reductions import AtLargest, Fold
 
 PLAIN = frozenset(str(n.key) for n in BOOK.notation.values() if n.only_formulas)
 #: Keys that completing a plan holds against another key, where that is given.
@@ -38,21 +35,9 @@ def rests_on(quantities: tuple[str, ...]) -> frozenset[Symbol]:
             continue
         seen.add(identifier)
         for declaration in BOOK.quantities[identifier].formulas:
-            for symbol in _symbols(declaration.expression):
+            for symbol in declaration.expression.symbols:
                 if symbol in BOOK.symbols:
                     waiting.append(BOOK.symbols[symbol])
                 else:
                     inputs.add(symbol)
     return frozenset(inputs)
-
-
-def _symbols(expression: object) -> Iterable[Symbol]:
-    if isinstance(expression, Symbol):
-        yield expression
-    elif isinstance(expression, Fold):
-        yield from _symbols(expression.body)
-        if isinstance(expression, AtLargest):
-            yield from _symbols(expression.by)
-    else:
-        for argument in getattr(expression, "args", ()):
-            yield from _symbols(argument)

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from planner.base.errors import PlanError
 from planner.book.quantity import BOOK
 from planner.engine import instance as case
-from planner.engine.evaluate import Absent
-from planner.engine.untraced import Untraced
+from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
 from planner.questions.studies.asked import COMPARED
 from planner.questions.studies.automatic import automatic, words
@@ -75,7 +74,7 @@ def exact(study: Study, places: Sequence[int], quantities: Sequence[str]) -> Poi
         plan = study.plan_at(places)
     except PlanError as error:
         return Point(None, {}, {}, why(error))
-    evaluation = Untraced(case.build(plan))
+    evaluation = Evaluation(case.build(plan))
     values: dict[str, Any] = {}
     absent: dict[str, str] = {}
     for quantity in quantities:

@@ -11,12 +11,11 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any
 
-from sympy import Add, Mul, Symbol, ceiling, floor
-
 from planner.base.errors import Fault, PlanError
+from planner.book.canonical import canonical
+from planner.book.expressions import REDUCTIONS, Symbol
 from planner.book.notation_hardware import e_mm
 from planner.book.quantity import BOOK, Formula
-from planner.book.reductions import Fold, Total
 from planner.engine import (
     flop_conventions as conventions,
 )
@@ -175,7 +174,7 @@ def _errors(result: Result, formulas: Formulas) -> str:
     least = "0"
     if done is not None and bands.workload(settings) != bands.INFERENCE:
         (utilisation,) = BOOK.quantities["time.utilisation"].formulas
-        share = utilisation.expression.xreplace(done.bindings) / e_mm
+        share = canonical(utilisation.expression.replaced(done.bindings) / e_mm)
         least = f"known(e,e=>e.value('time.hfu',{{}})),known(e,e=>{formulas.write(share)})"
     return "\n".join(
         (
@@ -223,7 +222,7 @@ def _exact(node: Any) -> Any:
     return node
 
 
-def _of_blocks() -> list[tuple[str, str, str]]:
+def _of_blocks() -> list[tuple[str, ...]]:
     """Symbols of blocks, with the kind and the key that they are values of."""
     return [
         (note.symbol.name, *note.key.split(".", 1))
@@ -304,14 +303,14 @@ def _formula(formulas: Formulas, declaration: Formula) -> str:
 def _terms(formulas: Formulas, typesetter: Typesetter, of: Formula) -> str:
     """The summands of a sum: of each, its label and its value."""
     expression = of.expression
-    while isinstance(expression, (ceiling, floor)):
+    while expression.op in ("ceil", "floor"):
         expression = expression.args[0]
-    if isinstance(expression, Total):
+    if expression.op == "total":
         return (
             f"(e,p)=>e.entries({quoted(expression.axis)},{formulas.where(expression)},p)"
             f".map(p=>[p[{quoted(expression.axis)}].title,{formulas.write(expression.body)}])"
         )
-    if type(expression) is not Add:
+    if expression.op != "add":
         return "()=>[]"
     terms = (
         f"[{quoted(_label(typesetter, term, of.quantity.unit))},{formulas.write(term)}]"
@@ -322,11 +321,11 @@ def _terms(formulas: Formulas, typesetter: Typesetter, of: Formula) -> str:
 
 def _carrier(term: Any, unit: str) -> str | None:
     """The quantity that a term is, or is a multiple of, as planner.results.evaluated finds it."""
-    factors = term.args if type(term) is Mul else (term,)
-    ids = [BOOK.symbols[f] for f in factors if type(f) is Symbol and f in BOOK.symbols]
+    factors = term.args if term.op == "mul" else (term,)
+    ids = [BOOK.symbols[f] for f in factors if isinstance(f, Symbol) and f in BOOK.symbols]
     if len(ids) > 1:
         ids = [i for i in ids if BOOK.quantities[i].unit == unit]
-    plain = not any(isinstance(factor, (Fold, Add)) for factor in factors)
+    plain = not any(f.op == "add" or f.op in REDUCTIONS for f in factors)
     return ids[0] if len(ids) == 1 and plain else None
 
 

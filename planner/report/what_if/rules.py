@@ -22,8 +22,7 @@ from functools import cached_property
 from types import FunctionType, ModuleType
 from typing import Any
 
-from sympy import Expr
-
+from planner.book.expressions import Expression
 from planner.report.what_if.words import Formulas, Untranslated, identifier, literal, quoted
 
 __all__ = ["Program"]
@@ -96,7 +95,7 @@ class Program:
             return self.given[id(value)]
         if id(value) in self._names:
             return self._names[id(value)]
-        if isinstance(value, Expr):
+        if isinstance(value, Expression):
             return self.formulas.bound(value)
         if value is None or isinstance(value, (bool, int, str)):
             return literal(value)

@@ -7,25 +7,9 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from sympy import (
-    Add,
-    Expr,
-    Integer,
-    Max,
-    Min,
-    Mul,
-    Pow,
-    Rational,
-    Symbol,
-    ceiling,
-    exp,
-    floor,
-    log,
-    tanh,
-)
-
+from planner.book.canonical import canonical
+from planner.book.expressions import REDUCTIONS, Expression, Symbol
 from planner.book.quantity import Book
-from planner.book.reductions import AtLargest, Fold, Largest, Total, Which
 
 __all__ = ["Formulas", "Untranslated", "identifier", "literal", "quoted"]
 
@@ -71,13 +55,13 @@ RESERVED = frozenset(
 
 #: Functions of expressions that JavaScript or our library has.
 FUNCTIONS = {
-    ceiling: "$.ceil",
-    floor: "$.floor",
-    exp: "$.exp",
-    tanh: "Math.tanh",
-    log: "Math.log",
-    Max: "Math.max",
-    Min: "Math.min",
+    "ceil": "$.ceil",
+    "floor": "$.floor",
+    "exp": "$.exp",
+    "tanh": "Math.tanh",
+    "log": "Math.log",
+    "max": "Math.max",
+    "min": "Math.min",
 }
 
 
@@ -138,11 +122,13 @@ class Formulas:
 
     def bound(self, value: Any) -> str:
         """A symbol or an expression as a value that the rules pass on and the evaluation reads."""
+        if isinstance(value, Expression):
+            value = canonical(value)
         if isinstance(value, Symbol):
             if value in self.book.symbols:
                 self.used[self.book.symbols[value]] = None
             return f"$.sym({quoted(value.name)})"
-        if isinstance(value, Expr):
+        if isinstance(value, Expression):
             text = f"$.expr((e,p)=>{self.write(value)})"
             return self._shared.setdefault(text, f"X[{len(self._shared)}]")
         raise Untranslated(f"no JavaScript for {type(value).__name__}: {value!r}")
@@ -151,7 +137,7 @@ class Formulas:
         """The expressions that ``bound`` has given names to: many components have the same."""
         return f"const X=[{','.join(self._shared)}];"
 
-    def write(self, node: Any) -> str:
+    def write(self, node: Expression) -> str:
         """One expression; sums and products stand in parentheses."""
         if isinstance(node, Symbol):
             known = self.book.symbols.get(node)
@@ -159,28 +145,23 @@ class Formulas:
                 self.used[known] = None
                 return f"e.value({quoted(known)},p)"
             return f"e.symbol({quoted(node.name)},p)"
-        if isinstance(node, Integer):
-            return f"({literal(int(node.p))})" if node.p < 0 else literal(int(node.p))
-        if isinstance(node, Rational):
-            return f"({literal(int(node.p))}/{literal(int(node.q))})"
-        if isinstance(node, Add):
+        if node.op == "number":
+            return _number(node.data)
+        if node.op == "add":
             return f"({'+'.join(self.write(term) for term in node.args)})"
-        if isinstance(node, Mul):
+        if node.op == "mul":
             return self._product(node)
-        if isinstance(node, Pow):
+        if node.op == "pow":
             return self._power(node)
-        if isinstance(node, Fold):
+        if node.op in REDUCTIONS:
             return self._fold(node)
-        function = FUNCTIONS.get(type(node))
-        if function is None:
-            raise Untranslated(f"no JavaScript for {type(node).__name__}: {node}")
-        return f"{function}({','.join(self.write(argument) for argument in node.args)})"
+        return f"{FUNCTIONS[node.op]}({','.join(self.write(argument) for argument in node.args)})"
 
     def _product(self, node: Any) -> str:
-        above: list[Any] = []
-        below: list[Any] = []
+        above: list[Expression] = []
+        below: list[Expression] = []
         for factor in node.args:
-            inverse = type(factor) is Pow and factor.args[1] == -1
+            inverse = factor.op == "pow" and factor.args[1].data == -1
             (below if inverse else above).append(factor.args[0] if inverse else factor)
         text = "*".join(self.write(factor) for factor in above) or "1"
         for factor in below:
@@ -189,21 +170,24 @@ class Formulas:
 
     def _power(self, node: Any) -> str:
         base, exponent = node.args
-        if exponent == -1:
+        if exponent.data == -1:
             return f"(1/$.nonzero({self.write(base)}))"
-        if isinstance(exponent, Integer) and exponent.p < 0:
+        if isinstance(exponent.data, int) and exponent.data < 0:
             return f"Math.pow($.nonzero({self.write(base)}),{self.write(exponent)})"
         return f"Math.pow({self.write(base)},{self.write(exponent)})"
 
-    def _fold(self, node: Fold) -> str:
-        name = {Total: "total", Largest: "largest", AtLargest: "atLargest", Which: "which"}[
-            type(node)
-        ]
-        bodies = [node.body, node.by] if isinstance(node, AtLargest) else [node.body]
-        functions = "".join(f",p=>{self.write(body)}" for body in bodies)
+    def _fold(self, node: Expression) -> str:
+        name = "atLargest" if node.op == "at_largest" else node.op
+        functions = "".join(f",p=>{self.write(body)}" for body in node.args)
         return f"e.{name}({quoted(node.axis)},{self.where(node)},p{functions})"
 
-    def where(self, node: Fold) -> str:
+    def where(self, node: Expression) -> str:
         """The filter of a fold."""
         pairs = (f"{quoted(k)}:{quoted(v)}" for k, v in node.where.items())
         return f"{{{','.join(pairs)}}}"
+
+
+def _number(value: int | Fraction) -> str:
+    if isinstance(value, Fraction):
+        return f"({literal(value.numerator)}/{literal(value.denominator)})"
+    return f"({literal(value)})" if value < 0 else literal(value)

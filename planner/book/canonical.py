@@ -1,0 +1,143 @@
+"""The canonical form of an expression, which evaluation and print walk.
+
+SymPy puts an expression in order: what is added up, what cancels, which factor comes first. Its
+answer depends on nothing but what was written, so it is kept as data beside the byte code, and
+SymPy is imported only for an expression that is met for the first time.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+from contextlib import suppress
+from functools import cache
+from hashlib import blake2b
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from planner.book.expressions import (
+    OPERATIONS,
+    REDUCTIONS,
+    Expression,
+    Symbol,
+    in_order,
+    number,
+    rational,
+)
+
+
+def _plain(tree: Expression, texts: bool = False) -> Any:
+    """A tree as JSON has it: an integer, the name of an input, or a list, each with its text."""
+    if tree.op == "number":
+        value = tree.data
+        return value if isinstance(value, int) else ["/", value.numerator, value.denominator]
+    if isinstance(tree, Symbol):
+        return tree.name if tree.positive else ["$", tree.name]
+    inner = [_plain(argument, texts) for argument in tree.args]
+    found = [tree.op, *inner] if tree.data is None else [tree.op, tree.data, *inner]
+    return {"text": tree.text, "of": found} if texts and tree.text else found
+
+
+def _parsed(plain: Any) -> Expression:
+    """The tree of what ``_plain`` gave."""
+    if isinstance(plain, int):
+        return number(plain)
+    if isinstance(plain, str):
+        return Symbol(plain, positive=True)
+    if isinstance(plain, dict):
+        tree = _parsed(plain["of"])
+        tree.text = plain["text"]
+        return tree
+    op, *rest = plain
+    if op == "/":
+        return rational(*rest)
+    if op == "$":
+        return Symbol(*rest)
+    data = None
+    if op not in OPERATIONS:
+        raise ValueError(f"unknown operation {op}")
+    if op in REDUCTIONS:
+        axis, pairs = rest.pop(0)
+        data = (axis, tuple(map(tuple, pairs)))
+    return in_order(op, tuple(map(_parsed, rest)), data)
+
+
+def canonical(tree: Expression) -> Expression:
+    """What SymPy makes of a tree: sums and products flat and in order, numbers first."""
+    if tree.canonical is None:
+        tree.canonical = _canonical(tree) if tree.args else tree
+    return tree.canonical
+
+
+def _canonical(tree: Expression) -> Expression:
+    kept = _kept()
+    text = json.dumps(_plain(tree), separators=(",", ":"))
+    key = blake2b(text.encode(), digest_size=12).hexdigest()
+    try:
+        found = _parsed(kept.trees[key])
+    except (KeyError, TypeError, ValueError):
+        from planner.book.symbolic import from_sympy, to_sympy
+
+        found = from_sympy(to_sympy(tree))
+        kept.add(key, _plain(found, texts=True))
+    return found
+
+
+class Kept:
+    """Canonical forms by what they are of, in a file that holds for one version of all that makes
+    them."""
+
+    def __init__(self, file: Path, version: str) -> None:
+        self.file, self.version = file, version
+        self.trees: dict[str, Any] = self._read()
+        self._new: dict[str, Any] = {}
+
+    def _read(self) -> dict[str, Any]:
+        with suppress(OSError, ValueError):
+            found = json.loads(self.file.read_bytes())
+            if isinstance(found, dict) and found.get("version") == self.version:
+                return dict(found["trees"])
+        return {}
+
+    def add(self, key: str, plain: Any) -> None:
+        if not self._new:
+            atexit.register(self._write)
+        self._new[key] = self.trees[key] = plain
+
+    def _write(self) -> None:
+        """Add what is new to what other processes have written meanwhile."""
+        found = {"version": self.version, "trees": {**self._read(), **self._new}}
+        beside = self.file.with_name(f"{self.file.name}.{os.getpid()}")
+        with suppress(OSError):
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            beside.write_text(json.dumps(found, separators=(",", ":")))
+            beside.replace(self.file)
+
+
+@cache
+def _kept() -> Kept:
+    return Kept(_folder() / "expressions.json", _version())
+
+
+def _folder() -> Path:
+    """Where byte code lies; where none may be written, where a user's caches are."""
+    folder = Path(__file__).parent / "__pycache__"
+    if not sys.dont_write_bytecode and os.access(folder, os.W_OK):
+        return folder
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainplan"
+
+
+def _version() -> str:
+    """A hash of SymPy's version and of what turns trees into SymPy's and back."""
+    spec = find_spec("sympy")
+    files = [Path(__file__), Path(__file__).with_name("symbolic.py")]
+    if spec is not None and spec.origin is not None:
+        files.append(Path(spec.origin).with_name("release.py"))
+    made = blake2b(digest_size=12)
+    for file in files:
+        with suppress(OSError):
+            made.update(file.read_bytes())
+    return made.hexdigest()

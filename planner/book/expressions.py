@@ -1,0 +1,217 @@
+"""Formulas as trees: symbols, numbers, operations and reductions, without SymPy.
+
+A body is written with Python's operators and the functions below, and put in order by
+``canonical.py``. Equal expressions are one object, so that identity is equality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+Value = int | Fraction
+#: The reductions over the entries of an axis.
+REDUCTIONS = frozenset(("total", "largest", "at_largest", "which"))
+OPERATIONS = REDUCTIONS | {
+    *("add", "mul", "pow", "exp", "tanh", "log", "ceil", "floor", "max", "min")
+}
+
+
+class Operand:
+    """What stands in an expression: an expression, or what has a ``symbol`` there."""
+
+    symbol: Symbol
+
+    def __add__(self, other: Any) -> Expression:
+        return add(self, other)
+
+    def __radd__(self, other: Any) -> Expression:
+        return add(other, self)
+
+    def __sub__(self, other: Any) -> Expression:
+        return add(self, product(-1, other))
+
+    def __rsub__(self, other: Any) -> Expression:
+        return add(other, product(-1, self))
+
+    def __mul__(self, other: Any) -> Expression:
+        return product(self, other)
+
+    def __rmul__(self, other: Any) -> Expression:
+        return product(other, self)
+
+    def __truediv__(self, other: Any) -> Expression:
+        return product(self, power(other, -1))
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        return product(other, power(self, -1))
+
+    def __pow__(self, other: Any) -> Expression:
+        return power(self, other)
+
+    def __rpow__(self, other: Any) -> Expression:
+        return power(other, self)
+
+    def __neg__(self) -> Expression:
+        return product(-1, self)
+
+
+class Expression(Operand):
+    """One operation. ``op`` is symbol, number or one of ``OPERATIONS``; ``data`` is the name of a
+    symbol, the value of a number, or the axis of a reduction with the settings that its entries
+    agree with. ``canonical`` is its canonical form, where that is known; ``text`` is SymPy's, by
+    which print orders factors of one kind."""
+
+    text = ""
+    canonical: Expression | None = None
+    op: str
+    args: tuple[Expression, ...]
+    data: Any
+
+    def __repr__(self) -> str:
+        return f"{self.op}({', '.join(map(repr, [*filter(None, [self.data]), *self.args]))})"
+
+    def __reduce__(self) -> Any:
+        return _known, (self.op, self.args, self.data)
+
+    # -- what reductions are made of ----------------------------------------------------------
+
+    @property
+    def body(self) -> Expression:
+        """What is reduced."""
+        return self.args[0]
+
+    @property
+    def by(self) -> Expression:
+        """What is largest where ``body`` is taken."""
+        return self.args[1]
+
+    @property
+    def axis(self) -> str:
+        return str(self.data[0])
+
+    @cached_property
+    def where(self) -> dict[str, str]:
+        """The settings that entries have to agree with."""
+        return dict(self.data[1])
+
+    # -- what is found by a walk --------------------------------------------------------------
+
+    @cached_property
+    def symbols(self) -> frozenset[Symbol]:
+        """All symbols in it."""
+        return frozenset(node for node in self.walk() if isinstance(node, Symbol))
+
+    def walk(self) -> Iterator[Expression]:
+        yield self
+        for argument in self.args:
+            yield from argument.walk()
+
+    def replaced(self, values: Mapping[Any, Any]) -> Expression:
+        """The same with some symbols replaced by expressions or numbers."""
+        if self in values:
+            return expression(values[self])
+        return _known(self.op, tuple(each.replaced(values) for each in self.args), self.data)
+
+
+class Symbol(Expression):
+    """A name that stands for a value. Inputs are ``positive``, quantities may be anything."""
+
+    def __new__(cls, name: str, positive: bool = False) -> Symbol:
+        found = _known("symbol", (), (name, positive))
+        assert isinstance(found, Symbol)
+        return found
+
+    @property
+    def name(self) -> str:
+        return str(self.data[0])
+
+    @property
+    def positive(self) -> bool:
+        return bool(self.data[1])
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_EXPRESSIONS: dict[tuple[str, tuple[Expression, ...], Any], Expression] = {}
+
+
+def _known(op: str, args: tuple[Expression, ...], data: Any = None) -> Expression:
+    """The one expression of an operation and its arguments."""
+    key = (op, args, data)
+    found = _EXPRESSIONS.get(key)
+    if found is None:
+        found = object.__new__(Symbol if op == "symbol" else Expression)
+        found.op, found.args, found.data = key
+        _EXPRESSIONS[key] = found
+    return found
+
+
+def number(value: Value) -> Expression:
+    """An exact number.
+
+    Raises:
+        TypeError: it is a float, which is not exact.
+    """
+    if isinstance(value, Fraction) and value.denominator == 1:
+        value = value.numerator
+    if not isinstance(value, (int, Fraction)):
+        raise TypeError(f"{value!r} is not exact: write an integer or a Fraction")
+    return _known("number", (), int(value) if isinstance(value, int) else value)
+
+
+def expression(value: Any) -> Expression:
+    """An expression as it is, what has a symbol by that, or a number."""
+    if isinstance(value, Expression):
+        return value
+    return value.symbol if isinstance(value, Operand) else number(value)
+
+
+def operation(op: str, values: tuple[Any, ...], data: Any = None) -> Expression:
+    return _known(op, tuple(map(expression, values)), data)
+
+
+def add(*terms: Any) -> Expression:
+    """The sum of some terms."""
+    return operation("add", terms)
+
+
+def product(*factors: Any) -> Expression:
+    """The product of some factors."""
+    return operation("mul", factors)
+
+
+def power(base: Any, exponent: Any) -> Expression:
+    return operation("pow", (base, exponent))
+
+
+def rational(numerator: int, denominator: int) -> Expression:
+    return number(Fraction(numerator, denominator))
+
+
+def exp(value: Any) -> Expression:
+    """e to a power."""
+    return operation("exp", (value,))
+
+
+def tanh(value: Any) -> Expression:
+    return operation("tanh", (value,))
+
+
+def log(value: Any) -> Expression:
+    """The natural logarithm."""
+    return operation("log", (value,))
+
+
+def sqrt(value: Any) -> Expression:
+    return power(value, Fraction(1, 2))
+
+
+def in_order(op: str, args: tuple[Expression, ...], data: Any = None) -> Expression:
+    """An expression that SymPy has put in order, as it has its arguments."""
+    found = _known(op, args, data)
+    found.canonical = found
+    return found

@@ -1,0 +1,155 @@
+"""The formulas that a case asks for, as one list of operations: what all back ends run.
+
+A node is a number: its place in the list. Nodes that compute the same are one node, and nodes come
+after what they are made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+#: A node: its operation, and its arguments (nodes, or data for the leaves).
+Content = tuple[str, tuple[Any, ...]]
+Number = int | Fraction | float
+#: Operations whose arguments are no nodes.
+LEAVES = frozenset(("const", "input", "name", "absent", "is", "present"))
+
+
+class Graph:
+    """Nodes in the order of evaluation.
+
+    Leaves: ``const`` (a number, and whether it is a float), ``input`` (a symbol, and the entries
+    that bind it), ``name`` (any data), ``absent`` (a reason), ``is`` (a setting and the values
+    wanted), ``present`` (a key of entries).
+    Operations: ``quantity`` (a value and the name of what it is the value of), ``add``, ``mul``,
+    ``div``, ``pow``, ``sqrt``, ``exp``, ``tanh``, ``log``, ``max``, ``min``, ``ceil``, ``floor``,
+    ``pick`` (by, body, …: the body at the largest ``by``, the first of equals), ``which`` (values,
+    and the names of which that of the largest is taken), ``and`` (conditions), ``select``
+    (condition, value, …: the first whose condition is true, NaN where none is).
+    """
+
+    #: Whether a product is divided by whatever has a negative power, or by reciprocals only.
+    inverts = False
+
+    def __init__(self) -> None:
+        self.nodes: list[Content] = []
+        #: Nodes that have no value whatever the inputs are, with the reason.
+        self.lacking: dict[int, str] = {}
+        self._places: dict[Content, int] = {}
+        self._used: dict[tuple[int, ...], tuple[list[int], dict[int, int]]] = {}
+
+    def node(self, operation: str, *arguments: Any) -> int:
+        content = (operation, arguments)
+        place = self._places.get(content)
+        if place is None:
+            place = self._places[content] = len(self.nodes)
+            self.nodes.append(content)
+            if self.lacking and operation not in LEAVES:
+                reason = self._lacks(operation, arguments)
+                if reason is not None:
+                    self.lacking[place] = reason
+        return place
+
+    def find(self, operation: str, *arguments: Any) -> int | None:
+        """The node of an operation; None where there is none."""
+        return self._places.get((operation, arguments))
+
+    def _lacks(self, operation: str, arguments: tuple[int, ...]) -> str | None:
+        """Why a node has no value; a body that is not picked does no harm."""
+        needed = arguments[0::2] if operation == "pick" else arguments
+        bodies = arguments[1::2] if operation == "pick" else ()
+        if bodies and all(place in self.lacking for place in bodies):
+            return self.lacking[bodies[-1]]
+        return next((self.lacking[p] for p in needed if p in self.lacking), None)
+
+    def used(self, roots: Sequence[int]) -> tuple[list[int], dict[int, int]]:
+        """The nodes that some roots need, in the order of evaluation, and how often each is used;
+        a root once more. A graph that is asked does not grow any more."""
+        key = tuple(roots)
+        if key not in self._used:
+            uses = dict.fromkeys(roots, 0)
+            for root in roots:
+                uses[root] += 1
+            waiting = [*uses]
+            while waiting:
+                operation, arguments = self.nodes[waiting.pop()]
+                for argument in () if operation in LEAVES else arguments:
+                    if argument not in uses:
+                        uses[argument] = 0
+                        waiting.append(argument)
+                    uses[argument] += 1
+            self._used[key] = (sorted(uses), uses)
+        return self._used[key]
+
+    def dependents(self, moved: Callable[[int], bool]) -> list[int]:
+        """Inputs that moved, and the nodes that rest on one, in the order of evaluation."""
+        found: dict[int, None] = {}
+        for place, (operation, arguments) in enumerate(self.nodes):
+            if operation in LEAVES:
+                if operation == "input" and moved(place):
+                    found[place] = None
+            elif any(argument in found for argument in arguments):
+                found[place] = None
+        return list(found)
+
+    # -- leaves ---------------------------------------------------------------------------------
+
+    def const(self, value: Number) -> int:
+        if isinstance(value, Fraction):
+            value = value.numerator if value.denominator == 1 else value
+        return self.node("const", value, type(value) is float)
+
+    def number(self, place: int) -> Number | None:
+        """The number that a node is, None where it is none."""
+        operation, arguments = self.nodes[place]
+        return arguments[0] if operation == "const" else None
+
+    def absent(self, reason: str) -> int:
+        place = self.node("absent", reason)
+        self.lacking[place] = reason
+        return place
+
+    def input(self, symbol: Any, scope: tuple[Any, ...], value: Any) -> int:
+        """A symbol that some entries bind, or the plan; here to a value."""
+        return self.node("input", symbol, *scope)
+
+    # -- operations, which a graph may write in another way ---------------------------------------
+
+    def quantity(self, value: int, key: Any) -> int:
+        """The value of an instance of a quantity."""
+        return self.node("quantity", value, self.node("name", key))
+
+    def add(self, terms: Iterable[int]) -> int:
+        return self._joined("add", tuple(terms), 0)
+
+    def mul(self, factors: Iterable[int], divisors: Iterable[int] = ()) -> int:
+        """A product over a product."""
+        above, below = self._joined("mul", tuple(factors), 1), tuple(divisors)
+        return self.node("div", above, self._joined("mul", below, 1)) if below else above
+
+    def power(self, base: int, exponent: int) -> int:
+        return self.node("pow", base, exponent)
+
+    def extreme(self, operation: str, values: Iterable[int]) -> int:
+        """``max`` or ``min`` of some values, of which there is one at least."""
+        return self._joined(operation, tuple(values), 0)
+
+    def pick(self, bys: Sequence[int], bodies: Sequence[int]) -> int:
+        """The body at the largest ``by``."""
+        return self.node("pick", *(p for pair in zip(bys, bodies, strict=True) for p in pair))
+
+    def both(self, conditions: Iterable[int]) -> int:
+        """All of some conditions."""
+        places = sorted(set(conditions))
+        return places[0] if len(places) == 1 else self.node("and", *places)
+
+    def select(self, cases: Sequence[tuple[int, int]]) -> int:
+        """The value whose condition is true."""
+        return self.node("select", *(place for case in cases for place in case))
+
+    def _joined(self, operation: str, places: tuple[int, ...], neutral: int) -> int:
+        if len(places) > 1:
+            return self.node(operation, *places)
+        return places[0] if places else self.const(neutral)

@@ -1,0 +1,391 @@
+"""From the book's expressions to a graph: which formula holds, over which entries, of which inputs.
+
+Each instance of a quantity is a node, so that what a value was made of is a walk over nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from planner.book.canonical import canonical
+from planner.book.expressions import Expression, Symbol
+from planner.book.quantity import BOOK, Book, Formula, agrees
+from planner.engine.graph import Graph
+
+SIZE_ONLY = "the model is given by its size only (model.parameters), not by its shape"
+#: Why no formula holds, by the setting that keeps it from it.
+REASONS = {
+    "run.interrupted": "no interruption was counted (cluster.failures.count is 0)",
+    "run.finishes": "the run cannot finish: a restart (time.restart) takes more than eleven times "
+    "the time between interruptions (cluster.failures)",
+    "cluster.accelerator.peak.convention": "no peak of the training precision is known of the "
+    "accelerator (cluster.accelerator.peaks)",
+    "cluster.accelerator.peak_16.convention": "no 16-bit peak is known of the accelerator "
+    "(cluster.accelerator.peaks)",
+}
+
+
+class Absent(Exception):
+    """A quantity that cannot be computed, with its reason. It is never 0."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(eq=False)  # not frozen, which is slow to make, and a case has hundreds
+class Entry:
+    """One entry of an axis: a layer kind, a block in it, a component, a pipeline stage.
+
+    ``bindings`` gives symbols that hold inside this entry a value, an expression (in symbols of
+    this entry and of those around it) or an Absent; ``settings`` decide which formula holds.
+    """
+
+    axis: str
+    name: str
+    title: str = ""
+    parent: Entry | None = None
+    bindings: Mapping[Symbol, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def path(self) -> str:
+        return f"{self.parent.path}.{self.name}" if self.parent else self.name
+
+    def lineage(self) -> Iterator[Entry]:
+        entry: Entry | None = self
+        while entry is not None:
+            yield entry
+            entry = entry.parent
+
+
+Point = dict[str, Entry]  # axis -> entry
+Key = tuple[str, tuple[Entry, ...]]  # id and the entries along its axes
+
+
+@dataclass(eq=False)
+class Case:
+    """What the engine evaluates: bound symbols, settings and the entries of each axis."""
+
+    bindings: Mapping[Symbol, Any]
+    settings: Mapping[str, Any]
+    axes: Mapping[str, tuple[Entry, ...] | Absent]
+    crossed: Mapping[tuple[Symbol, Entry, Entry], Any] = field(default_factory=dict)
+    kinds: Mapping[Symbol, str] = field(default_factory=dict)  # of inputs that are not exact
+
+
+@dataclass(frozen=True, eq=False)
+class Varying:
+    """A setting that differs between plans: the values that it can have."""
+
+    values: tuple[Any, ...]
+
+    def agreeing(self, wanted: Any) -> tuple[Any, ...]:
+        """Those of its values that are the wanted one, or one of them."""
+        return tuple(value for value in self.values if agrees(value, wanted))
+
+
+class Lowering:
+    """Writes quantities of one case into a graph.
+
+    Args:
+        case: settings may be ``Varying``; where one decides between formulas, each is in the graph.
+        graph: into which it writes.
+        ends: quantities that are inputs, whatever they are made of.
+        conditional: entries that are there in some of the plans only, each with a key; it is the
+            key of the node ``present`` that says in which.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        book: Book = BOOK,
+        graph: Graph | None = None,
+        ends: Collection[str] = (),
+        conditional: Mapping[Entry, int] | None = None,
+    ) -> None:
+        self.case, self.book = case, book
+        self.graph = Graph() if graph is None else graph
+        self.ends, self.conditional = ends, conditional or {}
+        self.nodes: dict[Key, int] = {}
+        self.chosen: dict[Key, Formula] = {}
+        self.asked: set[str] = set()  # settings
+        self.expressions: dict[tuple[Symbol, tuple[Entry, ...]], Expression] = {}
+        self._index: dict[str, dict[Entry | None, list[Point]]] = {}
+
+    # -- quantities ---------------------------------------------------------------------------
+
+    def instance(self, identifier: str, point: Point) -> int:
+        """The node of a quantity at a point (for quantities with axes)."""
+        first = self.book.quantities[identifier]
+        try:
+            entries = tuple([point[axis] for axis in first.per])
+        except KeyError as missing:
+            raise TypeError(f"{identifier} holds per {missing}, asked for without one") from None
+        key = (identifier, entries)
+        found = self.nodes.get(key)
+        if found is None:
+            if identifier in self.ends:
+                found = self.graph.input(first.symbol, entries, None)
+            else:
+                wide = widen(dict(zip(first.per, entries, strict=True)))
+                found = self.graph.quantity(self._choice(key, wide), key)
+            self.nodes[key] = found
+        return found
+
+    def _choice(self, key: Key, point: Point) -> int:
+        """The formula that holds, or for each plan the one that holds for it."""
+        identifier, reason = key[0], None
+        cases: list[tuple[int, int]] = []
+        for declaration in self.book.quantities[identifier].formulas:
+            conditions = self._conditions(declaration.when, point)
+            if conditions is None:
+                continue
+            if not conditions:
+                self.chosen[key] = declaration
+                return self.lower(declaration.expression, point)
+            node = self.lower(declaration.expression, point)
+            if node in self.graph.lacking:
+                reason = self.graph.lacking[node]
+            else:
+                cases.append((self.graph.both(conditions), node))
+        if cases:
+            return self.graph.select(cases)
+        return self.graph.absent(reason or self._unanswered(identifier, point))
+
+    def _conditions(self, when: Mapping[str, Any], point: Point) -> Sequence[int] | None:
+        """What has to be true of a plan for a formula to hold; None where it never does."""
+        conditions: list[int] = []
+        for name, wanted in when.items():
+            actual = self.setting(name, point)
+            if isinstance(actual, Varying):
+                agreeing = actual.agreeing(wanted)
+                if not agreeing:
+                    return None
+                if len(agreeing) < len(actual.values):
+                    conditions.append(self.graph.node("is", name, *agreeing))
+            elif not agrees(actual, wanted):
+                return None
+        return conditions
+
+    def _unanswered(self, identifier: str, point: Point) -> str:
+        """Why none of the formulas of an id holds: the choices that all of them want otherwise, or
+        the fewest that one of them does."""
+        wrong = [
+            {
+                key
+                for key, wanted in declaration.when.items()
+                if not agrees(self.setting(key, point), wanted)
+            }
+            for declaration in self.book.quantities[identifier].formulas
+        ]
+        common = set.intersection(*wrong)
+        if not common:  # a shape is what people can give most easily
+            common = min(wrong, key=lambda keys: (len(keys), "model.shape" not in keys))
+        keys = sorted(common)
+        if "model.shape" in keys:
+            return SIZE_ONLY
+        for key in keys:
+            if key in REASONS:
+                return REASONS[key]
+        choices = ", ".join(f"{key} {str(self.setting(key, point)).lower()}" for key in keys)
+        return f"the book has no formula for {choices or 'this combination of choices'}"
+
+    def setting(self, name: str, point: Point) -> Any:
+        self.asked.add(name)
+        for entry in point.values():
+            if name in entry.settings:
+                return entry.settings[name]
+        return self.case.settings.get(name)
+
+    # -- entries --------------------------------------------------------------------------------
+
+    def entries(self, axis: str, point: Point, where: Mapping[str, str]) -> list[Point]:
+        """The points below ``point`` along an axis, those that agree with ``where``."""
+        entries = self.case.axes[axis]
+        if isinstance(entries, Absent):
+            raise entries
+        points = []
+        for below in self._below(axis, entries, point):
+            if any(point.get(a) not in (None, e) for a, e in below.items()):
+                continue
+            merged = {**point, **below}
+            if all(str(self.setting(k, merged)) == v for k, v in where.items()):
+                points.append(merged)
+        return points
+
+    def _below(self, axis: str, entries: tuple[Entry, ...], point: Point) -> Sequence[Point]:
+        """Candidates: the lineages of those below the narrowest entry of the point. Found by
+        index, for a model of many layer kinds has thousands of components."""
+        index = self._index.get(axis)
+        if index is None:
+            index = self._index[axis] = {None: []}
+            for entry in entries:
+                lineage = {e.axis: e for e in entry.lineage()}
+                for above in (None, *lineage.values()):
+                    index.setdefault(above, []).append(lineage)
+        every = index[None]
+        axes = every[0] if every else {}
+        lists = [index.get(entry, ()) for entry in point.values() if entry.axis in axes]
+        return min(lists, key=len, default=every)
+
+    # -- symbols --------------------------------------------------------------------------------
+
+    def scope(self, symbol: Symbol, point: Point) -> tuple[Entry, ...]:
+        """Where a symbol is bound: in one entry, in two crossed ones, or in the plan."""
+        for entry in point.values():
+            if symbol in entry.bindings:
+                return (entry,)
+        note = self.book.notation.get(symbol)
+        if note is not None and len(note.per) == 2:
+            first, second = (point[axis] for axis in note.per)
+            if (symbol, first, second) in self.case.crossed:
+                return first, second
+        return ()
+
+    def bound(self, symbol: Symbol, point: Point) -> Any:
+        """What a symbol is bound to here: a number, a name, an expression or an Absent."""
+        return self._bound(symbol, self.scope(symbol, point))
+
+    def _bound(self, symbol: Symbol, scope: tuple[Entry, ...]) -> Any:
+        if symbol in self.case.bindings or scope:
+            return bound(self.case, symbol, scope)
+        note = self.book.notation.get(symbol)
+        return Absent(f"{note.meaning} is not given" if note else f"{symbol} is unknown")
+
+    # -- expressions ------------------------------------------------------------------------------
+
+    def lower(self, tree: Expression, point: Point) -> int:
+        """The node of a canonical expression at a point."""
+        if isinstance(tree, Symbol):
+            return self._symbol(tree, point)
+        if tree.op == "number":
+            return self.graph.const(tree.data)
+        try:
+            return _OPERATIONS[tree.op](self, tree, point)
+        except Absent as absent:  # an axis that has no entries
+            return self.graph.absent(absent.reason)
+        except ZeroDivisionError:
+            return self.graph.absent("division by zero")
+
+    def _symbol(self, symbol: Symbol, point: Point) -> int:
+        identifier = self.book.symbols.get(symbol)
+        if identifier is not None:
+            return self.instance(identifier, point)
+        scope = self.scope(symbol, point)
+        found = self._bound(symbol, scope)
+        if isinstance(found, Absent):
+            return self.graph.absent(found.reason)
+        if isinstance(found, Expression):
+            self.expressions[symbol, scope] = found
+            return self.lower(canonical(found), point)
+        return self.graph.input(symbol, scope, found)
+
+    def below(self, tree: Expression, point: Point) -> list[Point]:
+        """The points of a reduction that needs one."""
+        points = self.entries(tree.axis, point, tree.where)
+        if not points:
+            raise Absent(f"there is no {tree.axis}")
+        if any(below[tree.axis] in self.conditional for below in points):
+            raise TypeError(f"the largest over entries of {tree.axis} that come and go")
+        return points
+
+
+def bound(case: Case, symbol: Symbol, scope: Sequence[Entry]) -> Any:
+    """What a case binds a symbol to in an entry, in two crossed ones, or in the plan."""
+    if not scope:
+        return case.bindings.get(symbol)
+    if len(scope) == 1:
+        return scope[0].bindings.get(symbol)
+    return case.crossed.get((symbol, *scope))  # type: ignore[arg-type]
+
+
+def widen(point: Point) -> Point:
+    """A point with the parents of its entries: a component lies in a block, in a part."""
+    wide: Point = {}
+    for entry in point.values():
+        for ancestor in entry.lineage():
+            wide.setdefault(ancestor.axis, ancestor)
+    return wide
+
+
+def number(value: Any) -> bool:
+    """Whether a bound value is a number."""
+    return isinstance(value, (int, Fraction, float))
+
+
+def _add(self: Lowering, tree: Expression, point: Point) -> int:
+    return self.graph.add([self.lower(term, point) for term in tree.args])
+
+
+def _mul(self: Lowering, tree: Expression, point: Point) -> int:
+    above, below = [], []
+    for factor in tree.args:
+        power = factor.args[1].data if factor.op == "pow" else None
+        if power == -1 or (self.graph.inverts and isinstance(power, int) and power < 0):
+            below += [self.lower(factor.args[0], point)] * -power
+        else:
+            above.append(self.lower(factor, point))
+    return self.graph.mul(above, below)
+
+
+def _pow(self: Lowering, tree: Expression, point: Point) -> int:
+    base, exponent = tree.args
+    return self.graph.power(self.lower(base, point), self.lower(exponent, point))
+
+
+def _of_one(self: Lowering, tree: Expression, point: Point) -> int:
+    return self.graph.node(tree.op, self.lower(tree.args[0], point))
+
+
+def _extreme(self: Lowering, tree: Expression, point: Point) -> int:
+    return self.graph.extreme(tree.op, [self.lower(argument, point) for argument in tree.args])
+
+
+def _total(self: Lowering, tree: Expression, point: Point) -> int:
+    terms = []
+    for below in self.entries(tree.axis, point, tree.where):
+        node, condition = self.lower(tree.body, below), self.conditional.get(below[tree.axis])
+        if condition is not None:
+            node = self.graph.mul([self.graph.node("present", condition), node])
+        terms.append(node)
+    return self.graph.add(terms)
+
+
+def _largest(self: Lowering, tree: Expression, point: Point) -> int:
+    points = self.below(tree, point)
+    return self.graph.extreme("max", [self.lower(tree.body, below) for below in points])
+
+
+def _at_largest(self: Lowering, tree: Expression, point: Point) -> int:
+    points = self.below(tree, point)
+    bys = [self.lower(tree.by, below) for below in points]
+    return self.graph.pick(bys, [self.lower(tree.body, below) for below in points])
+
+
+def _which(self: Lowering, tree: Expression, point: Point) -> int:
+    points = self.below(tree, point)
+    names = self.graph.node("name", tuple(below[tree.axis].title for below in points))
+    return self.graph.node("which", *(self.lower(tree.body, below) for below in points), names)
+
+
+_OPERATIONS: Mapping[str, Callable[[Lowering, Expression, Point], int]] = {
+    "add": _add,
+    "mul": _mul,
+    "pow": _pow,
+    "max": _extreme,
+    "min": _extreme,
+    "ceil": _of_one,
+    "floor": _of_one,
+    "exp": _of_one,
+    "tanh": _of_one,
+    "log": _of_one,
+    "total": _total,
+    "largest": _largest,
+    "at_largest": _at_largest,
+    "which": _which,
+}

@@ -1,0 +1,271 @@
+"""A graph worked out: exactly, in floats, and backwards for derivatives.
+
+Exact wherever a formula is rational: ints and Fractions, floats only below a root. A node that has
+no value is an Absent with its reason, as is all that rests on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from planner.engine.graph import LEAVES, Content, Graph, Number
+from planner.engine.lower import Absent
+
+#: Floats this close to a whole number, as a share, are that number before they are rounded.
+SNAP = 1e-12
+ZERO = "division by zero"
+
+
+def run(
+    graph: Graph,
+    places: Iterable[int],
+    values: list[Any],
+    inputs: Callable[[int], Any],
+    checked: Callable[[Any, Any], Any] | None = None,
+) -> None:
+    """Work out some nodes in their order.
+
+    Args:
+        values: of all nodes before them; theirs are put there.
+        inputs: the values of input nodes.
+        checked: what becomes of an exact value of a quantity, by its key; None where all numbers
+            are to be floats.
+    """
+    nodes, steps = graph.nodes, _FLOATS if checked is None else _EXACT
+    for place in places:
+        operation, arguments = nodes[place]
+        value: Any
+        try:
+            if operation == "mul":
+                value = 1
+                for i in arguments:
+                    value *= values[i]
+            elif operation == "add":
+                value = 0
+                for i in arguments:
+                    value += values[i]
+            elif operation == "quantity":
+                value = values[arguments[0]]
+                if checked is not None and type(value) is not Absent:
+                    value = checked(nodes[arguments[1]][1][0], value)
+            elif operation == "input":
+                value = inputs(place)
+            elif operation in LEAVES:
+                value = _leaf(operation, arguments, checked is None)
+            else:
+                value = steps[operation](*[values[i] for i in arguments])
+        except TypeError:
+            value = lacking(operation, arguments, values)
+            if value is None:
+                raise
+        except Absent as absent:
+            value = absent.with_traceback(None)
+        except (ArithmeticError, ValueError) as error:  # of floats, below a root
+            value = Absent(f"its numbers cannot be computed with ({error})")
+        values[place] = value
+
+
+def lacking(operation: str, arguments: Sequence[int], values: Sequence[Any]) -> Absent | None:
+    """The first argument, in the order of evaluation, that has no value."""
+    return next((values[i] for i in in_order(operation, arguments, values)
+                 if type(values[i]) is Absent), None)  # fmt: skip
+
+
+def in_order(operation: str, arguments: Sequence[int], values: Sequence[Any]) -> Sequence[int]:
+    """The arguments that an operation uses: a divisor first, of bodies the one that is picked."""
+    if operation == "div":
+        return arguments[::-1]
+    if operation == "pick":
+        bys = arguments[0::2]
+        if any(type(values[i]) is Absent for i in bys):
+            return bys
+        return (*bys, arguments[1::2][picked([values[i] for i in bys])])
+    return arguments
+
+
+def picked(compared: Sequence[Any]) -> int:
+    """Which of some values is largest, the first of equals."""
+    if type(compared[0]) is Absent:
+        raise compared[0]
+    return compared.index(max(compared))
+
+
+def _leaf(operation: str, arguments: tuple[Any, ...], floats: bool) -> Any:
+    if operation == "const":
+        return float(arguments[0]) if floats else arguments[0]
+    if operation == "absent":
+        return Absent(arguments[0])
+    return arguments[0]  # of a name, its data
+
+
+def tidy(value: Any) -> Any:
+    """A Fraction that is whole as an int."""
+    if isinstance(value, Fraction) and value.denominator == 1:
+        return value.numerator
+    if isinstance(value, float) and not math.isfinite(value):
+        raise OverflowError("beyond the range of floating-point numbers")
+    return value
+
+
+def _div(above: Any, below: Any) -> Any:
+    if type(below) is Absent:
+        raise below
+    if below == 0:
+        if type(above) is Absent:
+            raise above
+        raise Absent(ZERO)
+    if isinstance(above, int) and isinstance(below, int):
+        return Fraction(above, below)
+    return above / below
+
+
+def power(base: Number, exponent: Number) -> Number:
+    """Exact where the exponent is whole and the base exact."""
+    if isinstance(exponent, Fraction) and exponent.denominator == 1:
+        exponent = exponent.numerator
+    elif isinstance(exponent, float) and isinstance(base, float) and exponent.is_integer():
+        exponent = int(exponent)
+    if not isinstance(exponent, int):
+        root: float = float(base) ** float(exponent)
+        return root
+    if base == 0 and exponent < 0:
+        raise Absent(ZERO)
+    if exponent < 0 and isinstance(base, int):
+        return Fraction(base) ** exponent
+    whole: Number = base**exponent
+    return whole
+
+
+def _exp(exponent: Number) -> float:
+    try:
+        found = math.exp(exponent)
+    except OverflowError:
+        found = 0.0
+    if not found:
+        raise Absent(f"e to the power of {float(exponent):.3g} is beyond all numbers")
+    return found
+
+
+def _log(value: Number) -> float:
+    if value <= 0:
+        raise Absent("there is no logarithm of what is not above 0")
+    return math.log(value)
+
+
+def _pick(*pairs: Any) -> Any:
+    return pairs[1::2][picked(pairs[0::2])]
+
+
+def _which(*given: Any) -> Any:
+    *compared, names = given
+    return names[picked(compared)]
+
+
+def _snapped(rounding: Callable[[float], int]) -> Callable[[Any], Any]:
+    """Rounding of floats, one within rounding of a whole number being that number."""
+
+    def rounded(value: Any) -> float:
+        near = float(round(value))  # raises where it is not finite
+        return near if abs(value - near) <= SNAP * abs(near) else float(rounding(value))
+
+    return rounded
+
+
+_EXACT: Mapping[str, Callable[..., Any]] = {
+    "div": _div,
+    "pow": power,
+    "exp": _exp,
+    "tanh": math.tanh,
+    "log": _log,
+    "max": lambda *values: max(values),
+    "min": lambda *values: min(values),
+    "ceil": lambda value: -int(-value // 1),
+    "floor": lambda value: int(value // 1),
+    "pick": _pick,
+    "which": _which,
+}
+_FLOATS = {**_EXACT, "ceil": _snapped(math.ceil), "floor": _snapped(math.floor)}
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+
+def slopes(
+    nodes: Sequence[Content], values: Sequence[Any], result: int, rounds: int = 0
+) -> dict[int, Any]:
+    """The derivative of one node by each input that it rests on, by the input's node.
+
+    Exact where the values are. Where the formula has a kink, the derivative is that of the branch
+    that holds (of equals the first). Roundings to whole units are passed over, as if they were not
+    there.
+
+    Args:
+        values: of all nodes.
+        result: the node to derive.
+        rounds: a rounding to a whole number below it is a step, whose derivative is zero; larger
+            ones are passed over.
+    """
+    found: list[Any] = [0] * (result + 1)
+    found[result] = 1
+    inputs: dict[int, Any] = {}
+    for place in range(result, -1, -1):
+        slope, (operation, arguments) = found[place], nodes[place]
+        if not slope:
+            continue
+        if operation == "input":
+            inputs[place] = slope
+        elif operation not in LEAVES and not (
+            operation in ("ceil", "floor") and abs(values[place]) < rounds
+        ):
+            for argument, part in _parts(operation, arguments, values):
+                found[argument] += slope * part
+    return inputs
+
+
+def _parts(
+    operation: str, arguments: Sequence[int], values: Sequence[Any]
+) -> Sequence[tuple[int, Any]]:
+    """The derivative of one operation by each of its arguments that matters."""
+    first, *others = arguments
+    value = values[first]
+    if operation == "add":
+        return [(argument, 1) for argument in arguments]
+    if operation == "mul":
+        return _of_product(arguments, values)
+    if operation == "div":
+        below = values[others[0]]
+        return [(first, power(below, -1)), (others[0], -value * power(below, -2))]
+    if operation in ("max", "min"):
+        inner = [values[argument] for argument in arguments]
+        return [(arguments[inner.index(max(inner) if operation == "max" else min(inner))], 1)]
+    if operation == "pick":
+        return [(in_order(operation, arguments, values)[-1], 1)]
+    if operation in ("ceil", "floor", "quantity"):
+        return [(first, 1)]
+    if operation == "exp":
+        return [(first, math.exp(value))]
+    if operation == "log":
+        return [(first, 1 / value)]
+    if operation == "tanh":
+        return [(first, 1 - math.tanh(value) ** 2)]
+    exponent = values[others[0]]
+    parts = [(first, exponent * power(value, exponent - 1))] if exponent else []
+    if value > 0:
+        parts.append((others[0], float(power(value, exponent)) * math.log(value)))
+    return parts
+
+
+def _of_product(arguments: Sequence[int], values: Sequence[Any]) -> Sequence[tuple[int, Any]]:
+    """The product of the other factors, for each factor."""
+    before, products = 1, []
+    for argument in arguments:
+        products.append(before)
+        before = before * values[argument]
+    after = 1
+    for place in range(len(arguments) - 1, -1, -1):
+        products[place] = products[place] * after
+        after = after * values[arguments[place]]
+    return list(zip(arguments, products, strict=True))
