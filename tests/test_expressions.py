@@ -17,7 +17,7 @@ import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.book.canonical import canonical
 from planner.book.expressions import Expression, Symbol, exp, number, rational, sqrt
 from planner.book.quantity import BOOK
-from planner.book.reductions import Total, ceil, largest
+from planner.book.reductions import Sum, ceil, maximum
 from planner.book.symbolic import from_sympy, to_sympy
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,7 +48,7 @@ def test_functions_mean_what_they_mean_in_sympy() -> None:
     x = sympy.Symbol("a", positive=True)
     assert to_sympy(sqrt(a) + exp(-a) * rational(1, 3)) == sympy.sqrt(x) + sympy.exp(-x) / 3
     assert to_sympy(ceil(a)).func is sympy.ceiling
-    assert to_sympy(largest(a, 2)) == sympy.Max(x, 2)
+    assert to_sympy(maximum(a, 2)) == sympy.Max(x, 2)
 
 
 def test_every_formula_survives_the_way_through_sympy() -> None:
@@ -61,8 +61,8 @@ def test_every_formula_survives_the_way_through_sympy() -> None:
 def test_equal_expressions_are_one_object() -> None:
     a, b = Symbol("a"), Symbol("b")
     assert a is Symbol("a") and a is not Symbol("a", positive=True)
-    assert Total(a * b, "part", layers=True) is Total(a * b, "part", layers=True)
-    assert Total(a * b, "part") is not Total(a * b, "stage")
+    assert Sum(a * b, "part", layers=True) is Sum(a * b, "part", layers=True)
+    assert Sum(a * b, "part") is not Sum(a * b, "stage")
 
 
 def summary(cache: Path, code: str = "") -> str:

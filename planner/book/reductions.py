@@ -1,5 +1,6 @@
 """Reductions over axes: one formula that holds for each part, stage or component, made into one
-value; and the largest and the whole numbers of a formula."""
+value; and, value by value, what formulas compare and round. Names are NumPy's: ``Max`` reduces an
+axis, ``maximum`` compares values."""
 
 from __future__ import annotations
 
@@ -14,22 +15,22 @@ def _reduction(op: str, bodies: tuple[Any, ...], axis: str, where: dict[str, Any
     return operation(op, bodies, (axis, pairs))
 
 
-def Total(body: Any, axis: str, **where: Any) -> Expression:
+def Sum(body: Any, axis: str, **where: Any) -> Expression:
     """Sum of ``body`` over the entries of ``axis`` (those whose settings agree with ``where``)."""
     return _reduction("total", (body,), axis, where)
 
 
-def Largest(body: Any, axis: str, **where: Any) -> Expression:
+def Max(body: Any, axis: str, **where: Any) -> Expression:
     """Largest ``body`` over the entries of ``axis``."""
     return _reduction("largest", (body,), axis, where)
 
 
-def AtLargest(body: Any, axis: str, by: Any, **where: Any) -> Expression:
+def AtArgmax(body: Any, axis: str, by: Any, **where: Any) -> Expression:
     """``body`` at the entry of ``axis`` where ``by`` is largest (the first of equals)."""
     return _reduction("at_largest", (body, by), axis, where)
 
 
-def Which(body: Any, axis: str, **where: Any) -> Expression:
+def Argmax(body: Any, axis: str, **where: Any) -> Expression:
     """The name of the entry of ``axis`` where ``body`` is largest (the first of equals)."""
     return _reduction("which", (body,), axis, where)
 
@@ -44,14 +45,16 @@ def ceil(value: Any) -> Expression:
     return operation("ceil", (value,))
 
 
-def whole(value: Any) -> Expression:
+def floor(value: Any) -> Expression:
     """Round down."""
     return operation("floor", (value,))
 
 
-def largest(*values: Any) -> Expression:
+def maximum(*values: Any) -> Expression:
+    """The largest of some values."""
     return operation("max", values)
 
 
-def smallest(*values: Any) -> Expression:
+def minimum(*values: Any) -> Expression:
+    """The smallest of some values."""
     return operation("min", values)

@@ -13,12 +13,12 @@ from typing import Any
 from planner.book.expressions import expression, rational
 from planner.book.formulas.compute import component, executed_per_token, per_token
 from planner.book.notation import C_conv, L_k
-from planner.book.reductions import Total
+from planner.book.reductions import Sum
 from planner.engine.evaluate import Entry
 
 
 def _scores(sees: str) -> Any:
-    return Total(L_k * Total(component, "component", type="core", sees=sees), "part")
+    return Sum(L_k * Sum(component, "component", type="core", sees=sees), "part")
 
 
 #: Scores that are masked, of which half count: those of decoders, not of encoders.

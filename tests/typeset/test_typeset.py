@@ -15,7 +15,7 @@ import planner.book.formulas  # the whole book, for its names
 from planner.book.canonical import canonical
 from planner.book.expressions import Symbol, number, rational
 from planner.book.quantity import BOOK, Book, Notation
-from planner.book.reductions import ceil, largest
+from planner.book.reductions import ceil, maximum
 from planner.engine.evaluate import Case, Evaluation
 from planner.results.result import Quantity
 from planner.typeset import LATEX, MATHML, TEXT, Typesetter, parse
@@ -180,7 +180,7 @@ def setter() -> tuple[Typesetter, dict[str, Symbol]]:
         (lambda a, b, c: (a + b) ** 2, r"\left(a + b\right)^{2}", "(a + b)^2", "(3 + 5)^2"),
         (lambda a, b, c: a / (b * c), r"\frac{a}{b\,c}", "a / (b · c)", None),
         (lambda a, b, c: ceil(a), r"\left\lceil a \right\rceil", "⌈a⌉", "⌈3⌉"),
-        (lambda a, b, c: largest(b, a), r"\max\left(a, b\right)", "max(a, b)", "max(3, 5)"),
+        (lambda a, b, c: maximum(b, a), r"\max\left(a, b\right)", "max(a, b)", "max(3, 5)"),
         (lambda a, b, c: number(7) + 0 * a, "7", "7", "7"),
     ],
     ids=range(12),

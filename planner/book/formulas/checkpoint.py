@@ -5,7 +5,7 @@ from planner.book.formulas.parameters import total
 from planner.book.notation import L_k, copies, k_a, k_l, k_m, k_w, n_in, n_out
 from planner.book.notation_hardware import B_sto, x_blk
 from planner.book.quantity import Quantity
-from planner.book.reductions import Total
+from planner.book.reductions import Sum
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.2: the checkpoint is that of the adapters"
 
@@ -24,8 +24,8 @@ def _():
 def _adapters():
     """Both matrices of every adapter, with what training keeps of them."""
     pair = copies * k_l * (n_in + n_out)
-    adapted = Total((k_w + k_m + each) * pair, "component", adapted=True)
-    return Total(L_k * adapted, "part")
+    adapted = Sum((k_w + k_m + each) * pair, "component", adapted=True)
+    return Sum(L_k * adapted, "part")
 
 
 @size.where(

@@ -23,7 +23,7 @@ from planner.book.notation import (
     w,
 )
 from planner.book.quantity import Quantity
-from planner.book.reductions import Total, ceil, smallest, whole
+from planner.book.reductions import Sum, ceil, floor, minimum
 
 MATMUL = "one multiply-add is 2 FLOP (Goto & van de Geijn 2008; Narayanan et al. 2021, appendix)"
 PER_TOKEN = "FLOP"
@@ -80,19 +80,19 @@ def _():
 @keys.where(attention_count=("window", "causal-window"), sees="window", side=("", "cross"))
 def _():
     """As many keys as the window holds, or the sequence where it is shorter."""
-    return smallest(s, w)
+    return minimum(s, w)
 
 
 @keys.where(attention_count="window", sees="past window", side=("", "cross"))
 def _():
     """As many keys as the window holds, or the sequence where it is shorter."""
-    return smallest(s, w)
+    return minimum(s, w)
 
 
 @keys.where(attention_count="causal-window", sees="past window", side=("", "cross"))
 def _():
     """A full window for every query, less what the first queries lack: the i-th meets i keys."""
-    reach = smallest(s, w)
+    reach = minimum(s, w)
     return reach - reach * (reach - 1) / (2 * s)
 
 
@@ -193,7 +193,7 @@ def _():
 )
 def _():
     """Two products within a chunk, and two with the state; the last chunk may be shorter."""
-    full = whole(s / c_l)
+    full = floor(s / c_l)
     rest = s - full * c_l
     return 4 * n_in * (full * c_l**2 + rest**2 + s * d_l) / s
 
@@ -275,7 +275,7 @@ def _():
 )
 def _():
     """Twice the forward pass, less the products with the first and the last state."""
-    first, last = smallest(s, c_l), s - (ceil(s / c_l) - 1) * c_l
+    first, last = minimum(s, c_l), s - (ceil(s / c_l) - 1) * c_l
     return 2 * component - 2 * n_in * d_l * (first + 2 * last) / s
 
 
@@ -289,7 +289,7 @@ def _():
 )
 def layer():
     """The sum over the matmuls of the layer; norms, softmax and rotary are not counted."""
-    return Total(component, "component", matmul=True)
+    return Sum(component, "component", matmul=True)
 
 
 forward = Quantity(
@@ -303,7 +303,7 @@ forward = Quantity(
 @forward.where(shape=True, source=MATMUL)
 def _():
     """Each part as often as it occurs."""
-    return Total(L_k * layer, "part")
+    return Sum(L_k * layer, "part")
 
 
 @forward.where(
@@ -329,7 +329,7 @@ backward = Quantity(
 @backward.where(shape=True, source=MATMUL)
 def _():
     """Each part as often as it occurs; nothing recomputed."""
-    return Total(L_k * Total(backward_component, "component", matmul=True), "part")
+    return Sum(L_k * Sum(backward_component, "component", matmul=True), "part")
 
 
 @backward.where(
@@ -390,8 +390,8 @@ def training_6nd():
 def training_megatron():
     """Layers run forward twice (full recomputation counts) and backward, the head once.
     For a GPT this is 96 B s L h^2 (1 + s/6h + V/16Lh) for each step."""
-    layers = Total(4 * L_k * layer, "part", layers=True)
-    return T * (layers + Total(3 * layer, "part", layers=False))
+    layers = Sum(4 * L_k * layer, "part", layers=True)
+    return T * (layers + Sum(3 * layer, "part", layers=False))
 
 
 @Quantity(
@@ -406,7 +406,7 @@ def training_megatron():
 def training_palm():
     """6 for each parameter that a token uses, and the attention scores: 12 L H Q s for a GPT, which
     is 3 times their forward pass."""
-    return T * (6 * active + Total(3 * L_k * Total(component, "component", type="core"), "part"))
+    return T * (6 * active + Sum(3 * L_k * Sum(component, "component", type="core"), "part"))
 
 
 again = Quantity(
@@ -440,7 +440,7 @@ block_again = Quantity(
 )
 def _():
     """The attention core runs forward once more."""
-    return Total(component, "component", type="core")
+    return Sum(component, "component", type="core")
 
 
 block_again.constant(
@@ -457,7 +457,7 @@ for _kind in ("mlp", "moe"):
     @block_again.where(block=_kind, **{f"again_{_kind}": True}, source=MODULES)
     def _():
         """The whole block runs forward once more."""
-        return Total(component, "component")
+        return Sum(component, "component")
 
     block_again.constant(
         0, "No product of it runs again.", block=_kind, **{f"again_{_kind}": False}, source=MODULES
@@ -472,7 +472,7 @@ SELECTIVE: dict[str, Any] = {"recompute": "selective", "shape": True}
 @again.where(**SELECTIVE, again_operations=False, source=MODULES)
 def _():
     """The chosen modules (training.recompute_modules) of every layer."""
-    return Total(L_k * Total(block_again, "block"), "part", layers=True)
+    return Sum(L_k * Sum(block_again, "block"), "part", layers=True)
 
 
 @again.where(
@@ -482,7 +482,7 @@ def _():
 )
 def _():
     """Every second product; attention is kept."""
-    return Total(L_k * Total(component, "component", type="linear") / 2, "part", layers=True)
+    return Sum(L_k * Sum(component, "component", type="linear") / 2, "part", layers=True)
 
 
 @again.where(
@@ -490,7 +490,7 @@ def _():
 )
 def _():
     """Every layer runs forward once more; the head does not."""
-    return Total(L_k * layer, "part", layers=True)
+    return Sum(L_k * layer, "part", layers=True)
 
 
 @again.where(
@@ -502,7 +502,7 @@ def _():
 def _():
     """Every layer runs once more up to the last tensor that its backward needs: its last matmul is
     left out where nothing keeps its output."""
-    return Total(L_k * (layer - Total(component, "component", final=True)), "part", layers=True)
+    return Sum(L_k * (layer - Sum(component, "component", final=True)), "part", layers=True)
 
 
 @again.where(

@@ -7,7 +7,7 @@ whatever activation checkpointing runs again.
 from planner.book.formulas.compute import again, backward, forward, keys
 from planner.book.notation import L_k, b, n_in, n_out, s
 from planner.book.quantity import Quantity
-from planner.book.reductions import Total
+from planner.book.reductions import Sum
 
 COUNTER = "torch.utils.flop_counter of PyTorch 2.13"
 FLOP = "FLOP"
@@ -39,7 +39,7 @@ def convolution():
 )
 def convolutions():
     """Each part as often as it occurs."""
-    return Total(L_k * Total(convolution, "component", type="conv"), "part")
+    return Sum(L_k * Sum(convolution, "component", type="conv"), "part")
 
 
 @Quantity(
@@ -53,7 +53,7 @@ def convolutions():
 def convolutions_backward():
     """As much again for the gradient of the input; that of the kernel is counted as if the
     convolution were dense, once for each of the n_out channels."""
-    return Total(L_k * Total(convolution * (1 + n_out), "component", type="conv"), "part")
+    return Sum(L_k * Sum(convolution * (1 + n_out), "component", type="conv"), "part")
 
 
 scores_again = Quantity(
@@ -73,7 +73,7 @@ scores_again.constant(0, "The scores were kept.", training_attention="eager", so
 )
 def _():
     """Backward makes the scores anew from queries and keys: five products instead of four."""
-    return Total(L_k * Total(2 * keys * n_in, "component", type="core"), "part")
+    return Sum(L_k * Sum(2 * keys * n_in, "component", type="core"), "part")
 
 
 convolutions_again = Quantity(

@@ -10,7 +10,7 @@ from planner.book.notation_hardware import (
     pue,
 )
 from planner.book.quantity import Quantity
-from planner.book.reductions import smallest
+from planner.book.reductions import minimum
 
 PATTERSON = "Patterson et al. 2021 (arXiv 2104.10350), section 2"
 
@@ -115,5 +115,5 @@ def carbon():
 def expected():
     """A device draws its idle power and, above it, as much as its arithmetic: at the share of the
     peak that large products sustain it draws the rated power. Hosts stay at their rating."""
-    busy = smallest(1, hfu / e_own)
+    busy = minimum(1, hfu / e_own)
     return total * (1 - devices / computers * (1 - idle_power / power) * (1 - busy))

@@ -53,7 +53,7 @@ from planner.book.notation import (
     t,
 )
 from planner.book.quantity import SIGNED, Quantity
-from planner.book.reductions import AtLargest, Largest, Total, Which, ceil, largest, smallest
+from planner.book.reductions import Argmax, AtArgmax, Max, Sum, ceil, maximum, minimum
 
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
 PEAK = "the fullest stage at its peak"
@@ -88,7 +88,7 @@ gradients_live.constant(0, "None.", phase="serving", source="nothing is trained"
 )
 def _():
     """None yet in the first micro-batch; all of them from the second one on."""
-    return smallest(1, micro_batches - 1) * gradients_stage
+    return minimum(1, micro_batches - 1) * gradients_stage
 
 
 @gradients_live.where(
@@ -99,7 +99,7 @@ def _():
 )
 def _():
     """None yet in the first micro-batch: the head's are still whole, among the buffers."""
-    return smallest(1, micro_batches - 1) * gradients_stage
+    return minimum(1, micro_batches - 1) * gradients_stage
 
 
 @gradients_live.where(
@@ -110,9 +110,9 @@ def _():
 )
 def _():
     """Those of the head in the first micro-batch; all of them from the second one on."""
-    return largest(
-        smallest(1, micro_batches - 1) * gradients_stage,
-        Total(layers_on_stage * Total(gradients_component, "component"), "part", part="head"),
+    return maximum(
+        minimum(1, micro_batches - 1) * gradients_stage,
+        Sum(layers_on_stage * Sum(gradients_component, "component"), "part", part="head"),
     )
 
 
@@ -135,9 +135,9 @@ def _():
 )
 def _():
     """Those of the layers in the first micro-batch; all of them from the second one on."""
-    return largest(
-        smallest(1, micro_batches - 1) * gradients_stage,
-        Total(copies_on_stage * gradients_component, "component", layers=True),
+    return maximum(
+        minimum(1, micro_batches - 1) * gradients_stage,
+        Sum(copies_on_stage * gradients_component, "component", layers=True),
     )
 
 
@@ -149,10 +149,10 @@ def _():
 )
 def _():
     """Those of layers and head in the first micro-batch; all of them from the second one on."""
-    return largest(
-        smallest(1, micro_batches - 1) * gradients_stage,
-        Total(copies_on_stage * gradients_component, "component", layers=True)
-        + Total(layers_on_stage * Total(gradients_component, "component"), "part", part="head"),
+    return maximum(
+        minimum(1, micro_batches - 1) * gradients_stage,
+        Sum(copies_on_stage * gradients_component, "component", layers=True)
+        + Sum(layers_on_stage * Sum(gradients_component, "component"), "part", part="head"),
     )
 
 
@@ -200,13 +200,13 @@ def _():
 )
 def peak():
     """The largest over the phases."""
-    return Largest(live, "phase")
+    return Max(live, "phase")
 
 
 def _at_peak(name: str, latex: str, title: str, term, short: str = "", **when):
     found = Quantity(f"memory.{name}", symbol=latex, unit="bytes", title=title, short=short or name)
     return found.define(
-        lambda: AtLargest(AtLargest(term, "phase", live), "stage", peak),
+        lambda: AtArgmax(AtArgmax(term, "phase", live), "stage", peak),
         "At the peak of the fullest stage.",
         shape=True,
         **when,
@@ -268,7 +268,7 @@ def _():
 )
 def fullest_stage():
     """The stage with the largest peak."""
-    return Which(peak, "stage")
+    return Argmax(peak, "stage")
 
 
 @Quantity(
@@ -281,7 +281,7 @@ def fullest_stage():
 )
 def fullest_phase():
     """The phase with the largest sum, on the fullest stage."""
-    return AtLargest(Which(live, "phase"), "stage", peak)
+    return AtArgmax(Argmax(live, "phase"), "stage", peak)
 
 
 # -- a model given by its size ------------------------------------------------------------------
@@ -340,17 +340,17 @@ def blocks():
     that is computed again in its backward pass, gradients on their way near its end. Their blocks
     differ in size, so none serves another kind. Where the layers keep less than one of them in
     full, as on the host, it is that one, before its backward pass."""
-    kept = kept_by_layers + Largest(smallest(1, recomputed_in_flight) * computed_again, "part")
+    kept = kept_by_layers + Max(minimum(1, recomputed_in_flight) * computed_again, "part")
     return (
         weights_stage
         + optimizer_stage
-        + Largest(gradients_live, "phase")
-        + largest(kept, Largest(smallest(1, layers_on_stage) * kept_by_part, "part", layers=True))
-        + Total(in_flight * kept_by_part, "part", layers=False)
+        + Max(gradients_live, "phase")
+        + maximum(kept, Max(minimum(1, layers_on_stage) * kept_by_part, "part", layers=True))
+        + Sum(in_flight * kept_by_part, "part", layers=False)
         + loss
         + backward_of_block
-        + Largest(gathered, "phase")
-        + Largest(reduced, "phase")
+        + Max(gathered, "phase")
+        + Max(reduced, "phase")
         + step
         + constant
     )
@@ -372,7 +372,7 @@ allocator = Quantity(
 def _():
     """Blocks of kinds that are not alive at the peak stay in the cache; and blocks that came and
     went leave gaps, unless segments can grow."""
-    return ceil(Largest(blocks, "stage") - (1 - f_all) * total)
+    return ceil(Max(blocks, "stage") - (1 - f_all) * total)
 
 
 @allocator.where(shape=True, mode="inference", source="PyTorch's caching allocator")
@@ -416,12 +416,12 @@ def communicators():
     """One communicator for each group that a device belongs to with others: all devices, data,
     tensor, context, expert; under pipeline parallelism as many as the implementation opens."""
     return M_com * (
-        smallest(1, n - 1)
-        + smallest(1, data - 1)
-        + smallest(1, t - 1)
-        + smallest(1, c - 1)
-        + smallest(1, e - 1)
-        + n_pc * smallest(1, p - 1)
+        minimum(1, n - 1)
+        + minimum(1, data - 1)
+        + minimum(1, t - 1)
+        + minimum(1, c - 1)
+        + minimum(1, e - 1)
+        + n_pc * minimum(1, p - 1)
     )
 
 

@@ -15,7 +15,7 @@ from planner.book.notation import (
     width_j,
 )
 from planner.book.quantity import SHARE, Quantity
-from planner.book.reductions import Largest, Total, smallest
+from planner.book.reductions import Max, Sum, minimum
 
 PROFILE = "the implementation's profile (presets/implementations)"
 KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198)"
@@ -69,13 +69,13 @@ layer = Quantity(
 @layer.where(recompute="none", source=f"{PROFILE}; {KORTHIKANTI}, equations 1 to 4")
 def _():
     """Everything that the profile lists; tensors that several operations read are listed once."""
-    return Total(tensor, "tensor", moment="kept")
+    return Sum(tensor, "tensor", moment="kept")
 
 
 @layer.where(recompute="selective", source=f"{PROFILE}; {KORTHIKANTI}, section 5 and equation 6")
 def _():
     """What belongs to a recomputed module (training.recompute_modules) is computed again."""
-    return Total(tensor, "tensor", moment="kept", recomputed="no")
+    return Sum(tensor, "tensor", moment="kept", recomputed="no")
 
 
 @layer.where(recompute="full", source=f"{KORTHIKANTI}, section 5: 2sbh")
@@ -93,7 +93,7 @@ def _():
 )
 def largest_layer():
     """The largest over the layer kinds."""
-    return Largest(layer, "part", layers=True)
+    return Max(layer, "part", layers=True)
 
 
 again = Quantity(
@@ -109,13 +109,13 @@ again = Quantity(
 @again.where(recompute="full", layers=True)
 def _():
     """Before its backward pass a layer's activations exist once, whatever was kept."""
-    return Total(tensor, "tensor", moment="kept")
+    return Sum(tensor, "tensor", moment="kept")
 
 
 @again.where(recompute="selective", layers=True)
 def _():
     """The attention core of one layer."""
-    return Total(tensor, "tensor", moment="kept", recomputed="selective")
+    return Sum(tensor, "tensor", moment="kept", recomputed="selective")
 
 
 again.constant(0, "Nothing is computed again.", recompute="none", layers=True)
@@ -132,7 +132,7 @@ again.constant(0, "Embedding and head are not computed again.", layers=False)
 )
 def whole():
     """Everything that the profile lists."""
-    return Total(tensor, "tensor", moment="kept")
+    return Sum(tensor, "tensor", moment="kept")
 
 
 @Quantity(
@@ -159,7 +159,7 @@ def stays():
 def layers():
     """Each layer kind as often as the stage holds it, for each micro-batch that is alive there;
     layers that are not recomputed keep everything."""
-    return stays * Total(
+    return stays * Sum(
         recomputed_in_flight * layer + (in_flight - recomputed_in_flight) * whole,
         "part",
         layers=True,
@@ -177,7 +177,7 @@ def layers():
 )
 def stage():
     """What the layers keep, and embedding and head for each micro-batch that is alive there."""
-    return layers + Total(in_flight * whole, "part", layers=False)
+    return layers + Sum(in_flight * whole, "part", layers=False)
 
 
 live = Quantity(
@@ -201,15 +201,15 @@ def _():
     """The head has let go of its tensors; a layer that was not kept is computed again."""
     return (
         layers
-        + Total(in_flight * whole, "part", part="embedding")
-        + Largest(smallest(1, recomputed_in_flight) * again, "part")
+        + Sum(in_flight * whole, "part", part="embedding")
+        + Max(minimum(1, recomputed_in_flight) * again, "part")
     )
 
 
 @live.where(phase="first", source="last layer of the backward pass")
 def _():
     """One layer is left, in full, and the embedding's tensors."""
-    return Largest(smallest(1, layers_on_stage) * whole, "part", layers=True) + Total(
+    return Max(minimum(1, layers_on_stage) * whole, "part", layers=True) + Sum(
         in_flight * whole, "part", part="embedding"
     )
 
@@ -217,13 +217,13 @@ def _():
 @live.where(phase="gradients", source="end of the backward pass")
 def _():
     """The embedding's tensors are left."""
-    return Total(in_flight * whole, "part", part="embedding")
+    return Sum(in_flight * whole, "part", part="embedding")
 
 
 @live.where(phase="serving", source="forward pass without gradients")
 def _():
     """The tensors of one layer at a time; what sequences keep is the cache."""
-    return Largest(smallest(1, layers_on_stage) * whole, "part", layers=True)
+    return Max(minimum(1, layers_on_stage) * whole, "part", layers=True)
 
 
 live.constant(0, "No activation survives the backward pass.", phase="step", source="optimizer step")

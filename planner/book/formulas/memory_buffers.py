@@ -22,7 +22,7 @@ from planner.book.notation import (
     n_ws,
 )
 from planner.book.quantity import Quantity
-from planner.book.reductions import Largest, Total, smallest
+from planner.book.reductions import Max, Sum, minimum
 
 FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
 
@@ -40,7 +40,7 @@ FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
 )
 def loss():
     """Only the stage with the head has them."""
-    return Total(layers_on_stage * Total(tensor, "tensor", moment="loss"), "part", part="head")
+    return Sum(layers_on_stage * Sum(tensor, "tensor", moment="loss"), "part", part="head")
 
 
 @Quantity(
@@ -53,8 +53,8 @@ def loss():
 )
 def layer():
     """The block with most: of a layer of any kind, or the embedding."""
-    return Largest(
-        smallest(1, layers_on_stage) * Largest(Total(tensor, "tensor", moment="backward"), "block"),
+    return Max(
+        minimum(1, layers_on_stage) * Max(Sum(tensor, "tensor", moment="backward"), "block"),
         "part",
         head=False,
     )
@@ -73,7 +73,7 @@ def layer():
 )
 def gathered_part():
     """The whole weights in the format that the matmuls take."""
-    return k_c * Total(device_parameters, "component", shared=False)
+    return k_c * Sum(device_parameters, "component", shared=False)
 
 
 SHARDED: dict[str, Any] = {"zero": 3, "reshard": True}
@@ -90,8 +90,8 @@ gathered = Quantity(
 @gathered.where(**SHARDED, phase="loss", source=FSDP)
 def _():
     """The root's group (embedding and head) and the last layer."""
-    return Total(layers_on_stage * gathered_part, "part", layers=False) + Largest(
-        smallest(1, layers_on_stage) * gathered_part, "part", layers=True
+    return Sum(layers_on_stage * gathered_part, "part", layers=False) + Max(
+        minimum(1, layers_on_stage) * gathered_part, "part", layers=True
     )
 
 
@@ -99,29 +99,29 @@ def _():
 def _():
     """The root's group stays gathered; of the layers, one is worked on and the next one is on its
     way."""
-    return Total(layers_on_stage * gathered_part, "part", layers=False) + 2 * Largest(
-        smallest(1, layers_on_stage) * gathered_part, "part", layers=True
+    return Sum(layers_on_stage * gathered_part, "part", layers=False) + 2 * Max(
+        minimum(1, layers_on_stage) * gathered_part, "part", layers=True
     )
 
 
 @gathered.where(zero=3, phase="first", source=FSDP)
 def _():
     """The root's group and this layer."""
-    return Total(layers_on_stage * gathered_part, "part", layers=False) + Largest(
-        smallest(1, layers_on_stage) * gathered_part, "part", layers=True
+    return Sum(layers_on_stage * gathered_part, "part", layers=False) + Max(
+        minimum(1, layers_on_stage) * gathered_part, "part", layers=True
     )
 
 
 @gathered.where(zero=3, reshard=False, phase=("loss", "backward"), source=FSDP)
 def _():
     """All of them: nothing is let go of between forward and backward."""
-    return Total(layers_on_stage * gathered_part, "part")
+    return Sum(layers_on_stage * gathered_part, "part")
 
 
 @gathered.where(zero=3, phase="gradients", source=FSDP)
 def _():
     """The root's weights are let go of; the embedding's gradient is as large as its table."""
-    return Total(layers_on_stage * gathered_part, "part", part="embedding")
+    return Sum(layers_on_stage * gathered_part, "part", part="embedding")
 
 
 @gathered.where(
@@ -132,8 +132,8 @@ def _():
 )
 def _():
     """Weights are kept wider than the matmuls take them: a copy of every matrix."""
-    return Total(
-        layers_on_stage * k_c * Total(device_parameters, "component", type="linear"),
+    return Sum(
+        layers_on_stage * k_c * Sum(device_parameters, "component", type="linear"),
         "part",
     )
 
@@ -167,10 +167,10 @@ reduced = Quantity(
 @reduced.where(zero=3, phase="backward", source=FSDP)
 def _():
     """The head's gradient, which waits for the rest of the root's group, and that of one matrix."""
-    return Total(
-        layers_on_stage * k_c * Total(device_parameters, "component"), "part", part="head"
-    ) + Largest(
-        smallest(1, layers_on_stage) * k_c * Largest(device_parameters, "component"),
+    return Sum(
+        layers_on_stage * k_c * Sum(device_parameters, "component"), "part", part="head"
+    ) + Max(
+        minimum(1, layers_on_stage) * k_c * Max(device_parameters, "component"),
         "part",
         layers=True,
     )
@@ -180,16 +180,14 @@ def _():
 def _():
     """The same, and the layer before on its way to its shards."""
     return (
-        Total(layers_on_stage * k_c * Total(device_parameters, "component"), "part", part="head")
-        + Largest(
-            smallest(1, layers_on_stage) * k_c * Largest(device_parameters, "component"),
+        Sum(layers_on_stage * k_c * Sum(device_parameters, "component"), "part", part="head")
+        + Max(
+            minimum(1, layers_on_stage) * k_c * Max(device_parameters, "component"),
             "part",
             layers=True,
         )
-        + Largest(
-            smallest(1, layers_on_stage)
-            * k_red
-            * Total(device_parameters, "component", shared=False),
+        + Max(
+            minimum(1, layers_on_stage) * k_red * Sum(device_parameters, "component", shared=False),
             "part",
             layers=True,
         )
@@ -199,8 +197,8 @@ def _():
 @reduced.where(zero=3, phase="gradients", source=FSDP)
 def _():
     """The root's group (embedding and head): gradients as they are made and as they are summed."""
-    return Total(
-        layers_on_stage * (k_c + k_red) * Total(device_parameters, "component", shared=False),
+    return Sum(
+        layers_on_stage * (k_c + k_red) * Sum(device_parameters, "component", shared=False),
         "part",
         layers=False,
     )
@@ -242,8 +240,8 @@ step.constant(
 @step.where(optimizer_kernel="loop", source="PyTorch (torch.optim, one tensor after the other)")
 def _():
     """One number in the format of a state for each weight of the largest tensor."""
-    return Largest(
-        smallest(1, layers_on_stage) * Largest(weights_component * k_o / k_w, "component"), "part"
+    return Max(
+        minimum(1, layers_on_stage) * Max(weights_component * k_o / k_w, "component"), "part"
     )
 
 
@@ -264,9 +262,9 @@ dummies = Quantity(
 def _():
     """Gradients are added to the fp32 buffer where they are made; autograd gets a placeholder in
     the compute format, one for each distinct shape (of one expert), kept for ever."""
-    return Total(
+    return Sum(
         k_c * first_on_stage * device_parameters, "component", type="linear", routed=False
-    ) + Total(
+    ) + Sum(
         k_c * first_on_stage * device_parameters * e / copies,
         "component",
         type="linear",
@@ -298,7 +296,7 @@ def _():
 )
 def _():
     """TransformerEngine has one for the layers, PyTorch one for the head."""
-    return M_work + Total(layers_on_stage * M_work, "part", part="head")
+    return M_work + Sum(layers_on_stage * M_work, "part", part="head")
 
 
 @workspace.where(
@@ -310,8 +308,8 @@ def _():
     """As for a dense model; with experts, four more for the streams of grouped matmuls."""
     return (
         M_work
-        + Total(layers_on_stage * M_work, "part", part="head")
-        + Largest(smallest(1, layers_on_stage) * 4 * M_work, "part", experts=True)
+        + Sum(layers_on_stage * M_work, "part", part="head")
+        + Max(minimum(1, layers_on_stage) * 4 * M_work, "part", experts=True)
     )
 
 
@@ -355,8 +353,8 @@ quantized = Quantity(
 )
 def _():
     """Cast in the first micro-batch and kept for the others, beside the weights themselves."""
-    return Total(
-        layers_on_stage * k_quant * Total(device_parameters, "component", type="linear"),
+    return Sum(
+        layers_on_stage * k_quant * Sum(device_parameters, "component", type="linear"),
         "part",
         layers=True,
     )

@@ -28,7 +28,7 @@ from planner.book.notation import (
     w_r,
 )
 from planner.book.quantity import Quantity
-from planner.book.reductions import Total, largest, smallest
+from planner.book.reductions import Sum, maximum, minimum
 
 POPE = "Pope et al. 2022 (arXiv 2211.05102), section 3.3"
 #: Sequences that a device keeps a cache of: those of every micro-batch that is under way.
@@ -48,7 +48,7 @@ block = Quantity(
 def _():
     """A key and a value for each token of prompt and answer of the sequences under
     way, m micro-batches of b; a rank holds one head at least."""
-    return k_kv * held * (s + s_o) * (d_h + d_v) * largest(a_kv, t) / t
+    return k_kv * held * (s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t
 
 
 @block.where(
@@ -59,7 +59,7 @@ def _():
 )
 def _():
     """Only the last w tokens are attended to."""
-    return k_kv * held * smallest(w, s + s_o) * (d_h + d_v) * largest(a_kv, t) / t
+    return k_kv * held * minimum(w, s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t
 
 
 @block.where(block="attention", latent=True, source="DeepSeek-V2 (arXiv 2405.04434), section 2.1.2")
@@ -70,7 +70,7 @@ def _():
 
 def _window():
     """The last inputs of a depthwise convolution, as many as its kernel is long."""
-    return Total(n_in * n_out, "component", type="conv")
+    return Sum(n_in * n_out, "component", type="conv")
 
 
 @block.where(
@@ -116,4 +116,4 @@ def _():
 )
 def cache_stage():
     """Each block that remembers, as often as the stage holds its layer."""
-    return Total(layers_on_stage * Total(block, "block", remembers=True), "part")
+    return Sum(layers_on_stage * Sum(block, "block", remembers=True), "part")

@@ -31,7 +31,7 @@ from planner.book.notation import (
     tensors_c,
 )
 from planner.book.quantity import Quantity
-from planner.book.reductions import Total
+from planner.book.reductions import Sum
 
 MEGATRON = "Shoeybi et al. 2019 (arXiv 1909.08053), section 3"
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
@@ -387,7 +387,7 @@ def _():
 )
 def _():
     """On average over the model: matrices and vectors keep different states."""
-    return Total(L_k * Total(each * component, "component"), "part") / total
+    return Sum(L_k * Sum(each * component, "component"), "part") / total
 
 
 @per_parameter.where(
@@ -528,13 +528,13 @@ def _stage(name: str, latex: str, title: str, attribution: str = "") -> Quantity
 @_stage("weights", r"M_{w,\sigma}", "weights of one device of a stage", "weights")
 def weights_stage():
     """Each component as often as the stage holds it, a tied matrix at most once."""
-    return Total(copies_on_stage * weights_component, "component")
+    return Sum(copies_on_stage * weights_component, "component")
 
 
 @_stage("gradients", r"M_{g,\sigma}", "gradients of one device of a stage")
 def gradients_stage():
     """Each component as often as the stage holds it, a tied matrix at most once."""
-    return Total(copies_on_stage * gradients_component, "component")
+    return Sum(copies_on_stage * gradients_component, "component")
 
 
 @_stage(
@@ -542,7 +542,7 @@ def gradients_stage():
 )
 def optimizer_stage():
     """Each component as often as the stage holds it, with the step counters of its tensors."""
-    return Total(copies_on_stage * (optimizer_component + steps), "component")
+    return Sum(copies_on_stage * (optimizer_component + steps), "component")
 
 
 @Quantity(

@@ -45,7 +45,7 @@ from planner.book.notation_hardware import (
     o_net,
 )
 from planner.book.quantity import Quantity
-from planner.book.reductions import largest, log2, smallest
+from planner.book.reductions import log2, maximum, minimum
 
 RING = "Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms; Thakur et al. 2005"
 NVLS = "NCCL, src/graph/tuning.cc: the faster of ring and NVLS (switches that add up and copy)"
@@ -91,7 +91,7 @@ def _():
 @fabric.where(measured=True, source="cluster document: a collective benchmark")
 def _():
     """What collectives reached there, no more than the network card of a device."""
-    return smallest(B_sus, B_net)
+    return minimum(B_sus, B_net)
 
 
 # -- tensor parallelism ------------------------------------------------------------------------
@@ -132,13 +132,13 @@ def _():
 def _():
     """The library takes what is faster: a ring of 2 (t - 1) hops, or one all-reduce by the
     switches."""
-    return smallest(2 * (t - 1) * a_link, a_sw)
+    return minimum(2 * (t - 1) * a_link, a_sw)
 
 
 @tensor_hops.where(tensor="node", switched=True, sequence=True, source=NVLS)
 def _():
     """An all-gather and a reduce-scatter, each as a ring of t - 1 hops or by the switches."""
-    return 2 * smallest((t - 1) * a_link, a_sw)
+    return 2 * minimum((t - 1) * a_link, a_sw)
 
 
 def _ring_over_nodes():
@@ -156,7 +156,7 @@ def _():
     """The library takes what is faster for an all-reduce: a ring, or a tree over the M = t/n_node
     nodes, log2 M deep, with a chain inside each."""
     tree = 2 * (log2(t / n_node) * a_net + (n_node - 1) * a_link)
-    return smallest(_ring_over_nodes(), tree)
+    return minimum(_ring_over_nodes(), tree)
 
 
 @tensor.where(tensor="node", source=RING)
@@ -171,7 +171,7 @@ def _():
     """Across M = t/n_node nodes a tree sends 2 (M-1)/M of the values over the cards of a node,
     while the ring inside each node passes its share over the link."""
     return (
-        largest(
+        maximum(
             _passed_by_ranks() / link,
             2 * (1 - n_node / t) * k_a * tokens * h / (fabric * n_node),
         )
@@ -182,7 +182,7 @@ def _():
 @tensor.where(tensor="nodes", sequence=True, source=RING)
 def _():
     """All-gather and reduce-scatter run as rings, which cross the nodes with all that passes."""
-    return _passed_by_ranks() / smallest(link, fabric * n_node) + tensor_hops
+    return _passed_by_ranks() / minimum(link, fabric * n_node) + tensor_hops
 
 
 # -- data parallelism --------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def _():
 def _():
     """Its n_node/t members in a node, one at least, use a network card each; the link bounds
     them."""
-    return smallest(link, fabric * largest(1, smallest(n_node / t, shards)))
+    return minimum(link, fabric * maximum(1, minimum(n_node / t, shards)))
 
 
 hops = Quantity(
@@ -248,12 +248,12 @@ def _():
 def _():
     """The library takes what is faster: one hop to each other member, or one exchange with the
     switches, which add up and copy."""
-    return smallest((shards - 1) * a_link, a_sw)
+    return minimum((shards - 1) * a_link, a_sw)
 
 
 def _nodes():
     """Nodes over which the data-parallel group is spread: each member on its own, at most."""
-    return smallest(shards, shards * t / n_node)
+    return minimum(shards, shards * t / n_node)
 
 
 @hops.where(shards="nodes", source=RING)
@@ -284,7 +284,7 @@ def _():
 @reduce_hops.where(shards="node", switched=True, source=TUNER)
 def _():
     """A ring, or one exchange with the switches, which add up and copy: what is faster."""
-    return smallest(2 * (shards - 1) * a_link, a_sw)
+    return minimum(2 * (shards - 1) * a_link, a_sw)
 
 
 def _tree(chain):
@@ -296,14 +296,14 @@ def _tree(chain):
 def _():
     """A ring over all devices, or a tree over the M nodes, log2 M deep, with chains inside them:
     what is faster."""
-    return smallest(2 * hops, _tree(2 * (shards / _nodes() - 1) * a_link))
+    return minimum(2 * hops, _tree(2 * (shards / _nodes() - 1) * a_link))
 
 
 @reduce_hops.where(shards="nodes", switched=True, source=TUNER)
 def _():
     """As without switches that add up; inside a node these may take the place of chains."""
     chain = 2 * (shards / _nodes() - 1) * a_link
-    return smallest(2 * hops, _tree(smallest(chain, a_sw)))
+    return minimum(2 * hops, _tree(minimum(chain, a_sw)))
 
 
 replicas = Quantity(
@@ -331,7 +331,7 @@ def _():
 def _():
     """A replica fills g t devices, so n_node/(g t) of them, one at least, lie in a node and use a
     network card each; the link bounds them."""
-    return smallest(link, fabric * largest(1, n_node / (shards * t)))
+    return minimum(link, fabric * maximum(1, n_node / (shards * t)))
 
 
 WHOLE = ("none", "column", "row", "vocabulary")
@@ -363,7 +363,7 @@ def _():
 def _():
     """Fewer devices hold copies of an expert, n_node/(e t_e) in each node, one at least, whose
     network cards they use."""
-    rate = smallest(link, fabric * largest(1, n_node / (e * t_e)))
+    rate = minimum(link, fabric * maximum(1, n_node / (e * t_e)))
     return (owners - 1) / (owners * rate)
 
 
@@ -396,7 +396,7 @@ LIMITED = "DeepSeek-AI 2024 (arXiv 2412.19437), section 2.1.2"
 
 def _of_groups(members):
     """The part of so many places that g_r of G_r groups take; one of each group, if no more."""
-    return smallest(members, largest(members * g_r / G_r, g_r))
+    return minimum(members, maximum(members * g_r / G_r, g_r))
 
 
 reach = Quantity(
@@ -506,7 +506,7 @@ def _():
     """Of M nodes from which it chooses a token goes once to each that holds one of its k experts,
     M (1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the link. All
     pairs of nodes talk at once, so an oversubscribed network slows them."""
-    return largest(_copies() / (link * e_a2a), _across() / (fabric * e_a2a))
+    return maximum(_copies() / (link * e_a2a), _across() / (fabric * e_a2a))
 
 
 @experts.where(expert="node", dispatcher="deepep", source=DEEPEP)
@@ -520,7 +520,7 @@ def _():
 def _():
     """A token goes once to each node that holds one of its experts, and there once to each such
     device, by kernels that nearly fill a device's network card and its link."""
-    return largest(_once(reach, e) / (link * e_disp), _across() / (B_net * e_disp))
+    return maximum(_once(reach, e) / (link * e_disp), _across() / (B_net * e_disp))
 
 
 FOLDING = "Liu et al. 2025 (arXiv 2504.14960), MoE parallel folding; Megatron-LM (all-to-all)"
@@ -554,7 +554,7 @@ def _():
 def _():
     """As in a node; what crosses from node to node uses all network cards of a node."""
     hops = (t_e / n_node - 1) * a_net + (t_e - t_e / n_node) * a_link
-    return _of_expert() / smallest(link, fabric * n_node) + hops
+    return _of_expert() / minimum(link, fabric * n_node) + hops
 
 
 # -- context parallelism -----------------------------------------------------------------------
@@ -562,7 +562,7 @@ def _():
 
 def _keys_and_values():
     """Bytes of a rank's keys and values; a tensor-parallel rank has one head at least."""
-    return k_a * tokens * largest(1, a_kv / t) * (d_h + d_v)
+    return k_a * tokens * maximum(1, a_kv / t) * (d_h + d_v)
 
 
 context = Quantity(
@@ -587,7 +587,7 @@ def _():
 def _():
     """Heads are divided over the tensor-parallel ranks, one at least. All hops run at once, so the
     one between nodes sets the pace: a device's network card."""
-    return _keys_and_values() / smallest(link, fabric) + a_net
+    return _keys_and_values() / minimum(link, fabric) + a_net
 
 
 # -- pipeline ----------------------------------------------------------------------------------
@@ -616,6 +616,6 @@ def _():
 def _():
     """Each tensor-parallel rank sends its part of n h activations. Neighbours are n/p devices
     apart, so n/(p n_node) of them, at most all, lie in another node and use a network card."""
-    across = smallest(1, n / (p * n_node))
+    across = minimum(1, n / (p * n_node))
     each = k_a * tokens * h / t
     return across * (each / fabric + a_net) + (1 - across) * (each / link + a_link)

@@ -2,7 +2,7 @@
 
 from planner.book.notation import L_k, N_given, applied, copies, n_in, n_out
 from planner.book.quantity import Quantity
-from planner.book.reductions import Total
+from planner.book.reductions import Sum
 
 SHAPES = "shapes of the weights"
 
@@ -87,7 +87,7 @@ component.constant(
 )
 def layer():
     """The sum over the components of the layer."""
-    return Total(component, "component")
+    return Sum(component, "component")
 
 
 total = Quantity("parameters.total", symbol="N", unit="parameters", title="parameters")
@@ -96,7 +96,7 @@ total = Quantity("parameters.total", symbol="N", unit="parameters", title="param
 @total.where(shape=True, source=SHAPES)
 def _():
     """Each part as often as it occurs; tied tensors are counted once."""
-    return Total(L_k * layer, "part")
+    return Sum(L_k * layer, "part")
 
 
 @total.where(shape=False, source="the plan (model.parameters)")
@@ -129,7 +129,7 @@ active = Quantity(
 @active.where(shape=True, source=SHAPES)
 def _():
     """As the total, with the chosen experts instead of all."""
-    return Total(L_k * Total(component_active, "component"), "part")
+    return Sum(L_k * Sum(component_active, "component"), "part")
 
 
 @active.where(shape=False, source="the plan (model.parameters)")
@@ -148,7 +148,7 @@ def _():
 )
 def embedding():
     """Every table that is looked up: tokens, learned positions, segments, biases by distance."""
-    return Total(L_k * Total(component, "component", type="table"), "part")
+    return Sum(L_k * Sum(component, "component", type="table"), "part")
 
 
 @Quantity(
@@ -161,7 +161,7 @@ def embedding():
 )
 def head():
     """The matrix over the vocabulary and its bias; 0 where it is the token embedding."""
-    return Total(L_k * Total(component, "component", group="head", shared=False), "part")
+    return Sum(L_k * Sum(component, "component", group="head", shared=False), "part")
 
 
 @Quantity(
@@ -187,7 +187,7 @@ def non_embedding():
 )
 def routed_experts():
     """All copies of all experts, whether a token uses them or not."""
-    return Total(L_k * Total(component, "component", split="experts"), "part")
+    return Sum(L_k * Sum(component, "component", split="experts"), "part")
 
 
 @Quantity(
@@ -200,5 +200,5 @@ def routed_experts():
 )
 def per_layer():
     """The sum over the layers, over their number; layers of one kind are all alike."""
-    layers = Total(L_k, "part", layers=True)
-    return Total(L_k * layer, "part", layers=True) / layers
+    layers = Sum(L_k, "part", layers=True)
+    return Sum(L_k * layer, "part", layers=True) / layers

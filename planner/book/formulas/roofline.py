@@ -12,7 +12,7 @@ from planner.book.formulas.time_product import count, rows
 from planner.book.notation import L_k, a, a_kv, b, c, d_h, d_v, k_a, k_c, s, t
 from planner.book.notation_hardware import K_x, N_x, W
 from planner.book.quantity import Quantity
-from planner.book.reductions import Total
+from planner.book.reductions import Sum
 
 WILLIAMS = "Williams et al. 2009, Roofline: an insightful visual performance model"
 FLASH = "Dao et al. 2022 (arXiv 2205.14135), section 3"
@@ -119,8 +119,8 @@ def ridge():
 def intensity():
     """Work over least traffic of all layers, embedding and head; a kernel moves its work over its
     intensity."""
-    flops = Total(product_flops, "product") + Total(core_flops, "block", block="attention")
-    moved = Total(product_flops / product_intensity, "product") + Total(
+    flops = Sum(product_flops, "product") + Sum(core_flops, "block", block="attention")
+    moved = Sum(product_flops / product_intensity, "product") + Sum(
         core_flops / core_intensity, "block", block="attention"
     )
-    return Total(L_k * flops, "part") / Total(L_k * moved, "part")
+    return Sum(L_k * flops, "part") / Sum(L_k * moved, "part")

@@ -22,7 +22,7 @@ from planner.book.notation_hardware import (
     x_head,
 )
 from planner.book.quantity import Quantity
-from planner.book.reductions import ceil, largest, smallest
+from planner.book.reductions import ceil, maximum, minimum
 
 FLASH = "Dao et al. 2022 (arXiv 2205.14135), section 3; Dao 2023 (arXiv 2307.08691)"
 SCALED = "Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.1"
@@ -55,13 +55,13 @@ def _():
 def _():
     """Blocks above the diagonal are skipped, which leaves half and the other half of those on
     it."""
-    return smallest(s, (s + n_blk) / 2)
+    return minimum(s, (s + n_blk) / 2)
 
 
 def _reach():
     """Keys from the first of a window to the end of a block of queries, in whole blocks: the last
     query of a block of n sees w, the first w more than n - 1 before it."""
-    return smallest(s, n_blk * (1 + ceil((w - 1) / n_blk)))
+    return minimum(s, n_blk * (1 + ceil((w - 1) / n_blk)))
 
 
 @keys.where(sees="window")
@@ -74,12 +74,12 @@ def _():
 def _():
     """The window in whole blocks for every query, less what the first ones lack: the i-th block
     meets i blocks."""
-    return smallest(s, _reach() - _reach() * (_reach() - n_blk) / (2 * s))
+    return minimum(s, _reach() - _reach() * (_reach() - n_blk) / (2 * s))
 
 
 def _filled():
     """Heads below 128 fill the products of a fused kernel less well."""
-    return smallest(1, d_h / 128) ** x_head
+    return minimum(1, d_h / 128) ** x_head
 
 
 core_rate = Quantity(
@@ -103,7 +103,7 @@ def _():
     """Open kernels issue instructions of the Ampere generation: 2048 FLOP for each
     multiprocessor and clock (312 TFLOP/s on an A100), where these do as many (those of an L40S do
     half); heads below 128 fill the products less well."""
-    instructions = smallest(2048 * n_sm * f_clk, peak_16)
+    instructions = minimum(2048 * n_sm * f_clk, peak_16)
     return e_att * instructions * _filled()
 
 
@@ -177,7 +177,7 @@ def _product(m, n, k, wasted):
     """One batched product of an unfused core, at the 16-bit rate."""
     heads, widths = b * a / t, (m, loaded(n), loaded(k))
     arithmetic = work(*widths, heads, wasted(*widths), e_16 * peak_16, half)
-    return largest(arithmetic, traffic(m, n, k, heads))
+    return maximum(arithmetic, traffic(m, n, k, heads))
 
 
 def _waves(m, n, k):
@@ -285,7 +285,7 @@ def _():
     than a block shows. Each rank holds a piece from either end of the sequence, so that all blocks
     of a causal sequence are alike. Outputs of the c blocks are read and summed in fp32 (8)."""
     merged = (k_a + 8) * c * tokens * a * d_v / (t * W * e_mem)
-    return (c - 1) * largest(0, context - core_forward / c) + merged
+    return (c - 1) * maximum(0, context - core_forward / c) + merged
 
 
 @context_backward.where(**RINGS, source=RING, coefficient="bytes")
@@ -293,7 +293,7 @@ def _():
     """Keys and values travel again, and their gradients with them, which go one hop further, home.
     Gradients of each block are added up: two values read and one written."""
     merged = 3 * k_a * c * tokens * (a * d_h + a_kv * (d_h + d_v)) / (t * W * e_mem)
-    return (c - 1) * largest(0, 2 * context - core_backward / c) + context + merged
+    return (c - 1) * maximum(0, 2 * context - core_backward / c) + context + merged
 
 
 @context_forward.where(**GATHERS, source=GATHER)

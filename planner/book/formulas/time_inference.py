@@ -13,7 +13,7 @@ from planner.book.formulas.time_peak import peak
 from planner.book.notation import E, L_k, b, e, h, k, k_a, layers_on_stage, p, s, s_o, t, t_e, w
 from planner.book.notation_hardware import W, a_link, a_net, e_mem, e_mm
 from planner.book.quantity import SHARE, Quantity
-from planner.book.reductions import Largest, Total, largest, smallest
+from planner.book.reductions import Max, Sum, maximum, minimum
 
 POPE = "Pope et al. 2022 (arXiv 2211.05102), section 2"
 SERVING: dict[str, Any] = {"mode": "inference", "assumed": False}
@@ -31,7 +31,7 @@ SECONDS: dict[str, Any] = {"unit": "s", "exact": False, **SERVING}
 def prefill():
     """The forward pass of all layers over the prompts of a micro-batch, through the p stages.
     Logits of the last position alone are too few to count."""
-    return Total(L_k * forward, "part", head=False) + (p - 1) * send
+    return Sum(L_k * forward, "part", head=False) + (p - 1) * send
 
 
 @Quantity(
@@ -48,7 +48,7 @@ def prefill():
 def prefill_rate():
     """Each of the d replicas has m micro-batches of b prompts under way, one on each stage; those
     beyond the p stages wait."""
-    return data * smallest(micro_batches, p) * b * s / prefill
+    return data * minimum(micro_batches, p) * b * s / prefill
 
 
 # -- what one step of decoding reads --------------------------------------------------------------
@@ -134,9 +134,9 @@ def _():
 def _():
     """The cache grows while the window is longer than what was read; on average over the answer it
     holds what it began with and, of the g tokens that it grows by, all but half of the first g."""
-    grown = smallest(s_o, largest(0, w - s))
-    kept = smallest(w, s) + grown - grown**2 / (2 * largest(1, s_o))
-    return cache_block / micro_batches * kept / smallest(w, s + s_o)
+    grown = minimum(s_o, maximum(0, w - s))
+    kept = minimum(w, s) + grown - grown**2 / (2 * maximum(1, s_o))
+    return cache_block / micro_batches * kept / minimum(w, s + s_o)
 
 
 @Quantity(
@@ -150,11 +150,9 @@ def _():
 )
 def stage_bytes():
     """Tables that are looked up give a few rows only."""
-    weights = Total(layers_on_stage * Total(read, "component"), "part")
-    tables = Total(layers_on_stage * Total(read, "component", type="table"), "part")
-    return (
-        weights - tables + Total(layers_on_stage * Total(cached, "block", remembers=True), "part")
-    )
+    weights = Sum(layers_on_stage * Sum(read, "component"), "part")
+    tables = Sum(layers_on_stage * Sum(read, "component", type="table"), "part")
+    return weights - tables + Sum(layers_on_stage * Sum(cached, "block", remembers=True), "part")
 
 
 @Quantity(
@@ -169,8 +167,8 @@ def stage_bytes():
 def stage_flops():
     """Those of b tokens, divided over the tensor-parallel ranks; experts stay as busy, for each
     device brings its tokens."""
-    linear = Total(component_flops, "component", type="linear")
-    return b * Total(layers_on_stage * linear, "part") / t
+    linear = Sum(component_flops, "component", type="linear")
+    return b * Sum(layers_on_stage * linear, "part") / t
 
 
 @Quantity(
@@ -185,7 +183,7 @@ def stage_flops():
 def stage():
     """Small batches wait for the memory, large ones for the arithmetic. Kernels are taken as
     launched together (CUDA graphs)."""
-    return largest(stage_bytes / (W * e_mem), stage_flops / (peak * e_mm))
+    return maximum(stage_bytes / (W * e_mem), stage_flops / (peak * e_mm))
 
 
 # -- what it exchanges -----------------------------------------------------------------------------
@@ -229,7 +227,7 @@ exchange = Quantity(
 @exchange.where(experts=False)
 def _():
     """A ring of 2 (t-1) hops for each exchange of a layer: a token's is too small for bandwidth."""
-    return 2 * (t - 1) * hop * Total(L_k * Total(exchanges, "block"), "part")
+    return 2 * (t - 1) * hop * Sum(L_k * Sum(exchanges, "block"), "part")
 
 
 @exchange.where(experts=True)
@@ -237,8 +235,8 @@ def _():
     """As without experts; and tokens go to their experts and come back, with one hop to each of
     the other groups, and to each of the devices that share an expert."""
     there = (experts_exchange + experts_gather) * b / tokens + (e + t_e - 2) * a_link
-    routed = Total(L_k * Total(2 * there, "block", block="moe"), "part")
-    return 2 * (t - 1) * hop * Total(L_k * Total(exchanges, "block"), "part") + routed
+    routed = Sum(L_k * Sum(2 * there, "block", block="moe"), "part")
+    return 2 * (t - 1) * hop * Sum(L_k * Sum(exchanges, "block"), "part") + routed
 
 
 sends = Quantity(
@@ -275,8 +273,8 @@ def _():
 def decode():
     """The p stages one after another, the exchanges of all layers and the way between stages; where
     more micro-batches than stages are under way, each waits for its turn."""
-    turns = largest(1, micro_batches / p)
-    return turns * (p * Largest(stage, "stage") + exchange + sends)
+    turns = maximum(1, micro_batches / p)
+    return turns * (p * Max(stage, "stage") + exchange + sends)
 
 
 @Quantity(

@@ -28,7 +28,7 @@ from planner.book.notation_hardware import (
     q_back,
 )
 from planner.book.quantity import Quantity
-from planner.book.reductions import Total
+from planner.book.reductions import Sum
 
 CALIBRATED = "calibrated on published runs (presets/efficiency)"
 
@@ -236,10 +236,10 @@ PART: dict[str, Any] = {"unit": "s", "exact": False, "per": "part"}
 def forward():
     """Products, attention, elementwise kernels and exchanges, one after another."""
     return (
-        Total(product_forward, "product")
-        + Total(core_forward + context_forward, "block", block="attention")
-        + Total(elementwise, "block")
-        + Total(exchange, "block")
+        Sum(product_forward, "product")
+        + Sum(core_forward + context_forward, "block", block="attention")
+        + Sum(elementwise, "block")
+        + Sum(exchange, "block")
     )
 
 
@@ -254,8 +254,8 @@ def backward():
     """The gradients of products, attention and elementwise kernels, which move more than forward;
     as many exchanges, and inputs gathered again. Casts of both passes are here."""
     return (
-        Total(product_backward + casts, "product")
-        + Total(core_backward + context_backward, "block", block="attention")
-        + Total(elementwise * q_back, "block")
-        + Total(exchange + gathered, "block")
+        Sum(product_backward + casts, "product")
+        + Sum(core_backward + context_backward, "block", block="attention")
+        + Sum(elementwise * q_back, "block")
+        + Sum(exchange + gathered, "block")
     )

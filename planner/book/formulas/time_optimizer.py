@@ -22,7 +22,7 @@ from planner.book.notation import (
 )
 from planner.book.notation_hardware import B_dram, B_host, W, e_16, e_mem
 from planner.book.quantity import Quantity
-from planner.book.reductions import Largest, Total, largest, smallest
+from planner.book.reductions import Max, Sum, maximum, minimum
 
 SECONDS: dict[str, Any] = {"unit": "s", "exact": False}
 JORDAN = "Jordan et al. 2024, Muon: an optimizer for hidden layers in neural networks"
@@ -191,7 +191,7 @@ def flops():
     """Each tensor-parallel rank makes its own part orthogonal (Megatron-Core's blockwise mode), in
     five Newton-Schulz iterations of X with m rows and n columns, m the shorter side: A = X X^T
     (2 m m n), A A (2 m m m) and their sum times X (2 m m n)."""
-    short, long = smallest(inputs, outputs), largest(inputs, outputs)
+    short, long = minimum(inputs, outputs), maximum(inputs, outputs)
     return 5 * (4 * short**2 * long + 2 * short**3)
 
 
@@ -209,7 +209,7 @@ matrix = Quantity(
 def _():
     """At the rate of 16-bit products, the depth of each of three (n, m and m) with what shallow
     ones lack."""
-    short, long = smallest(inputs, outputs), largest(inputs, outputs)
+    short, long = minimum(inputs, outputs), maximum(inputs, outputs)
     lacking = 5 * 2 * half * (2 * short**2 + short * long)
     return (flops + lacking) / (e_16 * peak_16)
 
@@ -225,17 +225,15 @@ orthogonal.constant(0, "None.", optimizer=NOT_MUON, source="definition")
 @orthogonal.where(optimizer="muon", zero=0, source=JORDAN)
 def _():
     """Every device does all matrices of its stage."""
-    return Largest(
-        Total(copies_on_stage * matrices * matrix, "component", hidden_matrix=True), "stage"
-    )
+    return Max(Sum(copies_on_stage * matrices * matrix, "component", hidden_matrix=True), "stage")
 
 
 @orthogonal.where(optimizer="muon", zero=(1, 2, 3), source=MOONLIGHT)
 def _():
     """Whole matrices are divided over the devices that share them (Megatron-Core's layer-wise
     distributed optimizer); the device that does most does one at least."""
-    even = Total(copies_on_stage * matrices * matrix / owners, "component", hidden_matrix=True)
-    return largest(Largest(even, "stage"), Largest(matrix, "component", hidden_matrix=True))
+    even = Sum(copies_on_stage * matrices * matrix / owners, "component", hidden_matrix=True)
+    return maximum(Max(even, "stage"), Max(matrix, "component", hidden_matrix=True))
 
 
 momentum = Quantity(
@@ -256,8 +254,8 @@ momentum.constant(
 def _():
     """In the compute format, from all that share a matrix to the one that does it: a share of what
     gathering everything on every device would pass."""
-    shares = Total(copies_on_stage * trained * passed / owners, "component", hidden_matrix=True)
-    return k_c * Largest(shares, "stage") + hops
+    shares = Sum(copies_on_stage * trained * passed / owners, "component", hidden_matrix=True)
+    return k_c * Max(shares, "stage") + hops
 
 
 # -- the update --------------------------------------------------------------------------------
@@ -279,30 +277,30 @@ optimizer = Quantity(
 @optimizer.where(zero=0, offload_optimizer=False)
 def _():
     """The update of all parameters that the device holds, and Muon's products."""
-    bytes_moved = Largest(Total(copies_on_stage * trained * update, "component"), "stage")
+    bytes_moved = Max(Sum(copies_on_stage * trained * update, "component"), "stage")
     return bytes_moved / (W * e_mem) + orthogonal + momentum
 
 
 @optimizer.where(zero=(1, 2, 3), offload_optimizer=False)
 def _():
     """As without sharding, for the part that the device keeps, and what Muon gathers."""
-    bytes_moved = Largest(Total(copies_on_stage * trained * update / owners, "component"), "stage")
+    bytes_moved = Max(Sum(copies_on_stage * trained * update / owners, "component"), "stage")
     return bytes_moved / (W * e_mem) + orthogonal + momentum
 
 
 def _on_host():
     """Seconds for each parameter that a device owns."""
-    return (k_g + k_c) / B_host + _once() * smallest(n, n_node) / B_dram
+    return (k_g + k_c) / B_host + _once() * minimum(n, n_node) / B_dram
 
 
 @optimizer.where(zero=0, **LEAVES, source="Ren et al. 2021 (arXiv 2101.06840), section 4")
 def _():
     """Gradients go to the host and weights come back; there weights, master weights and states are
     read and written, gradients read, at the rate of its memory, which the devices share."""
-    return Largest(Total(copies_on_stage * trained * _on_host(), "component"), "stage")
+    return Max(Sum(copies_on_stage * trained * _on_host(), "component"), "stage")
 
 
 @optimizer.where(zero=(1, 2, 3), **LEAVES, source="Ren et al. 2021 (arXiv 2101.06840), section 4")
 def _():
     """As without sharding, for the part that the device keeps."""
-    return Largest(Total(copies_on_stage * trained * _on_host() / owners, "component"), "stage")
+    return Max(Sum(copies_on_stage * trained * _on_host() / owners, "component"), "stage")

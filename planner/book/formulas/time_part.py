@@ -30,7 +30,7 @@ from planner.book.notation_hardware import (
     x_busy,
 )
 from planner.book.quantity import Quantity
-from planner.book.reductions import Total, largest, smallest
+from planner.book.reductions import Sum, maximum, minimum
 
 # -- what is computed again --------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ for _kind in ("mlp", "moe"):  # dense and routed feed-forwards are chosen by the
     @again.where(**_CHOSEN, source=MODULES)
     def _():
         """The whole block: products, elementwise kernels and exchanges."""
-        return Total(product_forward, "product") + elementwise + exchange
+        return Sum(product_forward, "product") + elementwise + exchange
 
     @again.where(**_LEFT, again_activation=True, source=MODULES)
     def _():
@@ -110,7 +110,7 @@ repeated.constant(0, "Nothing.", recompute="none", source="definition")
 @repeated.where(recompute="selective", again_operations=False, source=MODULES)
 def _():
     """The chosen modules (training.recompute_modules) of its blocks."""
-    return Total(again, "block")
+    return Sum(again, "block")
 
 
 @repeated.where(
@@ -120,7 +120,7 @@ def _():
 )
 def _():
     """Every second product and all elementwise kernels; attention and exchanges are kept."""
-    return Total(product_forward, "product") / 2 + Total(elementwise, "block")
+    return Sum(product_forward, "product") / 2 + Sum(elementwise, "block")
 
 
 @repeated.where(recompute="full", layers=True, source=CHECKPOINTS)
@@ -154,7 +154,7 @@ repeated.constant(
 def launches():
     """Those of the layer, one more for each exchange with tensor-parallel ranks, and some for each
     further block of keys and values (send, receive, attention, and the sum of its outputs)."""
-    return n_la + Total(exchanges, "block") * (t - 1) / 2 + n_ring * (c - 1)
+    return n_la + Sum(exchanges, "block") * (t - 1) / 2 + n_ring * (c - 1)
 
 
 host = Quantity(
@@ -206,13 +206,13 @@ FSDP = "Zhao et al. 2023 (arXiv 2304.11277), section 3"
 def _():
     """Weights are gathered (training.bytes.gather) for the forward and for the backward pass,
     gradients reduced and scattered in theirs: three rings over the group."""
-    return (2 * k_gat + k_red) * Total(device_parameters * passed, "component") + 3 * hops
+    return (2 * k_gat + k_red) * Sum(device_parameters * passed, "component") + 3 * hops
 
 
 @gathers.where(zero=3, reshard=False, source="PyTorch, fully_shard (reshard_after_forward)")
 def _():
     """Weights stay gathered from the forward to the backward pass of a micro-batch: two rings."""
-    return (k_gat + k_red) * Total(device_parameters * passed, "component") + 2 * hops
+    return (k_gat + k_red) * Sum(device_parameters * passed, "component") + 2 * hops
 
 
 # -- host memory -------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def _():
     """They leave beside the forward pass and return beside the backward pass, whichever of device
     and host is at work: what takes longer than the pass shows."""
     way = f_off * kept / B_host
-    return largest(0, way - (1 - f_back) * busy) + largest(0, way - f_back * busy)
+    return maximum(0, way - (1 - f_back) * busy) + maximum(0, way - f_back * busy)
 
 
 # -- a layer -----------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def device():
 def _longer():
     """The length of two sides at a right angle, were the power 2; with a higher one the corner is
     sharper."""
-    longer, shorter = largest(device, host), smallest(device, host)
+    longer, shorter = maximum(device, host), minimum(device, host)
     return longer * (1 + (shorter / longer) ** x_busy) ** (1 / x_busy)
 
 
@@ -300,4 +300,4 @@ def _():
 def part():
     """What device or host are at work on; the gathers, less the share that this hides; and what
     shows of the way to the host."""
-    return busy + gathers - smallest(hidden_t * gathers, busy) + offload
+    return busy + gathers - minimum(hidden_t * gathers, busy) + offload

@@ -22,7 +22,7 @@ from planner.book.notation_hardware import (
     n_sm,
 )
 from planner.book.quantity import Quantity
-from planner.book.reductions import ceil, largest, smallest
+from planner.book.reductions import ceil, maximum, minimum
 
 ROOFLINE = "Williams et al. 2009, Roofline: an insightful visual performance model"
 TILES = "NVIDIA, Matrix multiplication background user's guide (tile and wave quantization)"
@@ -34,7 +34,7 @@ def loaded(width):
     of 64, and of 8 (elements of 2 bytes). What others cost is bounded by what padding them costs,
     so that a wider product never takes less time."""
     padded_8, padded_64 = 8 * ceil(width / 8), 64 * ceil(width / 64)
-    return smallest(k_64 * k_8 * width, k_64 * padded_8, padded_64)
+    return minimum(k_64 * k_8 * width, k_64 * padded_8, padded_64)
 
 
 def waves(rows, columns, depth, count, half):
@@ -49,7 +49,7 @@ def waves(rows, columns, depth, count, half):
     def split(pieces):
         return k_128 * cut(128, 128, pieces) * (depth + pieces * half) / (depth + half)
 
-    return smallest(cut(128, 256), cut(256, 128), k_128 * cut(128, 128), split(2), split(4))
+    return minimum(cut(128, 256), cut(256, 128), k_128 * cut(128, 128), split(2), split(4))
 
 
 def work(rows, columns, depth, count, waste, rate, half):
@@ -261,7 +261,7 @@ TIME: dict[str, Any] = {"unit": "s", "exact": False, "per": "product"}
 def forward():
     """2 FLOP for each of rows, columns and depth as kernels run them, the depth with what shallow
     products lack, times what tiles and waves waste; or the traffic of inputs and output."""
-    return largest(work(*FORWARD, count, waste_forward, rate, half), traffic(rows, N_x, K_x, count))
+    return maximum(work(*FORWARD, count, waste_forward, rate, half), traffic(rows, N_x, K_x, count))
 
 
 @Quantity(
@@ -275,7 +275,7 @@ def forward():
 def gradient_of_input():
     """The output's gradient with the weight: the forward product, with columns and depth
     exchanged."""
-    return largest(work(*INPUT, count, waste_input, rate, half), traffic(rows, K_x, N_x, count))
+    return maximum(work(*INPUT, count, waste_input, rate, half), traffic(rows, K_x, N_x, count))
 
 
 @Quantity(
@@ -288,7 +288,7 @@ def gradient_of_input():
 )
 def gradient_of_weight():
     """The input with the output's gradient: the rows are what is summed over."""
-    return largest(work(*WEIGHT, count, waste_weight, rate, half), traffic(K_x, N_x, rows, count))
+    return maximum(work(*WEIGHT, count, waste_weight, rate, half), traffic(K_x, N_x, rows, count))
 
 
 bias = Quantity(
@@ -340,7 +340,7 @@ def _():
 
 
 def _narrow(rows, columns, depth):
-    return largest(work(rows, columns, depth, 1, 1, rate, half), traffic(rows, columns, depth, 1))
+    return maximum(work(rows, columns, depth, 1, 1, rate, half), traffic(rows, columns, depth, 1))
 
 
 @backward.where(frozen=False, lora=True, adapted=True, source=LORA, coefficient="FLOP")

@@ -6,7 +6,7 @@ from planner.book.formulas.time import training_days
 from planner.book.notation import n
 from planner.book.notation_hardware import n_fail, n_seen, t_res, t_seen, x_slow
 from planner.book.quantity import SHARE, Quantity
-from planner.book.reductions import largest, smallest
+from planner.book.reductions import maximum, minimum
 
 DALY = (
     "Daly 2006, A higher order estimate of the optimum checkpoint interval for restart dumps "
@@ -39,7 +39,7 @@ def between_failures():
 def ratio():
     """What the best interval is a series in. It holds below 1: where a checkpoint takes longer than
     twice the time between interruptions, the interval stays what it is there."""
-    return smallest(1, sqrt(stall / (2 * between_failures)))
+    return minimum(1, sqrt(stall / (2 * between_failures)))
 
 
 @Quantity(
@@ -55,7 +55,7 @@ def interval():
     product of both times and two terms of higher order. A checkpoint in the background is done
     before the next one begins."""
     best = 2 * ratio - rational(4, 3) * ratio**2 + rational(2, 9) * ratio**3
-    return largest(between_failures * best, write - stall)
+    return maximum(between_failures * best, write - stall)
 
 
 @Quantity(
@@ -99,7 +99,7 @@ def _written(steps):
 
 
 def _lost(steps):
-    return steps * largest(0, 1 / goodput - 1 - stall / interval)
+    return steps * maximum(0, 1 / goodput - 1 - stall / interval)
 
 
 checkpoint_days = Quantity(

@@ -33,7 +33,7 @@ from planner.book.notation import (
 )
 from planner.book.notation_hardware import W, e_mem, f_back, hidden_t
 from planner.book.quantity import Quantity
-from planner.book.reductions import Largest, Total, largest
+from planner.book.reductions import Max, Sum, maximum
 
 PIPELINE = "Narayanan et al. 2021 (arXiv 2104.04473), section 2.2"
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 7"
@@ -57,15 +57,15 @@ stage = Quantity(
 @stage.where(**IN_TURN, again_some=False, source=PIPELINE)
 def _():
     """The layers of the stage, and the embedding or the head where it holds them."""
-    return Total(layers_on_stage * part, "part")
+    return Sum(layers_on_stage * part, "part")
 
 
 @stage.where(**IN_TURN, again_some=True, source=PIPELINE)
 def _():
     """The layers of the stage, and the embedding or the head where it holds them; layers beyond
     training.recompute_layers compute nothing again."""
-    return Total(
-        layers_on_stage * (part - (1 - recomputed_in_flight / largest(1, in_flight)) * repeated),
+    return Sum(
+        layers_on_stage * (part - (1 - recomputed_in_flight / maximum(1, in_flight)) * repeated),
         "part",
     )
 
@@ -73,7 +73,7 @@ def _():
 @stage.where(schedule="dualpipe", source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.1")
 def _():
     """A device holds a chunk from each end, and a micro-batch passes one of them."""
-    return Total(layers_on_stage * part, "part") / 2
+    return Sum(layers_on_stage * part, "part") / 2
 
 
 @Quantity(
@@ -85,7 +85,7 @@ def _():
 )
 def model():
     """All layers, the embedding and the head, one after another."""
-    return Total(L_k * part, "part")
+    return Sum(L_k * part, "part")
 
 
 @Quantity(
@@ -99,7 +99,7 @@ def model():
 def micro_batch():
     """The slowest stage sets the pace; activations and gradients are sent once for each of its v
     chunks."""
-    return Largest(stage, "stage") + 2 * v * send
+    return Max(stage, "stage") + 2 * v * send
 
 
 bubble = Quantity(
@@ -146,7 +146,7 @@ def _():
 def resident():
     """What a device has gradients for, before any sharding over data parallelism; a tied matrix at
     most once."""
-    return Largest(Total(copies_on_stage * trained, "component"), "stage")
+    return Max(Sum(copies_on_stage * trained, "component"), "stage")
 
 
 @Quantity(
@@ -159,7 +159,7 @@ def resident():
 )
 def owned():
     """Each weight is divided over the devices that share it; experts over fewer."""
-    return Largest(Total(copies_on_stage * trained / owners, "component"), "stage")
+    return Max(Sum(copies_on_stage * trained / owners, "component"), "stage")
 
 
 @Quantity(
@@ -172,7 +172,7 @@ def owned():
 )
 def ring():
     """Every component in its own group."""
-    return Largest(Total(copies_on_stage * trained * passed, "component"), "stage")
+    return Max(Sum(copies_on_stage * trained * passed, "component"), "stage")
 
 
 accumulation = Quantity(
@@ -204,7 +204,7 @@ def _():
 
 def _growing():
     """Messages of 40 million values, or of 1 million for each rank where that is more."""
-    return largest(1, resident / largest(40 * 10**6, 10**6 * shards))
+    return maximum(1, resident / maximum(40 * 10**6, 10**6 * shards))
 
 
 buckets = Quantity(
@@ -231,7 +231,7 @@ def _():
 def _():
     """At least one; messages of 25 MiB, which hold 13,107,200 values of 2 bytes, however many
     devices there are."""
-    return largest(1, resident / 13107200)
+    return maximum(1, resident / 13107200)
 
 
 @buckets.where(
@@ -241,7 +241,7 @@ def _():
 )
 def _():
     """One for each layer, and for embedding and head, where the stage holds them."""
-    return Largest(Total(layers_on_stage, "part"), "stage")
+    return Max(Sum(layers_on_stage, "part"), "stage")
 
 
 REPLICATED: dict[str, Any] = {"replicas": ("node", "nodes")}
@@ -324,7 +324,7 @@ def _():
 
 def _shown(traffic, beside):
     """What overlap leaves of it: it hides a share, as far as there is work beside."""
-    return largest((1 - hidden_t) * traffic, traffic - beside)
+    return maximum((1 - hidden_t) * traffic, traffic - beside)
 
 
 data = Quantity(
@@ -376,8 +376,8 @@ def _():
 
 def _tied():
     """Bytes of the copy that the last stage holds: in a ring of two, each passes once."""
-    return k_red * Largest(
-        Total(layers_on_stage * Total(trained, "component", shared=True), "part"), "stage"
+    return k_red * Max(
+        Sum(layers_on_stage * Sum(trained, "component", shared=True), "part"), "stage"
     )
 
 
