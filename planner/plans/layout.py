@@ -56,6 +56,14 @@ class LayoutKey:
         """The key within its section."""
         return self.key.partition(".")[2]
 
+    def step(self, value: Any, up: bool) -> Any:
+        """The next value up or down: of those that a search tries, else twice or half as much; None
+        where there is none."""
+        if self.values:
+            place = self.values.index(value) + (1 if up else -1)
+            return self.values[place] if 0 <= place < len(self.values) else None
+        return 2 * value if up else value // 2 if value % 2 == 0 else None
+
 
 ROWS = (
     LayoutKey("parallelism.tensor", OUTER, "tensor", 1, MATRICES, title="Tensor parallel",
@@ -67,7 +75,8 @@ ROWS = (
     LayoutKey("parallelism.context", OUTER, "context", 1, TOKENS, title="Context parallel",
               kept=True),
     LayoutKey("parallelism.expert", INNER, "expert", 1, EXPERTS, title="Expert parallel"),
-    LayoutKey("parallelism.expert_tensor", INNER, "expert tensor", 1, EXPERT, like="tensor"),
+    LayoutKey("parallelism.expert_tensor", INNER, "expert tensor", 1, EXPERT,
+              like="parallelism.tensor"),
     LayoutKey("parallelism.data", FOLLOWING, "data", 1, BATCH, title="Data parallel"),
     LayoutKey("parallelism.expert_data", FOLLOWING, "expert data", 1,
               over=("pipeline", "expert", "expert_tensor"), title="Expert data parallel"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 from planner.base.errors import PlanError
@@ -12,7 +13,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.plans import plan as plans
 from planner.plans.document import Plan
-from planner.plans.layout import KERNELS
+from planner.plans.layout import KERNELS, ROW
 from planner.questions.elasticity import Slopes, measures
 from planner.results.result import Result
 
@@ -71,45 +72,21 @@ class Neighbour:
     reason: str | None = None
 
 
-def _doubled(value: int) -> int:
-    return 2 * value
-
-
-def _halved(value: int) -> int | None:
-    return value // 2 if value % 2 == 0 else None
-
-
-def _up(value: int) -> int | None:
-    return value + 1 if value < 3 else None
-
-
-def _down(value: int) -> int | None:
-    return value - 1 if value > 0 else None
-
-
-#: One step towards less memory, and one towards more of it (and, mostly, less time).
-LIGHTER: tuple[tuple[str, Callable[[Any], Any]], ...] = (
-    ("training.micro_batch", _halved),
-    ("training.recompute", {"none": "selective", "selective": "full"}.get),
-    ("parallelism.tensor", _doubled),
-    ("parallelism.pipeline", _doubled),
-    ("parallelism.zero", _up),
-)
-HEAVIER: tuple[tuple[str, Callable[[Any], Any]], ...] = (
-    ("training.micro_batch", _doubled),
-    ("training.recompute", {"full": "selective", "selective": "none"}.get),
-    ("parallelism.tensor", _halved),
-    ("parallelism.pipeline", _halved),
-    ("parallelism.zero", _down),
-)
+#: What neighbours differ in, and whether one step up leaves less memory free (else more).
+STEPS = {
+    "training.micro_batch": True,
+    "training.recompute": False,
+    "parallelism.tensor": False,
+    "parallelism.pipeline": False,
+    "parallelism.zero": False,
+}
 
 
 def neighbours(result: Result, most: int = 4) -> list[Neighbour]:
     """Plans one step away: lighter ones where this one is not safe, else heavier ones first."""
     unsafe = result.verdict["state"] in ("no", "tight")
-    steps = LIGHTER if unsafe else (*HEAVIER, *LIGHTER)
     found: list[Neighbour] = []
-    for changes in _changes(result, steps):
+    for changes in _changes(result.plan, (False,) if unsafe else (True, False)):
         if len(found) == most:
             break
         try:
@@ -133,12 +110,11 @@ def _unassumed(result: Result) -> dict[str, Any]:
     return {"time.mfu": None} if result.plan.get("time.mfu") is not None else {}
 
 
-def _changes(
-    result: Result, steps: tuple[tuple[str, Callable[[Any], Any]], ...]
-) -> Iterator[dict[str, Any]]:
-    for key, step in steps:
-        value = result.plan.get(key)
-        after = None if value is None else step(value)
+def _changes(plan: Plan, heavier: Iterable[bool]) -> Iterator[dict[str, Any]]:
+    """One step each towards more memory (and, mostly, less time), or towards less of it."""
+    for more, (key, up) in product(heavier, STEPS.items()):
+        value = plan.get(key)
+        after = None if value is None else ROW[key].step(value, up is more)
         if after is not None:
             # Sequence parallelism needs tensor parallelism beside it.
             alone = key == "parallelism.tensor" and after == 1

@@ -46,7 +46,8 @@ def test_a_row_says_what_the_schema_says_of_its_key(row: layout.LayoutKey) -> No
     if "enum" in said and row.values:
         assert set(row.values) <= set(said["enum"]) and row.neutral in row.values
     known = {other.name for other in layout.ROWS}
-    assert {*row.over, *filter(None, (row.refines, row.like))} <= known
+    assert {*row.over, *filter(None, [row.refines])} <= known
+    assert not row.like or row.like in layout.ROW
 
 
 def test_every_key_of_the_section_has_a_row_or_divides_nothing() -> None:

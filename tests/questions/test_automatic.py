@@ -19,8 +19,8 @@ from planner.documents.schema import validate
 from planner.documents.source import load as read
 from planner.plans import plan as plans
 from planner.questions import loading
-from planner.questions.search.automatic import SCHEDULES
 from planner.questions.search.engine import search
+from planner.questions.search.layouts import COMMON
 
 PLAN: dict[str, Any] = {
     "name": "open",
@@ -48,7 +48,7 @@ def file(tmp_path: Path) -> str:
 
 def test_the_layout_is_the_plainest_of_the_best_that_a_search_finds() -> None:
     plan = loading.load(PLAN)
-    best = search(plan, top=1, vary={"training.schedule": SCHEDULES}).plain
+    best = search(plan, top=1, vary={"training.schedule": COMMON}).plain
     assert best is not None
     for key, value in best.changes.items():
         if key.split(".")[1] in (*SPELLED, "micro_batch", "recompute", "schedule"):

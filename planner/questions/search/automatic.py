@@ -20,12 +20,10 @@ from planner.plans.layout import FOLLOWING, KERNELS, KEYS, at
 from planner.plans.plan import changed, revised
 from planner.questions.constraints import MARGIN, shown
 from planner.questions.search.engine import FITS, MOST, STEP, Layout, search
-from planner.questions.search.layouts import starts
+from planner.questions.search.layouts import COMMON, starts
 from planner.questions.search.ranking import of_how_many, percent
 from planner.questions.search.selection import SPARE
 
-#: Schedules that launchers of training frameworks have; another one is taken where it is given.
-SCHEDULES = ("1f1b", "interleaved")
 #: Tokens of a step where nothing says how many: 4M, rounded to a power of two.
 TOKENS = 2**22
 #: Keys of a layout that say how it is found.
@@ -103,7 +101,7 @@ def _found(document: Document) -> tuple[Layout, str, Kept]:
         said = data["parallelism"].get("margin", MARGIN)
         launcher = data["parallelism"].get("for")
         margin = said if isinstance(said, str) else str(float(said))
-        vary = {} if "training.schedule" in fixed else {"training.schedule": SCHEDULES}
+        vary = {} if "training.schedule" in fixed else {"training.schedule": COMMON}
         found = search(start, 1, STEP, fixed, vary=vary, most=MOST, margin=margin,
                        launcher=launcher)  # fmt: skip
     except PlanError as error:

@@ -21,28 +21,9 @@ from numpy.typing import NDArray
 from planner.base.errors import Fault, PlanError
 from planner.base.recent import recent
 from planner.engine.arrays.program import CHUNK
-from planner.plans import pipeline
+from planner.plans import layout, pipeline
 from planner.plans.document import Draft, Plan
-from planner.plans.layout import (
-    AFTER_EXPERTS,
-    AXES,
-    CLEARED,
-    DEGREES,
-    EXPERTS,
-    FOLLOWS,
-    INNER,
-    KERNELS,
-    KEYS,
-    OUTER,
-    OUTER_DEGREES,
-    OWN,
-    OWN_CHOICE,
-    QUOTIENTS,
-    ROW,
-    RUN,
-    UNDIVIDED,
-    at,
-)
+from planner.plans.layout import KERNELS, KEYS, ROW
 from planner.plans.plan import checked, chosen_by, devices_of, layout_draft, variant, with_keys
 from planner.questions.domains import divisors
 from planner.questions.search.launcher import Launcher
@@ -51,16 +32,19 @@ Array = NDArray[Any]
 #: Sequence parallelism, replicas, and pipelines with micro-batches.
 _Crossed = tuple[tuple[bool, ...], tuple[int, ...], Array]
 
-VIRTUAL, SCHEDULE, CUT = RUN
+#: Degrees that divide all devices, and those that divide the devices of a stage once more.
+OUTER, INNER = (layout.at(place) for place in (layout.OUTER, layout.INNER))
+VIRTUAL, SCHEDULE, CUT = layout.RUN
+SEQUENCE, REPLICAS, _ = layout.OWN
 SCHEDULES = ROW[SCHEDULE].values
-#: Those that people run. How plain a layout is by its schedule: the place among all.
+#: Those that launchers of training frameworks have, and people run; the plainest, the first first.
 COMMON = ("1f1b", "interleaved")
 #: GPipe takes as long as 1F1B and keeps more (Narayanan et al. 2021, section 2.2).
 SENSIBLE = tuple(schedule for schedule in SCHEDULES if schedule != "gpipe")
 #: Virtual stages and schedule of a pipeline, and how its layers are cut where that is a choice.
 Run = tuple[int, str, str | None]
 #: What must not be kept from the plan that the search starts from.
-NOT_KEPT = (*CLEARED, SCHEDULE, *OWN_CHOICE, "time.mfu")
+NOT_KEPT = (*layout.CLEARED, SCHEDULE, *layout.OWN_CHOICE, "time.mfu")
 
 
 class Setting(NamedTuple):
@@ -86,27 +70,32 @@ class Degrees:
         return {KERNELS: self.implementation} if self.said else {}
 
     @cached_property
+    def changes(self) -> dict[str, int]:
+        """The degrees as changes of a plan."""
+        return dict(zip((*OUTER, *INNER), self.values, strict=True))
+
+    @cached_property
     def named(self) -> dict[str, int]:
-        return dict(zip(DEGREES, self.values, strict=True))
+        return dict(zip(layout.DEGREES, self.values, strict=True))
 
     @property
     def expert_copies(self) -> int:
         """Devices of a stage that hold the same experts."""
         named = self.named
-        inner = math.prod(named[ROW[key].name] for key in at(INNER))
+        inner = math.prod(self.changes[key] for key in INNER)
         return self.data * named["tensor"] * named["context"] // inner
 
 
 def starts(devices: int, experts: int = 1) -> Iterator[dict[str, int]]:
     """Layouts one of which is probably valid, for a search to start from: every combination of
     degrees, small ones first."""
-    further = [key for key in at(INNER) if ROW[key].divides == EXPERTS]
+    further = [key for key in INNER if ROW[key].divides == layout.EXPERTS]
     found = (
         (*outer, *inner)
-        for outer in _divided(devices, len(OUTER_DEGREES))
+        for outer in _divided(devices, len(layout.OUTER_DEGREES))
         for inner in product(divisors(experts), repeat=len(further))
     )
-    keys = (*at(OUTER), *further)
+    keys = (*OUTER, *further)
     for degrees in sorted(found, key=lambda d: (math.prod(d), d)):
         yield dict(zip(keys, degrees, strict=True))
 
@@ -157,14 +146,14 @@ class Space:
             for key in NOT_KEPT
             if key not in self.options and plan.document.data.get(key.split(".")[0]) is not None
         }
-        for key in filter(partial(chosen_by, plan), OWN_CHOICE):
+        for key in filter(partial(chosen_by, plan), layout.OWN_CHOICE):
             kept.pop(key, None)
         batch = plan.get("training.global_batch")
         self.plan = plan
         self.base: dict[str, Any] = {**kept, "training.global_batch": batch}
         self.batch = int(batch)
-        self.start = {**self.base, **UNDIVIDED}
-        self.zero, self.recompute = (self._options(key, ROW[key].values) for key in AXES)
+        self.start = {**self.base, **layout.UNDIVIDED}
+        self.zero, self.recompute = (self._options(key, ROW[key].values) for key in layout.AXES)
         # Which layouts are valid rests on the model, on the plan's layout, training and memory, and
         # on how many devices there are, not on which.
         document = plan.document.data
@@ -190,8 +179,8 @@ class Space:
         for asked in ("degrees", "crossed", "_sharded", "alone", "plain"):
             found.__dict__.pop(asked, None)
         name = key.partition(".")[2]
-        if name in DEGREES:
-            place = DEGREES.index(name)
+        if name in layout.DEGREES:
+            place = layout.DEGREES.index(name)
             kept = [degrees.values[place] in values for degrees in self.degrees]
         else:
             kept = [True] * len(self.degrees)
@@ -213,18 +202,13 @@ class Space:
 
     def plan_of(self, degrees: Degrees) -> Plan:
         """A plan with some degrees, and so with what follows from implementation and loss."""
-        changes = {f"parallelism.{k}": v for k, v in degrees.named.items()}
-        return variant(self.plan, {**self.start, **changes, **degrees.kernels})
+        return variant(self.plan, {**self.start, **degrees.changes, **degrees.kernels})
 
     # -- asking the plan's checks -------------------------------------------------------------
 
-    def _faults(self, **changes: Any) -> list[Fault]:
-        """What is wrong with a layout; ``pipeline=4`` or ``micro_batch=2``."""
-        return self._draft(**changes).faults
-
-    def _draft(self, **changes: Any) -> Draft:
-        named = {f"{_SECTION[key]}.{key}": value for key, value in changes.items()}
-        return layout_draft(self.plan, {**self.start, **named})
+    def _draft(self, changes: Mapping[str, Any]) -> Draft:
+        """A layout that divides nothing but with some changes, with what is wrong with it."""
+        return layout_draft(self.plan, {**self.start, **changes})
 
     @cached_property
     def degrees(self) -> tuple[Degrees, ...]:
@@ -240,27 +224,27 @@ class Space:
         sizes = {
             key: tuple(value for value in self._options(key, _free(key, devices, experts))
                        if not self._keep(faults, self._indivisible(key, value)))
-            for key in at(OUTER, INNER)
+            for key in (*OUTER, *INNER)
         }  # fmt: skip
         for key, left in sizes.items():
             held = self.options.get(key, ())
             if held and not left:  # what is wrong with values of other keys is not asked
                 raise PlanError([f for value in held for f in self._indivisible(key, value)][:3])
         found: list[Degrees] = []
-        for outer in product(*(sizes[key] for key in at(OUTER))):
+        for outer in product(*(sizes[key] for key in OUTER)):
             if devices % math.prod(outer) and faults:
                 continue
-            divided = dict(zip(OUTER_DEGREES, outer, strict=True))
-            draft = self._draft(**divided)
+            divided = dict(zip(OUTER, outer, strict=True))
+            draft = self._draft(divided)
             if self._keep(faults, draft.faults):
                 continue
             data, training = draft.get("parallelism", "data"), draft.get("training")
-            for inner in product(*(self._alike(key, sizes[key], divided) for key in at(INNER))):
+            for inner in product(*(self._alike(key, sizes[key], divided) for key in INNER)):
                 # Experts divide over the devices of a stage, however these are divided otherwise.
-                known = ("experts", divided["pipeline"], *inner)
+                known = ("experts", divided["parallelism.pipeline"], *inner)
                 if known not in self._checked:
-                    wrong = self._faults(**dict(zip(DEGREES, (*outer, *inner), strict=True)))
-                    self._checked[known] = not self._keep(faults, wrong)
+                    draft = self._draft({**divided, **dict(zip(INNER, inner, strict=True))})
+                    self._checked[known] = not self._keep(faults, draft.faults)
                 if self._checked[known]:
                     kernels = (training["implementation"], training["loss"])
                     found.append(Degrees((*outer, *inner), data, *kernels))
@@ -350,8 +334,8 @@ class Space:
     def _running(self, stages: int, run: Run, micro_batches: Any) -> Draft:
         """What a pipeline's checks ask of a layout."""
         data = with_keys(self.plan.data, {
-            **dict.fromkeys(CLEARED),
-            **{key: value for key, value in zip(RUN, run, strict=True) if value is not None},
+            **dict.fromkeys(layout.CLEARED),
+            **{key: value for key, value in zip(layout.RUN, run, strict=True) if value is not None},
             "parallelism.pipeline": stages,
             "parallelism.context": 1,
             "training.gradient_accumulation": micro_batches,
@@ -363,7 +347,7 @@ class Space:
         virtual, _, cut = run
         key = (stages, virtual, cut)
         if key not in self._checked:
-            chunks = {"parallelism.pipeline": stages, **dict(zip(RUN, run, strict=True))}
+            chunks = {"parallelism.pipeline": stages, **dict(zip(layout.RUN, run, strict=True))}
             draft = layout_draft(self.plan, {**self.start, **chunks}, False)
             self._checked[key] = not draft.faults
         return self._checked[key]
@@ -373,8 +357,8 @@ class Space:
         tensor, context = (degrees.named[name] for name in ("tensor", "context"))
         key = ("sequence", tensor, context)
         if key not in self._found:
-            free = self._options("parallelism.sequence", (False, True) if tensor > 1 else (False,))
-            valid = [s for s in free if not self._faults(**degrees.named, sequence=s)]
+            free = self._options(SEQUENCE, (False, True) if tensor > 1 else (False,))
+            valid = (s for s in free if not self._draft({**degrees.changes, SEQUENCE: s}).faults)
             self._found[key] = tuple(valid)
         return self._found[key]  # type: ignore[no-any-return]
 
@@ -383,20 +367,23 @@ class Space:
         as there are nodes, each with its shards behind one link."""
         tensor = degrees.named["tensor"]
         shards = degrees.data * degrees.named["context"]
-        experts = [degrees.named[ROW[key].name] for key in at(INNER)]
+        experts = [degrees.changes[key] for key in INNER]
         key = ("replicas", shards, tensor, *experts)
         if key not in self._found:
             free: tuple[int, ...] = (1,)
             if self.zero != (0,):
                 free = divisors(shards)[:-1] or free
-            options = self._options("parallelism.replicate", free)
+            options = self._options(REPLICAS, free)
             most = len(options)
-            if "parallelism.replicate" not in (*self.full, *self.options):
+            if REPLICAS not in (*self.full, *self.options):
                 node = self.plan.get("cluster.devices_per_node")
                 inside = [r for r in free if shards // r * tensor <= node]
                 options, most = tuple(dict.fromkeys((1, *inside))), 1 if inside[:1] == [1] else 2
             # With one replica the degrees were checked.
-            valid = (r for r in options if r == 1 or not self._faults(**degrees.named, replicate=r))
+            valid = (
+                r for r in options
+                if r == 1 or not self._draft({**degrees.changes, REPLICAS: r}).faults
+            )  # fmt: skip
             self._found[key] = tuple(islice(valid, most))
         return self._found[key]  # type: ignore[no-any-return]
 
@@ -463,9 +450,9 @@ class Space:
             found = np.zeros((len(self.zero), len(self.recompute)), dtype=bool)
             for zero, mode in product(range(found.shape[0]), range(found.shape[1])):
                 changes = rows.changes(start + row, zero, mode)
-                layout = {k: v for k, v in changes.items() if k in KEYS and v is not None}
-                layout["parallelism.data"] = self.degrees[rows.of_degrees[start + row]].data
-                found[zero, mode] = self.launcher.starts(layout)
+                chosen = {k: v for k, v in changes.items() if k in KEYS and v is not None}
+                chosen["parallelism.data"] = self.degrees[rows.of_degrees[start + row]].data
+                found[zero, mode] = self.launcher.starts(chosen)
             self._started[told] = found
         return self._started[told]
 
@@ -571,7 +558,7 @@ class Rows:
     @property
     def own(self) -> dict[str, Array]:
         """What each layout says itself, by key."""
-        return dict(zip(OWN, self.columns[2:], strict=True))
+        return dict(zip(layout.OWN, self.columns[2:], strict=True))
 
     def chunked(self) -> tuple[Array, Array]:
         """Of each row the place of its first layout in the order in which chunks are searched, and
@@ -630,7 +617,7 @@ class Rows:
         cut = np.array([run[2] is not None for run in space.runs])[of_run]
         tensor = np.array([degrees.named["tensor"] > 1 for degrees in space.degrees])[of_degrees]
         stage = np.array(space.zero)[zero]
-        mode = np.array([ROW[AXES[1]].values.index(m) for m in space.recompute])[recompute]
+        mode = np.array([ROW[layout.AXES[1]].values.index(m) for m in space.recompute])[recompute]
         found: Array = np.zeros(len(rows), dtype=np.int64)
         for bits, column in (
             (3, kinds + (replicas > 1)),
@@ -655,14 +642,13 @@ class Rows:
         of_degrees, of_run = self.of_degrees[rows], self.of_run[rows]
         along: list[tuple[str, Sequence[Any], Array]] = []
         columns: dict[str, list[Any]] = {
-            key: [degrees.values[number] for degrees in space.degrees]
-            for number, key in enumerate(at(OUTER, INNER))
+            key: [degrees.changes[key] for degrees in space.degrees] for key in (*OUTER, *INNER)
         }
         columns[KERNELS] = [degrees.implementation for degrees in space.degrees]
         for key, column in columns.items():
             values, places = np.unique(column, return_inverse=True)
             along.append((key, values.tolist(), places[of_degrees]))
-        for number, key in enumerate(RUN):
+        for number, key in enumerate(layout.RUN):
             names = list(dict.fromkeys(run[number] for run in space.runs))
             of_runs = np.array([names.index(run[number]) for run in space.runs])
             along.append((key, names, of_runs[of_run]))
@@ -674,7 +660,7 @@ class Rows:
                 along.append((key, values.tolist(), places))
         axes: list[list[tuple[str, Sequence[Any], Array]]] = [
             [(key, options, np.arange(len(options)))]
-            for key, options in zip(AXES, (space.zero, space.recompute), strict=True)
+            for key, options in zip(layout.AXES, (space.zero, space.recompute), strict=True)
         ]
         return (*axes, along)
 
@@ -682,9 +668,8 @@ class Rows:
         """One layout as changes of the plan; None for a key that is to follow from the others."""
         space = self.space
         degrees, run = space.degrees[self.of_degrees[row]], space.runs[self.of_run[row]]
-        values = dict(zip(at(OUTER, INNER), degrees.values, strict=True))
-        values |= dict(zip(RUN, run, strict=True))
-        values |= zip(AXES, (space.zero[zero], space.recompute[recompute]), strict=True)
+        values = {**degrees.changes, **dict(zip(layout.RUN, run, strict=True))}
+        values |= zip(layout.AXES, (space.zero[zero], space.recompute[recompute]), strict=True)
         for key, column in self.own.items():
             values[key] = type(ROW[key].neutral)(column[row])
         return {**space.base, **{key: values[key] for key in KEYS}, **degrees.kernels}
@@ -696,16 +681,16 @@ class Rows:
         devices = plan.get("cluster.devices")
         sizes = {
             f"parallelism.{name}": devices // math.prod(degrees.named[other] for other in over)
-            for name, over in QUOTIENTS.items()
-            if name not in AFTER_EXPERTS or plan.get("model.moe")
+            for name, over in layout.QUOTIENTS.items()
+            if name not in layout.AFTER_EXPERTS or plan.get("model.moe")
         }
         found = {
             **sizes,
             "training.gradient_accumulation": share // int(self.of_batch[row]),
-            **dict(zip(OWN_CHOICE, (degrees.implementation, degrees.loss), strict=True)),
+            **dict(zip(layout.OWN_CHOICE, (degrees.implementation, degrees.loss), strict=True)),
         }
         open_ones = self.space.base.keys() - degrees.kernels.keys()
-        return {key: found[key] for key in FOLLOWS if key in open_ones and key in found}
+        return {key: found[key] for key in layout.FOLLOWS if key in open_ones and key in found}
 
     def all(self) -> Iterator[dict[str, Any]]:
         """Every layout, one after another."""
@@ -723,9 +708,6 @@ def _known(*rests_on: Any) -> dict[str, dict[Any, Any]]:
 
 def _free(key: str, devices: int, experts: int) -> tuple[int, ...]:
     """The sizes that a degree may have whatever the others are."""
-    if ROW[key].divides == EXPERTS:
+    if ROW[key].divides == layout.EXPERTS:
         return divisors(experts)
-    return divisors(devices) if ROW[key].place == OUTER or experts > 1 else (1,)
-
-
-_SECTION = {key.split(".")[1]: key.split(".")[0] for key in KEYS}
+    return divisors(devices) if ROW[key].place == layout.OUTER or experts > 1 else (1,)
