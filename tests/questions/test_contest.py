@@ -11,6 +11,7 @@ import pytest
 from planner.base.errors import PlanError
 from planner.engine.instance import evaluated
 from planner.plans.document import Plan
+from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.constraints import Limit
 from planner.questions.search import contest, engine, layouts
@@ -40,9 +41,13 @@ def test_it_is_the_first_of_all(plan: Plan, by: str) -> None:
         [Limit(MEMORY, "<=", first[MEMORY] // 2)],
         [Limit(STEP, "<=", first[STEP] / 2)],
     ):
-        known = engine.search(plan, 1, by, limits=limits, margin="0").best
-        found = best(plan, by, limits)
-        assert (found and found.changes) == (known[0].changes if known else None)
+        known = engine.search(plan, 1, by, limits=limits, margin="0")
+        fastest = Contest(plan, by, limits).all.first()
+        assert (fastest is None) == (not known.best)
+        if fastest is not None:
+            assert variant(plan, fastest[2].changes).data == known.best[0].of(plan).data
+        plainest = best(plan, by, limits)
+        assert (plainest and plainest.changes) == (known.plain and known.plain.changes)
 
 
 @pytest.mark.slow

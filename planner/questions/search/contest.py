@@ -32,7 +32,7 @@ from planner.questions.search.engine import (
     wanted,
 )
 from planner.questions.search.layouts import Rows
-from planner.questions.search.selection import Item, rounded
+from planner.questions.search.selection import Item, Plain, rounded
 from planner.questions.search.spread import Over
 
 Array = NDArray[Any]
@@ -302,7 +302,7 @@ class Field:
         """The layout with the smallest score that fits, and that keeps the limits. Where few fit
         (``scarce``) all are asked for memory first."""
         best: Ranked | None = None
-        for left, asked in self._slim(within) if scarce else self.asked(within):
+        for left, asked in self._in_order(within, scarce):
             best = _better(
                 best, asked.first(asked.values[self.contest.by], self._kept(asked, within))
             )
@@ -311,6 +311,23 @@ class Field:
         if best is None and self.whole and self.contest.wider is not None:
             return self.contest.wider.all.first(within, scarce)
         return None if best is None else best[1]
+
+    def plainest(self, within: bool = True, scarce: bool = False) -> Item | None:
+        """As ``first``, but of all layouts nearly as good the plainest, as ``search`` and
+        ``parallelism: auto`` take it; its second number is how plain it is."""
+        plain = Plain()
+        for left, asked in self._in_order(within, scarce):
+            kept = self._kept(asked, within)
+            score = asked.values[self.contest.by][kept]
+            plain.add(score, asked.chunk.plainness, asked.chunk.setting, asked.places[kept])
+            if plain.most < left - NEAR * abs(left):
+                break
+        if plain.first is None and self.whole and self.contest.wider is not None:
+            return self.contest.wider.all.plainest(within, scarce)
+        return plain.first
+
+    def _in_order(self, within: bool, scarce: bool) -> Iterator[tuple[float, Asked]]:
+        return self._slim(within) if scarce else self.asked(within)
 
     def roomiest(self) -> Item | None:
         """Of the layouts that keep the limits the one that stays furthest from all of them."""
@@ -376,7 +393,8 @@ def best(
     limits: Sequence[Limit] = (),
     fixed: Mapping[str, Any] | None = None,
 ) -> Layout | None:
-    """The one best layout of a plan that fits into memory and keeps some limits.
+    """The plainest of the best layouts of a plan that fit into memory and keep some limits
+    (``selection.Plain``).
 
     Args:
         plan: its model, cluster and batch stay; its layout and an assumed utilisation do not.
@@ -397,5 +415,5 @@ def best(
         PlanError: no valid layout, an unknown quantity, or one that no layout has.
     """
     contest = Contest(plan, by, limits, {key: (value,) for key, value in (fixed or {}).items()})
-    found = contest.all.first()
-    return None if found is None else layout_of(plan, found, (by, MEMORY), contest.wanted)
+    found = contest.all.plainest()
+    return None if found is None else layout_of(plan, found, (by,), contest.wanted)

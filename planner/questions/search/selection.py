@@ -199,17 +199,18 @@ class Plain:
         if not len(score):
             return
         self._least = min(self._least, float(score.min()))
-        near = np.flatnonzero(score <= self._most)
+        near = np.flatnonzero(score <= self.most)
         plain = plainness(places[near]).astype(np.float64)
         self._front.add(score[near], plain, settings, places[near])
 
     @property
-    def _most(self) -> float:
+    def most(self) -> float:
+        """The score from which on no layout is near enough, of those seen so far."""
         return self._least + SPARE * abs(self._least)
 
     @property
     def first(self) -> Item | None:
-        within = [item for item in self._front.items() if item[0] <= self._most]
+        within = [item for item in self._front.items() if item[0] <= self.most]
         return within[-1] if within else None
 
 

@@ -140,10 +140,11 @@ class Layouts:
         from now on among the known ones."""
         return self._found(plan, changes, lambda contest: contest.all.first(within))
 
-    def last(self, plan: Plan, changes: Changes) -> Changes | None:
-        """As ``fastest``, at a value beyond which nothing keeps the limits: where memory is the
-        only one, few layouts are left."""
-        return self._found(plan, changes, lambda contest: contest.all.first(scarce=self._scarce))
+    def plainest(self, plan: Plan, changes: Changes, edge: bool) -> Changes | None:
+        """The layout that an answer is told with: the plainest of those nearly as good as the best
+        that keeps the limits. At the ``edge``, beyond which nothing keeps them, few are left."""
+        scarce = edge and self._scarce
+        return self._found(plan, changes, lambda contest: contest.all.plainest(scarce=scarce))
 
     def nearest(self, plan: Plan, changes: Changes) -> None:
         """Where no layout keeps the limits: the fastest that fits, or of those that were asked for
@@ -344,9 +345,9 @@ def _told(
     """An answer with the best layout of each of its values that are told."""
     layouts.thorough = layouts.hasty = False
     if answer.holds is not None:
-        find = layouts.fastest if answer.fails is None else layouts.last
-        find(answer.holds.plan, domain.changes(answer.holds.value))
-        answer = replace(answer, holds=_best(layouts, plan, domain, answer.holds, also))
+        changes = domain.changes(answer.holds.value)
+        plain = layouts.plainest(answer.holds.plan, changes, answer.fails is not None)
+        answer = replace(answer, holds=_best(layouts, plan, domain, answer.holds, also, plain))
     beaten = answer.holds is not None and lost(answer.holds)
     if answer.fails is not None and answer.fails.broken and not beaten:
         answer = replace(answer, fails=_nearest(layouts, plan, domain, answer.fails))
@@ -412,10 +413,21 @@ def _rounder(index: int, direction: int) -> list[int]:
         found[steps * power] = None
 
 
-def _best(layouts: Layouts, plan: Plan, domain: Domain, probe: Probe, also: Sequence[str]) -> Probe:
-    """A value with the best of its known layouts that keep the limits."""
+def _best(
+    layouts: Layouts,
+    plan: Plan,
+    domain: Domain,
+    probe: Probe,
+    also: Sequence[str],
+    plain: Changes | None,
+) -> Probe:
+    """A value with its plainest layout where that keeps the limits, else with the best of those
+    that are known."""
     changes = domain.changes(probe.value)
-    meant, values, _ = layouts.values(layouts.variants(plan, changes), exact=True)
+    chosen = [variant(plan, {**plain, **changes})] if plain is not None else []
+    meant, values, _ = layouts.values(chosen or layouts.variants(plan, changes), exact=True)
+    if chosen and not all(limit.holds(values[limit.quantity]) for limit in layouts.limits):
+        meant, values, _ = layouts.values(layouts.variants(plan, changes), exact=True)
     named = [limit.quantity for limit in layouts.limits]
     return replace(probe, plan=meant, values={name: values[name] for name in (*named, *also)})
 
