@@ -265,6 +265,7 @@ class Recorder:
         self.reached, self.out = Path(os.environ["MUTATION_REACHED"]), Path(told["out"])
         self.seconds: dict[str, float] = {}  # of each test that passed
         self.places: dict[str, int] = {}  # the tests that reach it, as bits
+        self.fixtures: dict[str, float] = {}  # file -> what the dearest of them takes
         self.prepared: dict[str, set[str]] = {}  # file -> reached by its fixtures
         self.now: set[str] = builtins.__dict__.setdefault("__reached__", set())
 
@@ -276,9 +277,11 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         taken = sum(os.times()[:4]) - self.began
-        prepared = self.prepared.setdefault(report.nodeid.split("::")[0], set())
+        file = report.nodeid.split("::")[0]
+        prepared = self.prepared.setdefault(file, set())
         if report.when == "setup":
             prepared |= self.now
+            self.fixtures[file] = max(taken, self.fixtures.get(file, 0))
         elif report.when == "call" and report.passed:
             for place in prepared | self.now | set(self.reached.read_text().split()):
                 self.places[place] = self.places.get(place, 0) | 1 << len(self.seconds)
@@ -288,7 +291,8 @@ class Recorder:
 
     def pytest_sessionfinish(self) -> None:
         places = {place: hex(tests) for place, tests in self.places.items()}
-        self.out.write_text(json.dumps({"seconds": self.seconds, "places": places}))
+        found = {"seconds": self.seconds, "fixtures": self.fixtures, "places": places}
+        self.out.write_text(json.dumps(found))
 
 
 class Forks:
@@ -382,9 +386,10 @@ def forget() -> None:
 
 def pytest_configure(config: Any) -> None:
     """This module is a plugin of the runs that it starts."""
-    from hypothesis import HealthCheck, settings
+    from hypothesis import HealthCheck, Phase, settings
 
     whatever: dict[str, Any] = {"suppress_health_check": list(HealthCheck), "database": None}
+    whatever["phases"] = (Phase.explicit, Phase.generate)  # one example is enough, however long
     settings.register_profile("mutation", deadline=None, derandomize=True, **whatever)
     settings.load_profile("mutation")
     told = json.loads(Path(os.environ["MUTATION"]).read_text())
@@ -462,8 +467,12 @@ def chosen(one: Change, record: dict[str, Any], most: float) -> tuple[list[str],
                 if any(word in source + decorated for word in said):
                     speaking.add(f"{file}::{node.name}")
 
+    def cost(name: str) -> float:
+        """With the fixtures of its file, which it may be the first to use."""
+        return seconds[name] + record["fixtures"].get(name.split("::")[0], 0)
+
     def rank(name: str) -> tuple[Any, ...]:
-        slow = sum(seconds[name] > step for step in (0.02, 0.05, 0.1, 0.3, 1, 3))
+        slow = sum(cost(name) > step for step in (0.02, 0.05, 0.1, 0.3, 1, 3))
         speaks = name.split("[")[0] in speaking
         return name not in reaching, not speaks, slow, name.split("::")[0]
 
@@ -474,7 +483,7 @@ def chosen(one: Change, record: dict[str, Any], most: float) -> tuple[list[str],
     )
     names, total = [], 0.0
     for name in sorted(candidates, key=rank):
-        if seconds[name] <= LONGEST and total + seconds[name] <= most:
+        if cost(name) <= LONGEST and total + cost(name) <= most:
             names.append(name)
             total += seconds[name]
     return names, total

@@ -106,6 +106,21 @@ def test_the_plainest_is_near_the_best_and_none_near_it_is_plainer(
     assert numbers == sorted(set(numbers)) and len(numbers) >= len(found.best) - 1
 
 
+@pytest.mark.parametrize("zero", [1, 3])
+def test_layouts_are_as_plain_as_is_said(zero: int) -> None:
+    """In any space, also where parameters or gradients are shared among some replicas only."""
+    plan = loading.load({**EXPERTS, "parallelism": {"zero": 1}})
+    kept = {"parallelism.replicate": (1, 2, 4), "parallelism.zero": (zero,)}
+    said = []
+    for chunk in Walk(plan, (STEP,), {**kept, "training.recompute": ("none",)}):
+        places = chunk.valid.ravel().nonzero()[0][::7]
+        plain = chunk.plainness(places)
+        said += [(int(p), order(chunk.changes(int(x)))) for p, x in zip(plain, places, strict=True)]
+    assert len(said) > 100 and len({each[0] for _, each in said}) > 2
+    ordered = [each for _, each in sorted(said)]
+    assert ordered == sorted(ordered)
+
+
 def test_what_auto_takes_is_the_plainest_of_the_same_search() -> None:
     plan = loading.load(ADAPTED)
     found = search(plan, top=1, vary={"training.schedule": ("1f1b", "interleaved")})
