@@ -9,7 +9,7 @@ from typing import Any
 from planner.connect import exports
 from planner.connect.exports.table import Draft, Elsewhere
 from planner.plans.document import Plan
-from planner.plans.layout import KERNELS, ROW
+from planner.plans.layout import KERNELS, KEYS, ROW
 from planner.plans.plan import chosen_by, with_keys
 
 
@@ -19,14 +19,13 @@ class Launcher:
     Args:
         plan: its model and training stay.
         name: of a framework that plans are exported to.
-        keys: of a layout, of which nothing may stay unsaid.
 
     Raises:
         PlanError: no such framework.
     """
 
-    def __init__(self, plan: Plan, name: str, keys: tuple[str, ...]) -> None:
-        self.plan, self.name, self.keys = plan, name, frozenset(keys)
+    def __init__(self, plan: Plan, name: str) -> None:
+        self.plan, self.name = plan, name
         module = exports.framework(name)
         self.kernels: str | None = None if chosen_by(plan, KERNELS) else module.KERNELS
         self.rules = [rule for rule in module.TABLE if self._reads(rule)]
@@ -34,7 +33,7 @@ class Launcher:
     def _reads(self, rule: Any) -> bool:
         draft = Draft(self.plan)
         rule(draft)
-        return not self.keys.isdisjoint(draft.heard)
+        return not draft.heard.isdisjoint(KEYS)
 
     def starts(self, layout: Mapping[str, Any]) -> bool:
         """Whether it can start a layout, which dotted keys say; what it leaves to the training
@@ -49,4 +48,4 @@ class Launcher:
             for key in layout.keys() - draft.heard
             if layout[key] not in (None, ROW[key].neutral)
         }
-        return self.keys.isdisjoint(unsaid | unheard)
+        return (unsaid | unheard).isdisjoint(KEYS)

@@ -132,7 +132,7 @@ class Space:
         launcher: str | None = None,
     ) -> None:
         self.options = {key: tuple(values) for key, values in (options or {}).items()}
-        self.launcher = None if launcher is None else Launcher(plan, launcher, KEYS)
+        self.launcher = None if launcher is None else Launcher(plan, launcher)
         self._started: dict[tuple[Any, ...], Array] = {}  # by what a launcher can tell apart
         self._sizes: dict[tuple[str, ...], int] = {}
         self.full = (KEYS if full else ()) if isinstance(full, bool) else full

@@ -62,7 +62,7 @@ class Spread:
         names = [(d.implementation, d.loss) for d in space.degrees]
         self.names = tuple(dict.fromkeys(names))
         cases = {name: k.case for name, k in zip(self.names, self.kernels, strict=True)}
-        named = tuple((self.names[place], *flags) for place, *flags in self.facts)
+        named = tuple((self.names[place], *kept) for place, *kept in self.facts)
         assert self.plan.model is not None
         self.structure = structure(
             Wanted(self.plan.model, cases, self.varying, named, self.pipelines.slots)
@@ -167,21 +167,21 @@ class Spread:
 
     @cached_property
     def facts(self) -> tuple[tuple[Any, ...], ...]:
-        """What decides, of a row, which tensors are kept: kernels, and whether each of ``KEPT`` is
-        other than neutral."""
+        """What decides, of a row, which tensors are kept: kernels, and each of ``KEPT``, 2 where it
+        is more."""
         found: dict[tuple[Any, ...], None] = {}
         for number, (place, (sequences, _, batches)) in enumerate(
             zip(self.of_degrees["kernels"].tolist(), self.space.crossed, strict=True)
         ):
             own = {
                 "parallelism.sequence": set(sequences),
-                "training.micro_batch": {size > 1 for size in batches[:, 1].tolist()},
+                "training.micro_batch": {min(size, 2) for size in batches[:, 1].tolist()},
             }
-            flags = (
-                own[key] if key in own else (bool(self.of_degrees[key][number] > 1),)
+            values = (
+                own[key] if key in own else (min(int(self.of_degrees[key][number]), 2),)
                 for key in KEPT
             )
-            found |= dict.fromkeys((place, *kept) for kept in product(*flags))
+            found |= dict.fromkeys((place, *kept) for kept in product(*values))
         return tuple(found)
 
     # -- a block of rows ----------------------------------------------------------------------
@@ -309,10 +309,10 @@ class Spread:
             coded = coded * 2 + (column != ROW[key].neutral)
         size = len(self.kernels) << len(KEPT)
         places = np.zeros(size, dtype=np.int64)
-        for place, (of_kernels, *flags) in enumerate(self.facts):
+        for place, (of_kernels, *kept) in enumerate(self.facts):
             at = int(of_kernels)
-            for flag in flags:
-                at = at * 2 + int(flag)
+            for key, value in zip(KEPT, kept, strict=True):
+                at = at * 2 + int(value != ROW[key].neutral)
             places[at] = place
         facts = places[coded]
         for number, (codes, cases) in enumerate(self.patterns):

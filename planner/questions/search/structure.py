@@ -25,7 +25,7 @@ from planner.engine.evaluate import Absent, Case, Entry
 from planner.engine.lower import Varying
 from planner.plans import kernels as profiles
 from planner.plans.document import Model
-from planner.plans.layout import AXES, KEPT, ROW
+from planner.plans.layout import AXES, KEPT
 from planner.questions.search.pipelines import OF_COMPONENT, OF_PART
 
 Array = NDArray[Any]
@@ -43,9 +43,8 @@ MOST_KEPT = 8
 @dataclass(frozen=True, eq=False)
 class Wanted:
     """What a graph has to hold for. ``cases`` are one for each set of kernels; ``facts`` decide
-    which tensors a row keeps: its kernels, and whether each of ``layout.KEPT`` is other than
-    neutral; ``slots`` are the distinct stages of the pipeline that has
-    most."""
+    which tensors a row keeps: its kernels, and each of ``layout.KEPT``, 2 where it is more;
+    ``slots`` are the distinct stages of the pipeline that has most."""
 
     model: Model
     cases: Mapping[Kernels, Case]
@@ -187,12 +186,7 @@ def _kept(
     wanted: Wanted, blocks: tuple[Entry, ...], fact: Fact, zero: int, mode: str, read: set[str]
 ) -> list[Entry]:
     """The tensors that a layout keeps."""
-    kernels, *flags = fact
-    neutral = [ROW[key].neutral for key in KEPT]
-    kept = (
-        flag if isinstance(value, bool) else value + flag
-        for value, flag in zip(neutral, flags, strict=True)
-    )
+    kernels, *kept = fact
     given = (*kept, zero, mode)
     settings = {**wanted.cases[kernels].settings, **dict(zip(GIVEN, given, strict=True))}
     profile = profiles.load(settings["training.implementation"])

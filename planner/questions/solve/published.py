@@ -20,14 +20,9 @@ from planner.questions.solve.families import SIZE
 ALONE: Mapping[str, Any] = {
     "cluster.devices": 1,
     "training.sequence_length": 8,
-    **dict.fromkeys(
-        (
-            *RUN,
-            *CLEARED,
-            "training.global_batch",
-            "training.decoder_sequence_length",
-        )
-    ),
+    "training.decoder_sequence_length": None,
+    "training.global_batch": None,
+    **dict.fromkeys((*RUN, *CLEARED)),
     **UNDIVIDED,
 }
 #: A size in the name of a shipped model: 7b, 1.5b, 125m, 8x7b.
