@@ -40,9 +40,9 @@ def opened(document: source.Document) -> source.Document:
     return changed(document, {"parallelism.auto": True})
 
 
-def laid_out(document: source.Document) -> source.Document:
+def _with_stages(document: source.Document) -> tuple[source.Document, Mapping[str, str]]:
     """A checked document with stages that Megatron-LM's text says as a list, and with the virtual
-    stages that follow from it.
+    stages that follow from it; and why they do.
 
     Raises:
         PlanError: a text that says no layout, or one of another model.
@@ -53,7 +53,7 @@ def laid_out(document: source.Document) -> source.Document:
     )
     text = layout.get("stages")
     if not isinstance(text, str):
-        return document
+        return document, {}
     allowed = "E, t, m, L, |, x*n and (…)*n as in Et*3|(tt|)*29,m|L, or a list of layers"
     try:
         held, further = pipeline.read(text)
@@ -68,9 +68,11 @@ def laid_out(document: source.Document) -> source.Document:
         wrong = f"{len(held)} stages do not divide over pipeline {size}"
         raise PlanError(Fault(wrong, place, f"a multiple of {size} stages"))
     changes: dict[str, Any] = {"parallelism.stages": held}
-    if document.origin(("parallelism", "virtual_pipeline")).kind == "default":
-        changes["parallelism.virtual_pipeline"] = len(held) // size
-    return changed(document, changes)
+    if document.origin(("parallelism", "virtual_pipeline")).kind != "default":
+        return changed(document, changes), {}
+    virtual = "parallelism.virtual_pipeline"
+    why = {virtual: "as many as parallelism.stages says"}
+    return changed(document, {**changes, virtual: len(held) // size}), why
 
 
 def planned(document: source.Document) -> Plan:
@@ -79,19 +81,16 @@ def planned(document: source.Document) -> Plan:
     Raises:
         PlanError: every fault that was found.
     """
+    document, why = _with_stages(document)
     layout = document.data.get("parallelism") or {}
-    if isinstance(layout.get("stages"), str):
-        plan = planned(laid_out(document))
-        why = {"parallelism.virtual_pipeline": "as many as parallelism.stages says"}
-        said = document.origin(("parallelism", "virtual_pipeline")).kind != "default"
-        return plan if said else replace(plan, derived={**plan.derived, **why})
     for key in ("margin", "for"):
         if layout.get(key) is not None:
             raise PlanError(
                 Fault(f"parallelism.{key} is about a layout that is found, this one is spelled out",
                       document.key_place(("parallelism", key)), "auto: true beside it")
             )  # fmt: skip
-    return complete(document)
+    plan = complete(document)
+    return replace(plan, derived={**plan.derived, **why})
 
 
 def complete(document: source.Document) -> Plan:
