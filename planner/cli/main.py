@@ -204,26 +204,39 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with 1 where the plan does not fit into memory, or not by --margin",
     )
+    _finding(parser)
+
+
+def _finding(parser: argparse.ArgumentParser) -> None:
+    """Which layouts count, where one is found."""
+    from planner.connect.exports import FORMATS
+
+    parser.add_argument(
+        "--for",
+        dest="launcher",
+        choices=FORMATS,
+        help="of a layout that is found: only one that this framework can start, as export says it",
+    )
     parser.add_argument(
         "--margin",
-        metavar="p95|SHARE|0",
-        default="p95",
-        help="what --require-fit wants to fit: the 95th percentile of published readings (the "
-        "default, tight fails), so much more than predicted, such as 5%%, or what is predicted",
+        metavar="p95|5%|0",
+        help="with how much memory to spare a layout that is found fits, and what --require-fit "
+        "wants: the 95th percentile of published readings (p95, the default), a share more than "
+        "predicted, or what is predicted (0)",
     )
 
 
 def _report(options: argparse.Namespace) -> int:
     from planner.questions import loading
 
-    plan = loading.load(options.plan, options.set)
+    plan = loading.load(options.plan, options.set, options.margin, options.launcher)
     if options.show:
         from planner.report.resolved import resolved
 
         sys.stdout.write(resolved(plan))
         return OK
     from planner import report as render
-    from planner.questions.constraints import fit_limit
+    from planner.questions.constraints import MARGIN, fit_limit
     from planner.results.result import evaluate
 
     for path in options.output:
@@ -231,7 +244,7 @@ def _report(options: argparse.Namespace) -> int:
         files.spare(path, plan.document.files())
     if options.interactive and not any(map(_is_html, options.output)):
         raise PlanError(Fault("--interactive goes with an HTML report", None, "-o FILE.html"))
-    limit = fit_limit(options.margin, plan) if options.require_fit else None
+    limit = fit_limit(options.margin or MARGIN, plan) if options.require_fit else None
     result = evaluate(plan)
     for path in options.output:
         render.write(result, path, options.interactive)
@@ -455,8 +468,6 @@ def _spend(plan: Any, options: argparse.Namespace) -> int:
 
 
 def _search_arguments(parser: argparse.ArgumentParser) -> None:
-    from planner.connect.exports import FORMATS
-
     _plan_arguments(parser)
     parser.add_argument("--top", type=int, default=10, metavar="N", help="layouts shown (10)")
     parser.add_argument(
@@ -488,19 +499,7 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a limit besides memory that a layout has to keep (<= or >=); repeatable",
     )
-    parser.add_argument(
-        "--for",
-        dest="launcher",
-        choices=FORMATS,
-        help="only layouts that this framework can start, as export says them",
-    )
-    parser.add_argument(
-        "--margin",
-        default="p95",
-        metavar="p95|5%%|0",
-        help="with how much memory to spare a layout fits: the 95th percentile of published "
-        "readings (p95, the default), a share, or what is predicted (0)",
-    )
+    _finding(parser)
     parser.add_argument(
         "--full",
         action="store_true",
@@ -526,7 +525,7 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
 def _search(options: argparse.Namespace) -> int:
     from planner.base.progress import progress
     from planner.questions import loading
-    from planner.questions.constraints import parse_limit
+    from planner.questions.constraints import MARGIN, parse_limit
     from planner.questions.search import choices
     from planner.questions.search.engine import POINTS, search
     from planner.report import searched
@@ -550,7 +549,7 @@ def _search(options: argparse.Namespace) -> int:
         full=options.full,
         choices=True,
         points=POINTS if drawn else 0,
-        margin=options.margin,
+        margin=options.margin or MARGIN,
         launcher=options.launcher,
     )
     for path, kind in kinds.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,28 @@ from planner.plans.model import lower
 def load(
     document: str | Path | Mapping[str, Any],
     overrides: Mapping[str, Any] | Sequence[str] = (),
+    margin: str | None = None,
+    launcher: str | None = None,
 ) -> Plan:
-    """The plan of a YAML file or of a mapping, with ``--set`` overrides.
+    """The plan of a YAML file or of a mapping, with ``--set`` overrides. A layout that it leaves
+    open is found with a ``margin`` of memory, and of those that a ``launcher`` can start.
 
     Raises:
-        PlanError: every fault of the first stage (reading, schema, checks) that found one.
+        PlanError: every fault of the first stage (reading, schema, checks) that found one; a
+            launcher for a layout that is spelled out.
     """
-    return planned(plan.opened(schema.validate(source.load(document, overrides), "plan")))
+    found = plan.opened(schema.validate(source.load(document, overrides), "plan"))
+    if not (found.data.get("parallelism") or {}).get("auto"):
+        margin = None  # it is asked of the plan as it is, not of how its layout is found
+    asked = {"parallelism.margin": margin, "parallelism.for": launcher}
+    said = {key: value for key, value in asked.items() if value is not None}
+    if said:
+        data = plan.changed(found, said).data
+        if found.origin(("parallelism",)).kind == "default":
+            said = {"parallelism.auto": "true", **said}
+        found = replace(found, overrides=(*found.overrides, *said.items()))
+        found.__dict__["data"] = data  # what holds, whatever the nodes say
+    return planned(found)
 
 
 def planned(document: Document) -> Plan:

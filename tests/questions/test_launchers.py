@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from planner.base.errors import PlanError
 from planner.connect.exports import FORMATS, config
@@ -15,6 +18,7 @@ from planner.questions import loading
 from planner.questions.search import ranking
 from planner.questions.search.engine import STEP, Walk, search
 from planner.questions.search.layouts import KEYS, Space
+from tests.conftest import RunCli
 
 PLAN: dict[str, Any] = {
     "name": "started",
@@ -25,6 +29,12 @@ PLAN: dict[str, Any] = {
     },
     "parallelism": {"zero": 0},
 }  # fmt: skip
+SMALL: dict[str, Any] = {
+    "name": "open",
+    "model": "gpt2-small",
+    "cluster": {"accelerator": "h100-sxm-80gb", "devices": 4, "devices_per_node": 4},
+    "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
+}
 
 
 def left_unsaid(plan: Any, framework: str) -> set[str]:
@@ -111,3 +121,24 @@ def test_a_framework_that_there_is_not_and_one_that_starts_nothing() -> None:
         search(loading.load(PLAN), fixed={"parallelism.pipeline": 2}, launcher="accelerate")
     with pytest.raises(PlanError, match=r"parallelism\.for is about a layout that is found"):
         loading.load({**PLAN, "parallelism": {"zero": 0, "for": "megatron"}})
+
+
+@pytest.mark.parametrize("layout", [{"parallelism": "auto"}, {}])
+def test_options_of_the_plain_command_find_a_layout_as_keys_of_the_plan_do(
+    layout: dict[str, Any], run_cli: RunCli, tmp_path: Path
+) -> None:
+    """And the command that a report says makes it again."""
+    path = tmp_path / "plan.yaml"
+    path.write_text(yaml.safe_dump({**SMALL, **layout}))
+    options = ("--for", "torchtitan", "--margin", "0", "--format", "json")
+    asked = json.loads(run_cli(str(path), *options).stdout)
+    sets = [word for text in asked["plan"]["set"] for word in ("--set", text)]
+    assert "parallelism.for=torchtitan" in sets and "parallelism.margin=0" in sets
+    again = json.loads(run_cli(str(path), *sets, "--format", "json").stdout)
+    assert asked == again
+    assert asked["inputs"]["training.implementation"]["value"] == "torchtitan"
+
+
+def test_a_framework_for_a_layout_that_is_spelled_out_is_a_fault(run_cli: RunCli) -> None:
+    found = run_cli("presets/llama70b_h100x1024.yaml", "--for", "megatron")
+    assert found.returncode == 2 and "this one is spelled out" in found.stderr
