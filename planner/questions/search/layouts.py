@@ -35,7 +35,7 @@ _Crossed = tuple[tuple[bool, ...], tuple[int, ...], Array]
 #: Degrees that divide all devices, and those that divide the devices of a stage once more.
 OUTER, INNER = (layout.at(place) for place in (layout.OUTER, layout.INNER))
 VIRTUAL, SCHEDULE, CUT = layout.RUN
-SEQUENCE, REPLICAS, _ = layout.OWN
+SEQUENCE, REPLICAS, MICRO_BATCH = layout.OWN
 SCHEDULES = ROW[SCHEDULE].values
 #: Those that launchers of training frameworks have, and people run; the plainest, the first first.
 COMMON = ("1f1b", "interleaved")
@@ -178,18 +178,16 @@ class Space:
         found._found, found._crossed, found._sizes = {}, {}, {}
         for asked in ("degrees", "crossed", "_sharded", "alone", "plain"):
             found.__dict__.pop(asked, None)
-        name = key.partition(".")[2]
-        if name in layout.DEGREES:
-            place = layout.DEGREES.index(name)
-            kept = [degrees.values[place] in values for degrees in self.degrees]
+        if key in (*OUTER, *INNER):
+            kept = [degrees.changes[key] in values for degrees in self.degrees]
         else:
             kept = [True] * len(self.degrees)
         if not any(kept):
             raise PlanError(Fault("no layout is valid", None))
         crossed: Iterable[_Crossed] = compress(self.crossed, kept)
-        if name == "replicate":
+        if key == REPLICAS:
             crossed = ((s, tuple(r for r in rs if r in values), b) for s, rs, b in crossed)
-        elif name == "micro_batch":
+        elif key == MICRO_BATCH:
             said = {id(b): b for _, _, b in self.crossed}  # which many combinations share
             small = {place: b[np.isin(b[:, 1], values)] for place, b in said.items()}
             crossed = ((s, rs, small[id(b)]) for s, rs, b in crossed)
@@ -308,7 +306,7 @@ class Space:
         key = (stages, share)
         if key not in self._found:
             found = []
-            sizes = self._options("training.micro_batch", divisors(share))
+            sizes = self._options(MICRO_BATCH, divisors(share))
             for run in self._schedules(stages):
                 for size in sizes:
                     if share % size == 0 and self._can_run(stages, run, share // size):

@@ -237,13 +237,12 @@ def _simple(plan: Plan, changes: Changes, devices: int | None) -> Iterator[Chang
     devices = changes.get("cluster.devices", devices) or plan.get("cluster.devices")
     given = plan.document.data["training"]
     whole = changes.get("training.global_batch", given.get("global_batch"))
-    follows = [k for k in NOT_KEPT if k not in OWN_CHOICE]
     batch = {} if given.get("global_batch") else {"training.global_batch": None}
     for tensor, stages in product(divisors(devices)[:8], repeat=2):
         if devices % (tensor * stages) or (whole and whole % (devices // (tensor * stages))):
             continue
         yield {
-            **dict.fromkeys(follows),
+            **dict.fromkeys(key for key in NOT_KEPT if key not in OWN_CHOICE),
             **UNDIVIDED,
             **batch,
             "parallelism.tensor": tensor,

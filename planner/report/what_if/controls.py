@@ -19,11 +19,6 @@ from planner.report.what_if import accelerators
 __all__ = ["Control", "groups"]
 
 
-MICRO_BATCH, RECOMPUTE, SCHEDULE = (
-    layout.ROW[f"training.{key}"] for key in ("micro_batch", "recompute", "schedule")
-)
-
-
 @dataclass(frozen=True)
 class Control:
     """One key with its label. ``options`` are those of a choice; a number has ``steps``, the
@@ -79,7 +74,7 @@ def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
         ),
     ]
     batches = [
-        _number(plan, MICRO_BATCH.key, MICRO_BATCH.title, _powers(64)),
+        _number(plan, "training.micro_batch", "", _powers(64)),
         *(
             _number(
                 plan,
@@ -92,10 +87,10 @@ def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
         _number(plan, "training.sequence_length", "Sequence length, tokens", _powers(2**20, 256)),
     ]
     memory = [
-        _choice(plan, RECOMPUTE.key, RECOMPUTE.title),
+        _choice(plan, "training.recompute"),
         _choice(plan, "training.precision", "Precision"),
         _choice(plan, "training.optimizer", "Optimizer"),
-        _choice(plan, SCHEDULE.key, SCHEDULE.title, optional="by the layout"),
+        _choice(plan, "training.schedule", optional="by the layout"),
     ]
     sections = (
         ("Run", run),
@@ -130,10 +125,10 @@ def _layout(plan: Plan) -> list[Control]:
         if not row.title or not row.key.startswith("parallelism.") or follows or alone:
             continue
         if row.values:
-            found.append(_choice(plan, row.key, row.title))
+            found.append(_choice(plan, row.key))
         else:
             sizes = steps.get(row.divides) or _doubled(plan.get(row.key), 6)
-            found.append(_number(plan, row.key, row.title, sizes))
+            found.append(_number(plan, row.key, "", sizes))
     return found
 
 
@@ -179,11 +174,12 @@ def _ratios(value: Any, least: int = 1) -> tuple[int, ...]:
     return tuple(size for size in found if size >= least)
 
 
-def _choice(plan: Plan, key: str, label: str, optional: str = "") -> Control:
+def _choice(plan: Plan, key: str, label: str = "", optional: str = "") -> Control:
     said = about(key)
     options = tuple(said.get("enum") or (True, False))
     value = _value(plan, key, optional)
     # What a document states can be stated otherwise, but no override makes it unstated.
+    label = label or layout.ROW[key].title
     return Control(key, label, value, options, optional=optional if value is None else "")
 
 
@@ -201,7 +197,7 @@ def _number(plan: Plan, key: str, label: str, steps: Iterable[Any], optional: st
     kinds = said["type"] if isinstance(said["type"], list) else [said["type"]]
     return Control(
         key,
-        label,
+        label or layout.ROW[key].title,
         value,
         (),
         tuple(sorted(kept)),
