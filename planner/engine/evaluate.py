@@ -35,7 +35,7 @@ class Trace:
     """One evaluated quantity instance: its formula, its value and what it was made from."""
 
     def __init__(self, evaluation: Evaluation, key: Key, place: int) -> None:
-        self.declaration: Formula | None = evaluation.chosen.get(key)
+        self.chosen: Formula | None = evaluation.chosen.get(key)
         self.value: Value | Absent = evaluation.worth(place)
         self._evaluation, self._key, self._place = evaluation, key, place
 

@@ -141,14 +141,14 @@ class Lowering:
         """The formula that holds, or for each plan the one that holds for it."""
         identifier, reason = key[0], None
         cases: list[tuple[int, int]] = []
-        for declaration in self.book.quantities[identifier].formulas:
-            conditions = self._conditions(declaration.when, point)
+        for formula in self.book.quantities[identifier].formulas:
+            conditions = self._conditions(formula.when, point)
             if conditions is None:
                 continue
             if not conditions:
-                self.chosen[key] = declaration
-                return self.lower(declaration.expression, point)
-            node = self.lower(declaration.expression, point)
+                self.chosen[key] = formula
+                return self.lower(formula.expression, point)
+            node = self.lower(formula.expression, point)
             if node in self.graph.lacking:
                 reason = self.graph.lacking[node]
             else:
@@ -178,10 +178,10 @@ class Lowering:
         wrong = [
             {
                 key
-                for key, wanted in declaration.when.items()
+                for key, wanted in formula.when.items()
                 if not agrees(self.setting(key, point), wanted)
             }
-            for declaration in self.book.quantities[identifier].formulas
+            for formula in self.book.quantities[identifier].formulas
         ]
         common = set.intersection(*wrong)
         if not common:  # a shape is what people can give most easily

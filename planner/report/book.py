@@ -1,4 +1,4 @@
-"""The book of formulas as a page of the documentation: every declaration, by id.
+"""The book of formulas as a page of the documentation: every formula, by id.
 
 `python -m planner.report.book` prints docs/formulas.md; the site prints the same with MathML.
 """
@@ -78,17 +78,17 @@ def _quantity(quantity: Quantity, setter: Typesetter, mathml: bool) -> Iterator[
         f"{_sentence(quantity.title)} In {_unit(quantity.unit)}{per}.",
     )
     name = setter.name(quantity.symbol)
-    for declaration in quantity.formulas:
-        box = setter.symbolic(declaration.expression, None)
-        if declaration.when:
-            yield from ("", f"**Where** {_where(declaration.when)}:")
-        yield from ("", *_display(name, box, mathml), "", f"{_sentence(declaration.why)}")
-        notes = [] if declaration.exact else ["An estimate."]
-        used = _uses(declaration)
+    for formula in quantity.formulas:
+        box = setter.symbolic(formula.expression, None)
+        if formula.when:
+            yield from ("", f"**Where** {_where(formula.when)}:")
+        yield from ("", *_display(name, box, mathml), "", f"{_sentence(formula.why)}")
+        notes = [] if formula.exact else ["An estimate."]
+        used = _uses(formula)
         if used:
             links = ", ".join(f"[{other}](#{other})" for other in used)
             notes.append(f"Uses {links}.")
-        notes.append(f"Source: {_sentence(declaration.source)}")
+        notes.append(f"Source: {_sentence(formula.source)}")
         yield from ("", " ".join(notes))
 
 
@@ -106,9 +106,9 @@ def _symbol(note: Notation, setter: Typesetter, mathml: bool) -> str:
     return f"| {shown} | {_cell(note.meaning)} | {_unit(note.unit)} | {key} |"
 
 
-def _uses(declaration: Formula) -> list[str]:
+def _uses(formula: Formula) -> list[str]:
     """The quantities in a formula, in the order of the book."""
-    symbols = declaration.expression.symbols
+    symbols = formula.expression.symbols
     return [name for symbol, name in BOOK.symbols.items() if symbol in symbols]
 
 

@@ -42,11 +42,11 @@ class Derivations:
         tables: dict[Any, Data] = {}
         for quantity in self.result.quantities.values():
             if quantity.entries:
-                declaration = quantity.declaration
-                if declaration not in tables:
-                    tables[declaration] = self._table(quantity)
-                    yield tables[declaration]
-                table, row = tables[declaration], self._instance(quantity)
+                formula = quantity.chosen
+                if formula not in tables:
+                    tables[formula] = self._table(quantity)
+                    yield tables[formula]
+                table, row = tables[formula], self._instance(quantity)
                 same = next((other for other in table.rows if other.alike == row.alike), None)
                 if same is not None:
                     same.entries += row.entries
@@ -132,8 +132,8 @@ class Derivations:
 
     def _terms(self, quantity: Quantity) -> Data | None:
         """The named summands, where the numbers alone would not say what they are."""
-        declaration = quantity.declaration
-        if declaration is None or declaration.expression.op != "total":
+        formula = quantity.chosen
+        if formula is None or formula.expression.op != "total":
             return None
         terms = quantity.terms
         if len(terms) < 2 or quantity.base in SHOWN:
@@ -169,11 +169,11 @@ class Derivations:
     # -- many instances -----------------------------------------------------------------------
 
     def _table(self, quantity: Quantity) -> Data:
-        name = self.result.typesetter.name(quantity.declaration.quantity.symbol)  # type: ignore[union-attr]
-        declaration = quantity.declaration
-        assert declaration is not None
-        generic = self.result.typesetter.symbolic(declaration.expression, None)
-        where = ", ".join(_setting(key, value) for key, value in declaration.when.items())
+        name = self.result.typesetter.name(quantity.chosen.quantity.symbol)  # type: ignore[union-attr]
+        formula = quantity.chosen
+        assert formula is not None
+        generic = self.result.typesetter.symbolic(formula.expression, None)
+        where = ", ".join(_setting(key, value) for key, value in formula.when.items())
         head = self._head(quantity)
         return Data(
             kind="table",

@@ -43,7 +43,7 @@ def _tree(
         mark = "" if quantity.exact else f" ({quantity.kind})"
         lines.append(f"{first}{quantity.id} – {clean(quantity.title)}{mark}")
         lines += [f"{rest}  {line}" for line in _formula(quantity)]
-    if quantity.declaration is not None:
+    if quantity.chosen is not None:
         lines.append(f"{rest}  {clean(quantity.why, 2000)}")
         lines.append(f"{rest}  source: {clean(quantity.source)}")
     for line in _inputs(quantity):

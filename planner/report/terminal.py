@@ -102,7 +102,7 @@ def _absent_figures(result: Result) -> list[tuple[str, str]]:
     for row in KEY_FIGURES:
         if row.id in result.evaluation.book.quantities:
             quantity = result[row.id]
-            unused = quantity.declaration is None and quantity.absent != SIZE_ONLY
+            unused = quantity.chosen is None and quantity.absent != SIZE_ONLY
             if quantity.absent is not None and not unused:
                 found.append((row.id, quantity.absent))
     return found

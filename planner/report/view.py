@@ -536,9 +536,7 @@ class View:
     @cached_property
     def _missing(self) -> list[str]:
         """What has a formula but not all facts that it needs."""
-        return [
-            i for i in self.result.absent if "[" not in i and self.result[i].declaration is not None
-        ]
+        return [i for i in self.result.absent if "[" not in i and self.result[i].chosen is not None]
 
     @cached_property
     def absent(self) -> list[str]:

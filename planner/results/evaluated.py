@@ -93,9 +93,9 @@ class Quantity:
         return self.key[1]
 
     @property
-    def declaration(self) -> Formula | None:
+    def chosen(self) -> Formula | None:
         """The formula that holds; None where none does."""
-        return self.trace.declaration
+        return self.trace.chosen
 
     @property
     def declared(self) -> Declared:
@@ -104,7 +104,7 @@ class Quantity:
 
     @property
     def _formula(self) -> Formula:
-        return self.trace.declaration or self.declared.formulas[0]
+        return self.trace.chosen or self.declared.formulas[0]
 
     @property
     def unit(self) -> str:
@@ -230,7 +230,7 @@ class Quantity:
     @cached_property
     def terms(self) -> list[Term]:
         """The summands of a sum: of its terms, or over the entries of a fold. Empty elsewhere."""
-        expression = self.declaration.expression if self.declaration else None
+        expression = self.chosen.expression if self.chosen else None
         if self.absent is not None or expression is None:
             return []
         evaluation, point = self.result.evaluation, self.trace.point
@@ -299,18 +299,18 @@ class Quantity:
     @cached_property
     def boxes(self) -> tuple[Box, Box | None]:
         """Its formula with symbols, and with numbers in their places."""
-        typesetter, declaration = self.result.typesetter, self.declaration
-        if declaration is None:
+        typesetter, formula = self.result.typesetter, self.chosen
+        if formula is None:
             raise Absent(self.absent or "no formula holds")
         point = self.trace.point
-        symbolic = typesetter.symbolic(declaration.expression, point)
+        symbolic = typesetter.symbolic(formula.expression, point)
         if self.absent is not None:
             return symbolic, None
-        return symbolic, typesetter.numeric(declaration.expression, point)
+        return symbolic, typesetter.numeric(formula.expression, point)
 
     def print(self, style: Style, numbers: bool = False) -> str:
         """Its formula in a style of planner.typeset; empty where there is none."""
-        if self.declaration is None:
+        if self.chosen is None:
             return ""
         box = self.boxes[numbers]
         return style.write(box) if box is not None else ""

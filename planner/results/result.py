@@ -128,8 +128,8 @@ class Result:
         evaluation = self.evaluation
         per = evaluation.book.quantities[base].per
         if not per:
-            declaration = self.quantity(base, {}).declaration
-            fold = declaration.expression if declaration else None
+            formula = self.quantity(base, {}).chosen
+            fold = formula.expression if formula else None
             identifier = None
             if fold is not None and fold.op in ("largest", "total", "at_largest"):
                 identifier = evaluation.book.symbols.get(fold.body)
@@ -205,7 +205,7 @@ class Result:
         if isinstance(entries, Absent):
             return []
         found = [self.quantity(base, {per[0]: entry}) for entry in entries]
-        return [quantity for quantity in found if quantity.declaration is not None]
+        return [quantity for quantity in found if quantity.chosen is not None]
 
     @cached_property
     def quantities(self) -> dict[str, Quantity]:

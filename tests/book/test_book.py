@@ -14,7 +14,7 @@ from planner.book import settings
 from planner.book.expressions import REDUCTIONS, Symbol
 from planner.book.quantity import BOOK, Book, Formula, Quantity
 
-DECLARATIONS = [pytest.param(d, id=f"{d.id} {dict(d.when) or ''}".strip()) for d in BOOK.formulas()]
+FORMULAS = [pytest.param(d, id=f"{d.id} {dict(d.when) or ''}".strip()) for d in BOOK.formulas()]
 
 
 #: What is counted rather than measured: a formula may turn layers into bytes, but not into FLOP.
@@ -95,19 +95,19 @@ def unit_of(symbol: Symbol) -> str:
     return BOOK.notation[symbol].unit
 
 
-@pytest.mark.parametrize("declaration", DECLARATIONS)
-def test_units_agree(declaration: Formula) -> None:
-    carried = measured(declaration.coefficient)
-    found = dimension_of(declaration.expression, carried or None)
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_units_agree(formula: Formula) -> None:
+    carried = measured(formula.coefficient)
+    found = dimension_of(formula.expression, carried or None)
     if found is None:  # a plain number has the declared unit
         return
-    wanted = measured(declaration.quantity.unit)
+    wanted = measured(formula.quantity.unit)
     assert found == wanted or (carried and found * carried == wanted), f"{found}, not {wanted}"
 
 
-@pytest.mark.parametrize("declaration", DECLARATIONS)
-def test_an_expression_has_exact_numbers_and_known_symbols(declaration: Formula) -> None:
-    expression = declaration.expression
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_an_expression_has_exact_numbers_and_known_symbols(formula: Formula) -> None:
+    expression = formula.expression
     numbers = [node.data for node in expression.walk() if node.op == "number"]
     assert all(type(value) in (int, Fraction) for value in numbers)
     assert not expression.symbols - BOOK.symbols.keys() - BOOK.notation.keys()

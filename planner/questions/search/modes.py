@@ -84,9 +84,7 @@ def resting(quantities: tuple[str, ...]) -> tuple[str, ...]:
         identifier
         for identifier in sorted(seen)
         if not identifier.startswith("memory.")
-        and any(
-            RECOMPUTE in declaration.when for declaration in BOOK.quantities[identifier].formulas
-        )
+        and any(RECOMPUTE in formula.when for formula in BOOK.quantities[identifier].formulas)
     )
 
 

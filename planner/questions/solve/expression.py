@@ -299,25 +299,23 @@ class _Symbolic:
 
     def _spelled(self, identifier: str) -> Any:
         node = self.functions.tape.quantities.get((identifier, ()))
-        declaration = BOOK.quantities[identifier].choose(
-            lambda name: self.evaluation.setting(name, {})
-        )
-        assert declaration is not None
+        formula = BOOK.quantities[identifier].choose(lambda name: self.evaluation.setting(name, {}))
+        assert formula is not None
         if node is not None and node not in self.functions.forms:
-            return to_sympy(declaration.quantity.symbol)
+            return to_sympy(formula.quantity.symbol)
         try:
-            return self._walked(declaration.expression)
+            return self._walked(formula.expression)
         except _Boundary:
             if node is None:
                 raise
-            return self._in_powers(identifier, declaration, self.functions.forms[node])
+            return self._in_powers(identifier, formula, self.functions.forms[node])
 
-    def _in_powers(self, identifier: str, declaration: Any, form: Any) -> Any:
+    def _in_powers(self, identifier: str, formula: Any, form: Any) -> Any:
         """A quantity as a polynomial of the unknown with a symbol for each coefficient."""
         if not form.denom.is_ground:
             raise _Boundary
         below, total = _fraction(form.denom.coeff(1)), 0
-        name, unknown = parse(declaration.quantity.latex), _Setter(self).name(self.input).plain()
+        name, unknown = parse(formula.quantity.latex), _Setter(self).name(self.input).plain()
         for (power,), coefficient in sorted(dict(form.numer).items()):
             words = (f"the part without {unknown}", f"per {unknown}", f"per {unknown} squared")
             if power >= len(words):
@@ -326,7 +324,7 @@ class _Symbolic:
                 f"{identifier} {power}",
                 name.with_subscript(str(power)),
                 _fraction(coefficient) / below,
-                f"{declaration.title}: {words[power]}",
+                f"{formula.title}: {words[power]}",
             )
             total += symbol * self.unknown**power
         return total

@@ -34,8 +34,8 @@ def rests_on(quantities: tuple[str, ...]) -> frozenset[Symbol]:
         if identifier in seen:
             continue
         seen.add(identifier)
-        for declaration in BOOK.quantities[identifier].formulas:
-            for symbol in declaration.expression.symbols:
+        for formula in BOOK.quantities[identifier].formulas:
+            for symbol in formula.expression.symbols:
                 if symbol in BOOK.symbols:
                     waiting.append(BOOK.symbols[symbol])
                 else:

@@ -280,24 +280,24 @@ def _book(
         done.add(name)
         found = BOOK.quantities[name]
         made = []
-        for declaration in found.formulas:
-            text = _formula(formulas, declaration)
+        for formula in found.formulas:
+            text = _formula(formulas, formula)
             if name in sums:
-                text += ",terms:" + _terms(formulas, typesetter, declaration)
+                text += ",terms:" + _terms(formulas, typesetter, formula)
             made.append(f"{{{text}}}")
         lines.append(f"{quoted(name)}:{{per:{literal(found.per)},formulas:[{','.join(made)}]}}")
         waiting += [used for used in formulas.used if used not in done]
     return "const BOOK={\n" + ",\n".join(lines) + "\n};"
 
 
-def _formula(formulas: Formulas, declaration: Formula) -> str:
+def _formula(formulas: Formulas, formula: Formula) -> str:
     when = {
         key: list(wanted) if isinstance(wanted, (tuple, set, frozenset)) else [wanted]
-        for key, wanted in declaration.when.items()
+        for key, wanted in formula.when.items()
     }
     pairs = ",".join(f"[{quoted(key)},{literal(wanted)}]" for key, wanted in when.items())
-    exact = literal(declaration.exact)
-    return f"when:[{pairs}],exact:{exact},run:(e,p)=>{formulas.write(declaration.expression)}"
+    exact = literal(formula.exact)
+    return f"when:[{pairs}],exact:{exact},run:(e,p)=>{formulas.write(formula.expression)}"
 
 
 def _terms(formulas: Formulas, typesetter: Typesetter, of: Formula) -> str:
