@@ -300,6 +300,14 @@ def test_a_cache_of_llama_2_70b():
         ("mamba-130m", 24 * (1536 * 16 + 1536 * 4)),
         # Mamba-2: (heads, head size, state); the convolution also sees 2 × groups × state
         ("codestral-mamba-7b", 64 * (128 * 64 * 128 + (8192 + 2 * 8 * 128) * 4)),
+        # MiniMax-01 (arXiv 2501.08313), lightning attention: keys by values, of 128, a head
+        (
+            {
+                **{"layers": 10, "hidden": 6144, "vocab": 200064, "mlp": {"intermediate": 9216}},
+                **{"mixer": "lightning", "lightning": {"heads": 64, "head_dim": 128}},
+            },
+            10 * 64 * 128 * 128,
+        ),
     ],
 )
 def test_the_state_of_a_recurrent_model_does_not_grow_with_the_sequence(model, elements):

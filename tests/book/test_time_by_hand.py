@@ -104,15 +104,15 @@ def test_muon_makes_the_matrices_of_a_devices_own_experts_orthogonal(expert: int
 @pytest.mark.parametrize(("zero", "kept"), [(0, 1), (1, 1), (2, 64), (3, 64)])
 def test_gradients_are_added_up_where_they_are_kept(zero: int, kept: int) -> None:
     """8 micro-batches of Llama-2 7B: of each parameter a gradient of 2 bytes is read, a sum of 4
-    read and written; with sharded gradients a 64th of them."""
+    read and written; with sharded gradients a 64th of them. Of 3.35 TB/s half is sustained."""
     e = evaluation(
         model={"extends": "llama2-7b"},
         parallelism={"zero": zero},
         training__implementation="pytorch",
-        time__efficiency={"network": 1, "memory": 1},
+        time__efficiency={"network": 1, "memory": "0.5"},
     )
     moved = 8 * 6_738_415_616 * (2 + 4 + 4) / kept
-    assert float(e.value("time.accumulation")) == pytest.approx(moved / 3.35e12)
+    assert float(e.value("time.accumulation")) == pytest.approx(moved / (3.35e12 / 2))
 
 
 @pytest.mark.parametrize("width", [64, 128, 256])
