@@ -407,7 +407,16 @@ def started(copy: Path, told: dict[str, Any]) -> subprocess.Popen[bytes]:
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     plugins = ["-p", "benchmarks.mutation", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", *plugins, "-q", "--tb=no", "--maxfail"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *plugins,
+        "-m",
+        "slow or not slow",
+        "--tb=no",
+        "--maxfail",
+    ]
     command += ["1" if "numbers" in told else "0", f"--basetemp={copy.parent / 'temporary'}"]
     with (copy.parent / "printed").open("w") as out:
         return subprocess.Popen(
