@@ -225,6 +225,7 @@ def alike(base: Any, changes: Numbers, row: Numbers, tally: Tally, where: str) -
 OF = {
     "memory.allocator": "memory.total", "memory.headroom": "memory.process",
     "memory.headroom_p95": "memory.at_worst", "time.failure_days": "time.training_days",
+    "parameters.non_embedding": "parameters.total",
     **{f"memory.{part}": "memory.total" for part in (
         "weights", "gradients", "optimizer", "activations", "buffers", "cache",
     )},

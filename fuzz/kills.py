@@ -250,12 +250,12 @@ def trees(name: str, kills: int, chance: random.Random) -> Counter[str]:
             table.unlink()
 
         for number in range(1, kills + 1):
-            if number % 20 == 0:
+            if number % 10 == 0:
                 print(f"{name}, {number} kills: {dict(+ends)}", flush=True)
             death = chance.choice(DEATHS)
             process = start(line, chance.randint(*MEMORY) if death == "out of memory" else None)
             if death != "out of memory":
-                time.sleep(lasts * chance.uniform(0.1, 1.0))
+                time.sleep(lasts * chance.uniform(0.05, 0.7))
                 _kill(process.pid, death, chance, elsewhere())
             try:
                 said = process.communicate(timeout=PATIENCE)[1].decode(errors="replace")
