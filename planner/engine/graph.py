@@ -127,7 +127,9 @@ class Graph:
     def mul(self, factors: Iterable[int], divisors: Iterable[int] = ()) -> int:
         """A product over a product."""
         above, below = self._joined("mul", tuple(factors), 1), tuple(divisors)
-        return self.node("div", above, self._joined("mul", below, 1)) if below else above
+        if not below:
+            return above
+        return self.node("div", above, self._joined("mul", below, 1))
 
     def power(self, base: int, exponent: int) -> int:
         return self.node("pow", base, exponent)

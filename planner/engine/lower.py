@@ -14,7 +14,7 @@ from typing import Any
 from planner.book.canonical import canonical
 from planner.book.expressions import Expression, Symbol
 from planner.book.quantity import BOOK, Book, Formula, agrees
-from planner.engine.graph import Graph
+from planner.engine.graph import LEAVES, Graph
 
 SIZE_ONLY = "the model is given by its size only (model.parameters), not by its shape"
 #: Why no formula holds, by the setting that keeps it from it.
@@ -115,6 +115,7 @@ class Lowering:
         self.chosen: dict[Key, Formula] = {}
         self.asked: set[str] = set()  # settings
         self.expressions: dict[tuple[Symbol, tuple[Entry, ...]], Expression] = {}
+        self._anywhere: dict[Symbol, int] = {}  # nodes of symbols that mean the same everywhere
         self._index: dict[str, dict[Entry | None, list[Point]]] = {}
 
     # -- quantities ---------------------------------------------------------------------------
@@ -122,10 +123,13 @@ class Lowering:
     def instance(self, identifier: str, point: Point) -> int:
         """The node of a quantity at a point (for quantities with axes)."""
         first = self.book.quantities[identifier]
-        try:
-            entries = tuple([point[axis] for axis in first.per])
-        except KeyError as missing:
-            raise TypeError(f"{identifier} holds per {missing}, asked for without one") from None
+        entries: tuple[Entry, ...] = ()
+        if first.per:
+            try:
+                entries = tuple([point[axis] for axis in first.per])
+            except KeyError as missing:
+                said = f"{identifier} holds per {missing}, asked for without one"
+                raise TypeError(said) from None
         key = (identifier, entries)
         found = self.nodes.get(key)
         if found is None:
@@ -237,6 +241,8 @@ class Lowering:
 
     def scope(self, symbol: Symbol, point: Point) -> tuple[Entry, ...]:
         """Where a symbol is bound: in one entry, in two crossed ones, or in the plan."""
+        if symbol not in self._of_entries:
+            return ()
         for entry in point.values():
             if symbol in entry.bindings:
                 return (entry,)
@@ -246,6 +252,13 @@ class Lowering:
             if (symbol, first, second) in self.case.crossed:
                 return first, second
         return ()
+
+    @cached_property
+    def _of_entries(self) -> frozenset[Symbol]:
+        """The symbols that some entry binds, or a pair of entries."""
+        axes = (axis for axis in self.case.axes.values() if not isinstance(axis, Absent))
+        alone = {symbol for axis in axes for entry in axis for symbol in entry.bindings}
+        return frozenset(alone.union(symbol for symbol, _, _ in self.case.crossed))
 
     def bound(self, symbol: Symbol, point: Point) -> Any:
         """What a symbol is bound to here: a number, a name, an expression or an Absent."""
@@ -261,21 +274,33 @@ class Lowering:
 
     def lower(self, tree: Expression, point: Point) -> int:
         """The node of a canonical expression at a point."""
-        if isinstance(tree, Symbol):
-            return self._symbol(tree, point)
-        if tree.op == "number":
+        op = tree.op
+        if op == "symbol":
+            return self._symbol(tree, point)  # type: ignore[arg-type]
+        if op == "number":
             return self.graph.const(tree.data)
         try:
-            return _OPERATIONS[tree.op](self, tree, point)
+            return _OPERATIONS[op](self, tree, point)
         except Absent as absent:  # an axis that has no entries
             return self.graph.absent(absent.reason)
         except ZeroDivisionError:
             return self.graph.absent("division by zero")
 
     def _symbol(self, symbol: Symbol, point: Point) -> int:
+        node = self._anywhere.get(symbol)
+        if node is not None:
+            return node
         identifier = self.book.symbols.get(symbol)
         if identifier is not None:
-            return self.instance(identifier, point)
+            node, alike = self.instance(identifier, point), not self.book.quantities[identifier].per
+        else:
+            node, alike = self._bound_here(symbol, point), symbol not in self._of_entries
+            alike = alike and self.graph.nodes[node][0] in LEAVES
+        if alike:
+            self._anywhere[symbol] = node
+        return node
+
+    def _bound_here(self, symbol: Symbol, point: Point) -> int:
         scope = self.scope(symbol, point)
         found = self._bound(symbol, scope)
         if isinstance(found, Absent):

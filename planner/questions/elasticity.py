@@ -9,6 +9,7 @@ the layout) the next one that people would try is taken: twice as many, a multip
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,12 +18,13 @@ from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.book.quantity import BOOK, Notation
+from planner.documents import schema
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Case, Evaluation, Number
 from planner.engine.tape import Tape
 from planner.plans.document import Plan
 from planner.plans.pipeline import chunk_count
-from planner.plans.plan import about, variant
+from planner.plans.plan import variant
 from planner.questions import domains
 from planner.questions.constraints import numeric, shown
 from planner.questions.solve.probes import AsItIs, Probes
@@ -93,8 +95,8 @@ def is_measure(key: str) -> bool:
     if key in LARGE:
         return True
     try:
-        kinds = about(key).get("type", ())
-    except PlanError:
+        kinds = schema.describe("plan", key).get("type", ())
+    except KeyError:
         return True  # follows from the document, as the peak of the training precision does
     return "integer" not in ([kinds] if isinstance(kinds, str) else kinds)
 
@@ -112,7 +114,7 @@ class Slopes:
         leaves = self.tape.values(built)
         assert leaves is not None
         self.leaves, self._result = leaves, self.tape.results[target]
-        self._values = self.tape.run(leaves)
+        self._values = self.tape.again(leaves, exact=True)
 
     @cached_property
     def measures(self) -> list[Elasticity]:
@@ -139,7 +141,13 @@ class Slopes:
         Raises:
             Absent: it has no value there.
         """
-        after = Evaluation(built).value(self.target)
+        leaves = self.tape.values(built)
+        if leaves is None:  # by other formulas
+            after = Evaluation(built).value(self.target)
+        else:
+            after = self.tape.again(leaves, exact=True)[self._result]
+            if isinstance(after, float) and math.isnan(after):
+                raise Absent(f"{self.target} has no value")
         return Fraction(after) / Fraction(self._values[self._result]) - 1
 
     def change(self, notes: Sequence[Notation], share: Fraction) -> Fraction | None:

@@ -20,7 +20,7 @@ from planner.book.quantity import BOOK
 from planner.book.reductions import Sum, ceil, maximum
 from planner.book.symbolic import from_sympy, to_sympy
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PLAN = "presets/gpt2small_hgx-h100.yaml"
 
 
