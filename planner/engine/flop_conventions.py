@@ -10,19 +10,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from planner.book.expressions import expression, rational
-from planner.book.formulas.compute import component, executed_per_token, per_token
-from planner.book.notation import C_conv, L_k
-from planner.book.reductions import Sum
+from planner.book.expressions import expression
+from planner.book.formulas.compute import executed_per_token, per_token
+from planner.book.formulas.time import MASKED
+from planner.book.notation import C_conv
 from planner.engine.evaluate import Entry
 
-
-def _scores(sees: str) -> Any:
-    return Sum(L_k * Sum(component, "component", type="core", sees=sees), "part")
-
-
-#: Scores that are masked, of which half count: those of decoders, not of encoders.
-SCORES = _scores("past") + _scores("past window")
 MODEL, HARDWARE = "model FLOPs (MFU)", "hardware FLOPs, recomputation counted (HFU)"
 
 
@@ -53,11 +46,10 @@ def _entries(causal: bool, shape: bool, recomputed: bool) -> tuple[Entry, ...]:
     )
     if not shape:
         return full
-    masked = rational(3, 2) * SCORES
-    executed = executed_per_token - (2 * SCORES if recomputed else masked)
+    executed = executed_per_token - (4 * MASKED / 3 if recomputed else MASKED)
     return (
         full[0],
-        _entry("mfu-causal", f"{MODEL}, attention as far as it is causal", per_token - masked),
+        _entry("mfu-causal", f"{MODEL}, attention as far as it is causal", per_token - MASKED),
         full[1],
         _entry("hfu-causal", f"{HARDWARE}, attention as far as it is causal", executed),
     )

@@ -8,17 +8,18 @@ products sustain, no memory is smaller than the states in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from planner.book.notation_hardware import e_mm
 from planner.book.quantity import BOOK
 from planner.engine.evaluate import Absent
 from planner.plans import error_bands as bands
 
 Value = int | Fraction | float
+HEADROOM, PROCESS, WORST = "memory.headroom", "memory.process", "memory.at_worst"
+#: Bytes on the fullest device that are counted exactly, and the least share of a step's time.
+STATES, FLOOR = ("memory.weights", "memory.gradients", "memory.optimizer"), "time.floor"
 
 
 def interval(quantity: Any) -> tuple[Value, Value] | None:
@@ -31,21 +32,58 @@ def interval(quantity: Any) -> tuple[Value, Value] | None:
 
 def around(base: str, value: Value, evaluation: Any) -> tuple[Value, Value] | None:
     """As ``interval``, of a value of the quantity of that name in an evaluation."""
-    settings = evaluation.case.settings
-    if base == "memory.headroom":
-        process = evaluation.value("memory.process")
-        bounds = around("memory.process", process, evaluation)
-        if bounds is None:
-            return None
-        return value + process - bounds[1], value + process - bounds[0]
-    found, scaling = basis(base, settings), scales_with(base)
+    found = basis(base, evaluation.case.settings)
     if found is None:
         return None
-    low, high = 1 + found.low, 1 + found.high
+    return bounds(
+        base, value, lambda name: known(name, evaluation), 1 + found.low, 1 + found.high, min, max
+    )
+
+
+def known(name: str, evaluation: Any) -> Value:
+    """The value of a quantity, 0 where it is absent."""
+    try:
+        found: Value = evaluation.value(name)
+    except Absent:
+        return 0
+    return found
+
+
+def rests_on(base: str) -> tuple[str, ...]:
+    """The other quantities that bound the interval of one; nothing where it never has one."""
+    if base == HEADROOM:
+        return PROCESS, *rests_on(PROCESS)
+    scaling = scales_with(base)
     if scaling == "memory":
-        most = evaluation.value("memory.at_worst") if base == "memory.process" else value * high
-        return min(value, max(value * low, states(evaluation))), most
-    low = max(low, fastest(evaluation))
+        return (*STATES, WORST) if base == PROCESS else STATES
+    return (FLOOR,) if scaling else ()
+
+
+def bounds(
+    base: str,
+    value: Any,
+    other: Callable[[str], Any],
+    low: Any,
+    high: Any,
+    smaller: Callable[[Any, Any], Any],
+    larger: Callable[[Any, Any], Any],
+) -> tuple[Any, Any]:
+    """Lowest and highest value of a quantity: numbers, or arrays that broadcast to each other.
+
+    Args:
+        other: gives the value of each quantity of ``rests_on``, 0 where it is absent.
+        low, high: how measured values compare with predicted ones, at the 5th and 95th percentile.
+        smaller, larger: of two values.
+    """
+    if base == HEADROOM:
+        process = other(PROCESS)
+        least, most = bounds(PROCESS, process, other, low, high, smaller, larger)
+        return value + process - most, value + process - least
+    scaling = scales_with(base)
+    if scaling == "memory":
+        most = other(WORST) if base == PROCESS else value * high
+        return smaller(value, larger(value * low, sum(other(name) for name in STATES))), most
+    low = larger(low, other(FLOOR))
     return (value / high, value / low) if scaling == "rate" else (value * low, value * high)
 
 
@@ -59,34 +97,8 @@ def scales_with(base: str) -> str:
 def basis(base: str, settings: Mapping[str, Any]) -> bands.Basis | None:
     """What the interval of a quantity rests on under a plan's settings; None where no published run
     is held against it."""
+    base = PROCESS if base == HEADROOM else base
     scaling = scales_with(base)
     if scaling == "memory":
         return bands.of_memory(base, BOOK.quantities[base].reading, settings)
     return bands.of_settings(settings) if scaling else None
-
-
-def states(evaluation: Any) -> Value:
-    """Bytes on the fullest device that are counted exactly: weights, gradients, optimizer."""
-    found: Value = 0
-    for name in ("memory.weights", "memory.gradients", "memory.optimizer"):
-        with suppress(Absent):
-            found += evaluation.value(name)
-    return found
-
-
-def fastest(evaluation: Any) -> Fraction:
-    """The least share of its predicted time that physics leaves to a step: its FLOPs (of attention
-    those of the scores that are not masked) at the rate that large products sustain, and no more
-    than the peak by any way to count. At most 1: a prediction is never called impossible."""
-    if bands.workload(evaluation.case.settings) == bands.INFERENCE:
-        return Fraction(0)
-    least = [Fraction(0)]
-    with suppress(Absent):
-        least.append(Fraction(evaluation.value("time.hfu")))
-        sustained = Fraction(evaluation.symbol(e_mm, {}))
-        axis = evaluation.case.axes["convention"]
-        done = next(entry for entry in axis if entry.name == "mfu-causal")
-        least.append(
-            Fraction(evaluation.value("time.utilisation", {"convention": done})) / sustained
-        )
-    return min(max(least), Fraction(1))

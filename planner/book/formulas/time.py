@@ -1,11 +1,15 @@
 """How long: step, run, device hours and utilisation, at an assumed utilisation or predicted."""
 
-from planner.book.formulas.compute import executed_per_token, per_token
+from typing import Any
+
+from planner.book.expressions import rational
+from planner.book.formulas.compute import component, executed_per_token, per_token
 from planner.book.formulas.time_peak import peak
 from planner.book.formulas.time_step import step
-from planner.book.notation import B, T, n, s
-from planner.book.notation_hardware import mfu_assumed
-from planner.book.quantity import Quantity
+from planner.book.notation import B, L_k, T, n, s
+from planner.book.notation_hardware import e_mm, mfu_assumed
+from planner.book.quantity import SHARE, Quantity
+from planner.book.reductions import Sum, largest, smallest
 
 PALM = "Chowdhery et al. 2022 (arXiv 2204.02311), appendix B"
 
@@ -127,3 +131,38 @@ def hfu():
 def tflops_per_device():
     """Model FLOPs of one device in one second, in units of 1e12."""
     return mfu * peak / 10**12
+
+
+def _scores(sees: str) -> Any:
+    return Sum(L_k * Sum(component, "component", type="core", sees=sees), "part")
+
+
+#: FLOPs of one token, forward and twice backward, for scores that are masked: half of a decoder's.
+MASKED = rational(3, 2) * (_scores("past") + _scores("past window"))
+
+floor = Quantity(
+    "time.floor",
+    symbol=r"\phi",
+    unit="1",
+    title="least share of the predicted time that physics leaves to a step",
+    share=True,
+    within=SHARE,
+    source="a device does no more than its peak, and large products no more than they sustain",
+    exact=False,
+    mode="train",
+    assumed=False,
+)
+
+
+@floor.where(attention_count=("full", "window"))
+def _():
+    """All FLOPs at the peak; or those of the model at the rate that large products sustain, where
+    of the FLOPs of scores, 3 times the forward ones, half (3/2) are masked. At most 1."""
+    return smallest(1, largest(hfu, mfu * (per_token - MASKED) / (per_token * e_mm)))
+
+
+@floor.where(attention_count=("causal", "causal-window"))
+def _():
+    """All FLOPs at the peak; or those of the model, in which masked scores do not count here, at
+    the rate that large products sustain. At most 1."""
+    return smallest(1, largest(hfu, mfu / e_mm))

@@ -12,9 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
-from planner.book.canonical import canonical
 from planner.book.expressions import REDUCTIONS, Symbol
-from planner.book.notation_hardware import e_mm
 from planner.book.quantity import BOOK, Formula
 from planner.engine import (
     flop_conventions as conventions,
@@ -73,11 +71,10 @@ def program(result: Result, wanted: Iterable[str], sums: Iterable[str]) -> str:
             hardware.measured: "measured",
             bands.above: "above",
             # Which runs a plan is held against follows from what no control changes, and from the
-            # accelerator; what hangs on an axis that the page leaves out is written as a formula.
+            # accelerator.
             intervals.basis: "basis",
             intervals.scales_with: "scalesWith",
-            intervals.states: "states",
-            intervals.fastest: "fastest",
+            intervals.known: "known",
             hardware._value: '(fact=>$.at(fact,"value"))',
             BOOK: "NOTES",
             Fault: "$.Fault",
@@ -92,7 +89,8 @@ def program(result: Result, wanted: Iterable[str], sums: Iterable[str]) -> str:
     around = rules.reference(intervals.around, "around", "planner.results.intervals")
     entry = rules.reference(Entry, "Entry", "planner.engine.evaluate")
     fixed = _fixed(result, formulas, entry)
-    errors = _errors(result, formulas)
+    errors = _errors(result)
+    wanted = [*wanted, *(name for quantity in wanted for name in intervals.rests_on(quantity))]
     book = _book(formulas, result.typesetter, wanted, frozenset(sums))
     return "\n".join(
         (
@@ -156,8 +154,8 @@ def _facts(made: Plan) -> str:
     )
 
 
-def _errors(result: Result, formulas: Formulas) -> str:
-    """What intervals rest on: how far predictions were off, and what physics leaves to them."""
+def _errors(result: Result) -> str:
+    """What intervals rest on: how far predictions were off."""
     settings = result.evaluation.case.settings
     known = accelerators.presets() if accelerators.name_of(result.plan) else {}
     own = settings.get("cluster.accelerator.architecture")
@@ -169,32 +167,20 @@ def _errors(result: Result, formulas: Formulas) -> str:
         for kind in kinds
     }
     scaling = {i: found for i in BOOK.quantities if (found := intervals.scales_with(i))}
-    readings = {i: intervals.basis(i, settings) for i in scaling if scaling[i] == "memory"}
-    done = next((e for e in _conventions(result) if e.name == "mfu-causal"), None)
-    least = "0"
-    if done is not None and bands.workload(settings) != bands.INFERENCE:
-        (utilisation,) = BOOK.quantities["time.utilisation"].formulas
-        share = canonical(utilisation.expression.replaced(done.bindings) / e_mm)
-        least = f"known(e,e=>e.value('time.hfu',{{}})),known(e,e=>{formulas.write(share)})"
+    read = [intervals.HEADROOM, *(name for name, how in scaling.items() if how == "memory")]
+    readings = {name: intervals.basis(name, settings) for name in read}
     return "\n".join(
         (
-            "const known=(e,run)=>{try{return run(e);}catch(error)"
+            "const known=(name,e)=>{try{return e.value(name,{});}catch(error)"
             "{if(error instanceof $.Absent)return 0;throw error;}};",
             f"const TIMES={_shares(times)},READINGS={_shares(readings)};",
             f"const SCALING={literal(scaling)},scalesWith=id=>SCALING.get(id)??'';",
-            "const basis=(id,settings)=>scalesWith(id)==='memory'?READINGS[id]??null"
+            "const basis=(id,settings)=>id in READINGS?READINGS[id]"
+            ":scalesWith(id)==='memory'?null"
             ":!scalesWith(id)||settings.get('time.assumed')!==false?null"
             ":TIMES[settings.get('cluster.accelerator.architecture')??'None']??null;",
-            "const states=e=>['weights','gradients','optimizer']"
-            ".reduce((sum,name)=>sum+known(e,e=>e.value('memory.'+name,{})),0);",
-            f"const fastest=(e,p={{}})=>Math.min(1,Math.max(0,{least}));",
         )
     )
-
-
-def _conventions(result: Result) -> tuple[Entry, ...]:
-    found = result.evaluation.case.axes["convention"]
-    return () if isinstance(found, Absent) else tuple(found)
 
 
 def _shares(found: Mapping[str, bands.Basis | None]) -> str:
