@@ -15,8 +15,8 @@ from planner.base.files import write_text
 from planner.base.version import __version__
 from planner.book.quantity import BOOK, KINDS
 from planner.questions.studies import outputs
-from planner.questions.studies.asked import COST, DAYS, DEVICES, FITS, MEMORY, USE
 from planner.questions.studies.axes import Axis
+from planner.questions.studies.compared import COST, DAYS, DEVICES, FITS, MEMORY, USE
 from planner.questions.studies.points import Point, exact
 from planner.questions.studies.run import Outcome
 from planner.questions.studies.summary import MOST_LINES, QUESTIONS, Roles, roles
@@ -97,7 +97,11 @@ class View:
     def sentence(self) -> str:
         """How many points there are, and what became of them."""
         found = self.found
-        said = [f"{exact_text(found.points)} plans", f"{exact_text(found.fit)} fit into memory"]
+        tight = f" ({exact_text(found.tight)} only tightly)" if found.tight else ""
+        said = [
+            f"{exact_text(found.points)} plans",
+            f"{exact_text(found.fit)} fit into memory{tight}",
+        ]
         for count, what in (
             (found.unfit, "do not fit"),
             (found.outside, "break a limit of the study"),

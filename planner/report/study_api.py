@@ -93,7 +93,7 @@ class Comparison:
     @property
     def counts(self) -> dict[str, int]:
         """Points, rows of the table, and what became of the points."""
-        names = ("points", "rows", "fit", "unfit", "outside", "invalid")
+        names = ("points", "rows", "fit", "tight", "unfit", "outside", "invalid")
         return {name: getattr(self.outcome.summary, name) for name in names}
 
     @property

@@ -34,8 +34,9 @@ from planner.questions import loading
 from planner.questions.studies import arrays, parquet, pieces, points, run, study, table, work
 from planner.questions.studies import summary as summaries
 from planner.questions.studies import text as cells
+from planner.questions.studies.formula_inputs import PLAIN, SYMBOLS
 from planner.questions.studies.grid import Pieces
-from planner.questions.studies.plain import PLAIN, SYMBOLS
+from planner.results.result import evaluate
 
 LLAMA = {"extends": "llama70b_h100x1024", "time": {"mfu": None}}
 SMALL: dict[str, Any] = {
@@ -294,6 +295,48 @@ def test_what_breaks_a_limit_is_left_out_and_counted(tmp_path: Path) -> None:
 
 def study_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     return list(planner.load_study(document))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        SMALL,
+        {**SMALL, "axes": {**SMALL["axes"], "parallelism.zero": [0, 1], "training.recompute":
+         ["none", "full"], "training.tokens": ["1T"], "cluster.price": ["1 USD/h"]}},
+        {**SMALL, "axes": {"parallelism.tensor": [1, 2, 4, 8], "parallelism.pipeline": [1, 2, 4, 8],
+         "training.micro_batch": [1, 2, 4, 8], "parallelism.zero": [0, 1],
+         "time.efficiency.matmul": [0.6, 0.8]}},
+        {"base": LLAMA, "axes": {"model": ["mixtral-8x7b", {"parameters": "7B"}]}},
+        {"base": LLAMA, "axes": {"time.mfu": [0.3, 0.4]}},
+        {"base": LLAMA, "axes": {"cluster.accelerator": ["tpu-v4", "a100-sxm-80gb"]},
+         "record": ["memory.stage", "memory.total", "memory.headroom", "time.step_seconds"]},
+    ],
+    ids=["plain", "layouts", "many layouts", "models", "assumed", "one by one"],
+)  # fmt: skip
+def test_rows_have_the_intervals_and_the_verdict_of_the_plans(document: Mapping[str, Any]) -> None:
+    read = study.load(document)
+    found = study_rows(document)
+    chance, states = random.Random(2), set()
+    for number in sorted(chance.sample(range(read.size), min(read.size, 12))):
+        row = found[number]
+        if row["reason"] and row["fits"] is None and row["verdict"] is None:
+            continue  # no plan
+        said = evaluate(read.plan(number))
+        assert row["verdict"] == said.verdict["state"]
+        states.add(row["verdict"])
+        for name in read.record:
+            if f"{name}.low" in row:
+                quantity = said.find(name)
+                interval = quantity.interval if quantity else None
+                ends = row[f"{name}.low"], row[f"{name}.high"]
+                if interval is None:
+                    assert ends == (None, None), name
+                else:
+                    assert ends == pytest.approx(tuple(map(float, interval)), rel=1e-9), name
+        if row.get("memory.headroom.low") is not None and row["verdict"] != "open":
+            safe, least = row["memory.headroom.low"] >= 0, row["memory.headroom"]
+            assert row["verdict"] == ("no" if least < 0 else "fits" if safe else "tight")
+    assert states
 
 
 def test_names_are_columns_too_and_absent_values_have_reasons() -> None:

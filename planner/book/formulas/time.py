@@ -9,7 +9,7 @@ from planner.book.formulas.time_step import step
 from planner.book.notation import B, L_k, T, n, s
 from planner.book.notation_hardware import e_mm, mfu_assumed
 from planner.book.quantity import SHARE, Quantity
-from planner.book.reductions import Sum, largest, smallest
+from planner.book.reductions import Sum, maximum, minimum
 
 PALM = "Chowdhery et al. 2022 (arXiv 2204.02311), appendix B"
 
@@ -158,11 +158,11 @@ floor = Quantity(
 def _():
     """All FLOPs at the peak; or those of the model at the rate that large products sustain, where
     of the FLOPs of scores, 3 times the forward ones, half (3/2) are masked. At most 1."""
-    return smallest(1, largest(hfu, mfu * (per_token - MASKED) / (per_token * e_mm)))
+    return minimum(1, maximum(hfu, mfu * (per_token - MASKED) / (per_token * e_mm)))
 
 
 @floor.where(attention_count=("causal", "causal-window"))
 def _():
     """All FLOPs at the peak; or those of the model, in which masked scores do not count here, at
     the rate that large products sustain. At most 1."""
-    return smallest(1, largest(hfu, mfu / e_mm))
+    return minimum(1, maximum(hfu, mfu / e_mm))

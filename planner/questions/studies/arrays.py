@@ -1,7 +1,8 @@
 """The points of a piece of a study through the same formulas over arrays.
 
-Dimensions of plain keys (plain.py) stay axes of the arrays. Along the others, each combination is
-completed as a plan of its own; those that have the same entries are stacked along a first axis.
+Dimensions of plain keys (formula_inputs.py) stay axes of the arrays. Along the others, each
+combination is completed as a plan of its own; those that have the same entries are stacked along a
+first axis.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from planner.documents import schema
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Case
 from planner.engine.tape import Tape
+from planner.questions.studies import bounds
 from planner.questions.studies.automatic import DECIDING, automatic, words
+from planner.questions.studies.formula_inputs import LIMITED, PLAIN, SYMBOLS, rests_on
 from planner.questions.studies.operations import over_arrays
-from planner.questions.studies.plain import LIMITED, PLAIN, SYMBOLS, rests_on
 from planner.questions.studies.points import Array, Values, exact, is_name, missing, wanted, why
 from planner.questions.studies.study import Study
 
@@ -82,6 +84,7 @@ class Member:
     kind: Kind
     leaves: Sequence[Any]
     layout: str
+    shares: Mapping[str, bounds.Shares]
 
 
 class Members:
@@ -108,6 +111,7 @@ class Members:
             return why(error)
         layout = words(plan) if automatic(self.study, places) else ""
         built = case.build(plan)
+        shares = bounds.shares(self.study, built.settings)
         # Quantities that rest on what is not given are absent for all of a kind.
         known = tuple(not isinstance(value, Absent) for value in built.bindings.values())
         asked = tuple(built.settings.get(name) for name in _asked())
@@ -115,12 +119,12 @@ class Members:
         for kind in several:
             leaves = kind.tape.values(built)
             if leaves is not None:
-                return Member(kind, leaves, layout)
+                return Member(kind, leaves, layout, shares)
         kind = self._kind(built)
         several.append(kind)
         leaves = kind.tape.values(built)
         assert leaves is not None
-        return Member(kind, leaves, layout)
+        return Member(kind, leaves, layout, shares)
 
     def _kind(self, built: Case) -> Kind:
         # What one plan lacks because of its numbers, below a division by zero, others may have.
@@ -158,6 +162,8 @@ class Evaluator:
         reasons = np.zeros(shape, dtype=np.int64)
         values = Values(numbers, valid, reasons)
         layouts = np.full(shape, "", dtype=object) if self.study.searches else None
+        none = dict.fromkeys(bounds.readings(self.study), bounds.NONE)
+        shares: list[Mapping[str, bounds.Shares]] = [none] * len(combinations)
         for place, text in refused.items():
             reasons[place] = values.reason(text)
         inputs = self._inputs(ranges)
@@ -165,8 +171,9 @@ class Evaluator:
             rows = np.array(stack.rows)
             valid[rows] = True
             stack.evaluate(inputs, numbers)
-            if layouts is not None:
-                for row, member in zip(stack.rows, stack.members, strict=True):
+            for row, member in zip(stack.rows, stack.members, strict=True):
+                shares[row] = member.shares
+                if layouts is not None:
                     layouts[row] = member.layout
             self._explain(values, rows, stack.kind.absent, combinations, ranges)
         order = self._order()
@@ -177,12 +184,19 @@ class Evaluator:
             own = [n for n, p in zip(lengths, self.plain, strict=True) if not p]
             return array.reshape((*own, *map(len, fast))).transpose(order).reshape(size).ravel()
 
+        def along(rows: Array) -> Array:
+            return np.broadcast_to(rows.reshape(len(rows), *(1 for _ in fast)), shape)
+
         return Values(
             {name: flat(array) for name, array in numbers.items()},
             flat(valid),
             flat(reasons),
             values.texts,
             None if layouts is None else flat(layouts).tolist(),
+            {
+                reading: (flat(along(low)), flat(along(high)))
+                for reading, (low, high) in bounds.stacked(self.study, shares).items()
+            },
         )
 
     def _order(self) -> list[int]:

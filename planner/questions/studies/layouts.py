@@ -18,6 +18,7 @@ import numpy as np
 
 from planner.base.errors import PlanError
 from planner.book.quantity import BOOK
+from planner.engine import instance as case
 from planner.engine.arrays.table import Codes, Group, Table
 from planner.plans.document import Plan
 from planner.plans.layout import AXES, FOLLOWS, INNER, KEYS, OUTER, OWN, OWN_CHOICE, RUN, at
@@ -25,7 +26,7 @@ from planner.plans.plan import begun, changed
 from planner.questions.search.layouts import Degrees, Rows, Run, Space
 from planner.questions.search.spread import Spread
 from planner.questions.search.structure import DECIDING, asked
-from planner.questions.studies import arrays
+from planner.questions.studies import arrays, bounds
 from planner.questions.studies.axes import LAYOUT, Axis
 from planner.questions.studies.checking import MISSING, SECTIONS, Column, Drafts
 from planner.questions.studies.points import Array, Values, exact, missing, wanted, why
@@ -143,6 +144,10 @@ class Evaluator:
         numbers = {quantity: np.full(shape, np.nan) for quantity in self.quantities}
         whole = Values(numbers, np.zeros(shape, dtype=bool), np.zeros(shape, dtype=np.int64))
         texts = {"": 0}
+        shares = {
+            reading: (np.full(shape, np.nan), np.full(shape, np.nan))
+            for reading in bounds.readings(self.study)
+        }
         for places, part in parts:
             at = tuple(
                 slice(p.start - r.start, p.stop - r.start)
@@ -151,11 +156,16 @@ class Evaluator:
             inside = tuple(map(len, places))
             for quantity, array in part.numbers.items():
                 numbers[quantity][at] = _shaped(array, inside)
+            for reading, pair in part.shares.items():
+                for whole_share, share in zip(shares[reading], pair, strict=True):
+                    whole_share[at] = _shaped(share, inside)
             whole.valid[at] = _shaped(part.valid, inside)
             codes = np.array([texts.setdefault(text, len(texts)) for text in part.texts])
             whole.reasons[at] = _shaped(codes[part.reasons], inside)
         flat = {quantity: array.ravel() for quantity, array in numbers.items()}
-        return Values(flat, whole.valid.ravel(), whole.reasons.ravel(), list(texts))
+        valid, reasons = whole.valid.ravel(), whole.reasons.ravel()
+        of_points = {name: (low.ravel(), high.ravel()) for name, (low, high) in shares.items()}
+        return Values(flat, valid, reasons, list(texts), shares=of_points)
 
 
 def _shaped(array: Array, shape: tuple[int, ...]) -> Array:
@@ -179,6 +189,7 @@ class _Layouts:
         self.reasons = np.zeros(shape, dtype=np.int64)
         self.valid = np.zeros(shape, dtype=bool)
         self.texts = {"": 0}
+        self.shares: Mapping[str, bounds.Shares] = {}
 
     def values(self) -> Values | None:
         """What the points are worth; None where too few of the layouts are alike.
@@ -273,6 +284,8 @@ class _Layouts:
         spread = _Spread(table)
         held = table.rows()
         zero, recompute = (table.codes[key] for key in AXES)
+        settings = case.build(table.plan_of(table.space.degrees[0])).settings
+        self.shares = bounds.shares(self.study, settings)
         order = np.argsort(table.of_rows, kind="stable")
         of_rows = table.of_rows[order]
         for part, found in spread.over(held).chunks(tuple(self.quantities)):
@@ -362,7 +375,13 @@ class _Layouts:
             return array.reshape((*layouts, *array.shape[1:], *others)).transpose(order)
 
         numbers = {name: over(array) for name, array in self.numbers.items()}
-        return Values(numbers, over(self.valid), over(self.reasons), list(self.texts))
+        shape = tuple(1 for _ in axes)
+        shares = {
+            reading: (np.full(shape, low), np.full(shape, high))
+            for reading, (low, high) in self.shares.items()
+        }
+        valid, reasons = over(self.valid), over(self.reasons)
+        return Values(numbers, valid, reasons, list(self.texts), shares=shares)
 
 
 def _widened(array: Array, beside: tuple[int, ...]) -> Array:

@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from planner.base.errors import Fault, PlanError
-from planner.questions.studies.points import Array, is_name
+from planner.questions.studies.points import Array
 from planner.questions.studies.study import Study
 from planner.questions.studies.table import Column, Rows, coded, columns
 
@@ -60,9 +60,9 @@ def _kind(study: Study, column: Column) -> str:
             return "text"
         whole = all(isinstance(c.label, int) and abs(c.label) < 2**63 for c in axis.choices)
         return "whole" if whole else "number"
-    if column.role == "verdict":
+    if column.role == "fits":
         return "flag"
-    return "number" if column.role == "quantity" and not is_name(column.source) else "text"
+    return "number" if column.numbers else "text"
 
 
 def schema(study: Study, whole: frozenset[str] = frozenset()) -> Any:
@@ -117,7 +117,7 @@ def _array(arrow: Any, table: Rows, column: Column, whole: bool) -> Any:
         return flat(absent) if absent.any() else None
 
     kind = _kind(table.study, column)
-    if column.role == "quantity" and kind == "number":
+    if column.numbers:
         numbers = table.laid(table.values.numbers[column.source])
         absent = np.isnan(numbers)
         if whole:

@@ -16,8 +16,9 @@ from planner.book.quantity import BOOK
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
-from planner.questions.studies.asked import COMPARED
+from planner.questions.studies import bounds
 from planner.questions.studies.automatic import automatic, words
+from planner.questions.studies.compared import COMPARED
 from planner.questions.studies.study import Study
 
 Array = NDArray[Any]
@@ -33,6 +34,8 @@ class Values:
     reasons: Array  # places in ``texts``; 0 where there is nothing to say
     texts: list[str] = field(default_factory=lambda: [""])
     layouts: list[str] | Array | None = None  # those that were found, where that was asked for
+    # of each reading, how measured values compare with predicted ones (bounds.py)
+    shares: Mapping[str, bounds.Shares] = field(default_factory=dict)
 
     def reason(self, text: str) -> int:
         """The place of a text."""
@@ -44,7 +47,7 @@ class Values:
 def wanted(study: Study) -> tuple[str, ...]:
     """The quantities that a study needs at each point."""
     limits = (limit.quantity for limit in study.where)
-    return tuple(dict.fromkeys((*study.record, *limits, *COMPARED)))
+    return tuple(dict.fromkeys((*study.record, *limits, *COMPARED, *bounds.needed(study))))
 
 
 def is_name(quantity: str) -> bool:
@@ -66,6 +69,7 @@ class Point:
     absent: Mapping[str, str]  # why a quantity has no value
     reason: str = ""  # why there is no plan
     layout: str = ""
+    settings: Mapping[str, Any] | None = None  # what formulas ask for
 
 
 def exact(study: Study, places: Sequence[int], quantities: Sequence[str]) -> Point:
@@ -82,7 +86,8 @@ def exact(study: Study, places: Sequence[int], quantities: Sequence[str]) -> Poi
             values[quantity] = evaluation.value(quantity)
         except Absent as error:
             absent[quantity] = error.reason
-    return Point(plan, values, absent, "", words(plan) if automatic(study, places) else "")
+    layout = words(plan) if automatic(study, places) else ""
+    return Point(plan, values, absent, "", layout, evaluation.case.settings)
 
 
 def evaluate(study: Study, ranges: Sequence[range]) -> Values:
@@ -95,6 +100,7 @@ def evaluate(study: Study, ranges: Sequence[range]) -> Values:
     }
     into = Values(numbers, np.zeros(size, dtype=bool), np.zeros(size, dtype=np.int64))
     layouts = [""] * size
+    shares = [dict.fromkeys(bounds.readings(study), bounds.NONE)] * size
     for index, places in enumerate(product(*ranges)):
         point = exact(study, places, quantities)
         into.valid[index] = point.plan is not None
@@ -102,6 +108,9 @@ def evaluate(study: Study, ranges: Sequence[range]) -> Values:
             numbers[quantity][index] = value
         into.reasons[index] = into.reason(point.reason or missing(study, point.absent))
         layouts[index] = point.layout
+        if point.settings is not None:
+            shares[index] = bounds.shares(study, point.settings)
+    into.shares = bounds.stacked(study, shares)
     into.layouts = layouts if study.searches else None
     return into
 

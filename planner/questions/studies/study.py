@@ -42,7 +42,7 @@ from planner.questions.studies.axes import (
 
 #: The axis of several plans, and what else a table calls its own columns.
 PLANS = "plan"
-OWN_COLUMNS = (PLANS, "layout", "fits", "reason")
+OWN_COLUMNS = (PLANS, "layout", "fits", "verdict", "reason")
 T = TypeVar("T")
 Setting = tuple[str, Node]  # a dotted key and its value
 #: Values other than numbers, of all axes; each is read as a plan.

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from planner.base import files
-from planner.questions.studies.asked import COST, DAYS, DEVICES, MEMORY, USE
+from planner.questions.studies.compared import COST, DAYS, DEVICES, MEMORY, USE
 from planner.questions.studies.points import Array
 from planner.questions.studies.study import Study
-from planner.questions.studies.table import Rows
+from planner.questions.studies.table import STATES, Rows
 
 #: Questions by name: the quantity, and whether the largest is the best.
 QUESTIONS: dict[str, tuple[str, bool]] = {
@@ -44,6 +44,7 @@ class Summary:
     invalid: int = 0
     outside: int = 0  # valid, and beyond a limit of the study
     fit: int = 0
+    tight: int = 0  # of those that fit, by the estimate alone
     unfit: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     # line -> question -> best
@@ -60,7 +61,7 @@ class Summary:
 
     def add(self, other: Summary) -> None:
         """Take in the piece that follows."""
-        for name in ("points", "rows", "invalid", "outside", "fit", "unfit"):
+        for name in ("points", "rows", "invalid", "outside", "fit", "tight", "unfit"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for text, count in other.reasons.items():
             key = text if text in self.reasons or len(self.reasons) < MOST_REASONS else "others"
@@ -186,6 +187,7 @@ def summary(table: Rows) -> Summary:
         invalid=table.count(~values.valid),
         outside=table.count(values.valid & ~table.holds),
         fit=table.count(table.holds & (fits == 1)),
+        tight=table.count(table.holds & (table.verdict == STATES.index("tight"))),
         unfit=table.count(table.holds & (fits == 0)),
     )
     reasons, valid = np.broadcast_arrays(values.reasons, values.valid)

@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from planner.questions.studies.asked import FITS
+from planner.questions.studies import bounds
+from planner.questions.studies.compared import FITS, MEMORY, SURE
 from planner.questions.studies.grid import narrowed
 from planner.questions.studies.points import Array, Values, is_name
 from planner.questions.studies.study import Study
 
-FITTING, LAYOUT_FOUND, REASON = "fits", "layout", "reason"
+FITTING, VERDICT, LAYOUT_FOUND, REASON = "fits", "verdict", "layout", "reason"
+#: What a verdict is, by its code; none where there is no plan.
+STATES = (None, "open", "no", "tight", "fits")
 #: Whole numbers up to here are exact in the arrays.
 EXACT = 2**53
 #: Parts in which a column is looked at.
@@ -25,12 +28,17 @@ PARTS = 32
 
 @dataclass(frozen=True)
 class Column:
-    """A column: what it is called, and whether it is an axis, the layout that was found, the
-    verdict, a quantity or the reason."""
+    """A column: what it is called, and whether it is an axis, the layout that was found, whether it
+    fits, the verdict, a quantity, a bound of its interval or the reason."""
 
     name: str
     role: str
-    source: str = ""  # the axis or the quantity
+    source: str = ""  # the axis, the quantity, or the quantity with the bound
+
+    @property
+    def numbers(self) -> bool:
+        """Whether it holds numbers of ``Values``."""
+        return self.role == "bound" or (self.role == "quantity" and not is_name(self.source))
 
 
 def columns(study: Study) -> tuple[Column, ...]:
@@ -43,10 +51,14 @@ def columns(study: Study) -> tuple[Column, ...]:
         found.append(Column(f"{name} (given)" if twice else name, "axis", name))
     if study.searches:
         found.append(Column(LAYOUT_FOUND, "layout"))
-    found.append(Column(FITTING, "verdict"))
+    found += [Column(FITTING, "fits"), Column(VERDICT, "verdict")]
+    may_have = bounds.bounded(study)
     for name in study.record:
         if name not in names or not names[name].numeric:
             found.append(Column(name, "quantity", name))
+        if name in may_have:
+            ends = (f"{name}.low", f"{name}.high")
+            found += [Column(end, "bound", end) for end in ends]
     return (*found, Column(REASON, "reason"))
 
 
@@ -81,6 +93,14 @@ class Rows:
         """1 where it fits, 0 where it does not, -1 where that is unknown."""
         headroom = self.values.numbers[FITS]
         return np.where(np.isnan(headroom), -1, headroom >= 0).astype(np.int8)
+
+    @cached_property
+    def verdict(self) -> Array:
+        """The place in ``STATES``, as ``Result.verdict`` says it of a plan."""
+        safe = self.values.numbers[SURE] >= 0
+        shaped, _ = self.values.shares.get(MEMORY, bounds.NONE)  # of a size alone there are none
+        known = np.where(np.isnan(shaped) | (self.fits < 0), 1, np.where(safe, 4, 3))
+        return np.where(self.values.valid, np.where(self.fits == 0, 2, known), 0)
 
     @cached_property
     def whole(self) -> dict[str, bool]:
@@ -137,7 +157,7 @@ class Rows:
 def rows(study: Study, ranges: Sequence[range], values: Values) -> Rows:
     """What the table keeps of a piece: valid points within the limits, and with their reason
     those that are no plan, unless the study drops them."""
-    values = _narrowed(values, tuple(map(len, ranges)))
+    values = _narrowed(study, values, tuple(map(len, ranges)))
     holds = values.valid
     for limit in study.where:
         with np.errstate(invalid="ignore"):
@@ -147,19 +167,22 @@ def rows(study: Study, ranges: Sequence[range], values: Values) -> Rows:
     return Rows(study, tuple(ranges), values, narrowed(kept), holds)
 
 
-def _narrowed(values: Values, shape: tuple[int, ...]) -> Values:
-    """Values over the dimensions of a piece, where they vary."""
+def _narrowed(study: Study, values: Values, shape: tuple[int, ...]) -> Values:
+    """Values over the dimensions of a piece, where they vary, and the bounds of their intervals."""
 
     def over(array: Array) -> Array:
         return narrowed(array if array.ndim == len(shape) else array.reshape(shape))
 
     layouts = values.layouts
+    numbers = {name: over(array) for name, array in values.numbers.items()}
+    shares = {name: (over(low), over(high)) for name, (low, high) in values.shares.items()}
     return Values(
-        {name: over(array) for name, array in values.numbers.items()},
+        {**numbers, **bounds.ends(study, numbers, shares)},
         over(values.valid),
         over(values.reasons),
         values.texts,
         None if layouts is None else over(np.asarray(layouts, dtype=object)),
+        shares,
     )
 
 
@@ -181,8 +204,10 @@ def coded(table: Rows, column: Column) -> tuple[Array, list[Any]]:
     if column.role == "axis":
         codes, labels = table.axis(column.source)
         return codes, [plain(label) for label in labels]
-    if column.role == "verdict":
+    if column.role == "fits":
         return table.fits + 1, [None, False, True]
+    if column.role == "verdict":
+        return table.verdict, list(STATES)
     if column.role == "reason":
         return values.reasons, [text or None for text in values.texts]
     if column.role == "layout":

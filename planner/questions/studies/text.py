@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.base.display import cell, quoted
-from planner.questions.studies.points import Array, is_name
+from planner.questions.studies.points import Array
 from planner.questions.studies.study import Study
 from planner.questions.studies.table import Column, Rows, coded, columns, is_whole
 
@@ -71,7 +71,7 @@ def _cells(table: Rows, column: Column, kind: str) -> Array:
     """One column as text, over the grid of kept rows as far as it varies there."""
     word: Callable[[object], str] = _csv if kind == "csv" else quoted
     before = "" if kind == "csv" else f"{json.dumps(column.name)}: "
-    if column.role == "quantity" and not is_name(column.source):
+    if column.numbers:
         return _numbers(table.laid(table.values.numbers[column.source]), before, word(None))
     codes, distinct = coded(table, column)
     texts = _texts([before + word(value) for value in distinct], (len(distinct),))

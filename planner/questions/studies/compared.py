@@ -5,9 +5,9 @@ from __future__ import annotations
 DAYS = "time.training_days"
 COST = "cost.total"
 MEMORY = "memory.process"
-FITS = "memory.headroom"
+FITS, SURE = "memory.headroom", "memory.headroom_p95"
 USE = "time.mfu"
-COMPARED = (DAYS, COST, MEMORY, FITS, USE)
+COMPARED = (DAYS, COST, MEMORY, FITS, SURE, USE)
 
 #: The key along which charts go, where it varies.
 DEVICES = "cluster.devices"
