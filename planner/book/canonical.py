@@ -127,7 +127,7 @@ def _folder() -> Path:
     folder = Path(__file__).parent / "__pycache__"
     if not sys.dont_write_bytecode and os.access(folder, os.W_OK):
         return folder
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainplan"
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "trainplan")
 
 
 def _version() -> str:
