@@ -18,7 +18,7 @@ from planner.questions.studies.study import Study
 from planner.questions.studies.table import Column, Rows, coded, columns
 
 #: Rows of a row group of the table.
-GROUP = 1 << 19
+GROUP = 1 << 18
 
 
 def needed() -> None:

@@ -16,7 +16,7 @@ from planner.questions.studies.study import Study
 from planner.questions.studies.summary import summary
 
 #: Points of a piece: over arrays, and one plan after another.
-OVER_ARRAYS, ONE_BY_ONE = 1 << 19, 64
+OVER_ARRAYS, ONE_BY_ONE = 1 << 18, 64
 #: Plans that a piece over arrays completes at most.
 MOST_PLANS = 2048
 
