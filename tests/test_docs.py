@@ -47,6 +47,7 @@ PREPARING = (
     ".ci/run",
     ". .venv/bin/activate",
     "mkdocs",
+    "trainplan completion",
 )
 # What a reader puts a name of his own in for.
 GAP = re.compile(r"\b(NAME|FILE|PLAN|ID)\b")

@@ -294,7 +294,7 @@ def in_node(result: Result, folder: Path, several: list[dict[str, Any]]) -> list
     pairs = [[[key, value] for key, value in one.items()] for one in several]
     parts = (
         (shown / "python.js").read_text("utf-8"),
-        program(result, [*SCALARS, "memory.peak", "memory.stage"], (), {}),
+        program(result, [*SCALARS, "memory.peak", "memory.stage"], ()),
         (shown / "evaluation.js").read_text("utf-8"),
         f"const CHANGES={json.dumps(pairs)},IDS={json.dumps(SCALARS)};",
         ASK,

@@ -124,4 +124,4 @@ def numeric(quantity: str) -> None:
     """Raises PlanError unless ``known``, and a number."""
     known(quantity)
     if not BOOK.quantities[quantity].unit:
-        raise PlanError(Fault(f"{quantity} is a name, not a number that could be limited"))
+        raise PlanError(Fault(f"{quantity} is a name, not a number"))

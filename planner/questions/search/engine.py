@@ -27,7 +27,7 @@ from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWS, KERNELS, KEYS
 from planner.plans.plan import chosen_by, variant
-from planner.questions.constraints import MARGIN, Limit, fit_limit, known
+from planner.questions.constraints import MARGIN, Limit, fit_limit, numeric
 from planner.questions.search import modes
 from planner.questions.search.layouts import CUT, Rows, Setting, Space
 from planner.questions.search.selection import Best, ByChoice, Front, Item, Plain, Sample
@@ -188,7 +188,7 @@ def wanted(by: str, limits: Sequence[Limit]) -> tuple[str, ...]:
     Raises:
         PlanError: no such quantity.
     """
-    known(by)
+    numeric(by)
     return tuple(dict.fromkeys((FITS, MEMORY, by, *(limit.quantity for limit in limits))))
 
 
