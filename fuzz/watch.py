@@ -16,7 +16,7 @@ from typing import Any
 from fuzz import judge
 
 SECONDS = 2.0  # of processor time for one document
-MEGABYTES = 500  # resident, at the peak
+MEGABYTES = 500  # resident at the peak, beyond what the process held before
 PLACE = re.compile(r"[^:]+(:\d+){0,2}: .|--set [^ ].*: .", re.DOTALL)
 # A file that is none, or is too large to be looked into, is the place.
 EXACT_PLACE = re.compile(r"[^:]+:(\d+:\d+:| the file is too large) .|--set [^ ].*: .", re.DOTALL)
@@ -53,6 +53,7 @@ def run(arguments: list[str], limit: float = SECONDS, *, by_option: bool = False
     out, err = io.StringIO(), io.StringIO()
     before = signal.signal(signal.SIGPROF, _alarm)
     _reset_peak()
+    held = _peak()  # of what ran before in this process
     started = time.process_time()
     status, problem, detail = None, None, ""
     signal.setitimer(signal.ITIMER_PROF, limit)
@@ -67,7 +68,7 @@ def run(arguments: list[str], limit: float = SECONDS, *, by_option: bool = False
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
-    seconds, megabytes = time.process_time() - started, _peak()
+    seconds, megabytes = time.process_time() - started, _peak() - held
     if problem is None:
         problem, detail = _judged(arguments, status, out.getvalue(), err.getvalue(), by_option)
     if problem is None and megabytes > MEGABYTES:
