@@ -231,6 +231,7 @@ def _parsed(text: str, form: str) -> object:
     return json.loads(text) if form == "deepspeed" else yaml.load(text, yaml.SafeLoader)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_name_changes_nothing_in_a_launch_configuration(form: str) -> None:
     """Nor does the shell that reads it run a word of it."""
