@@ -1,4 +1,4 @@
-"""What several tests share: the command line as a process, and golden files."""
+"""What several tests share: the command line as a process, and its options."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
-GOLDEN = ROOT / "tests" / "golden"
 
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
-Golden = Callable[[str, str], None]
 
 #: `--hypothesis-profile=long`: thirty times as many examples, for `make fuzz`.
 settings.register_profile("long", max_examples=30 * settings.default.max_examples)
@@ -25,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden",
         action="store_true",
-        help="write the outputs under tests/golden instead of comparing with them",
+        help="write the kept messages of tests/documents anew instead of comparing with them",
     )
 
 
@@ -53,19 +51,3 @@ def run_cli() -> RunCli:
         )
 
     return run
-
-
-@pytest.fixture
-def golden(request: pytest.FixtureRequest) -> Golden:
-    """`golden(name, text)` asserts that tests/golden/NAME holds exactly `text`."""
-    update = request.config.getoption("--update-golden")
-
-    def compare(name: str, text: str) -> None:
-        path = GOLDEN / name
-        if update:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text.encode())
-        assert path.is_file(), f"{path} does not exist; write it with --update-golden"
-        assert text == path.read_bytes().decode(), f"{name} moved; see --update-golden"
-
-    return compare

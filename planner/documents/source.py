@@ -34,11 +34,16 @@ class Document:
     node: Node
     kind: str = "plan"
     overrides: tuple[tuple[str, str], ...] = field(default=())
+    held: dict[str, Any] | None = field(default=None, repr=False)
 
     @cached_property
     def data(self) -> dict[str, Any]:
         """Plain dicts, lists, str, int, Fraction, bool and None."""
-        return self.node.plain()  # type: ignore[no-any-return]
+        return self.node.plain() if self.held is None else self.held
+
+    def with_data(self, data: dict[str, Any]) -> Document:
+        """The document in which other data holds, whatever its nodes say; these keep the places."""
+        return replace(self, held=data)
 
     def find(self, path: Sequence[str | int]) -> Node:
         """The node at `path`, or the nearest one around it."""

@@ -26,7 +26,7 @@ from planner.engine.lower import Key as Key
 from planner.engine.lower import Lowering, bound, number
 from planner.engine.lower import Point as Point
 from planner.engine.lower import widen as widen
-from planner.engine.run import in_order, run, tidy
+from planner.engine.run import operands, run, tidy
 
 Value = Number | str
 
@@ -60,7 +60,7 @@ class Trace:
                 symbol, *scope = arguments
                 found[(symbol, *sorted(entry.path for entry in scope))] = None
             elif operation not in LEAVES:
-                return all(map(walk, in_order(operation, arguments, values))) and (
+                return all(map(walk, operands(operation, arguments, values))) and (
                     type(values[place]) is not Absent
                 )
             return type(values[place]) is not Absent

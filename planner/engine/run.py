@@ -70,11 +70,11 @@ def run(
 
 def lacking(operation: str, arguments: Sequence[int], values: Sequence[Any]) -> Absent | None:
     """The first argument, in the order of evaluation, that has no value."""
-    return next((values[i] for i in in_order(operation, arguments, values)
+    return next((values[i] for i in operands(operation, arguments, values)
                  if type(values[i]) is Absent), None)  # fmt: skip
 
 
-def in_order(operation: str, arguments: Sequence[int], values: Sequence[Any]) -> Sequence[int]:
+def operands(operation: str, arguments: Sequence[int], values: Sequence[Any]) -> Sequence[int]:
     """The arguments that an operation uses: a divisor first, of bodies the one that is picked."""
     if operation == "div":
         return arguments[::-1]
@@ -242,7 +242,7 @@ def _parts(
         inner = [values[argument] for argument in arguments]
         return [(arguments[inner.index(max(inner) if operation == "max" else min(inner))], 1)]
     if operation == "pick":
-        return [(in_order(operation, arguments, values)[-1], 1)]
+        return [(operands(operation, arguments, values)[-1], 1)]
     if operation in ("ceil", "floor", "quantity"):
         return [(first, 1)]
     if operation == "exp":

@@ -413,9 +413,7 @@ def changed(document: source.Document, changes: Mapping[str, Any]) -> source.Doc
     data = document.data
     for dotted, value in changes.items():
         data = _changed(data, dotted.split("."), value)
-    document = replace(document)
-    document.__dict__["data"] = data  # in the place of what the cached property would read
-    return document
+    return document.with_data(data)
 
 
 def _changed(node: Mapping[str, Any], steps: Sequence[str], value: Any) -> dict[str, Any]:

@@ -34,11 +34,10 @@ def load(
     asked = {"parallelism.margin": margin, "parallelism.for": launcher}
     said = {key: value for key, value in asked.items() if value is not None}
     if said:
-        data = plan.changed(found, said).data
+        found = plan.changed(found, said)
         if found.origin(("parallelism",)).kind == "default":
             said = {"parallelism.auto": "true", **said}
         found = replace(found, overrides=(*found.overrides, *said.items()))
-        found.__dict__["data"] = data  # what holds, whatever the nodes say
     return planned(found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -406,6 +407,12 @@ def test_the_document_itself_is_not_changed(presets: Path) -> None:
     given_ = {"a": {"b": 1}}
     assert load(given_, ["a.b=2"]).data == {"a": {"b": 2}}
     assert given_ == {"a": {"b": 1}}
+
+
+def test_data_that_was_changed_stays_whatever_else_is_replaced(presets: Path) -> None:
+    document = load({"a": {"b": 1}}).with_data({"a": {"b": 2}})
+    assert replace(document, overrides=(("a.c", "3"),)).data == {"a": {"b": 2}}
+    assert document.origin(("a", "b")) == load({"a": {"b": 1}}).origin(("a", "b"))
 
 
 def test_a_name_from_python_may_hold_anything(presets: Path) -> None:

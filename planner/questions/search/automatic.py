@@ -63,12 +63,11 @@ def _closed(document: Document) -> Document:
     for key in CHOOSING:
         layout.pop(key, None)
     entries["parallelism"] = replace(entries["parallelism"], value=layout)
-    closed = replace(document, node=replace(document.node, value=entries))
     # What holds is the data, which may have been changed since the nodes were read.
     data = document.data
     said = {key: value for key, value in data["parallelism"].items() if key not in CHOOSING}
-    closed.__dict__["data"] = {**data, "parallelism": said}
-    return closed
+    closed = replace(document, node=replace(document.node, value=entries))
+    return closed.with_data({**data, "parallelism": said})
 
 
 def _given(document: Document, key: str) -> bool:

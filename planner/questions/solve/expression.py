@@ -28,7 +28,7 @@ from planner.book.symbolic import from_sympy, to_sympy
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation, Point
 from planner.engine.graph import LEAVES
-from planner.engine.run import in_order
+from planner.engine.run import operands
 from planner.engine.tape import Tape
 from planner.plans.plan import variant
 from planner.questions.constraints import Limit
@@ -164,7 +164,7 @@ class _Functions:
             values = [self.values[i] for i in arguments]
             return self._of(arguments[values.index((max if operation == "max" else min)(values))])
         if operation == "pick":
-            return self._of(in_order(operation, arguments, self.values)[-1])
+            return self._of(operands(operation, arguments, self.values)[-1])
         first, *others = map(self._of, arguments[:1] if operation == "quantity" else arguments)
         if operation in ("ceil", "floor", "quantity"):
             return first
