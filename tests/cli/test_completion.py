@@ -59,7 +59,7 @@ LINES = [
     ("trainplan explain plan.yaml parameters.non", {"parameters.non_embedding"}),
     ("trainplan solve plan.yaml longest", {"longest-context"}),
     ("trainplan validate pl", {"plan.yaml"}),
-    ("trainplan plan.yaml --for", {"--format"}),
+    ("trainplan plan.yaml --for", {"--for", "--format"}),
     ("trainplan plan.yaml --format h", {"html"}),
     ("trainplan report plan.yaml --format h", {"html"}),
     ("trainplan plan.yaml --set training.tok", {"training.tokens="}),
