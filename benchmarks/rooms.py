@@ -1,0 +1,87 @@
+"""How large the house is: `python -m benchmarks.rooms`, for every room of planner/ and for all.
+
+Lines of its .py files, the share of them that are comments or docstrings, the lines of the median
+function (from `def` to its end), and of the public functions that take or give arrays how many
+say their shape. Exit status 1 where planner/ has grown past ``MOST``: who adds a capability that
+needs more raises it in the same change, and says what for.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import statistics
+import sys
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent / "planner"
+MOST = 48_800  # the lines reached and 5 %
+#: Names of types by which a function passes arrays, and a shape as docstrings write it.
+ARRAYS = re.compile(r"\b(NDArray|ndarray|Array|Floats|Integers|Booleans|Column|Columns)\b")
+SHAPE = re.compile(r"\(\w+(, \w+)*,?\)|\bshapes?\b")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass
+class Room:
+    """What is counted of the files of one folder."""
+
+    lines: int = 0
+    words: int = 0  # lines of comments and docstrings
+    functions: list[int] = field(default_factory=list)  # lines of each
+    arrays: list[bool] = field(default_factory=list)  # whether each that passes arrays says shapes
+
+    def add(self, text: str) -> None:
+        """Count one file."""
+        tree = ast.parse(text)
+        self.lines += text.count("\n")
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        rows = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | Function) and ast.get_docstring(node):
+                said = node.body[0]
+                rows.update(range(said.lineno, (said.end_lineno or said.lineno) + 1))
+            if isinstance(node, Function):
+                self.functions.append((node.end_lineno or node.lineno) - node.lineno + 1)
+                if not node.name.startswith("_") and ARRAYS.search(" ".join(_types(node))):
+                    self.arrays.append(bool(SHAPE.search(ast.get_docstring(node) or "")))
+        self.words += len(rows)
+
+    def row(self, name: str) -> str:
+        """The counts as one line of the table."""
+        shapes = f"{sum(self.arrays)} of {len(self.arrays)}" if self.arrays else ""
+        median = statistics.median(self.functions) if self.functions else 0
+        return f"{name:10} {self.lines:7,} {self.words / self.lines:7.1%} {median:7g} {shapes:>12}"
+
+
+def _types(node: Function) -> Iterator[str]:
+    for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+        if each.annotation is not None:
+            yield ast.unparse(each.annotation)
+    if node.returns is not None:
+        yield ast.unparse(node.returns)
+
+
+def main() -> int:
+    rooms: dict[str, Room] = {}
+    whole = Room()
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).parts
+        text = path.read_text("utf-8")
+        rooms.setdefault(parts[0] if len(parts) > 1 else "(top)", Room()).add(text)
+        whole.add(text)
+    print(f"{'room':10} {'lines':>7} {'said':>7} {'median':>7} {'shapes':>12}")
+    for name, room in rooms.items():
+        print(room.row(name))
+    print(whole.row("all"))
+    if whole.lines > MOST:
+        print(f"more than {MOST:,} lines: raise MOST with what needs them, or delete")
+    return whole.lines > MOST
+
+
+if __name__ == "__main__":
+    sys.exit(main())
