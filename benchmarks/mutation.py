@@ -13,8 +13,9 @@ two again. A sample does not move when another line of the code does.
 
 All changes are tried by forks of one process that has read the tests and imported the program: a
 fork puts the changed functions in the place of the old ones (and the file on disk, for tests that
-start the program), so that nothing of one change reaches the next. What a module computes when it
-is imported stays as it was: a change that is seen there alone survives.
+start the program), so that nothing of one change reaches the next. A changed module of the book is
+run again for the bodies of its formulas. What else a module computes when it is imported stays as
+it was: a change that is seen there alone survives.
 
 Golden pages, and everything else that compares with what the program once printed, do not run,
 so they cannot notice anything. A run that does not end counts as noticed: it has ``PATIENCE``
@@ -23,9 +24,9 @@ times the processor time that the same tests took unchanged, and a minute.
 Not drawn, because no value can depend on them: texts (docstrings, titles, words of an error, also
 numbers in their places), raised errors, assertions, annotations, decorators and default values;
 sizes of caches and of pieces of work at the top of a module; and what Python does not compile. Nor
-are numbers outside functions that values do depend on, since a fork exchanges functions: formulas
-that are a number (``constant``) and thresholds of the search. Everything else is drawn, also what
-only makes the program slower: such a change survives, and is counted.
+are thresholds of the search outside functions, since a fork exchanges functions and the bodies of
+formulas. Everything else is drawn, also formulas that are a number (``constant``), and what only
+makes the program slower: such a change survives, and is counted.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeGuard
 
 ROOT = Path(__file__).resolve().parent.parent
 GROUPS = {
@@ -105,7 +106,7 @@ COMPARED: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Eq: ("==", "!="),
     ast.NotEq: ("!=", "=="),
 }
-CALLED = {"largest": "smallest", "smallest": "largest", "min": "max", "max": "min"}
+CALLED = {"maximum": "minimum", "minimum": "maximum", "min": "max", "max": "min"}
 #: What no value depends on.
 SILENT = (ast.JoinedStr, ast.Raise, ast.Assert, ast.arguments)
 
@@ -146,7 +147,8 @@ class Change:
 
 
 def changes(group: str, file: Path) -> Iterator[Change]:
-    """Every change of one operator, comparison or whole number inside a function of the file."""
+    """Every change of one operator, comparison or whole number inside a function of the file, or
+    of a formula that is a number."""
     text = file.read_text("utf-8")
     rows = [0, *(match.end() for match in re.finditer("\n", text))]
 
@@ -174,7 +176,7 @@ def changes(group: str, file: Path) -> Iterator[Change]:
             yield at(*start), at(*end), str(node.value + 1)
         elif isinstance(node, ast.Call) and len(node.args) > 1:
             called = node.func.id if isinstance(node.func, ast.Name) else ""
-            if called in CALLED:
+            if called in CALLED and (hasattr(builtins, called) or f"{CALLED[called]}(" in text):
                 start = at(node.lineno, node.col_offset)
                 yield start, start + len(called), CALLED[called]
 
@@ -186,6 +188,8 @@ def changes(group: str, file: Path) -> Iterator[Change]:
             function, parts = f"{function}.{node.name}".strip("."), list(node.body)
         elif isinstance(node, ast.AnnAssign):
             parts = [node.value] if node.value else []
+        elif is_constant(node):
+            function, parts = ast.unparse(node.func.value), node.args[:1]
         if isinstance(node, ast.stmt):
             statement = node.lineno
         if function:
@@ -202,6 +206,12 @@ def is_python(text: str) -> bool:
     with suppress(SyntaxError):
         return bool(ast.parse(text))
     return False
+
+
+def is_constant(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Whether it declares a formula that is a number."""
+    named = node.func if isinstance(node, ast.Call) else None
+    return isinstance(named, ast.Attribute) and named.attr == "constant"
 
 
 def is_text(node: ast.expr) -> bool:
@@ -227,6 +237,12 @@ def sample(count: int, seed: int) -> list[Change]:
 REACHED = """
 import atexit, builtins, os
 builtins.__reached__ = getattr(builtins, "__reached__", set())
+def _declared(quantity, place):
+    formula = quantity.formulas[-1]
+    build = formula.build
+    object.__setattr__(formula, "build", lambda: __reached__.add(place) or build())
+    return quantity
+builtins.__declared__ = _declared
 def _tell():
     with open(os.environ["MUTATION_REACHED"], "a") as file:
         file.writelines(f"{place}\\n" for place in builtins.__reached__)
@@ -235,7 +251,18 @@ atexit.register(_tell)
 
 
 def marked(file: Path, name: str) -> str:
-    """The file's text, where each statement of a function first says that it is reached."""
+    """The file's text, where each statement of a function first says that it is reached, and each
+    formula that is a number says so when it is read."""
+
+    class Constants(ast.NodeTransformer):
+        def visit(self, node: ast.AST) -> ast.AST:
+            self.statement = node.lineno if isinstance(node, ast.stmt) else self.statement
+            if is_constant(node):
+                place = ast.Constant(f"{name}:{self.statement}")
+                return ast.Call(ast.Name("__declared__"), [node, place], [])
+            return self.generic_visit(node)
+
+        statement = 0
 
     def mark(node: ast.AST, within: bool) -> None:
         within = within or isinstance(node, ast.FunctionDef)
@@ -255,7 +282,7 @@ def marked(file: Path, name: str) -> str:
 
     tree = ast.parse(file.read_text("utf-8"))
     mark(tree, False)
-    return ast.unparse(tree)
+    return ast.unparse(Constants().visit(tree))
 
 
 class Recorder:
@@ -373,7 +400,28 @@ def exchange(file: Path, text: str) -> None:
         elif isinstance(each, functools._lru_cache_wrapper):
             each.cache_clear()
     gc.freeze()
+    if file.is_relative_to(ROOT / GROUPS["formulas"]):
+        exchange_formulas(compile(text, str(file), "exec"))
     forget()
+
+
+def exchange_formulas(code: CodeType) -> None:
+    """The bodies of formulas that another text of their module declares."""
+    from planner.book.quantity import BOOK
+
+    before = dict(BOOK.quantities)
+    counts = {name: len(quantity.formulas) for name, quantity in before.items()}
+    BOOK.add = lambda quantity: BOOK.quantities.update({quantity.id: quantity})  # type: ignore
+    exec(code, {"__name__": "changed", "__file__": code.co_filename})
+    for name, quantity in before.items():
+        made = BOOK.quantities[name].formulas
+        if made is quantity.formulas:  # of another module: declared once more behind its own
+            made = made[counts[name] :]
+            del quantity.formulas[counts[name] :]
+        for new in made:
+            (old,) = (each for each in quantity.formulas if each.when == new.when)
+            object.__setattr__(old, "build", new.build)
+    BOOK.quantities = before
 
 
 def forget() -> None:
@@ -456,7 +504,7 @@ def words(one: Change) -> set[str]:
                     named[node.name] = ast.literal_eval(call.args[0])
                 if node.lineno <= one.statement <= (node.end_lineno or 0):
                     said.add(named.get(ast.unparse(call).split(".")[0], named.get(node.name, "")))
-    return said - {""}
+    return (said | {named.get(function, "")}) - {""}
 
 
 def chosen(one: Change, record: dict[str, Any], most: float) -> tuple[list[str], float]:
