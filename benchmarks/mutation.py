@@ -72,7 +72,7 @@ TESTS = (
     *(
         f"tests/questions/test_{name}.py"
         for name in (
-            *("search", "contest", "modes", "narrowed", "automatic", "published_layouts"),
+            *("search", "spread", "contest", "modes", "narrowed", "automatic", "published_layouts"),
             *("plain_layouts", "launchers", "sensitivity"),
             *("solve", "solve_by_enumeration", "closed_forms", "goals"),
         )

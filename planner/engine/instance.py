@@ -10,7 +10,7 @@ per stage and component.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -152,7 +152,7 @@ def _stage_axis(
     for stage in stages:
         entry = Entry("stage", stage.name, _stage_title(stage, last), settings={"stage": True})
         entries.append(entry)
-        crossed.update(on_stage(stage, entry, parts, most))
+        crossed.update(on_stage(stage.holds, stage.alive, entry, parts, most))
     return tuple(entries), crossed
 
 
@@ -165,12 +165,17 @@ def recomputed_at_most(plan: Plan, recompute: str) -> int:
 
 
 def on_stage(
-    stage: Stage, entry: Entry, parts: tuple[Entry, ...], most: int
+    holds: Mapping[str, int],
+    living: Mapping[str, int],
+    entry: Entry,
+    parts: tuple[Entry, ...],
+    most: int,
 ) -> dict[tuple[Symbol, Entry, Entry], Any]:
-    """What a stage holds, keeps and computes again of each part."""
+    """What a stage holds, keeps and computes again of each part, by the layers that it ``holds``
+    and those ``living``, whose activations are kept (``Stage``)."""
     crossed: dict[tuple[Symbol, Entry, Entry], Any] = {}
     for part in parts:
-        held, alive = stage.holds.get(part.name, 0), stage.alive.get(part.name, 0)
+        held, alive = holds.get(part.name, 0), living.get(part.name, 0)
         again = min(held, most) if part.settings["layers"] else 0
         crossed[notation.layers_on_stage, entry, part] = held
         crossed[notation.in_flight, entry, part] = alive

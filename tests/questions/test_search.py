@@ -459,3 +459,53 @@ def test_groups_in_a_node_and_over_nodes_are_ranked_as_they_are_evaluated(
     for layout in (*found.best, *found.front):
         for name, value in layout.approximate.items():
             assert value == pytest.approx(float(layout.values[name]), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        {"training.recompute": ("full",)},
+        {"parallelism.cut": (None, "ends"), "parallelism.pipeline": (1, 2, 4)},
+        {"parallelism.cut": ("ends",), "parallelism.zero": (3,)},
+        {"training.schedule": ("gpipe",), "training.recompute": ("none", "full")},
+    ],
+)
+def test_arrays_agree_with_exact_evaluation_whatever_is_held(
+    held: dict[str, tuple[Any, ...]],
+) -> None:
+    """Keys that have one value, or two: all layouts of the space are then alike in something."""
+    plan, chance = small("llama2-7b", model__layers=30), random.Random(4)
+    walk = searching.Walk(plan, QUANTITIES, held)
+    asked = 0
+    for chunk in walk:
+        valid = np.flatnonzero(chunk.valid).tolist()
+        for place in chance.sample(valid, min(40, len(valid))):
+            changes = chunk.changes(place)
+            assert all(changes[key] in values for key, values in held.items())
+            exact = evaluated(variant(plan, changes), QUANTITIES)
+            for name in QUANTITIES:
+                assert chunk.values[name].ravel()[place] == pytest.approx(
+                    float(exact[name]), rel=1e-9
+                ), changes
+            asked += 1
+    assert asked >= 40
+
+
+@pytest.mark.parametrize("node", [4, 8])
+def test_replicas_are_none_or_the_fewest_whose_shards_are_in_a_node(node: int) -> None:
+    """Hybrid sharding as FSDP and ZeRO++ have it: shards inside a node, replicas between nodes; a
+    search that is not asked for other counts has these two, and the first alone where all shards
+    are in a node anyway."""
+    plan = small("gpt2-small", cluster__devices_per_node=node)
+    space = Space(plan, full=False)
+    several = set()
+    for degrees, (_, replicas, _) in zip(space.degrees, space.crossed, strict=True):
+        shards = degrees.data * degrees.named["context"]
+        inside = [
+            count
+            for count in range(1, shards)
+            if shards % count == 0 and shards // count * degrees.named["tensor"] <= node
+        ]
+        assert replicas == tuple(sorted({1, *inside[:1]})), degrees
+        several.add(len(replicas))
+    assert several == {1, 2}

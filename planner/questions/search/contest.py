@@ -8,7 +8,7 @@ this order until none that is left can be better. Where nothing fits, all of the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -371,9 +371,9 @@ class Field:
 
 
 def _slack(limit: Limit, values: Array) -> Array:
-    """How far values are inside a limit, as ``Limit.slack`` has it of one."""
-    inside: Array = values - float(limit.value)
-    return -inside if limit.relation == "<=" else inside
+    """How far values are inside a limit; arrays do not take its fractions."""
+    inside: Array = replace(limit, value=float(limit.value)).slack(values)  # type: ignore
+    return inside
 
 
 def _better(one: Ranked | None, other: Ranked | None) -> Ranked | None:

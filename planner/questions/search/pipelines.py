@@ -105,12 +105,13 @@ class Pipelines:
         of_components: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         table = []
         for holds, alive in self._lines:
-            stage = Stage(0, 0, dict(holds), dict(alive))
-            kept = [case.on_stage(stage, entry, parts, m) for m in most]
+            counts = dict(holds), dict(alive)
+            kept = [case.on_stage(*counts, entry, parts, m) for m in most]
             of_parts = [[float(k[s, entry, p]) for s in OF_PART for p in parts] for k in kept]
             if holds not in of_components:
-                held = case.held_on_stages((entry,), components, kept[0])
-                first = case.first_of_shape((entry,), components, kept[0])
+                crossed, *_ = kept  # what a stage holds is the same in every mode
+                held = case.held_on_stages((entry,), components, crossed)
+                first = case.first_of_shape((entry,), components, crossed)
                 of_components[holds] = (
                     *(held[notation.copies_on_stage, entry, c] for c in components),
                     *(first[notation.first_on_stage, entry, c] for c in components),

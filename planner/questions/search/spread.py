@@ -217,9 +217,10 @@ class Spread:
         schedules = self.varying[SCHEDULE]
         of_run = np.array([schedules.index(s) for _, s, _ in self.space.runs])
         cuts = [cut for _, _, cut in self.space.runs]
-        if len(several := list(dict.fromkeys(cuts))) > 1:
-            places = np.array([several.index(cut) for cut in cuts])
-            columns[CUT] = Codes(places[rows.of_run], len(several))
+        several = list(dict.fromkeys(cuts))
+        columns[CUT] = Codes(
+            np.array([several.index(cut) for cut in cuts])[rows.of_run], len(several)
+        )
         columns[SCHEDULE] = Codes(of_run[rows.of_run], len(schedules))
         replica = np.searchsorted(np.array(self.replicas), rows.of_replicate)
         for name, (codes, found) in self.of_hardware.items():
@@ -285,11 +286,9 @@ class Spread:
         if not any(d.said for d in self.space.degrees):
             found.append((_determining(kernels, flat), "kernels"))
         found += [(("kernels",), name) for name in self.of_kernels]
-        several = len({cut for _, _, cut in self.space.runs}) > 1
-        run = RUN if several else tuple(key for key in RUN if key != CUT)
         cuts = {k.plan.data["parallelism"]["cut"] for k in self.kernels}
         by_kernels = ("kernels",) if len(cuts) > 1 else ()
-        found.append((("parallelism.pipeline", *run, steps, *by_kernels), "stages"))
+        found.append((("parallelism.pipeline", *RUN, steps, *by_kernels), "stages"))
         pipelines = list(self.pipelines.all)
         shapes = np.array([self.pipelines.shapes[lines] for lines in self.pipelines.all.values()])
         sizes = np.array([stages for stages, *_ in pipelines])

@@ -1,0 +1,76 @@
+"""Many layouts as one: what is said of their columns, counted out."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.engine.instance import build
+from planner.plans.document import Draft
+from planner.plans.hardware import settings as settings_of_hardware
+from planner.plans.plan import variant
+from planner.questions import loading
+from planner.questions.search.layouts import REPLICAS, Space
+from planner.questions.search.spread import Spread, _determining
+from planner.questions.search.structure import asked
+
+CODES = st.lists(st.tuples(*[st.integers(0, 2)] * 4), min_size=1, max_size=12)
+
+
+def spread(model: str, node: int, devices: int = 16) -> Spread:
+    plan = loading.load({
+        "model": model,
+        "cluster": {
+            "accelerator": "h100-sxm-80gb", "devices": devices, "devices_per_node": node,
+        },
+        "training": {"sequence_length": 1024, "global_batch": 32},
+        "parallelism": {"zero": 0},
+    })  # fmt: skip
+    return Spread(Space(plan))
+
+
+@settings(max_examples=200, deadline=None)
+@given(CODES)
+def test_a_column_follows_from_the_fewest_others(rows: list[tuple[int, ...]]) -> None:
+    """A column follows from others where no two rows agree in these and differ in it."""
+    target, *columns = (np.array(column) for column in zip(*rows, strict=True))
+    candidates = dict(zip("abc", columns, strict=True))
+    found = _determining(target, candidates)
+
+    def follows(names: tuple[str, ...]) -> bool:
+        values = zip(*(candidates[name].tolist() for name in names), strict=True)
+        return len(set(zip(values, target.tolist(), strict=True))) == len(
+            set(zip(*(candidates[name].tolist() for name in names), strict=True))
+        )
+
+    fewest = [names for size in (1, 2) for names in combinations("abc", size) if follows(names)]
+    assert found == (fewest[0] if fewest else ("a", "b", "c"))
+
+
+@pytest.mark.parametrize(("model", "node"), [("llama2-7b", 8), ("mixtral-8x7b", 4)])
+def test_what_the_hardware_decides_of_a_layout_is_what_its_plan_says(model: str, node: int) -> None:
+    """Whether a group leaves its node, and the like; what is the same everywhere is not listed."""
+    found = spread(model, node)
+    columns = found.of_hardware
+    seen: dict[str, set[Any]] = {}
+    for place, degrees in enumerate(found.space.degrees):
+        layout = {**found.space.start, **degrees.changes, **degrees.kernels, "parallelism.zero": 1}
+        for replicas in found.space.crossed[place][1]:
+            plan = variant(found.space.plan, {**layout, REPLICAS: replicas})
+            said = build(plan).settings
+            for name in asked() & settings_of_hardware(Draft(plan.document, plan.data)).keys():
+                seen.setdefault(name, set()).add(said[name])
+            for name, (codes, values) in columns.items():
+                code = codes[place, found.replicas.index(replicas)]
+                assert values[code] == said[name], (name, layout, replicas)
+    assert columns.keys() == {name for name, values in seen.items() if len(values) > 1}
+
+
+def test_spaces_of_a_kind_are_compiled_once() -> None:
+    """Another number of devices, or of devices in a node, changes no formula."""
+    assert spread("llama2-7b", 8).structure is spread("llama2-7b", 8).structure
