@@ -154,6 +154,45 @@ def test_a_hill_as_wide_as_a_few_parts_of_a_domain_is_not_passed_over(top: int) 
     assert found.holds.index == top
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    start=st.integers(1, 40_000),
+    low=st.integers(1, 20_000),
+    width=st.integers(60, 20_000),
+    tops=st.tuples(st.floats(0.05, 0.95), st.floats(0.05, 0.95)),
+    heights=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    high_is_limited=st.booleans(),
+)
+def test_of_two_hills_within_the_limits_the_higher_is_the_answer(
+    start: int,
+    low: int,
+    width: int,
+    tops: tuple[float, float],
+    heights: tuple[int, int],
+    high_is_limited: bool,
+) -> None:
+    """Wherever the plan's own value is, strides may jump over the stretch that holds the limits.
+    Each hill is a quarter as wide as what holds; beyond the limits the ground is higher."""
+    last = low + width
+    foot = width / 8
+
+    def hills(index: int) -> float:
+        inside = [
+            height * (foot - abs(index - (low + top * width))) / foot
+            for top, height in zip(tops, heights, strict=True)
+        ]
+        return max(*inside, 0.0) if low <= index <= last else 20 + index / 1000
+
+    over = domain(start, last if not high_is_limited else 40_000)
+    if not over.first <= start <= (over.last or start):
+        over = replace(over, start=last)
+    limits = [Limit(BYTES, ">=", low)] + [Limit(BYTES, "<=", last)] * high_is_limited
+    functions = Functions({TIME: hills, BYTES: lambda index: index}, no_holes)
+    found = optimise(None, over, tuple(limits), Goal(TIME, 1), evaluator=functions)  # type: ignore[arg-type]
+    highest = max(range(low, last + 1), key=hills)
+    assert found.holds is not None and found.holds.values[TIME] == hills(highest)
+
+
 @pytest.mark.parametrize("size", [1, 1000])
 def test_what_only_comes_nearer_and_nearer_has_no_best_value(size: int) -> None:
     """It is alike a million times as far on, be it a little less; half of it less is a top."""

@@ -14,8 +14,8 @@ from planner.base.errors import Fault, PlanError
 from planner.plans.document import Plan
 from planner.questions.constraints import Limit, shown
 from planner.questions.domains import Domain
-from planner.questions.solve.probes import Evaluator, Goal, Probe, Probes
-from planner.questions.solve.solve import Answer, missed, strides
+from planner.questions.solve.probes import Evaluator, Goal, Probe, Probes, narrow
+from planner.questions.solve.solve import Answer, held_near, missed, strides
 
 #: Values of a coarse scan between the two ends of a domain.
 SCAN = 24
@@ -46,8 +46,9 @@ def optimise(
         PlanError: no value makes a valid plan, a quantity is absent, or there is no best value.
     """
     search = Probes(plan, domain, limits, [goal.quantity], evaluator)
-    scanned = search.known if search.all() else _scanned(search)
-    scanned = scanned or [search.start()]
+    if not search.all():
+        _scan(search)
+    scanned = search.known or [search.start()]
     answer = Answer(question, domain, goal.sense, limits, None, None, goal=goal)
     if len(scanned) > 1 and len({goal.of(probe) for probe in scanned}) == 1:
         raise PlanError(Fault(f"{goal.quantity} does not change with {domain.key}", None))
@@ -75,14 +76,12 @@ def optimise(
     )
 
 
-def _scanned(search: Probes) -> list[Probe]:
-    """Values further and further away on both sides, and some between the ends of a domain."""
+def _scan(search: Probes) -> None:
+    """Try values further and further away on both sides, and some between the ends of a domain."""
     start = search.start()
-    found = {start.index: start}
     for toward in (-1, 1):
         worse, before = 0, start
         for probe in strides(search, start, toward):
-            found[probe.index] = probe
             # Where limits are broken by more and more, nothing further away is of interest.
             further = bool(probe.broken) and all(
                 li in before.broken and probe.share(li) <= before.share(li) for li in probe.broken
@@ -90,16 +89,29 @@ def _scanned(search: Probes) -> list[Probe]:
             worse, before = worse + 1 if further else 0, probe
             if worse == 3:
                 break
-    held = [probe.index for probe in found.values() if not probe.broken]
-    ends = (min(held, default=start.index), max(held, default=start.index))
-    spacing = (ends[1] - ends[0]) // SCAN
+    low, high = _held(search, start)
+    spacing = (high - low) // SCAN
     if 1 < spacing <= ROUGH:
         # Rounder values first: products run best on sizes that powers of two divide.
-        for index in range(ends[0], ends[1], spacing):
-            near = search.beyond(_rounder(max(index, 1), index + spacing), 1)
-            if near is not None:
-                found[near.index] = near
-    return sorted(found.values(), key=lambda probe: probe.index)
+        for index in range(low, high, spacing):
+            search.beyond(_rounder(max(index, 1), index + spacing), 1)
+
+
+def _held(search: Probes, start: Probe) -> tuple[int, int]:
+    """The first and the last index at which limits hold. Strides are wide: what holds may lie
+    between two of them, and goes on from the last that holds towards the next."""
+    held_near(search, start, 1)
+    held = [place for place, probe in enumerate(search.known) if not probe.broken]
+    if not held:
+        return start.index, start.index
+    known = search.known
+    first, last = held[0], held[-1]
+    low, high = known[first], known[last]
+    if first > 0:
+        low, _ = narrow(search, low, known[first - 1])
+    if last + 1 < len(known):
+        high, _ = narrow(search, high, known[last + 1])
+    return low.index, high.index
 
 
 def _rounder(low: int, high: int) -> int:

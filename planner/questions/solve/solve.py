@@ -97,7 +97,7 @@ def solve(
     if direction is None:
         direction = _direction(search, start)
     answer = Answer(question, domain, direction, limits, None, None, extra=extra or {})
-    inside = _inside(search, start, direction)
+    inside = held_near(search, start, direction)
     if inside is None:  # perhaps one that was tried on the way
         inside = next((probe for probe in search.known if not probe.broken), None)
     if inside is None:
@@ -215,7 +215,7 @@ def _crossing(limits: tuple[Limit, ...], here: Probe, there: Probe) -> int:
     return nearest_one
 
 
-def _inside(search: Probes, start: Probe, direction: int) -> Probe | None:
+def held_near(search: Probes, start: Probe, direction: int) -> Probe | None:
     """A value at which every limit holds, looked for on both sides; None where none is found."""
     if not start.broken:
         return start
