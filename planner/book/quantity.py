@@ -81,7 +81,8 @@ class Quantity(Operand):
     ``short``, its title in a table, where the title is too long; ``attribution``, the work or the
     memory that it is counted under where a step or a device's memory is taken apart;
     ``scales_with``, how it moves with the time of a step (``time``, or ``rate``: it falls), so that
-    published runs bound it; ``reading``, what published readings of memory read of it.
+    published runs bound it; ``reading``, what published readings of memory read of it; ``beyond``,
+    what it means that it is too small or too large for any number.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Quantity(Operand):
         attribution: str = "",
         scales_with: str = "",
         reading: str = "",
+        beyond: str = "",
         book: Book | None = None,
         **settings: Any,
     ) -> None:
@@ -116,6 +118,7 @@ class Quantity(Operand):
         self.attribution = attribution
         self.scales_with = scales_with
         self.reading = reading
+        self.beyond = beyond
         self.formulas: list[Formula] = []
         self._shared = {"source": source, "exact": exact, "coefficient": coefficient, **settings}
         (BOOK if book is None else book).add(self)

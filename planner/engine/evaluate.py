@@ -26,7 +26,7 @@ from planner.engine.lower import Key as Key
 from planner.engine.lower import Lowering, bound, number
 from planner.engine.lower import Point as Point
 from planner.engine.lower import widen as widen
-from planner.engine.run import operands, run, tidy
+from planner.engine.run import operands, run, worth
 
 Value = Number | str
 
@@ -113,7 +113,7 @@ class Evaluation(Lowering):
         if place >= done:
             whole = len(self.graph.nodes)
             self.values += [None] * (whole - done)
-            run(self.graph, range(done, whole), self.values, self._input, self._checked)
+            run(self.graph, range(done, whole), self.values, self._input, self._worth)
         return self.values[place]
 
     def _given(self, place: int) -> Any:
@@ -126,11 +126,8 @@ class Evaluation(Lowering):
         symbol, *scope = self.graph.nodes[place][1]
         return bound(self.case, symbol, scope)
 
-    def _checked(self, key: Key, value: Any) -> Any:
-        """A value of a quantity, unless it is outside of its range."""
-        value = tidy(value)
-        outside = self.book.quantities[key[0]].outside(value)
-        return value if outside is None else Absent(outside)
+    def _worth(self, key: Key, value: Any) -> Any:
+        return worth(key, value, self.book)
 
     # -- variations ---------------------------------------------------------------------------
 
@@ -143,7 +140,7 @@ class Evaluation(Lowering):
         other.case, other.values, other._traces = case, list(self.values), {}
         place = self.graph.find("input", symbol)
         moved = [p for p in self.graph.dependents(lambda p: p == place) if p < len(self.values)]
-        run(self.graph, moved, other.values, other._input, other._checked)
+        run(self.graph, moved, other.values, other._input, other._worth)
         return other
 
 

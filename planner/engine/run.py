@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from planner.book.quantity import BOOK, Book
 from planner.engine.graph import LEAVES, Content, Graph, Number
-from planner.engine.lower import Absent
+from planner.engine.lower import Absent, Key
 
 #: Floats this close to a whole number, as a share, are that number before they are rounded.
 SNAP = 1e-12
 ZERO = "division by zero"
+BEYOND = "a power of e in it is beyond all numbers"
 
 
 def run(
@@ -49,7 +51,7 @@ def run(
                     value += values[i]
             elif operation == "quantity":
                 value = values[arguments[0]]
-                if checked is not None and type(value) is not Absent:
+                if checked is not None:
                     value = checked(nodes[arguments[1]][1][0], value)
             elif operation == "input":
                 value = inputs(place)
@@ -66,6 +68,16 @@ def run(
         except (ArithmeticError, ValueError) as error:  # of floats, below a root
             value = Absent(f"its numbers cannot be computed with ({error})")
         values[place] = value
+
+
+def worth(key: Key, value: Any, book: Book = BOOK) -> Any:
+    """The value of a quantity, tidied; an Absent where it is outside of its range."""
+    quantity = book.quantities[key[0]]
+    if type(value) is Absent:
+        return Absent(quantity.beyond) if quantity.beyond and value.reason == BEYOND else value
+    value = tidy(value)
+    outside = quantity.outside(value)
+    return value if outside is None else Absent(outside)
 
 
 def lacking(operation: str, arguments: Sequence[int], values: Sequence[Any]) -> Absent | None:
@@ -145,7 +157,7 @@ def _exp(exponent: Number) -> float:
     except OverflowError:
         found = 0.0
     if not found:
-        raise Absent(f"e to the power of {float(exponent):.3g} is beyond all numbers")
+        raise Absent(BEYOND)
     return found
 
 

@@ -13,10 +13,9 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from planner.book.expressions import Symbol
-from planner.book.quantity import BOOK
 from planner.engine.graph import Graph
 from planner.engine.lower import Absent, Case, Entry, Lowering, bound
-from planner.engine.run import run, slopes, tidy
+from planner.engine.run import run, slopes, worth
 
 #: What an input can be.
 NUMBERS = frozenset((int, Fraction, float, bool))
@@ -99,7 +98,7 @@ class Tape:
         self, places: Iterable[int], values: list[Any], leaves: Sequence[Any], exact: bool
     ) -> list[Any]:
         given = dict(zip(self.inputs, leaves, strict=True))
-        run(self.graph, places, values, given.__getitem__, _checked if exact else None)
+        run(self.graph, places, values, given.__getitem__, worth if exact else None)
         for place in self.results.values():
             if type(values[place]) is Absent:
                 values[place] = math.nan
@@ -130,12 +129,6 @@ class Tape:
         ``run.slopes``."""
         found = slopes(self.graph.nodes, values, result, rounds)
         return {number: found[p] for number, p in enumerate(self.inputs) if p in found}
-
-
-def _checked(key: Any, value: Any) -> Any:
-    value = tidy(value)
-    outside = BOOK.quantities[key[0]].outside(value)
-    return value if outside is None else Absent(outside)
 
 
 def _places(case: Case) -> dict[Entry, Place]:

@@ -71,6 +71,27 @@ def test_energy_lies_between_idle_and_rated_and_grows_with_use() -> None:
     assert values()("energy.total") == pytest.approx(hours * (700 + 500) / 1000 * 1.2)
 
 
+def test_what_devices_of_any_power_draw_is_the_same_over_arrays() -> None:
+    """At 1e30 W idling is a share of 1e-28, which 1 less a difference would not show."""
+    changes: dict[str, Any] = {"time.mfu": 0.4, "cluster.accelerator.idle_power": "70 W"}
+    powers = [f"{10.0**power} W" for power in (3, 9, 15, 21, 30)]
+    for host in ("575 W", "null"):
+        own = {**changes, "cluster.host_power": host}
+        study = planner.load_study(
+            {
+                "base": {"extends": str(VALID)},
+                "axes": {"cluster.accelerator.power": powers, "time.mfu": [1e-30, 0.4]},
+                "record": ["energy.expected"],
+            },
+            set={f"base.{key}": value for key, value in own.items()},
+        )
+        for row in study:
+            power = f"{row['cluster.accelerator.power']} W"
+            axes = {"cluster.accelerator.power": power, "time.mfu": row["time.mfu"]}
+            alone = values({**own, **axes})("energy.expected")
+            assert row["energy.expected"] == pytest.approx(alone, rel=1e-12)
+
+
 def test_a_node_of_h100s_draws_what_was_measured() -> None:
     """Latif et al. 2024 (arXiv 2412.08602): at most 8.4 kW of 10.2 kW rated, in training."""
     result = planner.load(LLAMA).evaluate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 import planner
 from fuzz import lines, watch
+from planner.book.quantity import BOOK
 
 STUDY = "base: gpt2small_hgx-h100\n"
 
@@ -152,3 +154,55 @@ def test_traffic_that_all_hides_is_none_and_not_less() -> None:
     }
     study = planner.load_study({"base": base, "axes": axes, "record": ["time.data"]})
     assert [row["time.data"] for row in study][3:] == [0, 0, 0]
+
+
+def test_what_divides_by_zero_at_all_points_is_absent_in_a_study_too() -> None:
+    """Of checkpoints of no bytes none is lost: Python says that the largest of 0 and NaN is 0."""
+    base = {
+        **SMALL,
+        "cluster": {**SMALL["cluster"], "storage": {"bandwidth": "1 GB/s"}, "failures": FAILURES},
+        "time": {"restart": "15 min"},
+    }
+    none = dict.fromkeys(("weight", "master", "state"), "0 B")
+    training = {**SMALL["training"], "optimizer": "sgd", "bytes": none}
+    study = {
+        "base": {**base, "training": training},
+        "axes": {"cluster.carbon_intensity": ["0 kg/kWh", "1 kg/kWh"]},
+        "record": ["checkpoint.bytes", "time.failure_days"],
+    }
+    exact = planner.load(study["base"]).evaluate()
+    for row in planner.load_study(study):
+        assert row["checkpoint.bytes"] == 0 and row["time.failure_days"] is None
+        assert exact["time.failure_days"].absent in row["reason"]
+
+
+FAILURES = {"count": 419, "devices": 16384, "period": "54 days"}
+
+
+def test_a_value_outside_its_range_is_absent_in_a_study_as_in_a_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Were no step possible above a second, longer ones and what rests on them would be a fault of
+    the program, which a study tells as a plan does."""
+    base = {**SMALL, "training": {**SMALL["training"], "micro_batch": 1, "global_batch": 512}}
+    alone = planner.load(base).evaluate()["time.step_seconds"].number
+    most = math.ceil(alone)
+    monkeypatch.setattr(BOOK.quantities["time.step_seconds"], "within", (0, most))
+    tokens = "training.tokens"
+    found = list(planner.load_study({
+        "base": base,
+        "axes": {
+            "cluster.accelerator.memory_bandwidth": ["1 TB/s", "3.35 TB/s", "10 GB/s", "9 GB/s"],
+            tokens: ["1B", "2B"],
+        },
+        "record": ["time.step_seconds", "time.training_days"],
+    }))  # fmt: skip
+    for row in found:
+        keys = ("cluster.accelerator.memory_bandwidth", tokens)
+        exact = planner.load(base, set={keys[0]: f"{row[keys[0]]} B/s", tokens: row[tokens]})
+        quantity = exact.evaluate()["time.step_seconds"]
+        assert (row["time.step_seconds"] is None) == (quantity.value is None)
+        assert (row["time.training_days"] is None) == (quantity.value is None)
+        said = (quantity.absent or "").partition(":")[0]  # and then the first such value
+        assert said in (row["reason"] or "") and (said == "outside its range" or not said)
+    assert {row["time.step_seconds"] is None for row in found} == {True, False}

@@ -103,7 +103,7 @@ def carbon():
     return total * carbon_intensity
 
 
-@Quantity(
+expected = Quantity(
     "energy.expected",
     symbol=r"E_{\mathrm{exp}}",
     unit="kWh",
@@ -112,8 +112,24 @@ def carbon():
     "arithmetic that they do",
     exact=False,
 )
-def expected():
+
+
+def _drawn():
+    """The share of their rated power that the devices draw."""
+    idle, busy = idle_power / power, minimum(1, hfu / e_own)
+    return idle + (1 - idle) * busy
+
+
+@expected.where(hosts_given=True)
+def _():
     """A device draws its idle power and, above it, as much as its arithmetic: at the share of the
-    peak that large products sustain it draws the rated power. Hosts stay at their rating."""
-    busy = minimum(1, hfu / e_own)
-    return total * (1 - devices / computers * (1 - idle_power / power) * (1 - busy))
+    peak that large products sustain it draws the rated power. Hosts stay at their rating; the site
+    adds to both what it adds to all."""
+    return (hosts + devices * _drawn()) * total / computers
+
+
+@expected.where(hosts_given=False)
+def _():
+    """A device draws its idle power and, above it, as much as its arithmetic: at the share of the
+    peak that large products sustain it draws the rated power. Hosts are not in it."""
+    return total * _drawn()

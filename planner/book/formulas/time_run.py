@@ -59,6 +59,23 @@ def interval():
 
 
 @Quantity(
+    "checkpoint.kept_seconds",
+    symbol=r"t_{\mathrm{kept}}",
+    unit="s",
+    title="training between two interruptions that all checkpoints but the first keep",
+    source=DALY,
+    exact=False,
+)
+def kept():
+    """An interval of training for each that passes with its checkpoint before the next
+    interruption comes: on average 1/(e^y - 1) of them, with y for both over the time between
+    interruptions. The tangent stands for it, 2 tanh(y/2) / (1 - tanh(y/2)) = e^y - 1, which few
+    interruptions leave as exact."""
+    half = tanh((interval + stall) / (2 * between_failures))
+    return interval * (1 - half) / (2 * half)
+
+
+@Quantity(
     "time.goodput",
     symbol=r"g_{\mathrm{run}}",
     unit="1",
@@ -67,17 +84,18 @@ def interval():
     exact=False,
     within=SHARE,
     finishes=True,
+    beyond="the run cannot finish: interruptions (cluster.failures) come so often that no "
+    "checkpoint is written between two of them",
 )
 def goodput():
     """Interruptions come at any time, also while a checkpoint is written and while the run is
-    restarted: an interval and its checkpoint are tried until they pass without one. What is in the
-    background when one comes is lost too. With y for interval and checkpoint over the time between
-    interruptions, the tangent stands for 1 - e^-y = 2 tanh(y/2) / (1 + tanh(y/2)), the share of
-    tries that fail, which few interruptions leave as exact. Stragglers are not in it."""
-    lost, tried = t_res + write - stall, interval + stall
-    half = tanh(tried / (2 * between_failures))
-    passed = exp(-(lost + tried) / between_failures)
-    return interval / between_failures * passed * (1 + half) / (2 * half)
+    restarted; what is in the background then is lost too. After one, restart, the training up to
+    the first checkpoint and its writing pass without another, or nothing is kept: e^-(sum of them
+    over the time between interruptions). That training is an interval, or shorter where intervals
+    wait for checkpoints in the background, so that the most is kept. Stragglers are not in it."""
+    first = minimum(interval, between_failures - kept)
+    passed = exp(-(t_res + first + write) / between_failures)
+    return passed * minimum(1, (interval + kept) / between_failures)
 
 
 @Quantity(

@@ -159,11 +159,16 @@ def _rounded(number: Any, rule: Callable[[Any], int]) -> Any:
 
 
 def _max(program: Arrays, states: list[State]) -> State:
-    return _joined(program, states, np.maximum, max)
+    return _joined(program, states, np.maximum, lambda numbers: _extreme(max, numbers))
 
 
 def _min(program: Arrays, states: list[State]) -> State:
-    return _joined(program, states, np.minimum, min)
+    return _joined(program, states, np.minimum, lambda numbers: _extreme(min, numbers))
+
+
+def _extreme(rule: Callable[..., Any], numbers: list[Any]) -> Any:
+    """One of some numbers; none where one of them is none, as of arrays."""
+    return math.nan if any(number != number for number in numbers) else rule(numbers)
 
 
 def _and(program: Arrays, states: list[State]) -> State:

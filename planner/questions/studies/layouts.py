@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import product
 from typing import Any
 
@@ -29,6 +29,7 @@ from planner.questions.search.structure import DECIDING, asked
 from planner.questions.studies import arrays, bounds
 from planner.questions.studies.axes import LAYOUT, Axis
 from planner.questions.studies.checking import MISSING, SECTIONS, Column, Drafts
+from planner.questions.studies.operations import in_range
 from planner.questions.studies.points import Array, Values, exact, missing, wanted, why
 from planner.questions.studies.study import Study, in_order
 
@@ -168,6 +169,10 @@ class Evaluator:
         return Values(flat, valid, reasons, list(texts), shares=of_points)
 
 
+def _largest(values: Array) -> Any:
+    return np.nanmax(np.abs(values))
+
+
 def _shaped(array: Array, shape: tuple[int, ...]) -> Array:
     """An array over the points of a piece, which may be flat or broadcast (``Values``)."""
     return array if array.ndim == len(shape) else array.reshape(shape)
@@ -295,6 +300,7 @@ class _Layouts:
             for name, array in found.items():
                 values = array[places]
                 values[~np.isfinite(values)] = np.nan
+                values = in_range(name, values, partial(_largest, values))
                 whole = self.numbers[name] = _widened(self.numbers[name], array.shape[3:])
                 whole[rows[inside]] = values
         self._explain(rows, table, spread)
