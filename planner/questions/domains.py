@@ -43,6 +43,10 @@ class Domain:
     rows: tuple[tuple[int, int], ...] = ()
     measure: str = ""
 
+    def has(self, index: int) -> bool:
+        """Whether an index is one of the domain's."""
+        return self.first <= index and (self.last is None or index <= self.last)
+
 
 def of_key(plan: Plan, key: str, free: bool = False) -> Domain:
     """The candidate values of any numeric key of a plan; ``free`` where the layout is.

@@ -32,6 +32,17 @@ def test_tokens_of_a_deadline_are_the_rate_times_the_time() -> None:
     assert form.formula == "86\u202f400 · t_days,max · r_tok"
 
 
+def test_tokens_of_an_energy_are_the_rate_times_the_energy_over_the_power() -> None:
+    """kWh are 3.6e6 J; the site draws no more than devices and their host, in one sum."""
+    answer = asked(GPT2, vary="training.tokens", until=["energy.total<=1000 kWh"])
+    form, plan = closed_form(answer), answer.holds.plan
+    rate = Fraction(evaluated(plan, ["time.tokens_per_second"])["time.tokens_per_second"])
+    power = plan.get("cluster.accelerator.power") + plan.get("cluster.host_power")
+    drawn = plan.get("cluster.devices") * power
+    assert form.value == pytest.approx(3_600_000 * 1000 * rate / drawn, rel=1e-9)
+    assert form.formula == "3\u202f600\u202f000 · E_run,max · r_tok / (n · (P_dev + P_host))"
+
+
 def test_the_longest_context_in_symbols() -> None:
     """Memory is linear in the sequence length: what is left, over what each token takes."""
     form = closed_form(asked(LLAMA, question="longest-context"))

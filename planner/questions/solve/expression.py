@@ -1,41 +1,37 @@
 """Closed forms: the answer of an inverse question as an expression in symbols and in numbers.
 
-The tape of the limit's quantity is run over rational functions of the unknown, along the branches
-that hold at the answer. Where what comes out is of first or second degree, the limit is solved for
-the unknown: in numbers from the function, in symbols from the book's formulas, in which only what
-hangs on the unknown is spelled out. Roundings to whole units are passed over. The root has to lie
-where bisection found the answer; else there is no closed form, and it is said why.
+The graph of the limit's quantity is run over rational functions of the unknown, along the branches
+that hold at the answer. A coefficient is a number, and an expression of quantities that do not hang
+on the unknown. Where what comes out is of first or second degree, the limit is solved for the
+unknown. Roundings to whole units are passed over. The root has to lie where bisection found the
+answer; else there is no closed form, and it is said why.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import reduce
 from typing import Any
 
 import sympy
-from sympy import QQ, Add, Mul, Pow, Rational, sqrt
-from sympy.polys.fields import field
 
 from planner.base.errors import PlanError
-from planner.book.canonical import canonical
-from planner.book.expressions import REDUCTIONS, Expression, Symbol
+from planner.book.expressions import Expression, Symbol, in_order, number
 from planner.book.quantity import BOOK
 from planner.book.symbolic import from_sympy, to_sympy
 from planner.engine import instance as case
-from planner.engine.evaluate import Absent, Evaluation, Point
+from planner.engine.evaluate import Absent, Evaluation
 from planner.engine.graph import LEAVES
 from planner.engine.run import operands
 from planner.engine.tape import Tape
 from planner.plans.plan import variant
-from planner.questions.constraints import Limit
 from planner.questions.solve.solve import Answer
-from planner.typeset import LATEX, TEXT, Box, Name, Typesetter, parse
+from planner.typeset import LATEX, TEXT, Name, Typesetter, parse
 
-_FIELD, _X = field("x", QQ)
 #: Plans that show how what the document gives follows from the unknown.
 POINTS = 4
 MOST_DEGREE = 2
@@ -58,56 +54,123 @@ class NoForm(Exception):
     """There is no closed form, and why."""
 
 
-class _Boundary(Exception):
-    """A formula that is not spelled out further: a fold."""
-
-
 def closed_form(answer: Answer) -> ClosedForm:
     """The closed form of an answer.
 
     Raises:
         NoForm: there is none, with the reason.
     """
-    limit = answer.binding
     if answer.domain.key == "model":
         raise NoForm("width and depth change together, in steps")
     if answer.goal is not None or "layouts" in answer.extra:
         raise NoForm("it is found by trying values")
-    if limit is None or answer.holds is None or answer.fails is None:
+    if answer.binding is None or answer.holds is None or answer.fails is None:
         raise NoForm("no limit binds")
-    functions = _Functions(answer, limit)
-    root = functions.root()
-    try:
-        return _Symbolic(functions, root).expression()
-    except _Boundary:
-        raise NoForm(f"the formula of {limit.quantity} folds over more than one axis") from None
+    return _Solver(answer).solved()
 
 
-class _Functions:
-    """Every node of a tape as a rational function of the unknown."""
+# rational functions of the unknown ----------------------------------------------------------
 
-    def __init__(self, answer: Answer, limit: Limit) -> None:
-        assert answer.holds is not None and answer.fails is not None
-        self.answer, self.limit = answer, limit
-        self.plan = answer.holds.plan
-        built = case.build(self.plan)
-        self.tape = Tape(built, [limit.quantity])
-        self.evaluation = Evaluation(built)
-        leaves = self.tape.values(built)
+
+@dataclass(frozen=True)
+class Coefficient:
+    """A number, and what it is in symbols; None where that takes entries of an axis."""
+
+    value: Fraction
+    symbols: Expression | None
+
+    def combined(self, operation: Callable[[Any, Any], Any], other: Coefficient) -> Coefficient:
+        """The sum, the product or the quotient of two."""
+        symbols = None
+        if self.symbols is not None and other.symbols is not None:
+            symbols = operation(self.symbols, other.symbols)
+        return Coefficient(operation(self.value, other.value), symbols)
+
+    def __neg__(self) -> Coefficient:
+        return self.combined(operator.mul, Coefficient(Fraction(-1), number(-1)))
+
+
+Terms = Mapping[int, Coefficient]  # by power of the unknown
+ONE: Terms = {0: Coefficient(Fraction(1), number(1))}
+
+
+def _sum(a: Terms, b: Terms) -> Terms:
+    found = dict(a)
+    for power, term in b.items():
+        found[power] = found[power].combined(operator.add, term) if power in found else term
+    return {power: term for power, term in found.items() if term.value}
+
+
+def _product(a: Terms, b: Terms) -> Terms:
+    rows = (
+        {p + q: one.combined(operator.mul, other) for q, other in b.items()} for p, one in a.items()
+    )
+    return reduce(_sum, rows, {})
+
+
+class Ratio:
+    """A rational function: terms over terms; over one where there was one term below."""
+
+    def __init__(self, above: Terms, below: Terms = ONE) -> None:
+        if len(below) == 1 and below is not ONE:
+            ((power, by),) = below.items()
+            above = {p - power: each.combined(operator.truediv, by) for p, each in above.items()}
+            below = ONE
+        self.above, self.below = above, below
+
+    def __add__(self, other: Ratio) -> Ratio:
+        if _values(self.below) == _values(other.below):
+            return Ratio(_sum(self.above, other.above), self.below)
+        above = _sum(_product(self.above, other.below), _product(other.above, self.below))
+        return Ratio(above, _product(self.below, other.below))
+
+    def __mul__(self, other: Ratio) -> Ratio:
+        return Ratio(_product(self.above, other.above), _product(self.below, other.below))
+
+    def __truediv__(self, other: Ratio) -> Ratio:
+        return Ratio(_product(self.above, other.below), _product(self.below, other.above))
+
+
+def _values(terms: Terms) -> dict[int, Fraction]:
+    return {power: term.value for power, term in terms.items()}
+
+
+# the graph over them ------------------------------------------------------------------------
+
+
+_ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "mul": operator.mul,
+    "div": operator.truediv,
+}
+
+
+class _Solver:
+    """Every node that hangs on the unknown as a rational function of it."""
+
+    def __init__(self, answer: Answer) -> None:
+        assert answer.binding is not None and answer.holds is not None
+        self.answer, self.limit, self.plan = answer, answer.binding, answer.holds.plan
+        self.case = case.build(self.plan)
+        self.tape = Tape(self.case, [self.limit.quantity])
+        self.nodes = self.tape.graph.nodes
+        leaves = self.tape.values(self.case)
         assert leaves is not None
         self.values = self.tape.run(leaves)
-        self.leaves = self._leaves(leaves)
-        self.forms: dict[int, Any] = {}
-        for index, (operation, arguments) in enumerate(self.tape.graph.nodes):
-            form = self._form(index, operation, arguments)
-            if form is not None and not _constant(form):
-                self.forms[index] = form
-        self.result = self.tape.results[limit.quantity]
+        key = answer.domain.key
+        note = next((n for n in BOOK.notation.values() if n.key == key and not n.per), None)
+        #: How the unknown prints, and symbols that are not in the book.
+        self.unknown = parse(note.latex if note else "x")
+        self.names: dict[Symbol, Name] = {}
+        self.numbers: dict[Symbol, Any] = {}
+        self.meanings: dict[Symbol, str] = {}
+        self.forms = self._inputs(leaves)
+        for place in self.tape.graph.dependents(self.forms.__contains__):
+            if place not in self.forms:
+                self.forms[place] = self._form(*self.nodes[place])
 
-    # -- how the leaves follow from the unknown -------------------------------------------------
-
-    def _leaves(self, here: list[Any]) -> dict[int, Any]:
-        """The leaves that change with the unknown, as functions of it."""
+    def _inputs(self, here: list[Any]) -> dict[int, Ratio]:
+        """The inputs that change with the unknown, as functions of it."""
         points = list(self._points(here))
         if len(points) < 3:
             raise NoForm("too few values make plans of the same formulas")
@@ -115,12 +178,14 @@ class _Functions:
         series = zip(*(leaves for _, leaves in points), strict=True)
         for place, values in zip(self.tape.inputs, series, strict=True):
             if any(value != values[0] for value in values):
-                pairs = [(x, Fraction(v)) for (x, _), v in zip(points, values, strict=True)]
-                found[place] = self._fitted(pairs)
+                fitted = _fitted(
+                    [(x, Fraction(v)) for (x, _), v in zip(points, values, strict=True)]
+                )
+                found[place] = Ratio({p: Coefficient(v, number(v)) for p, v in fitted if v})
         return found
 
     def _points(self, here: list[Any]) -> Iterator[tuple[Fraction, list[Any]]]:
-        """Values of the unknown with the leaves of their plans, while the formulas are the same."""
+        """Values of the unknown with the inputs of their plans, while the formulas are the same."""
         answer, domain = self.answer, self.answer.domain
         assert answer.holds is not None and answer.fails is not None
         yield Fraction(answer.holds.value), here
@@ -129,332 +194,207 @@ class _Functions:
         for step in range(1, 9):
             near += [start - way * step, answer.fails.index + way * step, start - way * 4**step]
         left = POINTS - 1
-        for index in dict.fromkeys(near):
-            outside = domain.last is not None and index > domain.last
-            if index < domain.first or outside or not left:
-                continue
+        for index in filter(domain.has, dict.fromkeys(near)):
             value = domain.value(index)
             try:
                 leaves = self.tape.values(case.build(variant(self.plan, domain.changes(value))))
             except PlanError:
                 continue
-            if leaves is not None:
+            if leaves is not None and left:
                 left -= 1
                 yield Fraction(value), leaves
 
-    def _fitted(self, pairs: list[tuple[Fraction, Fraction]]) -> Any:
-        """A leaf as a line through its values, or as a constant over the unknown."""
-        (x0, v0), (x1, v1) = pairs[:2]
-        slope = (v1 - v0) / (x1 - x0)
-        if all(value == v0 + slope * (x - x0) for x, value in pairs):
-            return _number(v0 - slope * x0) + _number(slope) * _X
-        if all(value * x == v0 * x0 for x, value in pairs):
-            return _number(v0 * x0) / _X
-        raise NoForm("what the plan derives from it changes in steps")
-
-    # -- the nodes ------------------------------------------------------------------------------
-
-    def _form(self, index: int, operation: str, arguments: tuple[Any, ...]) -> Any:
-        """The function of a node; None where it does not hang on the unknown."""
-        if operation == "input":
-            return self.leaves.get(index)
-        if operation in LEAVES or not any(argument in self.forms for argument in arguments):
-            return None
-        if operation in ("max", "min"):
-            values = [self.values[i] for i in arguments]
-            return self._of(arguments[values.index((max if operation == "max" else min)(values))])
-        if operation == "pick":
-            return self._of(operands(operation, arguments, self.values)[-1])
-        first, *others = map(self._of, arguments[:1] if operation == "quantity" else arguments)
-        if operation in ("ceil", "floor", "quantity"):
-            return first
-        if operation == "div":
-            return first / others[0]
-        for other in others if operation in ("add", "mul") else ():
-            first = first + other if operation == "add" else first * other
-        if operation in ("add", "mul"):
-            return first
+    def _form(self, operation: str, arguments: tuple[int, ...]) -> Ratio:
+        """The function of a node that hangs on the unknown."""
+        if operation in ("max", "min", "pick"):
+            return self._of(self._chosen(operation, arguments))
+        if operation in ("ceil", "floor"):
+            return self._of(arguments[0])
+        if operation == "quantity":
+            return self._quantity(self._of(arguments[0]), *self.nodes[arguments[1]][1][0])
+        if operation in _ARITHMETIC:
+            return reduce(_ARITHMETIC[operation], map(self._of, arguments))
         exponent = self.values[arguments[-1]]
         if operation != "pow" or not isinstance(exponent, int) or arguments[1] in self.forms:
             raise NoForm("it stands below a root or in an exponent")
-        return first**exponent
+        whole = reduce(operator.mul, [self._of(arguments[0])] * abs(exponent))
+        return whole if exponent > 0 else Ratio(ONE) / whole
 
-    def _of(self, index: int) -> Any:
-        form = self.forms.get(index)
-        if form is None and isinstance(self.values[index], Absent):
+    def _chosen(self, operation: str, arguments: tuple[int, ...]) -> int:
+        """The argument that an operation has the value of."""
+        if operation == "pick":
+            return operands(operation, arguments, self.values)[-1]
+        most = max if operation == "max" else min
+        return most(arguments, key=self.values.__getitem__)
+
+    def _of(self, place: int) -> Ratio:
+        if place in self.forms:
+            return self.forms[place]
+        value = self.values[place]
+        if isinstance(value, Absent):
             raise NoForm("a part of the formula is absent")
-        return _number(Fraction(self.values[index])) if form is None else form
+        return Ratio({0: Coefficient(Fraction(value), self._symbols(place))} if value else {})
 
-    # -- the limit --------------------------------------------------------------------------------
+    def _symbols(self, place: int) -> Expression | None:
+        """A node that does not hang on the unknown; None where it takes entries of an axis."""
+        operation, arguments = self.nodes[place]
+        if operation in ("quantity", "input"):
+            name, *scope = arguments
+            if operation == "quantity":
+                identifier, scope = self.nodes[arguments[1]][1][0]
+                name = BOOK.quantities[identifier].symbol
+            return None if scope else name
+        if operation in LEAVES:
+            return number(Fraction(self.values[place]))
+        if operation == "pick":
+            return self._symbols(self._chosen(operation, arguments))
+        inner = [self._symbols(argument) for argument in arguments]
+        known = [each for each in inner if each is not None]
+        if len(known) < len(inner):
+            return None
+        if operation == "div":
+            return known[0] / known[1]
+        if operation == "sqrt":
+            return known[0] ** Fraction(1, 2)
+        return in_order(operation, tuple(known))
 
-    @cached_property
-    def degree(self) -> int:
-        return int(max(power for (power,) in self._polynomial))
+    def _quantity(self, form: Ratio, identifier: str, entries: tuple[Any, ...]) -> Ratio:
+        """A quantity by its name, or by its coefficients; these have names where they take entries
+        of an axis."""
+        quantity, polynomial = BOOK.quantities[identifier], form.below is ONE
+        if entries:
+            above = {power: replace(term, symbols=None) for power, term in form.above.items()}
+            return Ratio(above, form.below)
+        if polynomial and form.above.keys() <= {0}:
+            return Ratio(
+                {p: replace(term, symbols=quantity.symbol) for p, term in form.above.items()}
+            )
+        spelled = all(term.symbols for term in (*form.above.values(), *form.below.values()))
+        if spelled or not polynomial or not form.above.keys() <= set(range(MOST_DEGREE + 1)):
+            return form
+        formula = quantity.choose(self.case.settings.get)
+        title, name, x = (formula or quantity).title, parse(quantity.latex), self.unknown.plain()
+        words = (f"the part without {x}", f"per {x}", f"per {x} squared")
+        return Ratio(
+            {
+                power: self._named(
+                    f"{identifier} {power}",
+                    name.with_subscript(str(power)),
+                    term.value,
+                    f"{title}: {words[power]}",
+                )
+                for power, term in sorted(form.above.items())
+            }
+        )
 
-    @cached_property
-    def _polynomial(self) -> dict[tuple[int], Any]:
-        """Coefficients of what is zero where the quantity is its limit."""
-        form = self.forms.get(self.result)
-        if form is None:
-            raise NoForm(f"{self.limit.quantity} does not change here")
-        return dict(form.numer - _rational(Fraction(self.limit.value)) * form.denom)
+    def _named(self, label: str, name: Name, value: Any, meaning: str) -> Coefficient:
+        symbol = Symbol(label, positive=True)
+        self.names[symbol], self.numbers[symbol], self.meanings[symbol] = name, value, meaning
+        return Coefficient(Fraction(value), symbol)
 
-    def root(self) -> Fraction:
-        """The unknown at which the quantity is its limit, where bisection found the answer.
+    # -- solving --------------------------------------------------------------------------------
+
+    def solved(self) -> ClosedForm:
+        """Where the quantity is its limit.
 
         Raises:
             NoForm: of a higher degree, or the root lies elsewhere.
         """
-        if self.degree > MOST_DEGREE:
-            raise NoForm(f"{self.limit.quantity} is of degree {self.degree} in it")
-        a, b, c = (_fraction(self._polynomial.get((power,), 0)) for power in (2, 1, 0))
-        roots = [-c / b] if not a else _quadratic(a, b, c)
+        form, quantity = self.forms.get(self.tape.results[self.limit.quantity]), self.limit.quantity
+        zero = form and _sum(form.above, _product(self._less_the_limit(), form.below))
+        if not zero:
+            raise NoForm(f"{quantity} does not change here")
+        least, degree = min(zero), max(zero) - min(zero)
+        if degree > MOST_DEGREE:
+            raise NoForm(f"{quantity} is of degree {degree} in it")
+        nothing = Coefficient(Fraction(0), number(0))
+        a, b, c = (zero.get(least + power, nothing) for power in (2, 1, 0))
+        for root in _quadratic(a, b, c) if degree == 2 else _linear(b, c):
+            if self._is_answer(root.value):
+                if root.symbols is None:
+                    raise NoForm(f"the formula of {quantity} folds over more than one axis")
+                return self._printed(degree, root.value, root.symbols)
+        raise NoForm("roundings or another branch of the formula decide")
+
+    def _less_the_limit(self) -> Terms:
+        """The limit: nothing where it is zero, else a symbol."""
+        limit = self.limit
+        if not limit.value:
+            return {}
+        first = BOOK.quantities[limit.quantity]
+        name = parse(first.latex).with_subscript("max" if limit.relation == "<=" else "min")
+        label, meaning = f"{limit.quantity} limit", f"{first.title}: the limit"
+        return {0: -self._named(label, name, limit.value, meaning)}
+
+    def _is_answer(self, root: Fraction) -> bool:
+        """Whether a root lies where bisection found the answer."""
         answer = self.answer
         assert answer.holds is not None and answer.fails is not None
         low, high = sorted((Fraction(answer.holds.value), Fraction(answer.fails.value)))
         slack = abs(high) / 10**6  # what roundings to whole units can move
-        for root in roots:
-            if low - slack <= root <= high + slack:
-                return root
-        raise NoForm("roundings or another branch of the formula decide")
+        return low - slack <= root <= high + slack
 
-
-def _quadratic(a: Fraction, b: Fraction, c: Fraction) -> list[Fraction]:
-    under = b * b - 4 * a * c
-    if under < 0:
-        return []
-    wide = under.numerator * under.denominator << 256
-    root = Fraction(math.isqrt(wide), under.denominator << 128)
-    return [(-b + root) / (2 * a), (-b - root) / (2 * a)]
-
-
-def _constant(form: Any) -> bool:
-    return bool(form.numer.is_ground and form.denom.is_ground)
-
-
-def _number(value: Fraction) -> Any:
-    return _FIELD(_rational(value))
-
-
-def _rational(value: Fraction) -> Any:
-    return QQ(value.numerator, value.denominator)
-
-
-def _fraction(value: Any) -> Fraction:
-    return Fraction(int(value.numerator), int(value.denominator)) if value else Fraction(0)
-
-
-class _Symbolic:
-    """The book's formulas, spelled out where they hang on the unknown."""
-
-    def __init__(self, functions: _Functions, root: Fraction) -> None:
-        self.functions, self.value = functions, root
-        self.evaluation = functions.evaluation
-        key = functions.answer.domain.key
-        note = next((n for n in BOOK.notation.values() if n.key == key and not n.per), None)
-        self.input = note.symbol if note else Symbol("unknown")
-        self.unknown = to_sympy(self.input)
-        self.names: dict[Symbol, Name] = {} if note else {self.input: parse("x")}
-        self.numbers: dict[Symbol, Any] = {}
-        self.meanings: dict[Symbol, str] = {}
-        self.leaf_forms = {
-            leaf.symbol: functions.leaves[place]
-            for place, leaf in zip(functions.tape.inputs, functions.tape.leaves, strict=True)
-            if place in functions.leaves and not leaf.places
-        }
-
-    def expression(self) -> ClosedForm:
-        quantity = self.functions.limit.quantity
-        whole, limit = self._spelled(quantity), self._limit()
-        root = from_sympy(self._solved(whole, limit))
-        setter = _Setter(self)
-        symbolic = setter.symbolic(root, {})
+    def _printed(self, degree: int, value: Fraction, root: Expression) -> ClosedForm:
+        tree = from_sympy(to_sympy(root))
+        bindings = {**self.case.bindings, **self.numbers}
+        setter = _Setter(Evaluation(replace(self.case, bindings=bindings)))
+        setter.names = self.names
+        symbolic = setter.symbolic(tree, {})
         return ClosedForm(
-            setter.name(self.input).plain(),
-            self.functions.degree,
+            self.unknown.plain(),
+            degree,
             TEXT.write(symbolic),
             LATEX.write(symbolic),
-            TEXT.write(setter.numeric(root, {})),
-            self.value,
-            tuple((self.names[s].plain(), text) for s, text in self.meanings.items()),
+            TEXT.write(setter.numeric(tree, {})),
+            value,
+            tuple(
+                (self.names[s].plain(), t) for s, t in self.meanings.items() if s in tree.symbols
+            ),
         )
-
-    def _limit(self) -> Any:
-        """The limit: nothing where it is zero, else a symbol."""
-        limit = self.functions.limit
-        if not limit.value:
-            return 0
-        first = BOOK.quantities[limit.quantity]
-        name = parse(first.latex).with_subscript("max" if limit.relation == "<=" else "min")
-        return self._named(
-            f"{limit.quantity} limit", name, limit.value, f"{first.title}: the limit"
-        )
-
-    def _named(self, label: str, name: Name, value: Any, meaning: str) -> Any:
-        symbol = Symbol(label, positive=True)
-        self.names[symbol], self.numbers[symbol], self.meanings[symbol] = name, value, meaning
-        return to_sympy(symbol)
-
-    # -- spelling out -----------------------------------------------------------------------------
-
-    def _spelled(self, identifier: str) -> Any:
-        node = self.functions.tape.quantities.get((identifier, ()))
-        formula = BOOK.quantities[identifier].choose(lambda name: self.evaluation.setting(name, {}))
-        assert formula is not None
-        if node is not None and node not in self.functions.forms:
-            return to_sympy(formula.quantity.symbol)
-        try:
-            return self._walked(formula.expression)
-        except _Boundary:
-            if node is None:
-                raise
-            return self._in_powers(identifier, formula, self.functions.forms[node])
-
-    def _in_powers(self, identifier: str, formula: Any, form: Any) -> Any:
-        """A quantity as a polynomial of the unknown with a symbol for each coefficient."""
-        if not form.denom.is_ground:
-            raise _Boundary
-        below, total = _fraction(form.denom.coeff(1)), 0
-        name, unknown = parse(formula.quantity.latex), _Setter(self).name(self.input).plain()
-        for (power,), coefficient in sorted(dict(form.numer).items()):
-            words = (f"the part without {unknown}", f"per {unknown}", f"per {unknown} squared")
-            if power >= len(words):
-                raise _Boundary
-            symbol = self._named(
-                f"{identifier} {power}",
-                name.with_subscript(str(power)),
-                _fraction(coefficient) / below,
-                f"{formula.title}: {words[power]}",
-            )
-            total += symbol * self.unknown**power
-        return total
-
-    def _walked(self, expression: Any) -> Any:
-        op = expression.op
-        if isinstance(expression, Symbol):
-            return self._symbol(expression)
-        if op in REDUCTIONS:
-            raise _Boundary
-        inner = [self._walked(argument) for argument in expression.args]
-        if op == "add":
-            return self._gathered(inner)
-        if op in ("mul", "pow"):
-            return (Mul if op == "mul" else Pow)(*inner)
-        if op not in ("ceil", "floor", "max", "min") or not any(map(self._moves, inner)):
-            return to_sympy(expression)
-        if op in ("ceil", "floor"):
-            return inner[0]
-        values = [self.evaluation.compute(argument, {}) for argument in expression.args]
-        return inner[values.index(max(values) if op == "max" else min(values))]
-
-    def _gathered(self, terms: list[Any]) -> Any:
-        """A sum; what moves and stands in several terms stands in one, before the sum of its
-        factors: t + f t is (1 + f) t."""
-        factors: dict[Any, list[Any]] = {}
-        for term in terms:
-            moving = [a for a in (term.args if type(term) is Mul else (term,)) if self._moves(a)]
-            one = moving[0] if len(moving) == 1 else term
-            factors.setdefault(one, []).append(term / one)
-        return Add(*(Mul(Add(*rest), one) for one, rest in factors.items()))
-
-    def _symbol(self, symbol: Symbol) -> Any:
-        identifier = BOOK.symbols.get(symbol)
-        if identifier is not None:
-            return self._spelled(identifier)
-        form = self.leaf_forms.get(symbol)
-        if form is None:
-            bound = self.evaluation.bound(symbol, {})
-            found = isinstance(bound, Expression)
-            return self._walked(canonical(bound)) if found else to_sympy(symbol)
-        if symbol is self.input:
-            return self.unknown
-        above, below = form.numer, form.denom
-        return _polynomial(above, self.unknown) / _polynomial(below, self.unknown)
-
-    def _moves(self, expression: Any) -> bool:
-        return self.unknown in getattr(expression, "free_symbols", ())
-
-    # -- solving ----------------------------------------------------------------------------------
-
-    def _solved(self, whole: Any, limit: Any) -> Any:
-        """The root in symbols: of what is linear in the unknown or in one over it as it stands, of
-        the rest from its coefficients. Held against the root in numbers."""
-        x, y = self.unknown, sympy.Symbol("inverse", positive=True)
-        slope = whole.diff(x)
-        turned = whole.subs(x, 1 / y)
-        if not self._moves(slope):
-            rest, slope = _plus(limit - whole.subs(x, 0)), _plus(slope)
-            if slope.could_extract_minus_sign():
-                rest, slope = -rest, -slope
-            found = [rest / slope]
-        elif y not in turned.diff(y).free_symbols:
-            found = [turned.diff(y) / (limit - turned.subs(y, 0))]
-        else:
-            found = self._from_coefficients(whole - limit)
-        for root in found:
-            if self._agrees(root):
-                return root
-        raise NoForm("the formula in symbols has several branches")
-
-    def _from_coefficients(self, zero: Any) -> list[Any]:
-        from sympy import Poly, fraction, together
-
-        poly = Poly(fraction(together(zero))[0], self.unknown)
-        if poly.degree() > MOST_DEGREE:
-            raise NoForm(f"it is of degree {poly.degree()} in symbols")
-        a, b, c = (poly.coeff_monomial(self.unknown**power) for power in (2, 1, 0))
-        if not a:
-            return [-c / b]
-        under = sqrt(b**2 - 4 * a * c)
-        return [(under - b) / (2 * a), (-under - b) / (2 * a)]
-
-    def _agrees(self, root: Any) -> bool:
-        """Whether the root in symbols has the value of the one in numbers."""
-        try:
-            value = self.number(root)
-        except (Absent, ArithmeticError):
-            return False
-        return bool(abs(value - self.value) <= abs(self.value) / 10**9)
-
-    def number(self, expression: Any) -> Any:
-        """The value of an expression in symbols of the book and in our own."""
-        tree = from_sympy(expression).replaced(self.numbers)
-        return self.evaluation.compute(tree, {})
-
-
-def _polynomial(element: Any, unknown: Any) -> Any:
-    terms = dict(element).items()
-    return sum((Rational(_fraction(c)) * unknown**p for (p,), c in terms), Rational(0))
-
-
-def _plus(expression: Any) -> Any:
-    """The same with factors such as -1 - f as 1 + f, their sign before the product."""
-    terms = []
-    for term in Add.make_args(expression):
-        factors = []
-        for factor in Mul.make_args(term):
-            if isinstance(factor, Add) and all(a.could_extract_minus_sign() for a in factor.args):
-                factors += [-1, -factor]
-            else:
-                factors.append(factor)
-        terms.append(Mul(*factors))
-    return Add(*terms)
 
 
 class _Setter(Typesetter):
     """Sets symbols that are not in the book, too."""
 
-    def __init__(self, symbolic: _Symbolic) -> None:
-        super().__init__(symbolic.evaluation)
-        self.names, self.numbers = symbolic.names, symbolic.numbers
+    names: Mapping[Symbol, Name]
 
     def name(self, symbol: Symbol) -> Name:
-        return self.names[symbol] if symbol in self.names else super().name(symbol)
+        return self.names.get(symbol) or super().name(symbol)
 
-    def _symbol(self, symbol: Symbol, point: Point | None, numbers: bool) -> Box:
-        if symbol not in self.names:
-            return super()._symbol(symbol, point, numbers)
-        if not numbers:
-            return Box("name", (), self.names[symbol])
-        value = self.numbers[symbol]
-        return Box("value", (), value)
+
+def _fitted(pairs: list[tuple[Fraction, Fraction]]) -> list[tuple[int, Fraction]]:
+    """An input as a line through its values, or as a constant over the unknown, by power."""
+    (x0, v0), (x1, v1) = pairs[:2]
+    slope = (v1 - v0) / (x1 - x0)
+    if all(value == v0 + slope * (x - x0) for x, value in pairs):
+        return [(0, v0 - slope * x0), (1, slope)]
+    if all(value * x == v0 * x0 for x, value in pairs):
+        return [(-1, v0 * x0)]
+    raise NoForm("what the plan derives from it changes in steps")
+
+
+def _linear(b: Coefficient, c: Coefficient) -> list[Coefficient]:
+    """The root of b x + c, the divisor positive."""
+    found = (-c).combined(operator.truediv, b) if b.value > 0 else c.combined(operator.truediv, -b)
+    if found.symbols is None:
+        return [found]
+    return [replace(found, symbols=from_sympy(sympy.factor_terms(to_sympy(found.symbols))))]
+
+
+def _quadratic(a: Coefficient, b: Coefficient, c: Coefficient) -> list[Coefficient]:
+    """The roots of a x² + b x + c; in symbols by coefficients without divisors."""
+    under = b.value**2 - 4 * a.value * c.value
+    if under < 0:
+        return []
+    wide = under.numerator * under.denominator << 256
+    root = Fraction(math.isqrt(wide), under.denominator << 128)
+    values = [(sign * root - b.value) / (2 * a.value) for sign in (1, -1)]
+    if a.symbols is None or b.symbols is None or c.symbols is None:
+        return [Coefficient(value, None) for value in values]
+    x = sympy.Symbol("x")
+    whole = to_sympy(a.symbols) * x**2 + to_sympy(b.symbols) * x + to_sympy(c.symbols)
+    cleared = sympy.Poly(sympy.fraction(sympy.together(whole))[0], x)
+    first, second, third = (sympy.factor_terms(cleared.coeff_monomial(x**p)) for p in (2, 1, 0))
+    under = sympy.sqrt(second**2 - 4 * first * third)
+    roots = [(sign * under - second) / (2 * first) for sign in (1, -1)]
+    return [Coefficient(v, from_sympy(r)) for v, r in zip(values, roots, strict=True)]
