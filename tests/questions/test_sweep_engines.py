@@ -5,6 +5,7 @@ Run where Dask or Ray is installed (extras `dask` and `ray`); skipped elsewhere.
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import shutil
@@ -184,3 +185,21 @@ def test_a_killed_process_of_this_machine_is_replaced(
     monkeypatch.setattr(work.Job, "work", whole)
     run.sweep(read, tmp_path / "alone.csv", workers=1)
     assert (tmp_path / "spread.csv").read_bytes() == (tmp_path / "alone.csv").read_bytes()
+
+
+def test_a_study_that_is_stopped_leaves_ray_nothing_to_complain_of(
+    ray_cluster: str, tmp_path: Path
+) -> None:
+    """Ray sets the result of a task that the end of a study cancelled, and printed a traceback."""
+    file, command = tmp_path / "study.json", [sys.executable, str(ROOT / "plan.py"), "sweep"]
+    file.write_text(json.dumps(STUDY))
+    process = subprocess.Popen(
+        [*command, str(file), "--on", ray_cluster, "-o", str(tmp_path / "out.csv")],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    until = time.monotonic() + 120
+    while not ray_workers() and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.05)
+    process.terminate()
+    said = process.communicate(timeout=60)[1].decode(errors="replace")
+    assert "Traceback" not in said, said

@@ -221,8 +221,21 @@ class _Ray(Executor):
         import ray
 
         task = ray.remote(max_retries=MOST_DEATHS)(fn)
-        found: Future[Any] = task.remote(*args, **kwargs).future()
+        theirs: Future[Any] = task.remote(*args, **kwargs).future()
+        # Ray sets a future whatever became of it, which fails where it was cancelled.
+        found: Future[Any] = Future()
+        theirs.add_done_callback(partial(_passed_on, found))
         return found
+
+
+def _passed_on(found: Future[Any], theirs: Future[Any]) -> None:
+    """What became of one future becomes of another, unless that was cancelled."""
+    if found.set_running_or_notify_cancel():
+        error = theirs.exception()
+        if error is None:
+            found.set_result(theirs.result())
+        else:
+            found.set_exception(error)
 
 
 CLUSTERS = {"dask": _dask, "ray": _ray}
