@@ -245,8 +245,9 @@ def test_slower_hardware_and_wider_formats_make_no_time_shorter_and_no_memory_sm
             continue
         slower = e.varied(symbol, value * Fraction(1, 2) if symbol in FASTER else value * 2)
         [slower.value(each) for each in wanted]
+        others = slower.traces
         for key, trace in e.traces.items():
-            other = slower.traces.get(key)
+            other = others.get(key)
             if other is None or key[0] in LEFT:
                 continue
             if BOOK.quantities[key[0]].unit in ("s", "bytes") and not isinstance(
