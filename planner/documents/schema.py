@@ -7,11 +7,12 @@ Three passes: read the quantities, check, fill in the defaults.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from itertools import islice
+from itertools import combinations, islice, starmap
 from pathlib import Path
 from typing import Any
 
@@ -59,19 +60,6 @@ class _Place:
         return here
 
 
-@lru_cache(maxsize=64)
-def _registry(folder: Path) -> Any:
-    """Finds schemas by their file name."""
-    from referencing import Registry
-    from referencing.jsonschema import DRAFT7
-
-    def retrieve(uri: str) -> Any:
-        return DRAFT7.create_resource(_load(folder / uri.rsplit("/", 1)[-1]))
-
-    registry: Any = Registry
-    return registry(retrieve=retrieve)
-
-
 def is_number(_: object, value: object) -> bool:
     """Whether a JSON Schema number: exact, and no truth value."""
     return isinstance(value, (int, Fraction)) and not isinstance(value, bool)
@@ -86,13 +74,129 @@ def is_integer(_: object, value: object) -> bool:
 def _validator(file: Path) -> Any:
     """The jsonschema validator of a schema file, exact numbers included."""
     from jsonschema import Draft7Validator, validators
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT7
+
+    def retrieve(uri: str) -> Any:
+        """Finds schemas by their file name."""
+        return DRAFT7.create_resource(_load(file.parent / uri.rsplit("/", 1)[-1]))
 
     checker = Draft7Validator.TYPE_CHECKER.redefine_many(
         {"number": is_number, "integer": is_integer}
     )
     extend: Any = validators.extend
     exact = extend(Draft7Validator, type_checker=checker)
-    return exact({"$ref": file.name}, registry=_registry(file.parent))
+    registry: Any = Registry
+    return exact({"$ref": file.name}, registry=registry(retrieve=retrieve))
+
+
+# Most documents are valid. That is found here, in the time in which jsonschema is imported; what is
+# wrong with the others, jsonschema says.
+
+
+def _accepts(place: _Place, value: Any) -> bool:
+    """Whether a schema accepts plain data."""
+    place = place.followed()
+    for keyword, wanted in place.schema.items():
+        kinds, holds = _RULES.get(keyword, _NO_RULE)
+        if (kinds is None or type(value) in kinds) and not holds(wanted, value, place):
+            return False
+    return True
+
+
+def _accept(place: _Place, schema: Any, value: Any) -> bool:
+    return schema if isinstance(schema, bool) else _accepts(place.inner(schema), value)
+
+
+def _is_type(wanted: str | list[str], value: Any, _: _Place) -> bool:
+    kind = _TYPES.get(type(value), "number")
+    kinds = [wanted] if isinstance(wanted, str) else wanted
+    return kind in kinds or ("integer" in kinds and is_integer(None, value))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """As JSON has it, where true is not 1."""
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _other_keys(wanted: Any, value: dict[str, Any], place: _Place) -> bool:
+    known, forms = place.schema.get("properties", {}), place.schema.get("patternProperties", {})
+    return all(
+        key in known or any(re.search(form, key) for form in forms) or _accept(place, wanted, item)
+        for key, item in value.items()
+    )
+
+
+def _items(wanted: Any, value: list[Any], place: _Place) -> bool:
+    if isinstance(wanted, list):
+        return all(map(_accept, [place] * len(wanted), wanted, value))
+    return all(_accept(place, wanted, item) for item in value)
+
+
+def _branch(wanted: Any, value: Any, place: _Place) -> bool:
+    name = "then" if _accept(place, wanted, value) else "else"
+    return _accept(place, place.schema.get(name, True), value)
+
+
+_Kinds = frozenset[type]
+_NUMBER: _Kinds = frozenset((int, Fraction))
+_TEXT: _Kinds = frozenset((str,))
+_LIST: _Kinds = frozenset((list,))
+_MAPPING: _Kinds = frozenset((dict,))
+_NO_RULE: Any = (set(), None)
+#: Of each keyword, the types that it speaks of (None: all), and whether a value agrees with it:
+#: by what the keyword wants, the value, and where in the schemas it stands.
+_RULES: Mapping[str, tuple[_Kinds | None, Callable[[Any, Any, _Place], bool]]] = {
+    "type": (None, _is_type),
+    "enum": (None, lambda wanted, value, _: any(_equal(value, each) for each in wanted)),
+    "const": (None, lambda wanted, value, _: _equal(value, wanted)),
+    "minimum": (_NUMBER, lambda wanted, value, _: value >= wanted),
+    "maximum": (_NUMBER, lambda wanted, value, _: value <= wanted),
+    "exclusiveMinimum": (_NUMBER, lambda wanted, value, _: value > wanted),
+    "exclusiveMaximum": (_NUMBER, lambda wanted, value, _: value < wanted),
+    "multipleOf": (_NUMBER, lambda wanted, value, _: value % wanted == 0),
+    "minLength": (_TEXT, lambda wanted, value, _: len(value) >= wanted),
+    "maxLength": (_TEXT, lambda wanted, value, _: len(value) <= wanted),
+    "pattern": (_TEXT, lambda wanted, value, _: re.search(wanted, value) is not None),
+    "minItems": (_LIST, lambda wanted, value, _: len(value) >= wanted),
+    "maxItems": (_LIST, lambda wanted, value, _: len(value) <= wanted),
+    "uniqueItems": (
+        _LIST,
+        lambda wanted, value, _: not (wanted and any(starmap(_equal, combinations(value, 2)))),
+    ),
+    "items": (_LIST, _items),
+    "minProperties": (_MAPPING, lambda wanted, value, _: len(value) >= wanted),
+    "maxProperties": (_MAPPING, lambda wanted, value, _: len(value) <= wanted),
+    "required": (_MAPPING, lambda wanted, value, _: all(key in value for key in wanted)),
+    "propertyNames": (
+        _MAPPING,
+        lambda wanted, value, place: all(_accept(place, wanted, key) for key in value),
+    ),
+    "properties": (
+        _MAPPING,
+        lambda wanted, value, place: all(
+            _accept(place, wanted[key], item) for key, item in value.items() if key in wanted
+        ),
+    ),
+    "patternProperties": (
+        _MAPPING,
+        lambda wanted, value, place: all(
+            _accept(place, wanted[form], item)
+            for key, item in value.items()
+            for form in wanted
+            if re.search(form, key)
+        ),
+    ),
+    "additionalProperties": (_MAPPING, _other_keys),
+    "allOf": (None, lambda wanted, value, here: all(_accept(here, each, value) for each in wanted)),
+    "anyOf": (None, lambda wanted, value, here: any(_accept(here, each, value) for each in wanted)),
+    "oneOf": (
+        None,
+        lambda wanted, value, here: sum(_accept(here, each, value) for each in wanted) == 1,
+    ),
+    "not": (None, lambda wanted, value, here: not _accept(here, wanted, value)),
+    "if": (None, _branch),
+}
 
 
 @dataclass
@@ -110,15 +214,16 @@ class _Walk:
         for part in schema.get("allOf", ()):
             yield from self.parts(place.inner(part), node)
         if "if" in schema:
-            branch = "then" if _holds(place.inner(schema["if"]), node) else "else"
+            branch = "then" if _accepts(place.inner(schema["if"]), node.plain()) else "else"
             if branch in schema:
                 yield from self.parts(place.inner(schema[branch]), node)
         for keyword in ("anyOf", "oneOf"):
             if keyword in schema:
                 # Any text could be a quantity, so other readings of it go first.
+                plain = node.plain()
                 branches = [place.inner(branch) for branch in schema[keyword]]
                 branches.sort(key=lambda branch: "unit" in branch.schema)
-                fitting = [branch for branch in branches if _holds(branch, node)]
+                fitting = [branch for branch in branches if _accepts(branch, plain)]
                 alike = [branch for branch in branches if _same_type(branch, node)]
                 for chosen in (fitting or alike)[:1]:
                     yield from self.parts(chosen, node)
@@ -233,29 +338,7 @@ _TYPES = {dict: "object", list: "array", str: "string", bool: "boolean", type(No
 
 
 def _same_type(place: _Place, node: Node) -> bool:
-    wanted = place.schema.get("type", [])
-    kind = _TYPES.get(type(node.value), "number")
-    return kind in ([wanted] if isinstance(wanted, str) else wanted)
-
-
-def _holds(place: _Place, node: Node) -> bool:
-    """Whether a schema accepts the value, quantities not read yet."""
-    schema = place.schema
-    if (
-        set(schema) == {"type"}
-        and isinstance(schema["type"], str)
-        and schema["type"]
-        in (
-            "object",
-            "array",
-            "string",
-            "boolean",
-        )
-    ):
-        return _same_type(place, node)  # the common condition, for speed
-    start = _registry(place.file.parent).resolver(base_uri=place.file.name)
-    validator = _validator(place.file).evolve(schema=schema, _resolver=start)
-    return bool(validator.is_valid(node.plain()))
+    return _is_type(place.schema.get("type", []), node.value, place)
 
 
 def validate(document: Document, schema: str, folder: Path | None = None) -> Document:
@@ -269,27 +352,33 @@ def validate(document: Document, schema: str, folder: Path | None = None) -> Doc
     Raises:
         PlanError: every fault of the document, sorted by place.
     """
-    from planner.documents.schema_errors import complaints
-
-    def elsewhere(key: str) -> str | None:
-        return _elsewhere(root, key)
-
     file = _file(schema, folder)
     root = _Place(_load(file), file)
     walk = _Walk()
     node = walk.quantities(document.node, [root], ())
     read = replace(document, node=node)
-    faults = list(walk.faults)
-    for error in _validator(file).iter_errors(read.data):
-        if len(faults) >= ENOUGH:
-            break
-        path: Path_ = tuple(error.absolute_path)
-        if not any(path[: len(bad)] == bad for bad in walk.unread):
-            found = complaints(error, read, elsewhere)
-            faults.extend(islice(found, ENOUGH - len(faults)))
-    if faults:
-        raise PlanError(faults)
+    if walk.faults or not _accepts(root, read.data):
+        faults = [*walk.faults, *_complaints(root, read, walk)]
+        if faults:
+            raise PlanError(faults)
     return replace(read, node=walk.defaults(node, [root], ()))
+
+
+def _complaints(root: _Place, read: Document, walk: _Walk) -> Iterator[Fault]:
+    """What jsonschema finds wrong with a document, beside the quantities that could not be read;
+    of very many faults the first."""
+    from planner.documents.schema_errors import complaints
+
+    def elsewhere(key: str) -> str | None:
+        return _elsewhere(root, key)
+
+    found = (
+        fault
+        for error in _validator(root.file).iter_errors(read.data)
+        if not any(tuple(error.absolute_path)[: len(bad)] == bad for bad in walk.unread)
+        for fault in complaints(error, read, elsewhere)
+    )
+    return islice(found, max(0, ENOUGH - len(walk.faults)))
 
 
 def _elsewhere(root: _Place, key: str) -> str | None:

@@ -7,14 +7,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
 from planner.base.errors import PlanError
 from planner.base.units import dimension, parse
+from planner.documents import schema
 from planner.documents.schema import describe, validate
 from planner.documents.source import Document, load
 
@@ -128,8 +132,8 @@ VALID = "wheels: 4\nengine: {power: 100 W}\n"
 
 @pytest.fixture
 def schemas(tmp_path: Path) -> Path:
-    for name, schema in {"car": CAR, "engine": ENGINE}.items():
-        (tmp_path / f"{name}.schema.json").write_text(json.dumps(schema))
+    for name, made in {"car": CAR, "engine": ENGINE}.items():
+        (tmp_path / f"{name}.schema.json").write_text(json.dumps(made))
     return tmp_path
 
 
@@ -342,9 +346,11 @@ def keywords(schema: Any) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.name)
 def test_shipped_schemas_keep_their_own_rules(file: Path) -> None:
-    schema = json.loads(file.read_text("utf-8"))
-    Draft7Validator.check_schema(schema)
-    for part in keywords(schema):
+    read = json.loads(file.read_text("utf-8"))
+    Draft7Validator.check_schema(read)
+    unknown = {"additionalItems", "contains", "dependencies"}  # to the quick check
+    assert not any(unknown & part.keys() for part in keywords(read))
+    for part in keywords(read):
         unit = part.get("unit")
         if not isinstance(unit, str):
             continue
@@ -357,3 +363,117 @@ def test_shipped_schemas_keep_their_own_rules(file: Path) -> None:
             assert read >= part.get("minimum", read), (unit, value)
             assert read > part.get("exclusiveMinimum", read - 1), (unit, value)
             assert read <= part.get("maximum", read), (unit, value)
+
+
+ANY = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.fractions(-1, 1)
+    | st.text("ab/", max_size=2),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner),
+    max_leaves=3,
+)
+
+
+def spoiled(data: st.DataObject, value: Any) -> Any:
+    """The same data with a value, a key or an item of it other, more or missing."""
+    if not isinstance(value, (dict, list)) or not value or data.draw(st.integers(0, 5)) == 0:
+        return data.draw(ANY)
+    made = value.copy()
+    key = data.draw(st.sampled_from(sorted(made) if isinstance(made, dict) else range(len(made))))
+    match data.draw(st.sampled_from(("deeper", "deeper", "deeper", "gone", "more"))):
+        case "deeper":
+            made[key] = spoiled(data, made[key])
+        case "gone":
+            del made[key]
+        case "more" if isinstance(made, dict):
+            made[data.draw(st.sampled_from(("unknown", "layers", "tensor", "on")))] = 1
+        case "more":
+            made.append(data.draw(st.sampled_from(made)))
+    return made
+
+
+@cache
+def shipped(file: Path, kind: str) -> Any:
+    return validate(load(file, kind=kind), kind).data
+
+
+def same(file: Path, value: Any) -> bool:
+    """Whether the quick check accepts a value where jsonschema does."""
+    quick = schema._accepts(schema._Place(schema._load(file), file), value)
+    return quick is bool(schema._validator(file).is_valid(value))
+
+
+PRESETS = Path(__file__).parents[2] / "presets"
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_the_quick_check_accepts_what_jsonschema_accepts(data: st.DataObject) -> None:
+    name, file = data.draw(
+        st.sampled_from(
+            (
+                ("plan", PRESETS / "mixtral8x7b_h100x1024.yaml"),
+                ("plan", PRESETS / "cs336_70b_h100x1024.yaml"),
+                ("model", PRESETS / "models/deepseek-v3.yaml"),
+                ("accelerator", PRESETS / "accelerators/h100-sxm-80gb.yaml"),
+            )
+        )
+    )
+    made = shipped(file, name)
+    for _ in range(data.draw(st.integers(0, 2))):
+        made = spoiled(data, made)
+    where = SHIPPED[0].with_name(f"{name}.schema.json")
+    assert same(where, made)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_so_it_does_for_any_schema(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    value = st.sampled_from((0, 1, F(1, 2), True, "a", "ab", None))
+    simple = st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.sampled_from(("integer", "number", "boolean", ["null", "object"], "array")),
+            "enum": st.lists(value, min_size=1, max_size=3),
+            "const": value,
+            "minimum": value.filter(lambda found: type(found) is int),
+            "exclusiveMaximum": st.just(1),
+            "multipleOf": st.just(2),
+            "minLength": st.just(2),
+            "pattern": st.just("^a"),
+            "maxItems": st.just(1),
+            "uniqueItems": st.booleans(),
+            "required": st.just(["a"]),
+            "minProperties": st.just(1),
+            "propertyNames": st.just({"enum": ["a"]}),
+        },
+    )
+
+    def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        either = inner | st.booleans()
+        several = st.lists(inner, min_size=1, max_size=2)
+        return st.fixed_dictionaries(
+            {},
+            optional={
+                "properties": st.dictionaries(st.sampled_from("ab"), either, max_size=2),
+                "patternProperties": st.dictionaries(st.just("^a"), either, max_size=1),
+                "additionalProperties": either,
+                "items": either | several,
+                "allOf": several,
+                "anyOf": several,
+                "oneOf": several,
+                "not": inner,
+                "if": inner,
+                "then": either,
+                "else": either,
+            },
+        )
+
+    made, found = data.draw(st.recursive(simple, nested, max_leaves=6)), data.draw(ANY)
+    file = tmp_path_factory.mktemp("schemas") / "any.schema.json"
+    file.write_text(json.dumps(made, default=float))
+    assert same(file, found), made
