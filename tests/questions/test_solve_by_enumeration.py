@@ -125,6 +125,60 @@ def test_an_edge_is_met_in_a_few_dozen_trials(edge: int, power: float) -> None:
     assert found.tried <= 64
 
 
+# -- values that differ in two ways ------------------------------------------------------------
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    start=st.integers(0, 39),
+    share=st.floats(-0.1, 1.1),
+    deepest=st.integers(1, 90),
+    steepness=st.sampled_from((0, 3, 1000)),
+)
+def test_the_largest_of_many_rows_is_that_of_an_enumeration(
+    start: int, share: float, deepest: int, steepness: int
+) -> None:
+    """Forty widths with up to ninety layers each: what a size costs rises with both, not in
+    proportion, so that the widest row that holds anything need not hold the largest."""
+    sizes = {
+        100 * width + depth: width**2 * depth
+        for width in range(40)
+        for depth in range(1, deepest + 1)
+    }
+    costs = {
+        index: size + steepness * (index // 100) * (1 + index % 100)
+        for index, size in sizes.items()
+    }
+    limit = Limit(BYTES, "<=", share * max(costs.values()))
+    rows = tuple((100 * width + 1, 100 * width + deepest) for width in range(40))
+    over = replace(
+        domain(rows[start][0], rows[-1][1]), first=rows[0][0], rows=rows, measure="parameters.total"
+    )
+    functions = Functions(
+        {BYTES: costs.__getitem__, "parameters.total": sizes.__getitem__}, lambda i: i not in sizes
+    )
+    search = Probes(None, over, (limit,), (over.measure,), functions)  # type: ignore[arg-type]
+    held = [index for index, cost in costs.items() if limit.holds(cost)]
+    if len(held) == len(costs):
+        with pytest.raises(PlanError, match="unbounded"):
+            solve(None, over, (limit,), search=search)  # type: ignore[arg-type]
+        return
+    found = solve(None, over, (limit,), search=search)  # type: ignore[arg-type]
+    if not held:
+        assert found.holds is None
+        return
+    assert found.holds is not None
+    assert sizes[found.holds.index] == max(sizes[index] for index in held)
+    # Of each row that might have a larger one the first that is larger, which does not hold.
+    largest = sizes[found.holds.index]
+    for beyond in found.beyond:
+        row = range(beyond.index // 100 * 100 + 1, beyond.index + 1)
+        assert beyond.broken and [i for i in row if sizes[i] > largest] == [beyond.index]
+    assert min(sizes[p.index] for p in found.beyond) == min(
+        size for index, size in sizes.items() if size > largest
+    )
+
+
 # -- the best value ----------------------------------------------------------------------------
 
 
