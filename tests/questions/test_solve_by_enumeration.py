@@ -125,6 +125,29 @@ def test_an_edge_is_met_in_a_few_dozen_trials(edge: int, power: float) -> None:
     assert found.tried <= 64
 
 
+@pytest.mark.parametrize("direction", [1, -1])
+@pytest.mark.parametrize("side", [1, -1])
+def test_what_holds_behind_a_stride_that_comes_no_nearer_is_found(
+    direction: int, side: int
+) -> None:
+    """At first more is missed, by and by less, in the end nothing: values from 400 on hold."""
+
+    def missed(index: int) -> float:
+        away = (index - 1000) * side
+        if away < 0:
+            return 9 - away
+        return 5 + away if away < 100 else max(0.0, 4 - away / 100)
+
+    limit = Limit(BYTES, "<=", 0)
+    over = domain(1000, 2000)
+    search = Probes(None, over, (limit,), (), Functions({BYTES: missed}, no_holes))  # type: ignore[arg-type]
+    found = solve(None, over, (limit,), direction=direction, search=search)  # type: ignore[arg-type]
+    assert found.holds is not None
+    assert found.holds.index == (
+        1000 + side * 400 if direction * side < 0 else (2000 if side > 0 else 1)
+    )
+
+
 # -- values that differ in two ways ------------------------------------------------------------
 
 
@@ -212,7 +235,7 @@ def test_a_hill_as_wide_as_a_few_parts_of_a_domain_is_not_passed_over(top: int) 
 @given(
     start=st.integers(1, 40_000),
     low=st.integers(1, 20_000),
-    width=st.integers(60, 20_000),
+    width=st.integers(1, 20_000),
     tops=st.tuples(st.floats(0.05, 0.95), st.floats(0.05, 0.95)),
     heights=st.tuples(st.integers(1, 9), st.integers(1, 9)),
     high_is_limited=st.booleans(),
@@ -228,7 +251,7 @@ def test_of_two_hills_within_the_limits_the_higher_is_the_answer(
     """Wherever the plan's own value is, strides may jump over the stretch that holds the limits.
     Each hill is a quarter as wide as what holds; beyond the limits the ground is higher."""
     last = low + width
-    foot = width / 8
+    foot = max(1, width / 8)
 
     def hills(index: int) -> float:
         inside = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from planner.base.errors import Fault, PlanError
 from planner.plans.document import Plan
@@ -19,8 +20,8 @@ from planner.questions.solve.solve import Answer, held_near, missed, strides
 
 #: Values of a coarse scan between the two ends of a domain.
 SCAN = 24
-#: Steps between values of a scan beyond which strides alone have to do.
-ROUGH = 10**6
+#: Values between the two ends beyond which strides alone have to do.
+ROUGH = SCAN * 10**6
 #: A goal that is best at an index so many times that of the start, and alike to such a share
 #: further on, has no best value.
 FAR, ALIKE = 10**6, 1e-4
@@ -90,11 +91,10 @@ def _scan(search: Probes) -> None:
             if worse == 3:
                 break
     low, high = _held(search, start)
-    spacing = (high - low) // SCAN
-    if 1 < spacing <= ROUGH:
+    if high - low <= ROUGH:
         # Rounder values first: products run best on sizes that powers of two divide.
-        for index in range(low, high, spacing):
-            search.beyond(_rounder(max(index, 1), index + spacing), 1)
+        for index, end in pairwise(low + (high - low) * part // SCAN for part in range(SCAN + 1)):
+            search.beyond(_rounder(max(index, 1), end), 1)
 
 
 def _held(search: Probes, start: Probe) -> tuple[int, int]:
