@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 __all__ = [
     "as_json",
     "cell",
+    "columns",
     "exact_text",
     "format_value",
     "one_line",
+    "plain",
     "plain_text",
     "quoted",
     "rounded",
@@ -40,9 +43,36 @@ def quoted(value: Any, indent: int | None = None) -> str:
     return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def plain(value: Any) -> Any:
+    """A value as JSON has it: a number that is not integral becomes a float."""
+    if isinstance(value, Fraction):
+        return value.numerator if value.denominator == 1 else float(value)
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return value
+
+
 def as_json(tree: Any) -> str:
     """A JSON document."""
-    return quoted(tree, indent=2) + "\n"
+    return quoted(plain(tree), indent=2) + "\n"
+
+
+def columns(
+    rows: Sequence[Sequence[str]], right: Collection[int] = (), indent: str = ""
+) -> list[str]:
+    """Rows of cells as lines of text, one column below another; the numbers of columns that are
+    aligned on the ``right``."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if place in right else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return lines
 
 
 def cell(text: str) -> str:

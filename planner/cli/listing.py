@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from planner.base import resources
+from planner.base.display import columns
 from planner.base.errors import PlanError
 from planner.documents import source
 
@@ -23,12 +24,7 @@ def listing(what: str | None = None) -> str:
 
 
 def _table(rows: Sequence[Row], indent: str = "") -> str:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
-    lines = []
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        lines.append((indent + "  ".join(cells)).rstrip())
-    return "\n".join(lines) + "\n" if lines else ""
+    return "".join(f"{line}\n" for line in columns(rows, indent=indent))
 
 
 def _presets(kind: str, facts: Callable[[dict[str, Any]], Row]) -> list[Row]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.base.display import as_json, format_value, one_line, significant
+from planner.base.display import as_json, columns, format_value, one_line, plain, significant
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect import logs
 from planner.plans.document import Plan
@@ -59,6 +59,12 @@ class Row:
             return None
         return Fraction(self.planned) / self.measured
 
+    def cells(self) -> tuple[str, ...]:
+        """The row in print: title, planned, measured, their ratio, how it was measured."""
+        planned = "absent" if self.planned is None else format_value(self.planned, self.unit)
+        ratio = "" if self.ratio is None else significant(self.ratio, 3)
+        return self.title, planned, format_value(self.measured, self.unit), ratio, self.how
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -78,28 +84,27 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as a result holds it under ``comparison``."""
-        from planner.connect.exports.table import number
-
         rows = []
         for row in self.rows:
-            data = {
+            data: dict[str, Any] = {
                 "id": row.id,
                 "unit": row.unit,
-                "planned": number(row.planned),
-                "measured": number(row.measured),
-                "ratio": number(row.ratio),
+                "planned": row.planned,
+                "measured": row.measured,
+                "ratio": row.ratio,
                 "how": row.how,
             }
             if row.interval is not None:
                 data["inside"] = row.inside
             rows.append(data)
-        return {
+        tree = {
             "log": self.log,
             "format": self.format,
             "warm_up": self.warm_up,
             "quantities": rows,
-            "notes": list(self.notes),
+            "notes": self.notes,
         }
+        return plain(tree)  # type: ignore[no-any-return]
 
     def report(self) -> Result:
         """The result with this comparison, which its reports then show."""
@@ -137,23 +142,13 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
         if identifier in measured:
             value, how = measured[identifier]
             quantity = result[identifier]
-            planned = quantity.value
-            exact = (
-                planned
-                if isinstance(planned, (int, Fraction))
-                else (Fraction(planned) if isinstance(planned, float) else None)
-            )
-            rows.append(
-                Row(
-                    identifier,
-                    quantity.title,
-                    quantity.unit,
-                    exact,
-                    value,
-                    how,
-                    quantity.interval,
-                )
-            )
+            planned, interval = quantity.value, quantity.interval
+            if isinstance(planned, float):
+                planned = Fraction(planned)
+            elif not isinstance(planned, (int, Fraction)):
+                planned = None
+            title, unit = quantity.title, quantity.unit
+            rows.append(Row(identifier, title, unit, planned, value, how, interval))
     name = Path(path)
     return Comparison(
         plan.name,
@@ -228,23 +223,10 @@ def _derive(measured: Measured, tokens: Any, devices: Any, result: Any) -> None:
 HEADER = ("quantity", "planned", "measured", "planned/measured", "measured as")
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    planned = "absent" if row.planned is None else format_value(row.planned, row.unit)
-    ratio = "" if row.ratio is None else significant(row.ratio, 3)
-    return row.title, planned, format_value(row.measured, row.unit), ratio, row.how
-
-
 def text(comparison: Comparison) -> str:
     """A table for a terminal."""
-    rows: list[Sequence[str]] = [HEADER, *map(_cells, comparison.rows)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
     lines = [f"{comparison.plan}", f"{comparison.log} ({comparison.format})", ""]
-    for row in rows:
-        cells = [
-            cell.rjust(width) if 1 <= i <= 3 else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
+    lines += columns([HEADER, *(row.cells() for row in comparison)], right=(1, 2, 3))
     if comparison.notes:
         lines += ["", *(f"- {note}" for note in comparison.notes)]
     return "".join(one_line(line) + "\n" for line in lines)
@@ -260,7 +242,7 @@ def markdown(comparison: Comparison) -> str:
         "| " + " | ".join(HEADER) + " |",
         "| --- | --: | --: | --: | --- |",
     ]
-    lines += ["| " + " | ".join(_cells(row)) + " |" for row in comparison.rows]
+    lines += ["| " + " | ".join(row.cells()) + " |" for row in comparison]
     if comparison.notes:
         lines += ["", *(f"- {one_line(note)}" for note in comparison.notes)]
     return "\n".join(lines) + "\n"
@@ -268,5 +250,4 @@ def markdown(comparison: Comparison) -> str:
 
 def data(comparison: Comparison) -> str:
     """The rows as JSON."""
-    tree = {"plan": comparison.plan, **comparison.to_json()}
-    return as_json(tree)
+    return as_json({"plan": comparison.plan, **comparison.to_json()})

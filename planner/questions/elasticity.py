@@ -8,7 +8,6 @@ the layout) the next one that people would try is taken: twice as many, a multip
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from planner.base.display import as_json, plain
 from planner.base.errors import Fault, PlanError
 from planner.book.quantity import BOOK, Notation
 from planner.documents import schema
@@ -28,7 +28,6 @@ from planner.plans.plan import variant
 from planner.questions import domains
 from planner.questions.constraints import numeric, shown
 from planner.questions.solve.probes import AsItIs, Probes
-from planner.results.evaluated import plain
 
 #: Keys that are whole numbers but so large that one more is next to nothing.
 LARGE = ("training.tokens",)
@@ -340,34 +339,18 @@ def _signed(value: Fraction) -> str:
 
 def as_data(found: Hangs, most: int | None = None) -> dict[str, Any]:
     """Plain data for JSON, of each kind no more than ``most`` entries."""
-    return {
+    measured = ("key", "value", "elasticity", "change", "by_difference")
+    stepped = ("key", "before", "after", "change", "elasticity", "fits")
+    data = {
         "quantity": found.quantity,
         "unit": BOOK.quantities[found.quantity].unit,
-        "value": plain(found.value),
-        "measures": [
-            {
-                "key": entry.key,
-                "value": plain(entry.value),
-                "elasticity": plain(entry.elasticity),
-                "change": plain(entry.change),
-                "by_difference": entry.by_difference,
-            }
-            for entry in found.measures[:most]
-        ],
-        "steps": [
-            {
-                "key": step.key,
-                "before": plain(step.before),
-                "after": plain(step.after),
-                "change": plain(step.change),
-                "elasticity": plain(step.elasticity),
-                "fits": step.fits,
-            }
-            for step in found.steps[:most]
-        ],
+        "value": found.value,
+        "measures": [{k: getattr(e, k) for k in measured} for e in found.measures[:most]],
+        "steps": [{k: getattr(e, k) for k in stepped} for e in found.steps[:most]],
     }
+    return plain(data)  # type: ignore[no-any-return]
 
 
 def to_json(found: Hangs, most: int | None = None) -> str:
     """JSON text."""
-    return json.dumps(as_data(found, most), indent=2) + "\n"
+    return as_json(as_data(found, most))

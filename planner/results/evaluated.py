@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from planner.base.display import plain
 from planner.book.expressions import REDUCTIONS, Expression, Symbol
 from planner.book.quantity import KINDS, Formula, Notation
 from planner.book.quantity import Quantity as Declared
@@ -28,7 +29,7 @@ from planner.results.inputs import Input
 if TYPE_CHECKING:
     from planner.typeset import Box, Name, Style, Typesetter
 
-__all__ = ["Quantity", "Term", "plain"]
+__all__ = ["Quantity", "Term"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,14 +366,3 @@ class Quantity:
             if self.predicted.interval is not None:
                 data["predicted"]["interval"] = [plain(end) for end in self.predicted.interval]
         return data
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it: a number that is not integral becomes a float."""
-    if isinstance(value, Fraction):
-        return value.numerator if value.denominator == 1 else float(value)
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    return value

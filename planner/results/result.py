@@ -14,13 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.base.display import plain
 from planner.base.errors import Fault, PlanError, nearest
 from planner.base.version import __version__
 from planner.engine.evaluate import SIZE_ONLY, Absent, Evaluation, Key, Point
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.results import inputs as _inputs
-from planner.results.evaluated import Quantity, Term, plain
+from planner.results.evaluated import Quantity, Term
 from planner.results.inputs import Input
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
-from planner.base.display import one_line
+from planner.base.display import one_line, plain
 from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWING, KERNELS, at
 from planner.plans.model import FURTHER
@@ -60,7 +59,7 @@ class Draft:
     def get(self, key: str) -> Any:
         """The plan's value; the key counts as heard."""
         self.heard.add(key)
-        return number(self.plan.get(key))
+        return plain(self.plan.get(key))
 
     def say(self, keys: Mapping[str, Any]) -> None:
         self.said.update(keys)
@@ -136,20 +135,13 @@ def given(plan: Plan) -> Iterator[tuple[str, Any]]:
             yield key, plan.get(key)
 
 
-def number(value: Any) -> Any:
-    """A value as configuration files hold it: no fractions."""
-    if isinstance(value, Fraction):
-        return value.numerator if value.denominator == 1 else float(value)
-    return value
-
-
 def shown(value: Any) -> str:
     """A value on one line of a comment, whatever a document made of it."""
     if isinstance(value, Mapping):
         return "(" + ", ".join(map(str, value)) + ")"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return one_line(str(number(value)))
+    return one_line(str(plain(value)))
 
 
 @dataclass(frozen=True)

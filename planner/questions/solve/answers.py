@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from planner.base.display import as_json, format_value
+from planner.base.display import as_json, columns, format_value, plain
 from planner.book.quantity import BOOK
 from planner.engine.evaluate import Number
 from planner.engine.instance import evaluated
@@ -16,16 +17,24 @@ from planner.plans.plan import chosen_by
 from planner.questions.constraints import Limit, shown
 from planner.questions.domains import DIGITS
 from planner.questions.solve.intervals import Ends, of_answer, of_quantity
-from planner.questions.solve.probes import Probe
+from planner.questions.solve.probes import Goal, Probe
 from planner.questions.solve.solve import Answer
 
 if TYPE_CHECKING:
+    from planner.questions.solve.cheapest import Row
     from planner.questions.solve.expression import ClosedForm
 
 #: Units of what is counted in billions.
 COUNTED = ("parameters", "tokens")
 #: Significant digits of a value that rests on a prediction of time.
 ROUGH = 2
+#: Quantities that say whether a plan fits.
+FITTING = {"memory.headroom", "memory.headroom_p95"}
+#: What it takes to fit, in words.
+SAID = {
+    Limit("memory.headroom_p95", ">=", 0): "room for 95 % of published readings",
+    Limit("memory.headroom", ">=", 0): "room for what is predicted, without a margin",
+}
 
 
 def text(answer: Answer) -> str:
@@ -54,47 +63,51 @@ def text(answer: Answer) -> str:
     if answer.domain.step:
         lines.append(f"Steps: {answer.domain.step}.")
     lines += [f"Note: {note}." for note in answer.notes]
-    lines += _offers(answer)
+    lines += _devices(answer)
     lines.append(f"{answer.tried} plans tried, the answer evaluated exactly.")
     return "\n".join(lines) + "\n"
 
 
-def _labelled(answer: Answer) -> Iterator[tuple[str, Probe]]:
-    if answer.holds is not None:
-        yield "best" if answer.goal else "holds", answer.holds
-    if answer.fails is not None:
-        yield "fails", answer.fails
-    for probe in answer.beside:
-        assert answer.holds is not None
-        yield "less" if probe.index < answer.holds.index else "more", probe
-    if answer.miss is not None:
-        yield "misses", answer.miss
-
-
 def _table(answer: Answer) -> list[str]:
-    labelled = list(_labelled(answer))
-    width = max(len(value_text(answer, probe)) for _, probe in labelled)
+    """A line for each value that the certificate names."""
+    best = answer.holds
+    sides = [("best" if answer.goal else "holds", best), ("fails", answer.fails)]
+    for probe in answer.beside:
+        sides.append(("less" if best and probe.index < best.index else "more", probe))
+    sides.append(("misses", answer.miss))
+    told = [(label, value_text(answer, probe), probe) for label, probe in sides if probe]
+    width = max(len(value) for _, value, _ in told)
     lines = []
-    for label, probe in labelled:
-        values = ", ".join(
-            f"{name} {shown(value, unit_of(name))}"
-            for name, value in _shown_values(answer, probe).items()
-        )
-        lines.append(f"  {label:<6} {value_text(answer, probe):<{width}}  {values}")
+    for label, value, probe in told:
+        values = ", ".join(f"{k} {shown(v, unit_of(k))}" for k, v in _values(answer, probe).items())
+        lines.append(f"  {label:<6} {value:<{width}}  {values}")
     return lines
+
+
+def _values(answer: Answer, probe: Probe) -> dict[str, Any]:
+    """What was asked about, and beside the headroom what fills the device."""
+    asked = [limit.quantity for limit in answer.limits]
+    asked += [answer.goal.quantity] if answer.goal else []
+    values = {name: probe.values[name] for name in asked}
+    if FITTING & values.keys():
+        values |= evaluated(probe.plan, ["memory.process", "memory.capacity"])
+    return values
 
 
 def _headline(answer: Answer, between: Ends | None) -> str:
     # Where bytes alone are asked for, the lines below say what limits them.
-    limits = " and ".join(_said(li) for li in answer.limits if li.quantity != "parameters.total")
+    limits = " and ".join(
+        SAID.get(limit, str(limit))
+        for limit in answer.limits
+        if limit.quantity != "parameters.total"
+    )
     if answer.holds is None:
         return f"{name_of(answer)}: no value satisfies {limits}"
     value = _value(answer, answer.holds, between)
-    if answer.question == "cheapest":
-        paid = f"{_goal_text(answer)}{_price(answer, answer.holds)}"
-        return f"cheapest: {value} for {paid} with {limits}"
     if answer.goal is not None:
-        best = _goal_text(answer)
+        best = _goal_text(answer.goal, answer.holds)
+        if answer.question == "cheapest":
+            return f"cheapest: {value} for {best}{_price(answer, answer.holds)} with {limits}"
         what = f"{value} makes {answer.goal.quantity} {answer.goal.word}, {best}"
         return f"{name_of(answer)}: {what}" + (f", with {limits}" if limits else "")
     which = "largest" if answer.direction > 0 else "smallest"
@@ -102,54 +115,32 @@ def _headline(answer: Answer, between: Ends | None) -> str:
     return f"{name_of(answer)}: {value} is the {which} {why}"
 
 
-#: Quantities that say whether a plan fits.
-FITTING = {"memory.headroom", "memory.headroom_p95"}
-#: What it takes to fit, in words.
-SAID = {
-    Limit("memory.headroom_p95", ">=", 0): "room for 95 % of published readings",
-    Limit("memory.headroom", ">=", 0): "room for what is predicted, without a margin",
-}
-
-
-def _said(limit: Limit) -> str:
-    return SAID.get(limit, str(limit))
-
-
 def _value(answer: Answer, holds: Probe, between: Ends | None) -> str:
     """The value of the headline, rounded to what is known of it, with what the error of the
     prediction leaves open."""
     if between is None:
         return value_text(answer, holds, short=True)
-    slow, fast = between
-    ends = sorted((end for end in (slow, fast) if end is not None), key=lambda end: end.index)
-    told = [rough(_number_of(answer, end)) for end in ends]
-    if None in (slow, fast):
+    domain = answer.domain
+    ends = sorted((end for end in between if end is not None), key=lambda end: end.index)
+    told = [rough(answer.number(end)) for end in ends]
+    if None in between:
         told.insert(0 if answer.direction > 0 else 1, "no value")
-    middle = rough(_number_of(answer, holds))
-    unit = "" if _unit(answer) in ("1", "–") else f" {_unit(answer)}"
-    unit = " devices" if answer.domain.key == "cluster.devices" else unit
-    shape = f", as predicted {shape_of(holds)}" if answer.domain.key == "model" else ""
-    return f"~{middle}{unit} ({' to '.join(told)}{shape})"
+    if domain.key == "model":
+        told[-1] += f", as predicted {shape_of(holds)}"
+    unit = "devices" if domain.key == "cluster.devices" else domain.unit
+    return _roughly(answer.number(holds), unit, told)
 
 
-def _number_of(answer: Answer, probe: Probe) -> Number:
-    return probe.values[answer.domain.measure] if answer.domain.rows else probe.value
-
-
-def _unit(answer: Answer) -> str:
-    return "parameters" if answer.domain.rows else answer.domain.unit
-
-
-def _goal_text(answer: Answer) -> str:
+def _goal_text(goal: Goal, holds: Probe) -> str:
     """What is largest or smallest at the answer, with its interval where it is a prediction."""
-    assert answer.goal is not None and answer.holds is not None
-    name = answer.goal.quantity
-    value, unit = answer.holds.values[name], unit_of(name)
-    between = of_quantity(answer.holds, name)
-    if between is None:
-        return shown(value, unit)
-    low, high = (rough(bound) for bound in between)
-    return f"~{rough(value)}{'' if unit in ('1', '–') else f' {unit}'} ({low} to {high})"
+    value, unit = holds.values[goal.quantity], unit_of(goal.quantity)
+    between = of_quantity(holds, goal.quantity)
+    return _roughly(value, unit, list(map(rough, between))) if between else shown(value, unit)
+
+
+def _roughly(value: Number, unit: str, ends: Sequence[str]) -> str:
+    """A value to two digits, and between which it lies."""
+    return f"~{rough(value)}{'' if unit in ('1', '–') else f' {unit}'} ({' to '.join(ends)})"
 
 
 def rough(value: Any) -> str:
@@ -165,15 +156,16 @@ def name_of(answer: Answer) -> str:
 def value_text(answer: Answer, probe: Probe, short: bool = False) -> str:
     """A value of the unknown for people; of a model its size, ``short`` in three digits, and its
     shape."""
+    unit = answer.domain.unit
     if answer.question == "cheapest":
         name = probe.plan.get("cluster.accelerator.name") or "devices"
         return f"{shown(probe.value, '1')} × {name}"
-    if answer.domain.key != "model":
-        if short and answer.domain.unit in COUNTED:
-            return format_value(Fraction(probe.value), answer.domain.unit, short=True)
-        return shown(probe.value, answer.domain.unit, digits=DIGITS)
-    size = Fraction(_number_of(answer, probe))
-    return f"{format_value(size, 'parameters', short=short)} ({shape_of(probe)})"
+    if answer.domain.key == "model":
+        size = format_value(Fraction(answer.number(probe)), unit, short=short)
+        return f"{size} ({shape_of(probe)})"
+    if short and unit in COUNTED:
+        return format_value(Fraction(probe.value), unit, short=True)
+    return shown(probe.value, unit, digits=DIGITS)
 
 
 def shape_of(probe: Probe) -> str:
@@ -191,17 +183,7 @@ def published(answer: Answer) -> list[tuple[str, int]]:
         return []
     from planner.questions.solve.published import below
 
-    return below(answer.holds.plan, int(_number_of(answer, answer.holds)))
-
-
-def _shown_values(answer: Answer, probe: Probe) -> dict[str, Any]:
-    """What was asked about, and beside the headroom what fills the device."""
-    asked = [limit.quantity for limit in answer.limits]
-    asked += [answer.goal.quantity] if answer.goal else []
-    values = {name: probe.values[name] for name in asked}
-    if FITTING & values.keys():
-        values |= evaluated(probe.plan, ["memory.process", "memory.capacity"])
-    return values
+    return below(answer.holds.plan, int(answer.number(answer.holds)))
 
 
 def unit_of(quantity: str) -> str:
@@ -224,18 +206,44 @@ def layout_words(plan: Plan) -> str:
 
 
 def _reasons(answer: Answer) -> list[str]:
+    """Why the answer is not one step further; of a best value, what the next ones are."""
     limit = answer.binding
     if answer.holds is None and answer.miss is not None:
         return [_unmet(answer, answer.miss, limit)]
     if answer.goal is not None and answer.holds is not None:
-        return [_beside(answer, answer.holds, probe) for probe in answer.beside] or [
-            "There is no other valid value."
-        ]
+        beside = [_beside(answer.goal, answer.holds, probe) for probe in answer.beside]
+        return beside or ["There is no other valid value."]
     if answer.fails is None or answer.holds is None or limit is None:
         return ["No limit binds: this is the last value that makes a valid plan."]
-    short = shown(-answer.fails.slack(limit), limit.unit)
-    left = shown(answer.holds.slack(limit), limit.unit)
+    left, short = shown(answer.holds.slack(limit), limit.unit), _short(answer.fails, limit)
     return [f"{limit} binds: {left} left here, short by {short} one step further."]
+
+
+def _short(probe: Probe, limit: Limit) -> str:
+    """By how much a limit is missed."""
+    return shown(-probe.slack(limit), limit.unit)
+
+
+def _beside(goal: Goal, best: Probe, probe: Probe) -> str:
+    where = "One step less" if probe.index < best.index else "One step more"
+    if probe.broken:
+        limit = min(probe.broken, key=probe.share)
+        return f"{where}: {limit} is missed by {_short(probe, limit)}."
+    change = abs(goal.of(best) - goal.of(probe))
+    if not change:
+        return f"{where}: {goal.quantity} is the same."
+    way = "less" if goal.sense > 0 else "more"
+    return f"{where}: {goal.quantity} is {shown(change, unit_of(goal.quantity))} {way}."
+
+
+def _unmet(answer: Answer, miss: Probe, limit: Limit | None) -> str:
+    """Which limit no value meets, or which two none meets together, and the nearest miss."""
+    assert limit is not None
+    if answer.together:
+        first, second = answer.unmet
+        pair = f"{first} and {second} contradict each other: each can be met, both cannot be met"
+        return f"{pair}; the nearest value misses {limit} by {_short(miss, limit)}."
+    return f"{limit} cannot be met; the nearest value misses it by {_short(miss, limit)}."
 
 
 def _closed(answer: Answer) -> list[str]:
@@ -246,11 +254,16 @@ def _closed(answer: Answer) -> list[str]:
     if isinstance(found, str):
         return [] if answer.extra.get("closed") else [f"No closed form: {found}."]
     name, degree = found.unknown, ("first", "second")[found.degree - 1]
-    lines = ["", f"In closed form, of {degree} degree in {name} ({answer.domain.key}):"]
-    lines += [f"  {name} = {found.formula}", f"  {' ' * len(name)} = {found.substituted}"]
-    lines.append(f"  {' ' * len(name)} = {shown(found.value, answer.domain.unit, DIGITS)}")
-    lines += [f"  {symbol}: {meaning}" for symbol, meaning in found.where]
-    return [*lines, ""]
+    value = shown(found.value, answer.domain.unit, DIGITS)
+    return [
+        "",
+        f"In closed form, of {degree} degree in {name} ({answer.domain.key}):",
+        f"  {name} = {found.formula}",
+        f"  {' ' * len(name)} = {found.substituted}",
+        f"  {' ' * len(name)} = {value}",
+        *(f"  {symbol}: {meaning}" for symbol, meaning in found.where),
+        "",
+    ]
 
 
 def expression(answer: Answer) -> ClosedForm | str | None:
@@ -265,67 +278,21 @@ def expression(answer: Answer) -> ClosedForm | str | None:
         return str(none)
 
 
-def _expression_data(answer: Answer) -> dict[str, Any] | None:
-    found = expression(answer)
-    if found is None:
-        return None
-    if isinstance(found, str):
-        return {"none": found}
-    return {
-        "unknown": found.unknown,
-        "degree": found.degree,
-        "formula": found.formula,
-        "latex": found.latex,
-        "substituted": found.substituted,
-        "value": number(found.value),
-        "where": dict(found.where),
-    }
-
-
-def _beside(answer: Answer, best: Probe, probe: Probe) -> str:
-    goal = answer.goal
-    assert goal is not None
-    where = "One step less" if probe.index < best.index else "One step more"
-    if probe.broken:
-        limit = min(probe.broken, key=probe.share)
-        return f"{where}: {limit} is missed by {shown(-probe.slack(limit), limit.unit)}."
-    change = abs(goal.of(best) - goal.of(probe))
-    if not change:
-        return f"{where}: {goal.quantity} is the same."
-    way = "less" if goal.sense > 0 else "more"
-    return f"{where}: {goal.quantity} is {shown(change, unit_of(goal.quantity))} {way}."
-
-
-def _unmet(answer: Answer, miss: Probe, limit: Limit | None) -> str:
-    """Which limit no value meets, or which two none meets together, and the nearest miss."""
-    assert limit is not None
-    short = shown(-miss.slack(limit), limit.unit)
-    if answer.together:
-        first, second = answer.unmet
-        pair = f"{first} and {second} contradict each other: each can be met, both cannot be met"
-        return f"{pair}; the nearest value misses {limit} by {short}."
-    return f"{limit} cannot be met; the nearest value misses it by {short}."
-
-
-def _offers(answer: Answer) -> list[str]:
+def _devices(answer: Answer) -> list[str]:
     """What every kind of device comes to, for ``cheapest``."""
     rows = answer.extra.get("rows")
     if not rows:
         return []
-    lines = ["", "Devices to choose from:"]
     cells = []
     for row in rows:
+        told = row.reason
+        if row.holds is not None:
+            days = row.holds.values.get("time.training_days")
+            told = f"{shown(row.holds.value, '1')} devices, {shown(row.cost, 'USD')}"
+            told += "" if days is None else f", {shown(days, 'days')}"
         price = f"{shown(row.offer.price, 'USD/h')} ({row.offer.whose})"
-        if row.cost is None:
-            cells.append((row.offer.accelerator, price, row.reason))
-            continue
-        holds = row.answer.holds
-        days = holds.values.get("time.training_days")
-        told = [f"{shown(holds.value, '1')} devices", shown(row.cost, "USD")]
-        told += [] if days is None else [shown(days, "days")]
-        cells.append((row.offer.accelerator, price, ", ".join(told)))
-    widths = [max(len(cell[i]) for cell in cells) for i in (0, 1)]
-    lines += [f"  {a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in cells]
+        cells.append((row.offer.accelerator, price, told))
+    lines = ["", "Devices to choose from:", *columns(cells, indent="  ")]
     sources = dict.fromkeys((r.offer.whose, r.offer.source) for r in rows if r.offer.source)
     lines += ["", "Whose prices these are:"] if sources else []
     lines += [f"  {whose}: {source}" for whose, source in sources]
@@ -344,124 +311,69 @@ def _price(answer: Answer, holds: Probe) -> str:
 
 def as_data(answer: Answer) -> dict[str, Any]:
     """Plain data for JSON: numbers are ints where exact, else floats."""
-    limit = answer.binding
+    limit, extra = answer.binding, answer.extra
     sides = {"holds": answer.holds, "fails": answer.fails, "misses": answer.miss}
-    return {
+    data: dict[str, Any] = {
         "question": name_of(answer),
         "solved": answer.holds is not None,
         "unknown": answer.domain.key,
-        "unit": "parameters" if answer.domain.key == "model" else answer.domain.unit,
+        "unit": answer.domain.unit,
         "direction": "largest" if answer.direction > 0 else "smallest",
-        "limits": [_limit_data(li) for li in answer.limits],
+        "limits": [{**asdict(li), "unit": li.unit} for li in answer.limits],
         **{label: _probe_data(answer, probe) for label, probe in sides.items() if probe},
-        **_interval_data(answer),
-        "binding": limit and limit.quantity,
-        "unmet": [_limit_data(li) for li in answer.unmet],
-        **_goal_data(answer),
-        "closed": [
-            {
-                "case": row.case,
-                "formula": row.formula,
-                "substituted": row.substituted,
-                "value": number(row.value),
-            }
-            for row in answer.extra.get("closed", ())
-        ],
-        "expression": _expression_data(answer),
-        "family": answer.extra.get("family"),
-        **({"published": dict(published(answer))} if answer.domain.key == "model" else {}),
-        **_offer_data(answer),
-        "step": answer.domain.step,
-        "notes": list(answer.notes),
-        **_narrowed_data(answer),
-        "tried": answer.tried,
     }
-
-
-def _interval_data(answer: Answer) -> dict[str, Any]:
-    """Where a predicted time decides, the values for the slowest and the fastest run; null where no
-    value keeps the limits."""
     between = of_answer(answer)
-    if between is None:
-        return {}
-    ends = (None if p is None else number(_number_of(answer, p)) for p in between)
-    return {"interval": dict(zip(("slowest", "fastest"), ends, strict=True))}
-
-
-def _goal_data(answer: Answer) -> dict[str, Any]:
-    if answer.goal is None:
-        return {}
-    between = answer.holds and of_quantity(answer.holds, answer.goal.quantity)
-    return {
-        "goal": {
-            "quantity": answer.goal.quantity,
-            "which": answer.goal.word,
-            "interval": between and [number(bound) for bound in between],
-        },
-        "beside": [_probe_data(answer, probe) for probe in answer.beside],
-    }
-
-
-def _narrowed_data(answer: Answer) -> dict[str, Any]:
-    """Of an answer whose layout is free: to which values of which keys layouts were narrowed where
-    there were too many to search."""
-    if "narrowed" not in answer.extra:
-        return {}
-    return {"narrowed": {key: list(values) for key, values in answer.extra["narrowed"].items()}}
-
-
-def _offer_data(answer: Answer) -> dict[str, Any]:
-    if "rows" not in answer.extra:
-        return {}
-    found = []
-    for row in answer.extra["rows"]:
-        holds = row.answer.holds if row.answer is not None else None
-        found.append(
-            {
-                "accelerator": row.offer.accelerator,
-                "price": number(row.offer.price),
-                "whose": row.offer.whose,
-                "source": row.offer.source or None,
-                "devices": None if holds is None else number(holds.value),
-                "cost": None if row.cost is None else number(row.cost),
-                "reason": row.reason or None,
-            }
-        )
-    return {"accelerators": found}
-
-
-def _limit_data(limit: Limit) -> dict[str, Any]:
-    return {
-        "quantity": limit.quantity,
-        "relation": limit.relation,
-        "value": number(limit.value),
-        "unit": limit.unit,
-    }
+    if between is not None:  # the values for the slowest and the fastest run
+        ends = (end and answer.number(end) for end in between)
+        data["interval"] = dict(zip(("slowest", "fastest"), ends, strict=True))
+    data["binding"] = limit and limit.quantity
+    data["unmet"] = [{**asdict(li), "unit": li.unit} for li in answer.unmet]
+    if answer.goal is not None:
+        quantity = answer.goal.quantity
+        leeway = answer.holds and of_quantity(answer.holds, quantity)
+        data["goal"] = {"quantity": quantity, "which": answer.goal.word, "interval": leeway}
+        data["beside"] = [_probe_data(answer, probe) for probe in answer.beside]
+    found = expression(answer)
+    data["closed"] = list(map(asdict, extra.get("closed", ())))
+    data["expression"] = {"none": found} if isinstance(found, str) else found and asdict(found)
+    if data["expression"] and "where" in data["expression"]:
+        data["expression"]["where"] = dict(data["expression"]["where"])
+    data["family"] = extra.get("family")
+    if answer.domain.key == "model":
+        data["published"] = dict(published(answer))
+    if "rows" in extra:
+        data["accelerators"] = list(map(_offer_data, extra["rows"]))
+    data |= {"step": answer.domain.step, "notes": answer.notes}
+    if "narrowed" in extra:  # to these values of keys, where layouts were too many to search
+        data["narrowed"] = extra["narrowed"]
+    return plain({**data, "tried": answer.tried})  # type: ignore[no-any-return]
 
 
 def _probe_data(answer: Answer, probe: Probe) -> dict[str, Any]:
-    data: dict[str, Any] = {"value": number(probe.value)}
-    if answer.domain.key == "model":
-        data = {"value": number(_number_of(answer, probe))}
-    data["set"] = {k: number(v) for k, v in answer.domain.changes(probe.value).items()}
+    data = {"value": answer.number(probe), "set": answer.domain.changes(probe.value)}
     if "layouts" in answer.extra:
         data["layout"] = {
-            row.key: number(value)
+            row.key: value
             for row in COLUMNS
             if (value := probe.plan.get(row.key)) is not None and not _follows(row, probe.plan)
         }
     if answer.question == "cheapest":
         data["accelerator"] = probe.plan.get("cluster.accelerator.name")
-    data["quantities"] = {name: number(value) for name, value in probe.values.items()}
-    data["slack"] = {li.quantity: number(probe.slack(li)) for li in answer.limits}
+    data["quantities"] = probe.values
+    data["slack"] = {limit.quantity: probe.slack(limit) for limit in answer.limits}
     return data
 
 
-def number(value: Any) -> Any:
-    """A number as JSON has it."""
-    if isinstance(value, Fraction):
-        return int(value) if value.denominator == 1 else float(value)
-    return value
+def _offer_data(row: Row) -> dict[str, Any]:
+    return {
+        "accelerator": row.offer.accelerator,
+        "price": row.offer.price,
+        "whose": row.offer.whose,
+        "source": row.offer.source or None,
+        "devices": row.holds and row.holds.value,
+        "cost": row.cost,
+        "reason": row.reason or None,
+    }
 
 
 def to_json(answer: Answer) -> str:

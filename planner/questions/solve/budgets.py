@@ -16,7 +16,7 @@ from math import inf
 from typing import Any
 
 from planner.base import units
-from planner.base.display import as_json, format_value, one_line
+from planner.base.display import as_json, columns, format_value, one_line, plain
 from planner.base.errors import Fault, PlanError
 from planner.book import notation
 from planner.engine import instance as case
@@ -198,10 +198,10 @@ def _found(evaluation: Evaluation, quantity: str, entry: Entry | None = None) ->
 
 
 def _needed(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
-    try:
-        return evaluation.value(quantity, {"law": entry} if entry else None)
-    except Absent as absent:
-        raise PlanError(Fault(f"{quantity} cannot be computed: {absent.reason}")) from None
+    found = evaluation.trace(quantity, {"law": entry} if entry else None).value
+    if isinstance(found, Absent):
+        raise PlanError(Fault(f"{quantity} cannot be computed: {found.reason}"))
+    return found
 
 
 def _flops(base: Evaluation, plan: Plan, active: Number, budget: str | None) -> Number:
@@ -256,26 +256,16 @@ def _notes(plan: Plan, budget: str | None) -> tuple[str, ...]:
 
 def text(answer: Spending) -> str:
     """For a terminal: what the budget is, each law's choice, and where the plan stands."""
-    worth = [shown(answer.flops, "FLOP")]
-    if answer.seconds is not None:
-        worth.append(shown(answer.seconds, "s"))
-    if answer.cost is not None:
-        worth.append(shown(answer.cost, "USD"))
+    worth = ((answer.flops, "FLOP"), (answer.seconds, "s"), (answer.cost, "USD"))
     given = f" for {one_line(answer.given)}" if answer.given else " for what this plan spends"
-    lines = [f"{QUESTION}{given}: {', '.join(worth)}", ""]
-    lines += _table(
-        ("law", "parameters", "tokens", "per parameter", "loss"),
-        [
-            (
-                _title(choice),
-                _short(choice.parameters),
-                _short(choice.tokens),
-                _short(choice.tokens / choice.parameters),
-                _short(choice.loss, 4),
-            )
-            for choice in answer.choices
-        ],
-    )
+    told = ", ".join(shown(value, unit) for value, unit in worth if value is not None)
+    lines = [f"{QUESTION}{given}: {told}", ""]
+    rows = [("law", "parameters", "tokens", "per parameter", "loss")]
+    for choice in answer.choices:
+        each, loss = _short(choice.tokens / choice.parameters), _short(choice.loss, 4)
+        sizes = (_short(choice.parameters), _short(choice.tokens))
+        rows.append((_title(choice), *sizes, each, loss))
+    lines += columns(rows, right=range(1, 5), indent="  ")
     if answer.shape is not None:
         title = next(c.law["title"] for c in answer.choices if c.law["name"] == answer.shape.law)
         keys = " ".join(f"--set {key}={value}" for key, value in answer.shape.changes.items())
@@ -286,26 +276,19 @@ def text(answer: Spending) -> str:
             f"  {keys}",
         ]
     if answer.tokens is not None:
-        each = Fraction(answer.tokens) / Fraction(answer.parameters)
+        each = _short(Fraction(answer.tokens) / Fraction(answer.parameters))
         lines += [
             "",
             f"This plan: {_short(answer.parameters)} parameters, {_short(answer.tokens)} tokens, "
-            f"{_short(each)} for each parameter: {_verdict(answer)}",
+            f"{each} for each parameter: {_verdict(answer)}",
             "",
         ]
-        lines += _table(
-            ("law", "optimal tokens", "the plan's over them", "loss", "lowest for its compute"),
-            [
-                (
-                    _title(choice),
-                    _short(choice.model_tokens),
-                    _short(choice.ratio),
-                    _short(choice.plan_loss, 4),
-                    _short(choice.plan_lowest, 4),
-                )
-                for choice in answer.choices
-            ],
-        )
+        rows = [("law", "optimal tokens", "the plan's over them", "loss", "lowest for its compute")]
+        for choice in answer.choices:
+            losses = (_short(choice.plan_loss, 4), _short(choice.plan_lowest, 4))
+            tokens = (_short(choice.model_tokens), _short(choice.ratio))
+            rows.append((_title(choice), *tokens, *losses))
+        lines += columns(rows, right=range(1, 5), indent="  ")
     lines += ["", "* later work disagrees with this law; shown for comparison"]
     lines += [f"Note: {note}." for note in answer.notes]
     return "\n".join(lines) + "\n"
@@ -334,63 +317,37 @@ def _short(value: Number | None, digits: int = 3) -> str:
     return format_value(Fraction(value), "1", digits, short=True)
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    first, *rest = widths
-    return [
-        f"  {row[0]:<{first}}"
-        + "".join(f"  {cell:>{width}}" for cell, width in zip(row[1:], rest, strict=True))
-        for row in (head, *rows)
-    ]
-
-
 def as_data(answer: Spending) -> dict[str, Any]:
     """Plain data for JSON: numbers are ints where exact, else floats."""
     days = None if answer.seconds is None else Fraction(answer.seconds) / 86400
-    return {
+    laws = [
+        {
+            "law": choice.law["name"],
+            **{key: choice.law[key] for key in ("title", "source", "current", "note")},
+            "parameters": choice.parameters,
+            "tokens": choice.tokens,
+            "loss": choice.loss,
+            "plan": {
+                "optimal_tokens": choice.model_tokens,
+                "ratio": choice.ratio,
+                "loss": choice.plan_loss,
+                "lowest_loss": choice.plan_lowest,
+            },
+        }
+        for choice in answer.choices
+    ]
+    shape = answer.shape
+    data = {
         "question": QUESTION,
         "solved": True,
-        "budget": {
-            "given": answer.given,
-            "FLOP": _number(answer.flops),
-            "days": _number(days),
-            "USD": _number(answer.cost),
-        },
-        "laws": [
-            {
-                "law": choice.law["name"],
-                "title": choice.law["title"],
-                "source": choice.law["source"],
-                "current": choice.law["current"],
-                "note": choice.law["note"],
-                "parameters": _number(choice.parameters),
-                "tokens": _number(choice.tokens),
-                "loss": _number(choice.loss),
-                "plan": {
-                    "optimal_tokens": _number(choice.model_tokens),
-                    "ratio": _number(choice.ratio),
-                    "loss": _number(choice.plan_loss),
-                    "lowest_loss": _number(choice.plan_lowest),
-                },
-            }
-            for choice in answer.choices
-        ],
-        "plan": {"parameters": _number(answer.parameters), "tokens": _number(answer.tokens)},
-        "shape": answer.shape
-        and {
-            "law": answer.shape.law,
-            "parameters": _number(answer.shape.parameters),
-            "set": {key: _number(value) for key, value in answer.shape.changes.items()},
-        },
+        "budget": {"given": answer.given, "FLOP": answer.flops, "days": days, "USD": answer.cost},
+        "laws": laws,
+        "plan": {"parameters": answer.parameters, "tokens": answer.tokens},
+        "shape": shape and {"law": shape.law, "parameters": shape.parameters, "set": shape.changes},
         "exact": False,
-        "notes": list(answer.notes),
+        "notes": answer.notes,
     }
-
-
-def _number(value: Number | None) -> Any:
-    if isinstance(value, Fraction):
-        return int(value) if value.denominator == 1 else float(value)
-    return value
+    return plain(data)  # type: ignore[no-any-return]
 
 
 def to_json(answer: Spending) -> str:

@@ -51,11 +51,12 @@ class Row:
     reason: str = ""  # why there is no answer
 
     @property
+    def holds(self) -> Probe | None:
+        return None if self.answer is None else self.answer.holds
+
+    @property
     def cost(self) -> Number | None:
-        if self.answer is None or self.answer.holds is None:
-            return None
-        cost: Number = self.answer.holds.values[GOAL.quantity]
-        return cost
+        return None if self.holds is None else self.holds.values[GOAL.quantity]
 
 
 def cheapest(plan: Plan, limits: tuple[Limit, ...], accelerators: Sequence[str] | None) -> Answer:

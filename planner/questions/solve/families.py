@@ -122,7 +122,7 @@ class Family:
         rows = tuple((i * ROW + low, i * ROW + high) for i, (low, high) in enumerate(depths))
         return Domain(
             "model",
-            "size",
+            "parameters",
             lambda index: index,
             self.changes,
             self.nearest,

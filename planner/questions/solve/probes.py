@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Protocol
 
 from planner.base.errors import Fault, PlanError
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Case, Number, of_case
+from planner.engine.run import tidy
 from planner.engine.tape import Tape
 from planner.plans.document import Plan
 from planner.plans.plan import variant
@@ -146,17 +146,9 @@ def _exactly(tape: Tape, leaves: Sequence[Any], built: Case) -> dict[str, Any]:
     """The exact values; where the tape has none, evaluation says why."""
     try:
         values = tape.again(leaves, exact=True)
-        found = {name: values[node] for name, node in tape.results.items()}
-        if not any(isinstance(v, float) and not math.isfinite(v) for v in found.values()):
-            return {name: plain(value) for name, value in found.items()}
+        return {name: tidy(values[node]) for name, node in tape.results.items()}
     except (ArithmeticError, ValueError):
-        pass
-    return of_case(built, tape.results)
-
-
-def plain(value: Any) -> Any:
-    """A Fraction that is whole as an int."""
-    return value.numerator if isinstance(value, Fraction) and value.denominator == 1 else value
+        return of_case(built, tape.results)
 
 
 class Probes:

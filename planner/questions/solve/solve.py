@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+from planner.engine.graph import Number
 from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.questions.constraints import Limit, known, parse_limit, shown
@@ -54,6 +55,11 @@ class Answer:
     #: Where values differ in two ways: what is next in each of the rows that might go further.
     beyond: tuple[Probe, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def number(self, probe: Probe) -> Number:
+        """What a value of the unknown is compared by: of models, their size."""
+        number: Number = probe.values[self.domain.measure] if self.domain.rows else probe.value
+        return number
 
     @property
     def binding(self) -> Limit | None:
