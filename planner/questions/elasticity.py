@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from planner.base.display import as_json, plain
+from planner.base.display import as_json, columns, plain
 from planner.base.errors import Fault, PlanError
 from planner.book.quantity import BOOK, Notation
 from planner.documents import schema
@@ -114,13 +114,14 @@ class Slopes:
         assert leaves is not None
         self.leaves, self._result = leaves, self.tape.results[target]
         self._values = self.tape.again(leaves, exact=True)
+        self.value: Number = self._values[self._result]
 
     @cached_property
     def measures(self) -> list[Elasticity]:
         """The measures that the quantity hangs on, the strongest first."""
-        value, found = self._values[self._result], []
+        value, found = self.value, list[Elasticity]()
         if not value:
-            return []
+            return found
         kept = self.tape.gradient(self._values, self._result, rounds=COARSE)
         for number, slope in self.tape.gradient(self._values, self._result).items():
             leaf, size = self.tape.leaves[number], self.leaves[number]
@@ -147,7 +148,7 @@ class Slopes:
             after = self.tape.again(leaves, exact=True)[self._result]
             if isinstance(after, float) and math.isnan(after):
                 raise Absent(f"{self.target} has no value")
-        return Fraction(after) / Fraction(self._values[self._result]) - 1
+        return Fraction(after) / Fraction(self.value) - 1
 
     def change(self, notes: Sequence[Notation], share: Fraction) -> Fraction | None:
         """By which share the quantity changes where measures are larger by a share of themselves;
@@ -158,8 +159,7 @@ class Slopes:
             for leaf, value in zip(self.tape.leaves, self.leaves, strict=True)
         ]
         try:
-            after = self.tape.run(moved)[self._result]
-            return Fraction(after) / Fraction(self._values[self._result]) - 1
+            return Fraction(self.tape.run(moved)[self._result]) / Fraction(self.value) - 1
         except (ArithmeticError, ValueError):
             return None
 
@@ -181,21 +181,21 @@ def measures(plan: Plan, slopes: Slopes) -> Iterator[Measure]:
     together: dict[str, list[Elasticity]] = {}
     for entry in slopes.measures:
         together.setdefault(settable(plan, str(entry.note.key)), []).append(entry)
-    order = sorted(together.items(), key=lambda item: -abs(_sum(item[1])))
-    for key, entries in order:
-        first = entries[0]
-        more, less, slope = _changed(plan, slopes, key, entries, TENTH), None, _sum(entries)
+    whole = {
+        key: sum((entry.elasticity for entry in found), Fraction(0))
+        for key, found in together.items()
+    }
+    for key in sorted(together, key=lambda key: -abs(whole[key])):
+        entries, slope = together[key], whole[key]
+        more, less = _changed(plan, slopes, key, entries, TENTH), None
         if more is None:
             continue
         if any(entry.rounded for entry in entries):
             less = _changed(plan, slopes, key, entries, -TENTH)
         if less is not None:
             slope = (more - less) / (2 * TENTH)
+        first = entries[0]
         yield Measure(key, first.note.meaning, first.value, slope, more, less is not None)
-
-
-def _sum(entries: list[Elasticity]) -> Fraction:
-    return sum((entry.elasticity for entry in entries), Fraction(0))
 
 
 def _changed(
@@ -218,13 +218,12 @@ def by_step(plan: Plan, target: str) -> list[Step]:
     Raises:
         PlanError: the quantity cannot be computed.
     """
-    here = AsItIs([target]).values((plan,), exact=True)[1][target]
-    also = [FITS]
+    evaluator, found = AsItIs([target, FITS]), []
     try:
-        AsItIs(also).values((plan,), exact=True)
-    except PlanError:
-        also = []  # unknown without a shape
-    evaluator, found = AsItIs([target, *also]), []
+        here = evaluator.values((plan,), exact=True)[1][target]
+    except PlanError:  # whether a plan fits is unknown without a shape
+        evaluator = AsItIs([target])
+        here = evaluator.values((plan,), exact=True)[1][target]
     for key in _choices(plan):
         try:
             domain = domains.of_key(plan, key)
@@ -238,7 +237,7 @@ def by_step(plan: Plan, target: str) -> list[Step]:
         probe = search.confirmed(probe)
         change = Fraction(probe.values[target]) / Fraction(here) - 1
         if change:
-            fits = bool(probe.values[FITS] >= 0) if also else None
+            fits = bool(probe.values[FITS] >= 0) if FITS in probe.values else None
             found.append(Step(key, plan.get(key), probe.value, change, fits))
     return sorted(found, key=lambda step: -abs(step.elasticity))
 
@@ -299,35 +298,34 @@ def hangs_on(plan: Plan, quantity: str) -> Hangs:
     """
     numeric(quantity)
     try:
-        found = tuple(measures(plan, Slopes(case.build(plan), quantity)))
+        slopes = Slopes(case.build(plan), quantity)
     except Absent as absent:
         raise PlanError(Fault(absent.reason)) from None
-    value = AsItIs([quantity]).values((plan,), exact=True)[1][quantity]
-    return Hangs(quantity, value, found, tuple(by_step(plan, quantity)))
+    found = tuple(measures(plan, slopes))
+    return Hangs(quantity, slopes.value, found, tuple(by_step(plan, quantity)))
 
 
 def text(found: Hangs, most: int | None = None) -> str:
     """A table for a terminal, of each kind no more than ``most`` rows."""
     unit = BOOK.quantities[found.quantity].unit
     lines = [f"{found.quantity} is {shown(found.value, unit)}"]
-    if found.measures:
+    measured, stepped = list[tuple[str, ...]](), list[tuple[str, ...]]()
+    for entry in found.measures[:most]:
+        mark = " (steps: mean of a tenth less and a tenth more)" if entry.by_difference else ""
+        share = f"{_signed(entry.elasticity):>8} %"
+        measured.append((share, entry.key, f"{entry.meaning}{mark}"))
+    for step in found.steps[:most]:
+        way = f"{shown(step.before, '1', 6)} → {shown(step.after, '1', 6)}"
+        words = "; does not fit" if step.fits is False else ""
+        words = f"(elasticity {_signed(step.elasticity)}{words})"
+        stepped.append((f"{_signed(100 * step.change):>8} %", step.key, f"{way}  {words}"))
+    if measured:
         lines += ["", "Measures, by exact derivative: 1 % more of each changes it by"]
-        width = max(len(entry.key) for entry in found.measures[:most])
-        for entry in found.measures[:most]:
-            mark = " (steps: mean of a tenth less and a tenth more)" if entry.by_difference else ""
-            key = entry.key.ljust(width)
-            lines.append(f"  {_signed(entry.elasticity):>8} %  {key}  {entry.meaning}{mark}")
-    if found.steps:
+        lines += columns(measured, indent="  ")
+    if stepped:
         lines += ["", "Choices, by one step that people would take: it changes by"]
-        width = max(len(step.key) for step in found.steps[:most])
-        for step in found.steps[:most]:
-            way = f"{shown(step.before, '1', 6)} → {shown(step.after, '1', 6)}"
-            words = f"elasticity {_signed(step.elasticity)}"
-            words += "; does not fit" if step.fits is False else ""
-            lines.append(
-                f"  {_signed(100 * step.change):>8} %  {step.key.ljust(width)}  {way}  ({words})"
-            )
-    if not found.measures and not found.steps:
+        lines += columns(stepped, indent="  ")
+    if not measured and not stepped:
         lines += ["", "Nothing moves it."]
     return "\n".join(lines) + "\n"
 

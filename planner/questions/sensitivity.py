@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 from planner.base.errors import PlanError
@@ -14,10 +13,10 @@ from planner.engine.evaluate import Evaluation
 from planner.plans import plan as plans
 from planner.plans.document import Plan
 from planner.plans.layout import KERNELS, ROW
-from planner.questions.elasticity import Slopes, measures
+from planner.questions.elasticity import Measure, Slopes, measures
 from planner.results.result import Result
 
-__all__ = ["Neighbour", "Sensitivity", "neighbours", "sensitivities"]
+__all__ = ["Neighbour", "neighbours", "sensitivities"]
 
 #: Keys of the measures that reports name: facts and prices, not the sizes of number formats.
 SMOOTH = (
@@ -33,33 +32,14 @@ SMOOTH = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Sensitivity:
-    """How a quantity moves with one input, by the key that sets it.
-
-    ``elasticity``: 1 % more of the input is so many per cent of the quantity. ``change`` is the
-    share by which it changes where the key is set to a tenth more.
-    """
-
-    key: str
-    meaning: str
-    change: Fraction
-    elasticity: Fraction
-
-
-def sensitivities(result: Result, target: str, most: int = 5) -> list[Sensitivity]:
+def sensitivities(result: Result, target: str, most: int = 5) -> list[Measure]:
     """The inputs that move `target` most; only those that are measures, not choices. Each change is
     that of a plan in which the input is set to a tenth more."""
     quantity = result.get(target)
     if quantity is None or not quantity.number:
         return []
-    found: list[Sensitivity] = []
-    for entry in measures(result.plan, Slopes(result.evaluation.case, target)):
-        if len(found) == most:
-            break
-        if entry.key.startswith(SMOOTH):
-            found.append(Sensitivity(entry.key, entry.meaning, entry.change, entry.elasticity))
-    return found
+    found = measures(result.plan, Slopes(result.evaluation.case, target))
+    return list(islice((entry for entry in found if entry.key.startswith(SMOOTH)), most))
 
 
 @dataclass(frozen=True)
@@ -85,29 +65,21 @@ STEPS = {
 def neighbours(result: Result, most: int = 4) -> list[Neighbour]:
     """Plans one step away: lighter ones where this one is not safe, else heavier ones first."""
     unsafe = result.verdict["state"] in ("no", "tight")
+    predicted = {"time.mfu": None} if result.plan.get("time.mfu") is not None else {}
     found: list[Neighbour] = []
     for changes in _changes(result.plan, (False,) if unsafe else (True, False)):
         if len(found) == most:
             break
         try:
-            other = plans.variant(result.plan, changes | _unassumed(result))
+            other = plans.variant(result.plan, changes | predicted)
             if other.get(KERNELS) != result.plan.get(KERNELS):  # all else stays
                 changes = changes | {KERNELS: result.plan.get(KERNELS)}
-                other = plans.variant(result.plan, changes | _unassumed(result))
+                other = plans.variant(result.plan, changes | predicted)
         except PlanError as error:
             found.append(Neighbour(changes, None, error.faults[0].message))
             continue
-        found.append(Neighbour(changes, _untraced(other)))
+        found.append(Neighbour(changes, Result(other, Evaluation(case.build(other)))))
     return found
-
-
-def _untraced(plan: Plan) -> Result:
-    """The values of a plan alone: of a neighbour nothing is derived."""
-    return Result(plan, Evaluation(case.build(plan)))
-
-
-def _unassumed(result: Result) -> dict[str, Any]:
-    return {"time.mfu": None} if result.plan.get("time.mfu") is not None else {}
 
 
 def _changes(plan: Plan, heavier: Iterable[bool]) -> Iterator[dict[str, Any]]:
