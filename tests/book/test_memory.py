@@ -283,14 +283,30 @@ def test_adapters_train_what_their_rank_says():
     assert value_of(document, "memory.gradients") == 4 * adapters
 
 
-def test_a_cache_of_llama_2_70b():
-    """80 layers, 8 key/value heads of 128, bf16: 320 KiB for each token (2 × 80 × 8 × 128 × 2)."""
+@pytest.mark.parametrize(("tensor", "heads"), [(1, 8), (2, 4), (8, 1), (16, 1)])
+def test_a_cache_of_llama_2_70b(tensor, heads):
+    """80 layers, 8 key/value heads of 128, bf16: 320 KiB for each token (2 × 80 × 8 × 128 × 2), of
+    which each rank keeps its heads; one, where there are more ranks than heads."""
     document = {
         "model": "llama2-70b",
-        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 1},
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": tensor},
+        "parallelism": {"tensor": tensor},
         "training": {"mode": "inference", "sequence_length": 1000, "output_tokens": 24},
     }
-    assert value_of(document, "memory.cache.stage") == 1024 * 320 * 1024
+    assert value_of(document, "memory.cache.stage") == 1024 * 320 * 1024 * heads // 8
+
+
+@pytest.mark.parametrize(("tensor", "heads"), [(1, 8), (4, 2), (16, 1)])
+@pytest.mark.parametrize(("prompt", "kept"), [(1000, 1024), (8168, 4096)])
+def test_a_cache_of_mistral_7b(tensor, heads, prompt, kept):
+    """32 layers, 8 key/value heads of 128 (arXiv 2310.06825, table 1), of the last 4,096 tokens."""
+    document = {
+        "model": "mistral-7b",
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": tensor},
+        "parallelism": {"tensor": tensor},
+        "training": {"mode": "inference", "sequence_length": prompt, "output_tokens": 24},
+    }
+    assert value_of(document, "memory.cache.stage") == kept * 2 * 32 * heads * 128 * 2
 
 
 @pytest.mark.parametrize(

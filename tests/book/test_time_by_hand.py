@@ -43,12 +43,14 @@ def evaluation(**changes: Any) -> Evaluation:
     return Evaluation(case.build(loading.load(document)))
 
 
-def first(e: Evaluation, identifier: str, axis: str, **settings: Any) -> Any:
-    """A quantity at the first entry of an axis that has these settings."""
+def first(
+    e: Evaluation, identifier: str, axis: str, beside: dict[str, Any] | None = None, **settings: Any
+) -> Any:
+    """A quantity at the first entry of an axis that has these settings, and entries ``beside``."""
     entry = next(
         x for x in e.case.axes[axis] if all(x.settings.get(k) == v for k, v in settings.items())
     )
-    return e.value(identifier, {axis: entry})
+    return e.value(identifier, {axis: entry, **(beside or {})})
 
 
 @pytest.mark.parametrize("shared", [0, 2])
@@ -91,6 +93,37 @@ def test_a_hop_of_decoding_sends_its_share_of_a_token_of_each_sequence(
     # A ring passes all but one of its ranks twice, after attention and after the network of each
     # of 32 layers.
     assert e.value("time.decode.exchange") == 32 * 2 * 2 * (tensor - 1) * (wait + sent / rate)
+
+
+@pytest.mark.parametrize(("expert", "split"), [(2, 1), (8, 1), (4, 2)])
+def test_a_token_waits_for_every_group_of_experts_on_its_way_there_and_back(
+    expert: int, split: int
+) -> None:
+    """A step of decoding waits, in each of 32 layers and on both ways, once for each of the other
+    groups and of the devices that share an expert; and with two ranks of a tensor in the two hops
+    of a ring after attention. Every microsecond of latency is as many more."""
+
+    def wait(latency: str) -> Any:
+        serving = {"mode": "inference", "output_tokens": 100, "global_batch": 8, "micro_batch": 1}
+        e = evaluation(
+            training={**PLAN["training"], **serving},
+            parallelism={"tensor": split, "expert": expert, "expert_tensor": split},
+            cluster__devices=8,
+            cluster__accelerator={
+                "extends": "h100-sxm-80gb",
+                "link": {
+                    "bandwidth": "450 GB/s",
+                    "convention": "bidirectional",
+                    "latency": latency,
+                },
+            },
+            time__efficiency={"network": 1, "link": 1},
+        )
+        return e.value("time.decode.exchange")
+
+    hops = 2 * (expert + split - 2) + 2 * (split - 1)
+    # What devices that share an expert gather waits once for all 4,096 tokens of a pass.
+    assert float(wait("3 us") - wait("1 us")) == pytest.approx(32 * hops * 2e-6, rel=1 / TOKENS)
 
 
 @pytest.mark.parametrize("expert", [1, 2, 8])
@@ -157,3 +190,15 @@ def test_energy_is_power_times_hours() -> None:
     e = evaluation(cluster__host_power="300 W", cluster__pue="1.1")
     hours = e.value("time.device_hours")
     assert float(e.value("energy.total")) == pytest.approx(float(hours * (700 + 300)) * 1.1 / 1000)
+
+
+@pytest.mark.parametrize(("expert", "split"), [(2, 1), (8, 1), (2, 2), (4, 2), (8, 2)])
+def test_copies_of_experts_meet_over_the_cards_that_they_have(expert: int, split: int) -> None:
+    """64 devices, so 64/(e t_e) copies of an expert, of which a ring passes all but one share, each
+    as large as a copy's; 8/(e t_e) of them are in a node and use so many cards of 10 GB/s, or one
+    card where a copy reaches over nodes."""
+    layout = {"expert": expert, "tensor": split, "expert_tensor": split, "zero": 1}
+    e = evaluation(parallelism=layout)
+    copies, cards = 64 // (expert * split), max(1, 8 // (expert * split))
+    found = first(e, "network.passed", "component", split="experts")
+    assert float(found) == pytest.approx((copies - 1) / copies / (cards * 10**10))
