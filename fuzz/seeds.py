@@ -181,11 +181,12 @@ def keys(kind: str) -> tuple[tuple[tuple[str, ...], Any], ...]:
 @cache
 def config_keys() -> tuple[str, ...]:
     """Every word of the importer that could be a key of a configuration."""
-    words: set[str] = set()
-    for file in sorted((ROOT / "planner" / "connect" / "imports").glob("*.py")):
+    folder, words = ROOT / "planner" / "connect" / "imports", set[str]()
+    for file in sorted(folder.glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 words.add(node.value)
+    words.update(re.findall(r"[a-z0-9_]+", (folder / "families.yaml").read_text("utf-8")))
     return tuple(sorted(word for word in words if re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", word)))
 
 

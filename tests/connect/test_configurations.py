@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import pytest
 import yaml
 
 from benchmarks import counts
+from fuzz import seeds
 from planner.base.errors import PlanError
 from planner.cli import main as cli
 from planner.connect import imports
-from planner.connect.imports import hf
+from planner.connect.imports import families, hf, rules
 
 DATA = Path(__file__).parents[1] / "data"
 PRESETS = Path(__file__).parents[2] / "presets" / "models"
@@ -53,6 +55,33 @@ def test_the_counts_cover_every_family_of_the_library() -> None:
         name for name in classes["types"] if name.endswith("_text") or name == "dbrx"
     }
     assert set(classes["types"]) - covered - without == set()
+
+
+def rules_of(said: Any) -> Iterator[str]:
+    """The names of the rules that a value of a row holds."""
+    if isinstance(said, list):
+        yield from (name for item in said for name in rules_of(item))
+    elif isinstance(said, dict):
+        name = next(iter(said))
+        yield name
+        inner = [said[name], *(said.get(key) for key in ("then", "otherwise", "of"))]
+        yield from (found for value in inner for found in rules_of(value))
+
+
+def test_rows_of_families_say_keys_of_a_model_document_with_rules_that_there_are() -> None:
+    said = yaml.safe_load(Path(hf.__file__).with_name("families.yaml").read_text("utf-8"))
+    known = {".".join(path) for path, _ in seeds.keys("model")}
+    known.add("reuse")  # of a layer kind
+
+    assert not said["parts"].keys() & said["families"].keys()
+    for kind in said["families"]:
+        row = families.row(kind)
+        traits = [row.traits, *(kinds for axis in row.axes for kinds in axis.kinds.values())]
+        assert {key for each in traits for key in each} <= known, kind
+        values = [value for each in traits for value in each.values() if isinstance(value, dict)]
+        labels = [axis.labels for axis in row.axes]
+        names = {name for value in values + labels for name in rules_of(value)}
+        assert names <= rules.RULES.keys(), kind
 
 
 # Configurations with all the keys that published files carry, and the published totals (of the

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from planner.base.errors import Fault, Place, PlanError
-
-Rule = Callable[["Config"], Any]  # what a key of the model document is worth
-Trait = Any  # a constant, or a Rule
 
 LARGEST = 10**15  # nothing in a configuration is larger; a slip or an attack is
 
@@ -69,16 +66,22 @@ class Config:
             return self.given[key]
         return self.defaults.get(key, otherwise)
 
+    def _typed(self, key: str, otherwise: Any, kinds: tuple[type, ...], allowed: str) -> Any:
+        """The value of a key, of one of these types; None where it is absent or null."""
+        value = self.get(key, otherwise)
+        if value is not None and not _is(value, *kinds):
+            raise self._refused(key, value, allowed)
+        return value
+
+    def _refused(self, key: str, value: Any, allowed: str) -> PlanError:
+        return self.fault(f"{self.name(key)} is {_shown(value)}", allowed)
+
     def whole(self, key: str, least: int = 1, otherwise: Any = None) -> int | None:
         """A whole number, or None where the key is absent or null."""
-        value = self.get(key, otherwise)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self.fault(f"{self.name(key)} is {_shown(value)}", "a whole number")
-        if not least <= value <= LARGEST:
+        value: int | None = self._typed(key, otherwise, (int,), "a whole number")
+        if value is not None and not least <= value <= LARGEST:
             bound = f"at least {least}" if value < least else f"at most {LARGEST:,}"
-            raise self.fault(f"{self.name(key)} is {_shown(value)}", bound)
+            raise self._refused(key, value, bound)
         return value
 
     def need(self, key: str, least: int = 1) -> int:
@@ -88,39 +91,35 @@ class Config:
             raise self.fault(f"the configuration has no key '{self.name(key)}'")
         return value
 
+    def number(self, key: str, otherwise: float | None = None) -> float | None:
+        """A number above zero, or None where the key is absent or null."""
+        value: float | None = self._typed(key, otherwise, (int, float), "a number")
+        if value is not None and not 0 < value <= LARGEST:
+            raise self._refused(key, value, f"above 0, at most {LARGEST:,}")
+        return value
+
     def flag(self, key: str, otherwise: bool | None = None) -> bool | None:
         """True, false, or None where the key is absent or null."""
-        value = self.get(key, otherwise)
-        if value is not None and not isinstance(value, bool):
-            raise self.fault(f"{self.name(key)} is {_shown(value)}", "true or false")
+        value: bool | None = self._typed(key, otherwise, (bool,), "true or false")
         return value
 
     def text(self, key: str, otherwise: str | None = None) -> str | None:
-        value = self.get(key, otherwise)
-        if value is not None and not isinstance(value, str):
-            raise self.fault(f"{self.name(key)} is {_shown(value)}", "a word")
+        value: str | None = self._typed(key, otherwise, (str,), "a word")
         return value
+
+    def _list(self, key: str, kind: type, allowed: str) -> list[Any] | None:
+        value = self._typed(key, None, (list, tuple), allowed)
+        if value is not None and not all(_is(item, kind) for item in value):
+            raise self._refused(key, value, allowed)
+        return None if value is None else list(value)
 
     def words(self, key: str) -> list[str] | None:
         """A list of words, or None where the key is absent or null."""
-        value = self.get(key)
-        if value is None:
-            return None
-        if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
-            raise self.fault(f"{self.name(key)} is {_shown(value)}", "a list of words")
-        return list(value)
+        return self._list(key, str, "a list of words")
 
-    def number(self, key: str, otherwise: float | None = None) -> float | None:
-        """A number above zero, or None where the key is absent or null."""
-        value = self.get(key, otherwise)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self.fault(f"{self.name(key)} is {_shown(value)}", "a number")
-        if not 0 < value <= LARGEST:
-            bounds = f"above 0, at most {LARGEST:,}"
-            raise self.fault(f"{self.name(key)} is {_shown(value)}", bounds)
-        return value
+    def indices(self, key: str) -> list[int] | None:
+        """A list of layer indices, or None where the key is absent or null."""
+        return self._list(key, int, "a list of whole numbers")
 
     def each(self, key: str, layers: int) -> list[int] | None:
         """A list with a whole number for each layer, or None where the key is absent or null."""
@@ -128,18 +127,6 @@ class Config:
         if values and len(values) < layers:
             raise self.fault(f"{self.name(key)} names {len(values)} of {layers} layers")
         return values
-
-    def indices(self, key: str) -> list[int] | None:
-        """A list of layer indices, or None where the key is absent or null."""
-        value = self.get(key)
-        if value is None:
-            return None
-        whole = isinstance(value, (list, tuple)) and all(
-            isinstance(v, int) and not isinstance(v, bool) for v in value
-        )
-        if not whole:
-            raise self.fault(f"{self.name(key)} is {_shown(value)}", "a list of whole numbers")
-        return list(value)
 
     def inner(self, key: str) -> Config:
         """A nested mapping, read as a part of this configuration."""
@@ -160,48 +147,11 @@ class Config:
         return {key: value for key, value in self.given.items() if key not in self.read}
 
 
+def _is(value: Any, *kinds: type) -> bool:
+    """Whether a value has one of these types; true and false are no numbers."""
+    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+
+
 def _shown(value: Any) -> str:
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else text[:57] + "…"
-
-
-def whole(key: str, least: int = 1) -> Rule:
-    """The rule: the whole number of that key."""
-    return lambda c: c.whole(key, least)
-
-
-def need(key: str) -> Rule:
-    """The rule: the whole number of that key, which has to be there."""
-    return lambda c: c.need(key)
-
-
-def flag(key: str) -> Rule:
-    return lambda c: c.flag(key)
-
-
-def unless(key: str) -> Rule:
-    """The rule: the contrary of that flag."""
-    return lambda c: not c.flag(key)
-
-
-def text(key: str) -> Rule:
-    return lambda c: c.text(key)
-
-
-def either(key: str, yes: Any, no: Any) -> Rule:
-    """The rule: one value where that flag is set, another where not."""
-    return lambda c: yes if c.flag(key) else no
-
-
-def first(*keys: str) -> Rule:
-    """The rule: the whole number of the first of those keys that is there."""
-
-    def rule(c: Config) -> int | None:
-        found = [c.whole(key) for key in keys]
-        return next((value for value in found if value is not None), None)
-
-    return rule
-
-
-def worth(trait: Trait, c: Config) -> Any:
-    return trait(c) if callable(trait) else trait

@@ -11,23 +11,17 @@ from typing import Any
 
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
-from planner.connect.imports.config import LARGEST, Config, worth
-from planner.connect.imports.custom import CUSTOM_FAMILIES
-from planner.connect.imports.dense import DENSE_FAMILIES
-from planner.connect.imports.encoders import ENCODER_FAMILIES
-from planner.connect.imports.hybrid import HYBRID_FAMILIES
-from planner.connect.imports.patterns import Axis, compressed
-from planner.connect.imports.rows import Family
-from planner.connect.imports.sparse import SPARSE_FAMILIES
-from planner.connect.imports.tidy import experts_rule, windows_rule, without_defaults
+from planner.connect.imports.config import Config
+from planner.connect.imports.families import FAMILIES, Axis, row
+from planner.connect.imports.rules import worth
+from planner.connect.imports.tidy import (
+    compressed,
+    experts_rule,
+    put,
+    windows_rule,
+    without_defaults,
+)
 
-FAMILIES: dict[str, Family] = {
-    **DENSE_FAMILIES,
-    **SPARSE_FAMILIES,
-    **HYBRID_FAMILIES,
-    **ENCODER_FAMILIES,
-    **CUSTOM_FAMILIES,
-}
 DEEPEST = 40
 MOST_LAYERS = 100_000
 
@@ -61,15 +55,15 @@ def convert(config: Any, place: Place | None = None) -> Imported:
             architecture in a way that is not modelled.
     """
     given, notes = _text_part(config, place)
-    kind = given.get("model_type")
+    kind = str(given["model_type"])
     if kind not in FAMILIES:
         raise PlanError(
-            Fault(f"model type {kind!r} is not known", place, None, nearest(str(kind), FAMILIES))
+            Fault(f"model type {kind!r} is not known", place, None, nearest(kind, FAMILIES))
         )
     said = _classes()["types"].get(kind, {})
     c = Config(given, said.get("defaults", {}), said.get("names", {}), place)
-    traits, axes, refused = _row(kind)
-    for key, allowed in refused.items():
+    family = row(kind)
+    for key, allowed in family.refused.items():
         value = c.get(key)
         if value not in allowed:
             raise c.fault(
@@ -77,31 +71,19 @@ def convert(config: Any, place: Place | None = None) -> Imported:
                 "one of: " + ", ".join(map(str, allowed)),
             )
     made = Imported({}, notes=notes, family=kind)
-    for dotted, trait in traits.items():
+    for dotted, trait in family.traits.items():
         with c.noting() as keys:
-            _put(made.document, dotted, worth(trait, c))
+            put(made.document, dotted, worth(trait, c))
         if keys:
             made.came_from[dotted] = tuple(c.name(key) for key in sorted(keys))
     if made.document["layers"] > MOST_LAYERS:
         raise c.fault(f"{made.document['layers']} layers", f"at most {MOST_LAYERS:,}")
-    _stack(c, axes, made)
+    _stack(c, family.axes, made)
     _drop_assumed_length(c, made.document)
     _judge_unread(c, said)
     _note_further(c, made)
     made.document = without_defaults(made.document, place)
     return made
-
-
-def _row(kind: str) -> tuple[dict[str, Any], tuple[Axis, ...], dict[str, Any]]:
-    """A family's traits over those of the families that it resembles."""
-    family = FAMILIES[kind]
-    traits: dict[str, Any] = {}
-    axes: tuple[Axis, ...] = ()
-    refused: dict[str, Any] = {}
-    if family.like is not None:
-        traits, axes, refused = _row(family.like)
-    axes = axes if family.axes is None else family.axes
-    return {**traits, **family.traits}, axes, {**refused, **family.refused}
 
 
 def _text_part(config: Any, place: Place | None) -> tuple[dict[str, Any], list[str]]:
@@ -160,17 +142,6 @@ def _check_depth(node: Any, place: Place | None) -> None:
         level = below
 
 
-def _put(document: dict[str, Any], dotted: str, value: Any) -> None:
-    """Set a dotted key; None leaves it out."""
-    if value is None:
-        return
-    node = document
-    *path, last = dotted.split(".")
-    for step in path:
-        node = node.setdefault(step, {})
-    node[last] = value
-
-
 def _stack(c: Config, axes: tuple[Axis, ...], made: Imported) -> None:
     """The layer kinds of a configuration: one key where all layers are alike, else a pattern."""
     labels: list[list[str]] = []
@@ -178,11 +149,11 @@ def _stack(c: Config, axes: tuple[Axis, ...], made: Imported) -> None:
     sources: set[str] = set()
     for axis in axes:
         with c.noting() as keys:
-            found = list(axis.labels(c))
+            found = list(worth(axis.labels, c))
         sources |= keys
         if len(set(found)) == 1:
             for dotted, trait in axis.kinds.get(found[0], {}).items():
-                _put(made.document, dotted, worth(trait, c))
+                put(made.document, dotted, worth(trait, c))
         else:
             labels.append(found)
             meanings.append(axis.kinds)
@@ -200,7 +171,7 @@ def _stack(c: Config, axes: tuple[Axis, ...], made: Imported) -> None:
                     value = worth(trait, c)
                 sources |= keys
                 if value is not None:
-                    _put(kind, dotted, value)
+                    put(kind, dotted, value)
         kinds[name] = kind or None
     made.document["kinds"] = kinds
     made.document["pattern"] = compressed(sequence)
@@ -234,7 +205,7 @@ def _single_keys(
         else:
             return False
     for dotted, value in keys.items():
-        _put(made.document, dotted, value)
+        put(made.document, dotted, value)
         made.came_from[dotted] = _named(c, sources)
     return True
 
@@ -314,6 +285,3 @@ def _distinct(place: Place | None) -> Any:
         return made
 
     return pairs
-
-
-__all__ = ["FAMILIES", "LARGEST", "Imported", "convert", "parse"]

@@ -7,11 +7,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from planner.base.errors import Fault, Place, PlanError
+from planner.connect.imports.families import DOCUMENT
 from planner.documents import schema, source
 from planner.plans.document import Draft
 from planner.plans.model import lower
 
 NESTED = ("kinds", "encoder")
+
+
+def put(document: dict[str, Any], dotted: str, value: Any) -> None:
+    """Set a dotted key; None leaves it out."""
+    if value is None:
+        return
+    node = document
+    *path, last = dotted.split(".")
+    for step in path:
+        node = node.setdefault(step, {})
+    node[last] = value
 
 
 def experts_rule(labels: Sequence[str]) -> dict[str, int] | None:
@@ -34,6 +46,30 @@ def windows_rule(labels: Sequence[str]) -> int | None:
     step = labels.index("full") + 1
     fits = all((label == "full") == (i % step == step - 1) for i, label in enumerate(labels))
     return step if fits and step > 1 else None
+
+
+def _period(sequence: Sequence[str]) -> int:
+    """The shortest start that repeats to the sequence (by the borders of all starts, so that a
+    hundred thousand layers take no longer than they should)."""
+    borders = [0] * len(sequence)
+    for i in range(1, len(sequence)):
+        border = borders[i - 1]
+        while border and sequence[i] != sequence[border]:
+            border = borders[border - 1]
+        borders[i] = border + 1 if sequence[i] == sequence[border] else 0
+    return len(sequence) - borders[-1]
+
+
+def compressed(sequence: Sequence[str]) -> list[str | dict[str, object]]:
+    """A pattern that repeats to the sequence, runs written as `{kind, count}`."""
+    size = _period(sequence)
+    runs: list[list[object]] = []
+    for name in sequence[:size]:
+        if runs and runs[-1][0] == name:
+            runs[-1][1] = int(str(runs[-1][1])) + 1
+        else:
+            runs.append([name, 1])
+    return [str(n) if k == 1 else {"kind": n, "count": k} for n, k in runs]
 
 
 def filled(document: Mapping[str, Any], place: Place | None) -> dict[str, Any]:
@@ -98,30 +134,8 @@ def _leaves(document: Mapping[str, Any]) -> Iterator[Path]:
             yield (key,)
 
 
-NEEDED = {
-    ("mixer",),
-    ("feed_forward",),
-    ("mamba", "version"),
-    ("layers",),
-    ("hidden",),
-    ("vocab",),
-    ("max_sequence",),
-    ("attention", "heads"),
-    ("moe", "experts"),
-    ("moe", "top_k"),
-    ("mamba", "state"),
-    ("mamba", "head_dim"),
-    ("attention", "kv_rank"),
-    ("attention", "nope_dim"),
-    ("attention", "rope_dim"),
-    ("attention", "query_rank"),
-    ("per_layer_embedding", "width"),
-    ("recurrence", "heads"),
-}
-
-
 def _droppable(document: Mapping[str, Any], path: Path) -> bool:
-    if path in NEEDED or path[0] == "delta_net":
+    if ".".join(path) in DOCUMENT["written"] or path[0] == "delta_net":
         return False
     if path == ("attention", "head_dim"):
         attention = document["attention"]

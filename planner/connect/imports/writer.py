@@ -7,55 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.base.display import quoted
+from planner.connect.imports.families import DOCUMENT
 
 HEADER = "# yaml-language-server: $schema={schema}\n"
 SCHEMA = "schemas/model.schema.json"
 
-#: Keys that any reader expects; others are commented with what they came from.
-USUAL = {
-    "name",
-    "layers",
-    "hidden",
-    "vocab",
-    "max_sequence",
-    "attention.heads",
-    "attention.kv_heads",
-    "attention.head_dim",
-    "mlp.gated",
-    "mlp.intermediate",
-    "mlp.activation",
-    "moe.experts",
-    "moe.top_k",
-    "moe.intermediate",
-    "norm",
-    "positions",
-    "bias",
-    "tied_embeddings",
-    "sources",
-    "notes",
-    "kinds",
-    "moe.shared_experts",
-    "encoder",
-}
-ORDER = (
-    "name",
-    "notes",
-    "layers",
-    "hidden",
-    "vocab",
-    "max_sequence",
-    "attention",
-    "cross_attention",
-    "mamba",
-    "delta_net",
-    "short_conv",
-    "recurrence",
-    "lightning",
-    "mlp",
-    "moe",
-    "norm",
-)
-INNER = {"heads": 0, "kv_heads": 1, "head_dim": 2, "gated": 3, "experts": 4, "top_k": 5}
 WIDTH = 96
 
 
@@ -73,18 +29,22 @@ def write(
         family: what a key without such a source comes from.
         schema: address of the schema for editors.
     """
-    rank = {key: index for index, key in enumerate(ORDER)}
     lines = [HEADER.format(schema=schema).rstrip()]
-    for key in sorted(document, key=lambda key: (rank.get(key, len(rank)), key == "sources")):
+    for key in sorted(document, key=lambda key: (_rank("order", key), key == "sources")):
         lines += _entry(key, document[key], came_from, family)
     return "\n".join(lines) + "\n"
+
+
+def _rank(order: str, key: str) -> int:
+    known = DOCUMENT[order]
+    return known.index(key) if key in known else len(known)
 
 
 def _entry(
     key: str, value: Any, came_from: Mapping[str, tuple[str, ...]], family: str
 ) -> list[str]:
     def comment(dotted: str) -> str:
-        if dotted in USUAL:
+        if dotted in DOCUMENT["usual"]:
             return ""
         return "  # " + (", ".join(came_from.get(dotted, ())) or family)
 
@@ -93,9 +53,9 @@ def _entry(
     if key == "sources":
         return ["sources:", *_sources(value)]
     if isinstance(value, Mapping):
-        value = dict(sorted(value.items(), key=lambda item: INNER.get(item[0], 9)))
+        value = dict(sorted(value.items(), key=lambda item: _rank("inner_order", item[0])))
         flow = f"{key}: {_flow(value)}"
-        unusual = any(f"{key}.{inner}" not in USUAL for inner in value)
+        unusual = any(f"{key}.{inner}" not in DOCUMENT["usual"] for inner in value)
         if len(flow) <= WIDTH and (not unusual or key == "encoder"):
             return [flow + comment(key if key == "encoder" else "name")]
         return [

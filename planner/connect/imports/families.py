@@ -1,0 +1,67 @@
+"""The model types that configurations name: the rows of families.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from planner.base import resources
+
+Said = Any  # a constant, or a rule as a row writes it
+Traits = Mapping[str, Said]
+
+_SAID = resources.read_yaml(Path(__file__).with_name("families.yaml"))
+#: Model types and what their rows say.
+FAMILIES: Mapping[str, Mapping[str, Any]] = _SAID["families"]
+#: What the words of lists with a word for each layer mean, by their key.
+WORDS: Mapping[str, Mapping[str, str]] = _SAID["words"]
+
+#: How a model document is written: lists of its keys.
+DOCUMENT: Mapping[str, list[str]] = _SAID["document"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One respect in which layers differ: a label for each layer, and what each label means."""
+
+    labels: Said
+    kinds: Mapping[str, Traits]
+
+
+@dataclass
+class Row:
+    """A family with all that it has of those that it is like."""
+
+    traits: dict[str, Said] = field(default_factory=dict)
+    axes: tuple[Axis, ...] = ()
+    refused: dict[str, list[Any]] = field(default_factory=dict)
+
+
+@cache
+def row(kind: str) -> Row:
+    """The keys of the document that a model type gives, in what its layers differ, and the keys
+    that change the architecture unless they have one of the values listed."""
+    said = dict(FAMILIES[kind] if kind in FAMILIES else _SAID["parts"][kind])
+    like, axes, refused = (said.pop(key, None) for key in ("like", "axes", "refused"))
+    made = Row()
+    for base in map(row, [like] if isinstance(like, str) else like or ()):
+        made.traits |= base.traits
+        made.axes = base.axes or made.axes
+        made.refused |= base.refused
+    made.traits |= said
+    made.refused |= refused or {}
+    if axes is not None:
+        made.axes = tuple(_axis(name, about) for name, about in axes.items())
+    return made
+
+
+def _axis(name: str, said: Mapping[str, Any]) -> Axis:
+    """An axis as a row writes it: a rule for the labels alone where all of these mean what they
+    usually do."""
+    usual = _SAID["axes"].get(name, {})
+    if "labels" in said:
+        return Axis(said["labels"], {**usual, **said["kinds"]})
+    return Axis(said, usual)

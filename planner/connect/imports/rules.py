@@ -1,0 +1,542 @@
+"""What the rows of families.yaml compute of a configuration: values, and a label for each layer.
+
+A rule is written as a mapping, ``{rule: argument, option: value}``; anything else is a constant.
+Its function takes the configuration, the argument and the options, of which some are rules again.
+What only one class does has a function under ``ODD`` and is written ``{rule: name}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from planner.connect.imports.config import Config
+from planner.connect.imports.families import WORDS, Said
+
+
+def worth(said: Said, c: Config) -> Any:
+    """What a row says of a configuration."""
+    if not isinstance(said, Mapping):
+        return said
+    (name, argument), *options = said.items()
+    return RULES[name](c, argument, **dict(options))
+
+
+def depth(c: Config) -> int:
+    return c.need("num_hidden_layers")
+
+
+# Values ---------------------------------------------------------------------------------------
+
+
+def need(c: Config, key: str) -> int:
+    return c.need(key)
+
+
+def whole(c: Config, key: str, least: int = 1, otherwise: int | None = None) -> int | None:
+    return c.whole(key, least, otherwise)
+
+
+def text(c: Config, key: str) -> str | None:
+    return c.text(key)
+
+
+def word(c: Config, key: str, means: Mapping[str, Any], otherwise: str) -> Any:
+    """What the word of an argument means."""
+    value = str(c.get(key, otherwise))
+    if value not in means:
+        raise c.fault(f"{c.name(key)} is {value!r}, which is not modelled", ", ".join(means))
+    return means[value]
+
+
+def flag(c: Config, key: str, otherwise: Said = None) -> bool | None:
+    return c.flag(key, worth(otherwise, c))
+
+
+def first(c: Config, keys: Sequence[str]) -> int | None:
+    """The whole number of the first of those keys that is there."""
+    given = [c.whole(key) for key in keys]
+    return next((value for value in given if value is not None), None)
+
+
+def choice(c: Config, condition: Said, then: Said, otherwise: Said = None) -> Any:
+    """One thing where the condition is met, else another."""
+    return worth(then if worth(condition, c) else otherwise, c)
+
+
+def either(c: Config, rules: Sequence[Said]) -> Any:
+    """The first of these that is neither absent nor 0; the last."""
+    *tried, last = rules
+    for rule in tried:
+        value = worth(rule, c)
+        if value:
+            return value
+    return worth(last, c)
+
+
+def says(c: Config, key: str, word: str) -> bool:
+    return c.text(key) == word
+
+
+def part(c: Config, name: str, of: Said) -> Any:
+    """One of several things that a rule finds, by its name."""
+    return worth(of, c).get(name)
+
+
+def inside(c: Config, key: str, of: Said) -> Any:
+    """A rule over the mapping that a key holds."""
+    return worth(of, c.inner(key))
+
+
+def half(c: Config, key: str) -> int:
+    return c.need(key) // 2
+
+
+def twice(c: Config, key: str) -> int:
+    return 2 * c.need(key)
+
+
+def narrower(c: Config, key: str) -> int | None:
+    """The width of embeddings, where it differs from the hidden one."""
+    width = c.whole(key)
+    return None if width == c.need("hidden_size") else width
+
+
+def unless_auto(c: Config, key: str) -> int | None:
+    return None if c.get(key) == "auto" else c.whole(key)
+
+
+def unless_greedy(c: Config, key: str) -> int | None:
+    """Groups that a router chooses first: not where it is greedy over all experts."""
+    count = c.whole(key)
+    return None if c.get("topk_method") == "greedy" else count
+
+
+def mamba_head_dim(c: Config, inner: Said) -> int:
+    """The width of a Mamba head; `auto` is what the inner width leaves for each head."""
+    if c.get("mamba_d_head") == "auto":
+        return int(worth(inner, c)) // c.need("mamba_n_heads")
+    return c.need("mamba_d_head")
+
+
+# Labels ---------------------------------------------------------------------------------------
+
+
+def _where(c: Config, holds: Callable[[int], object], are: str, others: str) -> list[str]:
+    """One label for the layers (counted from 0) for which something holds, one for the others."""
+    return [are if holds(i) else others for i in range(depth(c))]
+
+
+def all_are(c: Config, label: str) -> list[str]:
+    return [label] * depth(c)
+
+
+def listed(
+    c: Config, key: str, otherwise: Said, words: Mapping[str, str] | None = None
+) -> Sequence[str]:
+    """A list with a word for each layer, which stands for a label (without ``words``, as the words
+    of that key do); where the list is absent, as the class makes it."""
+    given = c.words(key)
+    if given is None:
+        labels: Sequence[str] = worth(otherwise, c)
+        return labels
+    known, layers = words or WORDS[key], depth(c)
+    if len(given) < layers:
+        raise c.fault(f"{c.name(key)} names {len(given)} of {layers} layers")
+    for word in given:
+        if word not in known:
+            raise c.fault(
+                f"{c.name(key)} holds {word!r}, which is not modelled",
+                "one of: " + ", ".join(known),
+            )
+    return [known[word] for word in given[:layers]]
+
+
+def repeated(c: Config, key: str, words: Mapping[str, str]) -> list[str]:
+    """A list of words that is repeated over the layers."""
+    given = c.words(key) or []
+    if not given or not set(given) <= set(words):
+        raise c.fault(f"{key} is not modelled: {given}", "one of: " + ", ".join(words))
+    return [words[given[i % len(given)]] for i in range(depth(c))]
+
+
+def every(c: Config, step: Said, are: str, others: str, shift: int = 1) -> list[str]:
+    """Layer i is special where (i + shift) is a multiple: of a number, a key's or a rule's."""
+    size = (c.whole(step, 0) if isinstance(step, str) else worth(step, c)) or 0
+    return _where(c, lambda i: size and (i + shift) % size == 0, are, others)
+
+
+def period(c: Config, step: str, offset: str, are: str, others: str) -> list[str]:
+    """Layer i is special where i leaves the remainder ``offset`` on division by ``step``."""
+    size, rest = c.need(step), c.whole(offset, 0) or 0
+    return _where(c, lambda i: i % size == rest, are, others)
+
+
+def up_to(c: Config, count: Said, are: str, others: str, unsaid: int = 0) -> list[str]:
+    """The first so many layers are of one kind, the others of another."""
+    most = (c.whole(count, 0, unsaid) if isinstance(count, str) else count) or 0
+    return _where(c, lambda i: i < most, are, others)
+
+
+def at(c: Config, key: str, are: str, others: str, otherwise: Said = None) -> Sequence[str]:
+    """The layers of a list of indices are special."""
+    indices = c.indices(key)
+    if indices is None and otherwise is not None:
+        labels: Sequence[str] = worth(otherwise, c)
+        return labels
+    return _where(c, frozenset(indices or ()).__contains__, are, others)
+
+
+# What one class does --------------------------------------------------------------------------
+
+ODD: dict[str, Callable[[Config], Any]] = {}
+
+
+def odd(function: Callable[[Config], Any]) -> Callable[[Config], Any]:
+    ODD[function.__name__] = function
+    return function
+
+
+@odd
+def head_dim(c: Config) -> int | None:
+    """As given; where the class's own heads do not divide its width, the class rounds down."""
+    given = c.whole("head_dim")
+    if given is not None or {"hidden_size", "num_attention_heads"} <= set(c.given):
+        return given
+    hidden, heads = c.need("hidden_size"), c.need("num_attention_heads")
+    return hidden // heads if hidden % heads else None
+
+
+@odd
+def even_head(c: Config) -> int:
+    return c.need("hidden_size") // c.need("num_attention_heads")
+
+
+@odd
+def helium_head_dim(c: Config) -> int | None:
+    """Helium: the class makes its output projection as if the heads filled the hidden width."""
+    width, heads, hidden = c.whole("head_dim"), c.need("num_attention_heads"), c.need("hidden_size")
+    if width is not None and width * heads != hidden:
+        raise c.fault(f"helium: {heads} heads of {width} are not hidden_size {hidden}")
+    return width
+
+
+@odd
+def tied_unless_said(c: Config) -> bool:
+    return c.flag("tie_word_embeddings") is not False
+
+
+@odd
+def chatglm_bias(c: Config) -> bool:
+    return bool(c.flag("add_bias_linear") or c.flag("add_qkv_bias"))
+
+
+@odd
+def t5_gated(c: Config) -> bool:
+    return (c.text("feed_forward_proj") or "").startswith("gated")
+
+
+@odd
+def t5_activation(c: Config) -> str:
+    return (c.text("feed_forward_proj") or "relu").removeprefix("gated-")
+
+
+@odd
+def long_window(c: Config) -> int | None:
+    """Phi-3: published long-context configurations write a window beyond the context for none."""
+    window, longest = c.whole("sliding_window"), c.whole("max_position_embeddings")
+    return None if window and longest and window >= longest else window
+
+
+@odd
+def mimo_window(c: Config) -> int | None:
+    """MiMo's checkpoints count the keys before a query, without its own."""
+    before = c.whole("sliding_window_size")
+    return c.whole("sliding_window") if before is None else before + 1
+
+
+@odd
+def mpt_positions(c: Config) -> str:
+    """MPT: its attention has its own mapping; the class makes no table of positions."""
+    attention = c.inner("attn_config")
+    if attention.flag("qk_ln"):
+        raise c.fault("mpt: attn_config.qk_ln is not modelled", "false")
+    return "none" if attention.flag("alibi") is False else "alibi"
+
+
+@odd
+def falcon_kv_heads(c: Config) -> int:
+    if c.flag("new_decoder_architecture"):
+        return c.whole("num_kv_heads") or c.need("num_attention_heads")
+    return 1 if c.flag("multi_query") else c.need("num_attention_heads")
+
+
+@odd
+def falcon_parallel(c: Config) -> bool:
+    return bool(c.flag("new_decoder_architecture") or c.flag("parallel_attn"))
+
+
+@odd
+def falcon_shared_norm(c: Config) -> bool:
+    norms = c.whole("num_ln_in_parallel_attn", 0)
+    if c.flag("new_decoder_architecture"):
+        return norms == 1
+    return bool(c.flag("parallel_attn"))
+
+
+@odd
+def opt_final_norm(c: Config) -> bool:
+    return bool(c.flag("do_layer_norm_before")) and not c.flag("_remove_final_layer_norm")
+
+
+@odd
+def lfm_width(c: Config) -> int:
+    """LFM2: the width of a SwiGLU with as many weights, rounded up to a multiple."""
+    width = c.whole("block_ff_dim") or c.need("intermediate_size")
+    if c.flag("block_auto_adjust_ff_dim", True):
+        multiplier, step = c.number("block_ffn_dim_multiplier"), c.need("block_multiple_of")
+        width = 2 * width // 3
+        if multiplier is not None:
+            width = int(multiplier * width)
+        width = -(-width // step) * step
+    return width
+
+
+@odd
+def hunyuan_topk(c: Config) -> int:
+    """Hunyuan writes the experts per token once, or once for each layer."""
+    value = c.get("moe_topk")
+    if isinstance(value, list):
+        if not value or any(item != value[0] for item in value):
+            raise c.fault("moe_topk differs from layer to layer, which is not modelled")
+        c.given["moe_topk"] = value[0]
+    return c.need("moe_topk")
+
+
+@odd
+def gemma4_width(c: Config) -> int | None:
+    return c.whole("hidden_size_per_layer_input", 0) or None
+
+
+@odd
+def mamba1_inner(c: Config) -> int:
+    return int((c.number("expand") or 2) * c.need("hidden_size"))
+
+
+@odd
+def mamba_inner(c: Config) -> int:
+    return c.need("mamba_expand") * c.need("hidden_size")
+
+
+@odd
+def olmo_key_width(c: Config) -> int:
+    """OLMo hybrid: keys are three quarters as wide as those of attention unless given."""
+    given = c.whole("linear_key_head_dim")
+    if given:
+        return given
+    heads = c.whole("linear_num_key_heads") or c.need("num_attention_heads")
+    return 3 * c.need("hidden_size") // (4 * heads)
+
+
+@odd
+def olmo_value_width(c: Config) -> int:
+    return c.whole("linear_value_head_dim") or 2 * olmo_key_width(c)
+
+
+@odd
+def nemotron_depth(c: Config) -> int:
+    return len(nemotron_layers(c))
+
+
+@odd
+def qwen_windows(c: Config) -> list[str]:
+    """With use_sliding_window, layers from max_window_layers on have the window."""
+    start = c.whole("max_window_layers", 0) or 0
+    on = c.flag("use_sliding_window") and c.whole("sliding_window", 0)
+    return _where(c, lambda i: on and i >= start, "sliding", "full")
+
+
+@odd
+def dots_windows(c: Config) -> list[str]:
+    """Layers from max_window_layers on have the window that is given."""
+    start = (c.whole("max_window_layers", 0) or 0) if c.whole("sliding_window") else depth(c)
+    return _where(c, lambda i: i >= start, "sliding", "full")
+
+
+@odd
+def no_rope_windows(c: Config) -> list[str]:
+    """SmolLM3: with use_sliding_window, the layers without rotary positions have the window."""
+    on = c.flag("use_sliding_window") and c.whole("sliding_window", 0)
+    rope = c.each("no_rope_layers", depth(c))
+    step = c.whole("no_rope_layer_interval") or 1
+    return _where(c, lambda i: on and not (rope[i] if rope else (i + 1) % step), "sliding", "full")
+
+
+@odd
+def llama4_windows(c: Config) -> list[str]:
+    """The layers with rotary positions attend in chunks."""
+    rope = c.each("no_rope_layers", depth(c))
+    step = c.whole("no_rope_layer_interval") or 4
+    return _where(c, lambda i: rope[i] if rope else (i + 1) % step, "chunked", "full")
+
+
+@odd
+def neo_windows(c: Config) -> list[str]:
+    """GPT-Neo: attention_types [[[global, local], 12]] repeats a list so many times."""
+    labels: list[str] = []
+    try:
+        for names, count in c.get("attention_types") or [[["global", "local"], 12]]:
+            labels += list(names) * min(count, depth(c) + 1)
+    except (TypeError, ValueError):
+        raise c.fault("attention_types is malformed", "[[[global, local], 12]]") from None
+    if len(labels) != depth(c):
+        raise c.fault(f"attention_types names {len(labels)} of {depth(c)} layers")
+    return ["sliding" if label == "local" else "full" for label in labels]
+
+
+@odd
+def exaone_windows(c: Config) -> list[str]:
+    """Every so many layers one has full attention, or as letters say, LLLG; null or 0: all."""
+    if c.get("sliding_window") is None:
+        return all_are(c, "full")
+    pattern = c.get("sliding_window_pattern")
+    if isinstance(pattern, str) and pattern:
+        return _where(c, lambda i: pattern[i % len(pattern)] == "G", "full", "sliding")
+    return every(c, "sliding_window_pattern", "full", "sliding")
+
+
+@odd
+def mimo_windows(c: Config) -> list[str]:
+    return _where(c, lambda i: i == 0 or (i + 1) % 6 == 0, "full", "sliding")
+
+
+@odd
+def gemma4_windows(c: Config) -> list[str]:
+    return [*every(c, 6, "full", "sliding")[:-1], "full"]
+
+
+@odd
+def gemma4_sharing(c: Config) -> list[str]:
+    """Gemma 4: the last layers reuse the keys and values of an earlier one."""
+    own = depth(c) - (c.whole("num_kv_shared_layers", 0) or 0)
+    return _where(c, lambda i: i < own, "own", "reuse")
+
+
+@odd
+def indexers(c: Config) -> Sequence[str]:
+    """GLM-5: layers that reuse the keys that an earlier layer's indexer picked have none."""
+    given = c.words("indexer_types")
+    if given is not None:
+        return given
+    pattern = c.get("index_topk_pattern")
+    if isinstance(pattern, str):
+        return ["full" if letter == "F" else "shared" for letter in pattern]
+    step, skip = c.whole("index_topk_freq", 0) or 1, c.whole("index_skip_topk_offset", 0)
+    start = 1 if skip is None else skip - 1
+    return _where(c, lambda i: max(i - start, 0) % step == 0, "full", "shared")
+
+
+@odd
+def qwen_experts(c: Config) -> list[str]:
+    """Every decoder_sparse_step-th layer, unless listed in mlp_only_layers."""
+    step, dense = c.whole("decoder_sparse_step", 0) or 1, c.indices("mlp_only_layers") or []
+    count = c.whole("num_experts", 0) or 0
+    return _where(
+        c, lambda i: count > 0 and (i + 1) % step == 0 and i not in dense, "sparse", "dense"
+    )
+
+
+@odd
+def ernie_experts(c: Config) -> list[str]:
+    start, end = c.whole("moe_layer_start_index", 0) or 0, c.get("moe_layer_end_index")
+    step = c.whole("moe_layer_interval") or 1
+    last = depth(c) - 1 if end in (None, -1) else c.need("moe_layer_end_index")
+    return _where(c, lambda i: (i + 1) % step == 0 and start <= i <= last, "sparse", "dense")
+
+
+@odd
+def jamba_experts(c: Config) -> list[str]:
+    if c.need("num_experts") > 1:
+        return period(c, "expert_layer_period", "expert_layer_offset", "sparse", "dense")
+    return all_are(c, "dense")
+
+
+@odd
+def lfm_layers(c: Config) -> list[str]:
+    full = c.indices("full_attn_idxs")
+    return _where(c, lambda i: full is None or i in full, "full", "conv")
+
+
+@odd
+def kimi_layers(c: Config) -> list[str]:
+    full = c.inner("linear_attn_config").indices("full_attn_layers")
+    c.inner("linear_attn_config").indices("kda_layers")
+    if full is not None:  # counted from 1
+        return _where(c, lambda i: i + 1 in full, "full", "linear")
+    return _where(c, lambda i: i and i % 4 == 0, "full", "linear")
+
+
+@odd
+def olmo_hybrid_layers(c: Config) -> list[str]:
+    labels = every(c, 4, "full", "linear")
+    return labels if "full" in labels else [*labels[:-1], "full"]
+
+
+NEMOTRON = {"M": "linear", "*": "full", "-": "mlp", "E": "moe"}
+
+
+@odd
+def nemotron_layers(c: Config) -> Sequence[str]:
+    """Nemotron-H: each layer is one block, named by a letter or a word."""
+    labels, layers = _nemotron_labels(c), c.whole("num_hidden_layers")
+    if layers is not None and layers != len(labels):
+        raise c.fault(f"num_hidden_layers is {layers}, but {len(labels)} layers are named")
+    return labels
+
+
+def _nemotron_labels(c: Config) -> Sequence[str]:
+    letters = c.text("hybrid_override_pattern")
+    if letters is None:
+        known = {**WORDS["layer_types"], "mlp": "mlp", "moe": "moe"}
+        given = c.words("layers_block_type") or c.words("layer_types")
+        given = given or ["linear_attention", "moe", "full_attention", "mlp"]
+        unknown = [word for word in given if word not in known]
+        if unknown:
+            raise c.fault(f"layers_block_type holds {unknown[0]!r}, which is not modelled")
+        return [known[word] for word in given]
+    if not set(letters) <= set(NEMOTRON):
+        raise c.fault(
+            f"hybrid_override_pattern is {letters!r}",
+            "the letters M (Mamba), * (attention), - (MLP) and E (experts)",
+        )
+    return [NEMOTRON[letter] for letter in letters]
+
+
+#: The rules by the names that rows write.
+RULES: dict[str, Callable[..., Any]] = {
+    "need": need,
+    "whole": whole,
+    "text": text,
+    "word": word,
+    "flag": flag,
+    "first": first,
+    "if": choice,
+    "or": either,
+    "says": says,
+    "inside": inside,
+    "part": part,
+    "half": half,
+    "twice": twice,
+    "narrower": narrower,
+    "unless_auto": unless_auto,
+    "unless_greedy": unless_greedy,
+    "mamba_head_dim": mamba_head_dim,
+    "all": all_are,
+    "listed": listed,
+    "repeated": repeated,
+    "every": every,
+    "period": period,
+    "up_to": up_to,
+    "at": at,
+    "rule": lambda c, name: ODD[name](c),
+}
