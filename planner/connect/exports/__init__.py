@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.base.errors import Fault, PlanError
 
 # The command line asks for the names of the frameworks at each start; the rest waits.
 if TYPE_CHECKING:
-    from types import ModuleType
-
-    from planner.connect.exports.table import Config, Unsaid
+    from planner.connect.exports.table import Config, Rule, Unsaid
     from planner.plans.document import Plan
 
-__all__ = ["FORMATS", "config", "export", "framework"]
+__all__ = ["FORMATS", "Framework", "config", "export", "framework"]
 
-#: The frameworks, each a module of this package with its table.
+#: The frameworks, each a document of this folder.
 FORMATS = ("megatron", "torchtitan", "deepspeed", "nanotron", "accelerate")
+
+
+@dataclass(frozen=True)
+class Framework:
+    """What its document says of a framework: how a file of it is titled, used and written (flags,
+    json, yaml or toml), the kernels that its models run, what is to be added by hand, its rows."""
+
+    title: str
+    use: str
+    form: str
+    kernels: str | None
+    by_hand: tuple[str, ...]
+    table: tuple[Rule, ...]
 
 
 def export(plan: Plan, to: str) -> str:
@@ -30,9 +44,9 @@ def export(plan: Plan, to: str) -> str:
 
 def config(plan: Plan, to: str) -> Config:
     """The configuration with what it says, by their keys, and what it cannot say."""
-    from planner.connect.exports.table import Config, makes
+    from planner.connect.exports.table import Config, makes, write
 
-    module = framework(to)
+    known = framework(to)
     if not isinstance(plan.data.get("parallelism"), dict):
         raise PlanError(
             Fault(
@@ -41,40 +55,42 @@ def config(plan: Plan, to: str) -> Config:
                 "sizes under parallelism; plan.py search ranks layouts",
             )
         )
-    draft = makes(module.TABLE, plan)
+    draft = makes(known.table, plan)
     unsaid = tuple(dict.fromkeys(draft.unsaid))
-    head = _head(plan, module.TITLE, module.USE, unsaid, module.BY_HAND)
-    return Config(module.write(draft.said, head), dict(draft.said), unsaid, module.BY_HAND)
+    text = write(known.form, draft.said, _head(plan, known, unsaid))
+    return Config(text, dict(draft.said), unsaid, known.by_hand)
 
 
-def framework(name: str) -> ModuleType:
-    """The module of a framework, with its table.
+@cache
+def framework(name: str) -> Framework:
+    """A framework with its rows.
 
     Raises:
         PlanError: an unknown framework.
     """
-    from importlib import import_module
+    from planner.base import resources
+    from planner.connect.exports import rules
 
     if name not in FORMATS:
         raise PlanError(Fault.among(f"unknown framework {name}", name, FORMATS))
-    return import_module(f"planner.connect.exports.{name}")
+    said = resources.read_yaml(Path(__file__).with_name(f"{name}.yaml"))
+    table = (*rules.rows(said.pop("rows")), *rules.OF_ALL)
+    return Framework(**{**said, "by_hand": tuple(said["by_hand"])}, table=table)
 
 
-def _head(
-    plan: Plan, title: str, use: str, unsaid: tuple[Unsaid, ...], by_hand: tuple[str, ...]
-) -> str:
+def _head(plan: Plan, known: Framework, unsaid: tuple[Unsaid, ...]) -> str:
     """The comments that open the file."""
     from planner.base.display import one_line
 
     devices, node = plan.get("cluster.devices"), plan.get("cluster.devices_per_node")
     per_node = f", {node} per node" if node else ""
     lines = [
-        f"{title} of the plan: {plan.name}",
-        f"Use: {use}",
+        f"{known.title} of the plan: {plan.name}",
+        f"Use: {known.use}",
         f"Processes: {devices}{per_node}; data parallel {plan.get('parallelism.data')}, "
         f"{plan.get('training.gradient_accumulation')} micro-batches per step.",
     ]
     if unsaid:
         lines += ["Not said here, or not quite:", *(f"  {each}" for each in unsaid)]
-    lines.append("To be added by hand: " + "; ".join(by_hand) + ".")
+    lines.append("To be added by hand: " + "; ".join(known.by_hand) + ".")
     return "".join(f"# {one_line(line)}\n" for line in lines)

@@ -1,18 +1,19 @@
 """A framework's table: how each key of a plan is said in its words, and what stays unsaid.
 
-A key that no row of the table reads, and that the document gives, is reported as unsaid; so a new
-key of the plan is never lost silently.
+Each framework has a document in this folder, with a row for each key that it has words for; what a
+row cannot say, a rule computes, a function by the name that a row gives. A key that no row hears
+of, and that the plan gives, is reported as unsaid; so a new key of the plan is never lost silently.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.base.display import one_line, plain
+from planner.base.display import one_line, plain, quoted
 from planner.plans.document import Plan
-from planner.plans.layout import FOLLOWING, KERNELS, at
 from planner.plans.model import FURTHER
 
 #: Sections of a plan that a launch configuration is about; the others are facts and assumptions.
@@ -37,14 +38,6 @@ class Elsewhere(str):
     """Why a key stays unsaid where that hinders nothing: it is said in another place."""
 
     __slots__ = ()
-
-
-@dataclass(frozen=True)
-class Near:
-    """The nearest that the framework can say, as a mapping of its keys, and how that differs."""
-
-    keys: Mapping[str, Any]
-    why: str
 
 
 class Draft:
@@ -82,38 +75,47 @@ Rule = Callable[[Draft], None]
 class Row:
     """One key of the plan.
 
-    ``theirs`` alone takes the value as it is. With ``words`` each value has its word; without
-    ``theirs`` the word is a mapping of their keys (an empty one where nothing needs saying).
-    A value without a word is unsaid, for the reason ``why``.
+    ``to`` alone takes the value as it is. With ``words`` each value has its word; without ``to``
+    the word is a mapping of their keys (an empty one where nothing needs saying), or holds what is
+    ``near``, and ``why`` it differs. ``only`` is the one value that goes without saying.
+    A value without a word is unsaid, for the reason ``why``; what is said ``elsewhere`` hinders
+    nothing. A row is silent unless the plan has ``several`` of a size, or gives the key ``given``.
     """
 
     ours: str
-    theirs: str | None = None
+    to: str | None = None
     words: Mapping[Any, Any] | None = None
     why: str = "no key for it"
+    near: str | None = None
+    several: str | None = None
+    given: str | None = None
 
     def __call__(self, draft: Draft) -> None:
         value = draft.get(self.ours)
-        if value is None:
+        if (
+            value is None
+            or (self.several is not None and draft.get(self.several) <= 1)
+            or (self.given is not None and draft.get(self.given) is None)
+        ):
             return
+        keys, why = self._said(value)
+        if why is not None:
+            draft.cannot(self.ours, why)
+        draft.say(keys)
+
+    def _said(self, value: Any) -> tuple[Mapping[str, Any], str | None]:
+        """Their keys for a value, and why they do not say it, or not quite."""
         if self.words is None:
-            if self.theirs is None:
-                draft.cannot(self.ours, self.why)
-            else:
-                draft.say({self.theirs: value})
-            return
+            return ({self.to: value}, self.near) if self.to else ({}, self.why)
         word = self.words.get(value)
         if word is None:
-            draft.cannot(self.ours, self.why)
-            return
-        if isinstance(word, Near):
-            draft.cannot(self.ours, word.why)
-            draft.say(word.keys)
-        else:
-            draft.say({self.theirs: word} if self.theirs else word)
+            return {}, self.why
+        if isinstance(word, Mapping) and "near" in word:
+            return word["near"], word["why"]
+        return {self.to: word} if self.to else word, None
 
 
-def makes(table: Sequence[Row | Rule], plan: Plan) -> Draft:
+def makes(table: Sequence[Rule], plan: Plan) -> Draft:
     """The configuration that a table makes of a plan."""
     draft = Draft(plan)
     for row in table:
@@ -154,37 +156,6 @@ class Config:
     by_hand: tuple[str, ...] = field(default=())
 
 
-# Rules that several frameworks share ---------------------------------------------------------
-
-
-def steps(theirs: str) -> Rule:
-    """Optimizer steps of the run, the last one begun counted."""
-
-    def rule(draft: Draft) -> None:
-        tokens, batch, length = (
-            draft.get(f"training.{key}") for key in ("tokens", "global_batch", "sequence_length")
-        )
-        if tokens and batch and length:
-            draft.say({theirs: int(-(-tokens // (batch * length)))})
-
-    return rule
-
-
-def heard(*keys: str) -> Rule:
-    """Keys that follow from others or change nothing in a launch configuration."""
-
-    def rule(draft: Draft) -> None:
-        draft.heard.update(keys)
-
-    return rule
-
-
-#: A configuration is of a training run, whoever makes it.
-TRAINS = Row("training.mode", words={"train": {}}, why="the configuration is of a training run")
-#: Which kernels a plan counts with is an assumption; what follows from others is no key.
-FOLLOWS = heard(KERNELS, "training.distributed_optimizer", "training.output_tokens", *at(FOLLOWING))
-
-
 def stack(draft: Draft) -> tuple[str, ...]:
     """The kind of each layer, without the modules that predict further tokens."""
     model = draft.plan.model
@@ -193,27 +164,14 @@ def stack(draft: Draft) -> tuple[str, ...]:
     return tuple(name for name in model.sequence if name != FURTHER)
 
 
-def exchange(theirs: str, ring: str, gather: str) -> Rule:
-    """How context-parallel ranks exchange keys and values, where there are several."""
-
-    def rule(draft: Draft) -> None:
-        way = draft.get("parallelism.context_exchange")
-        if draft.get("parallelism.context") > 1:
-            draft.say({theirs: {"ring": ring, "gather": gather}[way]})
-
-    return rule
-
-
-def elsewhere(section: str, why: str) -> Rule:
-    """A whole section that is stated elsewhere than in a launch configuration."""
-
-    def rule(draft: Draft) -> None:
-        draft.heard.add(section)
-        named = (draft.plan.get(f"{section}.{key}") for key in ("name", "parameters"))
-        shown_as = next((str(name) for name in named if name is not None), "as given")
-        draft.unsaid.append(Unsaid(section, one_line(shown_as), why))
-
-    return rule
+def with_experts(draft: Draft) -> list[bool]:
+    """For each layer whether it has experts."""
+    model = draft.plan.model
+    has = {
+        part.name: any(b.kind == "moe" for b in part.blocks)
+        for part in (model.parts if model else ())
+    }
+    return [has[name] for name in stack(draft)]
 
 
 # Writing -------------------------------------------------------------------------------------
@@ -231,7 +189,20 @@ def nested(said: Mapping[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def yaml_text(tree: Mapping[str, Any]) -> str:
-    import yaml
+def write(form: str, said: Mapping[str, Any], head: str) -> str:
+    """The text of a configuration, after comments where its form has them."""
+    if form == "flags":  # one option a line
+        lines = [f"--{key}" if value is True else f"--{key} {value}" for key, value in said.items()]
+        return head + "\n".join(lines) + "\n"
+    tree = nested(said)
+    if form == "json":
+        return json.dumps(tree, indent=2) + "\n"
+    if form == "yaml":
+        import yaml
 
-    return str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100))
+        return head + str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100))
+    lines = [head.rstrip("\n")]  # TOML: one table for each section, in the order of the rows
+    for section, keys in tree.items():
+        lines += ["", f"[{section}]"]
+        lines += [f"{key} = {quoted(value)}" for key, value in keys.items()]
+    return "\n".join(lines) + "\n"

@@ -249,7 +249,7 @@ class Walk:
         self.given = frozenset(self.options)
         self._spreads: dict[int, Spread] = {}
         if self.launcher is not None and not chosen_by(self.plan, KERNELS):
-            kernels = exports.framework(self.launcher).KERNELS
+            kernels = exports.framework(self.launcher).kernels
             self.options = {**({KERNELS: (kernels,)} if kernels else {}), **self.options}
         self._fill()
         for _, space in self.spaces if self.launcher else ():

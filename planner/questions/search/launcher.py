@@ -26,9 +26,9 @@ class Launcher:
 
     def __init__(self, plan: Plan, name: str) -> None:
         self.plan, self.name = plan, name
-        module = exports.framework(name)
-        self.kernels: str | None = None if chosen_by(plan, KERNELS) else module.KERNELS
-        self.rules = [rule for rule in module.TABLE if self._reads(rule)]
+        framework = exports.framework(name)
+        self.kernels: str | None = None if chosen_by(plan, KERNELS) else framework.kernels
+        self.rules = [rule for rule in framework.table if self._reads(rule)]
 
     def _reads(self, rule: Any) -> bool:
         draft = Draft(self.plan)

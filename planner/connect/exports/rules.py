@@ -1,0 +1,120 @@
+"""What the rows of a framework's document stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from planner.base.display import one_line
+from planner.connect.exports import accelerate, megatron, nanotron, torchtitan
+from planner.connect.exports.table import Draft, Elsewhere, Row, Rule, Unsaid
+from planner.plans.layout import FOLLOWING, KERNELS, at
+
+
+def named(draft: Draft, to: str) -> None:
+    draft.say({to: one_line(str(draft.plan.name))})
+
+
+def steps(draft: Draft, to: str) -> None:
+    """Optimizer steps of the run, the last one begun counted."""
+    tokens, batch, length = (
+        draft.get(f"training.{key}") for key in ("tokens", "global_batch", "sequence_length")
+    )
+    if tokens and batch and length:
+        draft.say({to: int(-(-tokens // (batch * length)))})
+
+
+#: The rules that rows name; what else such a row says are their arguments.
+RULES: Mapping[str, Callable[..., None]] = {
+    "named": named,
+    "steps": steps,
+    "accelerate.machines": accelerate.machines,
+    "accelerate.sharding": accelerate.sharding,
+    "megatron.attention": megatron.attention,
+    "megatron.biases": megatron.biases,
+    "megatron.cut": megatron.cut,
+    "megatron.experts": megatron.experts,
+    "megatron.feed_forward": megatron.feed_forward,
+    "megatron.layers_with_experts": megatron.layers_with_experts,
+    "megatron.norm": megatron.norm,
+    "megatron.positions": megatron.positions,
+    "megatron.samples": megatron.samples,
+    "megatron.window": megatron.window,
+    "nanotron.architecture": nanotron.architecture,
+    "nanotron.cut": nanotron.cut,
+    "nanotron.feed_forward": nanotron.feed_forward,
+    "nanotron.head_width": nanotron.head_width,
+    "torchtitan.batch": torchtitan.batch,
+    "torchtitan.pipeline": torchtitan.pipeline,
+    "torchtitan.sharding": torchtitan.sharding,
+    "torchtitan.tensor": torchtitan.tensor,
+}
+
+
+def rows(said: Sequence[Mapping[str, Any]]) -> Iterator[Rule]:
+    """The rules that the rows of a document stand for: ``{KEY: option}``, ``{KEY: {to: …}}``, or
+    one that hears of keys that need no saying, speaks for a section, names a rule, or holds rows
+    that are silent unless a key is given."""
+    for each in said:
+        (key, about), *more = each.items()
+        options = dict(more)
+        if key == "hears":
+            yield partial(_hear, about)
+        elif key == "section":
+            yield partial(_section, about, _reason(options))
+        elif key == "rule":
+            yield partial(RULES[about], **options)
+        elif key == "given":
+            yield partial(_where, about, tuple(rows(options["rows"])))
+        elif isinstance(about, str):
+            yield Row(key, about)
+        else:
+            yield _row(key, dict(about))
+
+
+def _row(key: str, about: dict[str, Any]) -> Row:
+    if "elsewhere" in about or "why" in about:
+        about["why"] = _reason(about)
+    if "only" in about:
+        about["words"] = {about.pop("only"): {}}
+    return Row(key, **about)
+
+
+def _reason(about: dict[str, Any]) -> str:
+    elsewhere = about.pop("elsewhere", None)
+    return str(about["why"]) if elsewhere is None else Elsewhere(elsewhere)
+
+
+def _hear(keys: Sequence[str] | Mapping[str, Sequence[str]], draft: Draft) -> None:
+    """Keys that follow from others, change nothing in a launch configuration, or are said by a
+    rule; as a mapping, by the key that they stand under."""
+    if isinstance(keys, Mapping):
+        draft.heard.update(f"{above}.{key}" for above in keys for key in keys[above])
+    else:
+        draft.heard.update(keys)
+
+
+def _section(section: str, why: str, draft: Draft) -> None:
+    """A whole section that is stated elsewhere than in a launch configuration."""
+    draft.heard.add(section)
+    named = (draft.plan.get(f"{section}.{key}") for key in ("name", "parameters"))
+    shown_as = next((str(name) for name in named if name is not None), "as given")
+    draft.unsaid.append(Unsaid(section, one_line(shown_as), why))
+
+
+def _where(key: str, table: Sequence[Rule], draft: Draft) -> None:
+    if draft.get(key):
+        for each in table:
+            each(draft)
+
+
+#: What holds of all: a configuration is of a training run, whoever makes it. Which kernels a plan
+#: counts with is an assumption; what follows from others is no key.
+OF_ALL: tuple[Rule, ...] = (
+    Row("training.mode", words={"train": {}}, why="the configuration is of a training run"),
+    partial(
+        _hear,
+        (KERNELS, "training.distributed_optimizer", "training.output_tokens", *at(FOLLOWING)),
+    ),
+)
