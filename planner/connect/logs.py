@@ -10,14 +10,15 @@ import json
 import math
 import re
 from array import array
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from planner.base import files
+from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError
 
 __all__ = ["Log", "Series", "read"]
@@ -27,64 +28,11 @@ MAX_BYTES = 256 * 10**6
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NUMBER = r"([0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
 
+_SAID = resources.read_yaml(Path(__file__).with_suffix(".yaml"))
 #: Columns of tables and keys of JSON, by quantity; a unit may follow the name.
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "time.step_seconds": (
-        "step_seconds",
-        "step_time",
-        "seconds_per_step",
-        "iteration_time",
-        "time_per_iteration",
-        "elapsed_time_per_iteration",
-        "time_metrics/end_to_end",
-        "seconds",
-    ),
-    "time.tokens_per_second": ("tokens_per_second", "tokens/s", "total_tokens_per_second"),
-    "time.tokens_per_second_per_device": (
-        "tokens_per_second_per_device",
-        "tokens_per_second_per_gpu",
-        "tokens/s/gpu",
-        "tps",
-        "throughput(tps)",
-        "tgs",
-    ),
-    "time.tflops_per_device": ("tflops_per_device", "tflops_per_gpu", "tflops", "tflop/s/gpu"),
-    "time.mfu": ("mfu",),
-    "memory.total": (
-        "memory_allocated",
-        "max_memory_allocated",
-        "peak_allocated",
-        "max_allocated",
-        "memory/max_active",
-        "memory_total",
-        "peak_memory",
-    ),
-    "memory.reserved": (
-        "memory_reserved",
-        "max_memory_reserved",
-        "peak_reserved",
-        "max_reserved",
-        "memory/max_reserved",
-    ),
-    "memory.process": ("memory_process", "process_memory", "device_memory_used", "nvidia_smi"),
-    "step": ("step", "iteration", "global_step", "_step"),
-    "batch": ("global_batch", "global_batch_size", "batch_size"),
-}
-UNITS: dict[str, tuple[str, Fraction]] = {
-    "s": ("time", Fraction(1)),
-    "sec": ("time", Fraction(1)),
-    "seconds": ("time", Fraction(1)),
-    "ms": ("time", Fraction(1, 1000)),
-    "%": ("mfu", Fraction(1, 100)),
-    "percent": ("mfu", Fraction(1, 100)),
-    "bytes": ("memory", Fraction(1)),
-    "b": ("memory", Fraction(1)),
-    "kib": ("memory", Fraction(2**10)),
-    "mib": ("memory", Fraction(2**20)),
-    "gib": ("memory", Fraction(2**30)),
-    "mb": ("memory", Fraction(10**6)),
-    "gb": ("memory", Fraction(10**9)),
-}
+COLUMNS: Mapping[str, Sequence[str]] = _SAID["columns"]
+#: What one of a unit is worth, by what is measured in it.
+UNITS: Mapping[str, Mapping[str, int | str]] = _SAID["units"]
 
 
 @dataclass
@@ -145,8 +93,10 @@ def read(path: str | Path) -> Log:
     """
     place = Place(str(path))
     with files.opened(path, MAX_BYTES, place, "the log of a run") as file:
-        for reader in (_megatron, _torchtitan, _json, _table):
-            log = reader(_Text(file, place))
+        text = _Text(file, place)
+        readers: list[Callable[[_Text], Log | None]] = [partial(_trainer, one) for one in TRAINERS]
+        for reader in (*readers, _json, _table):
+            log = reader(text)
             if log is not None:
                 return log
     raise PlanError(
@@ -190,70 +140,88 @@ class _Text:
         return _COLOUR.sub("", text) if "\x1b" in text else text
 
 
-# Megatron-LM: megatron/training/training.py, training_log; utils.py, report_memory ------------
+# Lines of trainers ----------------------------------------------------------------------------
 
-_ITERATION = re.compile(
-    r"iteration\s+\d+\s*/\s*\d+ \|[^\n]*?elapsed time per iteration \(ms\): " + _NUMBER + r"[^\n]*"
+
+@dataclass(frozen=True)
+class Trainer:
+    """A trainer whose log has records in its lines: what such lines contain, and for each kind of
+    record its pattern, with where a quantity stands in it and what a number there is worth."""
+
+    name: str
+    containing: tuple[bytes, ...]
+    records: Mapping[re.Pattern[str], Sequence[tuple[str, re.Pattern[str], Fraction]]]
+
+
+def _after(words: str) -> re.Pattern[str]:
+    """A number behind those words."""
+    return re.compile(words + _NUMBER)
+
+
+TRAINERS = (
+    # megatron/training/training.py, training_log; utils.py, report_memory. MB there are 2^20 bytes.
+    Trainer(
+        "Megatron-LM",
+        (b"elapsed time per iteration", b"memory (MB)"),
+        {
+            re.compile(
+                r"iteration\s+\d+\s*/\s*\d+ \|[^\n]*?elapsed time per iteration \(ms\): "
+                + _NUMBER
+                + r"[^\n]*"
+            ): (
+                (
+                    "time.step_seconds",
+                    _after(r"elapsed time per iteration \(ms\): "),
+                    Fraction(1, 1000),
+                ),
+                (
+                    "time.tflops_per_device",
+                    _after(r"throughput per GPU \(TFLOP/s/GPU\): "),
+                    Fraction(1),
+                ),
+                ("batch", _after(r"global batch size:\s*"), Fraction(1)),
+            ),
+            re.compile(r"memory \(MB\)(?:\s*\|\s*[a-z ]+: [0-9.]+)+"): (
+                ("memory.total", _after(r"\|\s*max allocated: "), Fraction(2**20)),
+                ("memory.reserved", _after(r"\|\s*max reserved: "), Fraction(2**20)),
+                ("memory.process", _after(r"\|\s*total device memory used: "), Fraction(2**20)),
+            ),
+        },
+    ),
+    # components/metrics.py, MetricsProcessor.log
+    Trainer(
+        "torchtitan",
+        (b"step:",),
+        {
+            re.compile(
+                r"(?<!validate )step:\s*\d+\s+loss:[^\n]*?memory:\s*"
+                + _NUMBER
+                + r"GiB\([^)\n]*\)\s+(?:tps|wps):\s*"
+                + _NUMBER
+                + rf"(?:\s+tflops:\s*{_NUMBER})?(?:\s+mfu:\s*{_NUMBER}%)?"
+            ): (
+                ("memory.reserved", _after(r"memory:\s*"), Fraction(2**30)),
+                ("time.tokens_per_second_per_device", _after(r"(?:tps|wps):\s*"), Fraction(1)),
+                ("time.tflops_per_device", _after(r"tflops:\s*"), Fraction(1)),
+                ("time.mfu", _after(r"mfu:\s*"), Fraction(1, 100)),
+            )
+        },
+    ),
 )
-_TFLOPS = re.compile(r"throughput per GPU \(TFLOP/s/GPU\): " + _NUMBER)
-_BATCH = re.compile(r"global batch size:\s*" + _NUMBER)
-_MEMORY = re.compile(r"memory \(MB\)((?:\s*\|\s*[a-z ]+: [0-9.]+)+)")
-_FIELD = re.compile(r"\|\s*([a-z ]+): ([0-9.]+)")
-#: What it prints as MB are 2^20 bytes.
-_PEAKS = {
-    "max allocated": "memory.total",
-    "max reserved": "memory.reserved",
-    "total device memory used": "memory.process",
-}
 
 
-def _megatron(text: _Text) -> Log | None:
-    log = Log(text.place.file, "Megatron-LM")
-    for line in text.containing(b"elapsed time per iteration", b"memory (MB)"):
-        for match in _ITERATION.finditer(line):
-            _takes_time("time.step_seconds", _number(match[1]), match[0][:40].strip(), text.place)
-            log.add("time.step_seconds", _number(match[1]), Fraction(1, 1000))
-            for pattern, quantity in ((_TFLOPS, "time.tflops_per_device"), (_BATCH, "batch")):
-                found = pattern.search(match[0])
-                if found:
-                    log.add(quantity, _number(found[1]), Fraction(1))
-        for match in _MEMORY.finditer(line):
-            for label, value in _FIELD.findall(match[1]):
-                if label in _PEAKS:
-                    log.add(_PEAKS[label], _number(value), Fraction(2**20))
+def _trainer(trainer: Trainer, text: _Text) -> Log | None:
+    log = Log(text.place.file, trainer.name)
+    for line in text.containing(*trainer.containing):
+        for record, fields in trainer.records.items():
+            for match in record.finditer(line):
+                for quantity, pattern, worth in fields:
+                    found = pattern.search(match[0])
+                    if found:
+                        number = float(found[1].replace(",", ""))
+                        _judge(quantity, number, number, match[0][:40].strip(), text.place)
+                        log.add(quantity, number, worth)
     return log if log.columns else None
-
-
-# torchtitan: components/metrics.py, MetricsProcessor.log --------------------------------------
-
-_STEP = re.compile(
-    r"(?<!validate )step:\s*\d+\s+loss:[^\n]*?memory:\s*" + _NUMBER + r"GiB\([^)\n]*\)\s+"
-    r"(?:tps|wps):\s*"
-    + _NUMBER
-    + r"(?:\s+tflops:\s*"
-    + _NUMBER
-    + r")?(?:\s+mfu:\s*"
-    + _NUMBER
-    + "%)?"
-)
-
-
-def _torchtitan(text: _Text) -> Log | None:
-    log = Log(text.place.file, "torchtitan")
-    for line in text.containing(b"step:"):
-        for match in _STEP.finditer(line):
-            memory, tokens, tflops, mfu = match.groups()
-            log.add("memory.reserved", _number(memory), Fraction(2**30))
-            log.add("time.tokens_per_second_per_device", _number(tokens), Fraction(1))
-            if tflops:
-                log.add("time.tflops_per_device", _number(tflops), Fraction(1))
-            if mfu:
-                log.add("time.mfu", _number(mfu), Fraction(1, 100))
-    return log if log.columns else None
-
-
-def _number(text: str) -> float:
-    return float(text.replace(",", ""))
 
 
 # JSON and tables ------------------------------------------------------------------------------
@@ -268,14 +236,14 @@ def column(label: str) -> Column | None:
     plain = label.strip().casefold().replace(" ", "_")
     plain = _GROUP.sub("", plain)
     for quantity, names in COLUMNS.items():
-        kind = "mfu" if quantity == "time.mfu" else quantity.split(".")[0]
+        units = UNITS.get("mfu" if quantity == "time.mfu" else quantity.split(".")[0], {})
         for known in (quantity, *names):
             if plain == known:
                 return quantity, Fraction(1)
             rest = plain.removeprefix(known) if plain.startswith(known) else ""
             unit = rest.strip("_()[]")
-            if unit in UNITS and UNITS[unit][0] == kind:
-                return quantity, UNITS[unit][1]
+            if unit in units:
+                return quantity, Fraction(units[unit])
     return None
 
 
@@ -289,38 +257,33 @@ def _rows(rows: Iterable[tuple[int, Mapping[str, Any]]], place: Place, form: str
             known = columns[label]
             if known is None or known[0] == "step" or value is None or value == "":
                 continue
-            try:
-                number = math.nan if isinstance(value, bool) else float(value)
-            except (ValueError, TypeError, OverflowError):
-                number = math.nan
-            if 0 <= number < math.inf:
-                if not number:
-                    _takes_time(known[0], number, label, Place(place.file, line))
+            number = _number(value)
+            if number is not None:
+                if not 0 < number < math.inf:
+                    _judge(known[0], number, value, label, Place(place.file, line))
                 log.add(known[0], number, known[1], label)
-            else:
-                _judge(value, label, Place(place.file, line))
     return log if log.columns else None
 
 
-def _takes_time(quantity: str, number: float, label: str, place: Place) -> None:
-    """A step of no time is a fault: rates would be infinite."""
-    if quantity == "time.step_seconds" and not number:
-        raise PlanError(Fault(f"{label}: a step takes no time", place, "a time above 0"))
-
-
-def _judge(value: Any, label: str, place: Place) -> None:
-    """What is no number of at least 0: nothing was measured, or it is a fault."""
-    if isinstance(value, str) and value.strip().casefold() in ("nan", "none", "null", "-", ""):
-        return
+def _number(value: Any) -> float | None:
+    """A logged value; None where nothing was measured, infinite where it is no number."""
     try:
         number = math.inf if isinstance(value, bool) else float(value)
     except (ValueError, TypeError, OverflowError):
-        number = math.inf
-    if math.isnan(number):
-        return
+        nothing = isinstance(value, str) and value.strip().casefold() in ("none", "null", "-", "")
+        return None if nothing else math.inf
+    return None if math.isnan(number) else number
+
+
+def _judge(quantity: str, number: float, value: Any, label: str, place: Place) -> None:
+    """A fault where a number is none, is below 0, or says that a step takes no time: rates would be
+    infinite."""
     if number < 0:
         raise PlanError(Fault(f"{label} is {value}", place, "a number of at least 0"))
-    raise PlanError(Fault(f"{label} is {str(value)[:40]!r}", place, "a number"))
+    if number == math.inf:
+        raise PlanError(Fault(f"{label} is {str(value)[:40]!r}", place, "a number"))
+    if quantity == "time.step_seconds" and not number:
+        raise PlanError(Fault(f"{label}: a step takes no time", place, "a time above 0"))
 
 
 # A number may be longer than Python turns into an int; as a float it is judged like those of CSV.

@@ -2,85 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from planner.base import resources
 from planner.base.errors import Fault, PlanError
 from planner.plans.document import Block, Plan
 
-#: Values of a block that the decoder builds; all others must be off.
-BUILT: Mapping[str, frozenset[str]] = {
-    "embedding": frozenset({"embedding_projection"}),
-    "positions": frozenset({"positions", "heads"}),
-    "norm": frozenset({"type", "weight", "bias", "offset", "last"}),
-    "attention": frozenset(
-        {
-            "heads",
-            "kv_heads",
-            "head_dim",
-            "value_head_dim",
-            "bias",
-            "key_bias",
-            "output_bias",
-            "fused",
-            "qk_norm",
-            "qk_norm_bias",
-            "sees",
-            "window",
-            "global_every",
-            "latent_bias",
-            "latent_norm",
-            "gate_bias",
-            "last",
-        }
-    ),
-    "mlp": frozenset(
-        {"activation", "gated", "intermediate", "expansion", "linears", "bias", "last"}
-    ),
-    "moe": frozenset(
-        {
-            "experts",
-            "top_k",
-            "router_groups",  # say which experts, not how many: the step is the same
-            "router_group_top_k",
-            "intermediate",
-            "gated",
-            "bias",
-            "shared_bias",
-            "router_bias",
-            "activation",
-            "shared_experts",
-            "shared_intermediate",
-            "first_dense_layers",
-            "every",
-            "offset",
-            "last",
-        }
-    ),
-    "head": frozenset({"tied", "bias", "transform_bias", "norm_bias"}),
-}
-ACTIVATIONS = (
-    "gelu",
-    "gelu_new",
-    "gelu_tanh",
-    "gelu_pytorch_tanh",
-    "gelu_fast",
-    "quick_gelu",
-    "silu",
-    "relu",
-    "relu2",
-)
-#: Keys of the run, what a step can have, and what to set instead.
-RUN: Mapping[str, tuple[tuple[Any, ...], str]] = {
-    "training.mode": (("train",), "train"),
-    "training.optimizer": (("adamw",), "adamw"),
-    "training.precision": (("fp32", "bf16", "fp16", "bf16-pure"), "bf16"),
-    "training.attention": (("flash", "efficient", "eager"), "flash"),
-    "training.recompute": (("none", "selective", "full"), "none"),
-    "model.positions": (("learned", "rope", "none"), "rope"),
-    "model.head": ((True,), "true"),
-    "model.pooler": ((False,), "false"),
-}
+_SAID = resources.read_yaml(Path(__file__).with_name("supported.yaml"))
 OFF = (None, False, 0, "none")
 
 
@@ -99,17 +29,19 @@ def check(plan: Plan) -> None:
 
 
 def _faults(plan: Plan) -> Iterator[Fault]:
+    def shown(value: Any) -> Any:
+        return str(value).lower() if isinstance(value, bool) else value
+
     def fault(key: str, value: Any, instead: str) -> Fault:
-        shown = str(value).lower() if isinstance(value, bool) else value
         return Fault(
-            f"measure --step cannot run {key} {shown}",
+            f"measure --step cannot run {key} {shown(value)}",
             plan.document.place(tuple(key.split("."))),
             instead,
         )
 
-    for key, (known, instead) in RUN.items():
+    for key, known in _SAID["run"].items():
         if plan.get(key) not in known:
-            yield fault(key, plan.get(key), f"--set {key}={instead}")
+            yield fault(key, plan.get(key), f"--set {key}={shown(known[0])}")
     if plan.get("training.lora") is not None:
         yield fault("training.lora", "adapters", "--set training.lora=null")
     if plan.get("model.encoder") is not None:
@@ -128,14 +60,14 @@ def _faults(plan: Plan) -> Iterator[Fault]:
 
 
 def _unknown(block: Block, length: int) -> Iterator[tuple[str, Any]]:
-    values, built = block.values, BUILT.get(block.kind)
+    values, built = block.values, _SAID["blocks"].get(block.kind)
     if built is None:
         yield f"model.{block.kind}", "blocks"
         return
     for key, value in values.items():
         if key not in built and value not in OFF and key != "decoder":
             yield f"model.{block.kind}.{key}", value
-    if block.kind in ("mlp", "moe") and values["activation"] not in ACTIVATIONS:
+    if block.kind in ("mlp", "moe") and values["activation"] not in _SAID["activations"]:
         yield f"model.{block.kind}.activation", values["activation"]
     if block.kind == "attention":
         if values["value_head_dim"] != values["head_dim"]:
