@@ -29,6 +29,7 @@ def run() -> int:
         signal(SIGINT, SIG_DFL)
     gc.set_threshold(300_000)
     _streams()
+    _byte_code()
     from planner.cli.main import main
 
     try:
@@ -41,6 +42,16 @@ def run() -> int:
         if interruptible:
             signal(SIGINT, SIG_DFL)
         gc.freeze()
+
+
+def _byte_code() -> None:
+    """Where Python is told to write none beside the sources, as in containers, that of this
+    program is kept among a user's caches: to compile all of it takes as long as the rest."""
+    if sys.dont_write_bytecode and sys.pycache_prefix is None:
+        from planner.base import resources
+
+        sys.pycache_prefix = str(resources.cache() / "bytecode")
+        sys.dont_write_bytecode = False
 
 
 def _streams() -> None:

@@ -37,8 +37,8 @@ _ONCE: ContextVar[dict[str, bytes] | None] = ContextVar("once", default=None)
 
 @contextlib.contextmanager
 def within(folder: str | Path | None) -> Iterator[None]:
-    """Until the end, nothing is read outside a folder but what ships with the program, and what can
-    be read once only is kept.
+    """Until the end, nothing is read outside a folder but what ships with the program and what it
+    keeps for itself, and what can be read once only is kept.
 
     Args:
         folder: None for no bound.
@@ -70,7 +70,8 @@ def copied_to(folder: str | Path) -> Iterator[None]:
 def inside(path: str | Path) -> bool:
     """Whether a path may be read: it leads nowhere outside the bound, whatever links it has."""
     root = _ROOT.get()
-    return root is None or below(path, root) or below(path, resources.folder("presets"))
+    own = (resources.folder("presets"), resources.cache())
+    return root is None or any(below(path, folder) for folder in (root, *own))
 
 
 def below(path: str | Path, folder: str | Path) -> bool:

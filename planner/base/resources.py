@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["folder", "read_bytes", "read_json", "read_text", "read_yaml"]
+__all__ = ["cache", "folder", "read_bytes", "read_json", "read_text", "read_yaml"]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -31,6 +33,15 @@ def folder(name: str) -> Path:
         if candidate.is_dir():
             return candidate
     raise FileNotFoundError(f"the folder {name} is missing from this installation")
+
+
+def cache() -> Path:
+    """Where the program keeps data that it can make again: where byte code lies, or, where none
+    may be written beside the sources, where a user's caches are."""
+    beside = _PACKAGE / "__pycache__"
+    if not sys.dont_write_bytecode and not sys.pycache_prefix and os.access(beside, os.W_OK):
+        return beside
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "trainplan")
 
 
 # Files of the program itself are trusted; what users name goes through planner.base.files.

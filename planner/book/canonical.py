@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
-import sys
 from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
@@ -18,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from planner.base import files, resources
+from planner.base.errors import PlanError
 from planner.book.expressions import (
     OPERATIONS,
     REDUCTIONS,
@@ -96,10 +96,11 @@ class Kept:
         self._new: dict[str, Any] = {}
 
     def _read(self) -> dict[str, Any]:
-        with suppress(OSError, ValueError):
-            found = json.loads(self.file.read_bytes())
+        with suppress(PlanError):
+            found = files.parse_json(files.read_bytes(self.file, files.MAX_JSON))
             if isinstance(found, dict) and found.get("version") == self.version:
-                return dict(found["trees"])
+                trees = found.get("trees")
+                return trees if isinstance(trees, dict) else {}
         return {}
 
     def add(self, key: str, plain: Any) -> None:
@@ -110,34 +111,24 @@ class Kept:
     def _write(self) -> None:
         """Add what is new to what other processes have written meanwhile."""
         found = {"version": self.version, "trees": {**self._read(), **self._new}}
-        beside = self.file.with_name(f"{self.file.name}.{os.getpid()}")
-        with suppress(OSError):
+        with suppress(OSError, PlanError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_text(json.dumps(found, separators=(",", ":")))
-            beside.replace(self.file)
+            files.write_text(self.file, json.dumps(found, separators=(",", ":")))
 
 
 @cache
 def _kept() -> Kept:
-    return Kept(_folder() / "expressions.json", _version())
-
-
-def _folder() -> Path:
-    """Where byte code lies; where none may be written, where a user's caches are."""
-    folder = Path(__file__).parent / "__pycache__"
-    if not sys.dont_write_bytecode and os.access(folder, os.W_OK):
-        return folder
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "trainplan")
+    return Kept(resources.cache() / "expressions.json", _version())
 
 
 def _version() -> str:
     """A hash of SymPy's version and of what turns trees into SymPy's and back."""
     spec = find_spec("sympy")
-    files = [Path(__file__), Path(__file__).with_name("symbolic.py")]
+    made_by = [Path(__file__), Path(__file__).with_name("symbolic.py")]
     if spec is not None and spec.origin is not None:
-        files.append(Path(spec.origin).with_name("release.py"))
+        made_by.append(Path(spec.origin).with_name("release.py"))
     made = blake2b(digest_size=12)
-    for file in files:
+    for file in made_by:
         with suppress(OSError):
-            made.update(file.read_bytes())
+            made.update(resources.read_bytes(file))
     return made.hexdigest()

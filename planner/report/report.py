@@ -7,7 +7,6 @@ import re
 import sys
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -81,7 +80,7 @@ def _environment(escape: bool) -> Any:
 
     environment = Sandbox(
         loader=FileSystemLoader(resources.folder("templates")),
-        bytecode_cache=_compiled(Path(resources.folder("templates")) / "__pycache__", escape),
+        bytecode_cache=_compiled(escape),
         autoescape=escape,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -92,9 +91,9 @@ def _environment(escape: bool) -> Any:
     return environment
 
 
-def _compiled(folder: Path, escape: bool) -> Any:
-    """Compiled templates beside their sources, as Python keeps compiled modules: in the same
-    kind of folder, under the same switch, and not at all where nothing may be written."""
+def _compiled(escape: bool) -> Any:
+    """Compiled templates, kept as Python keeps compiled modules; not at all where nothing may be
+    written."""
     from jinja2 import FileSystemBytecodeCache
 
     class Quiet(FileSystemBytecodeCache):
@@ -102,11 +101,10 @@ def _compiled(folder: Path, escape: bool) -> Any:
             with suppress(OSError):
                 super().dump_bytecode(bucket)
 
-    if sys.dont_write_bytecode:
-        return None
+    folder = resources.cache() / "templates"
     with suppress(OSError):
-        folder.mkdir(exist_ok=True)
-    if not os.access(folder, os.W_OK):
+        folder.mkdir(parents=True, exist_ok=True)
+    if sys.dont_write_bytecode or not os.access(folder, os.W_OK):
         return None
     # What is compiled hangs on whether text is escaped.
     return Quiet(str(folder), f"{'html' if escape else 'md'}-%s.cache")

@@ -29,7 +29,6 @@ OWN = {
     "base/resources.py": "it reads what ships",
     "connect/logs.py": "it parses the records of a log one by one",
     "documents/yaml_nodes.py": "it parses YAML that the gate has read",
-    "book/canonical.py": "its own cache of expressions, beside the byte code",
     "connect/measure/collectives.py": "its processes answer in a temporary folder of their own",
     "connect/measure/training.py": "it asks the system about this machine",
     "__main__.py": "a closed stream becomes the null device",

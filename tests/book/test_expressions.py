@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 import sympy
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
+from planner.base import files, resources
 from planner.book.canonical import canonical
 from planner.book.expressions import Expression, Symbol, exp, number, rational, sqrt
 from planner.book.quantity import BOOK
@@ -65,11 +67,11 @@ def test_equal_expressions_are_one_object() -> None:
     assert Sum(a * b, "part") is not Sum(a * b, "stage")
 
 
-def summary(cache: Path, code: str = "") -> str:
+def summary(cache: Path, code: str = "", *options: str) -> str:
     """A summary by a process of its own, whose kept expressions lie in a folder."""
     run = (
         "import runpy, sys\n"
-        f"sys.argv = ['plan.py', {PLAN!r}]\n"
+        f"sys.argv = ['plan.py', {PLAN!r}, *{options!r}]\n"
         "try:\n    runpy.run_path('plan.py', run_name='__main__')\n"
         f"except SystemExit:\n    print({code or 'None'})\n"
     )
@@ -92,7 +94,7 @@ def test_the_second_run_needs_no_sympy_and_says_the_same(tmp_path: Path) -> None
     assert first.splitlines()[:-1] == second.splitlines()[:-1]
 
 
-@pytest.mark.parametrize("damage", ["cut", "other", "wrong", "nowhere"])
+@pytest.mark.parametrize("damage", ["cut", "other", "wrong", "none", "list", "deep", "nowhere"])
 def test_what_is_kept_may_be_damaged_or_missing(tmp_path: Path, damage: str) -> None:
     whole = summary(tmp_path)
     (file,) = tmp_path.rglob("expressions.json")
@@ -103,11 +105,26 @@ def test_what_is_kept_may_be_damaged_or_missing(tmp_path: Path, damage: str) -> 
         file.write_text(json.dumps({"version": "", "trees": dict.fromkeys(kept["trees"], 7)}))
     elif damage == "wrong":
         file.write_text(json.dumps({**kept, "trees": {k: ["?", 1] for k in kept["trees"]}}))
+    elif damage in ("none", "list"):
+        file.write_text(
+            json.dumps({"version": kept["version"], "trees": {"none": None, "list": [[7]]}[damage]})
+        )
+    elif damage == "deep":
+        file.write_text("[" * 100_000)
     else:
-        file.unlink()
-        file.parent.rmdir()
+        shutil.rmtree(file.parent)
         file.parent.write_text("no folder")
     assert summary(tmp_path) == whole
+    # What is written replaces it whole, and leaves nothing beside it.
+    assert damage == "nowhere" or list(tmp_path.rglob("*expressions.json*")) == [file]
+
+
+def test_under_a_root_what_is_kept_is_read(tmp_path: Path) -> None:
+    summary(tmp_path)
+    with files.within(ROOT / "presets"):
+        assert not files.inside(tmp_path)
+        assert files.inside(resources.cache() / "expressions.json")
+    assert summary(tmp_path, "'sympy' in sys.modules", "--root", "presets")[-6:] == "False\n"
 
 
 def test_what_is_kept_is_found_by_content() -> None:
