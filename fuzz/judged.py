@@ -5,7 +5,8 @@
 
 A grid begins at a plan that is valid by construction (fuzz/valid.py) and takes three numbers of it,
 each from the smallest that its schema allows to the largest: zero, one, just below, at and above
-what divides it, and around the plan's own value; the third is one of the cluster's. It is a study,
+what divides it, and around the plan's own value. Two are the next of the schema's numbers, so that
+as many grids as half of them meet each; the third is one of the cluster's. It is a study,
 so that its formulas are compiled once. Each point that is a plan is judged alone, and beside the
 one below it along each number (fuzz/judge.py). A few are read as documents too and evaluated
 exactly, which must give the same numbers; one plan in ten goes through the whole command line, with
@@ -104,8 +105,14 @@ def keys(result: Any) -> list[str]:
     return [
         key
         for key in valid.numeric()
-        if key in result.inputs or key.startswith(("memory.", "time.", *valid.FREE))
+        if key in result.inputs or key.startswith(("memory.", "time.", "training.bytes."))
     ]
+
+
+def asked(number: int) -> tuple[str, str]:
+    """The two numbers of the schema that a grid is about."""
+    names = tuple(valid.numeric())
+    return names[2 * number % len(names)], names[(2 * number + 1) % len(names)]
 
 
 def grid(seed: int, number: int, tally: Tally, show: bool = False) -> None:
@@ -113,21 +120,21 @@ def grid(seed: int, number: int, tally: Tally, show: bool = False) -> None:
     import planner
 
     random = Random(f"{seed}:{number}")
-    base = valid.plan(random)
+    first, second = asked(number)
+    base = valid.having(random, (first, second)) or valid.having(random, (first,))
     where = f"--seed {seed} --only {number}"
-    try:
-        result = planner.load(base).evaluate()
-    except planner.PlanError:
-        tally.refused += 1
+    if base is None:
+        tally.problem(f"no plan has {first}", where)
         return
+    result = planner.load(base).evaluate()
     if number % TRACED == 0:
         traced(result, tally, where)
     if number % WHOLE == 0:
         command(base, random.choice(("md", "html", "txt")), tally, where)
-    known = [key for key in keys(result) if not key.startswith("parallelism.")]
+    known = keys(result)
     # The third is a fact of the cluster: most are numbers that a compiled study runs through.
     facts = [key for key in known if key.startswith("cluster.")]
-    chosen = random.sample(known, 2)
+    chosen = [first, second if second in known else random.choice(known)]
     chosen.append(random.choice([key for key in facts if key not in chosen]))
     rungs = [
         ladder(random, key, result.inputs[key].value if key in result.inputs else None, count)
@@ -138,13 +145,14 @@ def grid(seed: int, number: int, tally: Tally, show: bool = False) -> None:
         for key, several in zip(chosen, rungs, strict=True)
     ]
     axes = dict(zip(chosen, texts, strict=True))
-    study = {"base": base, "axes": axes, "record": list(scalars())}
+    # In a row, a key stands for a quantity of its name (time.mfu).
+    record = [name for name in scalars() if name not in axes]
+    study = {"base": base, "axes": axes, "record": record}
     try:
         rows = list(planner.load_study(study).rows())
     except planner.PlanError as error:  # of a number that the schema itself does not refuse
         tally.problems["no study: " + error.faults[0].message[:60]] += 0
         return
-    tally.keys.update(chosen)
     # Where layers are cut over stages by their cost, another shape has other stages.
     cut = result.inputs["parallelism.cut"].value == "compute" if "parallelism.cut" in (
         result.inputs) else False  # fmt: skip
@@ -165,7 +173,7 @@ def judged(
     """The points of a grid, each alone and beside the last plan below it along each number."""
     below: dict[tuple[int, ...], tuple[Numbers, Numbers]] = {}
     for (place, row), changes in zip(points.items(), told, strict=True):
-        numbers = {k: row[k] for k in scalars() if judge.is_number(row.get(k))}
+        numbers = {k: row[k] for k in scalars() if k not in changes and judge.is_number(row.get(k))}
         if show:
             print(changes, {k: numbers.get(k) for k in SHOWN}, row.get("reason", "")[:80])
         if "parameters.total" not in numbers:
@@ -177,9 +185,11 @@ def judged(
             tally.problem(wrong, f"{where}  {changes}")
         for axis, key in enumerate(chosen):
             line = (axis, *place[:axis], *place[axis + 1 :])
-            if line in below and free[axis]:
+            if line in below:
+                tally.keys[key] += 1
                 before, under = below[line]
-                beside(key, before, numbers, tally, f"{where}  {under} to {changes}")
+                if free[axis]:
+                    beside(key, before, numbers, tally, f"{where}  {under} to {changes}")
             below[line] = (numbers, changes)
 
 
@@ -207,7 +217,7 @@ def alike(base: Any, changes: Numbers, row: Numbers, tally: Tally, where: str) -
     tally.exact += 1
     numbers = {n: result[n].value for n in scalars() if judge.is_number(result[n].value)}
     wrong = judge.values(numbers)
-    for name in scalars():
+    for name in (name for name in scalars() if name not in changes):
         one, other = numbers.get(name), row.get(name)
         if (one is None) != (other is None):
             wrong = wrong or f"{name} is {'absent' if one is None else 'there'} exactly alone"
@@ -303,6 +313,7 @@ def main() -> int:
         if number % 10 == 0 or tally.judged >= options.plans:
             report(tally, number, options)
     report(tally, number, options)
+    print("numbers not met: " + ", ".join(k for k in valid.numeric() if k not in tally.keys))
     for problem, count in tally.problems.most_common():
         print(f"{count:6d}  {problem}  {tally.first.get(problem, '').splitlines()[:1]}")
     return int(bool(+tally.problems))
@@ -311,7 +322,8 @@ def main() -> int:
 def report(tally: Tally, number: int, options: argparse.Namespace) -> None:
     print(
         f"{number} grids, {tally.judged} plans judged, {tally.refused} refused, {tally.exact} "
-        f"exactly too, {tally.commands} command lines, {len(tally.keys)} numbers, "
+        f"exactly too, {tally.commands} command lines, {len(tally.keys)} of "
+        f"{len(valid.numeric())} numbers, "
         f"{time.process_time():.0f} s of processor time, {sum(tally.problems.values())} problems",
         flush=True,
     )

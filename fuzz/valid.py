@@ -4,8 +4,11 @@ divide, choices agree with each other, every other key is drawn from what its sc
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from copy import deepcopy
 from fractions import Fraction
 from functools import cache
+from itertools import chain
 from random import Random
 from typing import Any
 
@@ -242,6 +245,112 @@ def plan(random: Random) -> Document:
     return document
 
 
+#: What a plan needs for a key, by how the key begins. Keys of a model are put into SHAPE.
+SHAPE: Document = {
+    "layers": 4, "hidden": 512, "vocab": 32_000, "max_sequence": 131_072,
+    "attention": {"heads": 8}, "mlp": {"gated": True},
+}  # fmt: skip
+LATENT = {"query_rank": 128, "kv_rank": 64, "nope_dim": 48, "rope_dim": 16}
+MIXERS: Document = {
+    "attention": {"heads": 8},
+    "cross_attention": {"heads": 8, "head_dim": 64},
+    "mamba": {"version": 2, "heads": 8, "head_dim": 64, "state": 16, "groups": 2},
+    "delta_net": {"key_heads": 4, "value_heads": 8, "key_head_dim": 32, "value_head_dim": 64},
+    "short_conv": {"kernel": 3},
+    "recurrence": {"width": 512, "heads": 4},
+    "lightning": {"heads": 8, "head_dim": 64},
+}
+EXPERTS = {"experts": 8, "top_k": 2, "intermediate": 256}
+_ENCODED = {"model.encoder": {"layers": 2}, "model.mixer": ["attention", "cross_attention"]}
+NEEDS: dict[str, Document] = {
+    "model.position_offset": {"model.positions": "learned"},
+    "model.attention.relative_buckets": {"model.positions": "relative"},
+    "model.attention.global_every": {"model.attention.window": 512},
+    "model.cross_attention.": {**_ENCODED, "model.cross_attention": MIXERS["cross_attention"]},
+    "model.moe.": {"model.moe": EXPERTS},
+    "model.per_layer_embedding.": {"model.per_layer_embedding": {"width": 64}},
+    "model.encoder.": _ENCODED,
+    "model.encoder.attention.relative_buckets": {"model.encoder.positions": "relative"},
+    "model.encoder.attention.global_every": {"model.encoder.attention": {"window": 512}},
+    "model.encoder.moe.": {"model.encoder.feed_forward": "moe", "model.encoder.moe": EXPERTS},
+    "training.decoder_sequence_length": _ENCODED,
+    "training.recompute_layers": {"training.recompute": "full"},
+    "training.loss_chunks": {"training.loss": "chunked"},
+    "training.output_tokens": {"training.mode": "inference"},
+    "training.bytes.cache": {"training.mode": "inference"},
+    "training.expert_imbalance": {"model.moe": EXPERTS},
+    "training.bytes.dispatch": {"model.moe": EXPERTS},
+    "training.lora.": {"training.lora": {"targets": ["query", "value"]}},
+    "parallelism.expert": {"model.moe": EXPERTS},
+    "cluster.storage.": {"cluster.storage": {"bandwidth": "50 GB/s"}},
+    "cluster.failures.": {
+        "cluster.failures": {"count": 419, "devices": 16384, "period": "54 days"},
+    },
+    **{
+        f"{model}.{name}.": {f"{model}.mixer": name, f"{model}.{name}": keys}
+        for model in ("model", "model.encoder") for name, keys in MIXERS.items()
+        if (model, name) != ("model", "cross_attention")
+    },
+    **{
+        f"{model}.{name}.{start}": {f"{model}.{name}": keys}
+        for model in ("model", "model.encoder") for name in ("attention", "cross_attention")
+        for starts, keys in (
+            (("query_rank", "kv_rank", "nope_dim", "rope_dim"), LATENT),
+            (("index_",), {**LATENT, "index_heads": 4, "index_head_dim": 32, "index_top_k": 256}),
+        ) for start in starts
+    },
+    **{
+        f"{model}.mamba.{name}": {f"{model}.mamba": {"version": 1, "state": 16, name: value}}
+        for model in ("model", "model.encoder")
+        for name, value in (("inner", 1024), ("expand", 2), ("dt_rank", 32))
+    },
+}  # fmt: skip
+
+
+def having(random: Random, wanted: Sequence[str]) -> Document | None:
+    """A plan that has some numbers; None where no such plan was found."""
+    import planner
+
+    for attempt in range(24):
+        document = plan(random)
+        if attempt > 4:
+            document["parallelism"] = {}
+            document["cluster"]["devices"] = 1
+            document["training"] |= {"micro_batch": 1, "global_batch": 4, "schedule": "1f1b"}
+        if attempt > 8:
+            document["training"] = {
+                "tokens": "1B", "sequence_length": 1024, "global_batch": 4, "micro_batch": 1,
+            }  # fmt: skip
+        for key in wanted:
+            bring(document, key, random, bool(attempt % 2))
+        try:
+            found = planner.load(document).evaluate().inputs
+        except planner.PlanError:
+            continue
+        if all(key in found or key.startswith(FREE) for key in wanted):
+            return document
+    return None
+
+
+def bring(document: Document, key: str, random: Random, value: bool) -> None:
+    """Put what a plan needs for a key into it, and a ``value`` of it."""
+    needs = [NEEDS[start] for start in sorted(NEEDS, key=len) if key.startswith(start)]
+    shaped = any(needed.startswith("model.") for needed in (key, *chain(*needs)))
+    if shaped and "layers" not in document["model"]:
+        document["model"] = deepcopy(SHAPE)
+    if key == "model.parameters":
+        document["model"] = {"parameters": "70B"}
+    name = document["cluster"]["accelerator"]
+    if key.startswith("cluster.accelerator.") and isinstance(name, str):
+        document["cluster"]["accelerator"] = {"extends": name}
+    for needed, what in chain(*(each.items() for each in needs)):
+        put(document, needed, deepcopy(what))
+    if key.startswith("cluster.accelerator.efficiency."):
+        put(document, key.removesuffix("value") + "rows", "none")
+    if value:
+        put(document, key, typical(random, numeric()[key]))
+
+
 def text(random: Random) -> bytes:
     """The same, as a document."""
     return block(from_data(plan(random))).encode()
@@ -262,4 +371,7 @@ def put(document: Document, key: str, value: Any) -> None:
     node = document
     for step in around:
         node = node.setdefault(step, {})
-    node[last] = value
+    if isinstance(value, dict) and isinstance(node.get(last), dict):
+        node[last] |= value
+    else:
+        node[last] = value
