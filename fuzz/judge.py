@@ -157,11 +157,6 @@ def unsaid(absent: Mapping[str, str]) -> str | None:
 def order(key: str, before: Numbers, after: Numbers) -> str | None:
     """A law that numbers break where a key was made larger; None where none is."""
     sign, names = LAWS.get(key, (0, ()))
-    # Where a checkpoint takes longer than the run lasts between two interruptions, one in the
-    # background must be awaited before the next begins, and one that blocks need not.
-    ends = after.get("time.between_failures")
-    if key == "cluster.storage.blocking" and ends is not None:
-        names = names if after.get("checkpoint.write_seconds", 0) <= ends else ()
     for name in names:
         if not (name in before and name in after):
             continue

@@ -161,10 +161,14 @@ DEATHS = (
 )  # fmt: skip
 #: Seconds within which nothing of a tree is left.
 GONE = 10.0
-#: Seconds after which a killed sweep that goes on hangs.
-PATIENCE = 180.0
+#: Seconds after which a killed sweep that goes on hangs, on a machine that does much else too.
+PATIENCE = 600.0
 #: Bytes that a process may have, where memory is what it dies of: too few to load, or to work.
-MEMORY = (150_000_000, 2_000_000_000)
+MEMORY = {
+    "pool": (60_000_000, 260_000_000),
+    "dask": (60_000_000, 500_000_000),
+    "ray": (100_000_000, 1_200_000_000),
+}
 
 
 @contextlib.contextmanager
@@ -253,7 +257,9 @@ def trees(name: str, kills: int, chance: random.Random) -> Counter[str]:
             if number % 10 == 0:
                 print(f"{name}, {number} kills: {dict(+ends)}", flush=True)
             death = chance.choice(DEATHS)
-            process = start(line, chance.randint(*MEMORY) if death == "out of memory" else None)
+            process = start(
+                line, chance.randint(*MEMORY[name]) if death == "out of memory" else None
+            )
             if death != "out of memory":
                 time.sleep(lasts * chance.uniform(0.05, 0.7))
                 _kill(process.pid, death, chance, elsewhere())
@@ -261,6 +267,7 @@ def trees(name: str, kills: int, chance: random.Random) -> Counter[str]:
                 said = process.communicate(timeout=PATIENCE)[1].decode(errors="replace")
             except subprocess.TimeoutExpired:
                 ends["broken: it hangs"] += 1
+                print(f"{name}, {death}: hangs", flush=True)
                 os.killpg(process.pid, signal.SIGKILL)
                 said = process.communicate()[1].decode(errors="replace")
             ends["finished" if process.returncode == 0 else death] += 1

@@ -168,3 +168,17 @@ def test_the_judged_campaign_sees_a_broken_law(monkeypatch: pytest.MonkeyPatch) 
     for number in (1, 2):
         judged.grid(7, number, tally)
     assert tally.problems["more cluster.price raises cost.total"] > 5
+
+
+def test_grids_ask_for_every_number_by_turns() -> None:
+    """As many grids as half of the numbers, rounded up, whatever the first."""
+    names = {*valid.numeric()}
+    for first in (0, 7, 1000):
+        grids = range(first, first + -(-len(names) // 2))
+        assert {name for number in grids for name in judged.asked(number)} == names
+
+
+@pytest.mark.slow
+def test_a_plan_is_made_that_has_any_number_of_the_schema() -> None:
+    lacking = [name for name in valid.numeric() if valid.having(Random(name), [name]) is None]
+    assert not lacking
