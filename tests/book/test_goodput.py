@@ -225,7 +225,7 @@ def test_every_way_to_evaluate_agrees() -> None:
 
     from planner.engine import instance as case
     from planner.engine.tape import Tape
-    from planner.questions.studies.operations import over_arrays
+    from tests.over_arrays import over_tape
 
     plan = load(META, {"cluster.price": "2 USD/h"})
     built = case.build(plan)
@@ -235,7 +235,7 @@ def test_every_way_to_evaluate_agrees() -> None:
     number = next(i for i, leaf in enumerate(tape.leaves) if str(leaf.symbol) == "t_res")
     moved = [Fraction(value) for value in (0, 900, 3600)]
     rows = [np.array([float(v) for v in moved]) if i == number else x for i, x in enumerate(leaves)]
-    many = over_arrays(tape, rows)
+    many = over_tape(tape, rows)
     for place, restart in enumerate(moved):
         wanted = evaluated(variant(plan, {"time.restart": restart}), QUANTITIES)
         run = tape.run([restart if i == number else x for i, x in enumerate(leaves)])

@@ -15,7 +15,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.engine.tape import Tape
 from planner.questions import loading
-from planner.questions.studies.operations import over_arrays
+from tests.over_arrays import over_tape
 
 PLAN: dict[str, Any] = {
     "model": "llama2-7b",
@@ -455,5 +455,5 @@ def test_the_depth_of_a_tree_is_the_same_on_tapes_over_arrays_and_in_its_slopes(
     assert slope == pytest.approx(20e-6 / (2048 * math.log(2)))
     several: list[Any] = list(leaves)
     several[devices] = np.array([512.0, 1024.0, 2048.0])
-    found = over_arrays(tape, several)[node]
+    found = over_tape(tape, several)[node]
     assert found == pytest.approx(2 * (10e-6 * np.array([6, 7, 8]) + 7e-6))

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 
 from planner.engine import instance as case
-from planner.engine.arrays.compile import compiled
-from planner.engine.arrays.operations import OPERATIONS, State
+from planner.engine.arrays.graph import compiled
 from planner.engine.evaluate import Absent, Evaluation
-from planner.engine.graph import LEAVES, Graph
+from planner.engine.graph import Graph
 from planner.engine.lower import bound
 from planner.engine.tape import Tape
 from planner.questions import loading
-from planner.questions.studies.operations import Broadcast, over_arrays
+from tests.over_arrays import over_arrays
 from tests.strategies import plans
 
 QUANTITIES = (
@@ -35,19 +34,11 @@ def close(value: Any) -> Any:
     return pytest.approx(float(value), rel=1e-9, abs=1e-12)
 
 
-def for_arrays(graph: Graph, built: case.Case) -> list[State]:
-    """Every node of a graph that is written for arrays, each input two rows of its number."""
-    states: list[State] = []
-    for operation, arguments in graph.nodes:
-        if operation == "input":
-            number = float(bound(built, arguments[0], arguments[1:]))
-            states.append(State(array=np.array([number, number])))
-        elif operation in LEAVES:
-            value = arguments[0] if operation == "const" else float("nan")
-            states.append(State(number=value))
-        else:
-            states.append(OPERATIONS[operation](Broadcast(), [states[i] for i in arguments]))
-    return states
+def twice(graph: Graph, built: case.Case) -> dict[Any, Any]:
+    """Each input as two rows of its number."""
+    contents = [content for content in graph.nodes if content[0] == "input"]
+    values = [bound(built, arguments[0], arguments[1:]) for _, arguments in contents]
+    return {c: np.array([float(v)] * 2) for c, v in zip(contents, values, strict=True)}
 
 
 @settings(max_examples=12, deadline=None)
@@ -60,16 +51,15 @@ def test_all_back_ends_say_the_same(document: Any) -> None:
     leaves = tape.values(built)
     assert leaves is not None
     again, floats = tape.run(leaves), tape.run([float(leaf) for leaf in leaves], exact=False)
-    rows = over_arrays(tape, [np.array([float(leaf)] * 2) for leaf in leaves])
+    rows = over_arrays(tape.graph, list(tape.results.values()), twice(tape.graph, built))
     made = compiled(built, QUANTITIES)
-    states = for_arrays(made.graph, built)
+    rewritten = over_arrays(made.graph, list(made.roots.values()), twice(made.graph, built))
     for name, value in exact.items():
-        node, root = tape.results[name], states[made.roots[name]]
+        node = tape.results[name]
         assert again[node] == value
         assert floats[node] == close(value)
-        assert list(np.broadcast_to(rows[node], 2)) == [close(value)] * 2
-        found = root.array if root.number is None else root.number
-        assert list(np.broadcast_to(np.asarray(found, dtype=float), 2)) == [close(value)] * 2
+        assert list(rows[node]) == [close(value)] * 2
+        assert list(rewritten[made.roots[name]]) == [close(value)] * 2
 
 
 @settings(max_examples=12, deadline=None)

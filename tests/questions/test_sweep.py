@@ -31,7 +31,7 @@ from planner.cli import main as cli
 from planner.plans import plan as plans
 from planner.plans.document import Plan
 from planner.questions import loading
-from planner.questions.studies import arrays, parquet, pieces, points, run, study, table, work
+from planner.questions.studies import evaluator, parquet, pieces, points, run, study, table, work
 from planner.questions.studies import summary as summaries
 from planner.questions.studies import text as cells
 from planner.questions.studies.formula_inputs import PLAIN, SYMBOLS
@@ -198,15 +198,19 @@ STUDIES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("document", STUDIES, ids=("models", "layouts", "plans"))
 def test_arrays_agree_with_plans_evaluated_one_by_one(document: Mapping[str, Any]) -> None:
     read = study.load(document)
-    found = arrays.Evaluator(read).evaluate([range(n) for n in read.shape])
+    found = evaluator.Evaluator(read).evaluate([range(n) for n in read.shape])
+
+    def at(array: Any, point: int) -> Any:
+        return np.broadcast_to(array, read.shape)[read.places(point)]
+
     compared = 0
     for point in random.Random(1).sample(range(read.size), 60):
         exact = points.exact(read, read.places(point), points.wanted(read))
-        assert bool(found.valid[point]) == (exact.plan is not None)
+        assert bool(at(found.valid, point)) == (exact.plan is not None)
         reason = exact.reason or points.missing(read, exact.absent)
-        assert found.texts[found.reasons[point]] == reason
+        assert found.texts[at(found.reasons, point)] == reason
         for quantity in points.wanted(read):
-            number = found.numbers[quantity][point]
+            number = at(found.numbers[quantity], point)
             if quantity in exact.values:
                 compared += 1
                 assert number == pytest.approx(float(exact.values[quantity]), rel=1e-9, abs=0)

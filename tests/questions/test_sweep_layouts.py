@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from planner.base.errors import PlanError
 from planner.plans import plan as plans
 from planner.questions import loading
-from planner.questions.search import structure
-from planner.questions.studies import arrays, checking, layouts, study, work
+from planner.questions.batch_graph import GRAPHS
+from planner.questions.studies import checking, evaluator, study, work
 from planner.questions.studies.points import Values, exact, missing, wanted
 from planner.questions.studies.summary import Summary
 
@@ -91,33 +91,32 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-def flat(array: Any, shape: tuple[int, ...]) -> Any:
-    """An array over the points of a piece, which may be flat or broadcast: a value for each."""
-    shaped = array if array.ndim == len(shape) else array.reshape(shape)
-    return np.broadcast_to(shaped, shape).ravel()
+def agree(read: study.Study, found: Values, points: Iterable[int]) -> int:
+    """Some points are those of single plans, with the same reasons and, but for rounding, the same
+    numbers; how many numbers these are."""
 
+    def at(array: Any, point: int) -> Any:
+        return np.broadcast_to(array, read.shape)[read.places(point)]
 
-def reasons(values: Values, shape: tuple[int, ...]) -> list[str]:
-    return [values.texts[code] for code in flat(values.reasons, shape)]
-
-
-def agree(one: Values, other: Values, shape: tuple[int, ...]) -> None:
-    """The same points, with the same reasons and, but for rounding, the same numbers."""
-    assert (flat(one.valid, shape) == flat(other.valid, shape)).all()
-    assert reasons(one, shape) == reasons(other, shape)
-    for quantity, wanted_numbers in other.numbers.items():
-        found, expected = flat(one.numbers[quantity], shape), flat(wanted_numbers, shape)
-        assert (np.isnan(found) == np.isnan(expected)).all(), quantity
-        assert (
-            np.nan_to_num(np.abs(found - expected)) <= 1e-9 * np.nan_to_num(np.abs(expected))
-        ).all(), quantity
+    count = 0
+    for point in points:
+        one = exact(read, read.places(point), wanted(read))
+        assert bool(at(found.valid, point)) == (one.plan is not None)
+        assert found.texts[at(found.reasons, point)] == (one.reason or missing(read, one.absent))
+        for quantity in wanted(read):
+            number = at(found.numbers[quantity], point)
+            if quantity in one.values:
+                count += 1
+                assert number == pytest.approx(float(one.values[quantity]), rel=1e-9), quantity
+            else:
+                assert np.isnan(number), quantity
+    return count
 
 
 @pytest.fixture(autouse=True)
 def any_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables however few the layouts."""
-    monkeypatch.setattr(layouts, "LEAST", 1)
-    monkeypatch.setattr(layouts, "LEAST_ALIKE", 0)
+    """Layouts are completed together however few they are."""
+    monkeypatch.setattr(evaluator, "LEAST", 1)
 
 
 @pytest.mark.slow
@@ -126,17 +125,15 @@ def any_study(monkeypatch: pytest.MonkeyPatch) -> None:
     database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 @given(studies())
-def test_tables_of_layouts_agree_with_plans_completed_one_by_one(
+def test_points_of_any_study_are_those_of_plans_completed_one_by_one(
     document: Mapping[str, Any],
 ) -> None:
     try:
         read = study.load(document)
     except PlanError:
         return
-    if layouts.able(read) and read.size <= 600:
-        ranges = [range(n) for n in read.shape]
-        found = layouts.Evaluator(read).evaluate(ranges)
-        agree(found, arrays.Evaluator(read).evaluate(ranges), read.shape)
+    found = evaluator.Evaluator(read).evaluate([range(n) for n in read.shape])
+    agree(read, found, range(0, read.size, max(1, read.size // 16)))
 
 
 MANY: dict[str, Any] = {
@@ -158,19 +155,9 @@ MANY: dict[str, Any] = {
 @pytest.mark.slow
 def test_points_of_many_layouts_are_those_of_single_plans() -> None:
     read = study.load(MANY)
-    assert layouts.able(read)
-    found = layouts.Evaluator(read).evaluate([range(n) for n in read.shape])
-    texts, valid = reasons(found, read.shape), 0
-    are_plans = flat(found.valid, read.shape)
-    numbers = {name: flat(array, read.shape) for name, array in found.numbers.items()}
-    for point in range(0, read.size, 131):
-        one = exact(read, read.places(point), wanted(read))
-        assert bool(are_plans[point]) == (one.plan is not None)
-        assert texts[point] == (one.reason or missing(read, one.absent))
-        for quantity, value in one.values.items():
-            assert numbers[quantity][point] == pytest.approx(float(value), rel=1e-9)
-            valid += 1
-    assert valid > 100 and not are_plans.all()
+    found = evaluator.Evaluator(read).evaluate([range(n) for n in read.shape])
+    assert agree(read, found, range(0, read.size, 131)) > 100
+    assert not found.valid.all()
 
 
 def test_a_few_plans_stand_for_many_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,15 +165,24 @@ def test_a_few_plans_stand_for_many_layouts(monkeypatch: pytest.MonkeyPatch) -> 
     completed = []
     complete = plans.complete
     monkeypatch.setattr(plans, "complete", lambda d: completed.append(d) or complete(d))  # type: ignore[func-returns-value]
-    layouts.Evaluator(read).evaluate([range(n) for n in read.shape])
+    evaluator.Evaluator(read).evaluate([range(n) for n in read.shape])
     assert read.size > 20_000 and 0 < len(completed) < 50
 
 
-def test_layouts_whose_kernels_follow_from_their_degrees_share_a_table(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def graphs_of(document: Mapping[str, Any]) -> tuple[int, int]:
+    """How many graphs the plans of a study have together, and how many kinds these are of."""
+    read = study.load(document)
+    evaluated = evaluator.Evaluator(read)
+    found = evaluated.evaluate([range(n) for n in read.shape])
+    agree(read, found, range(0, read.size, max(1, read.size // 12)))
+    plans = evaluated._plans
+    assert plans is not None
+    return len(plans.groups), len(plans.kinds)
+
+
+def test_layouts_whose_kernels_follow_from_their_degrees_share_a_graph() -> None:
     """What kernels bring along (widths, efficiencies, how layers are cut) tells no layouts apart
-    that their kernels do not."""
+    that their kernels do not: of each there is one plan."""
     document = {
         "base": {"extends": "gpt2small_hgx-h100", "time": {"mfu": None}},
         "axes": {
@@ -197,26 +193,27 @@ def test_layouts_whose_kernels_follow_from_their_degrees_share_a_table(
             "training.recompute": ["none", "selective", "full"],
         },
         "record": ["time.step_seconds", "memory.process"],
-    }  # fmt: skip
-    groups: list[list[int]] = []
-    alike = layouts._alike
-
-    def told(drafts: Any, rows: Any) -> Any:
-        kernels = {drafts.column("training.implementation").at(row) for row in rows.tolist()}
-        assert kernels == {"megatron", "pytorch"}
-        found = list(alike(drafts, rows))
-        groups.append(list(map(len, found)))
-        return found
-
-    monkeypatch.setattr(layouts, "_alike", told)
-    read = study.load(document)
-    layouts.Evaluator(read).evaluate([range(n) for n in read.shape])
-    assert len(groups) == 1 and len(groups[0]) == 1 and groups[0][0] > 50
-    assert not layouts.of_kernels() & {
-        "model",
-        "training.global_batch",
-        "training.recompute_layers",
     }
+    graphs, kinds = graphs_of(document)
+    assert graphs == 1 and kinds <= 4  # megatron and pytorch, with their losses
+
+
+def test_models_of_one_build_and_accelerators_of_the_same_facts_share_a_graph() -> None:
+    """Widths, depths, devices and their rates are columns; experts are further entries."""
+    base = {"extends": "llama70b_h100x1024", "time": {"mfu": None}}
+    axes = {
+        "model.hidden": [4096, 8192],
+        "model.layers": [40, 80],
+        "cluster.accelerator": ["a100-pcie-80gb", "mi300x"],
+        "training.recompute_layers": [2, 8],
+        "parallelism.pipeline": [1, 4],
+        "training.recompute": ["none", "full"],
+    }
+    record = ["time.step_seconds", "memory.process", "parameters.total"]
+    assert graphs_of({"base": base, "axes": axes, "record": record}) == (1, 16)
+    layouts = {"parallelism.tensor": [1, 2], "parallelism.virtual_pipeline": [1]}
+    models = {"model": ["llama2-7b", "mixtral-8x7b"], **layouts}
+    assert graphs_of({"base": base, "axes": models, "record": record})[0] == 2
 
 
 @pytest.mark.slow
@@ -227,7 +224,7 @@ def test_a_piece_is_the_same_whatever_was_evaluated_before(monkeypatch: pytest.M
     assert len(numbers) > 10
     pieces = [bytes(job.work(number).data) for number in numbers]
     again = [bytes(job.work(number).data) for number in reversed(numbers)]
-    structure._KEPT.clear()
+    GRAPHS.clear()
     assert pieces == again[::-1]
     assert pieces[3] == bytes(work.Job.of(study.load(MANY), "csv").work(3).data)
 
@@ -271,13 +268,11 @@ def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
     ],
     ids=("a name", "no shape", "a layout to be found", "together with the model"),
 )  # fmt: skip
-def test_what_a_table_cannot_carry_is_evaluated_as_before(document: Mapping[str, Any]) -> None:
+def test_studies_of_other_kinds_are_those_of_single_plans(document: Mapping[str, Any]) -> None:
     axes = {name: values[:2] for name, values in document["axes"].items()}
     read = study.load({**document, "axes": axes})
     job = work.Job.of(read, None)
     assert Summary.from_json(job.work(0).summary).points > 0
-    if layouts.able(read):
-        ranges = [range(n) for n in read.shape]
-        evaluator = layouts.Evaluator(read)
-        agree(evaluator.evaluate(ranges), arrays.Evaluator(read).evaluate(ranges), read.shape)
-        assert "one_by_one" in evaluator.__dict__
+    if evaluator.able(read):
+        found = evaluator.Evaluator(read).evaluate([range(n) for n in read.shape])
+        agree(read, found, range(0, read.size, max(1, read.size // 12)))

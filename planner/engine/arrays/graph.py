@@ -3,24 +3,81 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
 from operator import and_
 from typing import Any
 
-from planner.engine.graph import Graph, Number
-from planner.engine.lower import number
+from planner.book.quantity import BOOK, SIGNED
+from planner.engine.graph import LEAVES, Graph, Number
+from planner.engine.lower import Case, Entry, Lowering, number
 
 
 class ArrayGraph(Graph):
-    """A graph whose sums, products and choices are put together where that saves operations."""
+    """A graph whose sums, products and choices are put together where that saves operations.
+
+    Args:
+        checked: whether what is divided by zero, and quantities outside of their range, have no
+            value, as where one plan is evaluated. Layouts that are ranked need no checks: those
+            that are shown are evaluated exactly.
+    """
 
     inverts = True
 
+    def __init__(self, checked: bool = False) -> None:
+        super().__init__()
+        self.checked = checked
+        self._counts: dict[int, bool] = {}
+
     def quantity(self, value: int, key: Any) -> int:
-        """The value itself: no array is traced."""
-        return value
+        """The value itself, for no array is traced, if it may not be outside of its range."""
+        low, high = within = BOOK.quantities[key[0]].within
+        if not self.checked or (high is None and (low is None or self.counts(value))):
+            return value
+        return self.node("within", value, self._magnitude(value), self.node("name", within))
+
+    def counts(self, place: int) -> bool:
+        """Whether a node is never negative, as no input is."""
+        if place not in self._counts:
+            operation, arguments = self.nodes[place]
+            if operation == "const":
+                found = arguments[0] >= 0
+            elif operation == "within":
+                found = self.nodes[arguments[2]][1][0] != SIGNED
+            elif operation == "max":
+                found = any(map(self.counts, arguments))
+            elif operation in ("pick", "select"):
+                found = all(map(self.counts, arguments[1::2]))
+            elif operation in LEAVES or operation == "pow":
+                found = True
+            else:
+                found = operation != "log" and all(map(self.counts, arguments))
+            self._counts[place] = found
+        return self._counts[place]
+
+    def _magnitude(self, place: int) -> int:
+        """How large a node would be if nothing in it cancelled."""
+        operation, arguments = self.nodes[place]
+        if operation == "const":
+            return self.const(abs(arguments[0]))
+        if self.counts(place):
+            return place
+        if operation == "finite":
+            return self._magnitude(arguments[0])
+        if operation in ("add", "mul", "max", "min"):
+            terms = [self._magnitude(argument) for argument in arguments]
+            if operation == "add":
+                return self.add(terms)
+            return self.mul(terms) if operation == "mul" else self.extreme("max", terms)
+        if operation == "div":
+            return self.mul([self._magnitude(arguments[0])], [self._magnitude(arguments[1])])
+        return place
+
+    def _finite(self, place: int) -> int:
+        """A quotient or a power, none where there is no such number."""
+        return self.node("finite", place) if self.checked else place
 
     def input(self, symbol: Any, scope: tuple[Any, ...], value: Any) -> int:
         """What an entry binds is the same in all rows."""
@@ -78,7 +135,9 @@ class ArrayGraph(Graph):
             return self.const(ratio if inexact == 1.0 else float(ratio) * inexact)
         top = self._product(over, ratio.numerator, inexact)
         bottom = self._product(under, ratio.denominator, 1.0)
-        return top if self.number(bottom) == 1 else self.node("div", top, bottom)
+        if self.number(bottom) is not None:
+            return top if self.number(bottom) == 1 else self.node("div", top, bottom)
+        return self._finite(self.node("div", top, bottom))
 
     def _factors(self, places: Iterable[int]) -> tuple[list[int], int | Fraction, float]:
         """Factors, the exact numbers among them multiplied, and the others."""
@@ -116,7 +175,7 @@ class ArrayGraph(Graph):
                 return self.mul([half, half] + [base] * (value % 2))
             if value < 0:
                 return self.mul([], [self.power(base, self.const(-value))])
-        return self.node("pow", base, exponent)
+        return self._finite(self.node("pow", base, exponent))
 
     def _completes(self, others: Sequence[int], pick: int) -> bool:
         """Whether a picked body and some other terms sum up to what it is picked by."""
@@ -176,3 +235,37 @@ class ArrayGraph(Graph):
                 wanted = [v for c in conditions for v in self.nodes[c][1][1:]]
                 cases = [(self.node("is", names.pop(), *wanted), cases[0][1])]
         return super().select(cases)
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A graph, and where quantities are in it; a quantity that no plan has is left out."""
+
+    graph: Graph
+    roots: Mapping[str, int]
+    absent: Mapping[str, str] = field(default_factory=dict)  # quantity -> reason
+
+
+def compiled(
+    case: Case,
+    quantities: Sequence[str],
+    conditional: Mapping[Entry, int] | None = None,
+    checked: bool = False,
+) -> Compiled:
+    """The graph of some quantities of a case.
+
+    Args:
+        case: settings may be ``Varying``; numbers of the document and crossed symbols are inputs.
+        quantities: ids that hold for the whole plan.
+        conditional: entries that are there in some of the plans only, each with a key; it is the
+            key of the node ``present`` that says in which.
+        checked: as of ``ArrayGraph``.
+    """
+    lowering = Lowering(case, graph=ArrayGraph(checked), conditional=conditional)
+    found = {name: lowering.instance(name, {}) for name in quantities}
+    lacking = lowering.graph.lacking
+    return Compiled(
+        lowering.graph,
+        {name: node for name, node in found.items() if node not in lacking},
+        {name: lacking[node] for name, node in found.items() if node in lacking},
+    )

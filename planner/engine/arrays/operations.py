@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,8 @@ from planner.engine.run import SNAP
 
 #: The largest exponent of e whose power, and one over it, is a number.
 LARGEST = math.log(sys.float_info.max)
+#: Of doubles that are a sum, as a share of its terms.
+ROUNDING = 1e-12
 
 
 @dataclass(slots=True)
@@ -218,6 +221,28 @@ def _pick(program: Arrays, states: list[State]) -> State:
     return body
 
 
+def _within(program: Arrays, states: list[State]) -> State:
+    """A value in its range; beside it by rounding, the end of the range, and else none."""
+    value, terms, name = states
+    low, high = name.number
+    found = value.number
+    if found is None:
+        return program.apply(partial(_in_range, low, high), [value, terms])
+    inside = (low is None or found >= low) and (high is None or found <= high)
+    return value if inside else State(number=math.nan)
+
+
+def _in_range(low: Any, high: Any, values: Any, terms: Any) -> Any:
+    inside = np.clip(values, low, high)
+    return np.where(np.abs(values - inside) <= ROUNDING * np.abs(terms), inside, np.nan)
+
+
+def _finite(program: Arrays, states: list[State]) -> State:
+    if states[0].number is not None:
+        return states[0]
+    return program.apply(lambda x: np.where(np.isfinite(x), x, np.nan), states)
+
+
 def _quantity(program: Arrays, states: list[State]) -> State:
     return states[0]
 
@@ -239,4 +264,6 @@ OPERATIONS: Mapping[str, Callable[[Arrays, list[State]], State]] = {
     "and": _and,
     "select": _select,
     "pick": _pick,
+    "within": _within,
+    "finite": _finite,
 }

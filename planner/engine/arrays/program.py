@@ -86,7 +86,7 @@ class Program:
 
     def _of_leaf(self, content: Content) -> State:
         operation, arguments = content
-        value = arguments[0] if operation == "const" else self._leaf(content)
+        value = arguments[0] if operation in ("const", "name") else self._leaf(content)
         if not isinstance(value, Values):
             return State(number=value)
         array = value.array

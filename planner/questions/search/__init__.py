@@ -1,7 +1,7 @@
 """All layouts of a plan, and the best of them.
 
-``layouts`` lists the valid ones as columns, ``spread`` makes one case of them all, ``engine`` runs
-it over arrays in chunks, ``contest`` finds the one best, ``ranking`` prints what was found.
+``layouts`` lists the valid ones as columns, ``engine`` runs them as a batch in chunks, ``contest``
+finds the one best, ``ranking`` prints what was found.
 Everything here imports NumPy, but ``choices``: the names below are imported when they are asked
 for.
 """

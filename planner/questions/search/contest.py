@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.plans.document import Plan
+from planner.questions.batch import BatchRows
 from planner.questions.constraints import Limit
 from planner.questions.search.engine import (
     FITS,
@@ -31,9 +32,8 @@ from planner.questions.search.engine import (
     of_memory,
     wanted,
 )
-from planner.questions.search.layouts import Rows
+from planner.questions.search.layouts import SpaceRows
 from planner.questions.search.selection import Item, Plain, rounded
-from planner.questions.search.spread import Over
 
 Array = NDArray[Any]
 Options = Mapping[str, Sequence[Any]]
@@ -110,12 +110,12 @@ class Contest:
         self.late = tuple(name for name in self.wanted if name.startswith("memory."))
         self.early = tuple(name for name in self.wanted if name not in self.late)
         self.walk = walk or Walk(plan, self.early, options or {}, most=MOST)
-        self.rows: list[Rows] = []  # of each space
+        self.rows: list[SpaceRows] = []  # of each space
         space, order, stride = [], [], []
         done = 0
         for number, (_, found) in enumerate(self.walk.spaces):
             blocks = list(found.blocks())
-            self.rows.append(Rows.joined(blocks))
+            self.rows.append(SpaceRows.joined(blocks))
             for block in blocks:
                 first, lengths = block.chunked()
                 order.append(done + first)
@@ -125,7 +125,7 @@ class Contest:
         self.space, self.order, self.stride = map(np.concatenate, (space, order, stride))
         self.starts = np.searchsorted(self.space, np.arange(len(self.rows)))
         self.nearest: Ranked | None = None  # where nothing fits, what lacks least, of those asked
-        self._whole: dict[int, Over] = {}  # all rows of spaces of which many were asked
+        self._whole: dict[int, BatchRows] = {}  # all rows of spaces of which many were asked
         self.hopeless = np.zeros(len(self.space), dtype=bool)  # rows of which nothing fits
 
     @cached_property
@@ -179,7 +179,7 @@ class Contest:
         prepared = [many or (whole is not None and group in whole.programs) for group in groups]
         made = whole if all(prepared) else self.walk.made(number, rows)
         assert made is not None
-        for part in made.spread.stretches(len(rows)):
+        for part in made.batch.stretches(len(rows)):
             values: dict[str, Array] = {}
             for group, ready in zip(groups, prepared, strict=True):
                 if ready and whole is not None:

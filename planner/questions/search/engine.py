@@ -1,8 +1,8 @@
 """The best layouts of a plan, out of all valid ones.
 
-The layouts of a space (``layouts.py``) are one case over arrays (``spread.py``), evaluated through
-the same formulas as everything else (``compile.py``, ``program.py``), a chunk at a time. What fits
-is ranked, and the winners are evaluated again exactly.
+The layouts of a space (``layouts.py``) are one batch (``questions/batch.py``), evaluated over
+arrays through the same formulas as everything else, a chunk at a time. What fits is ranked, and the
+winners are evaluated again exactly.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWS, KERNELS, KEYS
 from planner.plans.plan import chosen_by, variant
+from planner.questions.batch import Batch, BatchRows
 from planner.questions.constraints import MARGIN, Limit, fit_limit, numeric
 from planner.questions.search import modes
-from planner.questions.search.layouts import CUT, Rows, Setting, Space
+from planner.questions.search.layouts import CUT, Setting, Space, SpaceRows
 from planner.questions.search.selection import Best, ByChoice, Front, Item, Plain, Sample
-from planner.questions.search.spread import Over, Spread
 from planner.results.attribution import taken_apart
 from planner.results.intervals import around
 
@@ -151,7 +151,7 @@ class Chunk:
     plan: Plan
     space: int  # its number
     varied: Mapping[str, Any]
-    rows: Rows
+    rows: SpaceRows
     start: int
     values: Mapping[str, Array]
     valid: Array
@@ -171,7 +171,7 @@ class Chunk:
         return {**self.varied, **found}
 
     def plainness(self, places: Array) -> Array:
-        """How plain layouts are, by their places in the flattened arrays (``Rows.plainness``)."""
+        """How plain layouts are, by their places in the flattened arrays."""
         zero, recompute, rows = np.unravel_index(places, self.valid.shape)
         return self.rows.plainness(zero, recompute, self.start + rows)
 
@@ -247,7 +247,7 @@ class Walk:
         self.absent: dict[str, str] = {}
         self.spaces: list[tuple[Mapping[str, Any], Space]] = []
         self.given = frozenset(self.options)
-        self._spreads: dict[int, Spread] = {}
+        self._batches: dict[int, Batch] = {}
         if self.launcher is not None and not chosen_by(self.plan, KERNELS):
             kernels = exports.framework(self.launcher).kernels
             self.options = {**({KERNELS: (kernels,)} if kernels else {}), **self.options}
@@ -277,7 +277,7 @@ class Walk:
         found = copy(self)
         found.options = {key: said for key, said in self.options.items() if key not in more}
         found.narrowed = {k: values for k, values in self.narrowed.items() if k == REPLICAS}
-        found.spaces, found._spreads = self._all, {}
+        found.spaces, found._batches = self._all, {}
         for key, values in found.narrowed.items():
             found.spaces = [(v, space.narrowed(key, values)) for v, space in found.spaces]
         found.most, found.every, found._all = None, found.size, found.spaces
@@ -324,19 +324,21 @@ class Walk:
             for rows in space.blocks():
                 yield from self.over(number, rows, self.quantities)
 
-    def over(self, number: int, rows: Rows, *groups: tuple[str, ...]) -> Iterator[Chunk]:
+    def over(self, number: int, rows: SpaceRows, *groups: tuple[str, ...]) -> Iterator[Chunk]:
         """Some rows of a space, by its number, with groups of quantities."""
         for part, values in self.made(number, rows).chunks(*groups):
             yield self.chunk(number, rows, part, values)
 
-    def made(self, number: int, rows: Rows) -> Over:
+    def made(self, number: int, rows: SpaceRows) -> BatchRows:
         """Some rows of a space, to be evaluated."""
-        spread = self._spreads.get(number)
-        if spread is None:
-            spread = self._spreads[number] = Spread(self.spaces[number][1], self.absent)
-        return spread.over(rows)
+        batch = self._batches.get(number)
+        if batch is None:
+            batch = self._batches[number] = Batch(self.spaces[number][1], self.absent)
+        return batch.over(rows)
 
-    def chunk(self, number: int, rows: Rows, part: slice, values: Mapping[str, Array]) -> Chunk:
+    def chunk(
+        self, number: int, rows: SpaceRows, part: slice, values: Mapping[str, Array]
+    ) -> Chunk:
         """A stretch of some rows of a space, with what they are worth."""
         varied, _ = self.spaces[number]
         return Chunk(self.plan, number, varied, rows, part.start, values, rows.valid(part))

@@ -20,20 +20,18 @@ from numpy.typing import NDArray
 
 from planner.base.errors import Fault, PlanError
 from planner.base.recent import recent
+from planner.engine import instance as case
 from planner.engine.arrays.program import CHUNK
 from planner.plans import layout, pipeline
 from planner.plans.document import Draft, Plan
 from planner.plans.layout import KERNELS, KEYS, ROW
 from planner.plans.plan import checked, chosen_by, devices_of, layout_draft, variant, with_keys
+from planner.questions.batch_graph import Kind
+from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows, Run
 from planner.questions.domains import divisors
 from planner.questions.search.launcher import Launcher
 
 Array = NDArray[Any]
-#: Sequence parallelism, replicas, and pipelines with micro-batches.
-_Crossed = tuple[tuple[bool, ...], tuple[int, ...], Array]
-
-#: Degrees that divide all devices, and those that divide the devices of a stage once more.
-OUTER, INNER = (layout.at(place) for place in (layout.OUTER, layout.INNER))
 VIRTUAL, SCHEDULE, CUT = layout.RUN
 SEQUENCE, REPLICAS, MICRO_BATCH = layout.OWN
 SCHEDULES = ROW[SCHEDULE].values
@@ -41,8 +39,6 @@ SCHEDULES = ROW[SCHEDULE].values
 COMMON = ("1f1b", "interleaved")
 #: GPipe takes as long as 1F1B and keeps more (Narayanan et al. 2021, section 2.2).
 SENSIBLE = tuple(schedule for schedule in SCHEDULES if schedule != "gpipe")
-#: Virtual stages and schedule of a pipeline, and how its layers are cut where that is a choice.
-Run = tuple[int, str, str | None]
 #: What must not be kept from the plan that the search starts from.
 NOT_KEPT = (*layout.CLEARED, SCHEDULE, *layout.OWN_CHOICE, "time.mfu")
 
@@ -52,38 +48,6 @@ class Setting(NamedTuple):
 
     changes: Mapping[str, Any]
     follows: Mapping[str, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Degrees:
-    """One combination of degrees that the plan's checks accept, and what follows from it."""
-
-    values: tuple[int, ...]
-    data: int
-    implementation: str
-    loss: str
-    said: bool = False  # the implementation is a choice, and does not follow from the degrees
-
-    @cached_property
-    def kernels(self) -> dict[str, str]:
-        """What the plan of such a layout says of its kernels."""
-        return {KERNELS: self.implementation} if self.said else {}
-
-    @cached_property
-    def changes(self) -> dict[str, int]:
-        """The degrees as changes of a plan."""
-        return dict(zip((*OUTER, *INNER), self.values, strict=True))
-
-    @cached_property
-    def named(self) -> dict[str, int]:
-        return dict(zip(layout.DEGREES, self.values, strict=True))
-
-    @property
-    def expert_copies(self) -> int:
-        """Devices of a stage that hold the same experts."""
-        named = self.named
-        inner = math.prod(self.changes[key] for key in INNER)
-        return self.data * named["tensor"] * named["context"] // inner
 
 
 def starts(devices: int, experts: int = 1) -> Iterator[dict[str, int]]:
@@ -184,7 +148,7 @@ class Space:
             kept = [True] * len(self.degrees)
         if not any(kept):
             raise PlanError(Fault("no layout is valid", None))
-        crossed: Iterable[_Crossed] = compress(self.crossed, kept)
+        crossed: Iterable[Crossed] = compress(self.crossed, kept)
         if key == REPLICAS:
             crossed = ((s, tuple(r for r in rs if r in values), b) for s, rs, b in crossed)
         elif key == MICRO_BATCH:
@@ -201,6 +165,11 @@ class Space:
     def plan_of(self, degrees: Degrees) -> Plan:
         """A plan with some degrees, and so with what follows from implementation and loss."""
         return variant(self.plan, {**self.start, **degrees.changes, **degrees.kernels})
+
+    def kind(self, degrees: Degrees) -> Kind:
+        """As ``plan_of``, with its case."""
+        plan = self.plan_of(degrees)
+        return Kind(plan, case.build(plan))
 
     # -- asking the plan's checks -------------------------------------------------------------
 
@@ -245,7 +214,7 @@ class Space:
                     self._checked[known] = not self._keep(faults, draft.faults)
                 if self._checked[known]:
                     kernels = (training["implementation"], training["loss"])
-                    found.append(Degrees((*outer, *inner), data, *kernels))
+                    found.append(Degrees((*outer, *inner), data, self.batch // data, *kernels))
         if not found:
             raise PlanError(list(faults.values())[:3] or Fault("no layout is valid", None))
         return (*found, *self._compared(found))
@@ -388,7 +357,7 @@ class Space:
     # -- the rows -----------------------------------------------------------------------------
 
     @cached_property
-    def crossed(self) -> tuple[_Crossed, ...]:
+    def crossed(self) -> tuple[Crossed, ...]:
         """What each combination of degrees is crossed with: sequence parallelism, replicas, and
         pipelines with micro-batches."""
         if "crossed" not in self._crossed:
@@ -396,11 +365,11 @@ class Space:
                 (
                     self._sequences(degrees),
                     self._replicas(degrees),
-                    self._batches(degrees.named["pipeline"], self.batch // degrees.data),
+                    self._batches(degrees.named["pipeline"], degrees.share),
                 )
                 for degrees in self.degrees
             )
-        found: tuple[_Crossed, ...] = self._crossed["crossed"]
+        found: tuple[Crossed, ...] = self._crossed["crossed"]
         return found
 
     @cached_property
@@ -428,7 +397,7 @@ class Space:
             self.recompute = tuple(compress(self.recompute, there.any(axis=0)))
         self._started.clear()
 
-    def starts(self, rows: Rows, part: slice) -> Array:
+    def starts(self, rows: SpaceRows, part: slice) -> Array:
         """Which choices of some rows the launcher can start, over ZeRO stage, recomputation and
         rows. Its rules ask of a degree whether it is above 1."""
         above = np.array([degrees.values for degrees in self.degrees]) > 1
@@ -441,7 +410,7 @@ class Space:
                   for row in first]  # fmt: skip
         return np.stack(tables, axis=2)[:, :, places.ravel()]
 
-    def _can_start(self, rows: Rows, start: int, row: int, told: tuple[Any, ...]) -> Array:
+    def _can_start(self, rows: SpaceRows, start: int, row: int, told: tuple[Any, ...]) -> Array:
         """Whether the launcher starts a row, over ZeRO stage and recomputation."""
         assert self.launcher is not None
         if told not in self._started:
@@ -491,7 +460,7 @@ class Space:
         said = [degrees.said for degrees in self.degrees]
         return np.stack(((values > 1).sum(axis=1), values.prod(axis=1), said))
 
-    def blocks(self, most: int = 65_536) -> Iterator[Rows]:
+    def blocks(self, most: int = 65_536) -> Iterator[SpaceRows]:
         """All rows, about so many at a time.
 
         Raises:
@@ -501,7 +470,7 @@ class Space:
             raise PlanError(Fault("no layout is valid: no schedule runs these micro-batches", None))
         yield from self._blocks(most)
 
-    def _blocks(self, most: int) -> Iterator[Rows]:
+    def _blocks(self, most: int) -> Iterator[SpaceRows]:
         made: dict[Any, Array] = {}  # of what many combinations of degrees are crossed with
         pieces: list[Array] = []
         lengths: list[int] = []
@@ -520,7 +489,7 @@ class Space:
             rows += lengths[-1]
             if rows >= most or place == len(self.crossed) - 1:
                 of_degrees = np.repeat(np.arange(first, place + 1), lengths)
-                found = Rows(self, of_degrees, *np.concatenate(pieces, axis=1))
+                found = SpaceRows(self, of_degrees, *np.concatenate(pieces, axis=1))
                 if self.launcher is not None and len(found):
                     found = found.take(np.flatnonzero(found.valid(slice(None)).any(axis=(0, 1))))
                 if len(found) or self.launcher is None:
@@ -529,34 +498,16 @@ class Space:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Layouts without ZeRO stage and recomputation, as columns: places in ``space.degrees`` and in
-    ``space.runs``, and values."""
+class SpaceRows(Rows):
+    """Rows of a space."""
 
     space: Space
-    of_degrees: Array
-    of_run: Array
-    of_sequence: Array
-    of_replicate: Array
-    of_batch: Array
-
-    def __len__(self) -> int:
-        return len(self.of_degrees)
 
     @classmethod
-    def joined(cls, blocks: Sequence[Rows]) -> Rows:
+    def joined(cls, blocks: Sequence[SpaceRows]) -> SpaceRows:
         """Blocks of one space as one."""
         columns = zip(*(block.columns for block in blocks), strict=True)
         return cls(blocks[0].space, *(np.concatenate(column) for column in columns))
-
-    @property
-    def columns(self) -> tuple[Array, ...]:
-        return self.of_degrees, self.of_run, self.of_sequence, self.of_replicate, self.of_batch
-
-    @property
-    def own(self) -> dict[str, Array]:
-        """What each layout says itself, by key."""
-        return dict(zip(layout.OWN, self.columns[2:], strict=True))
 
     def chunked(self) -> tuple[Array, Array]:
         """Of each row the place of its first layout in the order in which chunks are searched, and
@@ -578,9 +529,9 @@ class Rows:
             found &= np.isin(column, values)
         return found
 
-    def take(self, places: Array) -> Rows:
+    def take(self, places: Array) -> SpaceRows:
         """Some of the rows."""
-        return Rows(self.space, *(column[places] for column in self.columns))
+        return SpaceRows(self.space, *(column[places] for column in self.columns))
 
     def valid(self, rows: slice) -> Array:
         """Which choices each row may take, over ZeRO stage, recomputation and rows: replicas need
@@ -675,7 +626,6 @@ class Rows:
     def follows(self, row: int) -> dict[str, Any]:
         """What follows from a layout, where the plan leaves it open."""
         degrees, plan = self.space.degrees[self.of_degrees[row]], self.space.plan
-        share = self.space.batch // degrees.data
         devices = plan.get("cluster.devices")
         sizes = {
             f"parallelism.{name}": devices // math.prod(degrees.named[other] for other in over)
@@ -684,7 +634,7 @@ class Rows:
         }
         found = {
             **sizes,
-            "training.gradient_accumulation": share // int(self.of_batch[row]),
+            "training.gradient_accumulation": degrees.share // int(self.of_batch[row]),
             **dict(zip(layout.OWN_CHOICE, (degrees.implementation, degrees.loss), strict=True)),
         }
         open_ones = self.space.base.keys() - degrees.kernels.keys()

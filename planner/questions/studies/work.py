@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.base.version import full
-from planner.questions.studies import arrays, layouts, parquet, points, table, text
+from planner.questions.studies import evaluator, parquet, points, table, text
 from planner.questions.studies.grid import Pieces
 from planner.questions.studies.points import Values
 from planner.questions.studies.study import Study
@@ -43,7 +43,7 @@ class Job:
 
     @cached_property
     def over_arrays(self) -> bool:
-        return arrays.able(self.study)
+        return evaluator.able(self.study)
 
     @cached_property
     def pieces(self) -> Pieces:
@@ -51,10 +51,8 @@ class Job:
         shape = self.study.shape
         if not self.over_arrays:
             return Pieces(shape, ONE_BY_ONE)
-        inside, most = arrays.plain(self.study), OVER_ARRAYS
-        if layouts.able(self.study):
-            along = layouts.along_layouts(self.study)
-            inside = tuple(map(any, zip(inside, along, strict=True)))
+        both = evaluator.plain(self.study), evaluator.of_layouts(self.study)
+        inside, most = [any(one) for one in zip(*both, strict=True)], OVER_ARRAYS
         while True:
             cut, plans = Pieces(shape, most), 1
             for places, alone in zip(cut.ranges(0), inside, strict=True):
@@ -66,9 +64,7 @@ class Job:
     @cached_property
     def evaluate(self) -> Callable[[Sequence[range]], Values]:
         if self.over_arrays:
-            if layouts.able(self.study):
-                return layouts.Evaluator(self.study).evaluate
-            return arrays.Evaluator(self.study).evaluate
+            return evaluator.Evaluator(self.study).evaluate
         return lambda ranges: points.evaluate(self.study, ranges)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""The case of all layouts of a space at once, and what each row of them binds its symbols to.
+"""Many plans as one batch: rows that share a graph, columns that vary.
 
 Layouts differ in numbers (degrees, micro-batches), in settings (schedule, ZeRO stage, whether a
 group leaves its node), in what their pipeline stages hold, and in which tensors their layers keep.
-A ``Spread`` has one case for all: settings that differ are ``Varying``, pipelines with fewer
+What plans differ in besides makes *kinds*, of each of which one plan is built. A ``Batch`` has one
+case for all (``batch_graph.py``): settings that differ are ``Varying``, pipelines with fewer
 distinct stages repeat one, and a tensor that some layouts keep is there under a condition.
 """
 
@@ -20,110 +21,115 @@ from numpy.typing import NDArray
 
 from planner.book.expressions import Symbol
 from planner.book.quantity import BOOK
-from planner.engine import instance as case
 from planner.engine.arrays.program import CHUNK, Program, Values
 from planner.engine.arrays.table import FLAGS, Codes, Table
-from planner.engine.evaluate import Absent, Case
+from planner.engine.evaluate import Absent
 from planner.engine.graph import Content
 from planner.plans import hardware
-from planner.plans.document import Draft, Plan
+from planner.plans.document import Draft
 from planner.plans.layout import AXES, DEGREES, KEPT, OUTER, OWN, ROW, RUN, at
-from planner.questions.search.layouts import CUT, SCHEDULE, Degrees, Rows, Space
-from planner.questions.search.pipelines import Pipelines
-from planner.questions.search.structure import Wanted, asked, entries, structure
+from planner.questions.batch_graph import (
+    GRAPHS,
+    BatchGraph,
+    Variety,
+    batch_graph,
+    deciding,
+    entries,
+)
+from planner.questions.batch_pipelines import Pipelines
+from planner.questions.batch_rows import Layouts, Rows
 
 Array = NDArray[Any]
 ZERO, RECOMPUTE = AXES
+_, SCHEDULE, CUT = RUN
 #: Settings that each row says itself.
 OF_ROWS = (SCHEDULE, *OWN, *AXES)
+#: The column of what a plan is besides its layout.
+KIND = "kind"
 
 
-@dataclass(frozen=True, eq=False)
-class Kernels:
-    """What follows from implementation and loss: a plan that has them, with its case."""
+class Batch:
+    """Layouts as one case, a table for each block of rows, and their values.
 
-    plan: Plan
-    case: Case
+    Args:
+        layouts: the rows.
+        absent: takes quantities that no layout has, with the reason, of those that were asked.
+        further: keys of plans besides the layout, with values that every row is crossed with:
+            arrays (1, 1, 1, …), each along one or more of the axes that follow the rows.
+        graphs: those that may serve, and to which one that is made is added; which of them does
+            decides how numbers are rounded.
+        checked: whether values outside of their ranges are none (``ArrayGraph``).
+    """
 
-
-class Spread:
-    """The layouts of a space as one case, a table for each block of rows, and their values."""
-
-    def __init__(self, space: Space, absent: dict[str, str] | None = None) -> None:
-        self.space = space
-        #: Quantities that no layout has, with the reason, of those that were asked.
+    def __init__(
+        self,
+        layouts: Layouts,
+        absent: dict[str, str] | None = None,
+        further: Mapping[str, Array] | None = None,
+        graphs: list[BatchGraph] = GRAPHS,
+        checked: bool = False,
+    ) -> None:
+        self.layouts, self.further = layouts, further or {}
         self.absent: dict[str, str] = {} if absent is None else absent
-        self.plan = space.plan
-        self.axes = (len(space.zero), len(space.recompute))
+        self.axes = (len(layouts.zero), len(layouts.recompute))
+        #: The lengths of the further axes.
+        self.beside = np.broadcast_shapes(*(array.shape for array in self.further.values()))[3:]
         self._table: Table | None = None  # the last one
         self.worth: dict[Content, Any] = {}  # what leaves are in all of them
-        kernels = self.of_degrees["kernels"].tolist()
-        self.pipelines = Pipelines(space, [k.plan for k in self.kernels], kernels)
-        names = [(d.implementation, d.loss) for d in space.degrees]
-        self.names = tuple(dict.fromkeys(names))
-        cases = {name: k.case for name, k in zip(self.names, self.kernels, strict=True)}
-        named = tuple((self.names[place], *kept) for place, *kept in self.facts)
-        assert self.plan.model is not None
-        self.structure = structure(
-            Wanted(self.plan.model, cases, self.varying, named, self.pipelines.slots)
-        )
-        made = self.structure.made
-        # Where our stages, modes and facts are among the structure's.
+        firsts = {degrees.kind: degrees for degrees in reversed(layouts.degrees)}
+        keys = tuple(dict.fromkeys(degrees.kind for degrees in layouts.degrees))
+        self.kinds = tuple(layouts.kind(firsts[key]) for key in keys)
+        places = {key: place for place, key in enumerate(keys)}
+        self.kind_of = [places[degrees.kind] for degrees in layouts.degrees]
+        self.shaped = self.kinds[0].plan.model is not None
+        self.pipelines = Pipelines(layouts, self.kinds, self.kind_of) if self.shaped else None
+        named = tuple((keys[place], *kept) for place, *kept in self.keeping)
+        slots = self.pipelines.slots if self.pipelines else 0
+        kinds = dict(zip(keys, self.kinds, strict=True))
+        variety = Variety(kinds, self.varying, named, slots, checked)
+        self.graph = batch_graph(variety, graphs)
+        made = self.graph.variety
+        # Where our stages, modes and what decides about tensors are among the graph's.
         self.places = np.ix_(
             *([made.varying[axis].index(v) for v in self.varying[axis]] for axis in AXES),
-            [made.facts.index(fact) for fact in named],
+            [made.keeping.index(keeping) for keeping in named],
         )
-        self.slots = self.pipelines.of_slots(made.slots)
-        whole = self.structure.case
-        self.lines = self.pipelines.lines(entries(whole, "part"), entries(whole, "component"))
-
-    # -- what follows from implementation and loss --------------------------------------------
-
-    @cached_property
-    def kernels(self) -> tuple[Kernels, ...]:
-        found = {}
-        for degrees in self.space.degrees:
-            key = (degrees.implementation, degrees.loss)
-            if key not in found:
-                plan = self.plan_of(degrees)
-                found[key] = Kernels(plan, case.build(plan))
-        return tuple(found.values())
-
-    def plan_of(self, degrees: Degrees) -> Plan:
-        """A plan with some degrees (``Space.plan_of``)."""
-        return self.space.plan_of(degrees)
+        if self.pipelines:
+            self.slots = self.pipelines.of_slots(made.slots)
+            self.lines = self.pipelines.lines()
 
     @cached_property
     def of_degrees(self) -> Mapping[str, Array]:
-        """Columns over combinations of degrees, as values; ``kernels`` as places."""
-        degrees = self.space.degrees
-        names = [(k.plan.settings["training.implementation"], k.plan.settings["training.loss"])
-                 for k in self.kernels]  # fmt: skip
+        """Columns over combinations of degrees, as values; the kind as its place."""
+        degrees = self.layouts.degrees
         columns = {
             f"parallelism.{name}": np.array([d.named[name] for d in degrees]) for name in DEGREES
         }
         columns["parallelism.data"] = np.array([d.data for d in degrees])
-        columns["kernels"] = np.array([names.index((d.implementation, d.loss)) for d in degrees])
+        columns[KIND] = np.array(self.kind_of)
         return columns
 
     # -- settings -----------------------------------------------------------------------------
 
     @cached_property
     def replicas(self) -> tuple[int, ...]:
-        return tuple(sorted({r for _, replicas, _ in self.space.crossed for r in replicas}))
+        """Distinct numbers of replicas, in order."""
+        return tuple(sorted({r for _, replicas, _ in self.layouts.crossed for r in replicas}))
 
     @cached_property
     def of_hardware(self) -> Mapping[str, tuple[Array, tuple[Any, ...]]]:
-        """Settings that the hardware decides, over degrees and replicas, as codes and values; those
-        that are the same everywhere left out."""
-        shape = (len(self.space.degrees), len(self.replicas))
-        names = [n for n in hardware.settings(self._draft(0, self.replicas[0])) if n in asked()]
+        """Settings that the hardware decides, as codes (degrees, replicas) and values; those that
+        are the same everywhere left out."""
+        shape = (len(self.layouts.degrees), len(self.replicas))
+        firsts = [self.kind_of.index(kind) for kind in range(len(self.kinds))]
+        several = (hardware.settings(self._draft(place, self.replicas[0])) for place in firsts)
+        names = [n for n in dict.fromkeys(n for one in several for n in one) if n in deciding()]
         told: dict[tuple[Any, ...], int] = {}  # which of their combinations occur
         codes = np.zeros(shape, dtype=np.int64)
-        for place in range(len(self.space.degrees)):
-            for replicas in self.space.crossed[place][1]:
+        for place in range(len(self.layouts.degrees)):
+            for replicas in self.layouts.crossed[place][1]:
                 found = hardware.settings(self._draft(place, replicas))
-                key = tuple([found[name] for name in names])
+                key = tuple([found.get(name) for name in names])
                 codes[place, self.replicas.index(replicas)] = told.setdefault(key, len(told))
         columns = dict(zip(names, zip(*told, strict=True), strict=True))
         kept = {name: tuple(dict.fromkeys(c)) for name, c in columns.items() if len(set(c)) > 1}
@@ -134,22 +140,24 @@ class Spread:
 
     def _draft(self, place: int, replicas: int) -> Draft:
         """What hardware settings ask of a combination of degrees."""
-        degrees = self.space.degrees[place]
-        base = self.kernels[self.of_degrees["kernels"][place]].plan
+        degrees = self.layouts.degrees[place]
+        base = self.kinds[self.kind_of[place]].plan
         layout = {**base.data["parallelism"], **degrees.named}
         layout |= {"data": degrees.data, "replicate": replicas}
         return Draft(base.document, {**base.data, "parallelism": layout})
 
     @cached_property
-    def of_kernels(self) -> Mapping[str, tuple[Any, ...]]:
-        """Settings that differ between kernels, one value for each."""
-        first, *others = (k.case.settings for k in self.kernels)
+    def of_kinds(self) -> Mapping[str, tuple[Any, ...]]:
+        """Settings that differ between kinds, one value for each."""
+        settings = [kind.case.settings for kind in self.kinds]
+        names = dict.fromkeys(name for one in settings for name in one)
+        several = {name: tuple(one.get(name) for one in settings)
+                   for name in names
+                   if name in deciding() and name not in (*OF_ROWS, *self.of_hardware)}  # fmt: skip
         return {
-            name: (value, *(other[name] for other in others))
-            for name, value in first.items()
-            if name in asked()
-            and name not in (*OF_ROWS, *self.of_hardware)
-            and any(other[name] != value for other in others)
+            name: values
+            for name, values in several.items()
+            if any(value != values[0] for value in values)
         }
 
     @cached_property
@@ -157,22 +165,20 @@ class Spread:
         """Settings that differ between layouts, with their values in the order of the codes."""
         found: dict[str, tuple[Any, ...]] = {
             **{key: ROW[key].values for key in OWN if ROW[key].values},
-            SCHEDULE: tuple(dict.fromkeys(s for _, s, _ in self.space.runs)),
-            ZERO: self.space.zero,
-            RECOMPUTE: self.space.recompute,
+            SCHEDULE: tuple(dict.fromkeys(s for _, s, _ in self.layouts.runs)),
+            ZERO: self.layouts.zero,
+            RECOMPUTE: self.layouts.recompute,
         }
         found |= {name: values for name, (_, values) in self.of_hardware.items()}
-        found |= {name: tuple(dict.fromkeys(v)) for name, v in self.of_kernels.items()}
+        found |= {name: tuple(dict.fromkeys(v)) for name, v in self.of_kinds.items()}
         return found
 
     @cached_property
-    def facts(self) -> tuple[tuple[Any, ...], ...]:
-        """What decides, of a row, which tensors are kept: kernels, and each of ``KEPT``, 2 where it
-        is more."""
+    def keeping(self) -> tuple[tuple[Any, ...], ...]:
+        """What decides, of a row, which tensors are kept: its kind, and each of ``KEPT``, 2 where
+        it is more. Nothing of models without a shape."""
         found: dict[tuple[Any, ...], None] = {}
-        for number, (place, (sequences, _, batches)) in enumerate(
-            zip(self.of_degrees["kernels"].tolist(), self.space.crossed, strict=True)
-        ):
+        for number, (sequences, _, batches) in enumerate(self.layouts.crossed):
             own = {
                 "parallelism.sequence": set(sequences),
                 "training.micro_batch": {min(size, 2) for size in batches[:, 1].tolist()},
@@ -181,17 +187,18 @@ class Spread:
                 own[key] if key in own else (min(int(self.of_degrees[key][number]), 2),)
                 for key in KEPT
             )
+            place = self.kind_of[number]
             found |= dict.fromkeys((place, *kept) for kept in product(*values))
-        return tuple(found)
+        return tuple(found) if self.shaped else ()
 
     # -- a block of rows ----------------------------------------------------------------------
 
-    def over(self, rows: Rows) -> Over:
+    def over(self, rows: Rows) -> BatchRows:
         """The table of some rows."""
         columns, values = self._columns(rows)
         rules = [rule for rule in self.rules if _known(rule, columns)]
         table = self._table = Table(len(rows), columns, rules, self._table)
-        return Over(self, rows, table, _Leaves(self, values))
+        return BatchRows(self, len(rows), table, _Leaves(self, values))
 
     def _columns(self, rows: Rows) -> tuple[dict[str, Codes], dict[str, Array]]:
         """The columns of a table, and what the codes of those that are numbers are worth."""
@@ -205,18 +212,18 @@ class Spread:
 
         for key, table in self.of_degrees.items():
             number(key, table, rows.of_degrees)
-        number(RUN[0], np.array([run[0] for run in self.space.runs]), rows.of_run)
+        number(RUN[0], np.array([run[0] for run in self.layouts.runs]), rows.of_run)
         for key, column in rows.own.items():
             if ROW[key].values:
                 columns[key] = Codes(column, len(ROW[key].values))
             else:
                 number(key, *_coded(column))
-        share = self.space.batch // self.of_degrees["parallelism.data"][rows.of_degrees]
-        steps = share // rows.of_batch
+        share = np.array([degrees.share for degrees in self.layouts.degrees])
+        steps = share[rows.of_degrees] // rows.of_batch
         number("training.gradient_accumulation", *_coded(steps))
         schedules = self.varying[SCHEDULE]
-        of_run = np.array([schedules.index(s) for _, s, _ in self.space.runs])
-        cuts = [cut for _, _, cut in self.space.runs]
+        of_run = np.array([schedules.index(s) for _, s, _ in self.layouts.runs])
+        cuts = [cut for _, _, cut in self.layouts.runs]
         several = list(dict.fromkeys(cuts))
         columns[CUT] = Codes(
             np.array([several.index(cut) for cut in cuts])[rows.of_run], len(several)
@@ -225,23 +232,13 @@ class Spread:
         replica = np.searchsorted(np.array(self.replicas), rows.of_replicate)
         for name, (codes, found) in self.of_hardware.items():
             columns[name] = Codes(codes[rows.of_degrees, replica], len(found))
-        for name, found in self.of_kernels.items():
+        for name, found in self.of_kinds.items():
             codes = np.array([self.varying[name].index(value) for value in found])
-            columns[name] = Codes(codes[columns["kernels"].of_row], len(self.varying[name]))
-        self._stage_columns(rows, steps, columns)
-        self._fact_columns(rows, columns)
+            columns[name] = Codes(codes[columns[KIND].of_row], len(self.varying[name]))
+        if self.pipelines:
+            columns["stages"] = self._of_stages(self.pipelines, rows, steps)
+            self._of_tensors(rows, columns)
         return columns, numbers
-
-    @cached_property
-    def further(self) -> Mapping[str, Array]:
-        """Keys of plans besides the layout, with values that every row is crossed with: arrays of
-        the axes of a program, each along one or more of those that follow the rows."""
-        return {}
-
-    @cached_property
-    def beside(self) -> tuple[int, ...]:
-        """The lengths of the further axes."""
-        return np.broadcast_shapes(*(array.shape for array in self.further.values()))[3:]
 
     def stretches(self, rows: int) -> Iterator[slice]:
         """Rows in stretches whose arrays stay in a core's cache."""
@@ -249,79 +246,94 @@ class Spread:
         for start in range(0, rows, step):
             yield slice(start, min(start + step, rows))
 
-    def _stage_columns(self, rows: Rows, steps: Array, columns: dict[str, Codes]) -> None:
+    def _of_stages(self, pipelines: Pipelines, rows: Rows, steps: Array) -> Codes:
         """Which of the distinct pipelines a row has."""
         of_degrees = self.of_degrees
         decide = (
             of_degrees["parallelism.pipeline"][rows.of_degrees],
             rows.of_run,
             steps,
-            of_degrees["kernels"][rows.of_degrees],
+            of_degrees[KIND][rows.of_degrees],
         )
         found = Table(len(rows), {str(i): _codes(values) for i, values in enumerate(decide)})
         group = found.exact(found.all.mask)
         keys = zip(*(values[group.first].tolist() for values in decide), strict=True)
-        shapes = self.pipelines.shapes
-        of_group = np.array([shapes[self.pipelines.all[key]] for key in keys])
-        columns["stages"] = Codes(of_group[group.of_rows], len(shapes))
+        shapes = pipelines.shapes
+        of_group = np.array([shapes[pipelines.all[key]] for key in keys])
+        return Codes(of_group[group.of_rows], len(shapes))
 
     @cached_property
     def rules(self) -> list[tuple[tuple[str, ...], str]]:
         """Which columns follow from which others."""
         data, batch = "parallelism.data", "training.micro_batch"
         steps = "training.gradient_accumulation"
-        outer = (*at(OUTER), data)
-        found = [(tuple(n for n in outer if n != name), name) for name in outer]
-        inner = (data, batch, steps)
-        found += [(tuple(n for n in inner if n != name), name) for name in inner]
+        found = []
+        for product_, factors in (
+            ("cluster.devices", (*at(OUTER), data)),
+            ("training.global_batch", (data, batch, steps)),
+        ):
+            by_kind = self._by_kind({kind.plan.get(product_) for kind in self.kinds})
+            found += [((*(n for n in factors if n != name), *by_kind), name) for name in factors]
         degrees = {name: column[:, None] for name, column in self.of_degrees.items()}
         degrees["parallelism.replicate"] = np.array(self.replicas)[None, :]
-        there = np.zeros((len(self.space.degrees), len(self.replicas)), dtype=bool)
-        for place, (_, replicas, _) in enumerate(self.space.crossed):
+        there = np.zeros((len(self.layouts.degrees), len(self.replicas)), dtype=bool)
+        for place, (_, replicas, _) in enumerate(self.layouts.crossed):
             there[place, np.searchsorted(self.replicas, replicas)] = True
         flat = {name: np.broadcast_to(c, there.shape)[there] for name, c in degrees.items()}
         for name, (codes, _) in self.of_hardware.items():
             found.append((_determining(codes[there], flat), name))
-        kernels = flat.pop("kernels")
-        if not any(d.said for d in self.space.degrees):
-            found.append((_determining(kernels, flat), "kernels"))
-        found += [(("kernels",), name) for name in self.of_kernels]
-        cuts = {k.plan.data["parallelism"]["cut"] for k in self.kernels}
-        by_kernels = ("kernels",) if len(cuts) > 1 else ()
-        found.append((("parallelism.pipeline", *RUN, steps, *by_kernels), "stages"))
-        pipelines = list(self.pipelines.all)
-        shapes = np.array([self.pipelines.shapes[lines] for lines in self.pipelines.all.values()])
-        sizes = np.array([stages for stages, *_ in pipelines])
-        if _follows(sizes, shapes):
-            found.append((("stages",), "parallelism.pipeline"))
-        facts = dict(zip(("kernels", *KEPT), np.array(self.facts, dtype=np.int64).T, strict=True))
-        for number, (codes, _) in enumerate(self.patterns):
-            found.append((_determining(codes, facts), f"tensors {number}"))
+        kinds = flat.pop(KIND)
+        if len({d.values for d in self.layouts.degrees}) == len(self.layouts.degrees):
+            found.append((_determining(kinds, flat), KIND))
+        found += [((KIND,), name) for name in self.of_kinds]
+        if self.pipelines:
+            found += self._rules_of_stages(self.pipelines, steps)
+        if self.keeping:
+            coded = np.array(self.keeping, dtype=np.int64).T
+            keeping = dict(zip((KIND, *KEPT), coded, strict=True))
+            for number, (codes, _) in enumerate(self.patterns):
+                found.append((_determining(codes, keeping), f"tensors {number}"))
         return found
 
-    def _fact_columns(self, rows: Rows, columns: dict[str, Codes]) -> None:
+    def _by_kind(self, values: set[Any]) -> tuple[str, ...]:
+        """What else decides where kinds differ in a value."""
+        return (KIND,) if len(values) > 1 else ()
+
+    def _rules_of_stages(
+        self, pipelines: Pipelines, steps: str
+    ) -> Iterator[tuple[tuple[str, ...], str]]:
+        layouts = (kind.plan.data["parallelism"] for kind in self.kinds)
+        cuts = {(layout["cut"], str(layout.get("stages")), alike)
+                for layout, alike in zip(layouts, pipelines.alike, strict=True)}  # fmt: skip
+        yield ("parallelism.pipeline", *RUN, steps, *self._by_kind(cuts)), "stages"
+        shapes = np.array([pipelines.shapes[lines] for lines in pipelines.all.values()])
+        sizes = np.array([stages for stages, *_ in pipelines.all])
+        if _follows(sizes, shapes):
+            yield ("stages",), "parallelism.pipeline"
+
+    def _of_tensors(self, rows: Rows, columns: dict[str, Codes]) -> None:
         """A column for each pattern: which of its distinct cases a row is."""
-        coded = self.of_degrees["kernels"][rows.of_degrees]
+        coded = self.of_degrees[KIND][rows.of_degrees]
         own = rows.own
         for key in KEPT:
             column = own[key] if key in own else self.of_degrees[key][rows.of_degrees]
             coded = coded * 2 + (column != ROW[key].neutral)
-        size = len(self.kernels) << len(KEPT)
-        places = np.zeros(size, dtype=np.int64)
-        for place, (of_kernels, *kept) in enumerate(self.facts):
-            at = int(of_kernels)
+        places = np.zeros(len(self.kinds) << len(KEPT), dtype=np.int64)
+        for place, (of_kind, *kept) in enumerate(self.keeping):
+            at = int(of_kind)
             for key, value in zip(KEPT, kept, strict=True):
                 at = at * 2 + int(value != ROW[key].neutral)
             places[at] = place
-        facts = places[coded]
+        keeping = places[coded]
         for number, (codes, cases) in enumerate(self.patterns):
-            columns[f"tensors {number}"] = Codes(codes[facts], cases.shape[2])
+            columns[f"tensors {number}"] = Codes(codes[keeping], cases.shape[2])
 
     @cached_property
     def patterns(self) -> tuple[tuple[Array, Array], ...]:
-        """For each pattern the code of each fact, and what the codes are worth."""
+        """For each pattern the code of each entry of ``keeping``, and what the codes are worth, as
+        (zero, recompute, codes)."""
         found = []
-        for whole in self.structure.patterns:
+        for whole in self.graph.patterns:
             pattern = whole[self.places]
             flat = pattern.reshape(-1, pattern.shape[2])
             cases, codes = np.unique(flat, axis=1, return_inverse=True)
@@ -334,11 +346,11 @@ class Spread:
 
 
 @dataclass(frozen=True, eq=False)
-class Over:
-    """Some rows of a spread, with what their leaves are worth."""
+class BatchRows:
+    """Some rows of a batch, with what their leaves are worth."""
 
-    spread: Spread
-    rows: Rows
+    batch: Batch
+    size: int
     table: Table
     leaves: _Leaves
     programs: dict[tuple[str, ...], Program] = field(default_factory=dict)
@@ -347,20 +359,20 @@ class Over:
         """Some quantities that share a graph, for these rows."""
         found = self.programs.get(quantities)
         if found is None:
-            made = self.spread.structure.compiled(quantities)
+            made = self.batch.graph.compiled(quantities)
             found = self.programs[quantities] = Program(
-                made.graph, made.roots.values(), self.table, self.leaves, len(self.spread.beside)
+                made.graph, made.roots.values(), self.table, self.leaves, len(self.batch.beside)
             )
-            self.spread.absent |= made.absent
+            self.batch.absent |= made.absent
         return found
 
     def chunks(self, *groups: tuple[str, ...]) -> Iterator[tuple[slice, dict[str, Array]]]:
-        """Quantities over ZeRO stage, recomputation and rows, some rows at a time; NaN where one is
-        absent. Those of a group share a graph. Axes of ``further`` follow, of length 1 where a
-        quantity does not vary along one."""
+        """Quantities as (zero, recompute, rows, …further axes), some rows at a time; NaN where one
+        is absent. Those of a group share a graph. A further axis along which a quantity does not
+        vary has length 1."""
         for quantities in groups:
             self.program(quantities)
-        for part in self.spread.stretches(len(self.rows)):
+        for part in self.batch.stretches(self.size):
             values: dict[str, Array] = {}
             for quantities in groups:
                 values |= self.values(quantities, part)
@@ -368,12 +380,12 @@ class Over:
 
     def values(self, quantities: tuple[str, ...], part: slice | Array) -> dict[str, Array]:
         """The quantities of a group for some of the rows, as ``chunks`` has them."""
-        made = self.spread.structure.compiled(quantities)
-        found = self.program(quantities).run(part, self.spread.axes)
+        made = self.batch.graph.compiled(quantities)
+        found = self.program(quantities).run(part, self.batch.axes)
         values = {name: found[node] for name, node in made.roots.items()}
         length = part.stop - part.start if isinstance(part, slice) else len(part)
         for name in made.absent:
-            shape = (*self.spread.axes, length, *(1 for _ in self.spread.beside))
+            shape = (*self.batch.axes, length, *(1 for _ in self.batch.beside))
             values[name] = np.broadcast_to(np.nan, shape)
         return values
 
@@ -381,49 +393,56 @@ class Over:
 class _Leaves:
     """What the leaves of a graph are worth in a table."""
 
-    def __init__(self, spread: Spread, numbers: Mapping[str, Array]) -> None:
-        self.spread, self.numbers = spread, numbers
+    def __init__(self, batch: Batch, numbers: Mapping[str, Array]) -> None:
+        self.batch, self.numbers = batch, numbers
         self.keys = {note.symbol: note.key for note in BOOK.notation.values() if not note.per}
 
     def __call__(self, content: Content) -> Any:
         operation, arguments = content
         if operation == "input" and len(arguments) == 1:
             return self._of_plan(arguments[0])
-        found = self.spread.worth.get(content)  # the same in every table
+        found = self.batch.worth.get(content)  # the same in every table
         if found is None:
-            found = self.spread.worth[content] = self._of_spread(operation, arguments)
+            found = self.batch.worth[content] = self._of_batch(operation, arguments)
         return found
 
-    def _of_spread(self, operation: str, arguments: tuple[Any, ...]) -> Any:
+    def _of_batch(self, operation: str, arguments: tuple[Any, ...]) -> Any:
         if operation == "is":
             return self._is(arguments[0], arguments[1:])
         if operation == "present":
-            cases = self.spread.patterns[arguments[0]][1]
+            cases = self.batch.patterns[arguments[0]][1]
             return Values(f"tensors {arguments[0]}", cases)
-        return self._on_stage(*self.spread.structure.lines[arguments])
+        if len(arguments) == 2:
+            symbol, entry = arguments
+            axis, place = self.batch.graph.place[entry]
+            several = (entries(kind.case, axis)[place] for kind in self.batch.kinds)
+            return self._of_kind([one.bindings[symbol] for one in several])
+        return self._on_stage(*self.batch.graph.lines[arguments])
 
     def _of_plan(self, symbol: Symbol) -> Any:
         key = self.keys[symbol] or ""
-        if key in self.spread.further:
-            return Values(None, self.spread.further[key])
+        if key in self.batch.further:
+            return Values(None, self.batch.further[key])
         if key in self.numbers:
             return Values(key, self.numbers[key].astype(np.float64)[None, None, :])
-        values = [kernels.case.bindings[symbol] for kernels in self.spread.kernels]
+        return self._of_kind([kind.case.bindings[symbol] for kind in self.batch.kinds])
+
+    def _of_kind(self, values: list[Any]) -> Any:
         if all(value == values[0] for value in values):
             return values[0]
         array = np.array([np.nan if isinstance(v, Absent) else float(v) for v in values])
-        return Values("kernels", array[None, None, :])
+        return Values(KIND, array[None, None, :])
 
     def _on_stage(self, slot: int, place: int) -> Values:
-        array = self.spread.lines[:, self.spread.slots[:, slot], place]
+        array = self.batch.lines[:, self.batch.slots[:, slot], place]
         if (array == array[0]).all():
             array = array[:1]
         return Values("stages", array[None, :, :])
 
     def _is(self, name: str, wanted: tuple[Any, ...]) -> Any:
-        if name not in self.spread.varying:
-            return self.spread.kernels[0].case.settings[name] in wanted
-        found = np.array([value in wanted for value in self.spread.varying[name]])
+        if name not in self.batch.varying:
+            return self.batch.kinds[0].case.settings.get(name) in wanted
+        found = np.array([value in wanted for value in self.batch.varying[name]])
         if name == ZERO:
             return Values(None, found[:, None, None])
         if name == RECOMPUTE:

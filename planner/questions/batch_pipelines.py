@@ -1,4 +1,4 @@
-"""What the pipelines of a space hold and keep: each distinct stage once, whoever has it."""
+"""What the pipelines of a batch hold and keep: each distinct stage once, whoever has it."""
 
 from __future__ import annotations
 
@@ -14,69 +14,74 @@ from planner.book import notation
 from planner.engine import instance as case
 from planner.engine.evaluate import Entry
 from planner.plans import pipeline
-from planner.plans.document import Plan, Stage
+from planner.plans.document import Stage
 from planner.plans.layout import RUN
 from planner.plans.plan import with_keys
-from planner.questions.search.layouts import Space
+from planner.questions.batch_graph import OF_PART, Kind, entries
+from planner.questions.batch_rows import Layouts, Run
 
 Array = NDArray[Any]
 #: What a stage holds and what it keeps, by part.
 Line = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]
-#: Crossed symbols of a stage with each part, and with each component, in the order of a line.
-OF_PART = (notation.layers_on_stage, notation.in_flight, notation.recomputed_in_flight)
-OF_COMPONENT = (notation.copies_on_stage, notation.first_on_stage)
 
 
 class Pipelines:
-    """The pipelines of a space; ``plans`` are one for each set of kernels, ``kernels`` the place in
-    them of each combination of degrees."""
+    """The pipelines of a batch; ``of_degrees`` are the places in ``kinds`` of each combination of
+    degrees."""
 
-    def __init__(self, space: Space, plans: Sequence[Plan], kernels: Sequence[int]) -> None:
-        self.space, self.plans, self.kernels = space, plans, kernels
-        self._lines: dict[Line, int] = {}
-        model = space.plan.model
-        assert model is not None
-        self._known = _known(model.sequence, space.plan.get("model.vocab"))
+    def __init__(self, layouts: Layouts, kinds: Sequence[Kind], of_degrees: Sequence[int]) -> None:
+        self.layouts, self.kinds, self.of_degrees = layouts, kinds, of_degrees
+        self._lines: dict[tuple[int, Line], int] = {}
+        #: Of each kind the first whose layers are the same ones, computed again alike.
+        self.alike: list[int] = []
+        self._known = []
+        distinct: list[int] = []
+        for place, kind in enumerate(kinds):
+            same = (other for other in distinct if _alike(kinds[other], kind))
+            found = next(same, place)
+            if found == place:
+                distinct.append(place)
+            self.alike.append(found)
+            self._known.append(_known(kind.layers.sequence, kind.plan.get("model.vocab")))
 
-    def _pipeline(self, stages: int, run: int, micro_batches: int, kernels: int) -> tuple[int, ...]:
+    def _pipeline(self, stages: int, run: Run, micro_batches: int, kind: int) -> tuple[int, ...]:
         """The distinct stages of a pipeline, as places in ``lines``."""
-        virtual, schedule, chosen = self.space.runs[run]
+        virtual, schedule, chosen = run
         most = pipeline.most_alive(stages, schedule)
         micro_batches = micro_batches if most is None else min(micro_batches, most)
-        plan = self.plans[kernels]
+        plan, layers, known = self.kinds[kind].plan, self.kinds[kind].layers, self._known[kind]
         cut, given = (plan.data["parallelism"].get(key) for key in ("cut", "stages"))
         cut = chosen or cut
-        assert plan.model is not None
-        costs = str(pipeline.weights(plan.model)) if cut == "compute" else ""
+        costs = str(pipeline.weights(layers)) if cut == "compute" else ""
         key = (stages, virtual, schedule, micro_batches, cut, str(given), costs)
-        if key not in self._known:
+        if key not in known:
             chosen_keys = dict(zip(RUN, (virtual, schedule, cut), strict=True))
             data = with_keys(plan.data, {**chosen_keys, "parallelism.pipeline": stages})
-            layout = data["parallelism"]
             found = pipeline.stages(
-                plan.model, layout, schedule, micro_batches, plan.get("model.vocab")
+                layers, data["parallelism"], schedule, micro_batches, plan.get("model.vocab")
             )
-            self._known[key] = tuple(_line(found[i]) for i in _fullest(found))
-        lines = self._lines
-        return tuple(lines.setdefault(line, len(lines)) for line in self._known[key])
+            known[key] = tuple(_line(found[i]) for i in _fullest(found))
+        lines, alike = self._lines, self.alike[kind]
+        return tuple(lines.setdefault((alike, line), len(lines)) for line in known[key])
 
     @cached_property
     def all(self) -> dict[tuple[int, int, int, int], tuple[int, ...]]:
-        """Every pipeline of the space: stages, run, micro-batches, kernels."""
+        """Every pipeline of the batch: stages, run, micro-batches, kind."""
         found: dict[tuple[int, int, int, int], tuple[int, ...]] = {}
         seen = set()
+        runs = self.layouts.runs
         for degrees, place, (_, _, batches) in zip(
-            self.space.degrees, self.kernels, self.space.crossed, strict=True
+            self.layouts.degrees, self.of_degrees, self.layouts.crossed, strict=True
         ):
-            share = self.space.batch // degrees.data
-            key = (degrees.values[1], share, int(place))
+            stages = degrees.named["pipeline"]
+            key = (stages, degrees.share, place)
             if key in seen:
                 continue
             seen.add(key)
             for run, size in batches.tolist():
-                at = (degrees.values[1], run, share // size, int(place))
+                at = (stages, run, degrees.share // size, place)
                 if at not in found:
-                    found[at] = self._pipeline(*at)
+                    found[at] = self._pipeline(stages, runs[run], degrees.share // size, place)
         return found
 
     @cached_property
@@ -93,37 +98,45 @@ class Pipelines:
         return found
 
     def of_slots(self, slots: int) -> Array:
-        """The line of each slot of each shape; a pipeline with fewer stages repeats its first."""
+        """The line of each slot, as (shapes, slots); a pipeline with fewer stages repeats its
+        first."""
         return np.array([[*shape, *shape[:1] * (slots - len(shape))] for shape in self.shapes])
 
-    def lines(self, parts: tuple[Entry, ...], components: tuple[Entry, ...]) -> Array:
-        """What each distinct stage binds the crossed symbols to: over recomputation, lines and
-        places in a line."""
-        modes = self.space.recompute
-        most = [case.recomputed_at_most(self.space.plan, mode) for mode in modes]
+    def lines(self) -> Array:
+        """What each distinct stage binds the crossed symbols to, as (recompute, lines, places in a
+        line)."""
         entry = Entry("stage", "")
         of_components: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         table = []
-        for holds, alive in self._lines:
+        for number, (holds, alive) in self._lines:
+            kind = self.kinds[number]
+            parts, components = entries(kind.case, "part"), entries(kind.case, "component")
+            most = [case.recomputed_at_most(kind.plan, mode) for mode in self.layouts.recompute]
             counts = dict(holds), dict(alive)
             kept = [case.on_stage(*counts, entry, parts, m) for m in most]
             of_parts = [[float(k[s, entry, p]) for s in OF_PART for p in parts] for k in kept]
-            if holds not in of_components:
+            if (number, holds) not in of_components:
                 crossed, *_ = kept  # what a stage holds is the same in every mode
                 held = case.held_on_stages((entry,), components, crossed)
                 first = case.first_of_shape((entry,), components, crossed)
-                of_components[holds] = (
+                of_components[number, holds] = (
                     *(held[notation.copies_on_stage, entry, c] for c in components),
                     *(first[notation.first_on_stage, entry, c] for c in components),
                 )
-            table.append([[*line, *of_components[holds]] for line in of_parts])
+            table.append([[*line, *of_components[number, holds]] for line in of_parts])
         return np.array(table, dtype=np.float64).transpose(1, 0, 2)
+
+
+def _alike(one: Kind, other: Kind) -> bool:
+    """Whether stages that hold the same of two kinds are the same stages."""
+    again = "training.recompute_layers"
+    return one.layers == other.layers and one.plan.get(again) == other.plan.get(again)
 
 
 @recent(4)
 def _known(layers: Any, vocab: Any) -> dict[tuple[Any, ...], tuple[Line, ...]]:
     """What is known of the pipelines of models that have the same layers in the same order, however
-    wide; to be filled, for further searches."""
+    wide; to be filled, for further batches."""
     return {}
 
 

@@ -15,14 +15,14 @@ from planner.plans.document import Draft
 from planner.plans.hardware import settings as settings_of_hardware
 from planner.plans.plan import variant
 from planner.questions import loading
+from planner.questions.batch import Batch, _determining
+from planner.questions.batch_graph import deciding
 from planner.questions.search.layouts import REPLICAS, Space
-from planner.questions.search.spread import Spread, _determining
-from planner.questions.search.structure import asked
 
 CODES = st.lists(st.tuples(*[st.integers(0, 2)] * 4), min_size=1, max_size=12)
 
 
-def spread(model: str, node: int, devices: int = 16) -> Spread:
+def batch(model: str, node: int, devices: int = 16) -> Batch:
     plan = loading.load({
         "model": model,
         "cluster": {
@@ -31,7 +31,7 @@ def spread(model: str, node: int, devices: int = 16) -> Spread:
         "training": {"sequence_length": 1024, "global_batch": 32},
         "parallelism": {"zero": 0},
     })  # fmt: skip
-    return Spread(Space(plan))
+    return Batch(Space(plan))
 
 
 @settings(max_examples=200, deadline=None)
@@ -55,15 +55,16 @@ def test_a_column_follows_from_the_fewest_others(rows: list[tuple[int, ...]]) ->
 @pytest.mark.parametrize(("model", "node"), [("llama2-7b", 8), ("mixtral-8x7b", 4)])
 def test_what_the_hardware_decides_of_a_layout_is_what_its_plan_says(model: str, node: int) -> None:
     """Whether a group leaves its node, and the like; what is the same everywhere is not listed."""
-    found = spread(model, node)
-    columns = found.of_hardware
+    found = batch(model, node)
+    columns, space = found.of_hardware, found.layouts
+    assert isinstance(space, Space)
     seen: dict[str, set[Any]] = {}
-    for place, degrees in enumerate(found.space.degrees):
-        layout = {**found.space.start, **degrees.changes, **degrees.kernels, "parallelism.zero": 1}
-        for replicas in found.space.crossed[place][1]:
-            plan = variant(found.space.plan, {**layout, REPLICAS: replicas})
+    for place, degrees in enumerate(space.degrees):
+        layout = {**space.start, **degrees.changes, **degrees.kernels, "parallelism.zero": 1}
+        for replicas in space.crossed[place][1]:
+            plan = variant(space.plan, {**layout, REPLICAS: replicas})
             said = build(plan).settings
-            for name in asked() & settings_of_hardware(Draft(plan.document, plan.data)).keys():
+            for name in deciding() & settings_of_hardware(Draft(plan.document, plan.data)).keys():
                 seen.setdefault(name, set()).add(said[name])
             for name, (codes, values) in columns.items():
                 code = codes[place, found.replicas.index(replicas)]
@@ -73,4 +74,4 @@ def test_what_the_hardware_decides_of_a_layout_is_what_its_plan_says(model: str,
 
 def test_spaces_of_a_kind_are_compiled_once() -> None:
     """Another number of devices, or of devices in a node, changes no formula."""
-    assert spread("llama2-7b", 8).structure is spread("llama2-7b", 8).structure
+    assert batch("llama2-7b", 8).graph is batch("llama2-7b", 8).graph

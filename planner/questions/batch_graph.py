@@ -1,0 +1,305 @@
+"""What the plans of a batch share: one case for them all, and the graph of its formulas.
+
+What entries bind to another number in some plans is an input. Tensors that only some layouts keep
+are entries under a condition: a pattern over ZeRO stage, recomputation and whatever else decides
+which tensors a layer keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.base.recent import Watched
+from planner.book import notation
+from planner.book.expressions import Symbol
+from planner.book.quantity import BOOK
+from planner.documents import schema
+from planner.engine import instance as case
+from planner.engine.arrays.graph import Compiled, compiled
+from planner.engine.evaluate import Absent, Case, Entry
+from planner.engine.lower import Varying
+from planner.plans import kernels as profiles
+from planner.plans.document import Model, Plan
+from planner.plans.layout import AXES, KEPT
+
+Array = NDArray[Any]
+#: What decides which tensors a layer keeps: a kind, by its key, and of each key of ``layout.KEPT``
+#: its value, 2 where it is more.
+Keeping = tuple[Any, ...]
+#: What these and the axes say, of the settings that decide about tensors.
+GIVEN = (*KEPT, *AXES)
+#: Crossed symbols of a stage with each part, and with each component, in the order of a line.
+OF_PART = (notation.layers_on_stage, notation.in_flight, notation.recomputed_in_flight)
+OF_COMPONENT = (notation.copies_on_stage, notation.first_on_stage)
+#: The axes whose entries follow from the model.
+OF_MODEL = ("part", "block", "component", "product")
+#: What besides the model decides which entries the other axes have.
+DECIDING = ("training.mode", "training.attention_count", "model.shape", "lora", "targets")
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """Plans of a batch that differ in their layouts only: one of them, with its case."""
+
+    plan: Plan
+    case: Case
+
+    @property
+    def layers(self) -> Model:
+        """Its model, which has a shape."""
+        assert self.plan.model is not None
+        return self.plan.model
+
+    @cached_property
+    def absent(self) -> Mapping[Symbol, str]:
+        """Inputs that are not given, with the reason."""
+        bound = self.case.bindings.items()
+        return {symbol: value.reason for symbol, value in bound if isinstance(value, Absent)}
+
+
+@dataclass(frozen=True, eq=False)
+class Variety:
+    """What a graph has to hold for.
+
+    Settings of ``varying`` differ between plans. ``slots`` are the distinct stages of the pipeline
+    that has most. ``checked``: whether values outside of their ranges are none (``ArrayGraph``).
+    """
+
+    kinds: Mapping[Hashable, Kind]
+    varying: Mapping[str, tuple[Any, ...]]
+    keeping: tuple[Keeping, ...]
+    slots: int
+    checked: bool
+
+    def values(self, name: str) -> tuple[Any, ...]:
+        """What a setting is in some plan."""
+        found = self.varying.get(name)
+        if found is None:
+            return tuple(kind.case.settings.get(name) for kind in self.kinds.values())
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class BatchGraph:
+    """What batches have in common that can share a graph."""
+
+    variety: Variety
+    case: Case
+    read: frozenset[str]  # settings that decide about tensors
+    conditional: Mapping[Entry, int]  # the pattern of each tensor that some layouts keep
+    patterns: tuple[Array, ...]  # when a tensor is there, as (zero, recompute, keeping)
+    #: Slot, and place in its line, of each crossed symbol.
+    lines: Mapping[tuple[Symbol, Entry, Entry], tuple[int, int]]
+    _compiled: dict[tuple[str, ...], Compiled] = field(default_factory=dict)
+
+    def compiled(self, quantities: tuple[str, ...]) -> Compiled:
+        """The graph of some quantities."""
+        found = self._compiled.get(quantities)
+        if found is None:
+            found = self._compiled[quantities] = compiled(
+                self.case, quantities, self.conditional, self.variety.checked
+            )
+        return found
+
+    @cached_property
+    def place(self) -> Mapping[Entry, tuple[str, int]]:
+        """The axis of an entry of the model, and its place there."""
+        return {
+            entry: (axis, place)
+            for axis in OF_MODEL
+            for place, entry in enumerate(entries(self.case, axis))
+        }
+
+    def serves(self, asked: Variety) -> bool:
+        """Whether the graph holds for a batch: one that tells no more apart."""
+        made = self.variety
+        return (
+            asked.slots <= made.slots
+            and asked.checked == made.checked
+            and asked.kinds.keys() <= made.kinds.keys()
+            and asked.varying.keys() <= made.varying.keys()
+            and all(set(asked.values(name)) <= set(said) for name, said in made.varying.items())
+            and set(asked.keeping) <= set(made.keeping)
+            and all(self._alike(made.kinds[key], kind) for key, kind in asked.kinds.items())
+        )
+
+    def _alike(self, one: Kind, other: Kind) -> bool:
+        names = {*deciding(), *self.read, *DECIDING} - self.variety.varying.keys()
+        return (
+            one.absent.keys() == other.absent.keys()
+            and all(
+                _sort(one.case.settings.get(name)) == _sort(other.case.settings.get(name))
+                for name in names
+            )
+            and one.plan.model == other.plan.model
+        )
+
+
+#: Graphs kept for further batches over plans of the same kinds, and how many.
+GRAPHS: list[BatchGraph] = []
+MOST_KEPT = 8
+
+
+def batch_graph(asked: Variety, known: list[BatchGraph]) -> BatchGraph:
+    """The graph of a batch: one of those that are known, or one that is made and then known."""
+    for graph in known:
+        if graph.serves(asked):
+            return graph
+    made = _made(asked)
+    known[:] = [made, *known[: MOST_KEPT - 1]]
+    return made
+
+
+@cache
+def deciding() -> frozenset[str]:
+    """Settings that a formula of the book asks for."""
+    return frozenset(n for d in BOOK.formulas() for n in d.when)
+
+
+def shape(kind: Kind) -> Hashable:
+    """What kinds have in common that can share a graph: which inputs there are, and the entries of
+    the model's axes."""
+    settings = kind.case.settings
+    return (
+        frozenset(kind.absent),
+        tuple(repr(settings.get(name)) for name in DECIDING),
+        _of_entries(tuple(entries(kind.case, axis) for axis in OF_MODEL)),
+    )
+
+
+@lru_cache(maxsize=64)
+def _of_entries(axes: Sequence[Sequence[Entry]]) -> Hashable:
+    """Of each entry what must agree: its place, and all but the numbers that it binds."""
+    known, found = deciding(), []
+    for entry in (entry for axis in axes for entry in axis):
+        bound = [(s, None if schema.is_number(None, v) else v) for s, v in entry.bindings.items()]
+        said = [(n, repr(v if n in known else _sort(v))) for n, v in entry.settings.items()]
+        found.append((entry.path, *bound, *said))
+    return tuple(found)
+
+
+def _sort(value: Any) -> Any:
+    """Of a number only what a profile asks of it: whether it is above 0, and above 1."""
+    return (value > 0, value > 1) if schema.is_number(None, value) else value
+
+
+def _made(asked: Variety) -> BatchGraph:
+    """A graph for a batch."""
+    kinds = list(asked.kinds.values())
+    first = kinds[0].case
+    bindings = dict(first.bindings)
+    for kind in kinds[1:]:
+        absent = [symbol for symbol, value in bindings.items() if isinstance(value, Absent)]
+        bindings |= {symbol: kind.case.bindings[symbol] for symbol in absent}
+    settings = {**first.settings, **{n: Varying(v) for n, v in asked.varying.items()}}
+    axes: dict[str, Any] = {**first.axes, **_merged([kind.case for kind in kinds])}
+    lines: dict[tuple[Symbol, Entry, Entry], tuple[int, int]] = {}
+    read: set[str] = set()
+    patterns: list[Array] = []
+    conditional: dict[Entry, int] = {}
+    if kinds[0].plan.model is not None:
+        stages = [Entry("stage", str(i), settings={"stage": True}) for i in range(asked.slots)]
+        for slot, stage in enumerate(stages):
+            places = [(symbol, stage, part) for symbol in OF_PART for part in axes["part"]]
+            places += [(symbol, stage, c) for symbol in OF_COMPONENT for c in axes["component"]]
+            lines |= {place: (slot, number) for number, place in enumerate(places)}
+        axes["stage"] = tuple(stages)
+        axes["tensor"], patterns, conditional = _tensors(asked, axes["block"], read)
+    whole = Case(bindings, settings, axes, dict.fromkeys(lines, 0))
+    decide = frozenset(read.difference(GIVEN))
+    return BatchGraph(asked, whole, decide, conditional, tuple(patterns), lines)
+
+
+def _merged(cases: Sequence[Case]) -> dict[str, tuple[Entry, ...]]:
+    """The entries of the model's axes for several models; what these bind otherwise varies."""
+    found: dict[str, tuple[Entry, ...]] = {}
+    new: dict[Entry | None, Entry] = {}
+    for axis in OF_MODEL:
+        several = [entries(c, axis) for c in cases]
+        if all(one == several[0] for one in several):
+            continue
+        merged = []
+        for group in zip(*several, strict=True):
+            bindings = {symbol: _one([e.bindings[symbol] for e in group])
+                        for symbol in group[0].bindings}  # fmt: skip
+            parent = new.get(group[0].parent, group[0].parent)
+            merged.append(replace(group[0], parent=parent, bindings=bindings))
+            new[group[0]] = merged[-1]
+        found[axis] = tuple(merged)
+    return found
+
+
+def _one(values: Sequence[Any]) -> Any:
+    return values[0] if all(value == values[0] for value in values) else Varying(tuple(values))
+
+
+def _tensors(
+    asked: Variety, blocks: Sequence[Entry], read: set[str]
+) -> tuple[tuple[Entry, ...], list[Array], dict[Entry, int]]:
+    """The tensors that any layout keeps, the patterns of when, and whose pattern is which (a tensor
+    that is always kept has none). ``read`` collects the settings that decide."""
+    stages, modes = (asked.varying[axis] for axis in AXES)
+    there: dict[tuple[Any, ...], tuple[Entry, Array]] = {}
+    shape = (len(stages), len(modes), len(asked.keeping))
+    for place, keeping in enumerate(asked.keeping):
+        seen: dict[Any, list[tuple[Any, ...]]] = {}
+        kind = asked.kinds[keeping[0]]
+        order = {block: number for number, block in enumerate(entries(kind.case, "block"))}
+        told = _told_apart(kind.case)
+        for zero, recompute in product(range(shape[0]), range(shape[1])):
+            stage, mode = stages[zero], modes[recompute]
+            same = (stage == 3, mode if told else None)
+            if same not in seen:
+                seen[same] = []
+                for entry in _kept(kind, order, (*keeping[1:], stage, mode), read):
+                    assert entry.parent is not None
+                    number = order[entry.parent]
+                    bound, settings = entry.bindings.values(), entry.settings.values()
+                    key = (number, entry.name, tuple(bound), tuple(settings))
+                    if key not in there:
+                        if entry.parent is not blocks[number]:
+                            entry = replace(entry, parent=blocks[number])
+                        there[key] = (entry, np.zeros(shape, dtype=bool))
+                    seen[same].append(key)
+            for key in seen[same]:
+                there[key][1][zero, recompute, place] = True
+    patterns: dict[bytes, tuple[int, Array]] = {}
+    conditional = {
+        entry: patterns.setdefault(pattern.tobytes(), (len(patterns), pattern))[0]
+        for entry, pattern in there.values()
+        if not pattern.all()
+    }
+    found = sorted(there.items(), key=lambda item: item[0][0])
+    tensors = tuple(entry for _, (entry, _) in found)
+    return tensors, [pattern for _, pattern in patterns.values()], conditional
+
+
+def _kept(
+    kind: Kind, blocks: Collection[Entry], given: Sequence[Any], read: set[str]
+) -> Sequence[Entry]:
+    """The tensors that a layout keeps."""
+    settings = {**kind.case.settings, **dict(zip(GIVEN, given, strict=True))}
+    profile = profiles.load(settings["training.implementation"])
+    found: Sequence[Entry] = case.kept_tensors(
+        kind.layers, tuple(blocks), profile, Watched(settings, read)
+    )
+    return found
+
+
+def _told_apart(found: Case) -> bool:
+    """Whether a line of the profile depends on how much is recomputed."""
+    blocks = profiles.load(found.settings["training.implementation"])["blocks"]
+    return any("recompute" in line.get("when", {}) for block in blocks.values() for line in block)
+
+
+def entries(found: Case, axis: str) -> tuple[Entry, ...]:
+    """The entries of an axis; none of a model that is given by its size only."""
+    there = found.axes[axis]
+    return () if isinstance(there, Absent) else there

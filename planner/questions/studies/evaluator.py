@@ -1,0 +1,528 @@
+"""The points of a piece of a study as batches of plans.
+
+Dimensions along which only inputs of formulas change (formula_inputs.py) stay axes of the arrays.
+Along the others each place is a plan: where only layouts differ these are completed together
+(checking.py), else one after another. Plans that can share a graph are one batch
+(planner.questions.batch).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from planner.base.errors import PlanError
+from planner.documents import schema
+from planner.engine import instance as case
+from planner.engine.arrays.table import Codes, Group, Table
+from planner.plans.layout import AXES, FOLLOWS, KEYS, OWN, OWN_CHOICE, RUN
+from planner.plans.plan import begun, changed
+from planner.questions.batch import KIND, Batch
+from planner.questions.batch_graph import BatchGraph, Kind, deciding, shape
+from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows
+from planner.questions.studies import bounds
+from planner.questions.studies.automatic import DECIDING, automatic, words
+from planner.questions.studies.axes import LAYOUT, Axis
+from planner.questions.studies.checking import MISSING, SECTIONS, Column, Drafts
+from planner.questions.studies.formula_inputs import LIMITED, PLAIN, SYMBOLS, rests_on
+from planner.questions.studies.points import Array, Values, exact, is_name, missing, wanted, why
+from planner.questions.studies.study import Study, in_order
+
+#: Layouts that are worth completing together; fewer are completed one by one.
+LEAST = 8
+
+_, SCHEDULE, _ = RUN
+SEQUENCE, REPLICAS, _ = OWN
+DATA = "parallelism.data"
+#: What a combination of degrees says.
+OF_DEGREES = (*OUTER, *INNER, DATA, *OWN_CHOICE, KIND)
+#: What the plans of a kind differ in, and what follows from that.
+TOLD = (*KEYS, *FOLLOWS, "training.distributed_optimizer")
+#: What the completion of a plan turns into other keys, or what it refuses, before its checks.
+SPELLED = ("parallelism.stages", "parallelism.margin", "parallelism.for")
+
+Places = tuple[int, ...]
+
+
+def able(study: Study) -> bool:
+    """Whether a study can be evaluated over arrays: names are no numbers."""
+    return not any(map(is_name, wanted(study)))
+
+
+def plain(study: Study) -> tuple[bool, ...]:
+    """Along which dimensions only plain keys change."""
+    decides = rests_on(DECIDING) if study.searches else frozenset()
+    varied = {key for axis in study.axes for key in axis.keys}
+
+    def given(key: str) -> bool:
+        around = {key.rsplit(".", steps)[0] for steps in range(key.count(".") + 1)}
+        if varied & around:
+            return True
+        nodes: list[Any] = [base.data for base in study.bases]
+        for step in key.split("."):
+            nodes = [node.get(step) for node in nodes if isinstance(node, Mapping)]
+        return any(node is not None for node in nodes)
+
+    def alone(key: str, values: Sequence[Any]) -> bool:
+        numbers = all(schema.is_number(None, value) for value in values)
+        checked = key in LIMITED and given(LIMITED[key])
+        return key in PLAIN and numbers and not checked and SYMBOLS[key] not in decides
+
+    return tuple(
+        all(
+            axis.keys and all(alone(k, [c.changes.get(k) for c in axis.choices]) for k in axis.keys)
+            for axis in axes
+        )
+        for axes in study.dimensions
+    )
+
+
+def of_layouts(study: Study) -> tuple[bool, ...]:
+    """Along which dimensions only the layout changes, so that plans are completed together; none
+    where a layout is found, or is set as a whole beside what another dimension sets in it."""
+    found = tuple(
+        all(axis.keys and all(map(_of_layout, axis.keys)) for axis in axes)
+        for axes in study.dimensions
+    )
+    keys: dict[bool, set[str]] = {True: set(), False: set()}
+    for one, axes in zip(found, study.dimensions, strict=True):
+        keys[one].update(key for axis in axes for key in axis.keys)
+    size = math.prod(n for n, one in zip(study.shape, found, strict=True) if one)
+    mixed = LAYOUT in keys[True] and any(map(_of_layout, keys[False]))
+    if study.searches or mixed or size < LEAST:
+        return (False,) * len(found)
+    return found
+
+
+def _of_layout(key: str) -> bool:
+    return key == LAYOUT or key.startswith(LAYOUT + ".") or key in KEYS
+
+
+class Evaluator:
+    """Evaluates pieces of one study; keeps what several pieces need."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.plain, self.layouts = plain(study), of_layouts(study)
+        self.quantities = wanted(study)
+        self._plans: _Plans | None = None  # of the last piece
+
+    def evaluate(self, ranges: Sequence[range]) -> Values:
+        """The points of a piece."""
+        slow = [r for r, one in zip(ranges, self.plain, strict=True) if not one]
+        fast = [r for r, one in zip(ranges, self.plain, strict=True) if one]
+        if self._plans is None or self._plans.ranges != slow:
+            self._plans = _Plans(self, slow)
+        points = _Points(self._plans, fast)
+        for group in self._plans.groups:
+            points.add(group)
+        return self._ordered(points, list(map(len, slow)))
+
+    def _ordered(self, points: _Points, slow: Sequence[int]) -> Values:
+        """Values over plans and plain dimensions in the order of the study's dimensions."""
+        axes = [i for i, one in enumerate(self.plain) if not one]
+        axes += [i for i, one in enumerate(self.plain) if one]
+        order = [axes.index(i) for i in range(len(axes))]
+        ones = [1] * sum(self.plain)
+
+        def over(array: Array) -> Array:
+            beside = array.shape[1:] or ones
+            return array.reshape((*slow, *beside)).transpose(order)
+
+        plans, study = self._plans, self.study
+        assert plans is not None
+        none = dict.fromkeys(bounds.readings(study), bounds.NONE)
+        of_kinds = [bounds.shares(study, kind.case.settings) for kind in plans.kinds]
+        shares = bounds.stacked(study, [*of_kinds, none])  # of no plan, whose kind is -1
+        return Values(
+            {name: over(array) for name, array in points.numbers.items()},
+            over(plans.of_kind >= 0),
+            over(points.reasons),
+            list(points.texts),
+            over(plans.words) if study.searches else None,
+            {
+                reading: (over(low[plans.of_kind]), over(high[plans.of_kind]))
+                for reading, (low, high) in shares.items()
+            },
+        )
+
+
+class _Plans:
+    """The plans of a piece, one for each place along the dimensions that are not plain.
+
+    Arrays have the shape (plans,).
+    """
+
+    def __init__(self, evaluator: Evaluator, ranges: Sequence[range]) -> None:
+        self.evaluator, self.study, self.ranges = evaluator, evaluator.study, ranges
+        lengths = [len(r) for r in ranges]
+        self.size = math.prod(lengths)
+        self.faults = Column(np.zeros(self.size, dtype=np.int64))  # reasons
+        self.faults.code("")
+        self.columns = {key: Column(np.zeros(self.size, dtype=np.int64)) for key in TOLD}
+        self.kinds: list[Kind] = []
+        self.of_kind = np.full(self.size, -1)  # of no plan
+        self.words = np.full(self.size, "", dtype=object)  # layouts that were found
+        together = [one for one, p in zip(evaluator.layouts, evaluator.plain, strict=True) if not p]
+        rows = np.arange(self.size).reshape(lengths)
+        heads = [range(1) if one else range(n) for n, one in zip(lengths, together, strict=True)]
+        for head in product(*heads):
+            at = tuple(slice(None) if one else n for n, one in zip(head, together, strict=True))
+            self._complete(
+                rows[at].ravel(), [r for r, one in zip(ranges, together, strict=True) if one]
+            )
+
+    def places(self, row: int, point: Sequence[int] = ()) -> Places:
+        """A point of the study: one of the plans, at some places along the plain dimensions, by
+        default the first ones."""
+        slow = iter(np.unravel_index(row, [len(r) for r in self.ranges]))
+        ranges, fast = iter(self.ranges), iter(point)
+        return tuple(
+            next(fast, 0) if one else next(ranges)[int(next(slow))] for one in self.evaluator.plain
+        )
+
+    # -- completing them ------------------------------------------------------------------------
+
+    def _complete(self, rows: Array, inner: Sequence[range]) -> None:
+        """Complete plans that differ in their layouts only; ``inner`` are the places along the
+        dimensions of these."""
+        try:
+            drafts = self._drafts(int(rows[0]), inner) if inner else None
+        except PlanError as error:  # whatever the layout
+            self.faults.of_row[rows] = self.faults.code(why(error))
+            return
+        if drafts is not None:
+            self._take(rows, drafts)
+            return
+        for row in rows.tolist():
+            try:
+                plan = self.study.plan_at(self.places(row))
+            except PlanError as error:
+                self.faults.of_row[row] = self.faults.code(why(error))
+                continue
+            if automatic(self.study, self.places(row)):
+                self.words[row] = words(plan)
+            self.of_kind[row] = len(self.kinds)
+            self.kinds.append(Kind(plan, case.build(plan)))
+            for key, column in self.columns.items():
+                section, _, name = key.partition(".")
+                column.of_row[row] = column.code(plan.data[section].get(name, MISSING))
+
+    def _drafts(self, row: int, inner: Sequence[range]) -> Drafts | None:
+        """The completed drafts of layouts, the first of which is ``row``; None where the layout is
+        written in another way."""
+        dimensions = list(zip(self.study.dimensions, self.evaluator.layouts, strict=True))
+        places = self.places(row)
+        chosen = {
+            key: value
+            for (axes, inside), place in zip(dimensions, places, strict=True)
+            for axis in axes
+            for key, value in axis.choices[place].changes.items()
+            if not inside
+        }
+        document = changed(self.study.base_at(places), in_order(chosen))
+        if not all(isinstance(document.data.get(name), Mapping) for name in SECTIONS):
+            return None
+        columns = _columns([axes for axes, inside in dimensions if inside], inner, document.data)
+        draft, model = begun(document)
+        drafts = Drafts(draft, model, columns, math.prod(map(len, inner)))
+        if any(_spelled(drafts.column(key)) for key in SPELLED):
+            return None
+        drafts.complete()
+        return drafts
+
+    def _take(self, rows: Array, drafts: Drafts) -> None:
+        """Drafts that are completed, to the rows that they are of."""
+        texts = [why(PlanError(faults)) if faults else "" for faults in drafts.faults.values]
+        codes = np.array([self.faults.code(text) for text in texts])
+        self.faults.of_row[rows] = codes[drafts.faults.of_row]
+        for key, column in self.columns.items():
+            own = drafts.column(key)
+            codes = np.array([column.code(value) for value in own.values])
+            column.of_row[rows] = codes[own.of_row]
+        valid = np.flatnonzero(drafts.valid)
+        if not len(valid):
+            return
+        tell = [key for key in drafts.columns if key not in TOLD or key in OWN_CHOICE]
+        columns = {key: _codes(drafts.columns[key], valid) for key in tell}
+        table = Table(len(valid), columns)
+        group = table.exact(table.all.mask)
+        self.of_kind[rows[valid]] = len(self.kinds) + group.of_rows
+        for row in rows[valid][group.first].tolist():
+            plan = self.study.plan_at(self.places(row))
+            self.kinds.append(Kind(plan, case.build(plan)))
+
+    # -- those that share a graph ---------------------------------------------------------------
+
+    @cached_property
+    def groups(self) -> list[_Group]:
+        """The plans that can share a graph, together."""
+        kinds: dict[Hashable, list[int]] = {}
+        for number, kind in enumerate(self.kinds):
+            kinds.setdefault(shape(kind), []).append(number)
+        there = (np.flatnonzero(np.isin(self.of_kind, numbers)) for numbers in kinds.values())
+        return [_Group(self, rows) for rows in there]
+
+
+def _spelled(column: Column) -> bool:
+    return any(isinstance(value, str) for value in column.values)
+
+
+def _codes(column: Column, rows: Array) -> Codes:
+    return Codes(column.of_row[rows], len(column.values))
+
+
+def _columns(
+    dimensions: Sequence[Sequence[Axis]], ranges: Sequence[range], data: Mapping[str, Any]
+) -> dict[str, Column]:
+    """The keys that layouts change, as columns over the places along some dimensions; ``data`` is
+    what they change."""
+    columns: dict[str, Column] = {}
+    lengths = [len(r) for r in ranges]
+    along = [indices.ravel() for indices in np.indices(lengths)]
+    for pick in (_sections, _keys):  # a section before the keys inside it
+        for number, (axes, places) in enumerate(zip(dimensions, ranges, strict=True)):
+            chosen = [pick(axes, place) for place in places]
+            keys = dict.fromkeys(key for changes in chosen for key in changes or ())
+            if pick is _sections and keys:
+                keys |= dict.fromkeys(f"{LAYOUT}.{name}" for name in data[LAYOUT])
+            for key in keys:
+                if key not in columns:
+                    columns[key] = Column(np.zeros(math.prod(lengths), dtype=np.int64))
+                    section, _, name = key.partition(".")
+                    columns[key].code(data[section].get(name, MISSING))
+                column = columns[key]
+                codes = np.array([
+                    -1 if c is None or (pick is _keys and key not in c)
+                    else column.code(c.get(key, MISSING))
+                    for c in chosen
+                ])[along[number]]  # fmt: skip
+                column.of_row = np.where(codes >= 0, codes, column.of_row)
+    return columns
+
+
+def _sections(axes: Sequence[Axis], place: int) -> dict[str, Any] | None:
+    """The layout that a place of a dimension sets as a whole, where it sets one."""
+    for axis in axes:
+        section = axis.choices[place].changes.get(LAYOUT)
+        if section is not None:
+            return {f"{LAYOUT}.{name}": value for name, value in section.items()}
+    return None
+
+
+def _keys(axes: Sequence[Axis], place: int) -> dict[str, Any]:
+    """The keys that a place of a dimension sets."""
+    return {
+        key: MISSING if value is None else value
+        for axis in axes
+        for key, value in axis.choices[place].changes.items()
+        if key != LAYOUT
+    }
+
+
+class _Group:
+    """Plans of a piece that can share a graph, as the layouts of a batch: each a row of these, with
+    a ZeRO stage and a mode of recomputation. Arrays have the shape (plans of the group,)."""
+
+    def __init__(self, plans: _Plans, rows: Array) -> None:
+        self.plans, self.rows = plans, rows
+        self.graphs: list[BatchGraph] = []  # made for these
+        of_kind = plans.of_kind[rows]
+        columns = {key: _codes(column, rows) for key, column in plans.columns.items()}
+        self.table = Table(len(rows), {**columns, KIND: Codes(of_kind, len(plans.kinds))})
+        self.axes, crossed = [], []  # of each of ``AXES`` the place of each plan
+        for key in AXES:
+            places, codes = np.unique(columns[key].of_row, return_inverse=True)
+            self.axes.append(codes.ravel())
+            crossed.append(tuple(plans.columns[key].values[place] for place in places))
+        self.zero, self.recompute = crossed
+        of_degrees, of_runs = self._group(OF_DEGREES), self._group(RUN)
+        found = self._group((*OF_DEGREES, *RUN, *OWN))
+        self.of_rows, self.first = found.of_rows, found.first
+        self.of_degrees, self.of_run = of_degrees.of_rows, of_runs.of_rows
+        self.degrees = tuple(map(self._degrees, of_degrees.first.tolist()))
+        self.runs = tuple(
+            tuple(self._at(key, row) for key in RUN) for row in of_runs.first.tolist()
+        )
+
+    def _group(self, keys: Sequence[str]) -> Group:
+        return self.table.exact(self.table.mask(keys))
+
+    def _at(self, key: str, row: int) -> Any:
+        return self.plans.columns[key].values[self.table.columns[key].of_row[row]]
+
+    def _degrees(self, row: int) -> Degrees:
+        number = int(self.table.columns[KIND].of_row[row])
+        data = int(self._at(DATA, row))
+        share = int(self.plans.kinds[number].plan.get("training.global_batch")) // data
+        values = tuple(int(self._at(key, row)) for key in (*OUTER, *INNER))
+        implementation, loss = (self._at(key, row) for key in OWN_CHOICE)
+        return Degrees(values, data, share, implementation, loss, others=number)
+
+    def kind(self, degrees: Degrees) -> Kind:
+        """The kind that plans with some degrees are of."""
+        return self.plans.kinds[degrees.others]
+
+    @cached_property
+    def crossed(self) -> tuple[Crossed, ...]:
+        """What each combination of degrees occurs with. Pipelines are the same for equal stages
+        and shares of the batch."""
+        held = self.held
+        of_degrees, pipelines = (
+            held.of_degrees.tolist(),
+            zip(held.of_run.tolist(), held.of_batch.tolist(), strict=True),
+        )
+        sequences = _by_first(of_degrees, held.of_sequence.tolist())
+        replicas = _by_first(of_degrees, held.of_replicate.tolist())
+        shares = [(d.named["pipeline"], d.share, d.others) for d in self.degrees]
+        batches = _by_first([shares[place] for place in of_degrees], pipelines)
+        return tuple(
+            (
+                tuple(map(bool, sequences[place])),
+                tuple(replicas[place]),
+                np.array(batches[share], dtype=np.int64),
+            )
+            for place, share in enumerate(shares)
+        )
+
+    @cached_property
+    def held(self) -> Rows:
+        """The rows of the batch."""
+        own = (
+            np.array(self.plans.columns[key].values, dtype=object)[
+                self.table.columns[key].of_row[self.first]
+            ].astype(np.int64)
+            for key in OWN
+        )
+        return Rows(self, self.of_degrees[self.first], self.of_run[self.first], *own)
+
+    def settings(self, batch: Batch) -> Iterator[Codes]:
+        """What may decide why a quantity is absent: settings of the plans."""
+        for key in (SCHEDULE, SEQUENCE, *AXES, *OWN_CHOICE):
+            yield self.table.columns[key]
+        names = sorted(deciding())
+        kinds = (tuple(k.case.settings.get(n) for n in names) for k in self.plans.kinds)
+        yield self._of_kinds(kinds)
+        replicas = np.searchsorted(batch.replicas, self.held.of_replicate)[self.of_rows]
+        for codes, values in batch.of_hardware.values():
+            yield Codes(codes[self.of_degrees, replicas], len(values))
+
+    @property
+    def lacking(self) -> Codes:
+        """Which inputs are not given, and why."""
+        return self._of_kinds(tuple(kind.absent.items()) for kind in self.plans.kinds)
+
+    def _of_kinds(self, values: Iterable[Hashable]) -> Codes:
+        places: dict[Hashable, int] = {}
+        codes = np.array([places.setdefault(value, len(places)) for value in values])
+        return Codes(codes[self.table.columns[KIND].of_row], len(places))
+
+
+def _by_first(first: Iterable[Any], second: Iterable[Any]) -> dict[Any, list[Any]]:
+    """Of distinct pairs, the second ones in order, by the first."""
+    found: dict[Any, list[Any]] = {}
+    for one, other in sorted(set(zip(first, second, strict=True))):
+        found.setdefault(one, []).append(other)
+    return found
+
+
+class _Points:
+    """What the points of a piece are worth, as (plans, …plain dimensions), of length 1 along the
+    plain dimensions that change nothing."""
+
+    def __init__(self, plans: _Plans, fast: Sequence[range]) -> None:
+        self.plans, self.study, self.fast = plans, plans.study, fast
+        self.quantities = plans.evaluator.quantities
+        narrow = (plans.size, *(1 for _ in fast))
+        self.numbers = {quantity: np.full(narrow, np.nan) for quantity in self.quantities}
+        self.texts = {text: place for place, text in enumerate(plans.faults.values)}
+        self.reasons = plans.faults.of_row.reshape(narrow)
+
+    @cached_property
+    def inputs(self) -> dict[str, Array]:
+        """The values of plain keys, as the further axes of a batch."""
+        found = {}
+        plain = self.plans.evaluator.plain
+        dimensions = [a for a, one in zip(self.study.dimensions, plain, strict=True) if one]
+        for number, (axes, places) in enumerate(zip(dimensions, self.fast, strict=True)):
+            along = [1, 1, 1, *(1 for _ in dimensions)]
+            along[3 + number] = len(places)
+            for key in {key for axis in axes for key in axis.keys}:
+                values = [float(_latest(axes, place, key)) for place in places]
+                found[key] = np.array(values).reshape(along)
+        return found
+
+    def add(self, group: _Group) -> None:
+        """Write what some plans are worth that share a graph."""
+        batch = Batch(group, further=self.inputs, graphs=group.graphs, checked=True)
+        zero, recompute = group.axes
+        order = np.argsort(group.of_rows, kind="stable")
+        of_rows = group.of_rows[order]
+        for part, found in batch.over(group.held).chunks(tuple(self.quantities)):
+            first, last = np.searchsorted(of_rows, (part.start, part.stop))
+            inside = order[first:last]
+            places = zero[inside], recompute[inside], of_rows[first:last] - part.start
+            for name, array in found.items():
+                values = array[places]
+                values[~np.isfinite(values)] = np.nan
+                whole = self.numbers[name] = _widened(self.numbers[name], array.shape[3:])
+                whole[group.rows[inside]] = values
+        self._explain(group, batch)
+
+    def _explain(self, group: _Group, batch: Batch) -> None:
+        """Say why recorded quantities are absent, as the first point says of which the same is
+        given: what is absent from all for one reason, whatever the layout, is so for each reason
+        why an input is not given; else settings count, and what else is absent."""
+        rows = group.rows
+        holes = {name: np.isnan(self.numbers[name][rows]) for name in self.study.record}
+        holes = {name: array for name, array in holes.items() if array.any()}
+        if not holes:
+            return
+        absent = batch.graph.compiled(tuple(self.quantities)).absent
+        columns = {"lacking": group.lacking}
+        beside: tuple[int, ...] = (1,) * len(self.fast)
+        recorded = tuple(holes)
+        first = self._absent(rows[0], (), recorded)
+        if all(holes[name].all() and absent.get(name) == first.get(name) for name in holes):
+            holes = {}
+        else:
+            columns |= {str(n): codes for n, codes in enumerate(group.settings(batch))}
+            beside = np.broadcast_shapes(*(array.shape[1:] for array in holes.values()))
+        shape = (len(rows), *beside)
+        repeated = {
+            name: Codes(np.repeat(codes.of_row, math.prod(beside)), codes.count)
+            for name, codes in columns.items()
+        }
+        for name, array in holes.items():
+            repeated[name] = Codes(np.broadcast_to(array, shape).ravel().astype(np.int64), 2)
+        whole = Table(math.prod(shape), repeated)
+        told = whole.exact(whole.all.mask)
+        codes = []
+        for row, *point in zip(*np.unravel_index(told.first, shape), strict=True):
+            reasons = self._absent(rows[row], point, recorded)
+            text = missing(self.study, reasons)
+            codes.append(self.texts.setdefault(text, len(self.texts)))
+        self.reasons = _widened(self.reasons, beside)
+        self.reasons[rows] = np.array(codes)[told.of_rows].reshape(shape)
+
+    def _absent(
+        self, row: int, point: Sequence[int], quantities: Sequence[str]
+    ) -> Mapping[str, str]:
+        fast = [r[int(n)] for r, n in zip(self.fast, point or [0] * len(self.fast), strict=True)]
+        return exact(self.study, self.plans.places(int(row), fast), quantities).absent
+
+
+def _latest(axes: Sequence[Axis], place: int, key: str) -> Any:
+    """The value of a key where several axes of one dimension may set it."""
+    return [a.choices[place].changes[key] for a in axes if key in a.choices[place].changes][-1]
+
+
+def _widened(array: Array, beside: tuple[int, ...]) -> Array:
+    """An array over plans and plain dimensions, which varies along more of these."""
+    wide = np.broadcast_shapes(array.shape[1:], beside)
+    return array if array.shape[1:] == wide else np.broadcast_to(array, (len(array), *wide)).copy()
