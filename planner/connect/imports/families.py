@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,10 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = _SAID["families"]
 #: What the words of lists with a word for each layer mean, by their key.
 WORDS: Mapping[str, Mapping[str, str]] = _SAID["words"]
 
+#: Names of keys that change no tensor, as regular expressions.
+HARMLESS: Sequence[str] = _SAID["harmless"]
+#: Which arguments of Megatron-LM are known, and which change no tensor.
+ARGUMENTS: Mapping[str, Sequence[str]] = _SAID["arguments"]
 #: How a model document is written: lists of its keys.
 DOCUMENT: Mapping[str, list[str]] = _SAID["document"]
 

@@ -12,7 +12,7 @@ from typing import Any
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.imports.config import Config
-from planner.connect.imports.families import FAMILIES, Axis, row
+from planner.connect.imports.families import FAMILIES, HARMLESS, Axis, row
 from planner.connect.imports.rules import worth
 from planner.connect.imports.tidy import (
     compressed,
@@ -126,55 +126,43 @@ def _text_part(config: Any, place: Place | None) -> tuple[dict[str, Any], list[s
 
 
 def _check_depth(node: Any, place: Place | None) -> None:
-    level, depth = [node], 0
-    while level:
-        depth += 1
-        if depth > DEEPEST:
-            raise PlanError(
-                Fault("the configuration is nested too deeply", place, f"at most {DEEPEST} levels")
-            )
-        below: list[Any] = []
-        for item in level:
-            if isinstance(item, Mapping):
-                below += [v for v in item.values() if isinstance(v, (Mapping, list))]
-            elif isinstance(item, list):
-                below += [v for v in item if isinstance(v, (Mapping, list))]
-        level = below
+    level = [node]
+    for _ in range(DEEPEST):
+        inner = (each.values() if isinstance(each, Mapping) else each for each in level)
+        level = [one for many in inner for one in many if isinstance(one, (Mapping, list))]
+        if not level:
+            return
+    allowed = f"at most {DEEPEST} levels"
+    raise PlanError(Fault("the configuration is nested too deeply", place, allowed))
 
 
 def _stack(c: Config, axes: tuple[Axis, ...], made: Imported) -> None:
     """The layer kinds of a configuration: one key where all layers are alike, else a pattern."""
-    labels: list[list[str]] = []
-    meanings: list[Mapping[str, Any]] = []
+    differing: list[tuple[list[str], Mapping[str, Any]]] = []
     sources: set[str] = set()
     for axis in axes:
         with c.noting() as keys:
-            found = list(worth(axis.labels, c))
+            labels = list(worth(axis.labels, c))
         sources |= keys
-        if len(set(found)) == 1:
-            for dotted, trait in axis.kinds.get(found[0], {}).items():
+        if len(set(labels)) == 1:
+            for dotted, trait in axis.kinds.get(labels[0], {}).items():
                 put(made.document, dotted, worth(trait, c))
         else:
-            labels.append(found)
-            meanings.append(axis.kinds)
-    if not labels or _single_keys(c, labels, meanings, sources, made):
+            differing.append((labels, axis.kinds))
+    if not differing or _single_keys(c, differing, sources, made):
         return
-    sequence = ["-".join(names) for names in zip(*labels, strict=True)]
+    layers = list(zip(*(labels for labels, _ in differing), strict=True))
     kinds: dict[str, Any] = {}
-    for name, each in zip(sequence, zip(*labels, strict=True), strict=True):
-        if name in kinds:
-            continue
+    for layer in dict.fromkeys(layers):
         kind: dict[str, Any] = {}
-        for label, meaning in zip(each, meanings, strict=True):
+        for label, (_, meaning) in zip(layer, differing, strict=True):
             for dotted, trait in meaning.get(label, {}).items():
                 with c.noting() as keys:
-                    value = worth(trait, c)
+                    put(kind, dotted, worth(trait, c))
                 sources |= keys
-                if value is not None:
-                    put(kind, dotted, value)
-        kinds[name] = kind or None
+        kinds["-".join(layer)] = kind or None
     made.document["kinds"] = kinds
-    made.document["pattern"] = compressed(sequence)
+    made.document["pattern"] = compressed(["-".join(layer) for layer in layers])
     made.came_from["pattern"] = _named(c, sources)
 
 
@@ -185,17 +173,16 @@ def _named(c: Config, keys: set[str]) -> tuple[str, ...]:
 
 def _single_keys(
     c: Config,
-    labels: list[list[str]],
-    meanings: list[Mapping[str, Any]],
+    differing: list[tuple[list[str], Mapping[str, Any]]],
     sources: set[str],
     made: Imported,
 ) -> bool:
     """Common patterns as single keys of the document, where all of them are common."""
     keys: dict[str, Any] = {}
-    for found, meaning in zip(labels, meanings, strict=True):
-        kinds = set(found)
-        rule = experts_rule(found) if kinds == {"dense", "sparse"} else None
-        step = windows_rule(found) if kinds == {"sliding", "full"} else None
+    for labels, meaning in differing:
+        kinds = set(labels)
+        rule = experts_rule(labels) if kinds == {"dense", "sparse"} else None
+        step = windows_rule(labels) if kinds == {"sliding", "full"} else None
         plain = {key for label in kinds for key in meaning.get(label, ())} == {"attention.window"}
         if rule is not None:
             keys |= {f"moe.{key}": value for key, value in rule.items()}
@@ -208,23 +195,6 @@ def _single_keys(
         put(made.document, dotted, value)
         made.came_from[dotted] = _named(c, sources)
     return True
-
-
-#: Names of keys that describe training, generation, files or numerics, never the architecture.
-HARMLESS = re.compile(
-    r"^_|token_(id|index|type_id)|tokens_per_image|tokenizer|tokens$|dropout|drop$|pdrop"
-    r"|eps(ilon)?$|^init|initial|_init(_|$)|cache|^rope_|rope_(theta|scaling|type|interleave)"
-    r"|original_rope|no_rope|rotary|dtype|architectures|auto_map|transformers_version|unsloth"
-    r"|quantization|_coef|loss|temperature|top_p$|beam|penalty|repeat|length$|id2label|label2id"
-    r"|problem_type|task_specific|finetuning|softcap|scal(e|ing|ar)|jitter|gradient_checkpointing"
-    r"|output_|return_dict|logits?_to_keep|summary|pretraining_tp|is_decoder|is_encoder_decoder"
-    r"|torchscript|prun|chunk_size_feed|multiplier|residual_(in_fp32|dropout)|fp32|fp16|bf16"
-    r"|theta|attn_impl|deterministic|use_mamba_kernels|flash|fus(ed|ion)|onnx|compile|backend"
-    r"|description|license|name$|norm_topk|topk_group|^n_group|topk_method|scoring_func|seq_aux"
-    r"|max_new|do_sample|num_return|no_repeat|prefix$|rescale|clip|capacity|ep_size|use_kernel"
-    r"|nextn|mtp|alpha|attention_probs|classifier|^n_ctx$|runner|logn|ntk|mrope|output_past"
-    r"|max_batch|partial_rotary|swiglu_limit|^torch"
-)
 
 
 def _drop_assumed_length(c: Config, document: dict[str, Any]) -> None:
@@ -245,9 +215,10 @@ def _drop_assumed_length(c: Config, document: dict[str, Any]) -> None:
 def _judge_unread(c: Config, said: Mapping[str, Any]) -> None:
     """A key that nobody read is harmless, or the configuration is refused: never ignored."""
     harmless = {*said.get("harmless", ()), *_classes()["harmless"], *said.get("defaults", ())}
+    harmless_name = re.compile("|".join(HARMLESS))
     for key, value in c.unread().items():
         empty = value is None or value is False or value in ("", 0, [], {})
-        if empty or key == "model_type" or key in harmless or HARMLESS.search(key):
+        if empty or key == "model_type" or key in harmless or harmless_name.search(key):
             continue
         raise c.fault(
             f"{c.type}: the key {c.name(key)!r} is not modelled and could change the architecture",

@@ -9,43 +9,9 @@ from typing import Any
 
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.imports.config import Config
-from planner.connect.imports.families import row
+from planner.connect.imports.families import ARGUMENTS, row
 from planner.connect.imports.rules import odd, word, worth
 from planner.connect.imports.tidy import experts_rule, put
-
-#: Arguments that are known besides those of the rows: what rules below read, and what changes no
-#: weight though it sounds like it.
-OTHERS = {
-    "apply-layernorm-1p",
-    "disable-bias-linear",
-    "ffn-hidden-size",
-    "make-vocab-size-divisible-by",
-    "moe-layer-freq",
-    "multi-latent-attention",
-    "no-position-embedding",
-    "openai-gelu",
-    "padded-vocab-size",
-    "position-embedding-type",
-    "squared-relu",
-    "tensor-model-parallel-size",
-    "use-rotary-position-embeddings",
-    "vocab-size",
-}
-#: Arguments about numerics and routing that no weight depends on, though they sound like it.
-HARMLESS = re.compile(
-    r"eps$|epsilon|dropout|^moe-(router-(?!topk$)|token|aux|z-loss|grouped|permute|pad|layer-recomp"
-    r"|use|per-layer-logging|input-jitter|enable)|loss|^rotary-(base|percent|scaling|inter|seq)"
-    r"|^recompute|^no-persist|^(no-)?masked-softmax|^no-(bias|rope)-|attention-(softmax|backend)"
-    r"|^use-(flash|fused|checkpoint|distributed|mcore|cpu|torch)|^log-|^bias-|fusion|^init-|^rope-"
-    r"|parallel|^exit|^decoder-(first|last)-pipeline|^num-(workers|distributed|virtual|nodes|gpus)"
-    r"|^num-layers-per-virtual|^mscale|^cross-entropy|^(no-)?create-attention|^transformer-impl"
-    r"|^enable-experimental|^overlap|^ckpt|^clip|^attention-(dropout|softmax)|^hidden-dropout"
-)
-SHAPED = re.compile(
-    r"layer|hidden|head|expert|moe|mamba|hybrid|norm|embed|bias|lora|latent|mtp|window|attention"
-    r"|vocab|ffn|encoder|decoder|swiglu|gelu|relu|spec$|conv|sink"
-)
-
 
 LONGEST = 200_000  # characters of an argument list
 
@@ -115,9 +81,10 @@ def convert(found: dict[str, Any], place: Place | None = None) -> dict[str, Any]
         PlanError: an argument is missing, malformed or changes the architecture unmodelled.
     """
     kinds = ("megatron", "megatron_heads", "megatron_latent", "megatron_experts")
-    known = OTHERS.union(*(_words(list(row(kind).traits.values())) for kind in kinds))
+    known = {*ARGUMENTS["others"], *_words([list(row(kind).traits.values()) for kind in kinds])}
+    shaped, harmless = (re.compile("|".join(ARGUMENTS[key])) for key in ("shaped", "harmless"))
     for name, value in found.items():
-        if name in known or HARMLESS.search(name) or not SHAPED.search(name) or value == "0":
+        if name in known or harmless.search(name) or not shaped.search(name) or value == "0":
             continue
         raise PlanError(
             Fault(

@@ -83,6 +83,11 @@ def part(c: Config, name: str, of: Said) -> Any:
     return worth(of, c).get(name)
 
 
+def any_of(c: Config, keys: Sequence[str]) -> bool:
+    """Whether one of those flags is set."""
+    return any(c.flag(key) for key in keys)
+
+
 def inside(c: Config, key: str, of: Said) -> Any:
     """A rule over the mapping that a key holds."""
     return worth(of, c.inner(key))
@@ -227,11 +232,6 @@ def tied_unless_said(c: Config) -> bool:
 
 
 @odd
-def chatglm_bias(c: Config) -> bool:
-    return bool(c.flag("add_bias_linear") or c.flag("add_qkv_bias"))
-
-
-@odd
 def t5_gated(c: Config) -> bool:
     return (c.text("feed_forward_proj") or "").startswith("gated")
 
@@ -265,28 +265,11 @@ def mpt_positions(c: Config) -> str:
 
 
 @odd
-def falcon_kv_heads(c: Config) -> int:
-    if c.flag("new_decoder_architecture"):
-        return c.whole("num_kv_heads") or c.need("num_attention_heads")
-    return 1 if c.flag("multi_query") else c.need("num_attention_heads")
-
-
-@odd
-def falcon_parallel(c: Config) -> bool:
-    return bool(c.flag("new_decoder_architecture") or c.flag("parallel_attn"))
-
-
-@odd
 def falcon_shared_norm(c: Config) -> bool:
     norms = c.whole("num_ln_in_parallel_attn", 0)
     if c.flag("new_decoder_architecture"):
         return norms == 1
     return bool(c.flag("parallel_attn"))
-
-
-@odd
-def opt_final_norm(c: Config) -> bool:
-    return bool(c.flag("do_layer_norm_before")) and not c.flag("_remove_final_layer_norm")
 
 
 @odd
@@ -311,11 +294,6 @@ def hunyuan_topk(c: Config) -> int:
             raise c.fault("moe_topk differs from layer to layer, which is not modelled")
         c.given["moe_topk"] = value[0]
     return c.need("moe_topk")
-
-
-@odd
-def gemma4_width(c: Config) -> int | None:
-    return c.whole("hidden_size_per_layer_input", 0) or None
 
 
 @odd
@@ -523,6 +501,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "if": choice,
     "or": either,
     "says": says,
+    "any": any_of,
     "inside": inside,
     "part": part,
     "half": half,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from planner.base.errors import Fault, Place, PlanError
@@ -62,14 +63,8 @@ def _period(sequence: Sequence[str]) -> int:
 
 def compressed(sequence: Sequence[str]) -> list[str | dict[str, object]]:
     """A pattern that repeats to the sequence, runs written as `{kind, count}`."""
-    size = _period(sequence)
-    runs: list[list[object]] = []
-    for name in sequence[:size]:
-        if runs and runs[-1][0] == name:
-            runs[-1][1] = int(str(runs[-1][1])) + 1
-        else:
-            runs.append([name, 1])
-    return [str(n) if k == 1 else {"kind": n, "count": k} for n, k in runs]
+    runs = ((name, len(list(run))) for name, run in groupby(sequence[: _period(sequence)]))
+    return [name if count == 1 else {"kind": name, "count": count} for name, count in runs]
 
 
 def filled(document: Mapping[str, Any], place: Place | None) -> dict[str, Any]:
