@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from planner.base.errors import Fault, PlanError
 from planner.connect.measure import expected, rates
@@ -14,7 +14,6 @@ from planner.connect.measure.jobs import (
     Backend,
     Collective,
     Elementwise,
-    Job,
     Launches,
     Machine,
     Product,
@@ -24,6 +23,7 @@ from planner.connect.measure.rates import Share, share
 from planner.documents import schema, source
 
 Tell = Callable[[str], None]
+J = TypeVar("J", Product, Traffic, Attention, Elementwise, Launches)
 #: Seconds for all benchmarks, and how they are divided between kinds.
 SECONDS = 40.0
 PARTS = {"products": 0.45, "memory": 0.1, "attention": 0.25, "elementwise": 0.1, "launches": 0.05}
@@ -36,10 +36,13 @@ MAIN = ("bf16", "fp16", "fp32")
 
 @dataclass
 class Found:
-    """What the benchmarks say, in the words of an accelerator document."""
+    """What the benchmarks say, in the words of an accelerator document; ``tell`` is called with a
+    line about what happens."""
 
+    backend: Backend
     machine: Machine
     extends: str | None
+    tell: Tell
     peaks: dict[str, float] = field(default_factory=dict)  # FLOP/s, dense
     bandwidth: float = 0.0
     efficiency: dict[str, Share] = field(default_factory=dict)
@@ -51,6 +54,10 @@ class Found:
     @property
     def main(self) -> str:
         return next(form for form in MAIN if form in self.machine.formats)
+
+    @property
+    def gpu(self) -> bool:
+        return self.machine.device == "cuda"
 
     def key(self, name: str, form: str) -> str:
         """The key of a share of one format."""
@@ -66,6 +73,16 @@ class Found:
         peaks = {f: {"value": r, "convention": "dense"} for f, r in self.peaks.items()}
         memory = {"memory": self.machine.memory, "memory_bandwidth": self.bandwidth}
         return {**memory, "peaks": peaks, **self.facts()}
+
+    def times(self, jobs: Sequence[J], seconds: float, kind: str) -> dict[J, list[float]]:
+        """Times of those benchmarks that run here."""
+        found: dict[J, list[float]] = {}
+        for job in jobs:
+            self.tell(f"{kind}: {job}")
+            times = self.backend.times(job, seconds / len(jobs))
+            if times:
+                found[job] = times
+        return found
 
 
 def measure(
@@ -86,7 +103,7 @@ def measure(
     Raises:
         PlanError: nothing runs, or `extends` names no accelerator.
     """
-    found = Found(backend.machine(), extends)
+    found = Found(backend, backend.machine(), extends, tell)
     if extends is not None:
         document = source.load({"extends": extends}, kind="accelerator")
         found.base = schema.validate(document, "accelerator").data
@@ -95,54 +112,36 @@ def measure(
             form: float(peak["value"]) / (2 if peak["convention"] == "sparse" else 1)
             for form, peak in found.base["peaks"].items()
         }
-    _memory(found, backend, seconds * PARTS["memory"], tell)
+    _memory(found, seconds * PARTS["memory"])
     forms = found.machine.formats
     for form in forms:
-        _products(found, backend, form, seconds * PARTS["products"] / len(forms), tell)
+        _products(found, form, seconds * PARTS["products"] / len(forms))
     if not found.measured | set(found.efficiency):
         raise PlanError(Fault(f"no benchmark runs on {found.machine.name}"))
     both = [form for form in dict.fromkeys((found.main, "fp32")) if form in forms]
-    for form in both:
-        _attention(found, backend, form, seconds * PARTS["attention"] / len(both), tell)
-    for form in both:
-        _elementwise(found, backend, form, seconds * PARTS["elementwise"] / len(both), tell)
-    _launches(found, backend, seconds * PARTS["launches"], tell)
+    for kind, run in (("attention", _attention), ("elementwise", _elementwise)):
+        for form in both:
+            run(found, form, seconds * PARTS[kind] / len(both))
+    _launches(found, seconds * PARTS["launches"])
     if backend.processes > 1:
-        _collectives(found, backend, seconds * COLLECTIVES, tell)
+        _collectives(found, seconds * COLLECTIVES)
     return found
 
 
-def _runs(times: Mapping[Any, Sequence[float]]) -> int:
-    return sum(map(len, times.values()))
+def _remarks(rates_of: Mapping[Any, Sequence[float]], scale: float, unit: str) -> list[str]:
+    """For each benchmark the rate of its median run, and where 5 to 95 % of its runs lie."""
+    remarks = []
+    for job, found in rates_of.items():
+        middle, low, high = (f"{x / scale:.4g}" for x in (median(found), *rates.spread(found)))
+        remarks.append(f"{job}: {middle} {unit} ({low} to {high}), {len(found)} runs")
+    return remarks
 
 
-def _each(
-    backend: Backend, jobs: Sequence[Any], seconds: float, tell: Tell, kind: str
-) -> dict[Any, list[float]]:
-    """Times of those benchmarks that run here."""
-    found: dict[Any, list[float]] = {}
-    for job in jobs:
-        tell(f"{kind}: {job}")
-        times = backend.times(job, seconds / len(jobs))
-        if times:
-            found[job] = times
-    return found
-
-
-def _remark(job: Job, rate: Sequence[float], scale: float, unit: str) -> str:
-    low, high = rates.spread(rate)
-    three = (f"{value / scale:.4g}" for value in (median(rate), low, high))
-    return "{}: {} {unit} ({} to {}), {count} runs".format(job, *three, unit=unit, count=len(rate))
-
-
-# -- memory ------------------------------------------------------------------------------------
-
-
-def _memory(found: Found, backend: Backend, seconds: float, tell: Tell) -> None:
-    most = 2**30 if found.machine.device == "cuda" else 2**28
+def _memory(found: Found, seconds: float) -> None:
+    most = 2**30 if found.gpu else 2**28
     size = min(most, found.machine.memory // 32) // 4096 * 4096
     jobs = [Traffic(kind, size) for kind in ("read", "copy", "triad")]
-    times = _each(backend, jobs, seconds, tell, "memory")
+    times = found.times(jobs, seconds, "memory")
     speeds = {job: [job.moved / each for each in seen] for job, seen in times.items()}
     if not speeds:
         raise PlanError(Fault(f"no benchmark runs on {found.machine.name}"))
@@ -150,15 +149,9 @@ def _memory(found: Found, backend: Backend, seconds: float, tell: Tell) -> None:
         found.bandwidth = max(max(seen) for seen in speeds.values())
     # Kernels write as well as read.
     kernels = [speed for job, seen in speeds.items() if job.kind != "read" for speed in seen]
-    remarks = [_remark(job, seen, 1e9, "GB/s") for job, seen in speeds.items()]
-    found.efficiency["memory"] = share(
-        [speed / found.bandwidth for speed in kernels or next(iter(speeds.values()))],
-        f"copy and triad, {len(kernels)} runs",
-        remarks=remarks,
-    )
-
-
-# -- products ----------------------------------------------------------------------------------
+    shares = [speed / found.bandwidth for speed in kernels or next(iter(speeds.values()))]
+    remarks = _remarks(speeds, 1e9, "GB/s")
+    found.efficiency["memory"] = share(shares, "copy and triad", remarks=remarks)
 
 
 def _widest(backend: Backend, form: str, seconds: float, memory: int) -> int | None:
@@ -175,124 +168,107 @@ def _widest(backend: Backend, form: str, seconds: float, memory: int) -> int | N
         width *= 2
 
 
-def _products(found: Found, backend: Backend, form: str, seconds: float, tell: Tell) -> None:
-    tell(f"products: {form}, looking for a size")
-    n = _widest(backend, form, seconds / 2, found.machine.memory)
+def _products(found: Found, form: str, seconds: float) -> None:
+    found.tell(f"products: {form}, looking for a size")
+    n = _widest(found.backend, form, seconds / 2, found.machine.memory)
     if n is None:
         return
     quarter = n // 4
     shapes = [(n, n, n), (n, n, quarter), (n, quarter, n), (quarter, n, n), (n // 2,) * 3]
     jobs = [Product(form, *shape) for shape in shapes]
-    times = _each(backend, jobs, seconds / 2, tell, f"products in {form}")
+    times = found.times(jobs, seconds / 2, f"products in {form}")
     if not times:
         return
-    times_of = {job: expected.ProductTime(job, found.facts()) for job in times}
-    rated = rates.products(times, times_of)
+    rated = rates.products(times, {job: expected.ProductTime(job, found.facts()) for job in times})
     if not rated.every:
         return
     if form not in found.peaks:
         found.peaks[form] = max(rated.every)
         found.measured.add(form)
-    key = found.key("matmul", form) if form in MAIN else f"matmul_{form}"
-    note = f"{len(times)} products in {form}, {_runs(times)} runs"
-    found.efficiency[key] = share(
+    sustained = share(
         [rate / found.peaks[form] for rate in rated.every],
-        note,
-        remarks=[_remark(job, seen, 1e12, "TFLOP/s") for job, seen in rated.rates.items()],
+        f"{len(times)} products in {form}",
+        remarks=_remarks(rated.rates, 1e12, "TFLOP/s"),
     )
+    found.efficiency[found.key("matmul", form) if form in MAIN else f"matmul_{form}"] = sustained
     if form not in MAIN:
         return
-    small = rated.small
-    if small is not None:
-        found.efficiency[found.key("small_dimension", form)] = Share(small, note)
-    _uneven(found, backend, Product(form, n // 2, n // 2, n // 2), rated, seconds / 20)
+    if rated.small is not None:
+        found.efficiency[found.key("small_dimension", form)] = Share(rated.small, sustained.rows)
+    _uneven(found, Product(form, n // 2, n // 2, n // 2), rated, seconds / 20)
 
 
-def _uneven(
-    found: Found, backend: Backend, even: Product, rated: rates.Products, seconds: float
-) -> None:
+def _uneven(found: Found, even: Product, rated: rates.Products, seconds: float) -> None:
     """The same product a little wider: by 8, and by 1."""
     if even not in rated.rates:
         return
     rate = median(rated.rates[even])
-    wider = [Product(even.form, even.rows, even.columns + more, even.depth) for more in (8, 1)]
     slowdown = 1.0
-    for key, job in zip(("alignment", "alignment_8"), wider, strict=True):
-        times = backend.times(job, seconds)
+    for key, more in (("alignment", 8), ("alignment_8", 1)):
+        job = replace(even, columns=even.columns + more)
+        times = found.backend.times(job, seconds)
         if not times:
             return
         model = expected.ProductTime(job, found.facts())
         small = model.small_dimension if rated.small is None else rated.small
         samples = [max(1.0, model.uneven(each, rate, small) / slowdown) for each in times]
         slowdown = median(samples)
-        note = f"{job} beside {even} in {even.form}, {len(times)} runs"
-        found.efficiency[found.key(key, even.form)] = share(samples, note)
+        found.efficiency[found.key(key, even.form)] = share(
+            samples, f"{job} beside {even} in {even.form}"
+        )
 
 
-# -- attention ---------------------------------------------------------------------------------
-
-
-def _attention(found: Found, backend: Backend, form: str, seconds: float, tell: Tell) -> None:
-    gpu = found.machine.device == "cuda"
-    batch, heads, length = (4, 16, 4096) if gpu else (1, 8, 1024)
+def _attention(found: Found, form: str, seconds: float) -> None:
+    batch, heads, length = (4, 16, 4096) if found.gpu else (1, 8, 1024)
 
     def job(kernel: str, width: int, causal: bool = True) -> Attention:
         return Attention(form, kernel, batch, heads, width, length, causal)
 
     fused = [job("flash", 64), job("flash", 128)]
     others = [job("flash", 128, False), job("efficient", 128), job("math", 128)]
-    vendor = [job("vendor", 64), job("vendor", 128)] if gpu else []
-    times = _each(backend, [*fused, *others, *vendor], seconds, tell, f"attention in {form}")
+    vendor = [job("vendor", 64), job("vendor", 128)] if found.gpu else []
+    times = found.times([*fused, *others, *vendor], seconds, f"attention in {form}")
     accelerator = found.accelerator()
     shares = {
         job: [expected.attention(job, accelerator) / each for each in seen]
         for job, seen in times.items()
     }
-    remarks = [_remark(job, seen, 1, "of the kernel's rate") for job, seen in shares.items()]
+    remarks = _remarks(shares, 1, "of the kernel's rate")
     open_ = [job for job in fused if job in shares] or [j for j in others[1:2] if j in shares]
     for name, jobs in (("attention_open", open_), ("attention", vendor)):
         samples = [each for job in jobs for each in shares.get(job, ())]
         if samples:
-            note = f"fused attention in {form}, forward and backward, {len(samples)} runs"
-            found.efficiency[found.key(name, form)] = share(samples, note, remarks=remarks)
+            found.efficiency[found.key(name, form)] = share(
+                samples, f"fused attention in {form}, forward and backward", remarks=remarks
+            )
             remarks = []
 
 
-# -- the rest ----------------------------------------------------------------------------------
-
-
-def _elementwise(found: Found, backend: Backend, form: str, seconds: float, tell: Tell) -> None:
-    tokens, hidden = (8192, 4096) if found.machine.device == "cuda" else (1024, 768)
-    job = Elementwise(form, tokens, hidden)
-    times = _each(backend, [job], seconds, tell, f"elementwise kernels in {form}").get(job)
-    if times:
+def _elementwise(found: Found, form: str, seconds: float) -> None:
+    job = Elementwise(form, *((8192, 4096) if found.gpu else (1024, 768)))
+    for times in found.times([job], seconds, f"elementwise kernels in {form}").values():
         moved = expected.elementwise(job, found.bandwidth, found.efficiency["memory"].value)
         found.efficiency[found.key("elementwise", form)] = share(
-            [each / moved for each in times],
-            f"norms, sums, gelu and loss of {job} in {form}, {len(times)} runs",
+            [each / moved for each in times], f"norms, sums, gelu and loss of {job} in {form}"
         )
 
 
-def _launches(found: Found, backend: Backend, seconds: float, tell: Tell) -> None:
+def _launches(found: Found, seconds: float) -> None:
     job = Launches()
-    times = _each(backend, [job], seconds, tell, "launches").get(job)
-    if times:
+    for times in found.times([job], seconds, "launches").values():
         count = expected.launches(job)
-        note = f"{job}, forward and backward, {len(times)} runs"
-        found.efficiency["launch"] = share([each / count for each in times], note, "s")
+        found.efficiency["launch"] = share(
+            [each / count for each in times], f"{job}, forward and backward", "s"
+        )
 
 
-def _collectives(found: Found, backend: Backend, seconds: float, tell: Tell) -> None:
-    count = backend.processes
-    gpu = found.machine.device == "cuda"
-    sizes = (2**12, 2**20, 2**28 if gpu else 2**24)
-    jobs = [
-        Collective(kind, size, count)
-        for kind in ("all-reduce", "all-gather", "all-to-all")
-        for size in sizes
-    ]
-    tell(f"collectives between {count} processes")
-    times = {job: seen for job, seen in backend.collectives(jobs, seconds).items() if seen}
+def _collectives(found: Found, seconds: float) -> None:
+    count = found.backend.processes
+    sizes = (2**12, 2**20, 2**28 if found.gpu else 2**24)
+    kinds = ("all-reduce", "all-gather", "all-to-all")
+    jobs = [Collective(kind, size, count) for kind in kinds for size in sizes]
+    found.tell(f"collectives between {count} processes")
+    times = {job: seen for job, seen in found.backend.collectives(jobs, seconds).items() if seen}
     volumes = {job: expected.collective(job, 1, 0) for job in times}
     hops = {job: expected.collective(job, expected.ENDLESS, 1) for job in times}
     sustained = rates.link(times, volumes, hops)
@@ -303,17 +279,19 @@ def _collectives(found: Found, backend: Backend, seconds: float, tell: Tell) -> 
     if given is not None:
         peak = float(given["bandwidth"]) / (2 if given["convention"] == "bidirectional" else 1)
     found.link = peak, sustained.latency
-    found.link_name = "NCCL" if gpu else f"gloo, {count} processes of one host"
-    volume = {job: [volumes[job] / each for each in seen] for job, seen in times.items()}
-    remarks = [_remark(job, seen, 1e9, "GB/s") for job, seen in volume.items()]  # type: ignore[arg-type]
+    found.link_name = "NCCL" if found.gpu else f"gloo, {count} processes of one host"
     found.efficiency["link"] = share(
         [rate / peak for rate in sustained.rates],
-        f"all-reduce and all-gather of {sizes[-1] // 2**20} MiB over {count}, "
-        f"{len(sustained.rates)} runs",
-        remarks=remarks,
+        f"all-reduce and all-gather of {sizes[-1] // 2**20} MiB over {count}",
+        remarks=_remarks(
+            {job: [volumes[job] / each for each in seen] for job, seen in times.items()},
+            1e9,
+            "GB/s",
+        ),
     )
-    largest = next((j for j in times if j.kind == "all-to-all" and j.size == sizes[-1]), None)
-    if largest is not None:
+    largest = Collective("all-to-all", sizes[-1], count)
+    if largest in times:
         rate = median(sustained.rates)
-        samples = [volumes[largest] / each / rate for each in times[largest]]
-        found.efficiency["all_to_all"] = share(samples, f"{largest}, {len(samples)} runs")
+        found.efficiency["all_to_all"] = share(
+            [volumes[largest] / each / rate for each in times[largest]], str(largest)
+        )

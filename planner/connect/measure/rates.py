@@ -27,9 +27,10 @@ class Share:
 
 
 def share(
-    samples: Sequence[float], rows: str, unit: str = "", remarks: Sequence[str] = ()
+    samples: Sequence[float], what: str, unit: str = "", remarks: Sequence[str] = ()
 ) -> Share:
-    """Median and spread of samples."""
+    """Median and spread of samples, and what they are of."""
+    rows = f"{what}, {len(samples)} runs"
     return Share(median(samples), rows, spread(samples), unit, tuple(remarks))
 
 
