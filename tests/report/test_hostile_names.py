@@ -68,6 +68,9 @@ HOSTILE = (
 
 #: Each where names are most exposed; elsewhere all of them joined, and those that close an element.
 SOME = (HOSTILE[1], HOSTILE[22], " ".join(HOSTILE))
+SITE = "http://127.0.0.1:9"
+#: Those that are tried with one device: a page of eight also lists layouts, which are searched for.
+NARROW = {words.format(site=SITE) for words in {*HOSTILE} - {*SOME}} | {"few words"}
 
 
 def pairs(each: str, *some: str) -> list[object]:
@@ -85,7 +88,7 @@ def document(words: str) -> dict[str, object]:
             "kinds": {words: {}, "plain": {"mlp": {"intermediate": 1024}}},
             "sources": [{"text": words, "url": "https://example.com/"}],
         },
-        "cluster": {"extends": "hgx-h100", "name": words},
+        "cluster": {"extends": "hgx-h100", "name": words, "devices": 1 if words in NARROW else 8},
         "training": {"tokens": "1B", "sequence_length": 1024, "global_batch": 64},
         "time": {"mfu": 0.4},
     }  # fmt: skip
@@ -135,8 +138,9 @@ def outline(page: str) -> Outline:
     ("kind", "words"), pairs("html", "interactive", "study html", "compared html")
 )
 def test_a_name_adds_no_element_attribute_or_target(words: str, kind: str) -> None:
-    words = words.format(site="http://127.0.0.1:9")
-    plain, hostile = outline(page("plain words", kind)), outline(page(words, kind))
+    words = words.format(site=SITE)
+    plain = outline(page("few words" if words in NARROW else "plain words", kind))
+    hostile = outline(page(words, kind))
     assert hostile.elements <= plain.elements
     assert hostile.attributes <= plain.attributes
     policies = [re.sub(r"'sha256-[\w+/=]*'", "", t) for t in plain.targets if "default-src" in t]
@@ -193,7 +197,7 @@ def compared(words: str) -> Result:
 
 @pytest.mark.parametrize(("kind", "words"), pairs("md", "study md", "compared md"))
 def test_a_name_changes_no_structure_of_the_markdown(words: str, kind: str) -> None:
-    words = words.format(site="http://127.0.0.1:9")
+    words = words.format(site=SITE)
     text = page(words, kind)
     rows = [line for line in text.splitlines() if line.startswith("|")]
     headings = [line for line in text.splitlines() if re.match(r"#{1,6} ", line)]
@@ -238,11 +242,12 @@ def test_a_name_changes_nothing_in_a_launch_configuration(form: str) -> None:
     lines = ("a{end}evil: 1{end}--evil 1{end}[evil]{end}x = 1",)
     ends = ("\n", "\r", "\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c", " ")
     words = [line.format(end=end) for line in lines for end in ends]
-    words += [word.format(site="http://127.0.0.1:9") for word in HOSTILE]
+    words += [word.format(site=SITE) for word in HOSTILE]
     found = []
     for word in ("plain", *words):
         given = document(word[:200])
         given["model"] = {"extends": "gpt2-small", "name": word, "notes": word}
+        given["cluster"] = {"extends": "hgx-h100", "name": word[:200]}
         found.append(_read(exports.config(planner.load(given).plan, form).text, form))
     assert found[0]
     for word, read in zip(words, found[1:], strict=True):
