@@ -267,7 +267,7 @@ const answer = changes => {
   const evaluation = planned(changes), found = {};
   for (const id of IDS) {
     try {
-      found[id] = evaluation.value(id, {});
+      found[id] = evaluation.value(id);
       if (found[id] === Infinity) found[id] = "infinite";
     } catch (error) {
       if (!(error instanceof $.Absent)) throw error;
@@ -294,8 +294,8 @@ def in_node(result: Result, folder: Path, several: list[dict[str, Any]]) -> list
     pairs = [[[key, value] for key, value in one.items()] for one in several]
     parts = (
         (shown / "python.js").read_text("utf-8"),
-        program(result, [*SCALARS, "memory.peak", "memory.stage"], ()),
-        (shown / "evaluation.js").read_text("utf-8"),
+        (shown / "graph.js").read_text("utf-8"),
+        program(result, ()),
         f"const CHANGES={json.dumps(pairs)},IDS={json.dumps(SCALARS)};",
         ASK,
     )

@@ -95,10 +95,10 @@
     const evaluation = planned(changes), values = {}, absent = {}, rough = {}, open = {};
     for (const id in PAGE.quantities) {
       try {
-        values[id] = evaluation.value(id, {});
+        values[id] = evaluation.value(id);
         if (!Number.isFinite(values[id]) && typeof values[id] !== "string") throw new $.Absent("no finite number");
         if (typeof values[id] !== "string") open[id] = intervalOf(id, values[id], evaluation);
-        rough[id] = typeof values[id] !== "string" && !evaluation.isExact(id);
+        rough[id] = typeof values[id] !== "string" && !GRAPH.exact(evaluation, evaluation.instance(id, new $.Dict()));
       } catch (error) {
         if (!(error instanceof $.Absent)) throw error;
         delete values[id];
@@ -224,8 +224,14 @@
     box.querySelector("span").textContent = parts.join("; ");
   };
   const terms = (id, evaluation) => {
+    const none = new $.Dict(), worth = (term, point) => evaluation.compute(term, point);
+    let sum = evaluation.chosen.get([id, []])?.expression;
+    while (sum && ["ceil", "floor"].includes(sum.op)) sum = sum.args[0];
     try {
-      return (evaluation.formula(BOOK[id], {}).terms || (() => []))(evaluation, {}).filter(term => term[1] > 0);
+      const found = sum?.op === "total"
+        ? evaluation.entries(sum.axis, none, sum.where).map(point => [point.get(sum.axis).title, worth(sum.body, point)])
+        : (TERMS.get(sum) || []).map(([label, term]) => [label, worth(term, none)]);
+      return found.filter(term => term[1] > 0);
     } catch (error) {
       if (error instanceof $.Absent) return [];
       throw error;
@@ -280,7 +286,7 @@
     const capacity = found.values["memory.capacity"];
     figure.hidden = all.length < 2 || found.values["memory.total"] === undefined;
     if (figure.hidden) return;
-    const peaks = all.map(stage => found.evaluation.value("memory.peak", { stage }));
+    const peaks = all.map(stage => found.evaluation.value("memory.peak", new $.Dict([["stage", stage]])));
     const whole = Math.max(capacity || 0, ...peaks);
     figure.querySelector("ul").replaceChildren(...all.map((stage, i) => {
       const item = make("li"), svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");

@@ -15,22 +15,46 @@ const $ = (() => {
   class Absent extends Error {
     constructor(reason) { super(reason); this.reason = reason; }
   }
-  class Sym { constructor(name) { this.name = name; } }
-  class Expression { constructor(run) { this.run = run; } }
 
-  const symbols = new Map();
-  const sym = name => symbols.get(name) || (symbols.set(name, new Sym(name)), symbols.get(name));
+  // Expressions, as planner/book/expressions.py has them.
+  class Tree {
+    constructor(op, args, data = null) { this.op = op; this.args = args; this.data = data; }
+    get name() { return this.data; }
+    get symbol() { return this; }
+    get body() { return this.args[0]; }
+    get by() { return this.args[1]; }
+    get axis() { return this.data[0]; }
+    get where() { return kept(this, "where", () => new Dict(this.data[1])); }
+  }
+  const trees = nodes => {
+    const found = [];
+    for (const [op, places, data] of nodes) found.push(new Tree(op, places.map(place => found[place]), data));
+    return found;
+  };
+  const tree = value => value instanceof Tree ? value : new Tree("number", [], value);
+  const operation = (op, ...given) => new Tree(op, given.map(tree));
+  // Python's operators, of numbers or of expressions.
+  const operator = (numbers, trees) => (a, b) => a instanceof Tree || b instanceof Tree ? trees(a, b) : numbers(a, b);
+  const kept = (owner, name, make) => {
+    const value = make();
+    Object.defineProperty(owner, name, { value });
+    return value;
+  };
+  // What a Map finds a key by: itself, what is equal to it, or of a tuple its parts in one text.
   const numbers = new WeakMap();
   let objects = 0;
   const key = value => {
-    if (value === null || value === undefined) return "N";
-    switch (typeof value) {
-      case "string": return "s" + value;
-      case "number": return "n" + value;
-      case "boolean": return "n" + Number(value);
+    if (Array.isArray(value)) {
+      let text = "\u0000";
+      for (const each of value) text += part(each) + ",";
+      return text;
     }
-    if (value instanceof Sym) return "y" + value.name;
-    if (Array.isArray(value)) return `(${value.map(key).join()})`;
+    return typeof value === "boolean" ? Number(value) : value === undefined ? null : value;
+  };
+  const part = value => {
+    if (typeof value === "number") return value;
+    if (Array.isArray(value)) return `(${key(value)})`;
+    if (typeof value !== "object" || value === null) return typeof value + value;
     if (!numbers.has(value)) numbers.set(value, ++objects);
     return "o" + numbers.get(value);
   };
@@ -39,15 +63,12 @@ const $ = (() => {
       this.held = new Map();
       for (const [k, v] of pairs) this.put(k, v);
     }
-    put(k, v) {
-      const found = this.held.get(key(k));
-      if (found) found[1] = v; else this.held.set(key(k), [k, v]);
-    }
+    put(k, v) { this.held.set(key(k), [k, v]); }
     has(k) { return this.held.has(key(k)); }
     get(k, otherwise = null) { const found = this.held.get(key(k)); return found ? found[1] : otherwise; }
-    items() { return [...this.held.values()].map(pair => [...pair]); }
-    keys() { return [...this.held.values()].map(pair => pair[0]); }
-    values() { return [...this.held.values()].map(pair => pair[1]); }
+    items() { return [...this.held.values()]; }
+    keys() { return Array.from(this.held.values(), pair => pair[0]); }
+    values() { return Array.from(this.held.values(), pair => pair[1]); }
     setdefault(k, v = null) { if (!this.has(k)) this.put(k, v); return this.get(k); }
     update(other) { for (const [k, v] of pairs(other)) this.put(k, v); }
     pop(k, otherwise = null) { const v = this.get(k, otherwise); this.held.delete(key(k)); return v; }
@@ -56,6 +77,7 @@ const $ = (() => {
     constructor(values = []) { this.held = new Map(); for (const v of values) this.add(v); }
     add(v) { this.held.set(key(v), v); }
     has(v) { return this.held.has(key(v)); }
+    union(...many) { const all = new Set_(this.items()); all.update(...many); return all; }
     update(...many) { for (const values of many) for (const v of iter(values)) this.add(v); }
     items() { return [...this.held.values()]; }
   }
@@ -94,9 +116,11 @@ const $ = (() => {
   const put = (all, k, v) => { if (all instanceof Dict) all.put(k, v); else all[k < 0 ? all.length + k : k] = v; };
   const text = value => value === null || value === undefined ? "None"
     : value === true ? "True" : value === false ? "False" : String(value);
-  const run = (value, e, p) => value instanceof Sym ? e.symbol(value.name, p)
-    : value instanceof Expression ? value.run(e, p) : value;
-  const formula = value => value instanceof Sym || value instanceof Expression;
+  const less = (a, b) => {
+    if (!Array.isArray(a)) return a < b;
+    const at = a.findIndex((v, i) => !eq(v, b[i]));
+    return at >= 0 && less(a[at], b[at]);
+  };
   class Named { constructor(values) { Object.assign(this, values); } }
   const extreme = better => (...given) => {
     const named = given.at(-1) instanceof Named ? given.pop() : {};
@@ -133,26 +157,24 @@ const $ = (() => {
     tuple: Array.isArray, str: v => typeof v === "string", bool: v => typeof v === "boolean",
     int: v => typeof v === "number" && Number.isInteger(v) || typeof v === "boolean",
     float: v => false, Fraction: v => typeof v === "number" && !Number.isInteger(v),
-    Absent: v => v instanceof Absent,
-  };
-  // Rounding errors of a double must not lift a whole number to the next one.
-  const settled = x => {
-    const whole = Math.round(x);
-    return Math.abs(x - whole) <= 4e-15 * Math.abs(x) + 1e-12 ? whole : null;
+    set: v => v instanceof Set_, frozenset: v => v instanceof Set_, KeyError: v => false,
+    ZeroDivisionError: v => false,
   };
   return {
-    Fault, PlanError, Absent, Sym, Expression, Dict, Set_, sym, key, iter, list, pairs, bool, eq, at,
-    put, run, str: text, repr: v => typeof v === "string" ? `'${v}'` : text(v), in: within, tuple: list, sorted: all => list(all).sort((a, b) => a < b ? -1 : a > b ? 1 : 0),
-    expr: f => new Expression(f),
+    Fault, PlanError, Absent, Tree, Dict, Set_, trees, operation, key, iter, list, pairs, bool, eq, at,
+    put, kept, str: text, repr: v => typeof v === "string" ? `'${v}'` : text(v), in: within, tuple: list, sorted: all => list(all).sort((a, b) => less(a, b) ? -1 : less(b, a) ? 1 : 0),
     named: values => new Named(values),
     is: (a, b) => (a === undefined ? null : a) === (b === undefined ? null : b),
     or: (...all) => { let v; for (const f of all) { v = f(); if (bool(v)) return v; } return v; },
     and: (...all) => { let v; for (const f of all) { v = f(); if (!bool(v)) return v; } return v; },
-    slice: (all, a, b) => all.slice(a === null ? 0 : a, b === null ? undefined : b),
-    add: (a, b) => Array.isArray(a) ? [...a, ...iter(b)] : a + b,
-    mul: (a, b) => formula(a) || formula(b) ? new Expression((e, p) => run(a, e, p) * run(b, e, p))
-      : Array.isArray(a) ? Array.from({ length: b * a.length }, (_, i) => a[i % a.length])
-      : a * b,
+    slice: (all, a, b, step) => all.slice(a === null ? 0 : a, b === null ? undefined : b)
+      .filter((_, i) => i % (step || 1) === 0),
+    add: operator((a, b) => Array.isArray(a) ? [...a, ...iter(b)] : a + b, (a, b) => operation("add", a, b)),
+    sub: operator((a, b) => a - b, (a, b) => operation("add", a, operation("mul", -1, b))),
+    mul: operator((a, b) => Array.isArray(a) ? Array.from({ length: Math.max(b, 0) * a.length }, (_, i) => a[i % a.length])
+      : a * b, (a, b) => operation("mul", a, b)),
+    div: operator((a, b) => a / b, (a, b) => operation("mul", a, operation("pow", b, -1))),
+    pow: (a, b) => a ** b,
     divmod: (a, b) => [Math.floor(a / b), a - b * Math.floor(a / b)],
     floordiv: (a, b) => Math.floor(a / b), mod: (a, b) => a - b * Math.floor(a / b),
     union: (a, b) => a instanceof Dict ? new Dict([...a.items(), ...pairs(b)])
@@ -164,14 +186,33 @@ const $ = (() => {
       if (owner !== null && owner !== undefined && typeof owner[name] === "function") return owner[name](...given);
       throw new Error(`no method ${name}`);
     },
-    isinstance: (value, names) => names.some(name => {
-      if (!(name in kinds)) throw new Error(`no type ${name}`);
-      return kinds[name](value);
+    isinstance: (value, types) => types.some(type => {
+      if (typeof type === "function") return value instanceof type;
+      if (!(type in kinds)) throw new Error(`no type ${type}`);
+      return kinds[type](value);
     }),
+    named_call: (f, names, given, pairs) => {
+      const held = new Dict(pairs), all = [...given];
+      for (const name of names.slice(given.length)) if (held.has(name)) all[names.indexOf(name)] = held.pop(name);
+      if (held.held.size) all[names.length - 1] = held;
+      return f(...all);
+    },
+    replace: (value, changes) => Object.assign(Object.create(Object.getPrototypeOf(value)), value, changes),
+    // What functions of the planner read from files, by their argument; of a document by its name.
+    table: found => given => at(found, given instanceof Dict ? given.get("name") : given),
+    book: (type, quantities, notes) => Object.assign(Object.create(type.prototype), {
+      quantities: new Dict(quantities.map(each => [each.id, each])),
+      notation: new Dict(notes.map(each => [each.symbol, each])),
+      symbols: new Dict(quantities.map(each => [each.symbol, each.id])),
+    }),
+    rows: (type, names, all) => all.map(row => names.reduce((made, name, i) =>
+      Object.defineProperty(made, name, { value: row[i] }), Object.create(type.prototype))),
     dict: Object.assign(value => new Dict(value === undefined ? [] : pairs(value)), {
       fromkeys: (keys, value = null) => new Dict(list(keys).map(k => [k, value])),
     }),
-    set: value => new Set_(value === undefined ? [] : iter(value)),
+    set: Object.assign(value => new Set_(value === undefined ? [] : iter(value)), {
+      intersection: (first, ...others) => new Set_(list(first).filter(v => others.every(other => other.has(v)))),
+    }),
     frozenset: value => new Set_(value === undefined ? [] : iter(value)),
     len: value => value instanceof Dict || value instanceof Set_ ? value.held.size : value.length,
     range: (a, b, step = 1) => {
@@ -180,7 +221,7 @@ const $ = (() => {
       return all;
     },
     sum: (all, start = 0) => list(all).reduce((total, v) => total + Number(v), start),
-    min: extreme((a, b) => a < b), max: extreme((a, b) => a > b),
+    min: extreme(less), max: extreme((a, b) => less(b, a)),
     any: all => list(all).some(bool), all: all => list(all).every(bool),
     map: (f, ...all) => list(all[0]).map((v, i) => f(v, ...all.slice(1).map(more => list(more)[i]))),
     enumerate: (all, start = 0) => list(all).map((v, i) => [i + start, v]),
@@ -197,10 +238,7 @@ const $ = (() => {
       return done ? otherwise : value;
     },
     accumulate: all => { let total = 0; return list(all).map(v => total += v); },
-    int: v => Math.trunc(Number(v)), abs: Math.abs, round: x => { const low = Math.floor(x); return x - low === 0.5 ? low + low % 2 : Math.round(x); }, ratio: (a, b = 1) => a / b,
-    ceil: x => { const whole = settled(x); return whole === null ? Math.ceil(x) : whole; },
-    floor: x => { const whole = settled(x); return whole === null ? Math.floor(x) : whole; },
-    exp: x => { const power = Math.exp(x); if (!power || power === Infinity) throw new Absent(`e to the power of ${x.toFixed(0)} is beyond all numbers`); return power; },
-    nonzero: x => { if (x === 0) throw new Absent("division by zero"); return x; },
+    format: (value, how) => String(Number(value.toPrecision(Number(how.match(/^\.(\d+)g$/)[1])))),
+    float: Number, int: v => Math.trunc(Number(v)), abs: Math.abs, round: x => { const low = Math.floor(x); return x - low === 0.5 ? low + low % 2 : Math.round(x); }, ratio: (a, b = 1) => a / b,
   };
 })();

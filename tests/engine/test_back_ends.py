@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 from fractions import Fraction
 from typing import Any
 
@@ -9,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from planner.base import resources
 from planner.engine import instance as case
 from planner.engine.arrays.graph import compiled
 from planner.engine.evaluate import Absent, Evaluation
@@ -27,6 +31,7 @@ QUANTITIES = (
     "compute.flops_per_token",
     "checkpoint.bytes",
 )
+NODE = shutil.which("node")
 BANDWIDTH = "cluster.accelerator.memory_bandwidth"
 
 
@@ -60,6 +65,39 @@ def test_all_back_ends_say_the_same(document: Any) -> None:
         assert floats[node] == close(value)
         assert list(rows[node]) == [close(value)] * 2
         assert list(rewritten[made.roots[name]]) == [close(value)] * 2
+
+
+def in_javascript(tape: Tape, leaves: list[Any]) -> list[Any]:
+    """Every node of a tape as the what-if page works it out; None where it has no value."""
+    inputs = dict(zip(tape.inputs, map(float, leaves), strict=True))
+    nodes = [
+        [op, [float(given[0])] if op == "const" else [] if op in LEAVES else given]
+        for op, given in tape.graph.nodes
+    ]
+    folder = resources.folder("templates") / "interactive"
+    program = (
+        *(resources.read_text(folder / name) for name in ("python.js", "graph.js")),
+        f"const graph={{nodes:{json.dumps(nodes)}}},inputs={json.dumps(inputs)},values=[];",
+        "GRAPH.run(graph,graph.nodes.keys(),values,place=>inputs[place],(key,value)=>value);",
+        "console.log(JSON.stringify(values.map(v=>typeof v==='number'?v:null)));",
+    )
+    done = subprocess.run(
+        [NODE or ""], input="\n".join(program), capture_output=True, text=True, check=True
+    )
+    return list(json.loads(done.stdout))
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no Node")
+@settings(max_examples=6, deadline=None)
+@given(plans())
+def test_javascript_says_the_same(document: Any) -> None:
+    built = case.build(loading.load(document))
+    tape = Tape(built, QUANTITIES)
+    leaves = tape.values(built)
+    assert leaves is not None
+    found = in_javascript(tape, leaves)
+    for name, node in tape.results.items():
+        assert found[node] == close(Evaluation(built).value(name)), name
 
 
 @settings(max_examples=12, deadline=None)

@@ -22,7 +22,7 @@ from planner.documents.source import preset_names
 from planner.questions import loading
 from planner.report import as_text, facts
 from planner.report.what_if.rules import BUILTINS, Program
-from planner.report.what_if.words import Formulas, Untranslated, literal
+from planner.report.what_if.words import Untranslated, literal
 from planner.results.result import Result, evaluate
 from tests.browser import Browser, executable
 from tests.conftest import ROOT, RunCli
@@ -459,4 +459,4 @@ def refused() -> int:
 def test_what_the_translation_does_not_know_it_refuses() -> None:
     refused.__module__ = "planner.refused"
     with pytest.raises(Untranslated, match="With"):
-        Program(Formulas(BOOK), {}).reference(refused, "refused", "planner.refused")
+        Program({}).reference(refused)

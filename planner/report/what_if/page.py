@@ -44,8 +44,6 @@ FURTHER = (
     "time.tokens_per_second",
     "time.device_hours",
 )
-#: Needed in words and bars, not listed for themselves.
-ALWAYS = ("memory.peak", "memory.stage")
 
 
 def html(result: Result) -> str:
@@ -108,16 +106,14 @@ def _script(result: Result, listed: list[Quantity]) -> str:
 
     folder = resources.folder("templates") / "interactive"
     parts = {
-        name: resources.read_text(folder / f"{name}.js")
-        for name in ("python", "evaluation", "page")
+        name: resources.read_text(folder / f"{name}.js") for name in ("python", "graph", "page")
     }
-    wanted = [*(q.id for q in listed), *ALWAYS]
     try:
-        made = program(result, wanted, BARS)
+        made = program(result, BARS)
     except Untranslated as error:
         raise PlanError(Fault(f"this plan has no interactive page: {error}")) from error
     data = f"const PAGE={_json(_page(result, listed))};"
-    lines = "\n".join((parts["python"], made, parts["evaluation"], data, parts["page"]))
+    lines = "\n".join((parts["python"], parts["graph"], made, data, parts["page"]))
     return "\n" + "\n".join(line for line in lines.splitlines() if line.strip()) + "\n"
 
 

@@ -1,9 +1,10 @@
-"""The rules that complete a plan, as JavaScript: Python functions of this program, translated.
+"""What completes, lowers and evaluates a plan, as JavaScript: the planner's own Python, translated.
 
-Which values follow from others, which layouts are possible, what each pipeline stage holds: these
-rules are written once, as Python. A page that recomputes a plan needs them too, so their source is
-translated here, statement by statement, for the part of Python that they use. What it does not
-know it refuses (Untranslated), when the page is written and not when it is read.
+Which values follow from others, which layouts are possible, what each pipeline stage holds, which
+formula holds where: this is written once, as Python. A page that recomputes a plan needs it too,
+so its source is translated here, statement by statement, for the part of Python that it uses. What
+the translation does not know it refuses (Untranslated), when the page is written and not when it is
+read. Of a class only those methods are translated that something names.
 
 The JavaScript leans on a small library, ``$`` (templates/interactive/python.js), for what means
 something else there: truth of empty lists, equality by value, dictionaries with any key.
@@ -16,168 +17,249 @@ import builtins
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, fields, is_dataclass
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from functools import cache, cached_property
 from types import FunctionType, ModuleType
 from typing import Any
 
-from planner.book.expressions import Expression
-from planner.report.what_if.words import Formulas, Untranslated, identifier, literal, quoted
+from planner.book.canonical import canonical
+from planner.book.expressions import Expression, Operand, expression
+from planner.report.what_if.words import Untranslated, literal, quoted
 
 __all__ = ["Program"]
 
 _BINARY: dict[type[ast.AST], str] = {
-    ast.Add: "$.add",
-    ast.Mult: "$.mul",
-    ast.FloorDiv: "$.floordiv",
-    ast.Mod: "$.mod",
-    ast.BitOr: "$.union",
-    ast.BitAnd: "$.intersection",
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.BitOr: "union",
+    ast.BitAnd: "intersection",
 }
-_SIGNS: dict[type[ast.AST], str] = {ast.Sub: "-", ast.Div: "/", ast.Pow: "**"}
-_ORDER: dict[type[ast.AST], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_COMPARISONS: dict[type[ast.AST], str] = {
+    ast.Lt: "({0}<{1})",
+    ast.LtE: "({0}<={1})",
+    ast.Gt: "({0}>{1})",
+    ast.GtE: "({0}>={1})",
+    ast.Eq: "$.eq({0},{1})",
+    ast.NotEq: "!$.eq({0},{1})",
+    ast.Is: "$.is({0},{1})",
+    ast.IsNot: "!$.is({0},{1})",
+    ast.In: "$.in({0},{1})",
+    ast.NotIn: "!$.in({0},{1})",
+}
+#: What is made of nothing but its parts. A part that is a body is a block, one that is a test is
+#: asked for its truth, one that is missing is null.
+_FORMS: dict[type[ast.AST], str] = {
+    ast.Assert: "",
+    ast.Pass: "",
+    ast.ImportFrom: "",
+    ast.Continue: "continue;",
+    ast.Break: "break;",
+    ast.Return: "return {value};",
+    ast.Raise: "throw {exc};",
+    ast.If: "if({test}){body}else{orelse}",
+    ast.IfExp: "({test}?{body}:{orelse})",
+    ast.Yield: "yield {value}",
+    ast.YieldFrom: "yield* $.iter({value})",
+    ast.List: "[{elts}]",
+    ast.Tuple: "[{elts}]",
+    ast.Set: "new $.Set_([{elts}])",
+}
 #: The functions of Python that ``$`` has.
 BUILTINS = frozenset(
-    (
-        "abs",
-        "all",
-        "any",
-        "bool",
-        "dict",
-        "divmod",
-        "enumerate",
-        "frozenset",
-        "int",
-        "iter",
-        "len",
-        "list",
-        "map",
-        "max",
-        "min",
-        "next",
-        "range",
-        "reversed",
-        "round",
-        "set",
-        "sorted",
-        "str",
-        "sum",
-        "tuple",
-        "zip",
+    name
+    for names in (
+        "abs all any bool dict divmod enumerate float frozenset int iter len list map max min next",
+        "range reversed round set sorted str sum tuple zip",
     )
+    for name in names.split()
 )
 _SCOPES = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_METHODS = (FunctionType, property, cached_property)
 
 
 class Program:
     """Translated functions, classes and constants, in an order in which they can be run.
 
-    ``given`` maps objects of this program to the JavaScript that stands in their place.
+    Args:
+        given: objects of this program, with the JavaScript that stands in their place.
+        asked: names of methods that JavaScript written by hand calls.
     """
 
-    def __init__(self, formulas: Formulas, given: Mapping[Any, str]) -> None:
-        self.formulas = formulas
-        self.given = {
-            id(inspect.unwrap(key) if callable(key) else key): text for key, text in given.items()
-        }
-        self._kept = list(given)  # so that no id is used again
-        self.lines: list[str] = []
+    def __init__(self, given: Mapping[Any, str], asked: Collection[str] = ()) -> None:
+        self.given = {id(_unwrapped(key)): text for key, text in given.items()}
+        self.called, self.read = {"__init__", *asked}, set[str]()
+        self._kept: list[Any] = list(given)  # so that no id is used again
         self._names: dict[int, str] = {}
+        self._lines: list[str] = []
+        self._classes: dict[str, type] = {}
+        self._trees: dict[Expression, int] = {}
+        self._nodes: list[str] = []
 
     def text(self) -> str:
-        return "\n".join(self.lines)
+        """All that was referred to: expressions, classes, then functions and constants."""
+        bodies: dict[tuple[type, str], str] = {}
+        while missing := [
+            (cls, name)
+            for cls in self._classes.values()
+            for name, node in _members(cls).items()
+            if name in (self.read if _is_property(node) else self.called)
+            and (cls, name) not in bodies
+        ]:
+            for cls, name in missing:
+                bodies[cls, name] = self._member(cls, name)
+        classes = []
+        for label, cls in self._classes.items():
+            own = "\n".join(text for (of, _), text in bodies.items() if of is cls)
+            base = self._base(cls)
+            classes.append(f"class {label}{f' extends {base}' if base else ''} {{\n{own}\n}}")
+        trees = f"const X=$.trees([{','.join(self._nodes)}]);"
+        return "\n".join((trees, *classes, *self._lines))
 
-    def reference(self, value: Any, name: str, module: str) -> str:
-        """How JavaScript calls a global of a module; what it stands for is translated at need."""
-        value = inspect.unwrap(value) if callable(value) else value
-        if id(value) in self.given:
-            return self.given[id(value)]
-        if id(value) in self._names:
-            return self._names[id(value)]
-        if isinstance(value, Expression):
-            return self.formulas.bound(value)
-        if value is None or isinstance(value, (bool, int, str)):
-            return literal(value)
-        if callable(value) and getattr(builtins, name, None) is value and name in BUILTINS:
+    # -- what is referred to --------------------------------------------------------------------
+
+    def reference(self, value: Any, name: str = "", module: str = "") -> str:
+        """How JavaScript calls an object, by default a function or class; what it stands for is
+        translated at need. A constant has a name in a module."""
+        plain = _unwrapped(value)
+        known = self.given.get(id(plain)) or self._names.get(id(plain))
+        if known is not None:
+            return known
+        if isinstance(plain, Operand):
+            return self.tree(plain)
+        if plain is None or isinstance(plain, (bool, int, str)):
+            return literal(plain)
+        if callable(plain) and getattr(builtins, name, None) is plain and name in BUILTINS:
             return "$.iterator" if name == "iter" else f"$.{name}"
-        if not str(getattr(value, "__module__", "planner.")).startswith("planner."):
+        owner = getattr(plain, "__module__", None) or module
+        if not owner.startswith("planner."):
             raise Untranslated(f"{module}: no JavaScript for {name}")
-        owner = getattr(value, "__module__", module) or module
+        name = name or plain.__name__
         label = f"{owner.removeprefix('planner.').replace('.', '_')}__{name}"
-        self._names[id(value)] = label
-        self._kept.append(value)
-        if isinstance(value, FunctionType):
-            node = _parsed(value)
+        self._names[id(plain)] = label
+        self._kept.append(plain)
+        if isinstance(plain, FunctionType):
+            node = _parsed(plain)
             assert isinstance(node, ast.FunctionDef)
-            self.lines.append(_Function(self, value).define(node, label))
-        elif isinstance(value, type):
-            self.lines.append(self._class(value, label))
+            text = _Function(self, plain).define(node, label)
+            if plain is not value and _yields(node):  # what is decorated keeps what it yields
+                text = f"const {label}=(...given)=>[...({text})(...given)];"
+            self._lines.append(text)
+        elif isinstance(plain, type):
+            self._base(plain)
+            self._classes[label] = plain
         else:
-            self.lines.append(f"const {label} = {self._constant(value, name, module)};")
+            self._lines.append(f"const {label}={self._constant(plain, name, module)};")
         return label
+
+    def literal(self, value: Any) -> str:
+        """Data in which expressions may stand."""
+        return literal(value, self.tree)
+
+    def tree(self, value: Any) -> str:
+        """An expression, in canonical form, as the page reads it from one list of nodes."""
+        if not isinstance(value, Operand):
+            raise Untranslated(f"no JavaScript for {type(value).__name__}: {value!r}")
+        return f"X[{self._node(canonical(expression(value)))}]"
+
+    def _node(self, tree: Expression) -> int:
+        if tree not in self._trees:
+            places = ",".join(str(self._node(argument)) for argument in tree.args)
+            data = tree.data[0] if tree.op == "symbol" else tree.data
+            self._trees[tree] = len(self._nodes)
+            self._nodes.append(f"[{quoted(tree.op)},[{places}],{literal(data)}]")
+        return self._trees[tree]
 
     def _constant(self, value: Any, name: str, module: str) -> str:
         """Data as it is; a table that holds functions, from its source."""
         try:
-            return literal(value, self.formulas.bound)
+            return self.literal(value)
         except Untranslated:
             owner = sys.modules[module]
             for node in ast.parse(inspect.getsource(owner)).body:
-                targets = (
-                    node.targets
-                    if isinstance(node, ast.Assign)
-                    else [getattr(node, "target", None)]
-                )
+                targets = getattr(node, "targets", [getattr(node, "target", None)])
                 if any(isinstance(t, ast.Name) and t.id == name for t in targets):
                     return _Function(self, owner).expression(getattr(node, "value", None))
             raise
 
-    def _class(self, cls: type, label: str) -> str:
-        """A class: what its fields or its ``__init__`` set, its methods and properties."""
-        body = []
-        if is_dataclass(cls) and "__init__" not in _own(cls):
-            arguments = []
-            for field in fields(cls):
-                text = identifier(field.name)
-                if field.default_factory is not MISSING:
-                    text += "=new $.Dict()"
-                elif field.default is not MISSING:
-                    text += f"={literal(field.default)}"
-                arguments.append(text)
-            sets = "".join(f"this.{f.name}={identifier(f.name)};" for f in fields(cls))
-            body.append(f"constructor({','.join(arguments)}){{{sets}}}")
-        for name, node in _own(cls).items():
-            member = inspect.getattr_static(cls, name)
-            kind = ""
-            if isinstance(member, (property, cached_property)):
-                kind = "get "
-                member = member.fget if isinstance(member, property) else member.func
-            translator = _Function(self, inspect.unwrap(member))
-            body.append(kind + translator.method(node))
-        return f"class {label} {{\n" + "\n".join(body) + "\n}"
+    def _base(self, cls: type) -> str:
+        bases = [base for base in cls.__bases__ if base.__module__.startswith("planner.")]
+        return self.reference(bases[0]) if bases else ""
+
+    def _member(self, cls: type, name: str) -> str:
+        """A method or a property; of a dataclass or tuple what sets its fields."""
+        members = _members(cls)
+        if members[name] is None:
+            taken = inspect.signature(cls).parameters.values()
+            sets = "".join(f"this.{p.name}={identifier(p.name)};" for p in taken)
+            return f"constructor({','.join(map(self._field, taken))}){{{sets}}}"
+        member = inspect.getattr_static(cls, name)
+        node, function = members[name], _unwrapped(member)
+        text = _Function(self, function, cls).method(node)
+        if isinstance(member, cached_property):
+            body = text.removeprefix(f"{name}()")
+            return f"get {name}(){{return $.kept(this,{quoted(name)},()=>{body});}}"
+        return f"get {text}" if isinstance(member, property) else text
+
+    def _field(self, field: inspect.Parameter) -> str:
+        """A field with its default; those that a factory makes are dictionaries."""
+        name = identifier(field.name)
+        if field.default is field.empty:
+            return name
+        made = str(field.default) == "<factory>"
+        return f"{name}={'new $.Dict()' if made else self.literal(field.default)}"
 
 
-def _own(cls: type) -> dict[str, ast.FunctionDef]:
-    node = _parsed(cls)
-    assert isinstance(node, ast.ClassDef)
-    return {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
+def identifier(name: str) -> str:
+    """A local name: none that JavaScript keeps for itself, or that a translated global has."""
+    return f"{name}_"
 
 
+def _unwrapped(value: Any) -> Any:
+    """What a decorator wraps."""
+    value = getattr(value, "fget", None) or getattr(value, "func", None) or value
+    return inspect.unwrap(value) if callable(value) else value
+
+
+@cache
 def _parsed(value: Any) -> ast.stmt:
     return ast.parse(textwrap.dedent(inspect.getsource(value))).body[0]
 
 
-def _signature(value: Any) -> list[str]:
-    """The names of positional parameters of what is called."""
-    return list(inspect.signature(value).parameters)
+@cache
+def _members(cls: type) -> dict[str, Any]:
+    """What a class itself defines, as syntax; None for the fields of a dataclass or tuple."""
+    node = _parsed(cls)
+    assert isinstance(node, ast.ClassDef)
+    found: dict[str, Any] = {
+        n.name: n
+        for n in node.body
+        if isinstance(n, ast.FunctionDef)
+        and isinstance(inspect.getattr_static(cls, n.name), _METHODS)
+    }
+    fields = is_dataclass(cls) or hasattr(cls, "_fields")
+    return {"__init__": None, **found} if fields else found
+
+
+def _is_property(node: ast.FunctionDef | None) -> bool:
+    return node is not None and any(
+        isinstance(d, ast.Name) and d.id in ("property", "cached_property")
+        for d in node.decorator_list
+    )
 
 
 class _Function:
     """Translates one function in the world of its globals."""
 
-    def __init__(self, program: Program, where: FunctionType | ModuleType) -> None:
-        self.program = program
+    def __init__(
+        self, program: Program, where: FunctionType | ModuleType, cls: type | None = None
+    ) -> None:
+        self.program, self.cls = program, cls
         self.globals: Mapping[str, Any] = (
             where.__globals__ if isinstance(where, FunctionType) else vars(where)
         )
@@ -199,18 +281,17 @@ class _Function:
 
     def _rest(self, node: ast.FunctionDef, skip: int = 0) -> str:
         outer = self.locals
-        taken = {a.arg for a in (*node.args.args, *node.args.kwonlyargs)}
-        if node.args.vararg:
-            taken.add(node.args.vararg.arg)
+        taken = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
         own = _assigned(node.body) - taken
         self.locals = outer | taken | own
         head = self._arguments(node.args, skip)
-        body = self._block(node.body)
+        body = "".join(self._statement(statement) for statement in node.body)
         names = ",".join(sorted(identifier(name) for name in own - _defined(node.body)))
         self.locals = outer
         return f"({head}) {{{f'let {names};' if names else ''}{body}}}"
 
     def _arguments(self, arguments: ast.arguments, skip: int = 0) -> str:
+        """The parameters; those that ``**`` takes come last, as a dictionary."""
         names = [*arguments.args, *arguments.kwonlyargs]
         defaults: list[ast.expr | None] = [
             *[None] * (len(arguments.args) - len(arguments.defaults)),
@@ -224,19 +305,32 @@ class _Function:
         if arguments.vararg:
             texts.append(f"...{identifier(arguments.vararg.arg)}")
         if arguments.kwarg:
-            raise Untranslated(f"{self.module}: **{arguments.kwarg.arg}")
+            texts.append(f"{identifier(arguments.kwarg.arg)}=new $.Dict()")
         return ",".join(texts)
 
     # -- statements ---------------------------------------------------------------------------
 
     def _block(self, body: list[ast.stmt]) -> str:
-        return "".join(self._statement(node) for node in body)
+        return f"{{{''.join(self._statement(node) for node in body)}}}"
+
+    def _form(self, node: ast.AST) -> str:
+        """What is made of nothing but its parts."""
+        if type(node) not in _FORMS:
+            text = ast.unparse(node)
+            raise Untranslated(f"{self.module}: no JavaScript for {type(node).__name__}: {text}")
+        form, parts = _FORMS[type(node)], ast.iter_fields(node)
+        return form.format_map({n: self._part(n, p) for n, p in parts if f"{{{n}}}" in form})
+
+    def _part(self, name: str, part: Any) -> str:
+        if name == "elts":
+            return self._items(part)
+        if isinstance(part, list):
+            return self._block(part)
+        return self._truth(part) if name == "test" else self.expression(part)
 
     def _statement(self, node: ast.stmt) -> str:
         match node:
-            case ast.Return(value=value):
-                return f"return {self.expression(value) if value else 'null'};"
-            case ast.Expr(value=ast.Constant()) | ast.Assert() | ast.Pass() | ast.ImportFrom():
+            case ast.Expr(value=ast.Constant()) | ast.Assert():
                 return ""
             case ast.Expr(value=value):
                 return f"{self.expression(value)};"
@@ -248,29 +342,34 @@ class _Function:
             case ast.AnnAssign(target=target, value=value):
                 return self._assign(target, self.expression(value)) if value else ""
             case ast.AugAssign(target=target, op=op, value=value):
-                before = self._load(target)
-                return self._assign(target, self._operate(op, before, self.expression(value)))
-            case ast.If(test=test, body=body, orelse=rest):
-                text = f"if({self._truth(test)}){{{self._block(body)}}}"
-                return text + (f"else{{{self._block(rest)}}}" if rest else "")
+                return self._assign(target, self._operate(op, target, value))
             case ast.For(target=target, iter=items, body=body, orelse=[]):
                 values = f"$.iter({self.expression(items)})"
-                return f"for({self._target(target)} of {values}){{{self._block(body)}}}"
+                return f"for({self._target(target)} of {values}){self._block(body)}"
             case ast.While(test=test, body=body, orelse=[]):
-                return f"while({self._truth(test)}){{{self._block(body)}}}"
-            case ast.Raise(exc=value) if value is not None:
-                return f"throw {self.expression(value)};"
-            case ast.Continue():
-                return "continue;"
-            case ast.Break():
-                return "break;"
+                return f"while({self._truth(test)}){self._block(body)}"
+            case ast.Try(body=body, handlers=handlers, orelse=[], finalbody=[]):
+                caught = "".join(map(self._handler, handlers))
+                return f"try{self._block(body)}catch($e){{{caught}throw $e;}}"
             case ast.FunctionDef():
                 return self.define(node, identifier(node.name))
-        raise self._unknown(node)
+            case ast.If(test=test, body=body, orelse=[]):
+                return f"if({self._truth(test)}){self._block(body)}"
+        return self._form(node)
+
+    def _handler(self, node: ast.ExceptHandler) -> str:
+        """What is done about an exception; if it does not leave the function, what follows is."""
+        assert node.type is not None
+        name = f"{identifier(node.name)}=$e;" if node.name else ""
+        if not isinstance(node.body[-1], (ast.Return, ast.Raise)):
+            raise Untranslated(f"{self.module}: no JavaScript for {ast.unparse(node)}")
+        body = self._block(node.body)
+        return f"if($.isinstance($e,{self._types(node.type)})){{{name}{body}}}"
 
     def _assign(self, target: ast.expr, value: str) -> str:
         if isinstance(target, ast.Subscript):
-            return f"$.put({self.expression(target.value)},{self._index(target)},{value});"
+            owner, place = self.expression(target.value), self.expression(target.slice)
+            return f"$.put({owner},{place},{value});"
         if not isinstance(target, ast.Tuple):
             return f"{self._target(target)}={value};"
         if not any(isinstance(part, ast.Subscript) for part in target.elts):
@@ -280,65 +379,48 @@ class _Function:
 
     def _target(self, target: ast.expr) -> str:
         match target:
-            case ast.Name(id=name):
-                return identifier(name)
+            case ast.Name(id="_"):
+                return ""
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 return f"[{','.join(self._target(part) for part in parts)}]"
             case ast.Starred(value=value):
                 return f"...{self._target(value)}"
-            case ast.Attribute():
-                return self.expression(target)
-        raise self._unknown(target)
-
-    def _load(self, target: ast.expr) -> str:
-        """The value of what is about to be assigned to."""
         return self.expression(target)
 
     # -- expressions --------------------------------------------------------------------------
 
     def expression(self, node: ast.expr | None) -> str:
         match node:
+            case None:
+                return "null"
             case ast.Constant(value=value):
                 return literal(value)
             case ast.Name(id=name):
                 return self._name(name)
             case ast.Attribute():
                 return self._attribute(node)
-            case ast.Subscript(value=value, slice=ast.Slice(lower=low, upper=high, step=None)):
-                ends = (self.expression(end) if end else "null" for end in (low, high))
+            case ast.Subscript(value=value, slice=ast.Slice(lower=low, upper=high, step=step)):
+                ends = (self.expression(end) for end in (low, high, step))
                 return f"$.slice({self.expression(value)},{','.join(ends)})"
-            case ast.Subscript(value=value):
-                return f"$.at({self.expression(value)},{self._index(node)})"
+            case ast.Subscript(value=value, slice=place):
+                return f"$.at({self.expression(value)},{self.expression(place)})"
             case ast.Call():
                 return self._call(node)
             case ast.BinOp(left=left, op=op, right=right):
-                return self._operate(op, self.expression(left), self.expression(right))
+                return self._operate(op, left, right)
             case ast.BoolOp(op=op, values=values):
                 name = "$.and" if isinstance(op, ast.And) else "$.or"
-                return f"{name}({','.join(f'()=>{self._lazy(v)}' for v in values)})"
+                return f"{name}({','.join(f'()=>({self.expression(v)})' for v in values)})"
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return f"!{self._truth(operand)}"
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return f"(-{self.expression(operand)})"
             case ast.Compare(left=left, ops=ops, comparators=rights):
                 return self._compare([left, *rights], ops)
-            case ast.IfExp(test=test, body=body, orelse=rest):
-                yes, no = self.expression(body), self.expression(rest)
-                return f"({self._truth(test)}?{yes}:{no})"
-            case ast.List(elts=items) | ast.Tuple(elts=items):
-                return f"[{self._items(items)}]"
-            case ast.Set(elts=items):
-                return f"new $.Set_([{self._items(items)}])"
             case ast.Dict(keys=keys, values=values):
-                pairs = [
-                    f"...$.pairs({self.expression(value)})"
-                    if key is None
-                    else f"[{self.expression(key)},{self.expression(value)}]"
-                    for key, value in zip(keys, values, strict=True)
-                ]
-                return f"new $.Dict([{','.join(pairs)}])"
+                return f"new $.Dict([{self._pairs(keys, values)}])"
             case ast.ListComp(elt=element) | ast.GeneratorExp(elt=element):
-                return f"[...{self._comprehend(node.generators, element)}]"
+                return self._comprehend(node.generators, element)
             case ast.SetComp(elt=element):
                 return f"new $.Set_({self._comprehend(node.generators, element)})"
             case ast.DictComp(key=key, value=value):
@@ -346,19 +428,12 @@ class _Function:
                 return f"new $.Dict({self._comprehend(node.generators, pair)})"
             case ast.Lambda(args=arguments, body=body):
                 outer, self.locals = self.locals, self.locals | {a.arg for a in arguments.args}
-                text = f"({self._arguments(arguments)})=>{self._lazy(body)}"
+                text = f"(({self._arguments(arguments)})=>({self.expression(body)}))"
                 self.locals = outer
-                return f"({text})"
+                return text
             case ast.JoinedStr(values=values):
                 return f"({'+'.join(self._piece(value) for value in values) or quoted('')})"
-            case ast.Yield(value=value):
-                return f"yield {self.expression(value) if value else 'null'}"
-            case ast.YieldFrom(value=value):
-                return f"yield* $.iter({self.expression(value)})"
-        raise self._unknown(node)
-
-    def _lazy(self, node: ast.expr) -> str:
-        return f"({self.expression(node)})"
+        return self._form(node)
 
     def _items(self, items: list[ast.expr]) -> str:
         return ",".join(
@@ -366,6 +441,14 @@ class _Function:
             if isinstance(item, ast.Starred)
             else self.expression(item)
             for item in items
+        )
+
+    def _pairs(self, keys: Sequence[ast.expr | None], values: list[ast.expr]) -> str:
+        return ",".join(
+            f"...$.pairs({self.expression(value)})"
+            if key is None
+            else f"[{self.expression(key)},{self.expression(value)}]"
+            for key, value in zip(keys, values, strict=True)
         )
 
     def _piece(self, node: ast.expr) -> str:
@@ -376,44 +459,37 @@ class _Function:
                 return f"$.str({self.expression(value)})"
             case ast.FormattedValue(value=value, conversion=114, format_spec=None):  # !r
                 return f"$.repr({self.expression(value)})"
-        raise self._unknown(node)
+            case ast.FormattedValue(value=value, conversion=-1, format_spec=ast.JoinedStr() as how):
+                return f"$.format({self.expression(value)},{self.expression(how)})"
+        return self._form(node)
 
     def _truth(self, node: ast.expr) -> str:
+        match node:
+            case ast.BoolOp(op=op, values=values):
+                sign = "&&" if isinstance(op, ast.And) else "||"
+                return f"({sign.join(map(self._truth, values))})"
+            case ast.Compare() | ast.UnaryOp(op=ast.Not()):
+                return self.expression(node)
         return f"$.bool({self.expression(node)})"
 
-    def _index(self, node: ast.Subscript) -> str:
-        return self.expression(node.slice)
-
-    def _operate(self, op: ast.operator, left: str, right: str) -> str:
-        if type(op) in _BINARY:
-            return f"{_BINARY[type(op)]}({left},{right})"
-        if type(op) in _SIGNS:
-            return f"({left}{_SIGNS[type(op)]}{right})"
-        raise self._unknown(op)
+    def _operate(self, op: ast.operator, left: ast.expr, right: ast.expr) -> str:
+        return f"$.{_BINARY[type(op)]}({self.expression(left)},{self.expression(right)})"
 
     def _compare(self, sides: list[ast.expr], ops: list[ast.cmpop]) -> str:
+        match sides, ops:
+            case [ast.Call(func=ast.Name(id="type"), args=[value]), kind], [ast.Is()]:
+                return f"$.isinstance({self.expression(value)},{self._types(kind)})"
+            case [ast.Call(func=ast.Name(id="type"), args=[value]), kind], [ast.IsNot()]:
+                return f"!$.isinstance({self.expression(value)},{self._types(kind)})"
         texts = [self.expression(side) for side in sides]
-        parts = []
-        for op, left, right in zip(ops, texts, texts[1:], strict=False):
-            match op:
-                case ast.Eq():
-                    parts.append(f"$.eq({left},{right})")
-                case ast.NotEq():
-                    parts.append(f"!$.eq({left},{right})")
-                case ast.Is():
-                    parts.append(f"$.is({left},{right})")
-                case ast.IsNot():
-                    parts.append(f"!$.is({left},{right})")
-                case ast.In():
-                    parts.append(f"$.in({left},{right})")
-                case ast.NotIn():
-                    parts.append(f"!$.in({left},{right})")
-                case _:
-                    parts.append(f"({left}{_ORDER[type(op)]}{right})")
+        parts = [
+            _COMPARISONS[type(op)].format(left, right)
+            for op, left, right in zip(ops, texts, texts[1:], strict=False)
+        ]
         return parts[0] if len(parts) == 1 else f"({'&&'.join(parts)})"
 
     def _comprehend(self, generators: list[ast.comprehension], element: ast.expr) -> str:
-        """A generator that is run at once; its names are its own."""
+        """The list of what is comprehended; its names are its own."""
         outer = self.locals
         head, tail = "", ""
         for generator in generators:
@@ -424,7 +500,7 @@ class _Function:
                 head += f"if({self._truth(condition)}){{"
                 tail += "}"
             tail += "}"
-        text = f"(function*(){{{head}yield {self.expression(element)};{tail}}}).call(this)"
+        text = f"(()=>{{const $c=[];{head}$c.push({self.expression(element)});{tail}return $c;}})()"
         self.locals = outer
         return text
 
@@ -435,8 +511,7 @@ class _Function:
             return "this"
         if name in self.locals:
             return identifier(name)
-        value = self._global(name)
-        return self.program.reference(value, name, self.module)
+        return self.program.reference(self._global(name), name, self.module)
 
     def _global(self, name: str) -> Any:
         if name in self.globals:
@@ -460,40 +535,79 @@ class _Function:
         owner = self._static(node.value)
         if isinstance(owner, ModuleType):
             return self.program.reference(getattr(owner, node.attr), node.attr, owner.__name__)
-        return f"{self.expression(node.value)}.{node.attr}"
+        text = f"{self.expression(node.value)}.{node.attr}"
+        if self._is_me(node.value) and isinstance(getattr(self.cls, node.attr, None), FunctionType):
+            self.program.called.add(node.attr)
+            return f"{text}.bind(this)"
+        self.program.read.add(node.attr)
+        return text
 
     def _call(self, node: ast.Call) -> str:
         target = self._static(node.func)
-        if target is isinstance:
-            return f"$.isinstance({self.expression(node.args[0])},{self._types(node.args[1])})"
-        arguments = self._ordered(node, target)
-        if target is None and isinstance(node.func, ast.Attribute):
-            owner = self.expression(node.func.value)
-            return f"$.call({owner},{quoted(node.func.attr)},[{arguments}])"
-        new = "new " if isinstance(target, type) and target.__module__.startswith("planner") else ""
-        return f"{new}{self.expression(node.func)}({arguments})"
+        match node.func:
+            case ast.Name(id="isinstance"):
+                return f"$.isinstance({self.expression(node.args[0])},{self._types(node.args[1])})"
+            case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__"):
+                return f"super({self._items(node.args)})"
+            case ast.Attribute(value=value, attr=name) if target is None:
+                self.program.called.add(name)
+                called = getattr(self.cls, name, None) if self._is_me(value) else None
+                arguments = self._ordered(node, called, skip=1)
+                if called is not None:
+                    return f"this.{name}({arguments})"
+                return f"$.call({self.expression(value)},{quoted(name)},[{arguments}])"
+        new = isinstance(target, type) and target.__module__.startswith("planner")
+        called = self.expression(node.func)
+        if target is not None and self._by_name(node, target):
+            made = f"(...given)=>new {called}(...given)" if new else called
+            names = ",".join(quoted(name) for name in _parameters(target))
+            names_given = [ast.Constant(k.arg) if k.arg else None for k in node.keywords]
+            pairs = self._pairs(names_given, [k.value for k in node.keywords])
+            return f"$.named_call({made},[{names}],[{self._items(node.args)}],[{pairs}])"
+        return f"{'new ' if new else ''}{called}({self._ordered(node, target)})"
 
-    def _ordered(self, node: ast.Call, target: Callable[..., Any] | None) -> str:
+    def _is_me(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id == self.me
+
+    def _by_name(self, node: ast.Call, target: Callable[..., Any]) -> bool:
+        """Whether only a run tells which arguments are given, or ``**`` takes some."""
+        if not node.keywords or not _ours(target):
+            return False
+        taken = inspect.signature(target).parameters.values()
+        return any(k.arg is None for k in node.keywords) or any(
+            p.kind is p.VAR_KEYWORD for p in taken
+        )
+
+    def _ordered(self, node: ast.Call, target: Callable[..., Any] | None, skip: int = 0) -> str:
         """Arguments by position, those by name in their places."""
         texts = [self._items([argument]) for argument in node.args]
         if not node.keywords:
             return ",".join(texts)
-        if target is None or getattr(target, "__module__", "") == "builtins":
+        if target is None or not _ours(target):
             pairs = (f"{k.arg}:{self.expression(k.value)}" for k in node.keywords)
             return ",".join([*texts, f"$.named({{{','.join(pairs)}}})"])
-        order = _signature(target)
+        order = _parameters(target)[skip:]
         named = {k.arg: self.expression(k.value) for k in node.keywords}
         last = max(order.index(str(name)) for name in named)
         texts += [named.get(name, "undefined") for name in order[len(texts) : last + 1]]
         return ",".join(texts)
 
     def _types(self, node: ast.expr) -> str:
+        """Types to compare with: classes of this program, and names that the library knows."""
         types = node.elts if isinstance(node, ast.Tuple) else [node]
-        return f"[{','.join(quoted(ast.unparse(t)) for t in types)}]"
+        found = (
+            self.expression(t) if _ours(self._static(t)) else quoted(ast.unparse(t)) for t in types
+        )
+        return f"[{','.join(found)}]"
 
-    def _unknown(self, node: Any) -> Untranslated:
-        text = ast.unparse(node) if isinstance(node, ast.AST) else node
-        return Untranslated(f"{self.module}: no JavaScript for {type(node).__name__}: {text}")
+
+def _ours(value: Any) -> bool:
+    return str(getattr(value, "__module__", "")).startswith("planner.")
+
+
+def _parameters(value: Any) -> list[str]:
+    """The names of the parameters of what is called."""
+    return list(inspect.signature(value).parameters)
 
 
 def _walk(body: list[ast.stmt]) -> Iterator[ast.AST]:
@@ -517,7 +631,8 @@ def _names(target: ast.AST) -> set[str]:
 def _assigned(body: list[ast.stmt]) -> set[str]:
     """The names that a body gives values to."""
     stored = {n.id for n in _walk(body) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return stored | _defined(body)
+    caught = {str(n.name) for n in _walk(body) if isinstance(n, ast.ExceptHandler) and n.name}
+    return stored | caught | _defined(body)
 
 
 def _defined(body: list[ast.stmt]) -> set[str]:
