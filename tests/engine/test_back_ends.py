@@ -16,7 +16,7 @@ from planner.base import resources
 from planner.engine import instance as case
 from planner.engine.arrays.graph import compiled
 from planner.engine.evaluate import Absent, Evaluation
-from planner.engine.graph import Graph
+from planner.engine.graph import LEAVES, Graph
 from planner.engine.lower import bound
 from planner.engine.tape import Tape
 from planner.questions import loading
