@@ -72,7 +72,16 @@ TESTS = (
     *(
         f"tests/questions/test_{name}.py"
         for name in (
-            *("search", "spread", "contest", "modes", "narrowed", "automatic", "published_layouts"),
+            *(
+                "search",
+                "selection",
+                "spread",
+                "contest",
+                "modes",
+                "narrowed",
+                "automatic",
+                "published_layouts",
+            ),
             *("plain_layouts", "launchers", "sensitivity"),
             *("solve", "solve_by_enumeration", "closed_forms", "goals"),
         )

@@ -1,0 +1,113 @@
+"""What is kept of layouts that come in chunks, against a look at all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.questions.search.selection import SPARE, Best, ByChoice, Front, Plain
+
+#: Scores, which may be below 0 (what is made large), and a second number of each.
+LAYOUTS = st.lists(st.tuples(st.integers(-3, 60), st.integers(0, 4)), min_size=1, max_size=40)
+Chunk = tuple[Any, Any, Any, Any]
+
+
+def chunks(rows: list[tuple[int, int]], size: int) -> Iterator[Chunk]:
+    """Scores, second numbers, what says which layout it is, and places in the chunk."""
+    for start in range(0, len(rows), size):
+        part = np.array(rows[start : start + size], dtype=np.float64)
+        yield part[:, 0], part[:, 1], lambda place, start=start: start + place, np.arange(len(part))
+
+
+@settings(max_examples=200, deadline=None)
+@given(LAYOUTS, st.integers(1, 6), st.integers(1, 15), st.booleans())
+def test_the_best_are_the_first_of_all_in_order(
+    rows: list[tuple[int, int]], count: int, size: int, distinct: bool
+) -> None:
+    """The smallest score, of equal ones the smaller second number, then the first to come; of
+    equal pairs all, or the first."""
+    kept = Best(count, distinct)
+    for chunk in chunks(rows, size):
+        kept.add(*chunk)
+    order = sorted(range(len(rows)), key=lambda place: (*rows[place], place))
+    if distinct:
+        order = [place for place in order if rows.index(rows[place]) == place]
+    assert kept.items() == [(*rows[place], place) for place in order[:count]]
+
+
+@settings(max_examples=200, deadline=None)
+@given(LAYOUTS, st.integers(1, 15))
+def test_the_front_has_what_no_other_beats(rows: list[tuple[int, int]], size: int) -> None:
+    kept = Front()
+    for chunk in chunks(rows, size):
+        kept.add(*chunk)
+    beaten = {(a, b) for a, b in rows for c, d in rows if (c, d) != (a, b) and c <= a and d <= b}
+    assert [item[:2] for item in kept.items()] == sorted(set(rows) - beaten)
+    assert all(rows[item[2]] == item[:2] for item in kept.items())
+
+
+@settings(max_examples=200, deadline=None)
+@given(LAYOUTS, st.integers(1, 15))
+def test_the_plainest_is_within_a_fiftieth_of_the_best(
+    rows: list[tuple[int, int]], size: int
+) -> None:
+    """Of those whose score is at most 2 % behind the smallest; of equally plain ones the best."""
+    rows = [(10 * score, plain) for score, plain in rows]
+    rows += [(score + abs(score) // 50, plain) for score, plain in rows[::2]]
+    kept = Plain()
+    for score, plain, settings_of, places in chunks(rows, size):
+        plainness = np.stack((plain, plain))[0]
+        kept.add(score, lambda at, plainness=plainness: plainness[at], settings_of, places)
+    least = min(score for score, _ in rows)
+    near = [(plain, score) for score, plain in rows if score <= least + abs(least) * SPARE]
+    assert kept.first is not None
+    assert (kept.first[1], kept.first[0]) == min(near)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_each_choice_has_the_best_layout_that_has_it(data: st.DataObject) -> None:
+    """Layouts over two stages of sharding, two modes and rows with a degree; some are not kept."""
+    rows = data.draw(st.integers(1, 6))
+    shape = (2, 2, rows)
+    numbers = st.lists(st.integers(0, 9), min_size=4 * rows, max_size=4 * rows)
+    score, memory = (np.array(data.draw(numbers), dtype=float).reshape(shape) for _ in range(2))
+    kept = np.array(data.draw(numbers)).reshape(shape) > 3
+    degree = np.array(data.draw(st.lists(st.integers(0, 2), min_size=rows, max_size=rows)))
+    choices = (
+        [("zero", (0, 3), np.array([0, 1]))],
+        [("recompute", ("none", None), np.array([0, 1]))],
+        [("tensor", (1, 2, 4), degree)],
+    )
+    found = ByChoice()
+    for start in range(0, rows, 2):
+        part = slice(start, start + 2)
+        cut = (*choices[:2], [("tensor", (1, 2, 4), degree[part])])
+        width = len(degree[part])
+
+        def setting(place: int, start: int = start, width: int = width) -> Any:
+            first, second, third = np.unravel_index(place, (2, 2, width))
+            return int(first), int(second), int(third) + start
+
+        found.add(score[:, :, part], memory[:, :, part], kept[:, :, part], cut, setting)
+    items = found.items()
+    assert items.keys() == {"zero", "recompute", "tensor"}
+    for axis, keys in enumerate(choices):
+        (name, values, places) = keys[0]
+        said = dict(items[name])
+        assert said.keys() == {values[place] for place in places.tolist()}
+        for value, item in said.items():
+            pairs = [
+                (score[at], memory[at])
+                for at in np.ndindex(shape)
+                if kept[at] and values[places[at[axis]]] == value
+            ]
+            assert (item is None) == (not pairs)
+            if item is not None:
+                assert item[:2] == min(pairs) == (score[item[2]], memory[item[2]])
+        order = [item[:2] for _, item in items[name] if item is not None]
+        assert order == sorted(order)
