@@ -6,7 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -31,13 +31,17 @@ class Limit:
     def unit(self) -> str:
         return BOOK.quantities[self.quantity].unit
 
-    def holds(self, value: Any) -> bool:
+    @property
+    def of_arrays(self) -> Limit:
+        """The same of arrays of floats, which take no fractions."""
+        return replace(self, value=float(self.value))
+
+    def holds(self, value: Any) -> Any:
         return _COMPARE[self.relation](value, self.value)
 
-    def slack(self, value: Any) -> Number:
-        """How far the value is inside the limit; negative outside."""
-        inside: Number = self.value - value if self.relation == "<=" else value - self.value
-        return inside
+    def slack(self, value: Any) -> Any:
+        """How far the value is inside the limit; negative outside. Of an array, an array."""
+        return self.value - value if self.relation == "<=" else value - self.value
 
     def share(self, value: Any) -> float:
         """The slack as a share of the limit or of the value, whichever is larger."""

@@ -491,6 +491,37 @@ def test_arrays_agree_with_exact_evaluation_whatever_is_held(
     assert asked >= 40
 
 
+def test_pipelines_of_a_wider_model_are_its_own() -> None:
+    """Cut by what layers compute, a head of 32,000 weighs as much as several narrow layers and less
+    than one wide one, so that models of as many layers are cut differently."""
+    held = {"parallelism.cut": ("compute",), "parallelism.pipeline": (4,)}
+    for wide in (1024, 44_032):
+        plan = small("llama2-7b", model__layers=30, model__mlp__intermediate=wide)
+        for chunk in islice(searching.Walk(plan, QUANTITIES, held), 2):
+            for place in np.flatnonzero(chunk.valid)[::50].tolist():
+                exact = evaluated(variant(plan, chunk.changes(place)), QUANTITIES)
+                found = [chunk.values[name].ravel()[place] for name in QUANTITIES]
+                assert found == pytest.approx([float(exact[name]) for name in QUANTITIES])
+
+
+def test_values_that_are_asked_for_are_all_tried() -> None:
+    """Experts' matrices are sensibly divided as all others or not at all, but if asked for
+    otherwise."""
+    held = {"parallelism.tensor": (4,), "parallelism.expert_tensor": (1, 2)}
+    space = Space(small("mixtral-8x7b"), held)
+    assert {degrees.named["expert_tensor"] for degrees in space.degrees} == {1, 2}
+    free = Space(small("mixtral-8x7b"), {"parallelism.tensor": (4,)})
+    assert {degrees.named["expert_tensor"] for degrees in free.degrees} == {1, 4}
+
+
+def test_a_limit_that_is_just_met_is_kept() -> None:
+    """Four replicas of the data, no more and no fewer."""
+    name = "layout.data"
+    limits = [Limit(name, "<=", 4), Limit(name, ">=", 4)]
+    found = searching.search(small("gpt2-small"), top=3, limits=limits, margin="0")
+    assert [layout.values[name] for layout in found.best] == [4, 4, 4]
+
+
 @pytest.mark.parametrize("node", [4, 8])
 def test_replicas_are_none_or_the_fewest_whose_shards_are_in_a_node(node: int) -> None:
     """Hybrid sharding as FSDP and ZeRO++ have it: shards inside a node, replicas between nodes; a

@@ -8,7 +8,7 @@ this order until none that is left can be better. Where nothing fits, all of the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,6 @@ from planner.questions.search.engine import (
     Layout,
     Walk,
     explain_absence,
-    holding,
     layout_of,
     of_memory,
     wanted,
@@ -190,13 +189,15 @@ class Contest:
 
     def fits(self, places: Array, chunk: Chunk) -> Array:
         """Which layouts fit; rows of which none does are not asked again."""
-        fits: Array = chunk.valid & holding(self.fit, chunk.values[self.fit.quantity])
+        fits: Array = chunk.valid & self.fit.of_arrays.holds(chunk.values[self.fit.quantity])
         self.hopeless[places] = ~fits.any(axis=(0, 1))
         return fits
 
     def lack(self, places: Array, chunk: Chunk) -> None:
         """Note of layouts of which none fits the one that lacks least memory."""
-        room = np.where(chunk.valid, _slack(self.fit, chunk.values[self.fit.quantity]), -np.inf)
+        room = np.where(
+            chunk.valid, self.fit.of_arrays.slack(chunk.values[self.fit.quantity]), -np.inf
+        )
         found = np.array([np.argmax(room)])
         short, memory = -room.ravel()[found], chunk.values[MEMORY].ravel()[found]
         if np.isfinite(short[0]):
@@ -231,7 +232,7 @@ class Field:
             least.append(_least(score, chunk.valid))
             kept = chunk.valid
             for limit in self.limits:
-                kept = kept & holding(limit, chunk.values[limit.quantity])
+                kept = kept & limit.of_arrays.holds(chunk.values[limit.quantity])
             within.append(_least(score, kept) if self.limits else least[-1])
         return np.concatenate(least), np.concatenate(within)
 
@@ -286,7 +287,7 @@ class Field:
             fits = contest.fits(part, chunk)
             for limit in contest.limits if within else ():
                 if limit.quantity in contest.late:
-                    fits = fits & holding(limit, chunk.values[limit.quantity])
+                    fits = fits & limit.of_arrays.holds(chunk.values[limit.quantity])
             yield part, np.asarray(fits.any(axis=(0, 1)))
 
     # -- what is looked for -------------------------------------------------------------------
@@ -356,7 +357,7 @@ class Field:
         """Which of some layouts keep the limits."""
         kept = np.ones(len(asked.order), dtype=bool)
         for limit in self.contest.limits if within else ():
-            kept &= holding(limit, asked.values[limit.quantity])
+            kept &= limit.of_arrays.holds(asked.values[limit.quantity])
         return np.flatnonzero(kept)
 
     def _share(self, asked: Asked) -> Array:
@@ -366,14 +367,8 @@ class Field:
         for limit in self.contest.limits:
             value, bound = asked.values[limit.quantity], float(limit.value)
             size = np.maximum(np.abs(value), abs(bound))
-            least = np.minimum(least, _slack(limit, value) / np.where(size > 0, size, 1))
+            least = np.minimum(least, limit.of_arrays.slack(value) / np.where(size > 0, size, 1))
         return least
-
-
-def _slack(limit: Limit, values: Array) -> Array:
-    """How far values are inside a limit; arrays do not take its fractions."""
-    inside: Array = replace(limit, value=float(limit.value)).slack(values)  # type: ignore
-    return inside
 
 
 def _better(one: Ranked | None, other: Ranked | None) -> Ranked | None:

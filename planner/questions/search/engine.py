@@ -451,8 +451,9 @@ class Asked:
             seen_any = seen_any or bool(there.any())
             fits = there & (room >= 0)
             for limit in self.limits:
-                fits &= holding(limit, chunk.values[limit.quantity].ravel())
-            spare = fits & holding(self.margin, chunk.values[self.margin.quantity].ravel())
+                fits &= limit.of_arrays.holds(chunk.values[limit.quantity].ravel())
+            least = chunk.values[self.margin.quantity].ravel()
+            spare = fits & self.margin.of_arrays.holds(least)
             safe.add(chunk, score, memory, spare)
             if not safe.count:
                 tight.add(chunk, score, memory, fits)
@@ -491,7 +492,7 @@ class Asked:
             choices=tuple(_choices(plan, kept.chosen, by)) if kept.chosen else (),
             margin=self.margin,
             plain=plain and layout_of(plan, plain, (by,), self.quantities, by),
-            tight=kept is tight and tight.count > 0,
+            tight=not safe.count and bool(tight.count),
         )
 
 
@@ -527,12 +528,6 @@ def scatter(
         margin=margin,
         launcher=launcher,
     )
-
-
-def holding(limit: Limit, values: Array) -> Array:
-    bound = float(limit.value)
-    holds: Array = values <= bound if limit.relation == "<=" else values >= bound
-    return holds
 
 
 def layout_of(

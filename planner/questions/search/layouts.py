@@ -235,7 +235,7 @@ class Space:
         """Of the sizes of a degree those that go with others: of one that is like another sensibly
         1 and the same, as the matrices of an expert are divided as all others, or not at all."""
         like = ROW[key].like
-        if not like or len(sizes) == 1:
+        if not like or key in self.options:
             return sizes
         most = divided[like]
         return tuple(n for n in sizes if (n <= most if key in self.full else n in (1, most)))

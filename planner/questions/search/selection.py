@@ -220,7 +220,7 @@ class Sample:
 
     def __init__(self, count: int, size: int) -> None:
         self.count = count
-        self._stride = max(1, size // (COLLECTED * max(1, count)))
+        self._stride = max(1, size // (COLLECTED * count) if count else size)
         self._seen = 0
         self._parts: list[Array] = []
 

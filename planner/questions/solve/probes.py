@@ -44,7 +44,8 @@ class Probe:
     exact: bool = True
 
     def slack(self, limit: Limit) -> Number:
-        return limit.slack(self.values[limit.quantity])
+        inside: Number = limit.slack(self.values[limit.quantity])
+        return inside
 
     def share(self, limit: Limit) -> float:
         return limit.share(self.values[limit.quantity])
