@@ -16,7 +16,7 @@ from typing import Any
 from planner.base.errors import Fault, PlanError
 from planner.book.expressions import Expression, Symbol
 from planner.book.quantity import BOOK, Book, Formula
-from planner.engine.graph import LEAVES
+from planner.engine.graph import LEAVES, UNKNOWN
 from planner.engine.graph import Number as Number
 from planner.engine.lower import SIZE_ONLY as SIZE_ONLY
 from planner.engine.lower import Absent as Absent
@@ -70,11 +70,15 @@ class Trace:
 
 
 class Evaluation(Lowering):
-    """Evaluates quantities of one case on demand and remembers how."""
+    """Evaluates quantities of one case on demand and remembers how.
 
-    def __init__(self, case: Case, book: Book = BOOK) -> None:
-        super().__init__(case, book)
-        self.values: list[Any] = []  # of the nodes of the graph
+    Args:
+        like: an evaluation of another case, as of a plan one step away, whose graph is used again.
+    """
+
+    def __init__(self, case: Case, book: Book = BOOK, like: Evaluation | None = None) -> None:
+        super().__init__(case, book, like=like)
+        self.values: list[Any] = []  # of the nodes of the graph, as far as they are known
         self._traces: dict[Key, Trace] = {}
 
     # -- quantities ---------------------------------------------------------------------------
@@ -109,12 +113,13 @@ class Evaluation(Lowering):
 
     def worth(self, place: int) -> Any:
         """The value of a node, or why it has none."""
-        done = len(self.values)
-        if place >= done:
-            whole = len(self.graph.nodes)
-            self.values += [None] * (whole - done)
-            run(self.graph, range(done, whole), self.values, self._input, self._worth)
-        return self.values[place]
+        values = self.values
+        if place >= len(values):
+            values += [UNKNOWN] * (len(self.graph.nodes) - len(values))
+        if values[place] is UNKNOWN:
+            needed = self.graph.unknown(place, values)
+            run(self.graph, needed, values, self._input, self._worth)
+        return values[place]
 
     def _given(self, place: int) -> Any:
         value = self.worth(place)
@@ -139,8 +144,9 @@ class Evaluation(Lowering):
         other = copy.copy(self)
         other.case, other.values, other._traces = case, list(self.values), {}
         place = self.graph.find("input", symbol)
-        moved = [p for p in self.graph.dependents(lambda p: p == place) if p < len(self.values)]
-        run(self.graph, moved, other.values, other._input, other._worth)
+        moved = self.graph.dependents(lambda p: p == place)
+        known = [p for p in moved if p < len(self.values) and self.values[p] is not UNKNOWN]
+        run(self.graph, known, other.values, other._input, other._worth)
         return other
 
 

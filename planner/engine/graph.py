@@ -13,6 +13,8 @@ from typing import Any
 #: A node: its operation, and its arguments (nodes, or data for the leaves).
 Content = tuple[str, tuple[Any, ...]]
 Number = int | Fraction | float
+#: In the place of a value that was not worked out.
+UNKNOWN = object()
 #: Operations whose arguments are no nodes.
 LEAVES = frozenset(("const", "input", "name", "absent", "is", "present"))
 
@@ -83,10 +85,26 @@ class Graph:
             self._used[key] = (sorted(uses), uses)
         return self._used[key]
 
-    def dependents(self, moved: Callable[[int], bool]) -> list[int]:
-        """Inputs that moved, and the nodes that rest on one, in the order of evaluation."""
+    def unknown(self, root: int, values: Sequence[Any]) -> list[int]:
+        """A node and those that it needs whose values are ``UNKNOWN``, in the order of
+        evaluation."""
+        found, waiting = {root}, [root]
+        while waiting:
+            operation, arguments = self.nodes[waiting.pop()]
+            if operation not in LEAVES:
+                more = [p for p in arguments if p not in found and values[p] is UNKNOWN]
+                found.update(more)
+                waiting += more
+        return sorted(found)
+
+    def dependents(
+        self, moved: Callable[[int], bool], among: Iterable[int] | None = None
+    ) -> list[int]:
+        """Inputs that moved, and the nodes that rest on one, in the order of evaluation; of some
+        nodes, or of all."""
         found: dict[int, None] = {}
-        for place, (operation, arguments) in enumerate(self.nodes):
+        for place in range(len(self.nodes)) if among is None else among:
+            operation, arguments = self.nodes[place]
             if operation in LEAVES:
                 if operation == "input" and moved(place):
                     found[place] = None

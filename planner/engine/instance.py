@@ -103,6 +103,12 @@ def input_kind(plan: Plan, note: Notation) -> str:
     return "exact" if plan.get(note.key) == note.neutral else note.kind
 
 
+@cache
+def _stage_entry(name: str, title: str) -> Entry:
+    return Entry("stage", name, title, settings={"stage": True})
+
+
+@cache
 def _phases(mode: str) -> tuple[Entry, ...]:
     """The moments of a step at which a stage can be fullest."""
     if mode == "inference":
@@ -117,12 +123,24 @@ def _phases(mode: str) -> tuple[Entry, ...]:
     return tuple(Entry("phase", k, v, settings={"phase": k}) for k, v in titles.items())
 
 
-@recent(8, watched=3)
 def kept_tensors(
     model: Model, blocks: tuple[Entry, ...], profile: profiles.Profile, settings: dict[str, Any]
-) -> Iterator[Entry]:
+) -> tuple[Entry, ...]:
     """What the implementation keeps of each block."""
-    entries, chosen = iter(blocks), tensors.choices(settings)
+    found = _kept_tensors(model, blocks, profile, settings, tensors.choices(settings))
+    assert isinstance(found, tuple)
+    return found
+
+
+@recent(8, watched=3)
+def _kept_tensors(
+    model: Model,
+    blocks: tuple[Entry, ...],
+    profile: profiles.Profile,
+    settings: Mapping[str, Any],
+    chosen: Mapping[str, Any],
+) -> Iterator[Entry]:
+    entries = iter(blocks)
     for part in model.parts:
         before = None
         for block in part.blocks:
@@ -150,7 +168,7 @@ def _stage_axis(
     most = recomputed_at_most(plan, plan.settings["training.recompute"])
     last = plan.settings["parallelism.pipeline"] - 1
     for stage in stages:
-        entry = Entry("stage", stage.name, _stage_title(stage, last), settings={"stage": True})
+        entry = _stage_entry(stage.name, _stage_title(stage, last))
         entries.append(entry)
         crossed.update(on_stage(stage.holds, stage.alive, entry, parts, most))
     return tuple(entries), crossed

@@ -5,10 +5,11 @@ Each instance of a quantity is a node, so that what a value was made of is a wal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from operator import is_
 from typing import Any
 
 from planner.book.canonical import canonical
@@ -98,6 +99,8 @@ class Lowering:
         ends: quantities that are inputs, whatever they are made of.
         conditional: entries that are there in some of the plans only, each with a key; it is the
             key of the node ``present`` that says in which.
+        like: another one, into whose graph this one writes too: instances of quantities that both
+            cases make of the same formulas, entries and inputs are lowered once.
     """
 
     def __init__(
@@ -107,9 +110,10 @@ class Lowering:
         graph: Graph | None = None,
         ends: Collection[str] = (),
         conditional: Mapping[Entry, int] | None = None,
+        like: Lowering | None = None,
     ) -> None:
         self.case, self.book = case, book
-        self.graph = Graph() if graph is None else graph
+        self.graph: Graph = (graph or Graph()) if like is None else like.graph
         self.ends, self.conditional = ends, conditional or {}
         self.nodes: dict[Key, int] = {}
         self.chosen: dict[Key, Formula] = {}
@@ -117,6 +121,34 @@ class Lowering:
         self.expressions: dict[tuple[Symbol, tuple[Entry, ...]], Expression] = {}
         self._anywhere: dict[Symbol, int] = {}  # nodes of symbols that mean the same everywhere
         self._index: dict[str, dict[Entry | None, list[Point]]] = {}
+        #: What the formula of each instance rests on directly: names of settings and of axes,
+        #: symbols, and other instances, which come before it.
+        self._rests: dict[Key, set[Any]] = {}
+        self._resting: set[Any] = set()
+        if like is not None:
+            self._share(like)
+
+    def _share(self, like: Lowering) -> None:
+        """Take over the instances that rest on nothing that is of another form in this case."""
+        assert not like.ends and not like.conditional and not self.conditional
+        moved: set[Any] = set(_moved(like.case, self.case, like.asked))
+        axes = moved.intersection(self.case.axes)
+
+        def other(entries: tuple[Entry, ...]) -> bool:
+            return any(entry.axis in axes for entry in entries)
+
+        for key, rests in like._rests.items():
+            identifier, entries = key
+            if identifier in self.ends or not rests.isdisjoint(moved) or other(entries):
+                moved |= {key, self.book.quantities[identifier].symbol}
+                continue
+            self.nodes[key], self._rests[key] = like.nodes[key], rests
+            if key in like.chosen:
+                self.chosen[key] = like.chosen[key]
+        self.asked |= like.asked
+        for (symbol, scope), expression in like.expressions.items():
+            if symbol not in moved and not other(scope):
+                self.expressions[symbol, scope] = expression
 
     # -- quantities ---------------------------------------------------------------------------
 
@@ -136,9 +168,12 @@ class Lowering:
             if identifier in self.ends:
                 found = self.graph.input(first.symbol, entries, None)
             else:
+                around, self._resting = self._resting, set()
                 wide = widen(dict(zip(first.per, entries, strict=True)))
                 found = self.graph.quantity(self._choice(key, wide), key)
+                self._rests[key], self._resting = self._resting, around
             self.nodes[key] = found
+        self._resting.add(key)
         return found
 
     def _choice(self, key: Key, point: Point) -> int:
@@ -201,6 +236,7 @@ class Lowering:
 
     def setting(self, name: str, point: Point) -> Any:
         self.asked.add(name)
+        self._resting.add(name)
         for entry in point.values():
             if name in entry.settings:
                 return entry.settings[name]
@@ -210,6 +246,7 @@ class Lowering:
 
     def entries(self, axis: str, point: Point, where: Mapping[str, str]) -> list[Point]:
         """The points below ``point`` along an axis, those that agree with ``where``."""
+        self._resting.add(axis)
         entries = self.case.axes[axis]
         if isinstance(entries, Absent):
             raise entries
@@ -287,6 +324,7 @@ class Lowering:
             return self.graph.absent("division by zero")
 
     def _symbol(self, symbol: Symbol, point: Point) -> int:
+        self._resting.add(symbol)
         node = self._anywhere.get(symbol)
         if node is not None:
             return node
@@ -318,6 +356,32 @@ class Lowering:
         if any(below[tree.axis] in self.conditional for below in points):
             raise TypeError(f"the largest over entries of {tree.axis} that come and go")
         return points
+
+
+def _moved(one: Case, other: Case, asked: Iterable[str]) -> Iterator[Any]:
+    """What is of another form in two cases: settings, axes by their entries, and symbols that are
+    numbers in one case and not in the other. Which numbers they are does not matter."""
+    yield from (n for n in asked if one.settings.get(n) != other.settings.get(n))
+    for axis in {**one.axes, **other.axes}:
+        some, others = one.axes.get(axis), other.axes.get(axis)
+        if some is not others and (
+            not isinstance(some, tuple)
+            or not isinstance(others, tuple)
+            or len(some) != len(others)
+            or not all(map(is_, some, others))
+        ):
+            yield axis
+    for symbol in {**one.bindings, **other.bindings}:
+        if _form(one.bindings.get(symbol)) != _form(other.bindings.get(symbol)):
+            yield symbol
+    yield from (symbol for symbol, _, _ in one.crossed.keys() ^ other.crossed.keys())
+
+
+def _form(value: Any) -> Any:
+    """What decides how a symbol is lowered: a reason, an expression, or that it is an input."""
+    if isinstance(value, Absent):
+        return value.reason
+    return value if value is None or isinstance(value, Expression) else True
 
 
 def bound(case: Case, symbol: Symbol, scope: Sequence[Entry]) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from planner.book.expressions import Symbol
@@ -43,6 +44,7 @@ class Tape:
         ends: quantities that are leaves, whatever they are made of. Their symbols are no symbols
             that a case binds, so that ``values`` has none for them.
         absent: takes why a quantity has no value, whatever the numbers, in the place of a result.
+        like: a lowering of the case, or of one like it, whose graph is used again.
 
     Raises:
         Absent: a quantity that has no value, whatever the numbers, which one and why; with
@@ -55,8 +57,9 @@ class Tape:
         quantities: Iterable[str],
         ends: Collection[str] = (),
         absent: dict[str, str] | None = None,
+        like: Lowering | None = None,
     ) -> None:
-        lowering = Lowering(case, ends=ends)
+        lowering = Lowering(case, ends=ends, like=like)
         self.graph: Graph = lowering.graph
         self.results: dict[str, int] = {}
         for name in quantities:
@@ -69,20 +72,28 @@ class Tape:
             else:
                 absent[name] = reason
         places = _places(case)
+        #: The nodes, of which a shared graph has others besides.
+        self._order: Sequence[int] = range(len(self.graph.nodes))
+        if like is not None:
+            self._order = self.graph.used(tuple(self.results.values()))[0]
         #: The node of each leaf.
-        self.inputs = [p for p, (op, _) in enumerate(self.graph.nodes) if op == "input"]
+        self.inputs = [p for p in self._order if self.graph.nodes[p][0] == "input"]
         self.leaves = [
             Leaf(symbol, tuple(places[entry] for entry in scope))
             for symbol, *scope in (self.graph.nodes[place][1] for place in self.inputs)
         ]
-        #: Which node is the value of which quantity at which entries.
-        self.quantities: dict[Quantity, int] = {
-            (name, tuple(places[entry] for entry in entries)): node
-            for (name, entries), node in lowering.nodes.items()
-        }
+        self._nodes, self._places = lowering.nodes, places
         self._frame = _Frame(case, lowering, places)
         self._last: dict[bool, tuple[list[Any], list[Any]]] = {}
         self._moved: dict[frozenset[int], list[int]] = {}
+
+    @cached_property
+    def quantities(self) -> dict[Quantity, int]:
+        """Which node is the value of which quantity at which entries."""
+        return {
+            (name, tuple(self._places[entry] for entry in entries)): node
+            for (name, entries), node in self._nodes.items()
+        }
 
     def values(self, case: Case) -> list[Any] | None:
         """The numbers of the leaves in a case; None where another tape is needed for it."""
@@ -92,7 +103,7 @@ class Tape:
         """The value of every node, exact where the leaves are; a result that has none is NaN. Not
         ``exact``, the numbers of the formulas are floats, as the leaves then are."""
         values: list[Any] = [None] * len(self.graph.nodes)
-        return self._run(range(len(values)), values, leaves, exact)
+        return self._run(self._order, values, leaves, exact)
 
     def _run(
         self, places: Iterable[int], values: list[Any], leaves: Sequence[Any], exact: bool
@@ -119,7 +130,7 @@ class Tape:
             if moved not in self._moved:
                 if len(self._moved) >= MOST_MOVES:
                     self._moved.clear()
-                self._moved[moved] = self.graph.dependents(moved.__contains__)
+                self._moved[moved] = self.graph.dependents(moved.__contains__, self._order)
             values = self._run(self._moved[moved], list(values), leaves, exact)
         self._last[exact] = (list(leaves), values)
         return values

@@ -101,15 +101,15 @@ def is_measure(key: str) -> bool:
 
 
 class Slopes:
-    """The derivatives of one quantity of a case.
+    """The derivatives of one quantity of a case, of which there may be an evaluation.
 
     Raises:
         Absent: the quantity has no value.
     """
 
-    def __init__(self, built: Case, target: str) -> None:
+    def __init__(self, built: Case, target: str, evaluation: Evaluation | None = None) -> None:
         self.target = target
-        self.tape = Tape(built, [target])
+        self.tape = Tape(built, [target], like=evaluation)
         leaves = self.tape.values(built)
         assert leaves is not None
         self.leaves, self._result = leaves, self.tape.results[target]

@@ -38,7 +38,7 @@ def sensitivities(result: Result, target: str, most: int = 5) -> list[Measure]:
     quantity = result.get(target)
     if quantity is None or not quantity.number:
         return []
-    found = measures(result.plan, Slopes(result.evaluation.case, target))
+    found = measures(result.plan, Slopes(result.evaluation.case, target, result.evaluation))
     return list(islice((entry for entry in found if entry.key.startswith(SMOOTH)), most))
 
 
@@ -66,6 +66,7 @@ def neighbours(result: Result, most: int = 4) -> list[Neighbour]:
     """Plans one step away: lighter ones where this one is not safe, else heavier ones first."""
     unsafe = result.verdict["state"] in ("no", "tight")
     predicted = {"time.mfu": None} if result.plan.get("time.mfu") is not None else {}
+    like = result.predicted or result  # time is predicted there too
     found: list[Neighbour] = []
     for changes in _changes(result.plan, (False,) if unsafe else (True, False)):
         if len(found) == most:
@@ -78,7 +79,8 @@ def neighbours(result: Result, most: int = 4) -> list[Neighbour]:
         except PlanError as error:
             found.append(Neighbour(changes, None, error.faults[0].message))
             continue
-        found.append(Neighbour(changes, Result(other, Evaluation(case.build(other)))))
+        evaluation = Evaluation(case.build(other), like=like.evaluation)
+        found.append(Neighbour(changes, Result(other, evaluation)))
     return found
 
 

@@ -30,7 +30,7 @@ def taken_apart(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
     """
     book = evaluation.book
     parts = {i: q.attribution for i, q in book.quantities.items() if q.attribution}
-    tape = Tape(evaluation.case, [quantity], ends=parts.keys() - {quantity})
+    tape = Tape(evaluation.case, [quantity], ends=parts.keys() - {quantity}, like=evaluation)
     values = [evaluation.symbol(leaf.symbol, _point(evaluation, leaf)) for leaf in tape.leaves]
     done, result = tape.run(values), tape.results[quantity]
     found: dict[str, Any] = {}

@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 __all__ = ["Quantity", "Result", "Term", "evaluate"]
 
 
-def evaluate(plan: Plan) -> Result:
-    """The result of a plan. Nothing is computed before it is asked for."""
+def evaluate(plan: Plan, like: Result | None = None) -> Result:
+    """The result of a plan, perhaps one ``like`` another. Nothing is computed before it is asked
+    for."""
     from planner.engine import instance as case
 
-    return Result(plan, Evaluation(case.build(plan)))
+    return Result(plan, Evaluation(case.build(plan), like=like.evaluation if like else None))
 
 
 class Result:
@@ -264,7 +265,7 @@ class Result:
         if self.plan.get("time.mfu") is None:
             return None
         try:
-            result = evaluate(variant(self.plan, {"time.mfu": None}))
+            result = evaluate(variant(self.plan, {"time.mfu": None}), like=self)
         except PlanError:
             return None
         return result if "time.step_seconds" in result else None

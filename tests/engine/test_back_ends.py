@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from planner.base import resources
+from planner.base.errors import PlanError
+from planner.book.quantity import BOOK
 from planner.engine import instance as case
 from planner.engine.arrays.graph import compiled
 from planner.engine.evaluate import Absent, Evaluation
 from planner.engine.graph import LEAVES, Graph
 from planner.engine.lower import bound
 from planner.engine.tape import Tape
+from planner.plans.plan import variant
 from planner.questions import loading
+from planner.results.attribution import taken_apart
 from tests.over_arrays import over_arrays
 from tests.strategies import plans
 
@@ -131,3 +137,71 @@ def test_what_is_absent_is_absent_for_all_with_one_reason() -> None:
         Tape(built, ["cost.total"])
     assert taped.value.reason == f"cost.total cannot be computed: {found.value.reason}"
     assert compiled(built, ["cost.total"]).absent == {"cost.total": found.value.reason}
+
+
+STEPS = (
+    {"training.micro_batch": 2},
+    {"training.recompute": "full"},
+    {"training.optimizer": "lion"},
+    {"parallelism.zero": 3},
+    {"parallelism.tensor": 1, "parallelism.sequence": False},
+    {"parallelism.pipeline": 1},
+    {"time.mfu": Fraction(2, 5)},
+    {"cluster.price": None},
+    {"training.mode": "inference", "training.output_tokens": 7},
+)
+
+
+def told(evaluation: Evaluation) -> dict[str, Any]:
+    """Every quantity of a case, or why it has no value, with what it rests on in its order."""
+    for name, quantity in BOOK.quantities.items():
+        if not quantity.per:
+            evaluation.trace(name)
+    waiting, found = [(name, ()) for name, q in BOOK.quantities.items() if not q.per], {}
+    while waiting:
+        name, entries = waiting.pop()
+        key = f"{name}[{','.join(entry.path for entry in entries)}]"
+        if key not in found:
+            trace = evaluation.trace(name, {entry.axis: entry for entry in entries})
+            value = trace.value
+            used = [key for key in trace.uses if isinstance(key[0], str)]
+            rests = [(str(key[0]), *(getattr(e, "path", e) for e in key[1:])) for key in trace.uses
+                     if not isinstance(key[0], str)]  # fmt: skip
+            said = [f"{n}[{','.join(e.path for e in es)}]" for n, es in used]
+            reason = value.reason if isinstance(value, Absent) else None
+            found[key] = (reason, None if reason else value, trace.chosen, said, rests)
+            waiting += used
+    return found
+
+
+@settings(max_examples=4, deadline=None)
+@given(plans(), plans(), st.lists(st.sampled_from(STEPS), min_size=1, max_size=2))
+def test_a_graph_used_again_says_what_a_new_one_says(
+    document: Any, other: Any, steps: list[Any]
+) -> None:
+    """Plans one step from each other, and one that shares nothing, write into one graph."""
+    plan = loading.load(document)
+    every = [plan, loading.load(other)]
+    for step in steps:
+        with suppress(PlanError):
+            every.append(variant(every[-1], step))
+            every.append(variant(plan, step))
+    like = None
+    for each in every:
+        built = case.build(each)
+        like = Evaluation(built, like=like)
+        alone = Evaluation(built)
+        assert told(like) == told(alone)
+        quantity = "time.step_seconds"
+        if isinstance(alone.trace(quantity).value, Absent):
+            continue
+        assert taken_apart(like, quantity) == taken_apart(alone, quantity)
+        shared, own = (Tape(built, [quantity], like=by) for by in (like, None))
+        slopes = []
+        for tape in (shared, own):
+            leaves = tape.values(built)
+            assert leaves is not None
+            by = tape.gradient(tape.again(leaves, exact=True), tape.results[quantity])
+            slopes.append({tape.leaves[number]: slope for number, slope in by.items()})
+        assert slopes[0].keys() == slopes[1].keys()
+        assert all(slopes[0][leaf] == close(slopes[1][leaf]) for leaf in slopes[0])

@@ -92,9 +92,13 @@ class Layout:
             return None
         return around(by, self.values[by], self.evaluated[0])
 
-    def exactly(self, plan: Plan, by: str) -> Layout:
-        """The layout with exact values, and the parts of ``by``."""
-        values, evaluation = _exactly(self.of(plan), tuple(self.values))
+    @property
+    def evaluation(self) -> Evaluation | None:
+        return None if self.evaluated is None else self.evaluated[0]
+
+    def exactly(self, plan: Plan, by: str, like: Layout) -> Layout:
+        """The layout with exact values, and the parts of ``by``, as ``like`` has them."""
+        values, evaluation = _exactly(self.of(plan), tuple(self.values), like.evaluation)
         return replace(self, values=values, evaluated=(evaluation, by))
 
 
@@ -467,8 +471,10 @@ class Asked:
         if not seen_any:
             explain_absence(walk, by)
         kept = safe if safe.count else tight
+        own = _own(plan, self.quantities, by)
+        like = None if own is None else own.evaluation
         exact = [
-            layout_of(plan, item, (by, MEMORY), self.quantities if number < EXACT else (), by)
+            layout_of(plan, item, (by, MEMORY), self.quantities if number < EXACT else (), by, like)
             for number, item in enumerate(kept.best.items())
         ]
         exact.sort(key=lambda layout: (layout.values[by], layout.values[MEMORY]))
@@ -485,13 +491,13 @@ class Asked:
             safe.count,
             tuple(exact),
             tuple(edge),
-            _own(plan, self.quantities, by),
+            own,
             self.limits,
             points=tuple(shown),
             nearest=next((layout_of(plan, i, (), self.quantities) for i in short_of), None),
             choices=tuple(_choices(plan, kept.chosen, by)) if kept.chosen else (),
             margin=self.margin,
-            plain=plain and layout_of(plan, plain, (by,), self.quantities, by),
+            plain=plain and layout_of(plan, plain, (by,), self.quantities, by, like),
             tight=not safe.count and bool(tight.count),
         )
 
@@ -531,7 +537,12 @@ def scatter(
 
 
 def layout_of(
-    plan: Plan, item: Item, names: Sequence[str], exactly: Sequence[str] = (), by: str = ""
+    plan: Plan,
+    item: Item,
+    names: Sequence[str],
+    exactly: Sequence[str] = (),
+    by: str = "",
+    like: Evaluation | None = None,
 ) -> Layout:
     """A layout that was selected, with exact values of some quantities."""
     *numbers, (changes, follows) = item
@@ -540,18 +551,20 @@ def layout_of(
     cleared = tuple(k for k, v in changes.items() if v is None)
     if not exactly:
         return Layout(shown, follows, over_arrays, over_arrays, cleared)
-    values, evaluation = _exactly(variant(plan, changes), exactly)
+    values, evaluation = _exactly(variant(plan, changes), exactly, like)
     kept = (evaluation, by) if by else None
     return Layout(shown, follows, values, over_arrays, cleared, kept)
 
 
-def _exactly(plan: Plan, quantities: Sequence[str]) -> tuple[dict[str, Any], Evaluation]:
-    """Quantities of a plan, and their evaluation.
+def _exactly(
+    plan: Plan, quantities: Sequence[str], like: Evaluation | None = None
+) -> tuple[dict[str, Any], Evaluation]:
+    """Quantities of a plan, and their evaluation; ``like`` is one of another layout.
 
     Raises:
         PlanError: one of them cannot be computed, with the reason.
     """
-    evaluation = Evaluation(case.build(plan))
+    evaluation = Evaluation(case.build(plan), like=like)
     try:
         return {name: evaluation.value(name) for name in quantities}, evaluation
     except Absent as absent:

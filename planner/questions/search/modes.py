@@ -38,7 +38,8 @@ def twins(space: Space, quantities: Collection[str]) -> dict[str, str]:
 
     @cache
     def under(mode: str, number: int) -> Evaluation:
-        return Evaluation(case.build(variant(plans[number], {RECOMPUTE: mode})))
+        like = under(modes[0], number) if mode != modes[0] else None
+        return Evaluation(case.build(variant(plans[number], {RECOMPUTE: mode})), like=like)
 
     def every(test: Callable[[Evaluation, Evaluation], bool], mode: str, other: str) -> bool:
         """Whether something holds of two modes whatever the kernels."""
@@ -48,9 +49,10 @@ def twins(space: Space, quantities: Collection[str]) -> dict[str, str]:
         return all(_agree(name, one, other) for name in names)
 
     own = space.plan.get(RECOMPUTE)
+    modes = sorted(space.recompute, key=lambda mode: mode != own)
     found: dict[str, str] = {}
     kept: list[str] = []
-    for mode in sorted(space.recompute, key=lambda mode: mode != own):
+    for mode in modes:
         for other in kept:
             if not every(agree, mode, other):
                 continue
