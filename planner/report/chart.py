@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
 
-__all__ = ["HEIGHT", "WIDTH", "Bar", "Chart", "Line", "Mark", "Tick", "bars", "lines"]
+from planner.base.display import exact_text
+
+__all__ = ["bars", "lines", "tick"]
+
+Data = SimpleNamespace
 
 #: The box, and what is left free around the drawing for words.
 WIDTH, HEIGHT = 760, 340
@@ -20,64 +23,7 @@ LEFT, RIGHT, TOP, BOTTOM = 74, 18, 14, 46
 RATIO = 12
 BAR = 26
 
-Number = float
 Words = Callable[[float], str]
-
-
-@dataclass(frozen=True)
-class Tick:
-    """A place on an axis with its words."""
-
-    at: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A point with what it says."""
-
-    x: float
-    y: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Line:
-    """A series: its path and its marks, the colour by number."""
-
-    label: str
-    colour: int
-    path: str
-    marks: tuple[Mark, ...]
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Lines in a box with two axes."""
-
-    x_label: str
-    y_label: str
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
-    lines: tuple[Line, ...]
-    width: int = WIDTH
-    height: int = HEIGHT
-    left: int = LEFT
-    right: int = WIDTH - RIGHT
-    top: int = TOP
-    bottom: int = HEIGHT - BOTTOM
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A bar from the least to the most, on a track from nothing to everything."""
-
-    label: str
-    y: int
-    x: float
-    width: float
-    text: str
-    over: bool  # its least is beyond the limit
 
 
 class _Scale:
@@ -129,8 +75,11 @@ def lines(
     words: tuple[Words, Words],
     x_values: Sequence[float] | None = None,
     loose: Collection[int] = (),
-) -> Chart | None:
-    """Lines through points; None where there are not two points.
+) -> Data | None:
+    """Lines through points, in a box with two axes; None where there are not two points.
+
+    Each line has its label, its number as ``colour``, its ``path`` and ``marks`` with what they
+    say.
 
     Args:
         series: label and points of each line.
@@ -146,38 +95,51 @@ def lines(
     up = _Scale([p[1] for p in points], HEIGHT - BOTTOM, TOP)
     drawn = []
     for number, (label, several) in enumerate(series):
-        marks = tuple(
-            Mark(across(x), up(y), f"{label + ': ' if label else ''}{words[0](x)}, {words[1](y)}")
+        before = f"{label}: " if label else ""
+        marks = [
+            Data(x=across(x), y=up(y), text=f"{before}{words[0](x)}, {words[1](y)}")
             for x, y in several
-        )
+        ]
         joined = marks and number not in loose
         path = "M" + "L".join(f"{mark.x:g} {mark.y:g}" for mark in marks) if joined else ""
-        drawn.append(Line(label, number, path, marks))
-    at = _spread([(across(x), words[0](x)) for x in x_values or across.ticks])
-    return Chart(
-        *labels,
-        at,
-        tuple(Tick(up(y), words[1](y)) for y in up.ticks),
-        tuple(drawn),
+        drawn.append(Data(label=label, colour=number, path=path, marks=marks))
+    return Data(
+        x_label=labels[0],
+        y_label=labels[1],
+        x_ticks=_spread([(across(x), words[0](x)) for x in x_values or across.ticks]),
+        y_ticks=[Data(at=up(y), text=words[1](y)) for y in up.ticks],
+        lines=drawn,
+        width=WIDTH,
+        height=HEIGHT,
+        left=LEFT,
+        right=WIDTH - RIGHT,
+        top=TOP,
+        bottom=HEIGHT - BOTTOM,
     )
 
 
-def _spread(ticks: Sequence[tuple[float, str]]) -> tuple[Tick, ...]:
+def _spread(ticks: Sequence[tuple[float, str]]) -> list[Data]:
     """Ticks whose words do not run into each other."""
-    kept: list[Tick] = []
+    kept: list[Data] = []
     free = -math.inf
     for at, text in ticks:
         half = 4.2 * len(text)
         if at - half >= free:
-            kept.append(Tick(at, text))
+            kept.append(Data(at=at, text=text))
             free = at + half
-    return tuple(kept)
+    return kept
+
+
+def tick(value: float) -> str:
+    """A short number for a tick."""
+    return f"{value:.3g}" if value < 1000 else exact_text(round(value))
 
 
 def bars(
     rows: Sequence[tuple[str, float, float]], limit: float | None, words: Words
-) -> dict[str, Any] | None:
-    """Ranges as horizontal bars, with a limit where there is one; None without rows."""
+) -> Data | None:
+    """Ranges as horizontal bars from the least to the most, with a limit where there is one, which
+    the least of some is ``over``; None without rows."""
     if not rows:
         return None
     largest = max([high for _, _, high in rows] + ([limit] if limit else []))
@@ -188,11 +150,11 @@ def bars(
         start = 0.0 if low == high else round(low * scale, 1)
         width = max(round(high * scale, 1) - start, 3.0)
         said = words(high) if low == high else f"{words(low)} to {words(high)}"
-        over = limit is not None and low > limit
-        drawn.append(Bar(label, number * BAR, start, width, said, over))
-    return {
-        "bars": drawn,
-        "height": len(rows) * BAR,
-        "thick": BAR - 8,
-        "limit": round(limit * scale, 1) if limit else None,
-    }
+        over, y = limit is not None and low > limit, number * BAR
+        drawn.append(Data(label=label, y=y, x=start, width=width, text=said, over=over))
+    return Data(
+        bars=drawn,
+        height=len(rows) * BAR,
+        thick=BAR - 8,
+        limit=round(limit * scale, 1) if limit else None,
+    )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice, product
+from types import SimpleNamespace
 from typing import Any
 
 from planner.base.display import exact_text, format_value
@@ -19,16 +20,17 @@ from planner.questions.studies.axes import Axis
 from planner.questions.studies.compared import COST, DAYS, DEVICES, FITS, MEMORY, USE
 from planner.questions.studies.points import Point, exact
 from planner.questions.studies.run import Outcome
-from planner.questions.studies.summary import MOST_LINES, QUESTIONS, Roles, roles
+from planner.questions.studies.summary import MOST_LINES, QUESTIONS, roles
 from planner.report import chart
 from planner.report.facts import with_interval
 from planner.report.layout import BETWEEN
-from planner.report.numbers import clean, percent, shown
+from planner.report.numbers import clean, headline, percent, shown
 from planner.report.report import page, words
 from planner.results.result import Quantity, evaluate
 
 __all__ = ["html", "markdown", "text", "write"]
 
+Data = SimpleNamespace
 CAPACITY = "memory.capacity"
 #: What stands beside every highlighted point.
 BESIDE = (DAYS, COST, MEMORY, FITS, USE)
@@ -41,18 +43,17 @@ HEADS = {
     FITS: "Left",
     USE: "MFU",
 }
+WORDS = {"ok": "Something fits", "bad": "Nothing fits", "unknown": "Memory unknown"}
 #: Rows of a table, and bars of a chart, that are shown.
 MOST_ROWS, MOST_BARS, MOST_VALUES, MOST_TASKS = 40, 24, 8, 12
 
 
-@dataclass(frozen=True)
-class Table:
-    """Cells as text; the first column is words, the others are numbers."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
+def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Data:
+    """Cells as text; the first column is words, the others are numbers. A long one is cut, and
+    says so."""
+    if len(rows) > MOST_ROWS:
+        note = f"{MOST_ROWS} of {len(rows)} shown; the table has all."
+    return Data(title=title, head=head, rows=rows[:MOST_ROWS], note=note)
 
 
 class View:
@@ -63,35 +64,17 @@ class View:
         self.study, self.found = outcome.study, outcome.summary
         self._exact: dict[int, Point] = {}
         self._quantities: dict[int, list[Quantity | None]] = {}
+        study, found = self.study, self.found
+        self.name, self.notes = clean(study.name), clean(study.notes or "", 2000)
+        self.version, self.fingerprint = __version__, study.digest
+        self.limits = [str(limit) for limit in study.where]
+        self.varying = [axis for axis in study.axes if len(axis.choices) > 1]
+        self.roles = roles(study)
+        unknown = "unknown" if found.best and not found.unfit else "bad"
+        self.status = "ok" if found.fit else unknown
+        self.word = WORDS[self.status]
 
     # -- the head -----------------------------------------------------------------------------
-
-    @property
-    def name(self) -> str:
-        return clean(self.study.name)
-
-    @property
-    def notes(self) -> str:
-        return clean(self.study.notes or "", 2000)
-
-    @property
-    def version(self) -> str:
-        return __version__
-
-    @property
-    def fingerprint(self) -> str:
-        return self.study.digest
-
-    @cached_property
-    def status(self) -> str:
-        if self.found.fit:
-            return "ok"
-        return "bad" if self.found.unfit or not self.found.best else "unknown"
-
-    @property
-    def word(self) -> str:
-        words = {"ok": "Something fits", "bad": "Nothing fits", "unknown": "Memory unknown"}
-        return words[self.status]
 
     @property
     def sentence(self) -> str:
@@ -110,10 +93,6 @@ class View:
             if count:
                 said.append(f"{exact_text(count)} {what}")
         return ", ".join(said)
-
-    @property
-    def limits(self) -> list[str]:
-        return [str(limit) for limit in self.study.where]
 
     @cached_property
     def axes(self) -> list[tuple[str, str, str]]:
@@ -151,11 +130,7 @@ class View:
         return self._exact[point]
 
     @cached_property
-    def varying(self) -> list[Axis]:
-        return [axis for axis in self.study.axes if len(axis.choices) > 1]
-
-    @cached_property
-    def best(self) -> Table | None:
+    def best(self) -> Data | None:
         """The best point for each question and each task, evaluated exactly."""
         rows = []
         lines = sorted(self.found.best.items(), key=lambda item: int(item[0]))
@@ -176,7 +151,7 @@ class View:
         if self.study.searches:
             heads.append("layout")
         head = ("Question", *heads, *(f"{HEADS[b]}, {self._known(b)}".rstrip(", ") for b in BESIDE))
-        return Table("The best for each question", head, tuple(rows), note)
+        return table("The best for each question", head, rows, note)
 
     def _axes_of(self, point: int) -> list[str]:
         layout = [self.exact(point).layout or "as given"] if self.study.searches else []
@@ -227,10 +202,6 @@ class View:
     # -- charts -------------------------------------------------------------------------------
 
     @cached_property
-    def roles(self) -> Roles:
-        return roles(self.study)
-
-    @cached_property
     def lines(self) -> list[tuple[int, str]]:
         """The numbers and the words of the lines that a chart draws: all, or where they are too
         many those with the last values of the last dimensions."""
@@ -256,7 +227,7 @@ class View:
         return float(axis.choices[place].label) if axis.numeric else float(place)
 
     @cached_property
-    def charts(self) -> list[dict[str, Any]]:
+    def charts(self) -> list[Data]:
         """One chart for each question, each with the table that it draws."""
         found = [
             self._against("days", "Days", DAYS),
@@ -266,15 +237,14 @@ class View:
         ]
         return [one for one in found if one is not None]
 
-    def _against(self, name: str, what: str, quantity: str) -> dict[str, Any] | None:
+    def _against(self, name: str, what: str, quantity: str) -> Data | None:
         cells = self.found.cells.get(name)
         x_dimension = self.roles.x
         if x_dimension is None or not cells:
             return None
         places = range(self.study.shape[x_dimension])
-        series = self.lines
         drawn = []
-        for place, label in series:
+        for place, label in self.lines:
             points = [
                 (self._x(x_dimension, x), float(cells[f"{x},{place}"][0]))
                 for x in places
@@ -289,30 +259,23 @@ class View:
             (lambda x: words.get(x, f"{x:g}"), lambda y: _few(quantity, y)),
             [self._x(x_dimension, place) for place in places] if len(places) <= 16 else None,
         )
-        rows = tuple(
-            (
-                self.at(x_dimension, x),
-                *(
-                    self.value(quantity, cells[f"{x},{place}"][0])
-                    if f"{x},{place}" in cells
-                    else "–"
-                    for place, _ in series
-                ),
-            )
-            for x in places
+        rows = []
+        for x in places:
+            best = [cells.get(f"{x},{place}") for place, _ in self.lines]
+            texts = [self.value(quantity, cell[0]) if cell else "–" for cell in best]
+            rows.append((self.at(x_dimension, x), *texts))
+        said = "The shortest run" if quantity == DAYS else "The lowest cost"
+        return Data(
+            id=name,
+            title=f"{what} against {'devices' if x_name == DEVICES else x_name}",
+            caption=f"{said} that fits for each value of {x_name}, over everything else."
+            f"{self._left_out}",
+            lines=picture,
+            bars=None,
+            table=table("", (x_name, *(label or what for _, label in self.lines)), rows),
         )
-        head = (x_name, *(label or what for _, label in series))
-        return {
-            "id": name,
-            "title": f"{what} against {'devices' if x_name == DEVICES else x_name}",
-            "caption": f"The {'shortest run' if quantity == DAYS else 'lowest cost'} that fits for "
-            f"each value of {x_name}, over everything else.{self._left_out}",
-            "lines": picture,
-            "bars": None,
-            "table": Table("", head, rows[:MOST_ROWS], _more(len(rows))),
-        }
 
-    def _front(self) -> dict[str, Any] | None:
+    def _front(self) -> Data | None:
         if not self.found.front:
             return None
         series = [
@@ -325,32 +288,22 @@ class View:
             ("days", "cost, USD"),
             (lambda x: _few(DAYS, x), lambda y: _few(COST, y)),
         )
-        heads = [clean(axis.name) for axis in self.varying]
-        rows = tuple(
-            (
-                label or "all",
-                self.value(DAYS, days),
-                self.value(COST, cost),
-                *self._varied(point),
-            )
+        rows = [
+            (label or "all", self.value(DAYS, days), self.value(COST, cost), *self._varied(point))
             for label, points in series
             for cost, days, point in points
+        ]
+        head = ("Line", "Days", "Cost", *(clean(axis.name) for axis in self.varying))
+        return Data(
+            id="front",
+            title="Cost against days",
+            caption="What fits, and no other plan is both cheaper and sooner." + self._left_out,
+            lines=picture,
+            bars=None,
+            table=table("", head, rows),
         )
-        return {
-            "id": "front",
-            "title": "Cost against days",
-            "caption": "What fits, and no other plan is both cheaper and sooner." + self._left_out,
-            "lines": picture,
-            "bars": None,
-            "table": Table(
-                "",
-                ("Line", "Days", "Cost", *heads),
-                rows[:MOST_ROWS],
-                _more(len(rows)),
-            ),
-        }
 
-    def _memory(self) -> dict[str, Any] | None:
+    def _memory(self) -> Data | None:
         layout = self.roles.layout
         if layout is None or not self.found.memory:
             return None
@@ -359,31 +312,23 @@ class View:
             (self.at(layout, int(place)), low, high)
             for place, (low, high) in sorted(self.found.memory.items(), key=lambda i: int(i[0]))
         ]
-        text = tuple(
-            (
-                label,
-                self.value(MEMORY, low),
-                self.value(MEMORY, high),
-                *([] if limit is None else [_verdict(low, high, limit)]),
-            )
-            for label, low, high in rows
-        )
+        text = []
+        for label, low, high in rows:
+            fits = [] if limit is None else [_verdict(low, high, limit)]
+            text.append((label, self.value(MEMORY, low), self.value(MEMORY, high), *fits))
         named = "layout" if self._is_layout(layout) else self.dimension(layout)
         head = (self.dimension(layout), "Least", "Most", *([] if limit is None else ["Fits"]))
         beside = f" The line is the memory of a device, {shown(limit, 'bytes')}." if limit else ""
-        return {
-            "id": "memory",
-            "title": f"Memory by {named}",
-            "caption": f"Least and most that a device needs, over everything else.{beside}"
-            + (
-                f" The first {MOST_BARS} of {len(rows)} are shown." if len(rows) > MOST_BARS else ""
-            ),
-            "lines": None,
-            "bars": chart.bars(
-                rows[:MOST_BARS], float(limit) if limit else None, lambda v: shown(v, "bytes")
-            ),
-            "table": Table("", head, text[:MOST_ROWS], _more(len(text))),
-        }
+        most = float(limit) if limit else None
+        drawn = f" The first {MOST_BARS} of {len(rows)} are shown." if len(rows) > MOST_BARS else ""
+        return Data(
+            id="memory",
+            title=f"Memory by {named}",
+            caption="Least and most that a device needs, over everything else." + beside + drawn,
+            lines=None,
+            bars=chart.bars(rows[:MOST_BARS], most, lambda v: shown(v, "bytes")),
+            table=table("", head, text),
+        )
 
     def _is_layout(self, dimension: int) -> bool:
         return any(
@@ -407,7 +352,7 @@ class View:
     # -- each axis ----------------------------------------------------------------------------
 
     @cached_property
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[Data]:
         """For each value of an axis how many plans fit, and the best of each question."""
         found = []
         for number, places in self.found.each.items():
@@ -421,15 +366,8 @@ class View:
                 ]
                 counts = [exact_text(count) for count in (points, held, fit)]
                 rows.append((self.at(dimension, int(place)), *counts, *cells))
-            head = (self.dimension(dimension), "Plans", "Valid", "Fit", *map(_headline, QUESTIONS))
-            found.append(
-                Table(
-                    f"By {self.dimension(dimension)}",
-                    head,
-                    tuple(rows[:MOST_ROWS]),
-                    _more(len(rows)),
-                )
-            )
+            head = (self.dimension(dimension), "Plans", "Valid", "Fit", *map(headline, QUESTIONS))
+            found.append(table(f"By {self.dimension(dimension)}", head, rows))
         return found
 
     @cached_property
@@ -456,14 +394,6 @@ class View:
         return f"plan.py sweep {shlex.quote(name)} -o {shlex.quote(table.rsplit('/', 1)[-1])}"
 
 
-def _headline(words: str) -> str:
-    return words[:1].upper() + words[1:]
-
-
-def _more(count: int) -> str:
-    return f"{MOST_ROWS} of {count} shown; the table has all." if count > MOST_ROWS else ""
-
-
 def _first_of(most: int, count: int) -> str:
     return f" The first {most} of {count} are shown; the table has all." if count > most else ""
 
@@ -478,9 +408,7 @@ def _few(quantity: str, value: float) -> str:
         for name, size in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
             if value >= size:
                 return f"{value / size:.3g}{name}"
-    if value >= 1000:
-        return exact_text(round(value))
-    return f"{value:.3g}"
+    return chart.tick(value)
 
 
 def markdown(outcome: Outcome) -> str:

@@ -116,7 +116,7 @@ class View:
 
     @cached_property
     def layouts(self) -> Any:
-        """What a search among all layouts says of this one (``space.View``); None where none is
+        """What a search among all layouts says of this one (``space.view``); None where none is
         asked for."""
         plan = self.result.plan
         if plan.searched is None and plan.get("report.alternatives") != "search":
@@ -125,7 +125,7 @@ class View:
         from planner.report import space  # imports NumPy
 
         try:
-            return space.View(scatter(plan, **(plan.searched or {})))
+            return space.view(scatter(plan, **(plan.searched or {})))
         except PlanError as error:
             said = f"There is no search: {clean(error.faults[0].message)}"
             return Data(sentence=said, closest="", title="", best={}, picture=None, costs=())
