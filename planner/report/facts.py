@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
+from types import SimpleNamespace
 from typing import NamedTuple
 
 from planner.engine.evaluate import Absent
 from planner.plans.layout import described
-from planner.report.layout import KEY_FIGURES, STATUS
-from planner.report.numbers import clean, shown
+from planner.questions.sensitivity import sensitivities
+from planner.report.layout import DAYS, KEY_FIGURES, STATUS
+from planner.report.numbers import clean, headline, shown, signed
 from planner.results.remedies import Remedy
 from planner.results.result import Quantity, Result
 
@@ -21,6 +24,7 @@ __all__ = [
     "brief",
     "key_figures",
     "layout",
+    "moved",
     "verdict",
     "warnings",
     "with_interval",
@@ -163,12 +167,8 @@ def key_figures(result: Result) -> list[Figure]:
 
 
 def warnings(result: Result) -> list[tuple[str, str]]:
-    """Assumptions that no published run bears out, with the quantity that each is about."""
-    return _assumed(result)
-
-
-def _assumed(result: Result) -> list[tuple[str, str]]:
-    """An assumed utilisation outside of what published runs of the kind leave open."""
+    """Assumptions that no published run bears out, with the quantity that each is about: an assumed
+    utilisation outside of what published runs of the kind leave open."""
     mfu = result.get("time.mfu")
     free = mfu.predicted if mfu is not None else None
     if mfu is None or free is None or free.interval is None:
@@ -183,6 +183,21 @@ def _assumed(result: Result) -> list[tuple[str, str]]:
             f"the assumed utilisation of {said} is outside of what published runs of this kind "
             f"leave open: {with_interval(free)} is predicted",
         )
+    ]
+
+
+@lru_cache(maxsize=1)
+def moved(result: Result) -> list[SimpleNamespace]:
+    """What a tenth more of an input does to the days of training, the most first."""
+    return [
+        SimpleNamespace(
+            key=entry.key,
+            meaning=headline(entry.meaning),
+            short=".".join(entry.key.removesuffix(".value").split(".")[-2:]),
+            text=signed(entry.change),
+            change=entry.change,
+        )
+        for entry in sensitivities(result, DAYS)
     ]
 
 

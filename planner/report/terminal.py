@@ -5,63 +5,43 @@ from __future__ import annotations
 import os
 import sys
 import unicodedata
+from collections.abc import Sequence
 
 from planner.engine.evaluate import SIZE_ONLY
-from planner.questions.sensitivity import sensitivities
-from planner.report.facts import advised, key_figures, layout, verdict, warnings
-from planner.report.layout import BETWEEN, DAYS
-from planner.report.numbers import clean, signed
+from planner.report.facts import Figure, advised, key_figures, layout, moved, verdict, warnings
+from planner.report.layout import BETWEEN, KEY_FIGURES
+from planner.report.numbers import clean
 from planner.results.result import Result
 
 __all__ = ["summary"]
 
 WIDTH = 100
+MOST_MOVED = 3
 COLOURS = {"ok": "32", "tight": "33", "bad": "31", "unknown": "36"}
 
 
 def summary(result: Result, colour: bool | None = None) -> str:
     """At most one screen of text. Colour only where standard output is a terminal."""
     paint = _wanted() if colour is None else colour
-    name = _cut(clean(result.plan.name), WIDTH)
-    answer = verdict(result)
-    lines = [_bold(name, paint)]
-    word = _coloured(answer.word, COLOURS[answer.status], paint)
-    colon = ":" if answer.sentence else ""
-    lines += _wrapped(word + colon, answer.word + colon, answer.sentence)
-    lines += _wrapped("  Layout:", "  Layout:", layout(result))
+    answer, colon = verdict(result), ":" if verdict(result).sentence else ""
+    lines = [_styled(_cut(clean(result.plan.name)), "1", paint)]
+    word = _styled(answer.word + colon, f"1;{COLOURS[answer.status]}", paint)
+    lines += _wrapped(word, answer.sentence, _width(answer.word + colon))
+    lines += _wrapped("  Layout:", layout(result))
     advice = advised(result)
     if advice is not None:
-        lines += _wrapped("  To be safe:", "  To be safe:", advice.none or advice.most)
+        lines += _wrapped("  To be safe:", advice.none or advice.most)
         for changes, effect in advice.safer:
-            lines += _wrapped("  -", "  -", f"{changes}: {effect}")
+            lines += _wrapped("  -", f"{changes}: {effect}")
     figures = key_figures(result)
-    if figures:
-        lines.append("")
-        first = max(_width(figure.label) for figure in figures)
-        values = [
-            figure.text.replace("~", "", 1) if figure.estimate else figure.text
-            for figure in figures
-        ]
-        second = max(map(_width, values))
-        for figure, value in zip(figures, values, strict=True):
-            mark = "~" if figure.estimate else " "
-            between = f"({figure.interval}) " if figure.interval else ""
-            line = f"  {_pad(figure.label, first)}  {mark}{_pad(value, second)}  {between}"
-            line += figure.note
-            lines.append(_cut(line.rstrip(), WIDTH))
-    told = warnings(result)
-    if told:
-        lines.append("")
-    for identifier, words in told:
-        lines += _wrapped("!", "!", f"{words} ({identifier})")
+    told = [
+        line
+        for identifier, words in warnings(result)
+        for line in _wrapped("!", f"{words} ({identifier})")
+    ]
     decides = [line for line in (_moved(result), _spent(result)) if line]
-    if decides:
-        lines += ["", *decides]
-    missing = [identifier for identifier, reason in _absent_figures(result)]
-    if missing:
-        lines.append("")
-        for identifier, reason in _absent_figures(result):
-            lines.append(_cut(f"  – {identifier}: {clean(reason)}", WIDTH))
+    for block in (_table(figures), told, decides, _absent_figures(result)):
+        lines += ["", *block] if block else []
     if any(figure.estimate for figure in figures):
         lines += ["", "  ~ estimate; plan.py explain PLAN ID shows how any number is made"]
     if any(figure.interval for figure in figures):
@@ -69,13 +49,24 @@ def summary(result: Result, colour: bool | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _table(figures: Sequence[Figure]) -> list[str]:
+    """Key figures in columns: label, value, interval and note."""
+    first = max((_width(figure.label) for figure in figures), default=0)
+    values = [f.text.replace("~", "", 1) if f.estimate else f.text for f in figures]
+    second = max(map(_width, values), default=0)
+    lines = []
+    for figure, value in zip(figures, values, strict=True):
+        mark = "~" if figure.estimate else " "
+        between = f"({figure.interval}) " if figure.interval else ""
+        line = f"  {_pad(figure.label, first)}  {mark}{_pad(value, second)}  {between}"
+        lines.append(_cut(f"{line}{figure.note}".rstrip()))
+    return lines
+
+
 def _moved(result: Result) -> str:
     """The inputs that move the days of training most."""
-    moved = [
-        f"{'.'.join(entry.key.removesuffix('.value').split('.')[-2:])} {signed(entry.change)}"
-        for entry in sensitivities(result, DAYS, 3)
-    ]
-    return _cut("  days for 10 % more: " + ", ".join(moved), WIDTH) if moved else ""
+    rows = [f"{row.short} {row.text}" for row in moved(result)[:MOST_MOVED]]
+    return _cut("  days for 10 % more: " + ", ".join(rows)) if rows else ""
 
 
 def _spent(result: Result) -> str:
@@ -91,38 +82,33 @@ def _spent(result: Result) -> str:
     return line
 
 
-def _absent_figures(result: Result) -> list[tuple[str, str]]:
+def _absent_figures(result: Result) -> list[str]:
     """What lacks a fact; not what has no formula under the plan's choices, nor what training takes
     where the plan serves."""
-    from planner.report.layout import KEY_FIGURES
-
-    found: list[tuple[str, str]] = []
     if result.plan.settings["training.mode"] == "inference":
-        return found
-    for row in KEY_FIGURES:
-        if row.id in result.evaluation.book.quantities:
-            quantity = result[row.id]
-            unused = quantity.chosen is None and quantity.absent != SIZE_ONLY
-            if quantity.absent is not None and not unused:
-                found.append((row.id, quantity.absent))
-    return found
+        return []
+    found = (result[r.id] for r in KEY_FIGURES if r.id in result.evaluation.book.quantities)
+    return [
+        _cut(f"  – {quantity.id}: {clean(quantity.absent)}")
+        for quantity in found
+        if quantity.absent is not None
+        and (quantity.chosen is not None or quantity.absent == SIZE_ONLY)
+    ]
 
 
 def _wanted() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
-def _coloured(text: str, code: str, paint: bool) -> str:
-    return f"\x1b[1;{code}m{text}\x1b[0m" if paint else text
+def _styled(text: str, code: str, paint: bool) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if paint else text
 
 
-def _bold(text: str, paint: bool) -> str:
-    return f"\x1b[1m{text}\x1b[0m" if paint else text
-
-
-def _wrapped(first: str, plain: str, rest: str) -> list[str]:
-    """A first word, whose width is that of ``plain``, and what follows it, wrapped by words."""
-    lines, line, width = [], first, _width(plain)
+def _wrapped(first: str, rest: str, width: int | None = None) -> list[str]:
+    """A first word, of a width of its own where it is coloured, and what follows it, wrapped by
+    words."""
+    lines, line = [], first
+    width = _width(first) if width is None else width
     for word in rest.split(" "):
         if width + 1 + _width(word) > WIDTH:
             lines.append(line)
@@ -144,9 +130,10 @@ def _pad(text: str, width: int) -> str:
     return text + " " * (width - _width(text))
 
 
-def _cut(text: str, width: int) -> str:
-    if _width(text) <= width:
+def _cut(text: str) -> str:
+    """What a line holds of a text."""
+    if _width(text) <= WIDTH:
         return text
-    while _width(text) > width - 1:
+    while _width(text) > WIDTH - 1:
         text = text[:-1]
     return text + "…"

@@ -17,7 +17,7 @@ from planner.base.errors import PlanError
 from planner.book.quantity import BOOK
 from planner.engine.evaluate import Absent
 from planner.plans import error_bands as bands
-from planner.questions.sensitivity import Neighbour, neighbours, sensitivities
+from planner.questions.sensitivity import Neighbour, neighbours
 from planner.report import facts, pictures
 from planner.report.alternatives import alternatives, said
 from planner.report.bars import COLOURS, bar_of
@@ -25,7 +25,6 @@ from planner.report.derivations import Derivations, place
 from planner.report.layout import (
     APART,
     BETWEEN,
-    DAYS,
     INPUT_GROUPS,
     OPEN_GROUPS,
     PREFIXES,
@@ -74,22 +73,13 @@ class View:
     @cached_property
     def sensitivities(self) -> list[Data]:
         """What a tenth more of an input does to the days of training."""
-        found = sensitivities(self.result, DAYS)
-        widest = max((abs(entry.change) for entry in found), default=Fraction(1))
+        found = facts.moved(self.result)
+        widest = max((abs(row.change) for row in found), default=Fraction(1))
         rows = []
-        for entry in found:
-            width = round(abs(entry.change) * 480 / widest)
-            rows.append(
-                Data(
-                    key=entry.key,
-                    meaning=headline(entry.meaning),
-                    short=".".join(entry.key.removesuffix(".value").split(".")[-2:]),
-                    text=signed(entry.change),
-                    more=entry.change > 0,
-                    width=width,
-                    x=500 if entry.change > 0 else 500 - width,
-                )
-            )
+        for row in found:
+            width, more = round(abs(row.change) * 480 / widest), row.change > 0
+            x = 500 if more else 500 - width
+            rows.append(Data(**vars(row), more=more, width=width, x=x))
         return rows
 
     @cached_property
