@@ -6,15 +6,14 @@ first computes the plan as it is and says so if it does not find the numbers of 
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
 
 from planner.base import resources
+from planner.base.display import plain
 from planner.base.errors import Fault, PlanError
 from planner.plans.document import Plan
 from planner.plans.plan import about
@@ -41,7 +40,6 @@ FURTHER = (
     "memory.headroom_p95",
     "layout.data",
     "layout.micro_batches",
-    "time.tokens_per_second",
     "time.device_hours",
 )
 
@@ -52,45 +50,34 @@ def html(result: Result) -> str:
     Raises:
         PlanError: a rule or a formula of the plan has no JavaScript.
     """
-    view = view_of(result)
     listed = _listed(result)
     text = _script(result, listed)
     policy = b64encode(sha256(text.encode()).digest()).decode()
-    key = {row.id for row in KEY_FIGURES} | set(FURTHER)
-    ranks = {name: i for i, name in enumerate([*(row.id for row in KEY_FIGURES), *FURTHER])}
-    rows = sorted((q for q in listed if q.id in key), key=lambda q: ranks[q.id])
     labels = {row.id: row.label for row in KEY_FIGURES}
-    figures = [
-        SimpleNamespace(id=q.id, label=labels.get(q.id, headline(q.title)), text=_planned(q))
-        for q in rows
-    ]
-    every: dict[str, list[Any]] = {}
+    every: dict[str, list[SimpleNamespace]] = {}
     for quantity in listed:
         prefix = quantity.id.split(".")[0]
-        every.setdefault(PREFIXES.get(prefix, prefix.capitalize()), []).append(
-            SimpleNamespace(id=quantity.id, label=headline(quantity.title), text=_planned(quantity))
-        )
-    bars = [
-        SimpleNamespace(id=base, title=headline(result[base].title))
-        for base in BARS
-        if base in {q.id for q in listed}
-    ]
+        row = _row(quantity, headline(quantity.title))
+        every.setdefault(PREFIXES.get(prefix, prefix.capitalize()), []).append(row)
+    known = {quantity.id: quantity for quantity in listed}
+    first = [known[name] for name in (*labels, *FURTHER) if name in known]
     return page(
         "interactive.html.jinja",
-        view=view,
+        view=view_of(result),
         script=text,
         policy=policy,
-        figures=figures,
+        figures=[_row(q, labels.get(q.id, headline(q.title))) for q in first],
         every=every,
-        bars=bars,
+        bars=[_row(known[base], headline(known[base].title)) for base in BARS if base in known],
         groups=controls.groups(result.plan),
     )
 
 
-def _planned(quantity: Quantity) -> str:
-    if quantity.absent is not None:
-        return "–"
-    return facts.brief(quantity).removesuffix(" parameters")
+def _row(quantity: Quantity, label: str) -> SimpleNamespace:
+    """A quantity of the plan as it stands."""
+    absent = quantity.absent is not None
+    text = "–" if absent else facts.brief(quantity).removesuffix(" parameters")
+    return SimpleNamespace(id=quantity.id, label=label, title=label, text=text)
 
 
 def _listed(result: Result) -> list[Quantity]:
@@ -102,7 +89,7 @@ def _listed(result: Result) -> list[Quantity]:
 def _script(result: Result, listed: list[Quantity]) -> str:
     """The whole program of the page, without empty lines."""
     from planner.report.what_if.program import program
-    from planner.report.what_if.words import Untranslated
+    from planner.report.what_if.words import Untranslated, quoted
 
     folder = resources.folder("templates") / "interactive"
     parts = {
@@ -112,7 +99,7 @@ def _script(result: Result, listed: list[Quantity]) -> str:
         made = program(result, BARS)
     except Untranslated as error:
         raise PlanError(Fault(f"this plan has no interactive page: {error}")) from error
-    data = f"const PAGE={_json(_page(result, listed))};"
+    data = f"const PAGE={quoted(plain(_page(result, listed)))};"
     lines = "\n".join((parts["python"], parts["graph"], made, data, parts["page"]))
     return "\n" + "\n".join(line for line in lines.splitlines() if line.strip()) + "\n"
 
@@ -125,9 +112,13 @@ def _page(result: Result, listed: list[Quantity]) -> Mapping[str, Any]:
             *(f"{key}={clean(text)}" for key, text in result.plan.document.overrides),
             *(f"{key}={value}" for key, value in settled(result.plan)),
         ],
-        "controls": [_control(c) for _, found in controls.groups(result.plan) for c in found],
+        "controls": [
+            {"id": control.id, **vars(control)}
+            for _, found in controls.groups(result.plan)
+            for control in found
+        ],
         "quantities": {q.id: [q.unit, q.declared.share] for q in listed},
-        "planned": {q.id: _plain(q.value) for q in listed if q.absent is None},
+        "planned": {q.id: q.value for q in listed if q.absent is None},
         "bars": [base for base in BARS if base in {q.id for q in listed}],
         "colours": COLOURS,
         "shape": result.plan.model is not None,
@@ -148,34 +139,3 @@ def settled(plan: Plan) -> Iterator[tuple[str, str]]:
         given = (plan.document.data.get(section) or {}).get(name)  # as the search completed it
         if given is not None and given != about(key).get("default"):
             yield key, str(given).lower()
-
-
-def _control(control: controls.Control) -> dict[str, Any]:
-    found = {
-        name: getattr(control, name)
-        for name in (
-            "id",
-            "key",
-            "label",
-            "value",
-            "options",
-            "steps",
-            "unit",
-            "whole",
-            "least",
-            "above",
-            "most",
-            "optional",
-        )
-    }
-    return {name: _plain(value) for name, value in found.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return float(value) if isinstance(value, Fraction) else value
-
-
-def _json(data: Any) -> str:
-    return json.dumps(data, ensure_ascii=True).replace("<", "\\u003c")

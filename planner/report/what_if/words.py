@@ -14,9 +14,9 @@ class Untranslated(TypeError):
     """A rule or a value that has no JavaScript."""
 
 
-def quoted(text: str) -> str:
-    """A string literal that may stand inside a script element."""
-    return json.dumps(text, ensure_ascii=True).replace("<", "\\u003c")
+def quoted(data: Any) -> str:
+    """JSON, such as a string literal, that may stand inside a script element."""
+    return json.dumps(data, ensure_ascii=True).replace("<", "\\u003c")
 
 
 def literal(value: Any, other: Callable[[Any], str] | None = None) -> str:
