@@ -94,7 +94,9 @@ def read(path: str | Path) -> Log:
     place = Place(str(path))
     with files.opened(path, MAX_BYTES, place, "the log of a run") as file:
         text = _Text(file, place)
-        readers: list[Callable[[_Text], Log | None]] = [partial(_trainer, one) for one in TRAINERS]
+        readers: list[Callable[[_Text], Log | None]] = [
+            partial(_trainer, each) for each in _SAID["trainers"]
+        ]
         for reader in (*readers, _json, _table):
             log = reader(text)
             if log is not None:
@@ -143,77 +145,25 @@ class _Text:
 # Lines of trainers ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Trainer:
-    """A trainer whose log has records in its lines: what such lines contain, and for each kind of
-    record its pattern, with where a quantity stands in it and what a number there is worth."""
-
-    name: str
-    containing: tuple[bytes, ...]
-    records: Mapping[re.Pattern[str], Sequence[tuple[str, re.Pattern[str], Fraction]]]
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text.replace("NUMBER", _NUMBER))
 
 
-def _after(words: str) -> re.Pattern[str]:
-    """A number behind those words."""
-    return re.compile(words + _NUMBER)
-
-
-TRAINERS = (
-    # megatron/training/training.py, training_log; utils.py, report_memory. MB there are 2^20 bytes.
-    Trainer(
-        "Megatron-LM",
-        (b"elapsed time per iteration", b"memory (MB)"),
-        {
-            re.compile(
-                r"iteration\s+\d+\s*/\s*\d+ \|[^\n]*?elapsed time per iteration \(ms\): "
-                + _NUMBER
-                + r"[^\n]*"
-            ): (
-                (
-                    "time.step_seconds",
-                    _after(r"elapsed time per iteration \(ms\): "),
-                    Fraction(1, 1000),
-                ),
-                (
-                    "time.tflops_per_device",
-                    _after(r"throughput per GPU \(TFLOP/s/GPU\): "),
-                    Fraction(1),
-                ),
-                ("batch", _after(r"global batch size:\s*"), Fraction(1)),
-            ),
-            re.compile(r"memory \(MB\)(?:\s*\|\s*[a-z ]+: [0-9.]+)+"): (
-                ("memory.total", _after(r"\|\s*max allocated: "), Fraction(2**20)),
-                ("memory.reserved", _after(r"\|\s*max reserved: "), Fraction(2**20)),
-                ("memory.process", _after(r"\|\s*total device memory used: "), Fraction(2**20)),
-            ),
-        },
-    ),
-    # components/metrics.py, MetricsProcessor.log
-    Trainer(
-        "torchtitan",
-        (b"step:",),
-        {
-            re.compile(
-                r"(?<!validate )step:\s*\d+\s+loss:[^\n]*?memory:\s*"
-                + _NUMBER
-                + r"GiB\([^)\n]*\)\s+(?:tps|wps):\s*"
-                + _NUMBER
-                + rf"(?:\s+tflops:\s*{_NUMBER})?(?:\s+mfu:\s*{_NUMBER}%)?"
-            ): (
-                ("memory.reserved", _after(r"memory:\s*"), Fraction(2**30)),
-                ("time.tokens_per_second_per_device", _after(r"(?:tps|wps):\s*"), Fraction(1)),
-                ("time.tflops_per_device", _after(r"tflops:\s*"), Fraction(1)),
-                ("time.mfu", _after(r"mfu:\s*"), Fraction(1, 100)),
-            )
-        },
-    ),
-)
-
-
-def _trainer(trainer: Trainer, text: _Text) -> Log | None:
-    log = Log(text.place.file, trainer.name)
-    for line in text.containing(*trainer.containing):
-        for record, fields in trainer.records.items():
+def _trainer(said: Mapping[str, Any], text: _Text) -> Log | None:
+    """The records of a trainer that logs.yaml describes."""
+    log = Log(text.place.file, said["name"])
+    records = [
+        (
+            _pattern(record["pattern"]),
+            [
+                (quantity, _pattern(f"{before}NUMBER"), Fraction(worth))
+                for quantity, (before, worth) in record["holds"].items()
+            ],
+        )
+        for record in said["records"]
+    ]
+    for line in text.containing(*map(str.encode, said["containing"])):
+        for record, fields in records:
             for match in record.finditer(line):
                 for quantity, pattern, worth in fields:
                     found = pattern.search(match[0])
