@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from fuzz import seeds
 from planner.base.errors import PlanError
+from planner.connect import exports
 from planner.connect.exports import FORMATS, config, export
 from planner.plans.document import Plan
 from planner.questions import loading
@@ -318,6 +320,20 @@ def test_a_hostile_name_stays_in_its_comment() -> None:
     for to in FORMATS:
         back, usual = (flat(READERS[to](export(each, to))) for each in (plan, clean))
         assert back.keys() == usual.keys(), to
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_rows_of_a_framework_are_about_keys_of_a_plan(to: str) -> None:
+    """A misspelt key would be heard of by no plan, and what it says would be lost."""
+    known = {".".join(path) for path, _ in seeds.keys("plan")}
+    known |= {f"model.{'.'.join(path)}" for path, _ in seeds.keys("model")}
+    rows = yaml.safe_load((Path(exports.__file__).parent / f"{to}.yaml").read_text("utf-8"))["rows"]
+    rows += [row for group in rows if "rows" in group for row in group["rows"]]
+    options = [about for row in rows for about in row.values() if isinstance(about, dict)]
+    named = {key for row in rows for key in row if "." in key}
+    conditions = ("given", "unless", "several")
+    named |= {each[key] for each in rows + options for key in conditions if key in each}
+    assert named and named <= known
 
 
 def test_an_unknown_framework_is_a_fault_with_its_nearest() -> None:

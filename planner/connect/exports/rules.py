@@ -30,7 +30,8 @@ RULES: Mapping[str, Callable[..., None]] = {
     "named": named,
     "steps": steps,
     "accelerate.machines": accelerate.machines,
-    "accelerate.sharding": accelerate.sharding,
+    "accelerate.shards": accelerate.shards,
+    "accelerate.undivided": accelerate.undivided,
     "megatron.attention": megatron.attention,
     "megatron.biases": megatron.biases,
     "megatron.cut": megatron.cut,
@@ -48,14 +49,21 @@ RULES: Mapping[str, Callable[..., None]] = {
     "torchtitan.batch": torchtitan.batch,
     "torchtitan.pipeline": torchtitan.pipeline,
     "torchtitan.sharding": torchtitan.sharding,
-    "torchtitan.tensor": torchtitan.tensor,
+}
+
+
+#: Under which value of a key a group of rows is heard.
+CONDITIONS: Mapping[str, Callable[[Any], object]] = {
+    "given": bool,
+    "unless": lambda value: not value,
+    "several": lambda value: value > 1,
 }
 
 
 def rows(said: Sequence[Mapping[str, Any]]) -> Iterator[Rule]:
     """The rules that the rows of a document stand for: ``{KEY: option}``, ``{KEY: {to: …}}``, or
     one that hears of keys that need no saying, speaks for a section, names a rule, or holds rows
-    that are silent unless a key is given."""
+    that are heard where a key is ``given`` and not 0, ``unless`` it is, or for ``several``."""
     for each in said:
         (key, about), *more = each.items()
         options = dict(more)
@@ -65,8 +73,8 @@ def rows(said: Sequence[Mapping[str, Any]]) -> Iterator[Rule]:
             yield partial(_section, about, _reason(options))
         elif key == "rule":
             yield partial(RULES[about], **options)
-        elif key == "given":
-            yield partial(_where, about, tuple(rows(options["rows"])))
+        elif key in CONDITIONS:
+            yield partial(_where, CONDITIONS[key], about, tuple(rows(options["rows"])))
         elif isinstance(about, str):
             yield Row(key, about)
         else:
@@ -103,8 +111,8 @@ def _section(section: str, why: str, draft: Draft) -> None:
     draft.unsaid.append(Unsaid(section, one_line(shown_as), why))
 
 
-def _where(key: str, table: Sequence[Rule], draft: Draft) -> None:
-    if draft.get(key):
+def _where(holds: Callable[[Any], object], key: str, table: Sequence[Rule], draft: Draft) -> None:
+    if holds(draft.get(key)):
         for each in table:
             each(draft)
 

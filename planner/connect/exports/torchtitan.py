@@ -38,17 +38,6 @@ def sharding(draft: Draft) -> None:
         draft.cannot("parallelism.zero", "said as 2: gradients are divided too")
 
 
-def tensor(draft: Draft) -> None:
-    size, loss = draft.get("parallelism.tensor"), draft.get("training.loss")
-    draft.say({"parallelism.tensor_parallel_degree": size})
-    if loss not in ("full", "vocab-parallel"):
-        draft.cannot("training.loss", "the loss is full, or over a divided vocabulary")
-    if size > 1:
-        draft.say({"parallelism.disable_loss_parallel": loss == "full"})
-        if not draft.get("parallelism.sequence"):
-            draft.cannot("parallelism.sequence", "always on beside tensor parallelism")
-
-
 def pipeline(draft: Draft) -> None:
     size, chunks = draft.get("parallelism.pipeline"), draft.get("parallelism.virtual_pipeline")
     schedule, stages = draft.get("training.schedule"), draft.get("parallelism.stages")

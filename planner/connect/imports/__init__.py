@@ -28,9 +28,8 @@ def import_megatron(arguments: str) -> dict[str, Any]:
         PlanError: what is missing, malformed, contradictory or not modelled.
     """
     from planner.connect.imports import megatron
-    from planner.connect.imports.tidy import without_defaults
 
-    return without_defaults(megatron.convert(megatron.parse(arguments)), None)
+    return megatron.read(arguments)
 
 
 def document(path: str, source: str = "huggingface") -> str:
@@ -51,10 +50,8 @@ def document(path: str, source: str = "huggingface") -> str:
     text = files.read_text(path, LARGEST_FILE, place, "a configuration: text in UTF-8")
     if source == "megatron":
         from planner.connect.imports import megatron
-        from planner.connect.imports.tidy import without_defaults
 
-        made = without_defaults(megatron.convert(megatron.parse(text, place), place), place)
-        return writer.write(made, {}, "Megatron-LM argument")
+        return writer.write(megatron.read(text, place), {}, "Megatron-LM argument")
     from planner.connect.imports import hf
 
     config = hf.parse(text, place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -57,9 +57,7 @@ def convert(config: Any, place: Place | None = None) -> Imported:
     given, notes = _text_part(config, place)
     kind = str(given["model_type"])
     if kind not in FAMILIES:
-        raise PlanError(
-            Fault(f"model type {kind!r} is not known", place, None, nearest(kind, FAMILIES))
-        )
+        raise _unknown(kind, FAMILIES, place)
     said = _classes()["types"].get(kind, {})
     c = Config(given, said.get("defaults", {}), said.get("names", {}), place)
     family = row(kind)
@@ -86,6 +84,11 @@ def convert(config: Any, place: Place | None = None) -> Imported:
     return made
 
 
+def _unknown(kind: str, known: Iterable[str], place: Place | None) -> PlanError:
+    fault = f"model type {kind!r} is not known"
+    return PlanError(Fault(fault, place, None, nearest(kind, known)))
+
+
 def _text_part(config: Any, place: Place | None) -> tuple[dict[str, Any], list[str]]:
     """The language model's keys of a configuration, multimodal or not."""
     if not isinstance(config, Mapping):
@@ -99,14 +102,7 @@ def _text_part(config: Any, place: Place | None) -> tuple[dict[str, Any], list[s
         outer = str(given.get("model_type"))
         wrappers = _classes()["wrappers"]
         if outer not in wrappers:
-            raise PlanError(
-                Fault(
-                    f"model type {outer!r} is not known",
-                    place,
-                    None,
-                    nearest(outer, [*wrappers, *FAMILIES]),
-                )
-            )
+            raise _unknown(outer, [*wrappers, *FAMILIES], place)
         text = dict(given[inner])
         text.setdefault("model_type", wrappers[outer])
         if "tie_word_embeddings" in given:
@@ -243,11 +239,8 @@ def _note_further(c: Config, made: Imported) -> None:
 
 def parse(text: str, place: Place | None = None) -> Any:
     """The JSON text of a configuration; its faults become ours."""
-    return files.parse_json(text, place, object_pairs_hook=_distinct(place), parse_constant=str)
 
-
-def _distinct(place: Place | None) -> Any:
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+    def distinct(found: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(found)
         if len(made) != len(found):
             keys = [key for key, _ in found]
@@ -255,4 +248,4 @@ def _distinct(place: Place | None) -> Any:
             raise PlanError(Fault(f"the key {twice!r} is there twice", place))
         return made
 
-    return pairs
+    return files.parse_json(text, place, object_pairs_hook=distinct, parse_constant=str)

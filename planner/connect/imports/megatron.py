@@ -11,7 +11,7 @@ from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import ARGUMENTS, row
 from planner.connect.imports.rules import odd, word, worth
-from planner.connect.imports.tidy import experts_rule, put
+from planner.connect.imports.tidy import experts_rule, put, without_defaults
 
 LONGEST = 200_000  # characters of an argument list
 
@@ -72,6 +72,15 @@ class Arguments(Config):
         if value not in (True, False, None):
             raise self.fault(f"--{key} takes no value, not {value!r}")
         return bool(value)
+
+
+def read(text: str, place: Place | None = None) -> dict[str, Any]:
+    """The model document of an argument list, defaults left out.
+
+    Raises:
+        PlanError: as for parse and convert.
+    """
+    return without_defaults(convert(parse(text, place), place), place)
 
 
 def convert(found: dict[str, Any], place: Place | None = None) -> dict[str, Any]:

@@ -29,18 +29,6 @@ def depth(c: Config) -> int:
 # Values ---------------------------------------------------------------------------------------
 
 
-def need(c: Config, key: str) -> int:
-    return c.need(key)
-
-
-def whole(c: Config, key: str, least: int = 1, otherwise: int | None = None) -> int | None:
-    return c.whole(key, least, otherwise)
-
-
-def text(c: Config, key: str) -> str | None:
-    return c.text(key)
-
-
 def word(c: Config, key: str, means: Mapping[str, Any], otherwise: str) -> Any:
     """What the word of an argument means."""
     value = str(c.get(key, otherwise))
@@ -74,41 +62,10 @@ def either(c: Config, rules: Sequence[Said]) -> Any:
     return worth(last, c)
 
 
-def says(c: Config, key: str, word: str) -> bool:
-    return c.text(key) == word
-
-
-def part(c: Config, name: str, of: Said) -> Any:
-    """One of several things that a rule finds, by its name."""
-    return worth(of, c).get(name)
-
-
-def any_of(c: Config, keys: Sequence[str]) -> bool:
-    """Whether one of those flags is set."""
-    return any(c.flag(key) for key in keys)
-
-
-def inside(c: Config, key: str, of: Said) -> Any:
-    """A rule over the mapping that a key holds."""
-    return worth(of, c.inner(key))
-
-
-def half(c: Config, key: str) -> int:
-    return c.need(key) // 2
-
-
-def twice(c: Config, key: str) -> int:
-    return 2 * c.need(key)
-
-
 def narrower(c: Config, key: str) -> int | None:
     """The width of embeddings, where it differs from the hidden one."""
     width = c.whole(key)
     return None if width == c.need("hidden_size") else width
-
-
-def unless_auto(c: Config, key: str) -> int | None:
-    return None if c.get(key) == "auto" else c.whole(key)
 
 
 def unless_greedy(c: Config, key: str) -> int | None:
@@ -194,7 +151,17 @@ def at(c: Config, key: str, are: str, others: str, otherwise: Said = None) -> Se
 
 # What one class does --------------------------------------------------------------------------
 
-ODD: dict[str, Callable[[Config], Any]] = {}
+ODD: dict[str, Callable[[Config], Any]] = {
+    "even_head": lambda c: c.need("hidden_size") // c.need("num_attention_heads"),
+    "mamba1_inner": lambda c: int((c.number("expand") or 2) * c.need("hidden_size")),
+    "mamba_inner": lambda c: c.need("mamba_expand") * c.need("hidden_size"),
+    "mimo_windows": lambda c: _where(c, lambda i: i == 0 or (i + 1) % 6 == 0, "full", "sliding"),
+    "nemotron_depth": lambda c: len(nemotron_layers(c)),
+    "olmo_value_width": lambda c: c.whole("linear_value_head_dim") or 2 * olmo_key_width(c),
+    "t5_activation": lambda c: (c.text("feed_forward_proj") or "relu").removeprefix("gated-"),
+    "t5_gated": lambda c: (c.text("feed_forward_proj") or "").startswith("gated"),
+    "tied_unless_said": lambda c: c.flag("tie_word_embeddings") is not False,
+}
 
 
 def odd(function: Callable[[Config], Any]) -> Callable[[Config], Any]:
@@ -213,32 +180,12 @@ def head_dim(c: Config) -> int | None:
 
 
 @odd
-def even_head(c: Config) -> int:
-    return c.need("hidden_size") // c.need("num_attention_heads")
-
-
-@odd
 def helium_head_dim(c: Config) -> int | None:
     """Helium: the class makes its output projection as if the heads filled the hidden width."""
     width, heads, hidden = c.whole("head_dim"), c.need("num_attention_heads"), c.need("hidden_size")
     if width is not None and width * heads != hidden:
         raise c.fault(f"helium: {heads} heads of {width} are not hidden_size {hidden}")
     return width
-
-
-@odd
-def tied_unless_said(c: Config) -> bool:
-    return c.flag("tie_word_embeddings") is not False
-
-
-@odd
-def t5_gated(c: Config) -> bool:
-    return (c.text("feed_forward_proj") or "").startswith("gated")
-
-
-@odd
-def t5_activation(c: Config) -> str:
-    return (c.text("feed_forward_proj") or "relu").removeprefix("gated-")
 
 
 @odd
@@ -297,16 +244,6 @@ def hunyuan_topk(c: Config) -> int:
 
 
 @odd
-def mamba1_inner(c: Config) -> int:
-    return int((c.number("expand") or 2) * c.need("hidden_size"))
-
-
-@odd
-def mamba_inner(c: Config) -> int:
-    return c.need("mamba_expand") * c.need("hidden_size")
-
-
-@odd
 def olmo_key_width(c: Config) -> int:
     """OLMo hybrid: keys are three quarters as wide as those of attention unless given."""
     given = c.whole("linear_key_head_dim")
@@ -314,16 +251,6 @@ def olmo_key_width(c: Config) -> int:
         return given
     heads = c.whole("linear_num_key_heads") or c.need("num_attention_heads")
     return 3 * c.need("hidden_size") // (4 * heads)
-
-
-@odd
-def olmo_value_width(c: Config) -> int:
-    return c.whole("linear_value_head_dim") or 2 * olmo_key_width(c)
-
-
-@odd
-def nemotron_depth(c: Config) -> int:
-    return len(nemotron_layers(c))
 
 
 @odd
@@ -384,11 +311,6 @@ def exaone_windows(c: Config) -> list[str]:
 
 
 @odd
-def mimo_windows(c: Config) -> list[str]:
-    return _where(c, lambda i: i == 0 or (i + 1) % 6 == 0, "full", "sliding")
-
-
-@odd
 def gemma4_windows(c: Config) -> list[str]:
     return [*every(c, 6, "full", "sliding")[:-1], "full"]
 
@@ -440,12 +362,6 @@ def jamba_experts(c: Config) -> list[str]:
 
 
 @odd
-def lfm_layers(c: Config) -> list[str]:
-    full = c.indices("full_attn_idxs")
-    return _where(c, lambda i: full is None or i in full, "full", "conv")
-
-
-@odd
 def kimi_layers(c: Config) -> list[str]:
     full = c.inner("linear_attn_config").indices("full_attn_layers")
     c.inner("linear_attn_config").indices("kda_layers")
@@ -490,26 +406,30 @@ def _nemotron_labels(c: Config) -> Sequence[str]:
     return [NEMOTRON[letter] for letter in letters]
 
 
-#: The rules by the names that rows write.
+#: The rules by the names that rows write, each with its argument and options.
 RULES: dict[str, Callable[..., Any]] = {
-    "need": need,
-    "whole": whole,
-    "text": text,
+    # What a key holds, twice or half of it.
+    "need": lambda c, key: c.need(key),
+    "whole": lambda c, key, least=1, otherwise=None: c.whole(key, least, otherwise),
+    "text": lambda c, key: c.text(key),
     "word": word,
     "flag": flag,
     "first": first,
-    "if": choice,
-    "or": either,
-    "says": says,
-    "any": any_of,
-    "inside": inside,
-    "part": part,
-    "half": half,
-    "twice": twice,
+    "twice": lambda c, key: 2 * c.need(key),
+    "half": lambda c, key: c.need(key) // 2,
     "narrower": narrower,
-    "unless_auto": unless_auto,
+    "unless_auto": lambda c, key: None if c.get(key) == "auto" else c.whole(key),
     "unless_greedy": unless_greedy,
     "mamba_head_dim": mamba_head_dim,
+    # Whether a key says a word, or one of some flags is set.
+    "says": lambda c, key, word: c.text(key) == word,
+    "any": lambda c, keys: any(c.flag(key) for key in keys),
+    # One thing or another; of the mapping that a key holds; of several that a rule finds.
+    "if": choice,
+    "or": either,
+    "inside": lambda c, key, of: worth(of, c.inner(key)),
+    "part": lambda c, name, of: worth(of, c).get(name),
+    # A label for each layer.
     "all": all_are,
     "listed": listed,
     "repeated": repeated,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from planner.base.display import quoted
 from planner.connect.imports.families import DOCUMENT
 
-HEADER = "# yaml-language-server: $schema={schema}\n"
-SCHEMA = "schemas/model.schema.json"
+HEADER = "# yaml-language-server: $schema=schemas/model.schema.json"
 
 WIDTH = 96
 
@@ -19,7 +20,6 @@ def write(
     document: Mapping[str, Any],
     came_from: Mapping[str, tuple[str, ...]],
     family: str,
-    schema: str = SCHEMA,
 ) -> str:
     """The text of a document.
 
@@ -27,10 +27,9 @@ def write(
         document: a model document.
         came_from: for dotted keys, the configuration keys that gave them.
         family: what a key without such a source comes from.
-        schema: address of the schema for editors.
     """
-    lines = [HEADER.format(schema=schema).rstrip()]
-    for key in sorted(document, key=lambda key: (_rank("order", key), key == "sources")):
+    lines = [HEADER]
+    for key in sorted(document, key=partial(_rank, "order")):
         lines += _entry(key, document[key], came_from, family)
     return "\n".join(lines) + "\n"
 
@@ -50,33 +49,19 @@ def _entry(
 
     if key == "kinds":
         return ["kinds:", *(f"  {name}: {_flow(kind or {})}" for name, kind in value.items())]
-    if key == "sources":
-        return ["sources:", *_sources(value)]
     if isinstance(value, Mapping):
         value = dict(sorted(value.items(), key=lambda item: _rank("inner_order", item[0])))
         flow = f"{key}: {_flow(value)}"
         unusual = any(f"{key}.{inner}" not in DOCUMENT["usual"] for inner in value)
         if len(flow) <= WIDTH and (not unusual or key == "encoder"):
             return [flow + comment(key if key == "encoder" else "name")]
-        return [
-            f"{key}:",
-            *(
-                f"  {inner}: {_flow(item)}{comment(f'{key}.{inner}')}"
-                for inner, item in value.items()
-            ),
-        ]
+        inside = ((inner, comment(f"{key}.{inner}")) for inner in value)
+        return [f"{key}:", *(f"  {inner}: {_flow(value[inner])}{why}" for inner, why in inside)]
     return [f"{key}: {_flow(value)}{comment(key)}"]
 
 
-def _sources(sources: Any) -> list[str]:
-    lines = []
-    for item in sources:
-        for index, (key, value) in enumerate(item.items()):
-            lines.append(f"  {'-' if index == 0 else ' '} {key}: {_flow(value)}")
-    return lines
-
-
-PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ._-+/()")
+#: Text that YAML reads as such without quotes, but for the words that it reads otherwise.
+PLAIN = re.compile(r"[a-zA-Z]([a-zA-Z0-9 ._+/()-]*[a-zA-Z0-9._+/()-])?")
 
 
 def _flow(value: Any) -> str:
@@ -85,15 +70,8 @@ def _flow(value: Any) -> str:
         return "{" + ", ".join(f"{k}: {_flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_flow, value)) + "]"
-    if value is None or isinstance(value, bool):
+    if value is None or isinstance(value, int):
         return json.dumps(value)
-    if isinstance(value, int):
-        return str(value)
     text = str(value)
-    bare = (
-        set(text) <= PLAIN
-        and text[:1].isalpha()
-        and text.strip() == text
-        and text.lower() not in ("true", "false", "null", "yes", "no", "on", "off")
-    )
-    return text if bare else quoted(text)
+    otherwise = text.lower() in ("true", "false", "null", "yes", "no", "on", "off")
+    return text if PLAIN.fullmatch(text) and not otherwise else quoted(text)

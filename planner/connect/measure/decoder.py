@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,10 +25,7 @@ def _gelu_new(x: Any) -> Any:
     return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
-def _gelu_tanh(x: Any) -> Any:
-    return functional.gelu(x, approximate="tanh")
-
-
+_gelu_tanh = partial(functional.gelu, approximate="tanh")
 ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
     "gelu": functional.gelu,
     "gelu_new": _gelu_new,

@@ -24,8 +24,7 @@ from planner.connect.measure.jobs import (
     Traffic,
 )
 
-FORMATS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
-FORMATS["fp16"] = torch.float16
+FORMATS = {"fp32": torch.float32, "tf32": torch.float32, **training.DTYPES}
 #: Architectures by compute capability (NVIDIA, CUDA C++ programming guide), as presets call them.
 ARCHITECTURES = {
     (7, 0): "volta",
@@ -98,7 +97,7 @@ class Engine:
                 yield form
         if capability >= (8, 9):
             with contextlib.suppress(RuntimeError, AttributeError, TypeError):
-                self._product_8bit(Product("fp8", 64, 64, 64))()
+                self._product(Product("fp8", 64, 64, 64))()
                 yield "fp8"
 
     # -- times --------------------------------------------------------------------------------
@@ -148,56 +147,42 @@ class Engine:
         return float(start.elapsed_time(end)) / 1000 / inner
 
     def _context(self, job: Job) -> Any:
+        if isinstance(job, Attention):
+            return training.attention_kernels(job.kernel)
         stack = contextlib.ExitStack()
         if isinstance(job, Product) and self.where.type == "cuda":
             before = torch.backends.cuda.matmul.allow_tf32
             torch.backends.cuda.matmul.allow_tf32 = job.form == "tf32"
             stack.callback(setattr, torch.backends.cuda.matmul, "allow_tf32", before)
-        if isinstance(job, Attention):
-            from torch.nn.attention import SDPBackend, sdpa_kernel
-
-            names = {
-                "flash": "FLASH_ATTENTION",
-                "efficient": "EFFICIENT_ATTENTION",
-                "math": "MATH",
-                "vendor": "CUDNN_ATTENTION",
-            }
-            stack.enter_context(sdpa_kernel([getattr(SDPBackend, names[job.kernel])]))
         return stack
 
     # -- benchmarks ---------------------------------------------------------------------------
 
     def _call(self, job: Job) -> Call:
-        match job:
-            case Product():
-                return self._product_8bit(job) if job.form == "fp8" else self._product(job)
-            case Traffic():
-                return self._traffic(job)
-            case Attention():
-                return self._attention(job)
-            case Elementwise():
-                return self._elementwise(job)
-            case Launches():
-                return self._launches(job)
-        raise TypeError(job)
+        runs: dict[type, Callable[[Any], Call]] = {
+            Product: self._product,
+            Traffic: self._traffic,
+            Attention: self._attention,
+            Elementwise: self._elementwise,
+            Launches: self._launches,
+        }
+        return runs[type(job)](job)
 
     def _random(self, *shape: int, form: str = "fp32", grad: bool = False) -> Any:
-        made = torch.randn(*shape, device=self.where).to(FORMATS[form])
+        made = torch.randn(*shape, device=self.where)
+        made = made.to(torch.float8_e4m3fn if form == "fp8" else FORMATS[form])
         return made.requires_grad_(grad)
 
     def _product(self, job: Product) -> Call:
         left = self._random(job.rows, job.depth, form=job.form)
         right = self._random(job.columns, job.depth, form=job.form).t()  # as a linear layer has it
+        if job.form == "fp8":
+            one = torch.ones((), device=self.where)
+            return lambda: torch._scaled_mm(
+                left, right, scale_a=one, scale_b=one, out_dtype=torch.bfloat16
+            )
         out = torch.empty(job.rows, job.columns, dtype=left.dtype, device=self.where)
         return lambda: torch.mm(left, right, out=out)
-
-    def _product_8bit(self, job: Product) -> Call:
-        left = torch.randn(job.rows, job.depth, device=self.where).to(torch.float8_e4m3fn)
-        right = torch.randn(job.columns, job.depth, device=self.where).to(torch.float8_e4m3fn).t()
-        one = torch.ones((), device=self.where)
-        return lambda: torch._scaled_mm(
-            left, right, scale_a=one, scale_b=one, out_dtype=torch.bfloat16
-        )
 
     def _traffic(self, job: Traffic) -> Call:
         a, b, c = (torch.ones(job.size // 4, device=self.where) for _ in range(3))

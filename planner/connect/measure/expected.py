@@ -11,6 +11,7 @@ from planner.book import notation_hardware as hw
 from planner.connect.measure.jobs import Attention, Collective, Elementwise, Launches, Product
 from planner.documents import schema, source
 from planner.engine.evaluate import Evaluation
+from planner.plans import kernels
 from planner.plans import plan as plans
 from planner.plans.document import Plan
 
@@ -174,14 +175,7 @@ def elementwise(job: Elementwise, bandwidth: Number, share: Number) -> float:
         kinds = ("time.part.forward", "time.part.backward")
         return sum(_value(made, kind, "part", part) for kind in kinds for part in ("layer", "head"))
 
-    factor = _plain_traffic()
-    return passes(factor) - passes(0)
-
-
-def _plain_traffic() -> Any:
-    from planner.plans import kernels as profile
-
-    return profile.load("pytorch")["time"]["elementwise"]
+    return passes(kernels.load("pytorch")["time"]["elementwise"]) - passes(0)
 
 
 def tiny(job: Launches) -> Plan:

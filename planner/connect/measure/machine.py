@@ -274,14 +274,15 @@ def _collectives(found: Found, seconds: float) -> None:
     sustained = rates.link(times, volumes, hops)
     if sustained is None:
         return
-    peak = max(sustained.rates)
+    bandwidths, latency = sustained
+    peak = max(bandwidths)
     given = found.base.get("link")
     if given is not None:
         peak = float(given["bandwidth"]) / (2 if given["convention"] == "bidirectional" else 1)
-    found.link = peak, sustained.latency
+    found.link = peak, latency
     found.link_name = "NCCL" if found.gpu else f"gloo, {count} processes of one host"
     found.efficiency["link"] = share(
-        [rate / peak for rate in sustained.rates],
+        [rate / peak for rate in bandwidths],
         f"all-reduce and all-gather of {sizes[-1] // 2**20} MiB over {count}",
         remarks=_remarks(
             {job: [volumes[job] / each for each in seen] for job, seen in times.items()},
@@ -291,7 +292,7 @@ def _collectives(found: Found, seconds: float) -> None:
     )
     largest = Collective("all-to-all", sizes[-1], count)
     if largest in times:
-        rate = median(sustained.rates)
+        rate = median(bandwidths)
         found.efficiency["all_to_all"] = share(
             [volumes[largest] / each / rate for each in times[largest]], str(largest)
         )

@@ -93,21 +93,14 @@ def _noise(times: Mapping[Product, Sequence[float]]) -> float:
     return median(map(uncertain, times.values()))
 
 
-@dataclass(frozen=True)
-class Link:
-    """What collectives sustain: bytes/s in every sample, and seconds of a hop."""
-
-    rates: Sequence[float]
-    latency: float
-
-
 def link(
     times: Mapping[Collective, Sequence[float]],
     volumes: Mapping[Collective, float],
     hops: Mapping[Collective, float],
-) -> Link | None:
-    """Bandwidth from the largest messages and latency from the smallest, each less the other's
-    part. ``volumes`` are bytes over the link, ``hops`` how often a message hops."""
+) -> tuple[list[float], float] | None:
+    """What collectives sustain, bytes/s in every sample, and seconds of a hop: bandwidth from the
+    largest messages and latency from the smallest, each less the other's part. ``volumes`` are
+    bytes over the link, ``hops`` how often a message hops."""
     rings = [job for job in times if job.kind != "all-to-all" and times[job]]
     if not rings:
         return None
@@ -125,4 +118,4 @@ def link(
     samples = [
         volumes[job] / max(each - latency * hops[job], 1e-9) for job in large for each in times[job]
     ]
-    return Link(samples, latency)
+    return samples, latency

@@ -6,6 +6,7 @@ implementation `pytorch`. Nothing of it is computed here.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -60,7 +61,9 @@ def step(
     rate = training.product_rate(full.get("training.precision"), where)
     room = Room(where.type, seconds, training.free_memory(where), rate)
     small = scaled(full, layers, steps, room)
-    tell(_what(small, str(where)))
+    batch, length = small.get("training.micro_batch"), small.get("training.sequence_length")
+    layers, precision = small.get("model.layers"), small.get("training.precision")
+    tell(f"{layers} layer{'s' * (layers > 1)}, {batch} × {length} tokens, {precision}, on {where}")
     found = training.run(small, where, steps, tell)
     return comparison(full, small, found)
 
@@ -85,16 +88,13 @@ def scaled(full: Plan, layers: int | None, steps: int, room: Room) -> Plan:
             raise PlanError(Fault(f"--layers {layers}", None, f"1 to the model's {most}"))
         return _with_layers(one, layers)
     _check_least(full, _with_layers(one, 1), steps, room)
-    low, high = 1, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        tried = _with_layers(one, middle)
-        fits = _needs(tried) <= room.memory * ROOM
-        if fits and _takes(tried, room) * (steps + 1) <= room.seconds:
-            low = middle
-        else:
-            high = middle - 1
-    return _with_layers(one, low)
+
+    def too_many(layers: int) -> bool:
+        tried = _with_layers(one, layers)
+        late = _takes(tried, room) * (steps + 1) > room.seconds
+        return late or bool(_needs(tried) > room.memory * ROOM)
+
+    return _with_layers(one, 1 + bisect_left(range(2, most + 1), True, key=too_many))
 
 
 def _check_least(full: Plan, least: Plan, steps: int, room: Room) -> None:
@@ -151,15 +151,6 @@ def _takes(plan: Plan, room: Room) -> float:
     tokens = plan.get("training.micro_batch") * plan.get("training.sequence_length")
     flops = float(_value(plan, "compute.flops_per_token") * tokens)
     return max(float(_value(plan, "time.step_seconds") or 0), flops / room.rate)
-
-
-def _what(plan: Plan, device: str) -> str:
-    layers = plan.get("model.layers")
-    batch, length = plan.get("training.micro_batch"), plan.get("training.sequence_length")
-    return (
-        f"{layers} layer{'s' * (layers > 1)}, {batch} × {length} tokens, "
-        f"{plan.get('training.precision')}, on {device}"
-    )
 
 
 # The table ------------------------------------------------------------------------------------

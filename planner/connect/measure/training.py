@@ -20,6 +20,13 @@ from planner.base.errors import Fault, PlanError
 from planner.connect.measure.decoder import Decoder
 from planner.plans.document import Plan
 
+#: Kernels of attention as PyTorch calls them.
+KERNELS = {
+    "flash": "FLASH_ATTENTION",
+    "efficient": "EFFICIENT_ATTENTION",
+    "math": "MATH",
+    "vendor": "CUDNN_ATTENTION",
+}
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "bf16-pure": torch.bfloat16}
 
 
@@ -57,11 +64,8 @@ def device_name(where: Any) -> str:
     """The product's name; of a CPU with the threads that run."""
     if where.type == "cuda":
         return str(torch.cuda.get_device_name(where))
-    name = platform.processor() or platform.machine() or "CPU"
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
-        names = (line.partition(":")[2] for line in lines if line.startswith("model name"))
-        name = next(names, "").strip() or name
+    name = _said("/proc/cpuinfo", "model name") or platform.processor()
+    name = name or platform.machine() or "CPU"
     if where.type == "mps":
         return f"{name}, GPU"
     threads = torch.get_num_threads()
@@ -81,11 +85,17 @@ def free_memory(where: Any) -> int:
     """Memory that a run can have now, bytes."""
     if where.type == "cuda":
         return int(torch.cuda.mem_get_info(where)[0])
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        found = next(line for line in lines if line.startswith("MemAvailable:"))
-        return int(found.split()[1]) * 1024
-    return total_memory(where) // 2
+    found = _said("/proc/meminfo", "MemAvailable")
+    return int(found.split()[0]) * 1024 if found else total_memory(where) // 2
+
+
+def _said(file: str, label: str) -> str:
+    """What Linux says behind the first such label; nothing where it says nothing."""
+    with contextlib.suppress(OSError):
+        for line in Path(file).read_text("utf-8", "replace").splitlines():
+            if line.startswith(label):
+                return line.partition(":")[2].strip()
+    return ""
 
 
 def product_rate(precision: str, where: Any) -> float:
@@ -106,6 +116,13 @@ def synchronize(where: Any) -> None:
         torch.cuda.synchronize(where)
     elif where.type == "mps":
         torch.mps.synchronize()
+
+
+def attention_kernels(*names: str) -> Any:
+    """The context in which PyTorch's attention runs by one of these kernels."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    return sdpa_kernel([getattr(SDPBackend, KERNELS[name]) for name in names])
 
 
 # -- a run -------------------------------------------------------------------------------------
@@ -137,20 +154,16 @@ class Trainer:
         )
         shape = (training["micro_batch"], training["sequence_length"])
         self.tokens = torch.randint(plan.get("model.vocab"), shape, device=where)
-        kernel = {"flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION"}
-        self.kernel = kernel.get(training["attention"])
+        self.kernel = training["attention"]
 
     def compute(self) -> Any:
         """The context that a forward pass runs in: precision and attention kernel."""
         stack = contextlib.ExitStack()
         if self.precision in ("bf16", "fp16"):
             stack.enter_context(torch.autocast(self.where.type, DTYPES[self.precision]))
-        if self.kernel and self.where.type == "cuda":
-            from torch.nn.attention import SDPBackend, sdpa_kernel
-
+        if self.kernel != "eager" and self.where.type == "cuda":
             # fp32 has no flash kernel: the efficient one stands in.
-            kinds = [getattr(SDPBackend, self.kernel), SDPBackend.EFFICIENT_ATTENTION]
-            stack.enter_context(sdpa_kernel(kinds))
+            stack.enter_context(attention_kernels(self.kernel, "efficient"))
         return stack
 
     def step(self) -> None:

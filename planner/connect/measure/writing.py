@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
 
-from planner.base.display import one_line
+from planner.base.display import one_line, quoted
 from planner.connect.measure.machine import Found
 from planner.connect.measure.rates import Share
 from planner.documents import schema, source
@@ -23,16 +21,10 @@ def document(found: Found, name: str | None = None) -> str:
         PlanError: `name` is none that a document can have.
     """
     text = "".join(f"{line}\n" for line in _lines(found, name))
-    schema.validate(source.load(_data(text), kind="accelerator"), "accelerator")
-    return text
-
-
-def _data(text: str) -> Mapping[str, Any]:
-    """What the text is read as."""
     root = nodes.compose(text, "<measured>")
     assert root is not None
-    data: Mapping[str, Any] = root.plain()
-    return data
+    schema.validate(source.load(root.plain(), kind="accelerator"), "accelerator")
+    return text
 
 
 def _lines(found: Found, name: str | None) -> Iterator[str]:
@@ -63,17 +55,15 @@ def _lines(found: Found, name: str | None) -> Iterator[str]:
         for form in peaks:
             rate = _scaled(found.peaks[form], "FLOP/s")
             yield f"  {form}: {{value: {rate}, convention: dense}}"
-    if found.link is not None and found.base.get("link") is None:
-        keys = [*keys, "link"]
-        yield "link:"
-        yield f"  name: {_quoted(found.link_name)}"
-        yield f"  bandwidth: {_scaled(found.link[0], 'B/s')}"
-        yield "  convention: per-direction"
-        if found.machine.device != "cuda":
-            yield "  topology: host"
     if found.link is not None:
-        if found.base.get("link") is not None:
-            yield "link:"
+        yield "link:"
+        if found.base.get("link") is None:
+            keys = [*keys, "link"]
+            yield f"  name: {_quoted(found.link_name)}"
+            yield f"  bandwidth: {_scaled(found.link[0], 'B/s')}"
+            yield "  convention: per-direction"
+            if not found.gpu:
+                yield "  topology: host"
         yield f"  latency: {_digits(found.link[1] * 1e6)} us"
     yield "efficiency:"
     for key, share in found.efficiency.items():
@@ -100,7 +90,7 @@ def _share(key: str, share: Share) -> Iterator[str]:
 
 def _quoted(text: str) -> str:
     """A YAML scalar: JSON's strings are YAML's."""
-    return json.dumps(one_line(text), ensure_ascii=False)
+    return quoted(one_line(text))
 
 
 def _digits(value: float) -> str:
