@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from html import escape
 from types import SimpleNamespace
 from typing import Any
@@ -253,17 +254,35 @@ def flat(box: Box) -> bool:
     return box.kind in kinds and all(map(flat, box.parts))
 
 
+class Printed(Data):
+    """Data of which some is written when it is asked for: a report asks for its own style."""
+
+    def __init__(self, made: Mapping[str, Callable[[], str]], **given: Any) -> None:
+        super().__init__(**given)
+        self._made = made
+
+    def __getattr__(self, name: str) -> str:
+        if name.startswith("_") or name not in self._made:
+            raise AttributeError(name)
+        text = self._made[name]()
+        setattr(self, name, text)
+        return text
+
+
 def styles(box: Box) -> Data:
     """One formula as the cells of tables hold it."""
-    return Data(latex=LATEX.write(box), html=HTML.write(box), plain=TEXT.write(box))
+    by_style = {"latex": LATEX, "html": HTML, "plain": TEXT}
+    return Printed({name: partial(style.write, box) for name, style in by_style.items()})
 
 
 def written(name: Any, box: Box) -> Data:
     """`name = formula` in the three styles."""
-    return Data(
-        latex=f"{name.latex()} = {LATEX.write(box)}",
-        mathml=f"{bare(name.mathml())}<mo>=</mo>{bare(MATHML.write(box))}",
-        plain=f"{name.plain()} = {TEXT.write(box)}",
+    return Printed(
+        {
+            "latex": lambda: f"{name.latex()} = {LATEX.write(box)}",
+            "mathml": lambda: f"{bare(name.mathml())}<mo>=</mo>{bare(MATHML.write(box))}",
+            "plain": lambda: f"{name.plain()} = {TEXT.write(box)}",
+        }
     )
 
 
@@ -276,15 +295,18 @@ def lines(name: Any, boxes: list[Box], value: Data) -> list[Data]:
     for box in boxes:
         for i, chunk in enumerate(broken(box)):
             left = not rows
+            made = {
+                "latex": partial(_chunk, LATEX, chunk, i),
+                "mathml": partial(_marked, chunk, i),
+                "plain": partial(_chunk, TEXT, chunk, i),
+            }
             rows.append(
-                Data(
+                Printed(
+                    made,
                     left=left,
                     latex_left=name.latex() if left else "",
                     mathml_left=name.mathml() if left else "",
                     sign="=" if i == 0 else "",
-                    latex=_chunk(LATEX, chunk, i),
-                    mathml=_marked(chunk, i),
-                    plain=_chunk(TEXT, chunk, i),
                 )
             )
     latex, mathml = LATEX.write(value.box), bare(MATHML.write(value.box))

@@ -72,11 +72,12 @@ def _environment(escape: bool) -> Any:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class Sandbox(ImmutableSandboxedEnvironment):
-        def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        def getattr(self, obj: Any, attribute: str) -> Any:
             """Most of what templates read is plain data: its rule, without the long way to it."""
-            if type(obj) is SimpleNamespace:
-                return not attr.startswith("_")
-            return super().is_safe_attribute(obj, attr, value)
+            if isinstance(obj, SimpleNamespace) and not attribute.startswith("_"):
+                with suppress(AttributeError):
+                    return getattr(obj, attribute)
+            return super().getattr(obj, attribute)
 
     environment = Sandbox(
         loader=FileSystemLoader(resources.folder("templates")),
