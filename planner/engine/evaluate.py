@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
@@ -49,20 +49,24 @@ class Trace:
         """Keys of quantities, and symbols with the paths of the entries that bind them, in the
         order in which the formula asks for them; none after one that has no value."""
         found: dict[tuple[Any, ...], None] = {}
-        graph, values = self._evaluation.graph, self._evaluation.values
+        nodes, values = self._evaluation.graph.nodes, self._evaluation.values
+        seen: set[int] = set()
 
-        @cache
         def walk(place: int) -> bool:
-            operation, arguments = graph.nodes[place]
-            if operation == "quantity" and place != self._place:
-                found[graph.nodes[arguments[1]][1][0]] = None
-            elif operation == "input":
-                symbol, *scope = arguments
-                found[(symbol, *sorted(entry.path for entry in scope))] = None
-            elif operation not in LEAVES:
-                return all(map(walk, operands(operation, arguments, values))) and (
-                    type(values[place]) is not Absent
-                )
+            if place not in seen:
+                seen.add(place)
+                operation, arguments = nodes[place]
+                if operation == "quantity" and place != self._place:
+                    found[nodes[arguments[1]][1][0]] = None
+                elif operation == "input":
+                    symbol, *scope = arguments
+                    found[(symbol, *sorted([entry.path for entry in scope]))] = None
+                elif operation not in LEAVES:
+                    if operation in ("div", "pick"):
+                        arguments = tuple(operands(operation, arguments, values))
+                    for argument in arguments:
+                        if not walk(argument):
+                            return False
             return type(values[place]) is not Absent
 
         walk(self._place)
