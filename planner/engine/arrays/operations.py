@@ -50,6 +50,9 @@ class Arrays(Protocol):
         ...
 
 
+Operation = Callable[[Arrays, list[State]], State]
+
+
 def _joined(
     program: Arrays, states: list[State], function: Any, plain: Callable[[list[Any]], Any]
 ) -> State:
@@ -110,46 +113,16 @@ def _pow(program: Arrays, states: list[State]) -> State:
     return program.apply(np.power, states)
 
 
-def _sqrt(program: Arrays, states: list[State]) -> State:
-    number = states[0].number
-    if number is not None:
-        return State(number=math.sqrt(number) if number >= 0 else math.nan)
-    return program.apply(np.sqrt, states)
+def _of_one(plain: Callable[[Any], Any], function: Callable[..., Any]) -> Operation:
+    """An operation with one argument, on a number and on an array."""
 
+    def applied(program: Arrays, states: list[State]) -> State:
+        number = states[0].number
+        if number is not None:
+            return State(number=plain(number))
+        return program.apply(function, states)
 
-def _exp(program: Arrays, states: list[State]) -> State:
-    number = states[0].number
-    if number is not None:
-        return State(number=math.exp(number) if abs(number) < LARGEST else math.nan)
-    return program.apply(lambda x: np.where(np.abs(x) < LARGEST, np.exp(x), np.nan), states)
-
-
-def _log(program: Arrays, states: list[State]) -> State:
-    number = states[0].number
-    if number is not None:
-        return State(number=math.log(number) if number > 0 else math.nan)
-    return program.apply(lambda x: np.log(np.where(x > 0, x, np.nan)), states)
-
-
-def _tanh(program: Arrays, states: list[State]) -> State:
-    number = states[0].number
-    if number is not None:
-        return State(number=math.tanh(number))
-    return program.apply(np.tanh, states)
-
-
-def _ceil(program: Arrays, states: list[State]) -> State:
-    number = states[0].number
-    if number is not None:
-        return State(number=_rounded(number, math.ceil))
-    return program.apply(lambda x: np.ceil(x - SNAP * np.abs(x)), states)
-
-
-def _floor(program: Arrays, states: list[State]) -> State:
-    number = states[0].number
-    if number is not None:
-        return State(number=_rounded(number, math.floor))
-    return program.apply(lambda x: np.floor(x + SNAP * np.abs(x)), states)
+    return applied
 
 
 def _rounded(number: Any, rule: Callable[[Any], int]) -> Any:
@@ -237,33 +210,31 @@ def _in_range(low: Any, high: Any, values: Any, terms: Any) -> Any:
     return np.where(np.abs(values - inside) <= ROUNDING * np.abs(terms), inside, np.nan)
 
 
-def _finite(program: Arrays, states: list[State]) -> State:
-    if states[0].number is not None:
-        return states[0]
-    return program.apply(lambda x: np.where(np.isfinite(x), x, np.nan), states)
+def _where(there: Callable[[Any], Any], function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function of numbers that has no value for some."""
+    return lambda number: function(number) if there(number) else math.nan
 
 
-def _quantity(program: Arrays, states: list[State]) -> State:
-    return states[0]
-
-
-OPERATIONS: Mapping[str, Callable[[Arrays, list[State]], State]] = {
-    "quantity": _quantity,
+OPERATIONS: Mapping[str, Operation] = {
+    "quantity": lambda program, states: states[0],
     "add": _add,
     "mul": _mul,
     "div": _div,
     "pow": _pow,
-    "sqrt": _sqrt,
-    "exp": _exp,
-    "tanh": _tanh,
-    "log": _log,
-    "ceil": _ceil,
-    "floor": _floor,
+    "sqrt": _of_one(_where(lambda x: x >= 0, math.sqrt), np.sqrt),
+    "exp": _of_one(
+        _where(lambda x: abs(x) < LARGEST, math.exp),
+        lambda x: np.where(np.abs(x) < LARGEST, np.exp(x), np.nan),
+    ),
+    "tanh": _of_one(math.tanh, np.tanh),
+    "log": _of_one(_where(lambda x: x > 0, math.log), lambda x: np.log(np.where(x > 0, x, np.nan))),
+    "ceil": _of_one(lambda x: _rounded(x, math.ceil), lambda x: np.ceil(x - SNAP * np.abs(x))),
+    "floor": _of_one(lambda x: _rounded(x, math.floor), lambda x: np.floor(x + SNAP * np.abs(x))),
     "max": _max,
     "min": _min,
     "and": _and,
     "select": _select,
     "pick": _pick,
     "within": _within,
-    "finite": _finite,
+    "finite": _of_one(lambda x: x, lambda x: np.where(np.isfinite(x), x, np.nan)),
 }

@@ -125,9 +125,9 @@ class Roles:
     tasks: bool  # lines are different tasks, each with a best of its own
     layout: int | None
 
-    def line(self, study: Study, places: Sequence[int]) -> int:
-        """The number of the line of some places along ``lines``."""
-        found = 0
+    def line(self, study: Study, places: Sequence[Any]) -> Any:
+        """The number of the line of some places along ``lines``, which may be arrays."""
+        found: Any = 0
         for dimension, place in zip(self.lines, places, strict=True):
             found = found * study.shape[dimension] + place
         return found
@@ -197,8 +197,7 @@ def summary(table: Rows) -> Summary:
     # In an order of their own: texts come in that in which rules were tried.
     found.reasons = dict(sorted(told.items(), key=lambda reason: (-reason[1], reason[0])))
     scores = {
-        name: _Scores(_score(values.numbers[q], usable, largest))
-        for name, (q, largest) in QUESTIONS.items()
+        name: _score(values.numbers[q], usable, largest) for name, (q, largest) in QUESTIONS.items()
     }
     for dimension, places in enumerate(table.ranges):
         if study.shape[dimension] > MOST_PLACES:
@@ -210,8 +209,8 @@ def summary(table: Rows) -> Summary:
             str(p): [one, held[i], fitting[i], {}] for i, p in enumerate(places)
         }
         for question, score in scores.items():
-            for (i,), least, inner in score.lowest((dimension,), table.shape):
-                rows[str(places[i])][3][question] = _value(question, least, inner, table)
+            for (i,), best in _each(question, *_lowest(table, score, (dimension,))):
+                rows[str(places[i])][3][question] = best
         found.each[str(dimension)] = rows
     _charts(found, table, scores)
     found.whole = dict(table.whole)
@@ -232,75 +231,32 @@ def _along(table: Rows, true: Array, dimension: int) -> list[int]:
     return [int(n) for n in np.broadcast_to(counts, table.shape[dimension])]
 
 
-def _value(question: str, score: float, inner: Sequence[int], table: Rows) -> Best:
-    """The value of a score, and the number of its point in the study."""
-    value = -score if QUESTIONS.get(question, ("", False))[1] else score
-    return [value, _point(inner, table)]
+def _lowest(table: Rows, scores: Array, keep: tuple[int, ...]) -> tuple[Array, Array]:
+    """At each place along some dimensions of a piece, the lowest score and the number in the study
+    of the first point that has it, both as (…kept dimensions)."""
+    study, shape = table.study, table.shape
+    rest = [d for d in range(scores.ndim) if d not in keep]
+    moved = scores.transpose((*keep, *rest))
+    moved = moved.reshape(*moved.shape[: len(keep)], -1)
+    first = moved.argmin(axis=-1)
+    least = np.take_along_axis(moved, first[..., None], axis=-1)[..., 0]
+    # Along what a score does not vary with, the first place is the first of equals.
+    inner = dict(zip(rest, _unraveled(first, [scores.shape[d] for d in rest]), strict=True))
+    along = np.indices([shape[d] for d in keep], sparse=True)
+    inner |= dict(zip(keep, along, strict=True))
+    points: Array = np.zeros((1,) * len(keep), dtype=np.int64)
+    for dimension, length in enumerate(study.shape):
+        points = points * length + inner[dimension] + table.ranges[dimension].start
+    whole = tuple(shape[d] for d in keep)
+    return np.broadcast_to(least, whole), np.broadcast_to(points, whole)
 
 
-def _point(inner: Sequence[int], table: Rows) -> int:
-    """The number in the study of the point at some places of a piece."""
-    point = 0
-    for length, places, offset in zip(table.study.shape, table.ranges, inner, strict=True):
-        point = point * length + places[offset]
-    return point
-
-
-class _Scores:
-    """Scores over a piece, smaller is better, and where the lowest of them are."""
-
-    def __init__(self, scores: Array) -> None:
-        self.scores = scores
-        self._tails: dict[int, _Reduced] = {scores.ndim: (scores, {})}
-
-    def lowest(
-        self, keep: tuple[int, ...], shape: tuple[int, ...]
-    ) -> Iterator[tuple[tuple[int, ...], float, tuple[int, ...]]]:
-        """For each place along some dimensions of a piece, where there is one: the lowest score,
-        and the places of the first point that has it."""
-        last = max(keep, default=-1)
-        least, inner = self._tail(last + 1)
-        for dimension in reversed(range(last)):
-            if dimension not in keep:
-                least, inner = _without(least, inner, dimension)
-        order = (*keep, *(i for i in range(least.ndim) if i not in keep))
-        heads = tuple(shape[i] for i in keep)
-
-        def listed(array: Array) -> list[Any]:
-            moved = array.transpose(order)
-            found = np.broadcast_to(moved.reshape(moved.shape[: len(keep)]), heads)
-            return list(found.ravel().tolist())
-
-        values, places = listed(least), {d: listed(found) for d, found in inner.items()}
-        for number, index in enumerate(np.ndindex(*heads)):
-            if math.isfinite(values[number]):
-                point = [0] * least.ndim
-                for dimension, place in zip(keep, index, strict=True):
-                    point[dimension] = place
-                for dimension, found in places.items():
-                    point[dimension] = found[number]
-                yield index, values[number], tuple(point)
-
-    def _tail(self, first: int) -> _Reduced:
-        """The lowest along one dimension and all that follow."""
-        if first not in self._tails:
-            self._tails[first] = _without(*self._tail(first + 1), first)
-        return self._tails[first]
-
-
-#: Scores that are left, and of each the place along every dimension that is gone. Along what a
-#: score does not vary with, the first place is the first of equals, and not kept.
-_Reduced = tuple[Array, dict[int, Array]]
-
-
-def _without(least: Array, inner: dict[int, Array], dimension: int) -> _Reduced:
-    """The first of the lowest along one dimension more; the dimensions after it go first, so that
-    of equal scores the first point is left."""
-    if least.shape[dimension] == 1:
-        return least, inner
-    first = least.argmin(axis=dimension, keepdims=True)
-    inner = {d: np.take_along_axis(found, first, dimension) for d, found in inner.items()}
-    return np.take_along_axis(least, first, dimension), {**inner, dimension: first}
+def _each(question: str, least: Array, points: Array) -> Iterator[tuple[tuple[int, ...], Best]]:
+    """The best value and its point at each place that has one (``_lowest``)."""
+    sign = -1 if QUESTIONS[question][1] else 1
+    for index in np.ndindex(least.shape):
+        if math.isfinite(least[index]):
+            yield index, [sign * float(least[index]), int(points[index])]
 
 
 def _unraveled(flat: Any, lengths: Sequence[int]) -> list[Any]:
@@ -312,24 +268,24 @@ def _unraveled(flat: Any, lengths: Sequence[int]) -> list[Any]:
     return found[::-1]
 
 
-def _charts(found: Summary, table: Rows, scores: dict[str, _Scores]) -> None:
+def _charts(found: Summary, table: Rows, scores: dict[str, Array]) -> None:
     study, ranges, shape = table.study, table.ranges, table.shape
     role = roles(study)
 
     def line(index: Sequence[int]) -> int:
-        return role.line(study, [ranges[d][i] for d, i in zip(role.lines, index, strict=True)])
+        return int(role.line(study, [ranges[d][i] for d, i in zip(role.lines, index, strict=True)]))
 
     for question, score in scores.items():
-        for index, least, inner in score.lowest(role.lines if role.tasks else (), shape):
-            number = line(index) if role.tasks else 0
-            best = _value(question, least, inner, table)
-            found.best.setdefault(str(number), {})[question] = best
+        lines = role.lines if role.tasks else ()
+        for index, best in _each(question, *_lowest(table, score, lines)):
+            found.best.setdefault(str(line(index) if lines else 0), {})[question] = best
     if role.x is not None:
         for chart, question in (("days", "shortest run"), ("cost", "lowest cost")):
-            cells = found.cells.setdefault(chart, {})
-            for index, least, inner in scores[question].lowest((role.x, *role.lines), shape):
-                cell = f"{ranges[role.x][index[0]]},{line(index[1:])}"
-                cells[cell] = _value(question, least, inner, table)
+            lowest = _lowest(table, scores[question], (role.x, *role.lines))
+            found.cells[chart] = {
+                f"{ranges[role.x][index[0]]},{line(index[1:])}": best
+                for index, best in _each(question, *lowest)
+            }
     _fronts(found, table, scores, role)
     if role.layout is not None:
         memory = np.where(table.holds, table.values.numbers[MEMORY], np.nan)
@@ -341,45 +297,26 @@ def _charts(found: Summary, table: Rows, scores: dict[str, _Scores]) -> None:
                 found.memory[str(place)] = [float(known.min()), float(known.max())]
 
 
-def _fronts(found: Summary, table: Rows, scores: dict[str, _Scores], role: Roles) -> None:
+def _fronts(found: Summary, table: Rows, scores: dict[str, Array], role: Roles) -> None:
     """Of each line the points that no other one beats in cost and in days."""
-    days, cost = scores["shortest run"].scores, scores["lowest cost"].scores
+    days, cost = scores["shortest run"], scores["lowest cost"]
     # Where days stay, the lowest cost beats the others.
-    same = tuple(
-        d for d in range(days.ndim) if days.shape[d] == 1 < cost.shape[d] and d not in role.lines
+    kept = tuple(d for d in range(days.ndim) if days.shape[d] > 1 or d in role.lines)
+    lowest, numbers = _lowest(table, cost, kept)
+    days = np.broadcast_to(
+        days.squeeze(tuple(d for d in range(days.ndim) if d not in kept)), lowest.shape
     )
-    kept = tuple(d for d in range(cost.ndim) if d not in same)
-    moved = cost.transpose((*kept, *same)).reshape(*(cost.shape[d] for d in kept), -1)
-    cheapest = moved.argmin(axis=-1)
-    cost = np.take_along_axis(moved, cheapest[..., None], axis=-1)[..., 0]
-    heads = tuple(table.shape[d] if d in role.lines else 1 for d in kept)
-    shape = np.broadcast_shapes(cost.shape, tuple(days.shape[d] for d in kept), heads)
-    days, cost, cheapest = (
-        np.broadcast_to(array, shape).ravel()
-        for array in (days.reshape([days.shape[d] for d in kept]), cost, cheapest)
-    )
-    both = np.isfinite(days) & np.isfinite(cost)
-    if not both.any():
-        return
-    inner: list[Array] = [np.zeros(len(days), dtype=np.int64)] * len(table.shape)
-    for dimension, along in zip(kept, np.indices(shape), strict=True):
-        inner[dimension] = along.ravel()
-    for dimension, along in zip(
-        same, _unraveled(cheapest, [table.shape[d] for d in same]), strict=True
-    ):
-        inner[dimension] = along
-    points = np.zeros(len(days), dtype=np.int64)
-    lines = np.zeros(len(days), dtype=np.int64)
-    for dimension, length in enumerate(table.study.shape):
-        number = inner[dimension] + table.ranges[dimension].start
-        points = points * length + number
-        if dimension in role.lines:
-            lines = lines * length + number
+    both = np.isfinite(days) & np.isfinite(lowest)
+    along = dict(zip(kept, np.indices(lowest.shape), strict=True))
+    places = [along[d] + table.ranges[d].start for d in role.lines]
+    lines = np.broadcast_to(role.line(table.study, places), both.shape)
     for line in np.unique(lines[both]).tolist():
-        places: Array = np.flatnonzero(both & (lines == line))
-        order = places[np.lexsort((points[places], days[places], cost[places]))]
-        least = np.minimum.accumulate(days[order])
-        best = order[np.concatenate(([True], least[1:] < least[:-1]))]
+        inside = both & (lines == line)
+        several = lowest[inside], days[inside], numbers[inside]
+        order = np.lexsort(several[::-1])
+        costs, lengths, points = (array[order] for array in several)
+        least = np.minimum.accumulate(lengths)
+        best = np.flatnonzero(np.concatenate(([True], least[1:] < least[:-1])))
         found.front[str(line)] = _front(
-            [[float(cost[p]), float(days[p]), int(points[p])] for p in best]
+            [[float(costs[p]), float(lengths[p]), int(points[p])] for p in best]
         )
