@@ -17,8 +17,16 @@ from planner.base.version import __version__
 from planner.book.quantity import BOOK, KINDS
 from planner.questions.studies import outputs
 from planner.questions.studies.axes import Axis
-from planner.questions.studies.compared import COST, DAYS, DEVICES, FITS, MEMORY, USE
-from planner.questions.studies.points import Point, exact
+from planner.questions.studies.points import (
+    COST,
+    DAYS,
+    DEVICES,
+    FITS,
+    MEMORY,
+    USE,
+    Point,
+    exact,
+)
 from planner.questions.studies.run import Outcome
 from planner.questions.studies.summary import MOST_LINES, QUESTIONS, roles
 from planner.report import chart

@@ -18,7 +18,7 @@ from planner.questions.loading import load
 from planner.questions.search import ranking
 from planner.questions.search.engine import search
 from planner.questions.solve import answers
-from planner.questions.studies import automatic
+from planner.questions.studies import points
 from planner.results.result import evaluate
 
 MODEL = "mixtral-8x7b"
@@ -108,7 +108,7 @@ def test_another_number_of_copies_is_a_fault_where_it_stands(
     assert str(fault).endswith(f"plan.yaml:7:16: {said}")
 
 
-@pytest.mark.parametrize("tell", [ranking.words, answers.layout_words, automatic.words])
+@pytest.mark.parametrize("tell", [ranking.words, answers.layout_words, points.words])
 @pytest.mark.parametrize(("key", "value"), [
     ("parallelism.zero", 0), ("parallelism.zero", 2), ("parallelism.replicate", 2),
     ("parallelism.cut", "ends"), ("parallelism.sequence", True), ("parallelism.expert", 2),

@@ -461,13 +461,17 @@ def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
     )
     merged, lines = summaries.Summary(), {"csv": b"", "jsonl": b""}
     for place in np.ndindex(*read.shape):
+
+        def alone(array: Any, place: tuple[int, ...] = place) -> Any:
+            return np.broadcast_to(array, read.shape)[place].reshape([1] * len(place))
+
         one = table.rows(
             read,
             [range(i, i + 1) for i in place],
             points.Values(
-                {q: np.broadcast_to(a, read.shape)[place].reshape(1) for q, a in numbers.items()},
-                np.broadcast_to(valid, read.shape)[place].reshape(1),
-                np.broadcast_to(reasons, read.shape)[place].reshape(1),
+                {q: alone(a) for q, a in numbers.items()},
+                alone(valid),
+                alone(reasons),
                 texts,
             ),
         )

@@ -26,11 +26,22 @@ from planner.questions.batch import KIND, Batch
 from planner.questions.batch_graph import BatchGraph, Kind, deciding, shape
 from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows
 from planner.questions.studies import bounds
-from planner.questions.studies.automatic import DECIDING, automatic, words
 from planner.questions.studies.axes import LAYOUT, Axis
 from planner.questions.studies.checking import MISSING, SECTIONS, Column, Drafts
 from planner.questions.studies.formula_inputs import LIMITED, PLAIN, SYMBOLS, rests_on
-from planner.questions.studies.points import Array, Values, exact, is_name, missing, wanted, why
+from planner.questions.studies.points import (
+    DECIDING,
+    Array,
+    Point,
+    Values,
+    automatic,
+    exact,
+    is_name,
+    missing,
+    wanted,
+    why,
+    words,
+)
 from planner.questions.studies.study import Study, in_order
 
 #: Layouts that are worth completing together; fewer are completed one by one.
@@ -47,11 +58,6 @@ TOLD = (*KEYS, *FOLLOWS, "training.distributed_optimizer")
 SPELLED = ("parallelism.stages", "parallelism.margin", "parallelism.for")
 
 Places = tuple[int, ...]
-
-
-def able(study: Study) -> bool:
-    """Whether a study can be evaluated over arrays: names are no numbers."""
-    return not any(map(is_name, wanted(study)))
 
 
 def plain(study: Study) -> tuple[bool, ...]:
@@ -109,7 +115,8 @@ class Evaluator:
     def __init__(self, study: Study) -> None:
         self.study = study
         self.plain, self.layouts = plain(study), of_layouts(study)
-        self.quantities = wanted(study)
+        self.names = tuple(filter(is_name, wanted(study)))
+        self.quantities = tuple(name for name in wanted(study) if name not in self.names)
         self._plans: _Plans | None = None  # of the last piece
 
     def evaluate(self, ranges: Sequence[range]) -> Values:
@@ -121,6 +128,8 @@ class Evaluator:
         points = _Points(self._plans, fast)
         for group in self._plans.groups:
             points.add(group)
+        if self.names:
+            points.add_names(self.names)
         return self._ordered(points, list(map(len, slow)))
 
     def _ordered(self, points: _Points, slow: Sequence[int]) -> Values:
@@ -479,15 +488,16 @@ class _Points:
         given: what is absent from all for one reason, whatever the layout, is so for each reason
         why an input is not given; else settings count, and what else is absent."""
         rows = group.rows
-        holes = {name: np.isnan(self.numbers[name][rows]) for name in self.study.record}
+        recorded = [name for name in self.study.record if name in self.numbers]
+        holes = {name: np.isnan(self.numbers[name][rows]) for name in recorded}
         holes = {name: array for name, array in holes.items() if array.any()}
         if not holes:
             return
         absent = batch.graph.compiled(tuple(self.quantities)).absent
         columns = {"lacking": group.lacking}
         beside: tuple[int, ...] = (1,) * len(self.fast)
-        recorded = tuple(holes)
-        first = self._absent(rows[0], (), recorded)
+        recorded = list(holes)
+        first = self._exact(rows[0], (), recorded).absent
         if all(holes[name].all() and absent.get(name) == first.get(name) for name in holes):
             holes = {}
         else:
@@ -504,17 +514,30 @@ class _Points:
         told = whole.exact(whole.all.mask)
         codes = []
         for row, *point in zip(*np.unravel_index(told.first, shape), strict=True):
-            reasons = self._absent(rows[row], point, recorded)
-            text = missing(self.study, reasons)
-            codes.append(self.texts.setdefault(text, len(self.texts)))
+            codes.append(self._code(self._exact(rows[row], point, recorded).absent))
         self.reasons = _widened(self.reasons, beside)
         self.reasons[rows] = np.array(codes)[told.of_rows].reshape(shape)
 
-    def _absent(
-        self, row: int, point: Sequence[int], quantities: Sequence[str]
-    ) -> Mapping[str, str]:
+    def add_names(self, names: Sequence[str]) -> None:
+        """Write what is no number to evaluate over arrays, point by point."""
+        shape = (self.plans.size, *map(len, self.fast))
+        found = {name: np.full(shape, None, dtype=object) for name in names}
+        self.reasons = _widened(self.reasons, shape[1:])
+        for at in np.ndindex(*shape):
+            if self.plans.of_kind[at[0]] >= 0:
+                point = self._exact(at[0], at[1:], self.study.record)
+                for name in names:
+                    found[name][at] = point.values.get(name)
+                self.reasons[at] = self._code(point.absent)
+        self.numbers |= found
+
+    def _code(self, absent: Mapping[str, str]) -> int:
+        """The place of the reason why quantities are absent."""
+        return self.texts.setdefault(missing(self.study, absent), len(self.texts))
+
+    def _exact(self, row: int, point: Sequence[int], quantities: Sequence[str]) -> Point:
         fast = [r[int(n)] for r, n in zip(self.fast, point or [0] * len(self.fast), strict=True)]
-        return exact(self.study, self.plans.places(int(row), fast), quantities).absent
+        return exact(self.study, self.plans.places(int(row), fast), quantities)
 
 
 def _latest(axes: Sequence[Axis], place: int, key: str) -> Any:

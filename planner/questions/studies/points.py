@@ -1,14 +1,11 @@
-"""What the points of a study are worth: exactly, one plan after another."""
+"""The points of a study: what is asked of them, and what one is worth exactly."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from planner.base.errors import PlanError
@@ -16,24 +13,36 @@ from planner.book.quantity import BOOK
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
+from planner.plans.layout import KERNELS, KEYS, stated
+from planner.plans.plan import chosen_by
 from planner.questions.studies import bounds
-from planner.questions.studies.automatic import automatic, words
-from planner.questions.studies.compared import COMPARED
 from planner.questions.studies.study import Study
 
 Array = NDArray[Any]
+DAYS = "time.training_days"
+COST = "cost.total"
+MEMORY = "memory.process"
+FITS, SURE = "memory.headroom", "memory.headroom_p95"
+USE = "time.mfu"
+#: The quantities that a comparison asks of every point, recorded or not.
+COMPARED = (DAYS, COST, MEMORY, FITS, SURE, USE)
+#: The key along which charts go, where it varies.
+DEVICES = "cluster.devices"
+AUTO = "parallelism.auto"
+#: What the choice of a layout that is found rests on.
+DECIDING = ("memory.headroom", "memory.process", "time.step_seconds")
 
 
 @dataclass
 class Values:
-    """Quantities of the points of a piece. An array is flat, in the order of the points, or has
-    the dimensions of the piece and broadcasts to it."""
+    """Quantities of the points of a piece, in arrays that have its dimensions and broadcast to
+    it."""
 
     numbers: dict[str, Array]  # float64, NaN where absent; an array of objects for names
     valid: Array  # False where the values do not go together
     reasons: Array  # places in ``texts``; 0 where there is nothing to say
     texts: list[str] = field(default_factory=lambda: [""])
-    layouts: list[str] | Array | None = None  # those that were found, where that was asked for
+    layouts: Array | None = None  # those that were found, where that was asked for
     # of each reading, how measured values compare with predicted ones (bounds.py)
     shares: Mapping[str, bounds.Shares] = field(default_factory=dict)
 
@@ -58,6 +67,22 @@ def is_name(quantity: str) -> bool:
 def why(error: PlanError) -> str:
     """The faults of a point in one cell of a table."""
     return "; ".join(fault.message for fault in error.faults)
+
+
+def automatic(study: Study, places: Sequence[int]) -> bool:
+    """Whether the layout of a point is found rather than given."""
+    return bool(study.searches and study.value_at(places, AUTO))
+
+
+def words(plan: Plan) -> str:
+    """The layout of a plan in one cell of a table, without what is off."""
+    searched = KERNELS in plan.derived and chosen_by(plan, KERNELS)
+    keys = (*KEYS, KERNELS) if searched else KEYS
+    return " ".join(
+        f"{row.heading.replace(' ', '_').replace('-', '_')}={str(value).lower()}"
+        for row, value in stated(plan.get, keys)
+        if value != row.neutral or row.key == "training.micro_batch"
+    )
 
 
 @dataclass(frozen=True)
@@ -88,31 +113,6 @@ def exact(study: Study, places: Sequence[int], quantities: Sequence[str]) -> Poi
             absent[quantity] = error.reason
     layout = words(plan) if automatic(study, places) else ""
     return Point(plan, values, absent, "", layout, evaluation.case.settings)
-
-
-def evaluate(study: Study, ranges: Sequence[range]) -> Values:
-    """The points of a piece, one by one."""
-    quantities = wanted(study)
-    size = math.prod(map(len, ranges))
-    numbers = {
-        q: np.full(size, None, dtype=object) if is_name(q) else np.full(size, np.nan)
-        for q in quantities
-    }
-    into = Values(numbers, np.zeros(size, dtype=bool), np.zeros(size, dtype=np.int64))
-    layouts = [""] * size
-    shares = [dict.fromkeys(bounds.readings(study), bounds.NONE)] * size
-    for index, places in enumerate(product(*ranges)):
-        point = exact(study, places, quantities)
-        into.valid[index] = point.plan is not None
-        for quantity, value in point.values.items():
-            numbers[quantity][index] = value
-        into.reasons[index] = into.reason(point.reason or missing(study, point.absent))
-        layouts[index] = point.layout
-        if point.settings is not None:
-            shares[index] = bounds.shares(study, point.settings)
-    into.shares = bounds.stacked(study, shares)
-    into.layouts = layouts if study.searches else None
-    return into
 
 
 def missing(study: Study, absent: Mapping[str, str]) -> str:

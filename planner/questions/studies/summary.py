@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from planner.base import files
-from planner.questions.studies.compared import COST, DAYS, DEVICES, MEMORY, USE
-from planner.questions.studies.points import Array
+from planner.questions.studies.points import COST, DAYS, DEVICES, MEMORY, USE, Array
 from planner.questions.studies.study import Study
 from planner.questions.studies.table import STATES, Rows
 

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from planner.questions.studies import bounds
-from planner.questions.studies.compared import FITS, MEMORY, SURE
 from planner.questions.studies.grid import narrowed
-from planner.questions.studies.points import Array, Values, is_name
+from planner.questions.studies.points import FITS, MEMORY, SURE, Array, Values, is_name
 from planner.questions.studies.study import Study
 
 FITTING, VERDICT, LAYOUT_FOUND, REASON = "fits", "verdict", "layout", "reason"
@@ -157,7 +156,7 @@ class Rows:
 def rows(study: Study, ranges: Sequence[range], values: Values) -> Rows:
     """What the table keeps of a piece: valid points within the limits, and with their reason
     those that are no plan, unless the study drops them."""
-    values = _narrowed(study, values, tuple(map(len, ranges)))
+    values = _narrowed(study, values)
     holds = values.valid
     for limit in study.where:
         with np.errstate(invalid="ignore"):
@@ -167,21 +166,17 @@ def rows(study: Study, ranges: Sequence[range], values: Values) -> Rows:
     return Rows(study, tuple(ranges), values, narrowed(kept), holds)
 
 
-def _narrowed(study: Study, values: Values, shape: tuple[int, ...]) -> Values:
-    """Values over the dimensions of a piece, where they vary, and the bounds of their intervals."""
-
-    def over(array: Array) -> Array:
-        return narrowed(array if array.ndim == len(shape) else array.reshape(shape))
-
+def _narrowed(study: Study, values: Values) -> Values:
+    """Values where they vary, and the bounds of their intervals."""
     layouts = values.layouts
-    numbers = {name: over(array) for name, array in values.numbers.items()}
-    shares = {name: (over(low), over(high)) for name, (low, high) in values.shares.items()}
+    numbers = {name: narrowed(array) for name, array in values.numbers.items()}
+    shares = {name: (narrowed(low), narrowed(high)) for name, (low, high) in values.shares.items()}
     return Values(
         {**numbers, **bounds.ends(study, numbers, shares)},
-        over(values.valid),
-        over(values.reasons),
+        narrowed(values.valid),
+        narrowed(values.reasons),
         values.texts,
-        None if layouts is None else over(np.asarray(layouts, dtype=object)),
+        None if layouts is None else narrowed(layouts),
         shares,
     )
 

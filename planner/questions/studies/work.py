@@ -9,13 +9,13 @@ from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.base.version import full
-from planner.questions.studies import evaluator, parquet, points, table, text
+from planner.questions.studies import evaluator, parquet, table, text
 from planner.questions.studies.grid import Pieces
-from planner.questions.studies.points import Values
+from planner.questions.studies.points import Values, is_name, wanted
 from planner.questions.studies.study import Study
 from planner.questions.studies.summary import summary
 
-#: Points of a piece: over arrays, and one plan after another.
+#: Points of a piece: over arrays, and where names make it one plan after another.
 OVER_ARRAYS, ONE_BY_ONE = 1 << 18, 64
 #: Plans that a piece over arrays completes at most.
 MOST_PLANS = 2048
@@ -42,19 +42,13 @@ class Job:
         return cls(study, kind, full())
 
     @cached_property
-    def over_arrays(self) -> bool:
-        return evaluator.able(self.study)
-
-    @cached_property
     def pieces(self) -> Pieces:
         """How the points are cut, whoever works on them."""
-        shape = self.study.shape
-        if not self.over_arrays:
-            return Pieces(shape, ONE_BY_ONE)
         both = evaluator.plain(self.study), evaluator.of_layouts(self.study)
-        inside, most = [any(one) for one in zip(*both, strict=True)], OVER_ARRAYS
+        inside = [any(one) for one in zip(*both, strict=True)]
+        most = ONE_BY_ONE if any(map(is_name, wanted(self.study))) else OVER_ARRAYS
         while True:
-            cut, plans = Pieces(shape, most), 1
+            cut, plans = Pieces(self.study.shape, most), 1
             for places, alone in zip(cut.ranges(0), inside, strict=True):
                 plans *= 1 if alone else len(places)
             if plans <= MOST_PLANS or most == 1:
@@ -63,9 +57,7 @@ class Job:
 
     @cached_property
     def evaluate(self) -> Callable[[Sequence[range]], Values]:
-        if self.over_arrays:
-            return evaluator.Evaluator(self.study).evaluate
-        return lambda ranges: points.evaluate(self.study, ranges)
+        return evaluator.Evaluator(self.study).evaluate
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what a worker finds for itself."""
