@@ -57,10 +57,11 @@ from types import CodeType, FunctionType
 from typing import Any, TypeGuard
 
 ROOT = Path(__file__).resolve().parent.parent
+FORMULAS = "planner/book/formulas"
 GROUPS = {
-    "formulas": "planner/book/formulas",
-    "search": "planner/questions/search",
-    "solve": "planner/questions/solve",
+    "formulas": (f"{FORMULAS}/*.py",),
+    "search": ("planner/questions/search/*.py", "planner/questions/batch*.py"),
+    "solve": ("planner/questions/solve/*.py",),
 }
 #: Tests against facts from outside, and of properties; no page that the program printed.
 TESTS = (
@@ -75,7 +76,7 @@ TESTS = (
             *(
                 "search",
                 "selection",
-                "spread",
+                "batch",
                 "contest",
                 "modes",
                 "narrowed",
@@ -211,6 +212,12 @@ def changes(group: str, file: Path) -> Iterator[Change]:
     yield from inside(ast.parse(text), "", 0)
 
 
+def files(root: Path, *groups: str) -> list[Path]:
+    """The modules of some groups, or of all."""
+    globs = (glob for group in groups or GROUPS for glob in GROUPS[group])
+    return [file for glob in globs for file in sorted(root.glob(glob))]
+
+
 def is_python(text: str) -> bool:
     with suppress(SyntaxError):
         return bool(ast.parse(text))
@@ -232,9 +239,8 @@ def is_text(node: ast.expr) -> bool:
 def sample(count: int, seed: int) -> list[Change]:
     """As many changes of each group, drawn evenly, the same for the same seed."""
     chosen: list[Change] = []
-    for group, folder in GROUPS.items():
-        files = sorted((ROOT / folder).rglob("*.py"))
-        found = [one for file in files for one in changes(group, file)]
+    for group in GROUPS:
+        found = [one for file in files(ROOT, group) for one in changes(group, file)]
         ordered = sorted(found, key=lambda one: one.place(seed))
         valid = (one for one in ordered if is_python(one.applied()))
         chosen += islice(valid, count // len(GROUPS))
@@ -344,9 +350,8 @@ class Forks:
             self.failed.append(report.nodeid)
 
     def pytest_runtestloop(self, session: Any) -> bool:
-        for folder in GROUPS.values():
-            for file in sorted((ROOT / folder).rglob("*.py")):
-                import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
+        for file in files(ROOT):
+            import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
         collected = {item.nodeid: item for item in session.items}
         record = json.loads(Path(self.told["record"]).read_text())
         drawn = sample(self.told["count"], self.told["seed"])
@@ -409,7 +414,7 @@ def exchange(file: Path, text: str) -> None:
         elif isinstance(each, functools._lru_cache_wrapper):
             each.cache_clear()
     gc.freeze()
-    if file.is_relative_to(ROOT / GROUPS["formulas"]):
+    if file.is_relative_to(ROOT / FORMULAS):
         exchange_formulas(compile(text, str(file), "exec"))
     forget()
 
@@ -483,9 +488,9 @@ def started(copy: Path, told: dict[str, Any]) -> subprocess.Popen[bytes]:
 
 def recorded(copy: Path, out: Path) -> None:
     """Which tests pass, how long each takes and which statements it reaches."""
-    files = [file for folder in GROUPS.values() for file in (copy / folder).rglob("*.py")]
-    texts = {file: file.read_text("utf-8") for file in [*files, copy / "planner/__init__.py"]}
-    for file in files:
+    drawn = files(copy)
+    texts = {file: file.read_text("utf-8") for file in [*drawn, copy / "planner/__init__.py"]}
+    for file in drawn:
         file.write_text(marked(file, file.relative_to(copy).as_posix()), "utf-8")
     with (copy / "planner/__init__.py").open("a", encoding="utf-8") as first:
         first.write(REACHED)

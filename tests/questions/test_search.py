@@ -514,6 +514,34 @@ def test_values_that_are_asked_for_are_all_tried() -> None:
     assert {degrees.named["expert_tensor"] for degrees in free.degrees} == {1, 4}
 
 
+def test_what_there_is_none_of_is_not_divided() -> None:
+    """A dense model has no experts to lay out, one stage no schedule: each such layout is there
+    once, said in the plainest words."""
+    space = Space(small("gpt2-small"))
+    seen = set()
+    for rows in space.blocks(most=1000):
+        for changes in rows.all():
+            get = {key.split(".")[1]: value for key, value in changes.items()}
+            assert get["expert"] == get["expert_tensor"] == 1
+            if get["pipeline"] == 1:
+                assert (get["schedule"], get["virtual_pipeline"], get["cut"]) == ("1f1b", 1, None)
+            assert (get["virtual_pipeline"] > 1) == (get["schedule"] == "interleaved")
+            seen.add((get["pipeline"], get["schedule"]))
+    assert {stages for stages, _ in seen} >= {1, 2, 4}  # which divide 12 layers and 16 devices
+    assert {schedule for stages, schedule in seen if stages == 2} >= {"1f1b", "interleaved"}
+
+
+def test_what_no_layout_has_is_nothing_in_every_chunk() -> None:
+    """Without prices there is no cost, of as many layouts as there are."""
+    plan = small("gpt2-small")
+    sizes = set()
+    for chunk in islice(searching.Walk(plan, ("time.step_seconds", "cost.total"), full=True), 3):
+        assert chunk.values["cost.total"].shape == chunk.valid.shape
+        assert np.isnan(chunk.values["cost.total"]).all()
+        sizes.add(chunk.start)
+    assert len(sizes) == 3
+
+
 def test_a_limit_that_is_just_met_is_kept() -> None:
     """Four replicas of the data, no more and no fewer."""
     name = "layout.data"
