@@ -119,6 +119,8 @@ def test_layouts_are_as_plain_as_is_said(zero: int) -> None:
     assert len(said) > 100 and len({each[0] for _, each in said}) > 2
     ordered = [each for _, each in sorted(said)]
     assert ordered == sorted(ordered)
+    # A double holds 53 bits; the first three count the kinds, of which there are six at most.
+    assert all(plain >> 50 == each[0] for plain, each in said)
 
 
 def test_what_auto_takes_is_the_plainest_of_the_same_search() -> None:

@@ -539,7 +539,7 @@ def test_what_no_layout_has_is_nothing_in_every_chunk() -> None:
         assert chunk.values["cost.total"].shape == chunk.valid.shape
         assert np.isnan(chunk.values["cost.total"]).all()
         sizes.add(chunk.start)
-    assert len(sizes) == 3
+    assert len(sizes) > 1
 
 
 def test_a_limit_that_is_just_met_is_kept() -> None:
