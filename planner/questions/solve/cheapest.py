@@ -124,9 +124,8 @@ def _priced(
         domain = domains.devices(base, offer.per_node)
         if least is not None and (reason := _too_few(base, domain, layouts, least)):
             return Row(offer, None, reason)
-        answer = solve_free(
-            base, domain, limits, direction=-1, also=(GOAL.quantity,), layouts=layouts, lost=lost
-        )
+        also = (GOAL.quantity,)
+        answer = solve_free(base, domain, limits, -1, also=also, layouts=layouts, lost=lost)
     except PlanError as error:
         return Row(offer, None, error.faults[0].message)
     if answer.holds is None:

@@ -36,8 +36,6 @@ def optimise(
     domain: Domain,
     limits: tuple[Limit, ...],
     goal: Goal,
-    *,
-    question: str = "",
     evaluator: Evaluator | None = None,
 ) -> Answer:
     """The best value of a domain, with its neighbours on both sides: each worse, or no longer
@@ -50,7 +48,7 @@ def optimise(
     if not search.all():
         _scan(search)
     scanned = search.known or [search.start()]
-    answer = Answer(question, domain, goal.sense, limits, None, None, goal=goal)
+    answer = Answer(domain, goal.sense, limits, goal=goal)
     if len(scanned) > 1 and len({goal.of(probe) for probe in scanned}) == 1:
         raise PlanError(Fault(f"{goal.quantity} does not change with {domain.key}", None))
     peaks = _peaks(scanned, goal)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.base import units
@@ -80,13 +80,8 @@ def ask(
         near = nearest(with_layout, LAYOUTS)
         raise PlanError(Fault(f"--with-layout {with_layout}", None, "own or auto", near))
     if (question is None) == (vary is None):
-        raise PlanError(
-            Fault(
-                "ask a question or vary a key",
-                None,
-                "one of: " + ", ".join(NAMES) + "; or --vary KEY",
-            )
-        )
+        allowed = f"one of: {', '.join(NAMES)}; or --vary KEY"
+        raise PlanError(Fault("ask a question or vary a key", None, allowed))
     if question is not None and question not in QUESTIONS:
         raise PlanError(Fault.among(f"unknown question {question}", question, NAMES))
     for option, given, takes in (
@@ -110,6 +105,8 @@ def ask(
     if vary is not None:
         return _vary(asked, vary, goal)
     assert question is not None
+    if (question in LIMITED and not limits) or (question in DEADLINES and not asked.deadline):
+        raise PlanError(Fault(f"{question} needs a deadline", None, "--deadline '30 days'"))
     return QUESTIONS[question](asked)
 
 
@@ -157,17 +154,16 @@ def _vary(asked: Asked, key: str, goal: Goal | None) -> Answer:
             )
         )
     domain = domains.of_key(asked.plan, key, asked.free)
+    limits = (asked.fits, *asked.limits) if asked.free else asked.limits
     if goal is None:
-        limits = (asked.fits, *asked.limits) if asked.free else asked.limits
         return _solved(asked, domain, limits)
     if asked.free:
         from planner.questions.solve.relayout import optimise_free
 
-        limits = (asked.fits, *asked.limits)
-        return optimise_free(asked.plan, domain, limits, goal, question="vary")
+        return optimise_free(asked.plan, domain, limits, goal)
     from planner.questions.solve.optimum import optimise
 
-    return optimise(asked.plan, domain, asked.limits, goal, question="vary")
+    return optimise(asked.plan, domain, limits, goal)
 
 
 def _solved(
@@ -176,17 +172,16 @@ def _solved(
     limits: tuple[Limit, ...],
     direction: int | None = None,
     plan: Plan | None = None,
-    extra: dict[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> Answer:
     """The last value, with the plan's layout or with the best at each value."""
-    plan = plan or asked.plan
     if asked.free:
         from planner.questions.solve.relayout import solve_free
 
-        return solve_free(
-            plan, domain, limits, question=asked.question, direction=direction, extra=extra
-        )
-    return solve(plan, domain, limits, question=asked.question, direction=direction, extra=extra)
+        found = solve_free(plan or asked.plan, domain, limits, direction)
+    else:
+        found = solve(plan or asked.plan, domain, limits, direction)
+    return replace(found, question=asked.question, extra={**found.extra, **(extra or {})})
 
 
 # the questions -----------------------------------------------------------------------------
@@ -206,15 +201,8 @@ def _largest_model(asked: Asked) -> Answer:
     return _solved(asked, family.domain, (asked.fits, *asked.limits), 1, plan, extra)
 
 
-def _largest_model_by_deadline(asked: Asked) -> Answer:
-    _needs_deadline(asked)
-    return _largest_model(asked)
-
-
 def _of_key(key: str, direction: int, fits: bool = True) -> Callable[[Asked], Answer]:
     def answered(asked: Asked) -> Answer:
-        if not fits:
-            _needs_deadline(asked)
         domain = domains.of_key(asked.plan, key, asked.free)
         limits = (asked.fits, *asked.limits) if fits or asked.free else asked.limits
         return _solved(asked, domain, limits, direction)
@@ -223,20 +211,14 @@ def _of_key(key: str, direction: int, fits: bool = True) -> Callable[[Asked], An
 
 
 def _cheapest(asked: Asked) -> Answer:
-    _needs_deadline(asked)
     from planner.questions.solve.cheapest import cheapest
 
     return cheapest(asked.plan, (asked.fits, *asked.limits), asked.accelerators)
 
 
-def _needs_deadline(asked: Asked) -> None:
-    if not asked.limits or (asked.question in DEADLINES and not asked.deadline):
-        raise PlanError(Fault(f"{asked.question} needs a deadline", None, "--deadline '30 days'"))
-
-
 QUESTIONS: dict[str, Callable[[Asked], Answer]] = {
     "largest-model": _largest_model,
-    "largest-model-by-deadline": _largest_model_by_deadline,
+    "largest-model-by-deadline": _largest_model,
     "largest-batch": _of_key("training.micro_batch", 1),
     "longest-context": _of_key("training.sequence_length", 1),
     "fewest-devices": _of_key("cluster.devices", -1),
@@ -246,4 +228,6 @@ QUESTIONS: dict[str, Callable[[Asked], Answer]] = {
 #: With the question of budgets.py, which is about a budget and has no unknown to search.
 NAMES = (*QUESTIONS, "compute-optimal")
 FAMILIES = ("largest-model", "largest-model-by-deadline")
+#: Questions that nothing but a deadline ends; of tokens another limit will do.
 DEADLINES = ("largest-model-by-deadline", "cheapest")
+LIMITED = (*DEADLINES, "tokens-by-deadline")

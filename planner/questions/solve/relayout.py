@@ -254,10 +254,8 @@ def solve_free(
     plan: Plan,
     domain: Domain,
     limits: tuple[Limit, ...],
-    *,
-    question: str = "",
     direction: int | None = None,
-    extra: Mapping[str, Any] | None = None,
+    *,
     also: Sequence[str] = (),
     layouts: Layouts | None = None,
     lost: Callable[[Probe], bool] = lambda holds: False,
@@ -270,46 +268,134 @@ def solve_free(
     layouts = layouts or Layouts(limits, BY, also, space=space_of(plan))
     if not layouts.known:
         layouts.start(plan, own_changes(plan, domain))
-    search = Probes(plan, domain, limits, evaluator=layouts)
-    if direction is None:
-        direction = _direction(search)
-    layouts.hasty, layouts.sized = True, bool(domain.rows)
-    failed: set[int] = set()
-    exact, proven = False, list[int]()  # indices at which no layout keeps the limits
-    for _ in range(MOST_ROUNDS):
-        if not exact:
-            search.keep_held()
-        answer = solve(
-            plan,
-            domain,
-            limits,
-            question=question,
-            direction=direction,
-            extra=extra,
-            search=search,
-            exact=exact,
-        )
-        sides = answer.beyond or (answer.fails or answer.miss,)
-        edges = [edge for edge in sides if edge is not None and edge.broken]
-        if edges:
-            if _moved_any(layouts, search, edges, answer.direction, failed, proven):
+    return _Free(plan, domain, layouts, also, lost).solved(direction)
+
+
+class _Free:
+    """A question whose layout is free, and what is known of its values."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        domain: Domain,
+        layouts: Layouts,
+        also: Sequence[str],
+        lost: Callable[[Probe], bool],
+    ) -> None:
+        self.plan, self.domain, self.layouts, self.lost = plan, domain, layouts, lost
+        self.named = (*(limit.quantity for limit in layouts.limits), *also)
+        self.search = Probes(plan, domain, layouts.limits, evaluator=layouts)
+        self.failed: set[int] = set()  # rounder values at which no layout keeps the limits
+        self.proven: list[int] = []  # values next to an answer at which none does
+
+    def solved(self, direction: int | None) -> Answer:
+        layouts, exact = self.layouts, False
+        if direction is None:
+            direction = self._direction()
+        layouts.hasty, layouts.sized = True, bool(self.domain.rows)
+        notes: tuple[str, ...] = (f"the last of {MOST_ROUNDS} better answers",)
+        for _ in range(MOST_ROUNDS):
+            if not exact:
+                self.search.keep_held()
+            asked = (self.plan, self.domain, layouts.limits, direction)
+            answer = solve(*asked, search=self.search, exact=exact)
+            sides = answer.beyond or (answer.fails or answer.miss,)
+            edges = [edge for edge in sides if edge is not None and edge.broken]
+            if any(self._moved(edge, answer.direction) for edge in edges):
                 exact = False
                 continue
-            if answer.holds is None and not layouts.thorough:
+            if edges and answer.holds is None and not layouts.thorough:
                 layouts.desperate()
                 continue
-        if not exact:  # no layout goes further: once more, on the same probes
-            exact = True
-            continue
-        exact = False
-        told = _told(layouts, plan, domain, answer, also, lost)
-        # What is best at the answer may hold one step further.
-        if not edges or told.fails is None or told.fails.broken:
-            break
-    else:
-        told = _told(layouts, plan, domain, answer, also, lost)
-        told = replace(told, notes=(*told.notes, f"the last of {MOST_ROUNDS} better answers"))
-    return _noted(told, plan, layouts)
+            if not exact:  # no layout goes further: once more, on the same probes
+                exact = True
+                continue
+            exact = False
+            told = self._told(answer)
+            # What is best at the answer may hold one step further.
+            if not edges or told.fails is None or told.fails.broken:
+                notes = ()
+                break
+        else:
+            told = self._told(answer)
+        return _noted(replace(told, notes=(*told.notes, *notes)), self.plan, layouts)
+
+    def _changes(self, probe: Probe) -> Changes:
+        return self.domain.changes(probe.value)
+
+    def _direction(self) -> int | None:
+        """The way on which a limit comes nearer, by a value that a layout divides as the plan's
+        own; None where that tells nothing."""
+        start = self.search.start()
+        double = self.search.probe(2 * start.index)
+        if double is None:
+            return None
+        changes = (double.slack(limit) - start.slack(limit) for limit in self.search.limits)
+        return next((1 if change < 0 else -1 for change in changes if change), None)
+
+    def _moved(self, edge: Probe, direction: int) -> bool:
+        """Whether a layout is found that keeps the limits where no known one does, or, of what
+        layouts divide, at a rounder value further on: more of them divide that. Where there is
+        none, that is proven of the value, and with it of what lies further on in its row."""
+        if any(self._covers(index, edge.index) for index in self.proven):
+            return False
+        further = _rounder(edge.index, direction) if self.domain.key in DIVIDED else []
+        for index in further:
+            probe = None if index in self.failed else self.search.probe(index)
+            if probe is None:
+                continue
+            if not probe.broken:
+                return True
+            if self.layouts.fastest(probe.plan, self._changes(probe)) is not None:
+                self.search.keep_held()
+                self.search.probe(index)
+                return True
+            self.failed.add(index)
+        # Where a question goes down, fast layouts are known, and others seldom go further.
+        if self.layouts.further(edge.plan, self._changes(edge), soon=direction > 0):
+            return True
+        self.proven.append(edge.index)
+        return False
+
+    def _covers(self, index: int, other: int) -> bool:
+        """Whether that a value fails says that another does: itself, or one further on in its
+        row."""
+        rows = (row for row in self.domain.rows if row[0] <= index <= row[1])
+        return index <= other <= next(rows, (index, index))[1]
+
+    # -- what is told -------------------------------------------------------------------------
+
+    def _told(self, answer: Answer) -> Answer:
+        """An answer with the best layout of each of its values that are told."""
+        layouts, beaten = self.layouts, False
+        layouts.thorough = layouts.hasty = False
+        if answer.holds is not None:
+            answer = replace(answer, holds=self._best(answer.holds, answer.fails is not None))
+            beaten = answer.holds is not None and self.lost(answer.holds)
+        if answer.fails is not None and answer.fails.broken and not beaten:
+            answer = replace(answer, fails=self._nearest(answer.fails))
+        if answer.miss is not None:
+            answer = replace(answer, miss=self._nearest(answer.miss))
+        layouts.hasty = True
+        return answer
+
+    def _best(self, probe: Probe, edge: bool) -> Probe:
+        """A value with its plainest layout where that keeps the limits, else with the best of those
+        that are known."""
+        layouts, changes = self.layouts, self._changes(probe)
+        plain = layouts.plainest(probe.plan, changes, edge)
+        chosen = [variant(self.plan, {**plain, **changes})] if plain is not None else []
+        meant, values, _ = layouts.values(chosen or layouts.variants(self.plan, changes), True)
+        if chosen and not all(limit.holds(values[limit.quantity]) for limit in layouts.limits):
+            meant, values, _ = layouts.values(layouts.variants(self.plan, changes), True)
+        return replace(probe, plan=meant, values={name: values[name] for name in self.named})
+
+    def _nearest(self, probe: Probe) -> Probe:
+        """A value at which no layout keeps the limits, with the one that comes nearest: of those
+        known, and the best of those that fit, or where none does, the one that lacks least."""
+        self.layouts.nearest(probe.plan, self._changes(probe))
+        search = Probes(self.plan, self.domain, self.layouts.limits, evaluator=self.layouts)
+        return search.probe(probe.index) or probe
 
 
 def own_changes(plan: Plan, domain: Domain) -> Changes:
@@ -317,88 +403,6 @@ def own_changes(plan: Plan, domain: Domain) -> Changes:
     changes = domain.changes(domain.value(domain.start))
     own = all(plan.get(key) == value for key, value in changes.items())
     return changes if own and changes.keys().isdisjoint(KEYS) else {}
-
-
-def _direction(search: Probes) -> int | None:
-    """The way on which a limit comes nearer, by a value that a layout divides as the plan's own;
-    None where that tells nothing."""
-    start = search.start()
-    double = search.probe(2 * start.index)
-    if double is None:
-        return None
-    for limit in search.limits:
-        change = double.slack(limit) - start.slack(limit)
-        if change:
-            return 1 if change < 0 else -1
-    return None
-
-
-def _told(
-    layouts: Layouts,
-    plan: Plan,
-    domain: Domain,
-    answer: Answer,
-    also: Sequence[str],
-    lost: Callable[[Probe], bool],
-) -> Answer:
-    """An answer with the best layout of each of its values that are told."""
-    layouts.thorough = layouts.hasty = False
-    if answer.holds is not None:
-        changes = domain.changes(answer.holds.value)
-        plain = layouts.plainest(answer.holds.plan, changes, answer.fails is not None)
-        answer = replace(answer, holds=_best(layouts, plan, domain, answer.holds, also, plain))
-    beaten = answer.holds is not None and lost(answer.holds)
-    if answer.fails is not None and answer.fails.broken and not beaten:
-        answer = replace(answer, fails=_nearest(layouts, plan, domain, answer.fails))
-    if answer.miss is not None:
-        answer = replace(answer, miss=_nearest(layouts, plan, domain, answer.miss))
-    layouts.hasty = True
-    return answer
-
-
-def _moved_any(
-    layouts: Layouts,
-    search: Probes,
-    edges: Sequence[Probe],
-    direction: int,
-    failed: set[int],
-    proven: list[int],
-) -> bool:
-    """Whether a layout is found that keeps the limits at one of the values that are next. Those at
-    which there is none are ``proven``, and with them what lies further on in a row."""
-    for edge in edges:
-        if any(_covers(search.domain, index, edge.index) for index in proven):
-            continue
-        if _moved(layouts, search, edge, direction, failed):
-            return True
-        proven.append(edge.index)
-    return False
-
-
-def _covers(domain: Domain, index: int, other: int) -> bool:
-    """Whether that a value fails says that another does: itself, or one further on in its row."""
-    row = next((row for row in domain.rows if row[0] <= index <= row[1]), (index, index))
-    return index <= other <= row[1]
-
-
-def _moved(layouts: Layouts, search: Probes, edge: Probe, direction: int, failed: set[int]) -> bool:
-    """Whether a layout is found that keeps the limits where no known one does, or, of what layouts
-    divide, at a rounder value further on: more of them divide that. ``failed`` collects values at
-    which there is none."""
-    further = _rounder(edge.index, direction) if search.domain.key in DIVIDED else []
-    for index in further:
-        probe = None if index in failed else search.probe(index)
-        if probe is None:
-            continue
-        if not probe.broken:
-            return True
-        if layouts.fastest(probe.plan, search.domain.changes(probe.value)) is not None:
-            search.keep_held()
-            search.probe(index)
-            return True
-        failed.add(index)
-    # Where a question goes down, fast layouts are known, and others seldom go further.
-    return layouts.further(edge.plan, search.domain.changes(edge.value), soon=direction > 0)
 
 
 def _rounder(index: int, direction: int) -> list[int]:
@@ -412,42 +416,12 @@ def _rounder(index: int, direction: int) -> list[int]:
         found[steps * power] = None
 
 
-def _best(
-    layouts: Layouts,
-    plan: Plan,
-    domain: Domain,
-    probe: Probe,
-    also: Sequence[str],
-    plain: Changes | None,
-) -> Probe:
-    """A value with its plainest layout where that keeps the limits, else with the best of those
-    that are known."""
-    changes = domain.changes(probe.value)
-    chosen = [variant(plan, {**plain, **changes})] if plain is not None else []
-    meant, values, _ = layouts.values(chosen or layouts.variants(plan, changes), exact=True)
-    if chosen and not all(limit.holds(values[limit.quantity]) for limit in layouts.limits):
-        meant, values, _ = layouts.values(layouts.variants(plan, changes), exact=True)
-    named = [limit.quantity for limit in layouts.limits]
-    return replace(probe, plan=meant, values={name: values[name] for name in (*named, *also)})
-
-
-def _nearest(layouts: Layouts, plan: Plan, domain: Domain, probe: Probe) -> Probe:
-    """A value at which no layout keeps the limits, with the one that comes nearest: of those known,
-    and the best of those that fit, or where none does, the one that lacks least."""
-    changes = domain.changes(probe.value)
-    layouts.nearest(probe.plan, changes)
-    return Probes(plan, domain, layouts.limits, evaluator=layouts).probe(probe.index) or probe
-
-
-def optimise_free(
-    plan: Plan, domain: Domain, limits: tuple[Limit, ...], goal: Goal, *, question: str = ""
-) -> Answer:
+def optimise_free(plan: Plan, domain: Domain, limits: tuple[Limit, ...], goal: Goal) -> Answer:
     """As ``optimum.optimise``, with the layout free; the first limit is that a plan fits. The
     layout is the one that makes the goal small; a goal to make large takes the fastest layout."""
     by = goal.quantity if goal.sense < 0 else BY
     layouts = Layouts(limits, by, (goal.quantity,), True, space_of(plan))
-    answer = optimise(plan, domain, limits, goal, question=question, evaluator=layouts)
-    answer = _noted(answer, plan, layouts)
+    answer = _noted(optimise(plan, domain, limits, goal, evaluator=layouts), plan, layouts)
     if layouts.exhausted:
         note = f"all layouts were searched at {MOST_SEARCHES} values, elsewhere those found there"
         answer = replace(answer, notes=(*answer.notes, note))

@@ -39,12 +39,12 @@ BEYOND = (Fraction(9, 8), Fraction(3, 2), Fraction(3))
 class Answer:
     """The certificate: the last value that holds, the next valid one that does not, and why."""
 
-    question: str
     domain: Domain
     direction: int  # +1: the largest value that holds, -1: the smallest
     limits: tuple[Limit, ...]
-    holds: Probe | None
-    fails: Probe | None  # None: the domain ends with ``holds``
+    question: str = "vary"
+    holds: Probe | None = None
+    fails: Probe | None = None  # None: the domain ends with ``holds``
     miss: Probe | None = None  # without a solution: the value that comes nearest
     goal: Goal | None = None  # what is largest or smallest at ``holds``, if asked for
     beside: tuple[Probe, ...] = ()  # with a goal: the next valid values, worse or not within limits
@@ -77,10 +77,8 @@ def solve(
     plan: Plan,
     domain: Domain,
     limits: tuple[Limit, ...],
-    *,
-    question: str = "",
     direction: int | None = None,
-    extra: Mapping[str, Any] | None = None,
+    *,
     search: Probes | None = None,
     exact: bool = True,
 ) -> Answer:
@@ -97,12 +95,12 @@ def solve(
     """
     search = search or Probes(plan, domain, limits, [domain.measure] if domain.rows else ())
     if domain.rows:
-        return _largest(search, Answer(question, domain, 1, limits, None, None, extra=extra or {}))
+        return _largest(search, Answer(domain, 1, limits))
     few = search.all()
     start = search.start()
     if direction is None:
         direction = _direction(search, start)
-    answer = Answer(question, domain, direction, limits, None, None, extra=extra or {})
+    answer = Answer(domain, direction, limits)
     inside = held_near(search, start, direction)
     if inside is None:  # perhaps one that was tried on the way
         inside = next((probe for probe in search.known if not probe.broken), None)
