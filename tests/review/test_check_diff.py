@@ -283,6 +283,7 @@ def test_revisions_follow_committed_links_and_names(repository: Path) -> None:
     Path("plans/variant.yaml").write_text("extends: small.yaml\ntraining: {tokens: 20B}\n")
     Path("link.yaml").symlink_to("plans/small.yaml")
     Path("linked").symlink_to("plans")
+    Path("results").symlink_to("docs")
     Path("out.yaml").symlink_to("/etc/hostname")
     git("init", "-q", "-b", "main")
     git("add", ".")
@@ -292,13 +293,14 @@ def test_revisions_follow_committed_links_and_names(repository: Path) -> None:
     assert (rows["model.layers"].old, rows["model.layers"].new) == (12, 13)
     variant = diff.diff("HEAD:plans/small.yaml", "HEAD:linked/variant.yaml")
     assert {r.id for r in variant.of("input")} == {"training.tokens"}
+    assert diff.diff("HEAD:results/small.json", "HEAD:docs/small.json").rows == ()
     with pytest.raises(PlanError, match="no such file in that revision"):
         diff.diff("HEAD:out.yaml", "plans/small.yaml")
 
 
 @pytest.mark.slow
 def test_a_large_repository_with_odd_names_is_quick(repository: Path) -> None:
-    """Two processes of git read what the plan names, of 2,000 documents and one odd name."""
+    """A few processes of git write what the plan may name: 2,000 documents and one odd name."""
     git("init", "-q", "-b", "main")
     Path("many").mkdir()
     for number in range(2000):

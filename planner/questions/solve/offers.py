@@ -65,24 +65,46 @@ def _title(plan: Plan) -> str:
 
 def _own(plan: Plan, price: Number | None = None) -> Offer:
     """The plan's own devices, at its own price or another."""
+    whose, published = ASKED, ""
+    if price is None:
+        price, whose = plan.get("cluster.price"), origin(plan, "cluster.price")[1]
+        row = _listed(plan.get("cluster.accelerator") or {}, plan.get("cluster.provider") or "")
+        published = _source(row) if row is not None and row["price"] == price else ""
     nodes = plan.get("cluster.devices_per_node")
-    if price is not None:
-        return Offer(_title(plan), {"cluster.price": price}, price, nodes, ASKED, True)
-    price, whose = plan.get("cluster.price"), origin(plan, "cluster.price")[1]
-    row = _listed(plan.get("cluster.accelerator") or {}, plan.get("cluster.provider") or "")
-    published = _source(row) if row is not None and row["price"] == price else ""
     return Offer(_title(plan), {"cluster.price": price}, price, nodes, whose, True, published)
+
+
+def _offer(
+    title: str,
+    cluster: Mapping[str, Any],
+    per_node: int,
+    price: Number | None,
+    row: Mapping[str, Any] | None,
+) -> Offer | None:
+    """Devices of a cluster, at the price that the question gives or else at a listed one; None
+    where there is neither."""
+    if price is not None:
+        given = {**cluster, "price": f"{plain_text(Fraction(price))} USD/h"}
+        return Offer(title, {"cluster": given}, price, per_node, ASKED)
+    if row is None:
+        return None
+    whose = f"{row['kind']} price of {row['provider']}, {row['date']}"
+    return Offer(title, {"cluster": cluster}, row["price"], per_node, whose, source=_source(row))
 
 
 @cache
 def _shipped() -> tuple[Offer, ...]:
     """The shipped clusters with a price, the cheapest first."""
-    found = []
-    for name in source.preset_names("cluster"):
-        offer = _cluster(name, None)
-        if offer is not None:
-            found.append(offer)
-    return tuple(sorted(found, key=lambda offer: offer.price))
+    found = [_cluster(name, None) for name in source.preset_names("cluster")]
+    return tuple(sorted(filter(None, found), key=lambda offer: offer.price))
+
+
+def _cluster(name: str, price: Number | None) -> Offer | None:
+    """A shipped cluster, at its provider's price where none is given."""
+    data = _read("cluster", name)
+    row = _listed(data["accelerator"], data["provider"]) if data.get("provider") else None
+    title = str(data["accelerator"].get("name") or name)
+    return _offer(title, {"extends": name}, data["devices_per_node"], price, row)
 
 
 def _read(kind: str, name: str) -> dict[str, Any]:
@@ -99,32 +121,12 @@ def _listed(accelerator: Mapping[str, Any], provider: str | None) -> Mapping[str
     return next((row for row in rows if row["provider"] == provider), None)
 
 
-def _told(row: Mapping[str, Any]) -> str:
-    return f"{row['kind']} price of {row['provider']}, {row['date']}"
-
-
 def _source(row: Mapping[str, Any]) -> str:
     return ", ".join(str(row[key]) for key in ("text", "url") if row.get(key))
 
 
-def _cluster(name: str, price: Number | None) -> Offer | None:
-    data = _read("cluster", name)
-    title, nodes = str(data["accelerator"].get("name") or name), data["devices_per_node"]
-    if price is not None:
-        given = {"cluster": {"extends": name, "price": _text(price)}}
-        return Offer(title, given, price, nodes, ASKED)
-    row = _listed(data["accelerator"], data.get("provider"))
-    if data.get("provider") is None or row is None:
-        return None
-    given = {"cluster": {"extends": name}}
-    return Offer(title, given, row["price"], nodes, _told(row), source=_source(row))
-
-
-def _text(price: Number) -> str:
-    return f"{plain_text(Fraction(price))} USD/h"
-
-
 def _asked(plan: Plan, text: str) -> Offer:
+    """What a name stands for, with or without ``=PRICE``."""
     name, equals, written = (part.strip() for part in text.partition("="))
     price: Number | None = None
     if equals:
@@ -134,61 +136,38 @@ def _asked(plan: Plan, text: str) -> Offer:
             raise PlanError(
                 Fault(f"--accelerators {text}: {error}", None, error.allowed, error.hint)
             ) from None
-    if name in source.preset_names("cluster"):
-        offer = _cluster(name, price)
-        if offer is None:
-            raise _without_price(name)
-        return offer
-    known = source.preset_names("accelerator")
-    if name not in known:
+    clusters, known = source.preset_names("cluster"), source.preset_names("accelerator")
+    if name not in (*clusters, *known):
         raise PlanError(
             Fault(
                 f"--accelerators: unknown accelerator {name}",
                 None,
                 "see plan.py list accelerators",
-                nearest(name, [*known, *source.preset_names("cluster")]),
+                nearest(name, [*known, *clusters]),
             )
         )
-    data = _read("accelerator", name)
-    title = str(data.get("name") or name)
+    found = _cluster(name, price) if name in clusters else _accelerator(plan, name, price)
+    if found is None:
+        raise PlanError(Fault(f"--accelerators: no price for {name}", None, f"{name}='2.5 USD/h'"))
+    return found
+
+
+def _accelerator(plan: Plan, name: str, price: Number | None) -> Offer | None:
+    """An accelerator at the price that is given; else at the plan's own, where the plan has it, or
+    its provider's; else in the shipped cluster that has a price for it; else at the lowest price
+    that is known."""
+    data, provider = _read("accelerator", name), plan.get("cluster.provider")
+    title, nodes = str(data.get("name") or name), plan.get("cluster.devices_per_node")
     if title == _title(plan) and (price is not None or plan.get("cluster.price") is not None):
         return _own(plan, price)
-    given = {"accelerator": name, "devices_per_node": plan.get("cluster.devices_per_node")}
-    if price is not None:
-        return Offer(
-            title,
-            {"cluster": {**given, "price": _text(price)}},
-            price,
-            given["devices_per_node"],
-            ASKED,
-        )
-    return _priced(plan, data, given, title, name)
-
-
-def _priced(
-    plan: Plan, data: Mapping[str, Any], given: Mapping[str, Any], title: str, name: str
-) -> Offer:
-    """An accelerator at the plan's provider; else in the shipped cluster that has a price for it;
-    else at the lowest price that is known."""
-    provider = plan.get("cluster.provider")
-    row = _listed(data, provider) if provider is not None else None
-    if row is None:
-        for offer in _shipped():
-            if offer.accelerator == title:
-                return offer
-        row = _listed(data, None)
-    if row is None:
-        raise _without_price(name)
-    cluster = {**given, "provider": row["provider"]}
-    return Offer(
-        title,
-        {"cluster": cluster},
-        row["price"],
-        given["devices_per_node"],
-        _told(row),
-        source=_source(row),
-    )
-
-
-def _without_price(name: str) -> PlanError:
-    return PlanError(Fault(f"--accelerators: no price for {name}", None, f"{name}='2.5 USD/h'"))
+    cluster, row = {"accelerator": name, "devices_per_node": nodes}, None
+    if price is None:
+        row = _listed(data, provider) if provider is not None else None
+        if row is None:
+            for offer in _shipped():
+                if offer.accelerator == title:
+                    return offer
+            row = _listed(data, None)
+        if row is not None:
+            cluster["provider"] = row["provider"]
+    return _offer(title, cluster, nodes, price, row)
