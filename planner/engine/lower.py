@@ -128,6 +128,10 @@ class Lowering:
         if like is not None:
             self._share(like)
 
+    def differs(self, case: Case) -> int:
+        """In how much another case is of another form; one that differs less shares more."""
+        return sum(1 for _ in _moved(self.case, case, self.asked))
+
     def _share(self, like: Lowering) -> None:
         """Take over the instances that rest on nothing that is of another form in this case."""
         assert not like.ends and not like.conditional and not self.conditional
@@ -372,7 +376,8 @@ def _moved(one: Case, other: Case, asked: Iterable[str]) -> Iterator[Any]:
         ):
             yield axis
     for symbol in {**one.bindings, **other.bindings}:
-        if _form(one.bindings.get(symbol)) != _form(other.bindings.get(symbol)):
+        value, changed = one.bindings.get(symbol), other.bindings.get(symbol)
+        if value is not changed and _form(value) != _form(changed):
             yield symbol
     yield from (symbol for symbol, _, _ in one.crossed.keys() ^ other.crossed.keys())
 

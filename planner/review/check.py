@@ -301,7 +301,6 @@ def _find(report: Path, plan: str) -> Path | None:
 def _render(file: Path, log: Path | None, claim: Claim, suffix: str) -> str:
     """The report as it would be written today, naming its plan as the old one does."""
     from planner import report as render
-    from planner.connect import compare
     from planner.engine import instance as case
     from planner.engine.evaluate import Evaluation
     from planner.questions import loading
@@ -315,6 +314,8 @@ def _render(file: Path, log: Path | None, claim: Claim, suffix: str) -> str:
     plan = loading.load(file, claim.overrides)
     result = Named(plan, Evaluation(case.build(plan)))
     if log is not None:
+        from planner.connect import compare
+
         found = compare.compare(plan, log, claim.warm_up)
         result.comparison = replace(found, log=str(claim.log), result=result)
     return render.as_text(result, suffix.lstrip("."))

@@ -96,10 +96,11 @@ class Layout:
     def evaluation(self) -> Evaluation | None:
         return None if self.evaluated is None else self.evaluated[0]
 
-    def exactly(self, plan: Plan, by: str, like: Layout) -> Layout:
-        """The layout with exact values, and the parts of ``by``, as ``like`` has them."""
-        values, evaluation = _exactly(self.of(plan), tuple(self.values), like.evaluation)
-        return replace(self, values=values, evaluated=(evaluation, by))
+    def exactly(self, plan: Plan, by: str, like: Iterable[Layout]) -> Layout:
+        """The layout with the exact value and the parts of ``by``, as layouts ``like`` it have."""
+        alike = [layout.evaluation for layout in like if layout.evaluation is not None]
+        values, evaluation = _exactly(self.of(plan), (by,), alike)
+        return replace(self, values={**self.values, **values}, evaluated=(evaluation, by))
 
 
 @dataclass(frozen=True)
@@ -472,7 +473,7 @@ class Asked:
             explain_absence(walk, by)
         kept = safe if safe.count else tight
         own = _own(plan, self.quantities, by)
-        like = None if own is None else own.evaluation
+        like = [] if own is None or own.evaluation is None else [own.evaluation]
         exact = [
             layout_of(plan, item, (by, MEMORY), self.quantities if number < EXACT else (), by, like)
             for number, item in enumerate(kept.best.items())
@@ -542,29 +543,34 @@ def layout_of(
     names: Sequence[str],
     exactly: Sequence[str] = (),
     by: str = "",
-    like: Evaluation | None = None,
+    alike: list[Evaluation] | None = None,
 ) -> Layout:
-    """A layout that was selected, with exact values of some quantities."""
+    """A layout that was selected, with exact values of some quantities; its evaluation joins those
+    of layouts that are alike."""
     *numbers, (changes, follows) = item
     over_arrays = dict(zip(names, numbers, strict=False))
     shown = {k: v for k, v in changes.items() if v is not None}
     cleared = tuple(k for k, v in changes.items() if v is None)
     if not exactly:
         return Layout(shown, follows, over_arrays, over_arrays, cleared)
-    values, evaluation = _exactly(variant(plan, changes), exactly, like)
+    values, evaluation = _exactly(variant(plan, changes), exactly, alike or ())
+    if alike is not None:
+        alike.append(evaluation)
     kept = (evaluation, by) if by else None
     return Layout(shown, follows, values, over_arrays, cleared, kept)
 
 
 def _exactly(
-    plan: Plan, quantities: Sequence[str], like: Evaluation | None = None
+    plan: Plan, quantities: Sequence[str], alike: Sequence[Evaluation] = ()
 ) -> tuple[dict[str, Any], Evaluation]:
-    """Quantities of a plan, and their evaluation; ``like`` is one of another layout.
+    """Quantities of a plan, and their evaluation, which uses the nearest of some others again.
 
     Raises:
         PlanError: one of them cannot be computed, with the reason.
     """
-    evaluation = Evaluation(case.build(plan), like=like)
+    built = case.build(plan)
+    like = min(alike, key=lambda other: other.differs(built), default=None)
+    evaluation = Evaluation(built, like=like)
     try:
         return {name: evaluation.value(name) for name in quantities}, evaluation
     except Absent as absent:

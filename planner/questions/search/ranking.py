@@ -278,9 +278,8 @@ def _slower(layout: Layout, first: Layout, by: str) -> str:
 
 def _lost(layout: Layout, found: Found) -> str:
     """Where a layout loses most against the best, in brackets."""
-    most, least = _told(
-        layout.exactly(found.plan, found.by, found.best[0]), found.best[0], found.by
-    )
+    best = found.best[0]
+    most, least = _told(layout.exactly(found.plan, found.by, found.best), best, found.by)
     less = f", less {named(least[0])}" if least else ""
     return f" ({named(most[0])}{less})" if most else ""
 
