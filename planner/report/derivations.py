@@ -19,7 +19,7 @@ from planner.typeset import HTML, LATEX, MATHML, TEXT, Box, Style
 from planner.typeset.names import parse
 from planner.typeset.styles import digits
 
-__all__ = ["Derivations"]
+__all__ = ["Derivations", "inputs_of"]
 
 Data = SimpleNamespace
 SHORT = 50  # printed characters up to which formula and numbers share a line
@@ -147,25 +147,18 @@ class Derivations:
         return Data(unit=unit, rows=rows)
 
     def _inputs(self, quantity: Quantity) -> list[Data]:
-        """The inputs in a formula, each once; inside a fold one may have several values."""
-        found: dict[str, Data] = {}
-        for note, value, given in quantity.symbols:
-            number = clean(value) if isinstance(value, str) else TEXT.number(*digits(value))
-            if note.latex in found:
-                found[note.latex].values.append(number)
-                continue
-            name = parse(note.latex)
-            found[note.latex] = Data(
-                latex=name.latex(),
-                html=name.html(),
-                meaning=clean(note.meaning),
-                values=[number],
-                origin=clean(given.origin) if given and given.kind != "derived" else "",
-                key=given.key if given else "",
+        """The inputs in a formula, with who decided those that followed from no other choice."""
+        return [
+            Data(
+                latex=parse(row.note.latex).latex(),
+                html=parse(row.note.latex).html(),
+                meaning=clean(row.note.meaning),
+                value=row.text,
+                origin=clean(row.given.origin) if row.given and row.given.kind != "derived" else "",
+                key=row.given.key if row.given else "",
             )
-        for data in found.values():
-            data.value = ", ".join(data.values[:MANY]) + (", …" if len(data.values) > MANY else "")
-        return list(found.values())
+            for row in inputs_of(quantity)
+        ]
 
     # -- many instances -----------------------------------------------------------------------
 
@@ -204,8 +197,7 @@ class Derivations:
     def _instance(self, quantity: Quantity) -> Data:
         symbolic, numeric = quantity.boxes
         entry = Data(id=quantity.id, text=" · ".join(place(entry) for entry in quantity.entries))
-        value = quantity.value
-        text = clean(value) if isinstance(value, str) else TEXT.number(*digits(value))
+        value, text = quantity.value, _number(quantity.value)
         formula, numbers = styles(symbolic), styles(numeric) if numeric else None
         plain = numbers.plain if numbers else ""
         return Data(
@@ -217,6 +209,22 @@ class Derivations:
             same=plain == text,
             alike=(formula.plain, plain, text) if value else (formula.plain, text),
         )
+
+
+def inputs_of(quantity: Quantity) -> list[Data]:
+    """The inputs in a formula, each once: its note, who decided it, and its values as text; inside
+    a reduction one may have several."""
+    found: dict[str, Data] = {}
+    for note, value, given in quantity.symbols:
+        row = found.setdefault(note.latex, Data(note=note, given=given, values=[]))
+        row.values.append(_number(value))
+    for row in found.values():
+        row.text = ", ".join(row.values[:MANY]) + (", …" if len(row.values) > MANY else "")
+    return list(found.values())
+
+
+def _number(value: Any) -> str:
+    return clean(value) if isinstance(value, str) else TEXT.number(*digits(value))
 
 
 def grouped(quantities: list[Quantity]) -> list[Data]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from planner.base.errors import Fault, PlanError
+from planner.report.derivations import inputs_of
 from planner.report.facts import brief, with_interval
 from planner.report.layout import BETWEEN
 from planner.report.numbers import clean, exactly, shown
 from planner.results.result import Quantity, Result
-from planner.typeset import TEXT
 from planner.typeset.names import parse
-from planner.typeset.styles import digits
 
 __all__ = ["explain"]
 
@@ -85,19 +84,13 @@ def _formula(quantity: Quantity) -> list[str]:
 
 def _inputs(quantity: Quantity) -> list[str]:
     """The inputs with their values, meanings and origins; of many values, the first ones."""
-    values: dict[str, list[str]] = {}
-    words: dict[str, str] = {}
-    known = quantity.result.evaluation.case.kinds
-    for note, value, given in quantity.symbols:
-        name = parse(note.latex).plain()
-        text = clean(value) if isinstance(value, str) else TEXT.number(*digits(value))
-        values.setdefault(name, []).append(text)
+    known, lines = quantity.result.evaluation.case.kinds, []
+    for row in inputs_of(quantity):
+        note, given = row.note, row.given
         kind = known.get(note.symbol)  # of what the document states; a default says it itself
         said = [kind] if kind and given is not None and given.kind != "derived" else []
         said += [clean(given.origin)] if given is not None else []
         origin = f" ({', '.join(said)})" if said else ""
-        words[name] = f"{clean(note.meaning)}{origin}"
-    return [
-        f"{name} = {', '.join(texts[:6])}{', …' if len(texts) > 6 else ''}: {words[name]}"
-        for name, texts in values.items()
-    ]
+        name = parse(note.latex).plain()
+        lines.append(f"{name} = {row.text}: {clean(note.meaning)}{origin}")
+    return lines

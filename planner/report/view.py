@@ -14,6 +14,7 @@ from typing import Any
 
 from planner.base.display import exact_text, significant
 from planner.base.errors import PlanError
+from planner.base.version import __version__
 from planner.book.quantity import BOOK
 from planner.engine.evaluate import Absent
 from planner.plans import error_bands as bands
@@ -65,8 +66,10 @@ class View:
         self.figures = facts.key_figures(result)
         self.between = BETWEEN if any(f.interval for f in self.figures) else ""
         self._places: dict[str, int] = {}
+        self._plain = [q for q in result.quantities.values() if not q.entries]
         self.advice = facts.advised(result)
         self.warnings = [Data(id=i, words=words) for i, words in facts.warnings(result)]
+        self.version, self.fingerprint = __version__, result.fingerprint()
 
     # -- what decides, alternatives -----------------------------------------------------------
 
@@ -261,10 +264,6 @@ class View:
         further = [Section("further-quantities", "Further quantities", tuple(rest))] if rest else []
         views = [self._section(section) for section in (*SECTIONS, *further)]
         return [view for view in views if view is not None]
-
-    @cached_property
-    def _plain(self) -> list[Quantity]:
-        return [q for q in self.result.quantities.values() if not q.entries]
 
     def _section(self, section: Section) -> Data | None:
         quantities = {q.id: q for q in self._plain if q.id.split(".")[0] in section.prefixes}
@@ -545,16 +544,6 @@ class View:
         for key, text in self.result.plan.document.overrides:
             words += ["--set", f"{key}={clean(text)}"]
         return shlex.join(words)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        return self.result.fingerprint()
-
-    @cached_property
-    def version(self) -> str:
-        from planner.base.version import __version__
-
-        return __version__
 
     @cached_property
     def prefixes(self) -> list[Data]:

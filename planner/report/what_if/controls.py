@@ -6,7 +6,7 @@ since any allowed number can be typed beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -43,65 +43,33 @@ class Control:
 
 def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
     """The controls that mean something for a plan, by the title of their group."""
-    given = plan.document.data
-    batch = [
-        key
-        for key in ("global_batch", "gradient_accumulation")
-        if given["training"].get(key) is not None
-    ]
     accelerator = accelerators.name_of(plan)
-    run = [
-        *(
-            [Control(accelerators.KEY, "Accelerator", accelerator, tuple(accelerators.presets()))]
-            if accelerator is not None
-            else []
-        ),
-        _number(plan, "cluster.devices", "Devices", _doubled(plan.get("cluster.devices"), 6)),
-        _number(plan, "training.tokens", "Training tokens", _tenths(plan.get("training.tokens"))),
-        _number(
-            plan,
-            "time.mfu",
-            "Assumed utilisation",
-            [Fraction(i, 100) for i in range(5, 86)],
-            optional="predicted",
-        ),
-        _number(
-            plan,
-            "cluster.price",
-            "Price of a device hour, USD",
-            [Fraction(i, 10) for i in range(2, 101)],
-            optional="unknown",
-        ),
-    ]
-    batches = [
-        _number(plan, "training.micro_batch", "", _powers(64)),
-        *(
-            _number(
-                plan,
-                f"training.{key}",
-                key.replace("_", " ").capitalize(),
-                _doubled(plan.get(f"training.{key}"), 5),
-            )
-            for key in batch
-        ),
-        _number(plan, "training.sequence_length", "Sequence length, tokens", _powers(2**20, 256)),
-    ]
-    memory = [
-        _choice(plan, "training.recompute"),
-        _choice(plan, "training.precision", "Precision"),
-        _choice(plan, "training.optimizer", "Optimizer"),
-        _choice(plan, "training.schedule", optional="by the layout"),
-    ]
-    sections = (
-        ("Run", run),
-        ("Batch", batches),
-        ("Layout", _layout(plan)),
-        ("Choices", memory),
-        ("Model", _shape(plan)),
-    )
+    presets = Control(accelerators.KEY, "Accelerator", accelerator, tuple(accelerators.presets()))
+    numbers = {title: [_number(plan, *row) for row in rows] for title, rows in NUMBERS.items()}
+    stated = plan.document.data["training"]
+    sections = {
+        "Run": [*([presets] if accelerator is not None else []), *numbers["Run"]],
+        "Batch": [
+            control
+            for control in numbers["Batch"]
+            if control.key not in EITHER or stated.get(control.key.partition(".")[2]) is not None
+        ],
+        "Layout": _layout(plan),
+        "Choices": [
+            _choice(plan, "training.recompute"),
+            _choice(plan, "training.precision", "Precision"),
+            _choice(plan, "training.optimizer", "Optimizer"),
+            _choice(plan, "training.schedule", optional="by the layout"),
+        ],
+        "Model": [
+            control
+            for control in (numbers["Model"] if plan.model is not None else ())
+            if plan.get(control.key) is not None
+        ],
+    }
     return [
-        (title, [c for c in controls if c.value is not None or c.optional])
-        for title, controls in sections
+        (title, [c for c in found if c.value is not None or c.optional])
+        for title, found in sections.items()
     ]
 
 
@@ -111,12 +79,12 @@ def _layout(plan: Plan) -> list[Control]:
     layers = len(model.sequence) if model is not None else 1
     blocks = [block for part in (model.parts if model else ()) for block in part.blocks]
     experts = max((b.values["experts"] for b in blocks if b.kind == "moe"), default=1)
-    steps: dict[str, Iterable[int]] = {
-        layout.MATRICES: _powers(64),
-        layout.LAYERS: _pipeline(layers),
-        layout.CHUNKS: range(1, 11),
-        layout.TOKENS: _powers(64),
-        layout.EXPERTS: _divisors(experts),
+    steps: dict[str, Callable[[Any], Iterable[int]]] = {
+        layout.MATRICES: lambda value: _powers(64),
+        layout.LAYERS: lambda value: _pipeline(layers),
+        layout.CHUNKS: lambda value: range(1, 11),
+        layout.TOKENS: lambda value: _powers(64),
+        layout.EXPERTS: lambda value: _divisors(experts),
     }
     found = []
     for row in sorted(layout.ROWS, key=lambda row: (bool(row.values), row.neutral is False)):
@@ -127,38 +95,8 @@ def _layout(plan: Plan) -> list[Control]:
         if row.values:
             found.append(_choice(plan, row.key))
         else:
-            sizes = steps.get(row.divides) or _doubled(plan.get(row.key), 6)
-            found.append(_number(plan, row.key, "", sizes))
+            found.append(_number(plan, row.key, "", steps.get(row.divides, _doubled)))
     return found
-
-
-def _shape(plan: Plan) -> list[Control]:
-    """The sizes of a model with a shape, where its document says or its rules give them."""
-    if plan.model is None:
-        return []
-    sizes: list[tuple[str, str, tuple[Any, ...], str]] = [
-        ("layers", "Layers", _ratios(plan.get("model.layers"), 2), ""),
-        ("hidden", "Hidden size", _ratios(plan.get("model.hidden")), ""),
-        ("attention.heads", "Attention heads", _ratios(plan.get("model.attention.heads")), ""),
-        (
-            "attention.kv_heads",
-            "Key and value heads",
-            _ratios(plan.get("model.attention.kv_heads")),
-            "as many as heads",
-        ),
-        (
-            "mlp.intermediate",
-            "Feed-forward width",
-            _ratios(plan.get("model.mlp.intermediate")),
-            "by the hidden size",
-        ),
-        ("vocab", "Vocabulary", VOCABULARIES, ""),
-    ]
-    return [
-        _number(plan, f"model.{key}", label, steps, optional)
-        for key, label, steps, optional in sizes
-        if plan.get(f"model.{key}") is not None
-    ]
 
 
 #: Of common tokenizers; the plan's own is added.
@@ -166,12 +104,11 @@ VOCABULARIES = (32000, 50304, 65536, 100352, 128256, 152064, 200064, 256000)
 EIGHTHS = (2, 4, 6, 8, 10, 12, 16, 24, 32)
 
 
-def _ratios(value: Any, least: int = 1) -> tuple[int, ...]:
+def _ratios(value: Any) -> list[int]:
     """From a quarter to four times, where it stays whole."""
     if not isinstance(value, int):
-        return ()
-    found = (value * eighth // 8 for eighth in EIGHTHS if value * eighth % 8 == 0)
-    return tuple(size for size in found if size >= least)
+        return []
+    return [value * eighth // 8 for eighth in EIGHTHS if value * eighth % 8 == 0]
 
 
 def _choice(plan: Plan, key: str, label: str = "", optional: str = "") -> Control:
@@ -183,9 +120,12 @@ def _choice(plan: Plan, key: str, label: str = "", optional: str = "") -> Contro
     return Control(key, label, value, options, optional=optional if value is None else "")
 
 
-def _number(plan: Plan, key: str, label: str, steps: Iterable[Any], optional: str = "") -> Control:
+def _number(
+    plan: Plan, key: str, label: str, sizes: Callable[[Any], Iterable[Any]], optional: str = ""
+) -> Control:
+    """A number, whose slider stands at its own value and at sizes that go with it."""
     said = about(key)
-    value = _value(plan, key, optional)
+    value, steps = _value(plan, key, optional), sizes(plan.get(key))
     least, most, above = (said.get(k) for k in ("minimum", "maximum", "exclusiveMinimum"))
     own = {value} if value is not None else set()
     kept = {
@@ -224,8 +164,10 @@ def _powers(most: int, least: int = 1) -> list[int]:
     return [2**i for i in range(24) if least <= 2**i <= most]
 
 
-def _doubled(value: int, times: int) -> list[int]:
+def _doubled(value: int | None, times: int = 6) -> list[int]:
     """Halved and doubled so often, as long as it stays whole."""
+    if value is None:
+        return []
     found = [value * 2**i for i in range(times + 1)]
     return found + [value // 2**i for i in range(1, times + 1) if value % 2**i == 0]
 
@@ -241,6 +183,10 @@ def _tenths(value: Any) -> list[Any]:
     return found
 
 
+def _parts(first: int, last: int, of: int) -> list[Fraction]:
+    return [Fraction(i, of) for i in range(first, last + 1)]
+
+
 def _divisors(value: int) -> list[int]:
     return [i for i in range(1, value + 1) if value % i == 0]
 
@@ -250,3 +196,31 @@ def _pipeline(layers: int) -> list[int]:
         {i for i in range(1, min(layers, 64) + 1) if layers % i == 0}
         | {p for p in _powers(64) if p <= layers}
     )
+
+
+#: Keys of which a plan states one, and the other follows.
+EITHER = ("training.global_batch", "training.gradient_accumulation")
+#: Numbers that a reader moves: key, label, the sizes of its slider by the plan's own value, and
+#: what is said where it is left to its rule.
+NUMBERS: dict[str, tuple[tuple[Any, ...], ...]] = {
+    "Run": (
+        ("cluster.devices", "Devices", _doubled),
+        ("training.tokens", "Training tokens", _tenths),
+        ("time.mfu", "Assumed utilisation", lambda _: _parts(5, 85, 100), "predicted"),
+        ("cluster.price", "Price of a device hour, USD", lambda _: _parts(2, 100, 10), "unknown"),
+    ),
+    "Batch": (
+        ("training.micro_batch", "", lambda _: _powers(64)),
+        ("training.global_batch", "Global batch", lambda value: _doubled(value, 5)),
+        ("training.gradient_accumulation", "Gradient accumulation", lambda v: _doubled(v, 5)),
+        ("training.sequence_length", "Sequence length, tokens", lambda _: _powers(2**20, 256)),
+    ),
+    "Model": (
+        ("model.layers", "Layers", lambda value: [n for n in _ratios(value) if n > 1]),
+        ("model.hidden", "Hidden size", _ratios),
+        ("model.attention.heads", "Attention heads", _ratios),
+        ("model.attention.kv_heads", "Key and value heads", _ratios, "as many as heads"),
+        ("model.mlp.intermediate", "Feed-forward width", _ratios, "by the hidden size"),
+        ("model.vocab", "Vocabulary", lambda _: VOCABULARIES),
+    ),
+}
