@@ -31,16 +31,16 @@ def text(result: Result, colour: bool | None = None) -> str:
 
 def markdown(result: Result) -> str:
     """The report as GitHub renders it."""
-    from planner.report.report import markdown as render
+    from planner.report.report import view_of, words
 
-    return render(result)
+    return words("report.md.jinja", view=view_of(result))
 
 
 def html(result: Result) -> str:
     """The report as one file without scripts or requests."""
-    from planner.report.report import html as render
+    from planner.report.report import page, view_of
 
-    return render(result)
+    return page("report.html.jinja", view=view_of(result))
 
 
 def interactive(result: Result) -> str:

@@ -14,17 +14,7 @@ from planner.base import resources
 from planner.report.view import View
 from planner.results.result import Result
 
-__all__ = ["html", "markdown", "page", "view_of", "words"]
-
-
-def markdown(result: Result) -> str:
-    """The report as GitHub Markdown."""
-    return words("report.md.jinja", view=view_of(result))
-
-
-def html(result: Result) -> str:
-    """The report as one HTML file."""
-    return page("report.html.jinja", view=view_of(result))
+__all__ = ["page", "view_of", "words"]
 
 
 @lru_cache(maxsize=1)

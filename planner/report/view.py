@@ -473,17 +473,13 @@ class View:
 
     def _compared(self, quantities: list[Quantity]) -> list[Data]:
         """Ways to count one thing, with their ratio to the first."""
-        if len(quantities) < 2:
-            return [Data(**vars(self._row(q)), ratio="1", why=clean(q.why)) for q in quantities]
-        measure = quantities[0].number
-        return [
-            Data(
-                **vars(self._row(q)),
-                why=clean(q.why),
-                ratio=f"{float(q.number / measure):.3f}" if measure else "–",
-            )
-            for q in quantities
-        ]
+        measure, several = quantities[0].number if quantities else 0, len(quantities) > 1
+        rows = []
+        for quantity in quantities:
+            ratio = f"{float(quantity.number / measure):.3f}" if several and measure else "–"
+            row = vars(self._row(quantity))
+            rows.append(Data(**row, why=clean(quantity.why), ratio=ratio if several else "1"))
+        return rows
 
     # -- assumptions, references ---------------------------------------------------------------
 
