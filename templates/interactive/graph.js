@@ -17,7 +17,7 @@ const GRAPH = (() => {
     mul: (...factors) => factors.reduce((product, factor) => product * factor, 1),
     div: (above, below) => below === 0 ? lacks("division by zero") : above / below,
     pow: (base, exponent) => base === 0 && exponent < 0 ? lacks("division by zero") : base ** exponent,
-    exp: value => Math.exp(value) || lacks(`e to the power of ${value.toPrecision(3)} is beyond all numbers`),
+    exp: value => [0, Infinity].includes(Math.exp(value)) ? lacks("a power of e in it is beyond all numbers") : Math.exp(value),
     tanh: Math.tanh,
     log: value => value > 0 ? Math.log(value) : lacks("there is no logarithm of what is not above 0"),
     max: Math.max,
@@ -50,7 +50,7 @@ const GRAPH = (() => {
       try {
         value = worth(node, values, () => input(place));
         if (typeof value === "number" && !Number.isFinite(value)) lacks("its numbers are beyond those of a double");
-        if (node[0] === "quantity" && !(value instanceof $.Absent)) value = checked(graph.nodes[node[1][1]][1][0], value);
+        if (node[0] === "quantity") value = checked(graph.nodes[node[1][1]][1][0], value);
       } catch (absent) {
         if (!(absent instanceof $.Absent)) throw absent;
         value = absent;

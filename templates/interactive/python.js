@@ -77,6 +77,9 @@ const $ = (() => {
     constructor(values = []) { this.held = new Map(); for (const v of values) this.add(v); }
     add(v) { this.held.set(key(v), v); }
     has(v) { return this.held.has(key(v)); }
+    isdisjoint(other) { return !list(other).some(v => this.has(v)); }
+    intersection(other) { return new Set_(this.items().filter(v => within(v, other))); }
+    discard(v) { this.held.delete(key(v)); }
     union(...many) { const all = new Set_(this.items()); all.update(...many); return all; }
     update(...many) { for (const values of many) for (const v of iter(values)) this.add(v); }
     items() { return [...this.held.values()]; }
@@ -179,6 +182,14 @@ const $ = (() => {
     floordiv: (a, b) => Math.floor(a / b), mod: (a, b) => a - b * Math.floor(a / b),
     union: (a, b) => a instanceof Dict ? new Dict([...a.items(), ...pairs(b)])
       : new Set_([...iter(a), ...iter(b)]),
+    difference: (a, b) => new Set_([...list(a).filter(v => !within(v, b)), ...list(b).filter(v => !within(v, a))]),
+    // What += does: a list stays the one that it is.
+    grown: (a, b) => {
+      if (!Array.isArray(a)) return a + b;
+      for (const v of iter(b)) a.push(v);
+      return a;
+    },
+    UNKNOWN: Object.freeze({}),
     intersection: (a, b) => new Set_(list(a).filter(v => within(v, b))),
     call: (owner, name, given) => {
       const table = Array.isArray(owner) ? methods.list : typeof owner === "string" ? methods.string : null;

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
+from operator import is_
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
@@ -20,6 +21,7 @@ from planner.book.expressions import REDUCTIONS, Expression, Symbol
 from planner.book.quantity import BOOK, Book, Formula, Notation, Quantity
 from planner.engine import flop_conventions, instance, scaling_laws
 from planner.engine.evaluate import Evaluation
+from planner.engine.graph import UNKNOWN
 from planner.engine.lower import Absent
 from planner.engine.run import run, tidy
 from planner.plans import error_bands, hardware, kernels, model, plan, shapes
@@ -45,6 +47,8 @@ LIBRARY: dict[Any, str] = {
     TypeError: "TypeError",
     Fraction: "$.ratio",
     accumulate: "$.accumulate",
+    is_: "$.is",
+    UNKNOWN: "$.UNKNOWN",
     replace: "$.replace",
     Expression: "$.Tree",
     expressions.number: "(value=>value)",
@@ -140,7 +144,7 @@ def _book(rules: Program) -> str:
         return f"[{','.join([*(rules.literal(getattr(value, n)) for n in names), *further])}]"
 
     of_formula = ("when", "expression", "exact")
-    of_quantity = ("id", "symbol", "unit", "per", "within", "scales_with", "reading")
+    of_quantity = ("id", "symbol", "unit", "per", "within", "beyond", "scales_with", "reading")
     of_note = ("symbol", "key", "per", "kind", "neutral", "meaning")
     quantities = (
         row(q, of_quantity, rows(Formula, of_formula, (row(f, of_formula) for f in q.formulas)))

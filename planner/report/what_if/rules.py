@@ -39,6 +39,7 @@ _BINARY: dict[type[ast.AST], str] = {
     ast.Pow: "pow",
     ast.BitOr: "union",
     ast.BitAnd: "intersection",
+    ast.BitXor: "difference",
 }
 _COMPARISONS: dict[type[ast.AST], str] = {
     ast.Lt: "({0}<{1})",
@@ -341,6 +342,9 @@ class _Function:
                 return f"{{const $v={self.expression(value)};{rest}}}"
             case ast.AnnAssign(target=target, value=value):
                 return self._assign(target, self.expression(value)) if value else ""
+            case ast.AugAssign(target=target, op=ast.Add(), value=value):
+                grown = f"$.grown({self.expression(target)},{self.expression(value)})"
+                return self._assign(target, grown)
             case ast.AugAssign(target=target, op=op, value=value):
                 return self._assign(target, self._operate(op, target, value))
             case ast.For(target=target, iter=items, body=body, orelse=[]):
@@ -548,7 +552,8 @@ class _Function:
             case ast.Name(id="isinstance"):
                 return f"$.isinstance({self.expression(node.args[0])},{self._types(node.args[1])})"
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__"):
-                return f"super({self._items(node.args)})"
+                base = self.cls.__bases__[0] if self.cls else None
+                return f"super({self._ordered(node, base)})"
             case ast.Attribute(value=value, attr=name) if target is None:
                 self.program.called.add(name)
                 called = getattr(self.cls, name, None) if self._is_me(value) else None
