@@ -206,3 +206,25 @@ def test_a_value_outside_its_range_is_absent_in_a_study_as_in_a_plan(
         said = (quantity.absent or "").partition(":")[0]  # and then the first such value
         assert said in (row["reason"] or "") and (said == "outside its range" or not said)
     assert {row["time.step_seconds"] is None for row in found} == {True, False}
+
+
+def test_a_value_outside_its_range_is_absent_in_a_study_of_layouts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    axes = {
+        "parallelism.tensor": [1, 2, 4, 8], "parallelism.pipeline": [1, 2, 3, 4],
+        "parallelism.zero": [0, 1, 2, 3], "training.recompute": ["none", "full"],
+    }  # fmt: skip
+    study = {"base": {**SMALL, "parallelism": {}}, "axes": axes, "record": ["time.step_seconds"]}
+
+    def seconds() -> list[Any]:
+        return [row["time.step_seconds"] for row in planner.load_study(study)]
+
+    every = seconds()
+    known = sorted(value for value in every if value is not None)
+    most = math.ceil(1e6 * known[len(known) // 2]) / 1e6
+    monkeypatch.setattr(BOOK.quantities["time.step_seconds"], "within", (0, most))
+    assert seconds() == [None if value is None or value > most else value for value in every]
+    assert known[-1] > most
+    said = {row["reason"] for row in planner.load_study(study) if not row["time.step_seconds"]}
+    assert any("outside its range" in reason for reason in said)
