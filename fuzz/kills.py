@@ -201,7 +201,9 @@ def _ray() -> Iterator[str]:
         [Path(sys.executable).with_name("ray"), "start", "--head", "--block", "--num-cpus=2",
          "--disable-usage-stats", f"--port={ports[0]}", f"--ray-client-server-port={ports[1]}",
          "--include-dashboard=false", "--object-store-memory=100000000"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
+        # Workers of Ray are nicer than all else on a machine, unless they are told.
+        env={**os.environ, "PYTHONPATH": str(ROOT), "RAY_worker_niceness": "0"},
+        start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
