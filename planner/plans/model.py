@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from planner.book.inventory import components
 from planner.plans.document import Block, Draft, Model, Part, Path
 from planner.plans.shapes import CHANNEL_MIXERS, TOKEN_MIXERS, shape
 
 Kind = dict[str, Any]
 #: The part of modules that predict further tokens.
 FURTHER = "mtp"
+#: Projections beside which an adapter may stand.
+ADAPTED = ("query", "key", "value", "output", "gate", "up", "down", "head")
 MOST_BLOCKS = 600  # each is evaluated on its own; published models have up to a hundred
 
 
@@ -54,7 +57,27 @@ def lower(draft: Draft, path: Path = ("model",)) -> Model | None:
     if blocks > MOST_BLOCKS:
         draft.fault(path, f"the layer kinds have {blocks} blocks", f"at most {MOST_BLOCKS}")
         draft.finish()
-    return Model((embedding, *stack, head), tuple(layers))
+    model = Model((embedding, *stack, head), tuple(layers))
+    _check_adapters(draft, model)
+    return model
+
+
+def _check_adapters(draft: Draft, model: Model) -> None:
+    """Adapters stand beside projections that the model has."""
+    targets = (draft.get("training", "lora") or {}).get("targets")
+    if not targets:
+        return
+    pieces = (
+        "head" if block.kind == "head" else piece.name
+        for part in model.parts
+        for block in part.blocks
+        for piece in components(block.kind, block.values)
+    )
+    names = {*pieces}
+    if names.isdisjoint(targets):
+        has = ", ".join(name for name in ADAPTED if name in names)
+        said = f"no layer of the model has a projection called {' or '.join(targets)}"
+        draft.fault(("training", "lora", "targets"), said, f"some of: {has}")
 
 
 def _decoder(part: Part) -> Part:

@@ -123,9 +123,15 @@ class ArrayGraph(Graph):
         under, below, divided = self._factors(divisors)
         if not below or not divided:
             raise ZeroDivisionError
+        lost = next((place for place in (*under, *over) if place in self.lacking), None)
+        if self.checked and lost is not None:
+            return lost
         if not above:
-            return self.const(0)
-        for place in under[:]:
+            zero = self.const(0)
+            if not (self.checked and under):
+                return zero
+            return self._finite(self.node("div", zero, self._product(under, 1, 1.0)))
+        for place in () if self.checked else under[:]:
             if place in over:
                 over.remove(place)
                 under.remove(place)
@@ -217,6 +223,9 @@ class ArrayGraph(Graph):
 
     def pick(self, bys: Sequence[int], bodies: Sequence[int]) -> int:
         """The body at the largest ``by``."""
+        lost = next((place for place in bys if place in self.lacking), None)
+        if self.checked and lost is not None:
+            return lost
         if len(set(bodies)) == 1:
             return bodies[0]
         if list(bys) == list(bodies):
