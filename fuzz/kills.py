@@ -102,10 +102,13 @@ def start(words: Words, memory: int | None = None) -> subprocess.Popen[bytes]:
     )  # fmt: skip
 
 
-def finish(words: Words) -> None:
+def finish(words: Words, again: int = 0) -> None:
     process = start(words)
     _, said = process.communicate()
-    if process.returncode:
+    if process.returncode and again and UNANSWERED in said:
+        time.sleep(GONE)
+        finish(words, again - 1)
+    elif process.returncode:
         raise RuntimeError(said.decode(errors="replace"))
 
 
@@ -159,6 +162,8 @@ DEATHS = (
     "parent killed", "parent terminated", "parent interrupted", "all killed", "all terminated",
     "a worker killed", "out of memory",
 )  # fmt: skip
+#: What a sweep says where a cluster is busy with the end of the one before.
+UNANSWERED = b"the cluster does not answer"
 #: Seconds within which nothing of a tree is left.
 GONE = 10.0
 #: Seconds after which a killed sweep that goes on hangs, on a machine that does much else too.
@@ -243,12 +248,12 @@ def trees(name: str, kills: int, chance: random.Random) -> Counter[str]:
         )
         table, whole = folder / "out.csv", folder / "whole.csv"
         before = time.monotonic()
-        finish(["sweep", str(study), *on, "-o", str(whole)])
+        finish(["sweep", str(study), *on, "-o", str(whole)], again=3)
         lasts = time.monotonic() - before
         line = ["sweep", str(study), *on, "-o", str(table)]
 
         def resumed() -> None:
-            finish(line)
+            finish(line, again=3)
             ends["resumed"] += 1
             ends["broken: another table"] += table.read_bytes() != whole.read_bytes()
             left = [path.name for path in folder.iterdir() if path.suffix in BESIDE]
@@ -272,7 +277,9 @@ def trees(name: str, kills: int, chance: random.Random) -> Counter[str]:
                 print(f"{name}, {death}: hangs", flush=True)
                 os.killpg(process.pid, signal.SIGKILL)
                 said = process.communicate()[1].decode(errors="replace")
-            ends["finished" if process.returncode == 0 else death] += 1
+            unanswered = UNANSWERED.decode() in said and death != "out of memory"
+            end = "no answer of the cluster" if unanswered else death
+            ends["finished" if process.returncode == 0 else end] += 1
             for wrong in ("Traceback", "another sweep"):
                 if wrong in said and death != "all terminated":
                     ends[f"broken: {wrong}"] += 1

@@ -247,7 +247,9 @@ def _missing(engine: str) -> Fault:
 
 
 def _said(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), "")
+    """The first line of an error, and the last where the first only announces it."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{lines[0]} {lines[-1].strip()}" if lines[0].endswith(":") else lines[0]
 
 
 def _unreachable(address: str, error: BaseException) -> Fault:
