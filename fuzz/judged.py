@@ -6,7 +6,7 @@
 A grid begins at a plan that is valid by construction (fuzz/valid.py) and takes three numbers of it,
 each from the smallest that its schema allows to the largest: zero, one, just below, at and above
 what divides it, and around the plan's own value. Two are the next of the schema's numbers, so that
-as many grids as half of them meet each; the third is one of the cluster's. It is a study,
+as many grids as half of them meet each; the third is one that formulas alone read. It is a study,
 so that its formulas are compiled once. Each point that is a plan is judged alone, and beside the
 one below it along each number (fuzz/judge.py). A few are read as documents too and evaluated
 exactly, which must give the same numbers; one plan in ten goes through the whole command line, with
@@ -37,7 +37,7 @@ from fuzz import judge, valid, watch
 from fuzz.tree import block, from_data
 
 #: Values of each number besides its corners; points of a grid that are evaluated exactly too.
-RUNGS, EXACT = (10, 10, 2), 6
+RUNGS, EXACT = (10, 10, 12), 6
 #: Grids of which one has its plan evaluated with all that rests on entries, and sent through the
 #: command line.
 TRACED, WHOLE = 3, 10
@@ -118,6 +118,7 @@ def asked(number: int) -> tuple[str, str]:
 def grid(seed: int, number: int, tally: Tally, show: bool = False) -> None:
     """One grid, judged."""
     import planner
+    from planner.questions.studies.formula_inputs import PLAIN
 
     random = Random(f"{seed}:{number}")
     first, second = asked(number)
@@ -132,8 +133,8 @@ def grid(seed: int, number: int, tally: Tally, show: bool = False) -> None:
     if number % WHOLE == 0:
         command(base, random.choice(("md", "html", "txt")), tally, where)
     known = keys(result)
-    # The third is a fact of the cluster: most are numbers that a compiled study runs through.
-    facts = [key for key in known if key.startswith("cluster.")]
+    # The third is a number that formulas alone read, through which a compiled study runs.
+    facts = [key for key in known if key in PLAIN]
     chosen = [first, second if second in known else random.choice(known)]
     chosen.append(random.choice([key for key in facts if key not in chosen]))
     rungs = [

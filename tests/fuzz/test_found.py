@@ -228,3 +228,26 @@ def test_a_value_outside_its_range_is_absent_in_a_study_of_layouts(
     assert known[-1] > most
     said = {row["reason"] for row in planner.load_study(study) if not row["time.step_seconds"]}
     assert any("outside its range" in reason for reason in said)
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "name"),
+    [
+        ({"parameters": "1B"}, {}, "roofline.intensity"),  # a sum of nothing over another
+        # held by the fullest stage, which is not known
+        ({"extends": "mamba-130m", "positions": "rope"}, {}, "memory.weights"),
+        ("gpt2-small", {"training.bytes": dict.fromkeys(("weight", "master", "state"), "0 B"),
+                        "training.optimizer": "sgd"}, "checkpoint.write_seconds"),
+    ],
+)  # fmt: skip
+def test_what_a_plan_has_no_value_for_a_study_has_none(
+    model: Any, changes: dict[str, Any], name: str
+) -> None:
+    """None over none is not one, none times zero not zero, and the largest of none no choice."""
+    base = {**SMALL, "model": model}
+    exact = planner.load(base, set=changes).evaluate()[name]
+    axes = {"cluster.carbon_intensity": ["0 kg/kWh", "1 kg/kWh"]}
+    study = {"base": base, "axes": axes, "record": [name]}
+    for row in planner.load_study(study, set={f"base.{key}": v for key, v in changes.items()}):
+        assert exact.absent and exact.absent in row["reason"]
+        assert row[name] is None
