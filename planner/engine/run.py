@@ -19,6 +19,8 @@ from planner.engine.lower import Absent, Key
 SNAP = 1e-12
 ZERO = "division by zero"
 BEYOND = "a power of e in it is beyond all numbers"
+#: Bits beyond which a power is a float: a million sequences choose their experts in one step.
+LONGEST = 2**20
 
 
 def run(
@@ -141,14 +143,25 @@ def power(base: Number, exponent: Number) -> Number:
     elif isinstance(exponent, float) and isinstance(base, float) and exponent.is_integer():
         exponent = int(exponent)
     if not isinstance(exponent, int):
+        if base < 0:
+            raise Absent("there is no root of what is below 0")
         root: float = float(base) ** float(exponent)
         return root
+    if _bits(base) * abs(exponent) > LONGEST:
+        base = float(base)
     if base == 0 and exponent < 0:
         raise Absent(ZERO)
     if exponent < 0 and isinstance(base, int):
         return Fraction(base) ** exponent
     whole: Number = base**exponent
     return whole
+
+
+def _bits(value: Number) -> int:
+    """Of what is exact and grows with each factor."""
+    if not isinstance(value, (int, Fraction)) or value in (-1, 0, 1):
+        return 0
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
 def _exp(exponent: Number) -> float:

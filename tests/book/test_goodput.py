@@ -255,3 +255,22 @@ def test_a_search_says_that_the_run_cannot_finish() -> None:
     slow = {"cluster.devices": 262144, "time": {"restart": "4 h"}}
     with pytest.raises(planner.PlanError, match="cannot finish"):
         planner.load(META, set=slow).search(by="time.run_days")
+
+
+@pytest.mark.parametrize("period", ["9790 days", "320000000 days", "8040000000000 days"])
+def test_hardly_any_interruption_leaves_all_of_the_time(period: str) -> None:
+    """A share near 1 is one, however roots and exponentials are rounded."""
+    document = {
+        "model": "gpt2-small",
+        "cluster": {
+            "extends": "hgx-h100",
+            "devices": 16,
+            "failures": {"count": 1, "devices": 1000, "period": period},
+            "storage": {"bandwidth": "8700000 GB/s", "blocking": 0},
+        },
+        "training": {"tokens": 10**9, "global_batch": 64},
+        "parallelism": {"tensor": 1},
+        "time": {"restart": "0 s"},
+    }
+    goodput = evaluated(load(document), ["time.goodput"])["time.goodput"]
+    assert 1 - 1e-12 <= goodput <= 1

@@ -74,6 +74,13 @@ def test_large_batches_wait_for_arithmetic() -> None:
     assert rate[0] < rate[1] < 64 * rate[0]
 
 
+def test_ten_million_sequences_at_once_read_all_experts() -> None:
+    """(6/8)^(10^7) would have forty million digits; it is 0 as far as a float goes."""
+    plan = serving("mixtral-8x7b", 8, parallelism__tensor=8, training__micro_batch=10**7)
+    block = next(b for b in plan.case.axes["block"] if b.settings["block"] == "moe")  # type: ignore[union-attr]
+    assert plan.value("time.decode.touched", {"block": block}) == 1
+
+
 def test_a_batch_touches_more_experts_the_larger_it_is() -> None:
     """One token of Mixtral reads 2 of 8 experts; many read all."""
     one = serving("mixtral-8x7b", 2, parallelism__tensor=2, parallelism__expert_tensor=2)

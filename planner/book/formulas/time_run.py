@@ -92,8 +92,9 @@ def goodput():
     restarted; what is in the background then is lost too. After one, restart, the training up to
     the first checkpoint and its writing pass without another, or nothing is kept: e^-(sum of them
     over the time between interruptions). That training is an interval, or shorter where intervals
-    wait for checkpoints in the background, so that the most is kept. Stragglers are not in it."""
-    first = minimum(interval, between_failures - kept)
+    wait for checkpoints in the background, so that the most is kept; and no less than 0, which a
+    difference of rounded numbers may be. Stragglers are not in it."""
+    first = minimum(interval, maximum(0, between_failures - kept))
     passed = exp(-(t_res + first + write) / between_failures)
     return passed * minimum(1, (interval + kept) / between_failures)
 
