@@ -163,6 +163,20 @@ def deciding() -> frozenset[str]:
     return frozenset(n for d in BOOK.formulas() for n in d.when)
 
 
+@cache
+def below(quantities: tuple[str, ...]) -> frozenset[str]:
+    """The quantities that some rest on, whatever the plan, and these."""
+    found: set[str] = set()
+    waiting = [*quantities]
+    while waiting:
+        identifier = waiting.pop()
+        if identifier not in found:
+            found.add(identifier)
+            used = (d.expression.symbols for d in BOOK.quantities[identifier].formulas)
+            waiting += (BOOK.symbols[s] for symbols in used for s in symbols if s in BOOK.symbols)
+    return frozenset(found)
+
+
 def shape(kind: Kind) -> Hashable:
     """What kinds have in common that can share a graph: which inputs there are, and the entries of
     the model's axes."""

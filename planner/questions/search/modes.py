@@ -14,6 +14,7 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation, Point
 from planner.plans.layout import AXES
 from planner.plans.plan import variant
+from planner.questions.batch_graph import below
 from planner.questions.search.layouts import Space
 
 _, RECOMPUTE = AXES
@@ -69,22 +70,12 @@ def twins(space: Space, quantities: Collection[str]) -> dict[str, str]:
     return found
 
 
-@cache
 def resting(quantities: tuple[str, ...]) -> tuple[str, ...]:
     """The quantities, of all that some rest on, between whose formulas the mode decides; those of
     memory left out."""
-    seen: set[str] = set()
-    waiting = [*quantities]
-    while waiting:
-        identifier = waiting.pop()
-        if identifier in seen:
-            continue
-        seen.add(identifier)
-        used = (d.expression.symbols for d in BOOK.quantities[identifier].formulas)
-        waiting += (BOOK.symbols[s] for symbols in used for s in symbols if s in BOOK.symbols)
     return tuple(
         identifier
-        for identifier in sorted(seen)
+        for identifier in sorted(below(quantities))
         if not identifier.startswith("memory.")
         and any(RECOMPUTE in formula.when for formula in BOOK.quantities[identifier].formulas)
     )

@@ -7,11 +7,10 @@ them against what completing a plan does.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.book.expressions import Symbol
 from planner.book.quantity import BOOK
+from planner.questions.batch_graph import below
 
 PLAIN = frozenset(str(n.key) for n in BOOK.notation.values() if n.only_formulas)
 #: Keys that completing a plan holds against another key, where that is given.
@@ -23,21 +22,7 @@ LIMITED = {
 SYMBOLS = {n.key: n.symbol for n in BOOK.notation.values() if n.key and not n.per}
 
 
-@lru_cache(maxsize=32)
 def rests_on(quantities: tuple[str, ...]) -> frozenset[Symbol]:
     """Every input symbol that any formula below these quantities has, whatever the plan."""
-    seen: set[str] = set()
-    inputs: set[Symbol] = set()
-    waiting = list(quantities)
-    while waiting:
-        identifier = waiting.pop()
-        if identifier in seen:
-            continue
-        seen.add(identifier)
-        for formula in BOOK.quantities[identifier].formulas:
-            for symbol in formula.expression.symbols:
-                if symbol in BOOK.symbols:
-                    waiting.append(BOOK.symbols[symbol])
-                else:
-                    inputs.add(symbol)
-    return frozenset(inputs)
+    formulas = (f for identifier in below(quantities) for f in BOOK.quantities[identifier].formulas)
+    return frozenset(s for f in formulas for s in f.expression.symbols if s not in BOOK.symbols)

@@ -21,8 +21,6 @@ FITTING, VERDICT, LAYOUT_FOUND, REASON = "fits", "verdict", "layout", "reason"
 STATES = (None, "open", "no", "tight", "fits")
 #: Whole numbers up to here are exact in the arrays.
 EXACT = 2**53
-#: Parts in which a column is looked at.
-PARTS = 32
 
 
 @dataclass(frozen=True)
@@ -107,11 +105,8 @@ class Rows:
         found = {}
         for name in self.study.record:
             if not is_name(name):
-                numbers, kept = np.broadcast_arrays(self.values.numbers[name], self.kept)
-                found[name] = all(
-                    bool(is_whole(some[there & ~np.isnan(some)]).all())
-                    for some, there in zip(_parts(numbers), _parts(kept), strict=True)
-                )
+                numbers = self.laid(self.values.numbers[name])
+                found[name] = bool(is_whole(numbers[~np.isnan(numbers)]).all())
         return found
 
     def axis(self, name: str) -> tuple[Array, list[Any]]:
@@ -160,8 +155,7 @@ def rows(study: Study, ranges: Sequence[range], values: Values) -> Rows:
     holds = values.valid
     for limit in study.where:
         with np.errstate(invalid="ignore"):
-            numbers, bound = values.numbers[limit.quantity], float(limit.value)
-            holds = holds & (numbers <= bound if limit.relation == "<=" else numbers >= bound)
+            holds = holds & limit.of_arrays.holds(values.numbers[limit.quantity])
     kept = holds | ~values.valid if study.keep_invalid else holds
     return Rows(study, tuple(ranges), values, narrowed(kept), holds)
 
@@ -179,12 +173,6 @@ def _narrowed(study: Study, values: Values) -> Values:
         None if layouts is None else narrowed(layouts),
         shares,
     )
-
-
-def _parts(array: Array) -> list[Array]:
-    """An array in some parts, the first of which often says enough."""
-    long = np.atleast_1d(array.squeeze())
-    return np.array_split(long, min(len(long), PARTS) or 1)
 
 
 def is_whole(numbers: Array) -> Array:
