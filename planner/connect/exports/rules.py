@@ -12,10 +12,6 @@ from planner.connect.exports.table import Draft, Elsewhere, Row, Rule, Unsaid
 from planner.plans.layout import FOLLOWING, KERNELS, at
 
 
-def named(draft: Draft, to: str) -> None:
-    draft.say({to: one_line(str(draft.plan.name))})
-
-
 def steps(draft: Draft, to: str) -> None:
     """Optimizer steps of the run, the last one begun counted."""
     tokens, batch, length = (
@@ -27,7 +23,7 @@ def steps(draft: Draft, to: str) -> None:
 
 #: The rules that rows name; what else such a row says are their arguments.
 RULES: Mapping[str, Callable[..., None]] = {
-    "named": named,
+    "named": lambda draft, to: draft.say({to: one_line(str(draft.plan.name))}),
     "steps": steps,
     "accelerate.machines": accelerate.machines,
     "accelerate.shards": accelerate.shards,
@@ -50,8 +46,6 @@ RULES: Mapping[str, Callable[..., None]] = {
     "torchtitan.pipeline": torchtitan.pipeline,
     "torchtitan.sharding": torchtitan.sharding,
 }
-
-
 #: Under which value of a key a group of rows is heard.
 CONDITIONS: Mapping[str, Callable[[Any], object]] = {
     "given": bool,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from planner.connect.exports.table import Draft, stack
 from planner.plans.pipeline import chunks as chunks_of_stages
 
@@ -70,11 +72,8 @@ def pipeline(draft: Draft) -> None:
 
 def _modules(stages: list[int]) -> list[list[str]]:
     """The modules of each stage by name, as torchtitan's decoders call them."""
-    starts = [sum(stages[:i]) for i in range(len(stages))]
-    parts = [
-        [f"layers.{i}" for i in range(first, first + count)]
-        for first, count in zip(starts, stages, strict=True)
-    ]
+    layers = iter(range(sum(stages)))
+    parts = [[f"layers.{i}" for i in islice(layers, count)] for count in stages]
     parts[0].insert(0, "tok_embeddings")
     parts[-1] += ["norm", "output"]
     return parts

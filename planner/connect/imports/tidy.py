@@ -89,21 +89,18 @@ def without_defaults(document: dict[str, Any], place: Place | None) -> dict[str,
     filled(document, place)  # faults of the whole are the configuration's
     document = _obvious(document)
     kept = copy.deepcopy(document)
-    left = [path for path in _leaves(document) if _droppable(document, path)]
-    for path in left:
-        _drop(kept, path)
+    left = [dotted for dotted in _leaves(document) if _droppable(document, dotted)]
+    for dotted in left:
+        _drop(kept, dotted)
     for _ in range(6):
         complete = filled(kept, place)
-        wrong = [path for path in left if _at(complete, path) != _at(document, path)]
+        wrong = [dotted for dotted in left if _at(complete, dotted) != _at(document, dotted)]
         if not wrong:
             return kept
-        for path in wrong:
-            _restore(kept, document, path)
-        left = [path for path in left if path not in wrong]
+        for dotted in wrong:
+            put(kept, dotted, _at(document, dotted))
+        left = [dotted for dotted in left if dotted not in wrong]
     return document
-
-
-Path = tuple[str, ...]
 
 
 def _obvious(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,44 +116,34 @@ def _obvious(document: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in made.items() if value != {}}
 
 
-def _leaves(document: Mapping[str, Any]) -> Iterator[Path]:
+def _leaves(document: Mapping[str, Any]) -> Iterator[str]:
     for key, value in document.items():
         if key in NESTED or key in ("pattern", "name", "notes", "sources"):
             continue
         if isinstance(value, Mapping):
-            yield from ((key, inner) for inner in value)
+            yield from (f"{key}.{inner}" for inner in value)
         else:
-            yield (key,)
+            yield key
 
 
-def _droppable(document: Mapping[str, Any], path: Path) -> bool:
-    if ".".join(path) in DOCUMENT["written"] or path[0] == "delta_net":
+def _droppable(document: Mapping[str, Any], dotted: str) -> bool:
+    if dotted in DOCUMENT["written"] or dotted.startswith("delta_net."):
         return False
-    if path == ("attention", "head_dim"):
+    if dotted == "attention.head_dim":
         attention = document["attention"]
         return bool(attention["heads"] * attention["head_dim"] == document["hidden"])
     return True
 
 
-def _at(node: Any, path: Path) -> Any:
-    for key in path:
+def _at(node: Any, dotted: str) -> Any:
+    for key in dotted.split("."):
         node = node.get(key) if isinstance(node, Mapping) else None
     return node
 
 
-def _drop(document: dict[str, Any], path: Path) -> None:
-    if len(path) == 1:
-        del document[path[0]]
-        return
-    inner = document[path[0]]
-    del inner[path[1]]
-    if not inner:
-        del document[path[0]]
-
-
-def _restore(kept: dict[str, Any], document: Mapping[str, Any], path: Path) -> None:
-    value = _at(document, path)
-    if len(path) == 1:
-        kept[path[0]] = value
-    else:
-        kept.setdefault(path[0], {})[path[1]] = value
+def _drop(document: dict[str, Any], dotted: str) -> None:
+    key, _, inner = dotted.partition(".")
+    if inner:
+        del document[key][inner]
+    if not inner or not document[key]:
+        del document[key]

@@ -21,14 +21,12 @@ from planner.plans.document import Block, Model
 Values = Mapping[str, Any]
 
 
-def _gelu_new(x: Any) -> Any:
-    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-
-
 _gelu_tanh = partial(functional.gelu, approximate="tanh")
 ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
     "gelu": functional.gelu,
-    "gelu_new": _gelu_new,
+    "gelu_new": lambda x: (
+        0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    ),
     "gelu_tanh": _gelu_tanh,
     "gelu_pytorch_tanh": _gelu_tanh,
     "gelu_fast": _gelu_tanh,
