@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
@@ -326,6 +327,23 @@ def test_widths_are_whole_heads_in_quarters_of_powers_of_two(heads: int) -> None
         if heads in (1, 4) and whole <= 2 ** (power - 2):
             assert len(between) == 4
     assert 2**16 <= widths[-1] <= 2**17
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.fractions(min_value=0, max_value=1000, max_denominator=12))
+def test_scales_are_rounded_to_the_nearest_whole_number(value: Fraction) -> None:
+    """Halves up."""
+    assert -Fraction(1, 2) < families._round(value) - value <= Fraction(1, 2)
+
+
+def test_where_the_layout_is_free_every_number_of_layers_is_a_candidate() -> None:
+    """Whole chunks for every stage are asked for where the plan's own layout stays."""
+    for changes, free, step in (({}, True, 1), ({"parallelism.pipeline": 4}, False, 4)):
+        plan = loading.load("presets/largest_on_8xh100.yaml", {"model": "llama2-7b", **changes})
+        _, family = families.of_plan(plan, free=free)
+        low, _ = family.domain.rows[0]
+        layers = [family.changes(low + index)["model.layers"] for index in range(3)]
+        assert layers == [step * index for index in range(1, 4)]
 
 
 def test_heads_that_share_nothing_come_one_at_a_time() -> None:
