@@ -8,12 +8,22 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
+from planner.book.expressions import Symbol
+from planner.book.symbolic import to_sympy
 from planner.engine.instance import evaluated
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.solve import questions
-from planner.questions.solve.expression import NoForm, closed_form
+from planner.questions.solve.expression import (
+    Coefficient,
+    NoForm,
+    _linear,
+    _quadratic,
+    closed_form,
+)
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
 LLAMA = "tests/documents/llama70b_assumed.yaml"
@@ -116,3 +126,34 @@ def test_text_and_data_show_it() -> None:
     stepped = asked(LLAMA, vary="model.layers", until=["memory.process<=70 GiB"])
     assert "No closed form: what the plan derives" in questions.text(stepped)
     assert "none" in json.loads(questions.to_json(stepped))["expression"]
+
+
+WHOLE = st.integers(-50, 50)
+
+
+@settings(max_examples=60, deadline=None)
+@given(WHOLE, WHOLE, WHOLE)
+def test_roots_make_the_equation_zero_in_numbers_and_in_symbols(a: int, b: int, c: int) -> None:
+    """By Vieta the two roots of a x² + b x + c sum to -b/a and multiply to c/a."""
+    assume(a and b)
+    names = {
+        Symbol(name, positive=False): value for name, value in zip("abc", (a, b, c), strict=True)
+    }
+    first, second, third = (Coefficient(Fraction(v), s) for s, v in names.items())
+    numbers = {to_sympy(symbol): value for symbol, value in names.items()}
+
+    def told(root: Coefficient) -> float:
+        assert root.symbols is not None
+        found = float(to_sympy(root.symbols).subs(numbers))
+        assert found == pytest.approx(float(root.value), abs=1e-9)
+        return found
+
+    (root,) = _linear(second, third)
+    assert root.value == Fraction(-c, b) and told(root) == pytest.approx(-c / b)
+    roots = _quadratic(first, second, third)
+    if b * b < 4 * a * c:
+        assert not roots
+        return
+    one, other = map(told, roots)
+    assert one + other == pytest.approx(-b / a, abs=1e-9)
+    assert one * other == pytest.approx(c / a, abs=1e-9)
