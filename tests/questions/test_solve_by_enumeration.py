@@ -158,14 +158,16 @@ def test_what_holds_behind_a_stride_that_comes_no_nearer_is_found(
     share=st.floats(-0.1, 1.1),
     deepest=st.integers(1, 90),
     steepness=st.sampled_from((0, 3, 1000)),
+    period=st.sampled_from((100, 3, 7)),
 )
 def test_the_largest_of_many_rows_is_that_of_an_enumeration(
-    start: int, share: float, deepest: int, steepness: int
+    start: int, share: float, deepest: int, steepness: int, period: int
 ) -> None:
     """Forty widths with up to ninety layers each: what a size costs rises with both, not in
-    proportion, so that the widest row that holds anything need not hold the largest."""
+    proportion, so that the widest row that holds anything need not hold the largest. Of several
+    kinds of layers every so-manieth is as large as five."""
     sizes = {
-        100 * width + depth: width**2 * depth
+        100 * width + depth: width**2 * (depth + 4 * (depth // period))
         for width in range(40)
         for depth in range(1, deepest + 1)
     }

@@ -89,7 +89,8 @@ class Rows:
 
     def _next(self, place: int, best: Probe) -> Probe | None:
         """The first value of a row that is larger than another; None where there is none. Sizes
-        grow evenly along a row, but for layers of several kinds."""
+        grow evenly along a row, but for layers of several kinds, so that those beside it are asked
+        too."""
         low, high = self.rows[place]
         first, end = self.search.probe(low), self.search.probe(high)
         if first is None or end is None or self.size(end) <= self.size(best):
@@ -99,16 +100,9 @@ class Rows:
         rise = self.size(end) - self.size(first)
         index = low + int((self.size(best) - self.size(first)) * (high - low) // rise) + 1
         probe = self.search.probe(min(index, high))
-        while probe is not None and probe.index > low:
-            before = self.search.probe(probe.index - 1) if self._uneven(probe, first, end) else None
-            if before is None or self.size(before) <= self.size(best):
-                break
-            probe = before
+        before = probe and self.search.probe(probe.index - 1)
+        while before is not None and self.size(before) > self.size(best):
+            probe, before = before, self.search.probe(before.index - 1)
         while probe is not None and self.size(probe) <= self.size(best) and probe.index < high:
             probe = self.search.probe(probe.index + 1)
         return probe
-
-    def _uneven(self, probe: Probe, first: Probe, end: Probe) -> bool:
-        """Whether a value is not as large as a straight line from the first to the last has it."""
-        along = (self.size(probe) - self.size(first)) * (end.index - first.index)
-        return along != (self.size(end) - self.size(first)) * (probe.index - first.index)
