@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from planner.base.display import exact_text
 from planner.base.errors import PlanError
@@ -28,40 +27,27 @@ class Closed:
     value: Fraction
 
 
-def bytes_per_parameter(plan: Plan, precision: str | None = None) -> Fraction:
-    """Bytes of weights, gradients and optimizer states for one parameter of the plan, nothing
-    divided: the quantity that its report shows, in its own precision or in another.
-
-    Raises:
-        PlanError: the book has no answer for this plan's precision and optimizer.
-    """
-    if precision not in (None, plan.get("training.precision")):
-        plan = variant(plan, {"training.precision": precision})
-    return Fraction(evaluated(plan, [STATES])[STATES])
-
-
 def largest_model(plan: Plan) -> tuple[Closed, ...]:
-    """Parameters by bytes per parameter alone, under the readings that people mean by it."""
+    """Parameters by bytes per parameter alone (weights, gradients and optimizer states, nothing
+    divided), under the readings that people mean by it."""
     if plan.get("training.lora") is not None:
         return ()  # most weights have neither gradient nor states
-    precision = plan.get("training.precision")
-    optimizer = plan.get("training.optimizer")
-    memory = plan.get("cluster.accelerator.memory")
-    usable = plan.get("cluster.accelerator.memory_usable")
-    other = OTHER.get(precision, "fp32")
-    own, others = f"{precision} {optimizer}", f"{other} {optimizer}"
-    cases: list[tuple[str, Any, str]] = [(f"capacity of the datasheet, {own}", memory, precision)]
-    if usable is not None:
-        cases.append((f"capacity that the driver reports, {own}", usable, precision))
-    cases.append((f"capacity of the datasheet, {others}", memory, other))
-    found = []
-    for text, capacity, recipe in cases:
+    precision, optimizer = plan.get("training.precision"), plan.get("training.optimizer")
+    devices, found = plan.get("cluster.devices"), []
+    for words, memory, recipe in (
+        ("capacity of the datasheet", "memory", precision),
+        ("capacity that the driver reports", "memory_usable", precision),
+        ("capacity of the datasheet", "memory", OTHER.get(precision, "fp32")),
+    ):
+        capacity = plan.get(f"cluster.accelerator.{memory}")
+        if capacity is None:
+            continue
         try:
-            each = bytes_per_parameter(plan, recipe)
+            other = {} if recipe == precision else {"training.precision": recipe}
+            each = evaluated(variant(plan, other), [STATES])[STATES]
         except PlanError:
             continue  # a recipe that this optimizer has no states for
-        devices = plan.get("cluster.devices")
         value = Fraction(devices) * Fraction(capacity) / Fraction(each)
         numbers = f"{devices} × {exact_text(capacity)} bytes / {exact_text(each)} bytes"
-        found.append(Closed(text, "N = n M / β", numbers, value))
+        found.append(Closed(f"{words}, {recipe} {optimizer}", "N = n M / β", numbers, value))
     return tuple(found)

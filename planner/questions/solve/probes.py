@@ -6,7 +6,6 @@ limit that rounding could decide, and those that an answer names, are computed e
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -113,19 +112,15 @@ class AsItIs:
         (plan,) = plans
         built = case.build(plan)
         tape, leaves = self._tape(built)
-        if not exact:
+        for exactly in (exact,) if exact else (False, True):
             try:
-                values = tape.again([float(leaf) for leaf in leaves], exact=False)
-                found = {name: values[node] for name, node in tape.results.items()}
-                if all(map(math.isfinite, found.values())):
-                    return plan, found, False
+                given = leaves if exactly else [float(leaf) for leaf in leaves]
+                values = tape.again(given, exact=exactly)
+                found = {name: tidy(values[node]) for name, node in tape.results.items()}
+                return plan, found, exactly
             except (ArithmeticError, ValueError):
-                pass
-        return plan, _exactly(tape, leaves, built), True
-
-    def tape(self, plan: Plan) -> tuple[Tape, list[Any]]:
-        """The tape that holds for a plan, and its leaves there."""
-        return self._tape(case.build(plan))
+                continue
+        return plan, of_case(built, tape.results), True  # which says why
 
     def _tape(self, built: Case) -> tuple[Tape, list[Any]]:
         for place, tape in enumerate(self._tapes):
@@ -141,15 +136,6 @@ class AsItIs:
         leaves = tape.values(built)
         assert leaves is not None
         return tape, leaves
-
-
-def _exactly(tape: Tape, leaves: Sequence[Any], built: Case) -> dict[str, Any]:
-    """The exact values; where the tape has none, evaluation says why."""
-    try:
-        values = tape.again(leaves, exact=True)
-        return {name: tidy(values[node]) for name, node in tape.results.items()}
-    except (ArithmeticError, ValueError):
-        return of_case(built, tape.results)
 
 
 class Probes:
@@ -175,12 +161,8 @@ class Probes:
             self.found[index] = self._probe(index)
         return self.found[index]
 
-    def inside(self, index: int) -> bool:
-        last = self.domain.last
-        return self.domain.first <= index and (last is None or index <= last)
-
     def _probe(self, index: int) -> Probe | None:
-        if not self.inside(index):
+        if not self.domain.has(index):
             return None
         value = self.domain.value(index)
         try:
@@ -206,10 +188,7 @@ class Probes:
         return probe
 
     def first_valid(self, indices: Iterable[int]) -> Probe | None:
-        for index in indices:
-            if (found := self.probe(index)) is not None:
-                return found
-        return None
+        return next(filter(None, map(self.probe, indices)), None)
 
     def start(self) -> Probe:
         """The valid value nearest to the plan's own.
@@ -221,9 +200,8 @@ class Probes:
             self.domain.start + sign * skip for skip in range(MOST_SKIPS) for sign in (1, -1)
         )
         if found is None:
-            raise next(
-                iter(self.faults.values()), PlanError(Fault(f"no value of {self.domain.key}"))
-            )
+            none = PlanError(Fault(f"no value of {self.domain.key}"))
+            raise next(iter(self.faults.values()), none)
         return found
 
     def beyond(self, index: int, toward: int) -> Probe | None:

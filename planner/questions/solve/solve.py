@@ -189,7 +189,7 @@ def strides(search: Probes, start: Probe, toward: int) -> Iterator[Probe]:
     here, stride = start, max(1, abs(start.index) // 16)
     for _ in range(MOST_STRIDES):
         index = here.index + toward * stride
-        if not search.inside(index):
+        if not search.domain.has(index):
             end = search.domain.first if toward < 0 else search.domain.last
             assert end is not None
             last = search.beyond(end, -toward)
