@@ -24,6 +24,15 @@ __all__ = ["FOLDERS", "REFERENCES", "Document", "Origin", "Path_", "load", "pres
 Path_ = tuple[str | int, ...]
 
 
+def lookup(data: Any, dotted: str) -> Any:
+    """The value of a dotted key in nested mappings, None where there is none."""
+    for step in dotted.split("."):
+        if not isinstance(data, (dict, Mapping)) or step not in data:  # a plain one is told sooner
+            return None
+        data = data[step]
+    return data
+
+
 @dataclass(frozen=True)
 class Document:
     """Resolved data with the place and origin of each value.
@@ -40,6 +49,10 @@ class Document:
     def data(self) -> dict[str, Any]:
         """Plain dicts, lists, str, int, Fraction, bool and None."""
         return self.node.plain() if self.held is None else self.held
+
+    def get(self, dotted: str) -> Any:
+        """The value of a dotted key, None where the document gives none."""
+        return lookup(self.data, dotted)
 
     def with_data(self, data: dict[str, Any]) -> Document:
         """The document in which other data holds, whatever its nodes say; these keep the places."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from planner.base.errors import Fault, PlanError
+from planner.documents.source import lookup
 
 if TYPE_CHECKING:
     from planner.documents.source import Document
@@ -81,12 +82,7 @@ class Plan:
 
     def get(self, dotted: str) -> Any:
         """The value of a dotted key, None where it is not given."""
-        node: Any = self.data
-        for step in dotted.split("."):
-            if not isinstance(node, (dict, Mapping)) or step not in node:
-                return None
-            node = node[step]
-        return node
+        return lookup(self.data, dotted)
 
 
 class Draft:

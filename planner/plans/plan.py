@@ -410,10 +410,14 @@ def revised(document: source.Document, changes: Mapping[str, Any]) -> Plan:
 
 def changed(document: source.Document, changes: Mapping[str, Any]) -> source.Document:
     """A checked document with some dotted keys changed as for ``revised``."""
-    data = document.data
+    return document.with_data(changed_data(document.data, changes))
+
+
+def changed_data(data: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain data with some dotted keys changed; None takes a key away."""
     for dotted, value in changes.items():
         data = _changed(data, dotted.split("."), value)
-    return document.with_data(data)
+    return data
 
 
 def _changed(node: Mapping[str, Any], steps: Sequence[str], value: Any) -> dict[str, Any]:

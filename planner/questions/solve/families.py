@@ -17,9 +17,10 @@ from math import ceil, floor, gcd, lcm
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
+from planner.documents.source import lookup
 from planner.plans.document import Plan
 from planner.plans.pipeline import chunk_count
-from planner.plans.plan import variant
+from planner.plans.plan import changed_data, variant
 from planner.questions.domains import MOST_LAYERS, Domain
 
 #: Widths that grow with the hidden size, where the document gives them.
@@ -93,7 +94,7 @@ class Family:
         if attention.get("kv_heads") is not None:
             changed["model.attention.kv_heads"] = shared if shared < heads else count
         for key in WIDTHS:
-            given = _at(model, key)
+            given = lookup(model, key)
             if given:
                 whole = gcd(given, ROUND)
                 scaled = _round(Fraction(given * width, hidden * whole)) * whole
@@ -187,24 +188,12 @@ def _of_other(plan: Plan, family: str, free: bool) -> tuple[Plan, Family]:
     first: PlanError | None = None
     for index in found.around():
         try:
-            return variant(plan, {"model": _with(model, found.domain.changes(index))}), found
+            changed = changed_data({"model": model}, found.domain.changes(index))
+            return variant(plan, changed), found
         except PlanError as error:
             first = first or error
     assert first is not None
     raise first
-
-
-def _with(model: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A model document with some keys (``model.layers``, …) changed."""
-    changed: dict[str, Any] = {**model}
-    for dotted, value in changes.items():
-        *inner, last = dotted.split(".")[1:]
-        node = changed
-        for step in inner:
-            node[step] = {**node[step]}
-            node = node[step]
-        node[last] = value
-    return changed
 
 
 def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
@@ -243,10 +232,3 @@ def _widths(whole: int) -> tuple[int, ...]:
 def _round(value: Fraction) -> int:
     """To the nearest whole number, halves up, so that a larger scale is never rounded lower."""
     return floor(value + Fraction(1, 2))
-
-
-def _at(model: Mapping[str, Any], dotted: str) -> Any:
-    node: Any = model
-    for step in dotted.split("."):
-        node = node.get(step) if isinstance(node, Mapping) else None
-    return node

@@ -427,7 +427,7 @@ class _Written:
             except PlanError as error:
                 reader.faults += error.faults
                 continue
-            changes = {key: _value(found, key) for key, node in settings}
+            changes = {key: found.get(key) for key, node in settings}
             value = settings[0][1]
             shown: Any = text or value.reference or label(value, index)
             if text is None and isinstance(value.value, int) and not isinstance(value.value, bool):
@@ -464,11 +464,3 @@ class _Written:
 
 def _first(pair: tuple[Any, Node]) -> Any:
     return pair[0]
-
-
-def _value(document: Document, key: str) -> Any:
-    """The value of a key as a checked plan document holds it; None where it holds none."""
-    value: Any = document.data
-    for step in key.split("."):
-        value = value.get(step) if isinstance(value, Mapping) else None
-    return value

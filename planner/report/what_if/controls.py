@@ -152,12 +152,7 @@ def _number(
 
 def _value(plan: Plan, key: str, optional: str) -> Any:
     """The value that holds; of an optional key the one that the document gives."""
-    if not optional:
-        return plan.get(key)
-    node: Any = plan.document.data
-    for step in key.split("."):
-        node = (node or {}).get(step)
-    return node
+    return plan.document.get(key) if optional else plan.get(key)
 
 
 def _powers(most: int, least: int = 1) -> list[int]:
