@@ -81,7 +81,7 @@ _INTEGER = re.compile(r"[-+]?[0-9]+")
 _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _DECIMAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"([-+]?)0+([0-9][0-9.eE+-]*)")
-_FORBIDDEN = re.compile("[^\\t\\n\\r -~\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+_FORBIDDEN = "[^\\t\\n\\r -~\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]"
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
@@ -262,7 +262,7 @@ def compose(text: str, file: str, origin: Origin | None = None) -> Node | None:
         raise composer.stop(f"not valid YAML: {said}", place) from None
     except (yaml.YAMLError, UnicodeError):
         # The parsers count in bytes or in characters, so look for it again.
-        found = _FORBIDDEN.search(text)
+        found = re.search(_FORBIDDEN, text)
         before = text[: found.start() if found else 0]
         place = Place(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
         raise composer.stop(

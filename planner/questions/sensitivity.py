@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice, product
 from typing import Any
 
@@ -38,8 +39,16 @@ def sensitivities(result: Result, target: str, most: int = 5) -> list[Measure]:
     quantity = result.get(target)
     if quantity is None or not quantity.number:
         return []
+    known, further = _measured(result, target)
+    known += islice(further, max(0, most - len(known)))
+    return known[:most]
+
+
+@lru_cache(maxsize=1)
+def _measured(result: Result, target: str) -> tuple[list[Measure], Iterator[Measure]]:
+    """Those that are known, and those that come after them; a report and its summary share them."""
     found = measures(result.plan, Slopes(result.evaluation.case, target, result.evaluation))
-    return list(islice((entry for entry in found if entry.key.startswith(SMOOTH)), most))
+    return [], (entry for entry in found if entry.key.startswith(SMOOTH))
 
 
 @dataclass(frozen=True)
