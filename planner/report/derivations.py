@@ -41,6 +41,7 @@ class Derivations:
 
     def _items(self) -> Any:
         tables: dict[Any, Data] = {}
+        rows: dict[Any, Data] = {}  # by formula and what they say
         for quantity in self.result.quantities.values():
             if quantity.entries:
                 formula = quantity.chosen
@@ -48,11 +49,11 @@ class Derivations:
                     tables[formula] = self._table(quantity)
                     yield tables[formula]
                 table, row = tables[formula], self._instance(quantity)
-                same = next((other for other in table.rows if other.alike == row.alike), None)
-                if same is not None:
-                    same.entries += row.entries
-                else:
+                same = rows.setdefault((formula, row.alike), row)
+                if same is row:
                     table.rows.append(row)
+                else:
+                    same.entries += row.entries
                 table.count += 1
                 table.known = max(table.known, quantity.kind, key=KINDS.index)
                 table.used.update({used.key: used for used in quantity.uses})
