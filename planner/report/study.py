@@ -11,7 +11,7 @@ from itertools import islice, product
 from types import SimpleNamespace
 from typing import Any
 
-from planner.base.display import exact_text, format_value
+from planner.base.display import columns, exact_text, format_value
 from planner.base.files import write_text
 from planner.base.version import __version__
 from planner.book.quantity import BOOK, KINDS
@@ -434,12 +434,7 @@ def text(outcome: Outcome) -> str:
     view = View(outcome)
     out = [f"{view.name}: {view.sentence}."]
     if view.best is not None:
-        rows = [view.best.head, *view.best.rows]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        out.append("")
-        out += [
-            "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows
-        ]
+        out += ["", *columns([view.best.head, *view.best.rows])]
     elif view.reasons:
         out += ["", *(f"{count} × {reason}" for count, reason in view.reasons[:3])]
     return "\n".join(out) + "\n"

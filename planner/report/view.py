@@ -126,23 +126,20 @@ class View:
     @cached_property
     def contents(self) -> list[Data]:
         """The anchors of the page."""
-        parts = [
-            ("key-figures", "Key figures"),
-            *([("plan-and-reality", "Plan and reality")] if self.comparison else []),
-            ("what-decides", "What decides"),
-            ("inputs", "Inputs"),
-            *((section.id, section.title) for section in self.sections),
-            ("derivations", "Derivations"),
-            ("assumptions", "Assumptions and limits"),
-            ("references", "References"),
-            ("reproduce", "How to reproduce"),
-        ]
-        if not (self.warnings or self.sensitivities or self.cliffs):
-            parts.remove(("what-decides", "What decides"))
-        if self.alternatives is not None:
-            at = next(i for i, part in enumerate(parts) if part[0] == "derivations")
-            parts.insert(at, ("alternatives", "Alternatives"))
-        return [Data(id=identifier, title=title) for identifier, title in parts]
+        decides = self.warnings or self.sensitivities or self.cliffs
+        parts = (
+            ("key-figures", "Key figures", True),
+            ("plan-and-reality", "Plan and reality", self.comparison),
+            ("what-decides", "What decides", decides),
+            ("inputs", "Inputs", True),
+            *((section.id, section.title, True) for section in self.sections),
+            ("alternatives", "Alternatives", self.alternatives),
+            ("derivations", "Derivations", True),
+            ("assumptions", "Assumptions and limits", True),
+            ("references", "References", True),
+            ("reproduce", "How to reproduce", True),
+        )
+        return [Data(id=identifier, title=title) for identifier, title, there in parts if there]
 
     @cached_property
     def derivations(self) -> Derivations:
