@@ -91,43 +91,38 @@ def quantities() -> tuple[str, ...]:
     return tuple(sorted(BOOK.quantities))
 
 
-def _accelerators() -> tuple[str, ...]:
-    from planner.documents import source
+def _presets(kind: str) -> Callable[[], tuple[str, ...]]:
+    """The names of one kind of preset."""
 
-    return tuple(source.preset_names("accelerator"))
+    def names() -> tuple[str, ...]:
+        from planner.documents import source
 
+        return tuple(source.preset_names(kind))
 
-def _questions() -> tuple[str, ...]:
-    from planner.questions.solve.questions import NAMES
-
-    return NAMES
-
-
-def _layouts() -> tuple[str, ...]:
-    from planner.questions.solve.questions import LAYOUTS
-
-    return LAYOUTS
+    return names
 
 
-def _models() -> tuple[str, ...]:
-    from planner.documents import source
+def _of_solve(what: str) -> Callable[[], tuple[str, ...]]:
+    """What the module of inverse questions lists."""
 
-    return tuple(source.preset_names("model"))
+    def names() -> tuple[str, ...]:
+        from planner.questions.solve import questions
 
+        found: tuple[str, ...] = getattr(questions, what)
+        return found
 
-def _numeric() -> tuple[str, ...]:
-    return tuple(_keys())
+    return names
 
 
 WORDS: dict[str, Callable[[], tuple[str, ...]]] = {
     "set": keys,
-    "vary": _numeric,
+    "vary": lambda: tuple(_keys()),
     "maximize": quantities,
     "minimize": quantities,
-    "family": _models,
-    "accelerators": _accelerators,
-    "with_layout": _layouts,
+    "family": _presets("model"),
+    "accelerators": _presets("accelerator"),
+    "with_layout": _of_solve("LAYOUTS"),
     "quantity": quantities,
-    "question": _questions,
-    "extends": _accelerators,
+    "question": _of_solve("NAMES"),
+    "extends": _presets("accelerator"),
 }

@@ -161,30 +161,37 @@ def _common_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _repeated(
+    parser: argparse.ArgumentParser, name: str, metavar: str, what: str, dest: str | None = None
+) -> None:
+    """An option that may stand several times."""
+    more = f"{what}; repeatable"
+    parser.add_argument(name, metavar=metavar, action="append", default=[], help=more, dest=dest)
+
+
+def _outputs(parser: argparse.ArgumentParser, what: str) -> None:
+    """The files that a command writes, whose endings pick what is in them."""
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", action="append", default=[], help=f"{what}; repeatable"
+    )
+
+
+def _output(parser: argparse.ArgumentParser, what: str) -> None:
+    """The one file that a command writes, in the place of standard output."""
+    parser.add_argument("-o", "--output", metavar="FILE", help=what)
+
+
 # report ------------------------------------------------------------------------------------
 
 
 def _plan_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN.yaml", help="a plan document; - is standard input")
-    parser.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="override a key of the plan; repeatable",
-    )
+    _repeated(parser, "--set", "KEY=VALUE", "override a key of the plan")
 
 
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
     _plan_arguments(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="write a report; .md, .html, .json or .txt picks the format; repeatable",
-    )
+    _outputs(parser, "write a report; .md, .html, .json or .txt picks the format")
     parser.add_argument(
         "--format", choices=("text", "md", "html", "json"), help="print the report in this format"
     )
@@ -268,13 +275,7 @@ def _is_html(path: str) -> bool:
 
 def _files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", metavar="FILE", nargs="+", help="documents of any kind")
-    parser.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="override a key of a plan; repeatable",
-    )
+    _repeated(parser, "--set", "KEY=VALUE", "override a key of a plan")
 
 
 def _validate(options: argparse.Namespace) -> int:
@@ -361,13 +362,7 @@ def _solve_arguments(parser: argparse.ArgumentParser) -> None:
         "fewest-devices, tokens-by-deadline, cheapest or compute-optimal; left out with --vary",
     )
     parser.add_argument("--vary", metavar="KEY", help="the key to vary")
-    parser.add_argument(
-        "--until",
-        metavar="'QUANTITY<=VALUE'",
-        action="append",
-        default=[],
-        help="a limit (<= or >=); repeatable",
-    )
+    _repeated(parser, "--until", "'QUANTITY<=VALUE'", "a limit (<= or >=)")
     parser.add_argument(
         "--maximize",
         metavar="QUANTITY",
@@ -476,28 +471,24 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="QUANTITY",
         help="what to make small: time.step_seconds, cost.total, memory.process, …",
     )
-    parser.add_argument(
+    _repeated(
+        parser,
         "--fix",
-        metavar="KEY[=VALUE]",
-        action="append",
-        default=[],
-        help="a key of the layout that keeps a value, the plan's unless another is given; "
-        "repeatable",
+        "KEY[=VALUE]",
+        "a key of the layout that keeps a value, the plan's unless another is given",
     )
-    parser.add_argument(
+    _repeated(
+        parser,
         "--vary",
-        metavar="KEY[=V1,V2]",
-        action="append",
-        default=[],
-        help="values that a key may have, of the layout or another such as training.precision; "
-        "all of them where none are given; repeatable",
+        "KEY[=V1,V2]",
+        "values that a key may have, of the layout or another such as training.precision; "
+        "all of them where none are given",
     )
-    parser.add_argument(
+    _repeated(
+        parser,
         "--limit",
-        metavar="'QUANTITY<=VALUE'",
-        action="append",
-        default=[],
-        help="a limit besides memory that a layout has to keep (<= or >=); repeatable",
+        "'QUANTITY<=VALUE'",
+        "a limit besides memory that a layout has to keep (<= or >=)",
     )
     _finding(parser)
     parser.add_argument(
@@ -511,14 +502,10 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
         help="list the layouts that no other beats both in memory and in what is made small",
     )
     parser.add_argument("--format", choices=("text", "md", "html", "json", "csv"), default="text")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="write what was found; .html (with a picture of the space), .md, .json, .csv or .txt "
-        "picks the format; repeatable",
+    _outputs(
+        parser,
+        "write what was found; .html (with a picture of the space), .md, .json, .csv or .txt "
+        "picks the format",
     )
 
 
@@ -562,9 +549,23 @@ def _search(options: argparse.Namespace) -> int:
 
 
 def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
-    from planner.cli.sweep import arguments
-
-    arguments(parser)
+    parser.add_argument("study", metavar="STUDY.yaml", help="a study document; - is standard input")
+    _outputs(parser, "the table (.csv, .jsonl, .parquet), a comparison (.html, .md)")
+    parser.add_argument(
+        "--workers", metavar="N", type=int, help="processes on this machine; all cores by default"
+    )
+    parser.add_argument(
+        "--on",
+        metavar="ADDRESS",
+        help="a cluster in the place of this machine: dask://HOST:PORT or ray://HOST:PORT",
+    )
+    parser.add_argument(
+        "--restart",
+        action="store_true",
+        help="begin afresh where an earlier sweep was stopped; without it, that one goes on",
+    )
+    # Of a study, whose keys are others than a plan's.
+    _repeated(parser, "--set", "KEY=VALUE", "override a key of the study", dest="changes")
 
 
 def _sweep(options: argparse.Namespace) -> int:
@@ -584,12 +585,8 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
         help="reports or folders, searched through; the current folder by default. "
         "None found below what is named is an error (exit 2)",
     )
-    parser.add_argument(
-        "--plans",
-        metavar="PATH",
-        action="append",
-        default=[],
-        help="plans or a folder of plans, each of which must have a report; repeatable",
+    _repeated(
+        parser, "--plans", "PATH", "plans or a folder of plans, each of which must have a report"
     )
 
 
@@ -620,7 +617,7 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from", dest="source", choices=("huggingface", "megatron"), default="huggingface"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="the model document to write")
+    _output(parser, "the model document to write")
 
 
 def _import(options: argparse.Namespace) -> int:
@@ -638,7 +635,7 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
 
     _plan_arguments(parser)
     parser.add_argument("--to", required=True, choices=FORMATS, help="the framework")
-    parser.add_argument("-o", "--output", metavar="FILE", help="the file to write")
+    _output(parser, "the file to write")
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -670,14 +667,10 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=("text", "md", "json"), help="the table alone in this format"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="write the plan's report with the comparison as a section; .md, .html or .json picks "
-        "the format, .txt (and any ending with --format) is the table alone; repeatable",
+    _outputs(
+        parser,
+        "write the plan's report with the comparison as a section; .md, .html or .json picks "
+        "the format, .txt (and any ending with --format) is the table alone",
     )
 
 
@@ -733,13 +726,7 @@ def _measure_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PLAN.yaml",
         help="run training steps of this plan's model, scaled down, beside what is predicted",
     )
-    parser.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="with --step: override a key of the plan; repeatable",
-    )
+    _repeated(parser, "--set", "KEY=VALUE", "with --step: override a key of the plan")
     parser.add_argument(
         "--accelerator",
         metavar="FILE",

@@ -1,4 +1,4 @@
-"""The command `sweep`: what it takes, and what it prints when it is done."""
+"""The command `sweep`: what its options mean together, and what it prints when it is done."""
 
 from __future__ import annotations
 
@@ -7,43 +7,6 @@ import sys
 
 from planner.base.errors import Fault, PlanError
 from planner.base.progress import progress
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    parser.add_argument("study", metavar="STUDY.yaml", help="a study document; - is standard input")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="the table (.csv, .jsonl, .parquet), a comparison (.html, .md); repeatable",
-    )
-    parser.add_argument(
-        "--workers",
-        metavar="N",
-        type=int,
-        help="processes on this machine; all cores by default",
-    )
-    parser.add_argument(
-        "--on",
-        metavar="ADDRESS",
-        help="a cluster in the place of this machine: dask://HOST:PORT or ray://HOST:PORT",
-    )
-    parser.add_argument(
-        "--restart",
-        action="store_true",
-        help="begin afresh where an earlier sweep was stopped; without it, that one goes on",
-    )
-    parser.add_argument(
-        "--set",
-        dest="changes",  # of a study, whose keys are others than a plan's
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="override a key of the study; repeatable",
-    )
 
 
 def sweep(options: argparse.Namespace) -> bool:
