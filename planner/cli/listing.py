@@ -40,30 +40,10 @@ def _presets(kind: str, facts: Callable[[dict[str, Any]], Row]) -> list[Row]:
     return rows
 
 
-def _plans() -> list[Row]:
-    rows: list[Row] = []
-    for path in sorted(resources.folder("presets").glob("*.yaml")):
-        rows.append((path.stem, str(source.read(path).plain().get("name", ""))))
-    return rows
-
-
-def _studies() -> list[Row]:
-    rows: list[Row] = []
-    for path in sorted((resources.folder("presets") / source.FOLDERS["study"]).glob("*.yaml")):
-        rows.append((path.stem, str(source.read(path).plain().get("name", ""))))
-    return rows
-
-
-def _models() -> list[Row]:
-    return _presets("model", lambda data: ())
-
-
-def _clusters() -> list[Row]:
-    return _presets("cluster", lambda data: (f"{data.get('devices', '')} devices",))
-
-
-def _accelerators() -> list[Row]:
-    return _presets("accelerator", lambda data: (str(data.get("memory", "")),))
+def _named(folder: str) -> list[Row]:
+    """Documents of a folder of presets, with the name that each gives itself."""
+    files = sorted((resources.folder("presets") / folder).glob("*.yaml"))
+    return [(path.stem, str(source.read(path).plain().get("name", ""))) for path in files]
 
 
 def _precisions() -> list[Row]:
@@ -83,11 +63,11 @@ def _quantities() -> list[Row]:
 
 
 TABLES: dict[str, Callable[[], list[Row]]] = {
-    "plans": _plans,
-    "studies": _studies,
-    "models": _models,
-    "clusters": _clusters,
-    "accelerators": _accelerators,
+    "plans": lambda: _named(""),
+    "studies": lambda: _named(source.FOLDERS["study"]),
+    "models": lambda: _presets("model", lambda data: ()),
+    "clusters": lambda: _presets("cluster", lambda data: (f"{data.get('devices', '')} devices",)),
+    "accelerators": lambda: _presets("accelerator", lambda data: (str(data.get("memory", "")),)),
     "precisions": _precisions,
     "quantities": _quantities,
 }

@@ -78,20 +78,11 @@ def load() -> list[Format]:
 
 def table() -> list[tuple[str, ...]]:
     """The rows of ``plan.py list precisions``, with a heading."""
-    rows: list[tuple[str, ...]] = [
-        ("format", "bytes", "sign", "exponent", "fraction", "largest", "smallest normal", "epsilon")
-    ]
+    heading = "format", "bytes", "sign", "exponent", "fraction"
+    values = "largest", "smallest normal", "epsilon"
+    rows: list[tuple[str, ...]] = [(*heading, *values)]
     for one in load():
-        rows.append(
-            (
-                one.key,
-                str(one.bytes),
-                str(one.sign),
-                str(one.exponent),
-                str(one.fraction),
-                f"{float(one.largest):.6g}",
-                f"{float(one.smallest_normal):.6g}",
-                f"{float(one.epsilon):.6g}",
-            )
-        )
+        exact = one.key, one.bytes, one.sign, one.exponent, one.fraction
+        rounded = one.largest, one.smallest_normal, one.epsilon
+        rows.append((*map(str, exact), *(f"{float(value):.6g}" for value in rounded)))
     return rows

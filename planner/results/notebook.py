@@ -8,35 +8,17 @@ from html import escape
 from typing import Any, Protocol
 
 from planner.base.display import exact_text, format_value
+from planner.plans.document import Plan
+from planner.results.evaluated import Quantity
 
 
-class _Quantity(Protocol):
-    @property
-    def id(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def value(self) -> Any: ...
-    @property
-    def unit(self) -> str: ...
-    @property
-    def symbol(self) -> str: ...
-    @property
-    def exact(self) -> bool: ...
-    @property
-    def source(self) -> str: ...
+class Shown(Protocol):
+    """What is shown of a result."""
 
+    plan: Plan
 
-class _Plan(Protocol):
     @property
-    def name(self) -> str: ...
-
-
-class _Result(Protocol):
-    @property
-    def plan(self) -> _Plan: ...
-    @property
-    def quantities(self) -> Mapping[str, Any]: ...
+    def quantities(self) -> Mapping[str, Quantity]: ...
     @property
     def absent(self) -> Mapping[str, str]: ...
 
@@ -44,7 +26,7 @@ class _Result(Protocol):
 COLUMNS = ("id", "value", "unit", "title", "symbol", "exact", "source")
 
 
-def records(result: _Result) -> list[dict[str, Any]]:
+def records(result: Shown) -> list[dict[str, Any]]:
     """The quantities that have a value, a mapping of COLUMNS each; integers stay exact."""
     return [
         {name: _plain(getattr(quantity, name)) for name in COLUMNS}
@@ -58,7 +40,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def frame(result: _Result) -> Any:
+def frame(result: Shown) -> Any:
     """The quantities as a data frame with their ids as index.
 
     The column ``value`` holds Python objects, as counts of FLOPs exceed 64 bits;
@@ -76,10 +58,10 @@ def frame(result: _Result) -> Any:
 _STYLE = "text-align:left;padding:0 1em 0 0"
 
 
-def html(result: _Result) -> str:
+def html(result: Shown) -> str:
     """The quantities of the whole plan as an HTML table; those per layer or stage are folded."""
-    whole: list[_Quantity] = []
-    single: list[_Quantity] = []
+    whole: list[Quantity] = []
+    single: list[Quantity] = []
     for quantity in result.quantities.values():
         (single if "[" in quantity.id else whole).append(quantity)
     parts = [f"<div><b>{escape(result.plan.name)}</b>", _table(whole)]
@@ -100,7 +82,7 @@ def html(result: _Result) -> str:
     return "".join(parts) + "</div>"
 
 
-def _table(quantities: list[_Quantity]) -> str:
+def _table(quantities: list[Quantity]) -> str:
     rows = "".join(
         f'<tr><td style="{_STYLE}"><code>{escape(q.id)}</code></td>'
         f'<td style="{_STYLE}">{escape(q.title)}</td>'
@@ -110,7 +92,7 @@ def _table(quantities: list[_Quantity]) -> str:
     return f"<table><tbody>{rows}</tbody></table>"
 
 
-def _shown(quantity: _Quantity) -> str:
+def _shown(quantity: Quantity) -> str:
     value = quantity.value
     if isinstance(value, float):
         value = Fraction(value)
@@ -119,7 +101,7 @@ def _shown(quantity: _Quantity) -> str:
     return str(value)
 
 
-def _exactly(quantity: _Quantity) -> str:
+def _exactly(quantity: Quantity) -> str:
     value = quantity.value
     if isinstance(value, (int, Fraction)):
         return f"{exact_text(value)} {quantity.unit}"
