@@ -65,8 +65,9 @@ def _environment(escape: bool) -> Any:
         def getattr(self, obj: Any, attribute: str) -> Any:
             """Most of what templates read is plain data: its rule, without the long way to it."""
             if isinstance(obj, SimpleNamespace) and not attribute.startswith("_"):
-                with suppress(AttributeError):
-                    return getattr(obj, attribute)
+                found = getattr(obj, attribute, obj)
+                if found is not obj:
+                    return found
             return super().getattr(obj, attribute)
 
     environment = Sandbox(

@@ -7,10 +7,12 @@ is spelled out in numbers: one term for each entry.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from planner.book.canonical import canonical
 from planner.book.expressions import REDUCTIONS, Expression, Symbol, number, product
+from planner.book.quantity import Book
 from planner.engine.evaluate import Evaluation, Point
 from planner.typeset.names import Name, parse
 
@@ -47,13 +49,25 @@ _FUNCTIONS = {name: name for name in ("ceil", "floor", "exp", "tanh", "max", "mi
 _FUNCTIONS["log"] = "ln"
 
 
+class _Order:
+    """The order of quantities, of terms and of factors in print, which depends on a book alone."""
+
+    def __init__(self, book: Book) -> None:
+        self.symbols = {symbol: i for i, symbol in enumerate(book.symbols)}
+        self.terms: dict[Expression, list[Any]] = {}
+        self.factors: dict[Expression, list[Any]] = {}
+
+
+_order_of = lru_cache(maxsize=4)(_Order)
+
+
 class Typesetter:
     """Boxes of the formulas of one evaluation."""
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
         self.book = evaluation.book
-        self._order = {symbol: i for i, symbol in enumerate(self.book.symbols)}
+        self._order = _order_of(self.book)
 
     def name(self, symbol: Symbol) -> Name:
         """The name of an input or of a quantity."""
@@ -114,7 +128,12 @@ class Typesetter:
     def terms(self, expression: Any) -> list[Any]:
         """Terms as one would write them: positive ones first, products of more before those of
         fewer, quantities in the order of the book; a constant last, but before fractions."""
-        terms = list(expression.args)
+        known = self._order.terms
+        if expression not in known:
+            known[expression] = self._in_order(list(expression.args))
+        return known[expression]
+
+    def _in_order(self, terms: list[Any]) -> list[Any]:
         fractions = any(term.op == "mul" and any(_is_below(f) for f in term.args) for term in terms)
         others_negative = all(_is_negative(term) for term in terms if term.op != "number")
 
@@ -133,7 +152,7 @@ class Typesetter:
             note = self.book.notation.get(base)
             if note is not None:
                 return (1, note.rank, "")
-            return (2, self._order.get(base, 0), "")
+            return (2, self._order.symbols.get(base, 0), "")
         if base.op == "number":
             return (0, 0, str(base.data))
         if base.op == "add":
@@ -143,7 +162,11 @@ class Typesetter:
     def _product(self, expression: Any, point: Point | None, numbers: bool) -> Box:
         above: list[Box] = []
         below: list[Box] = []
-        for factor in sorted(expression.args, key=self._rank):
+        factors = self._order.factors.get(expression)
+        if factors is None:
+            factors = sorted(expression.args, key=self._rank)
+            self._order.factors[expression] = factors
+        for factor in factors:
             if _is_below(factor):
                 base, exponent = factor.args
                 box = self._box(_powered(base, exponent), point, numbers)
