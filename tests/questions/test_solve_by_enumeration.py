@@ -346,6 +346,9 @@ def test_where_the_layout_is_free_every_number_of_layers_is_a_candidate() -> Non
         low, _ = family.domain.rows[0]
         layers = [family.changes(low + index)["model.layers"] for index in range(3)]
         assert layers == [step * index for index in range(1, 4)]
+        own, *others = (index // families.ROW for index in family.around())
+        assert len(others) == len(family.widths)  # those nearest to its own width first
+        assert others == sorted(others, key=lambda row: abs(row - own))
 
 
 def test_heads_that_share_nothing_come_one_at_a_time() -> None:
