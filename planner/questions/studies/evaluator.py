@@ -123,16 +123,18 @@ class Evaluator:
         """The points of a piece."""
         slow = [r for r, one in zip(ranges, self.plain, strict=True) if not one]
         fast = [r for r, one in zip(ranges, self.plain, strict=True) if one]
-        if self._plans is None or self._plans.ranges != slow:
-            self._plans = _Plans(self, slow)
-        points = _Points(self._plans, fast)
-        for group in self._plans.groups:
+        plans = self._plans
+        if plans is None or plans.ranges != slow:
+            plans = self._plans = None  # those before go first, so that memory stays flat
+            plans = self._plans = _Plans(self, slow)
+        points = _Points(plans, fast)
+        for group in plans.groups:
             points.add(group)
         if self.names:
             points.add_names(self.names)
-        return self._ordered(points, list(map(len, slow)))
+        return self._ordered(plans, points, list(map(len, slow)))
 
-    def _ordered(self, points: _Points, slow: Sequence[int]) -> Values:
+    def _ordered(self, plans: _Plans, points: _Points, slow: Sequence[int]) -> Values:
         """Values over plans and plain dimensions in the order of the study's dimensions."""
         axes = [i for i, one in enumerate(self.plain) if not one]
         axes += [i for i, one in enumerate(self.plain) if one]
@@ -143,8 +145,7 @@ class Evaluator:
             beside = array.shape[1:] or ones
             return array.reshape((*slow, *beside)).transpose(order)
 
-        plans, study = self._plans, self.study
-        assert plans is not None
+        study = self.study
         none = dict.fromkeys(bounds.readings(study), bounds.NONE)
         of_kinds = [bounds.shares(study, kind.case.settings) for kind in plans.kinds]
         shares = bounds.stacked(study, [*of_kinds, none])  # of no plan, whose kind is -1
