@@ -7,13 +7,17 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import planner
 from planner.engine import scaling_laws as laws
-from planner.questions.solve import budgets
+from planner.engine.instance import evaluated
+from planner.plans.plan import variant
+from planner.questions import loading
+from planner.questions.solve import budgets, families
 
 ROOT = Path(__file__).resolve().parents[2]
 LLAMA = "tests/documents/llama70b_assumed.yaml"
@@ -164,6 +168,18 @@ def test_a_model_of_the_plans_shape_is_near_the_choice(preset: str) -> None:
     found = planner.load(file, set=dict(answer.shape.changes)).evaluate()["parameters.active"]
     assert found.value == answer.shape.parameters
     assert float(found.number) == pytest.approx(float(wanted.parameters), rel=0.12)
+
+
+@pytest.mark.parametrize("place", [3, 5, 8])
+def test_a_size_that_is_one_of_the_family_is_that_model(place: int) -> None:
+    """The shallowest of a width too, which is no deeper model of the width before."""
+    plan = loading.load("presets/largest_on_8xh100.yaml", {"model": "llama2-7b"})
+    whole, family = families.of_plan(plan)
+    changes = family.changes(family.domain.rows[place][0])
+    size = evaluated(variant(whole, changes), ["parameters.active"])["parameters.active"]
+    choice = SimpleNamespace(parameters=size, law={"name": "any"})
+    found = budgets._shape(plan, choice)  # type: ignore[arg-type]
+    assert found is not None and found.parameters == size and found.changes == changes
 
 
 def test_over_and_under_trained() -> None:

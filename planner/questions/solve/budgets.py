@@ -177,7 +177,7 @@ def _shape(plan: Plan, choice: Choice) -> Shape | None:
 
     place = bisect_left(range(1, len(rows)), aim, key=lambda i: size(rows[i][0]))
     best = rows[place][0]
-    for low, high in reversed(rows[: place + 1]):
+    for low, high in reversed(rows[: place + 2]):
         best = min(best, high, low, key=off)
         if size(high) < aim:
             break
