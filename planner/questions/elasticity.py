@@ -27,7 +27,7 @@ from planner.plans.pipeline import chunk_count
 from planner.plans.plan import variant
 from planner.questions import domains
 from planner.questions.constraints import numeric, shown
-from planner.questions.solve.probes import AsItIs, Probes
+from planner.questions.solve.evaluations import AsItIs, Probes
 
 #: Keys that are whole numbers but so large that one more is next to nothing.
 LARGE = ("training.tokens",)

@@ -11,7 +11,7 @@ import planner
 from planner.base import units
 from planner.documents import source
 from planner.questions.loading import load
-from planner.questions.solve.offers import offers
+from planner.questions.solve.priced_devices import offers
 from tests.plans.test_hardware_presets import ACCELERATORS, CLUSTERS, document
 
 #: USD for an instance of so many devices, as the providers' pages print it.

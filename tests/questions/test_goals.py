@@ -222,7 +222,7 @@ def test_devices_that_are_too_few_and_cost_more_already_are_not_looked_at_furthe
 
 
 def test_shipped_prices_are_offered() -> None:
-    from planner.questions.solve.offers import offers
+    from planner.questions.solve.priced_devices import offers
 
     found = {offer.accelerator: offer.price for offer in offers(load(GPT2))}
     assert len(found) >= 5 and found["NVIDIA H800 SXM5 80 GB"] == 2

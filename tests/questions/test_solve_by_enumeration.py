@@ -18,9 +18,9 @@ from planner.questions import loading
 from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
 from planner.questions.search.selection import Sample
-from planner.questions.solve import families, published, relayout
+from planner.questions.solve import families, published, solve_with_layout
+from planner.questions.solve.evaluations import Goal, Probes
 from planner.questions.solve.optimum import optimise
-from planner.questions.solve.probes import Goal, Probes
 from planner.questions.solve.solve import solve
 
 #: Quantities of plans that the functions stand for; only their names are used.
@@ -300,7 +300,7 @@ def test_rounder_numbers_are_the_next_multiples_of_powers_of_two(index: int) -> 
     down = [-(-index // power) * power - power for power in powers]
     for direction, steps in ((1, up), (-1, down)):
         near = [step for step in steps if 8 * abs(step - index) <= index]
-        assert relayout._rounder(index, direction) == [*reversed(dict.fromkeys(near))]
+        assert solve_with_layout._rounder(index, direction) == [*reversed(dict.fromkeys(near))]
 
 
 def test_a_limit_that_is_just_met_is_kept() -> None:
@@ -310,7 +310,7 @@ def test_a_limit_that_is_just_met_is_kept() -> None:
 
     def rank(pair: tuple[int, float]) -> Any:
         values = {BYTES: pair[0], TIME: pair[1]}
-        return relayout.Layouts._rank(layouts, (None, values, True))  # type: ignore[arg-type]
+        return solve_with_layout.Layouts._rank(layouts, (None, values, True))  # type: ignore[arg-type]
 
     assert sorted(ranked, key=rank, reverse=True) == ranked
     assert [rank(pair)[0] for pair in ranked] == [True, True, True, False, False]

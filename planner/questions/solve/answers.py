@@ -16,8 +16,8 @@ from planner.plans.layout import COLUMNS, KERNELS, LayoutKey, stated
 from planner.plans.plan import chosen_by
 from planner.questions.constraints import Limit, shown
 from planner.questions.domains import DIGITS
+from planner.questions.solve.evaluations import Goal, Probe
 from planner.questions.solve.intervals import Ends, of_answer, of_quantity
-from planner.questions.solve.probes import Goal, Probe
 from planner.questions.solve.solve import Answer
 
 if TYPE_CHECKING:

@@ -20,9 +20,10 @@ from planner.plans.plan import variant
 from planner.questions import domains
 from planner.questions.constraints import Limit, shown
 from planner.questions.domains import Domain
-from planner.questions.solve.offers import Offer, offers
-from planner.questions.solve.probes import Goal, Probe, Probes
-from planner.questions.solve.relayout import (
+from planner.questions.solve.evaluations import Goal, Probe, Probes
+from planner.questions.solve.priced_devices import Offer, offers
+from planner.questions.solve.solve import Answer
+from planner.questions.solve.solve_with_layout import (
     BY,
     Layouts,
     Options,
@@ -31,7 +32,6 @@ from planner.questions.solve.relayout import (
     solve_free,
     space_of,
 )
-from planner.questions.solve.solve import Answer
 
 GOAL = Goal("cost.total", -1)
 DAYS = "time.training_days"

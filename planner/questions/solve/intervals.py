@@ -14,7 +14,7 @@ from fractions import Fraction
 from planner.base.errors import PlanError
 from planner.book.quantity import BOOK
 from planner.engine.evaluate import Number
-from planner.questions.solve.probes import Probe
+from planner.questions.solve.evaluations import Probe
 from planner.questions.solve.solve import Answer, solve
 from planner.results.result import evaluate
 

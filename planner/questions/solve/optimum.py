@@ -15,7 +15,7 @@ from planner.base.errors import Fault, PlanError
 from planner.plans.document import Plan
 from planner.questions.constraints import Limit, shown
 from planner.questions.domains import Domain
-from planner.questions.solve.probes import Evaluator, Goal, Probe, Probes, narrow
+from planner.questions.solve.evaluations import Evaluator, Goal, Probe, Probes, narrow
 from planner.questions.solve.solve import Answer, held_near, missed, strides
 
 #: Values of a coarse scan between the two ends of a domain.

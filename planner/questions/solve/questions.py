@@ -14,7 +14,7 @@ from planner.questions.constraints import MARGIN, Limit, fit_limit, known, numer
 from planner.questions.domains import Domain
 from planner.questions.solve import closed, families
 from planner.questions.solve.answers import as_data, text, to_json
-from planner.questions.solve.probes import Goal
+from planner.questions.solve.evaluations import Goal
 from planner.questions.solve.solve import Answer, solve
 
 __all__ = ["LAYOUTS", "NAMES", "QUESTIONS", "Answer", "as_data", "ask", "text", "to_json"]
@@ -158,7 +158,7 @@ def _vary(asked: Asked, key: str, goal: Goal | None) -> Answer:
     if goal is None:
         return _solved(asked, domain, limits)
     if asked.free:
-        from planner.questions.solve.relayout import optimise_free
+        from planner.questions.solve.solve_with_layout import optimise_free
 
         return optimise_free(asked.plan, domain, limits, goal)
     from planner.questions.solve.optimum import optimise
@@ -176,7 +176,7 @@ def _solved(
 ) -> Answer:
     """The last value, with the plan's layout or with the best at each value."""
     if asked.free:
-        from planner.questions.solve.relayout import solve_free
+        from planner.questions.solve.solve_with_layout import solve_free
 
         found = solve_free(plan or asked.plan, domain, limits, direction)
     else:

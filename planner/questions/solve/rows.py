@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from planner.engine.evaluate import Number
 from planner.questions.constraints import shown
-from planner.questions.solve.probes import Probe, Probes, narrow, unbounded
+from planner.questions.solve.evaluations import Probe, Probes, narrow, unbounded
 
 
 class Rows:

@@ -19,7 +19,7 @@ from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.questions.constraints import Limit, known, parse_limit, shown
 from planner.questions.domains import Domain
-from planner.questions.solve.probes import Goal, Probe, Probes, narrow, unbounded
+from planner.questions.solve.evaluations import Goal, Probe, Probes, narrow, unbounded
 from planner.questions.solve.rows import Rows
 
 __all__ = ["Answer", "Limit", "Probe", "evaluated", "known", "parse_limit", "shown", "solve"]

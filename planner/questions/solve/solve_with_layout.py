@@ -24,8 +24,8 @@ from planner.questions.search.contest import Contest
 from planner.questions.search.engine import FITS, left_out, of_memory
 from planner.questions.search.layouts import NOT_KEPT
 from planner.questions.search.selection import Item
+from planner.questions.solve.evaluations import AsItIs, Goal, Probe, Probes
 from planner.questions.solve.optimum import optimise
-from planner.questions.solve.probes import AsItIs, Goal, Probe, Probes
 from planner.questions.solve.solve import Answer, solve
 
 #: What makes one layout better than another that keeps the limits too.
