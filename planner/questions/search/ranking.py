@@ -10,7 +10,8 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
-from planner.base.display import cell, exact_text
+from planner.base import display
+from planner.base.display import cell, exact_text, plain
 from planner.book.quantity import BOOK
 from planner.plans.document import Plan
 from planner.plans.layout import COLUMNS as ROWS
@@ -183,21 +184,14 @@ def text(found: Found, front: bool = False) -> str:
     if not found.best:
         return f"no layout fits: {counted(found)}\n" + closest(found)
     rows, reasons = table(found, front)
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    told = [(*row, reason) for row, reason in zip(rows, reasons, strict=True)]
     order = "each needs less memory than all before it" if front else "smallest first"
     lines = [f"{counted(found)}; by {found.by}, {order}", ""]
-    lines += [
-        "  ".join([*(c.rjust(w) for c, w in zip(row, widths, strict=True)), reason]).rstrip()
-        for row, reason in zip(rows, reasons, strict=True)
-    ]
+    lines += display.columns(told, right=range(len(rows[0])))
     lines += [line for said in (plainest(found), _own_fits(found)) if said for line in ("", said)]
     if not front and (choices := costs(found)):
-        widths = [max(len(row[i]) for row in choices) for i in range(2)]
         lines += ["", "Best value of each choice, and how far behind the best with another one is:"]
-        lines += [
-            f"  {heading:{widths[0]}}  {value:>{widths[1]}}  {others}"
-            for heading, value, others in choices
-        ]
+        lines += display.columns(choices, right=(1,), indent="  ")
     if found.same:
         lines += ["", same(found)]
     if said := leeway_words(found):
@@ -362,23 +356,14 @@ def as_data(found: Found) -> dict[str, Any]:
 def _data(layout: Layout, found: Found | None = None) -> dict[str, Any]:
     """A layout; of a search also the interval of what is made small."""
     data: dict[str, Any] = {
-        "set": _numbers(layout.changes),
-        "follows": _numbers(layout.follows),
-        "quantities": _numbers(layout.values),
+        "set": plain(layout.changes),
+        "follows": plain(layout.follows),
+        "quantities": plain(layout.values),
     }
     bounds = None if found is None else _interval(layout, found)
     if bounds is not None:
         data["interval"] = [float(bound) for bound in bounds]
-    return {**data, "parts": _numbers(layout.parts)} if layout.parts else data
-
-
-def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: (int(value) if value.denominator == 1 else float(value))
-        if isinstance(value, Fraction)
-        else value
-        for key, value in values.items()
-    }
+    return {**data, "parts": plain(layout.parts)} if layout.parts else data
 
 
 def to_json(found: Found, front: bool = False) -> str:
@@ -395,7 +380,7 @@ def to_csv(found: Found, front: bool = False) -> str:
     names = list(listed[0].values) if listed else []
     writer.writerow([*keys, *names])
     for layout in listed:
-        numbers = _numbers(layout.values)
+        numbers = plain(layout.values)
         row = [*(layout.get(key) for key in keys), *(numbers.get(name) for name in names)]
         writer.writerow([cell(value) if isinstance(value, str) else value for value in row])
     return buffer.getvalue()
