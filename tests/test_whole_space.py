@@ -356,3 +356,18 @@ def test_the_what_if_page_computes_what_set_gives(plan: Wide, data: st.DataObjec
         else:
             assert isinstance(shown, dict), (one, shown)
             same(anew, shown)
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no Node")
+def test_the_what_if_page_follows_a_shape_to_other_kinds_of_layers(tmp_path: Path) -> None:
+    """Of DeepSeek-V3's layers the first three are dense: a model of these has no experts."""
+    plan = {
+        "model": "deepseek-v3",
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 64},
+        "training": {"tokens": "1B", "sequence_length": 4096, "global_batch": 64},
+        "parallelism": {"expert": 64},
+    }
+    moved = {"model.layers": 3, "parallelism.expert": 1}
+    [shown] = in_node(planner.load(plan).evaluate(), tmp_path, [moved])
+    assert shown["parameters.active"] == shown["parameters.total"] < 10e9
+    same(planner.load(plan, set=moved).evaluate(), shown)
