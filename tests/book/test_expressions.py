@@ -94,6 +94,12 @@ def test_the_second_run_needs_no_sympy_and_says_the_same(tmp_path: Path) -> None
     assert first.splitlines()[:-1] == second.splitlines()[:-1]
 
 
+def test_byte_code_that_may_not_lie_beside_the_sources_lies_in_the_cache(tmp_path: Path) -> None:
+    summary(tmp_path)
+    kept = {file.name.split(".")[0] for file in tmp_path.rglob("*.pyc")}
+    assert {"lower", "schema", "main"} <= kept
+
+
 @pytest.mark.parametrize("damage", ["cut", "other", "wrong", "none", "list", "deep", "nowhere"])
 def test_what_is_kept_may_be_damaged_or_missing(tmp_path: Path, damage: str) -> None:
     whole = summary(tmp_path)
