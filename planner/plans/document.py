@@ -85,6 +85,16 @@ class Plan:
         return lookup(self.data, dotted)
 
 
+def merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys of ``own`` over those of ``base``; where both have a mapping, its keys one by one."""
+    found = dict(base)
+    for key, value in own.items():
+        old = found.get(key)
+        both = isinstance(value, Mapping) and isinstance(old, Mapping)
+        found[key] = {**old, **value} if both else value  # type: ignore[dict-item]
+    return found
+
+
 class Draft:
     """A tree being completed: dependent defaults, and the faults found on the way."""
 

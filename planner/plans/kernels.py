@@ -15,7 +15,7 @@ from typing import Any
 
 from planner.base import resources
 from planner.plans import error_bands as bands
-from planner.plans.document import Draft
+from planner.plans.document import Draft, merged
 
 Profile = Mapping[str, Any]
 FOLDER = "implementations"
@@ -38,17 +38,7 @@ def load(name: str) -> Profile:
     path = resources.folder("presets") / FOLDER / f"{name}.yaml"
     profile: dict[str, Any] = resources.read_yaml(path)
     base = profile.get("extends")
-    return _merge(load(base), profile) if base else profile
-
-
-def _merge(base: Profile, own: Profile) -> Profile:
-    """Keys of ``own`` over those of ``base``; the lists of a block are replaced as a whole."""
-    merged = dict(base)
-    for key, value in own.items():
-        old = merged.get(key)
-        both = isinstance(value, Mapping) and isinstance(old, Mapping)
-        merged[key] = {**old, **value} if both else value  # type: ignore[dict-item]
-    return merged
+    return merged(load(base), profile) if base else profile
 
 
 def applies(when: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:

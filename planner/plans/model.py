@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.book.inventory import components
-from planner.plans.document import Block, Draft, Model, Part, Path
+from planner.plans.document import Block, Draft, Model, Part, Path, merged
 from planner.plans.shapes import CHANNEL_MIXERS, TOKEN_MIXERS, shape
 
 Kind = dict[str, Any]
@@ -37,7 +37,7 @@ def lower(draft: Draft, path: Path = ("model",)) -> Model | None:
     encoder = _encoder(data) if data.get("encoder") else None  # before defaults are filled in
     kinds, sequence = _kinds(draft, path, data, data["layers"])
     parts, layers = [_layers(draft, path, kinds, sequence, data)], list(sequence)
-    ends = _embedding(draft, path, data, _first(kinds, sequence))
+    ends = _embedding(draft, path, data, kinds[sequence[0]])
     if encoder is not None:
         parts = [tuple(map(_decoder, parts[0]))]
         inner, order = _kinds(draft, path, encoder, encoder["layers"])
@@ -45,7 +45,7 @@ def lower(draft: Draft, path: Path = ("model",)) -> Model | None:
         order = [_prefixed("encoder", name) for name in order]
         parts.insert(0, _layers(draft, path, inner, order, data))
         layers = order + layers
-        ends += _encoder_ends(encoder, _first(inner, order))
+        ends += _encoder_ends(encoder, inner[order[0]])
     modules = _modules(draft, path, data)
     if modules:
         parts.append((_further(draft, path, kinds[sequence[-1]], data, modules),))
@@ -88,10 +88,6 @@ def _decoder(part: Part) -> Part:
 
 def _prefixed(prefix: str, name: str) -> str:
     return prefix if name == "layer" else f"{prefix}-{name}"
-
-
-def _first(kinds: Mapping[str, Kind], sequence: list[str]) -> Kind:
-    return kinds[sequence[0]]
 
 
 def _layers(
@@ -145,7 +141,8 @@ def _spelled_out(
                 f"a layer kind cannot be called {name}",
                 "a name that no end of the model has",
             )
-    kinds = {name: _merged(data, changes or {}) for name, changes in data["kinds"].items()}
+    own = {key: value for key, value in data.items() if key not in ("kinds", "pattern")}
+    kinds = {name: merged(own, changes or {}) for name, changes in data["kinds"].items()}
     pattern: list[str] = []
     for index, item in enumerate(data.get("pattern") or list(kinds)):
         name, count = (item, 1) if isinstance(item, str) else (item["kind"], item.get("count", 1))
@@ -155,16 +152,6 @@ def _spelled_out(
     draft.finish()
     sequence = [pattern[i % len(pattern)] for i in range(layers)]
     return {k: v for k, v in kinds.items() if k in sequence}, sequence
-
-
-def _merged(data: Kind, changes: Mapping[str, Any]) -> Kind:
-    """A layer kind: the model's keys with its own; blocks are merged key by key."""
-    kind = {key: value for key, value in data.items() if key not in ("kinds", "pattern")}
-    for key, value in changes.items():
-        old = kind.get(key)
-        both = isinstance(value, Mapping) and isinstance(old, Mapping)
-        kind[key] = {**(old or {}), **value} if both else value
-    return kind
 
 
 def _names(pool: Any) -> str:
@@ -289,7 +276,7 @@ def _encoder(data: Kind) -> Kind:
     own = {k: v for k, v in data["encoder"].items() if v is not None}
     without = {k: v for k, v in data.items() if k not in ("encoder", "kinds", "pattern")}
     without["mixer"], without["causal"] = "attention", False
-    return _merged(without, own) | {k: own[k] for k in ("kinds", "pattern") if k in own}
+    return merged(without, own)
 
 
 def _encoder_ends(encoder: Kind, first: Kind) -> list[Block]:
