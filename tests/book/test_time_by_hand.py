@@ -202,3 +202,19 @@ def test_copies_of_experts_meet_over_the_cards_that_they_have(expert: int, split
     copies, cards = 64 // (expert * split), max(1, 8 // (expert * split))
     found = first(e, "network.passed", "component", split="experts")
     assert float(found) == pytest.approx((copies - 1) / copies / (cards * 10**10))
+
+
+@pytest.mark.parametrize("share", [Fraction(1, 2), 1])
+def test_activations_that_leave_and_return_show_what_passes_do_not_hide(share: Any) -> None:
+    """Over a link of 1 GB/s both ways take longer than the passes beside them, which are all the
+    time that a device or its host works on a layer: the rest shows."""
+    e = evaluation(
+        model={"extends": "llama2-7b"},
+        training__offload={"activations": str(float(share))},
+        time={"host_link": "1 GB/s"},
+    )
+    layer = {"part": next(x for x in e.case.axes["part"] if x.settings.get("layers"))}
+    way = share * e.value("memory.activations.layer", layer) / 10**9
+    passes = e.value("time.part.busy", layer)
+    assert passes < way
+    assert float(e.value("time.part.offload", layer)) == pytest.approx(float(2 * way - passes))
