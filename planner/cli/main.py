@@ -226,7 +226,7 @@ def _finding(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--margin",
-        metavar="p95|5%|0",
+        metavar="p95|SHARE|0",
         help="with how much memory to spare a layout that is found fits, and what --require-fit "
         "wants: the 95th percentile of published readings (p95, the default), a share more than "
         "predicted, or what is predicted (0)",
@@ -382,9 +382,9 @@ def _solve_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--margin",
-        metavar="p95|5%|0",
+        metavar="p95|SHARE|0",
         help="how surely an answer fits: p95, the default, keeps room for the 95th percentile of "
-        "published readings; a share such as 5% so much more than predicted; 0 nothing",
+        "published readings; a share such as 5%% so much more than predicted; 0 nothing",
     )
     parser.add_argument(
         "--family",
