@@ -191,7 +191,7 @@ def engine(name: str) -> Iterator[tuple[Words, Callable[[], list[int]]]]:
             yield ["--on", on], lambda: [w.pid for w in cluster.workers.values() if w.pid]
     else:
         with _ray() as address:
-            yield ["--on", address], lambda: _called(b"ray::work")
+            yield ["--on", address], lambda: _called((b"ray::work", b"ray::IDLE"))
 
 
 @contextlib.contextmanager
@@ -309,8 +309,8 @@ def _kill(parent: int, death: str, chance: random.Random, elsewhere: list[int]) 
             os.kill(chance.choice(workers or [parent]), sent)
 
 
-def _called(title: bytes) -> list[int]:
-    """The processes whose command line begins so, on Linux."""
+def _called(title: tuple[bytes, ...]) -> list[int]:
+    """The processes whose command line begins with one of these, on Linux."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):

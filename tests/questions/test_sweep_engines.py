@@ -150,7 +150,7 @@ def ray_workers() -> list[int]:
             command = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if command.startswith(b"ray::work"):
+        if command.startswith((b"ray::work", b"ray::IDLE")):  # between two pieces
             found.append(int(folder.name))
     return found
 
