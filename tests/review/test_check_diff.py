@@ -300,7 +300,7 @@ def test_revisions_follow_committed_links_and_names(repository: Path) -> None:
 
 @pytest.mark.slow
 def test_a_large_repository_with_odd_names_is_quick(repository: Path) -> None:
-    """A few processes of git write what the plan may name: 2,000 documents and one odd name."""
+    """Two processes of git read what the plan names, of 2,000 documents and one odd name."""
     git("init", "-q", "-b", "main")
     Path("many").mkdir()
     for number in range(2000):
