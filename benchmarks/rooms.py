@@ -20,9 +20,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent / "planner"
 MOST = 46_000  # the lines reached and 5 %
-#: Names of types by which a function passes arrays, and a shape as docstrings write it.
+#: Names of types by which a function passes arrays, and a shape as docstrings write it: a tuple of
+#: the names of axes, or that it may be any. A parenthesis with one word in it is none.
 ARRAYS = re.compile(r"\b(NDArray|ndarray|Array|Floats|Integers|Booleans|Column|Columns)\b")
-SHAPE = re.compile(r"\(\w+(, \w+)*,?\)|\bshapes?\b")
+SHAPE = re.compile(r"\(\w+(,|(, \w+)+|(, \w+)*, …)\)|\b(any|one|same) shape\b")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

@@ -100,7 +100,7 @@ class Batch:
 
     @cached_property
     def of_degrees(self) -> Mapping[str, Array]:
-        """Columns over combinations of degrees, as values; the kind as its place."""
+        """Columns (degrees,), over their combinations, as values; the kind as its place."""
         degrees = self.layouts.degrees
         columns = {
             f"parallelism.{name}": np.array([d.named[name] for d in degrees]) for name in DEGREES
@@ -206,6 +206,7 @@ class Batch:
         numbers: dict[str, Array] = {}
 
         def number(key: str, table: Array, places: Array) -> None:
+            """Add the column of a key: places (rows,) in a table (values,) that may repeat some."""
             found, codes = np.unique(table, return_inverse=True)
             columns[key] = Codes(codes.ravel()[places], len(found))
             numbers[key] = found
@@ -330,8 +331,8 @@ class Batch:
 
     @cached_property
     def patterns(self) -> tuple[tuple[Array, Array], ...]:
-        """For each pattern the code of each entry of ``keeping``, and what the codes are worth, as
-        (zero, recompute, codes)."""
+        """For each pattern the codes of what ``keeping`` has, (keeping,), and what these are worth,
+        (zero, recompute, codes) with length 1 along a choice that changes nothing."""
         found = []
         for whole in self.graph.patterns:
             pattern = whole[self.places]
@@ -367,9 +368,9 @@ class BatchRows:
         return found
 
     def chunks(self, *groups: tuple[str, ...]) -> Iterator[tuple[slice, dict[str, Array]]]:
-        """Quantities as (zero, recompute, rows, …further axes), some rows at a time; NaN where one
-        is absent. Those of a group share a graph. A further axis along which a quantity does not
-        vary has length 1."""
+        """Quantities as (zero, recompute, rows, …), the further axes last, some rows at a time; NaN
+        where one is absent. Those of a group share a graph. A further axis along which a quantity
+        does not vary has length 1."""
         for quantities in groups:
             self.program(quantities)
         for part in self.batch.stretches(self.size):
@@ -379,7 +380,8 @@ class BatchRows:
             yield part, values
 
     def values(self, quantities: tuple[str, ...], part: slice | Array) -> dict[str, Array]:
-        """The quantities of a group for some of the rows, as ``chunks`` has them."""
+        """The quantities of a group, as (zero, recompute, rows, …), for a stretch of the rows or
+        for those at some places (rows,)."""
         made = self.batch.graph.compiled(quantities)
         found = self.program(quantities).run(part, self.batch.axes)
         values = {name: found[node] for name, node in made.roots.items()}

@@ -103,8 +103,8 @@ class Pipelines:
         return np.array([[*shape, *shape[:1] * (slots - len(shape))] for shape in self.shapes])
 
     def lines(self) -> Array:
-        """What each distinct stage binds the crossed symbols to, as (recompute, lines, places in a
-        line)."""
+        """What each distinct stage binds the crossed symbols to, as (recompute, lines, places), the
+        last the places in a line."""
         entry = Entry("stage", "")
         of_components: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         table = []

@@ -105,9 +105,10 @@ class Rows:
 
     @property
     def columns(self) -> tuple[Array, ...]:
+        """All columns, each (rows,), in the order of the fields."""
         return self.of_degrees, self.of_run, self.of_sequence, self.of_replicate, self.of_batch
 
     @property
     def own(self) -> Mapping[str, Array]:
-        """What each layout says itself, by key."""
+        """What each layout says itself, as (rows,) by key."""
         return dict(zip(layout.OWN, self.columns[2:], strict=True))

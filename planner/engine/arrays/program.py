@@ -29,9 +29,9 @@ CHUNK = 16_384
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """What a leaf is worth: an array over both axes of choices and over the codes of a column
-    (None: over no rows); the axes that it does not depend on have length 1. The further axes of a
-    program are there too, or none of them."""
+    """What a leaf is worth: an array (zero, recompute, codes, …) over both axes of choices and the
+    codes of a column (None: over no rows); the axes that it does not depend on have length 1. The
+    further axes of a program are there too, or none of them."""
 
     column: str | None
     array: Array
@@ -175,8 +175,8 @@ class Program:
         return [tuple(found) for found in frees]
 
     def run(self, rows: slice | Array, axes: tuple[int, int]) -> dict[int, Array]:
-        """The roots for some rows, in their order: arrays over both axes of choices, the rows, and
-        the further axes, of length 1 where a root does not vary along one."""
+        """The roots for some rows, in their order, as (zero, recompute, rows, …): then the further
+        axes, of length 1 where a root does not vary along one."""
         slots: list[Any] = [None] * self.slots
         places: dict[Group, Array] = {}
         with np.errstate(all="ignore"):

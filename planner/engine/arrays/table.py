@@ -25,31 +25,34 @@ FLAGS = 16
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """A column: for each row the place of its value among ``count`` values."""
+    """A column (rows,): for each row the place of its value among ``count`` values."""
 
     of_row: Array
     count: int
 
 
 class Group:
-    """The distinct combinations of some columns."""
+    """The distinct combinations of some columns, its places.
+
+    ``first`` is (places,), a row that has each; ``of_parent`` (places of the parent,).
+    """
 
     def __init__(
         self, mask: int, first: Array, parent: Group | None = None, of_parent: Array | None = None
     ) -> None:
-        self.mask, self.first = mask, first  # for each place a row that has it
+        self.mask, self.first = mask, first
         self.parent, self.of_parent = parent, of_parent
         self.count = len(first)
 
     def of(self, rows: Array) -> Array:
-        """The places of some rows."""
+        """The places (rows,) of some rows (rows,) of the table."""
         if self.parent is None or self.of_parent is None:
             return rows
         return self.of_parent[self.parent.of(rows)]
 
     @cached_property
     def of_rows(self) -> Array:
-        """The places of all rows."""
+        """The places of all rows, as (rows,)."""
         if self.parent is None or self.of_parent is None:
             return self.first
         return self.of_parent[self.parent.of_rows]
@@ -110,8 +113,8 @@ class Table:
         return found
 
     def places(self, of: Group, at: Group) -> Array | None:
-        """For each place of a group that tells more apart (``at``), the place in another (``of``);
-        None where they are the same."""
+        """For each place of a group that tells more apart (``at``), the place in another (``of``),
+        as (places,); None where they are the same."""
         if of is at:
             return None
         if (of, at) not in self._places:

@@ -59,7 +59,7 @@ NEAR = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Layouts that fit, with every quantity."""
+    """Layouts that fit, with every quantity; arrays are (layouts,)."""
 
     values: Mapping[str, Array]
     order: Array  # the place of each in the whole search
@@ -68,7 +68,7 @@ class Asked:
 
     def first(self, score: Array, kept: Array) -> Ranked | None:
         """Of those that are kept the one with the smallest score; of equal ones, the one with less
-        memory, then the first."""
+        memory, then the first. ``score`` is (layouts,), ``kept`` are (kept,) places in it."""
         if not len(kept):
             return None
         memory = self.values[MEMORY]
@@ -157,7 +157,8 @@ class Contest:
         return Field(self, np.flatnonzero(kept))
 
     def over(self, places: Array, *groups: tuple[str, ...]) -> Iterator[tuple[Array, Chunk]]:
-        """Some rows with groups of quantities, those of a space together: places, and a chunk."""
+        """Some rows with groups of quantities, those of a space together: places (rows,), and a
+        chunk of these rows."""
         for number in np.unique(self.space[places]).tolist():
             inside = places[self.space[places] == number]
             for start in range(0, len(inside), MOST_ROWS):
@@ -188,13 +189,15 @@ class Contest:
             yield self.walk.chunk(number, rows, part, values)
 
     def fits(self, places: Array, chunk: Chunk) -> Array:
-        """Which layouts fit; rows of which none does are not asked again."""
+        """Which layouts of the rows at ``places`` (rows,) fit, as (zero, recompute, rows); rows of
+        which none does are not asked again."""
         fits: Array = chunk.valid & self.fit.of_arrays.holds(chunk.values[self.fit.quantity])
         self.hopeless[places] = ~fits.any(axis=(0, 1))
         return fits
 
     def lack(self, places: Array, chunk: Chunk) -> None:
-        """Note of layouts of which none fits the one that lacks least memory."""
+        """Note of layouts of which none fits, of rows at ``places`` (rows,), the one that lacks
+        least memory."""
         room = np.where(
             chunk.valid, self.fit.of_arrays.slack(chunk.values[self.fit.quantity]), -np.inf
         )
@@ -205,7 +208,8 @@ class Contest:
             self.nearest = _better(self.nearest, asked.first(short, np.arange(1)))
 
     def ordered(self, places: Array, chunk: Chunk, found: Array) -> Array:
-        """Where layouts of a chunk come in the whole search."""
+        """Where layouts of a chunk, (layouts,) places in its flattened arrays, come in the whole
+        search; ``places`` are those of its rows, (rows,)."""
         length = chunk.valid.shape[2]
         rows = places[found % length]
         order: Array = self.order[rows] + found // length * self.stride[rows]
@@ -223,8 +227,8 @@ class Field:
 
     @cached_property
     def ranks(self) -> tuple[Array, Array]:
-        """The least score of each row: of all its layouts, and of those within the limits that are
-        known before memory."""
+        """The least score of each row, as (rows,): of all its layouts, and of those within the
+        limits that are known before memory."""
         least, within = [np.empty(0)], [np.empty(0)]
         for _, chunk in self.contest.over(self.places, self.contest.early):
             shape = chunk.valid.shape

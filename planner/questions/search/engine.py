@@ -150,8 +150,8 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Some layouts of a space: places in ``rows``, and quantities over ZeRO stage, recomputation
-    and rows; NaN where a quantity is absent."""
+    """Some layouts of a space: places in ``rows``, and quantities as (zero, recompute, rows); NaN
+    where a quantity is absent."""
 
     plan: Plan
     space: int  # its number
@@ -163,7 +163,8 @@ class Chunk:
 
     @property
     def choices(self) -> tuple[list[tuple[str, Sequence[Any], Array]], ...]:
-        """What is chosen along each axis: keys, their values, and which value each layout has."""
+        """What is chosen along each axis: keys, their values, and which value each place along it
+        has, as (zero,), (recompute,) and (rows,)."""
         length = self.valid.shape[2]
         *outer, along = self.rows.choices(slice(self.start, self.start + length))
         same = np.zeros(length, dtype=np.int64)
@@ -176,7 +177,7 @@ class Chunk:
         return {**self.varied, **found}
 
     def plainness(self, places: Array) -> Array:
-        """How plain layouts are, by their places in the flattened arrays."""
+        """How plain layouts are, as (layouts,), by their places in the flattened arrays."""
         zero, recompute, rows = np.unravel_index(places, self.valid.shape)
         return self.rows.plainness(zero, recompute, self.start + rows)
 
@@ -344,7 +345,7 @@ class Walk:
     def chunk(
         self, number: int, rows: SpaceRows, part: slice, values: Mapping[str, Array]
     ) -> Chunk:
-        """A stretch of some rows of a space, with what they are worth."""
+        """A stretch of some rows of a space, with what they are worth, (zero, recompute, rows)."""
         varied, _ = self.spaces[number]
         return Chunk(self.plan, number, varied, rows, part.start, values, rows.valid(part))
 
@@ -413,7 +414,7 @@ class _Kept:
         self.chosen = ByChoice() if choices else None
 
     def add(self, chunk: Chunk, score: Array, memory: Array, fits: Array) -> None:
-        """Those of the layouts of a chunk, flattened, that fit."""
+        """Those of the layouts of a chunk, flattened to (layouts,), that fit."""
         kept = np.flatnonzero(fits)
         self.count += len(kept)
         self.best.add(score[kept], memory[kept], chunk.setting, kept)

@@ -398,8 +398,8 @@ class Space:
         self._started.clear()
 
     def starts(self, rows: SpaceRows, part: slice) -> Array:
-        """Which choices of some rows the launcher can start, over ZeRO stage, recomputation and
-        rows. Its rules ask of a degree whether it is above 1."""
+        """Which choices of some rows the launcher can start, as (zero, recompute, rows). Its rules
+        ask of a degree whether it is above 1."""
         above = np.array([degrees.values for degrees in self.degrees]) > 1
         kinds = above.astype(np.int64) @ (1 << np.arange(above.shape[1]))
         replicas = rows.of_replicate[part] > 1
@@ -455,7 +455,7 @@ class Space:
     @cached_property
     def plain(self) -> Array:
         """Of each combination of degrees how many kinds of parallelism it has, their product, and
-        whether its kernels are a choice: three rows."""
+        whether its kernels are a choice, as (3, degrees)."""
         values = np.array([degrees.values for degrees in self.degrees])
         said = [degrees.said for degrees in self.degrees]
         return np.stack(((values > 1).sum(axis=1), values.prod(axis=1), said))
@@ -511,7 +511,7 @@ class SpaceRows(Rows):
 
     def chunked(self) -> tuple[Array, Array]:
         """Of each row the place of its first layout in the order in which chunks are searched, and
-        how far apart its layouts are."""
+        how far apart its layouts are, both (rows,)."""
         choices = len(self.space.zero) * len(self.space.recompute)
         step = max(1, CHUNK // choices)
         places = np.arange(len(self))
@@ -519,7 +519,7 @@ class SpaceRows(Rows):
         return start * choices + places - start, np.minimum(step, len(self) - start)
 
     def having(self, options: Mapping[str, Sequence[Any]]) -> Array:
-        """Which rows have one of some values of some keys."""
+        """Which rows have one of some values of each of some keys, as (rows,)."""
         found = np.ones(len(self), dtype=bool)
         for key, values in options.items():
             column = self.own.get(key)
@@ -530,12 +530,12 @@ class SpaceRows(Rows):
         return found
 
     def take(self, places: Array) -> SpaceRows:
-        """Some of the rows."""
+        """Some of the rows, by their places (rows,)."""
         return SpaceRows(self.space, *(column[places] for column in self.columns))
 
     def valid(self, rows: slice) -> Array:
-        """Which choices each row may take, over ZeRO stage, recomputation and rows: replicas need
-        something that is sharded."""
+        """Which choices each row may take, as (zero, recompute, rows): replicas need something that
+        is sharded."""
         space = self.space
         sharded = np.array([stage > 0 for stage in space.zero])[:, None, None]
         shape = (len(space.zero), len(space.recompute), len(self.of_replicate[rows]))
@@ -548,7 +548,8 @@ class SpaceRows(Rows):
         return np.broadcast_to(found, shape)
 
     def plainness(self, zero: Array, recompute: Array, rows: Array) -> Array:
-        """How plain layouts are, by their places along each axis; a smaller number is plainer.
+        """How plain layouts are, by their places along each axis, all (layouts,); a smaller number
+        is plainer.
 
         What counts most stands first: how many kinds of parallelism there are; whether the
         schedule is a common one; virtual stages; the product of the degrees; the ZeRO stage; then
@@ -586,7 +587,7 @@ class SpaceRows(Rows):
 
     def choices(self, rows: slice) -> tuple[list[tuple[str, Sequence[Any], Array]], ...]:
         """What is chosen along each axis (ZeRO stage, recomputation, rows): keys, their values, and
-        the place of each layout's value among them."""
+        the place of each one's value among them, as (zero,), (recompute,) and (rows,)."""
         space = self.space
         of_degrees, of_run = self.of_degrees[rows], self.of_run[rows]
         along: list[tuple[str, Sequence[Any], Array]] = []

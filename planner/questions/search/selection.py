@@ -30,7 +30,7 @@ COLLECTED = 20
 
 
 def rounded(values: Array) -> Array:
-    """Without the last binary digits."""
+    """Numbers of any shape without their last binary digits."""
     mantissa, exponent = np.frexp(values)
     rounded: Array = np.ldexp(np.rint(np.ldexp(mantissa, DIGITS)), exponent - DIGITS)
     return rounded
@@ -65,6 +65,7 @@ class Best:
         self._worst = np.inf
 
     def add(self, score: Array, memory: Array, settings: Settings, places: Array) -> None:
+        """Layouts of a chunk with their places in it; arrays are (layouts,)."""
         near = np.flatnonzero(self.wants(score))
         if not len(near):
             return
@@ -114,8 +115,9 @@ class ByChoice:
         """Layouts of a chunk.
 
         Args:
-            score, memory, kept: arrays of the same shape.
-            choices: for each axis, keys with their values and the place of each layout's value.
+            score, memory, kept: arrays of the same shape, such as (zero, recompute, rows).
+            choices: for each axis, keys with their values and the place of the value at each place
+                along it.
             settings: a layout by its place in the flattened arrays.
         """
         lowest = np.where(kept, score, np.inf)
@@ -157,6 +159,7 @@ class Front:
         self._scores, self._memory = np.empty(0), np.empty(0)
 
     def add(self, score: Array, memory: Array, settings: Settings, places: Array) -> None:
+        """Layouts of a chunk with their places in it; arrays are (layouts,)."""
         near = np.arange(len(score))
         if self._items:
             near = np.flatnonzero((memory < self._memory[0]) | (score < self._scores[0]))
@@ -195,7 +198,8 @@ class Plain:
         settings: Settings,
         places: Array,
     ) -> None:
-        """Layouts of a chunk, by their places in it."""
+        """Layouts of a chunk, by their places in it: both arrays are (layouts,), and ``plainness``
+        gives as many numbers as it gets places."""
         if not len(score):
             return
         self._least = min(self._least, float(score.min()))
@@ -225,6 +229,7 @@ class Sample:
         self._parts: list[Array] = []
 
     def add(self, score: Array, memory: Array, there: Array, fits: Array) -> None:
+        """Those of the next layouts that are there; arrays are (layouts,)."""
         places = np.flatnonzero(there)
         chosen = places[-self._seen % self._stride :: self._stride]
         self._seen += len(places)

@@ -50,7 +50,7 @@ def shares(study: Study, settings: Mapping[str, Any]) -> dict[str, Shares]:
 
 
 def stacked(study: Study, plans: Sequence[Mapping[str, Shares]]) -> dict[str, Shares]:
-    """The shares of several plans, each as an array along the plans."""
+    """The shares of several plans, each as arrays (plans,)."""
     found = {}
     for reading in readings(study):
         lows, highs = zip(*(plan[reading] for plan in plans), strict=True)
@@ -62,10 +62,11 @@ def ends(
     study: Study, numbers: Mapping[str, Array], of_readings: Mapping[str, Shares]
 ) -> dict[str, Array]:
     """``ID.low`` and ``ID.high`` of what is recorded and may have an interval; NaN where it has
-    none. Arrays broadcast to each other."""
+    none. Arrays are (dimension, …), as of ``points.Values``, and broadcast to each other."""
     found = {}
 
     def other(name: str) -> Array:
+        """Another quantity, as (dimension, …), 0 where it is absent."""
         return np.nan_to_num(numbers[name])
 
     for name in bounded(study):

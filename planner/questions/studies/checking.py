@@ -28,7 +28,7 @@ MISSING = object()
 
 
 class Column:
-    """The values of a key, and the place of each row's."""
+    """The values of a key, and the place of each row's, as (rows,)."""
 
     def __init__(self, of_row: Array) -> None:
         self.values: list[Any] = []
@@ -98,13 +98,13 @@ class Drafts:
 
     @property
     def valid(self) -> Array:
-        """Which rows have no fault."""
+        """Which rows have no fault, as (rows,)."""
         faultless = np.array([not faults for faults in self.faults.values])
         found: Array = faultless[self.faults.of_row]
         return found
 
     def column(self, key: str) -> Column:
-        """A key, which may be the same for all rows."""
+        """A key over all rows, (rows,), which may be the same for all."""
         if key in self.columns:
             return self.columns[key]
         column = Column(np.zeros(self.size, dtype=np.int64))

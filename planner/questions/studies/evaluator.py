@@ -142,6 +142,7 @@ class Evaluator:
         ones = [1] * sum(self.plain)
 
         def over(array: Array) -> Array:
+            """Values (plans, …), the plain dimensions last, as (dimension, …)."""
             beside = array.shape[1:] or ones
             return array.reshape((*slow, *beside)).transpose(order)
 
@@ -455,7 +456,7 @@ class _Points:
 
     @cached_property
     def inputs(self) -> dict[str, Array]:
-        """The values of plain keys, as the further axes of a batch."""
+        """The values of plain keys, as (1, 1, 1, …) with the further axes of a batch last."""
         found = {}
         plain = self.plans.evaluator.plain
         dimensions = [a for a, one in zip(self.study.dimensions, plain, strict=True) if one]

@@ -63,7 +63,8 @@ class Pieces:
 
 
 def narrowed(array: Array) -> Array:
-    """An array without what it repeats: of length 1 along the dimensions that change nothing."""
+    """An array (dimension, …) without what it repeats: of length 1 along the dimensions that change
+    nothing."""
     for dimension in reversed(range(array.ndim)):
         first = array[(slice(None),) * dimension + (slice(0, 1),)]
         if array.shape[dimension] > 1 and _alike(array, first, dimension):

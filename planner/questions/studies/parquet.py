@@ -111,9 +111,11 @@ def _writer(study: Study, into: Any, wanted: Any, compression: str) -> Any:
 
 def _array(arrow: Any, table: Rows, column: Column, whole: bool) -> Any:
     def flat(array: Array) -> Array:
+        """What broadcasts to the grid of kept points, as (rows,) of the table."""
         return np.broadcast_to(array, table.grid).ravel()
 
     def mask(absent: Array) -> Array | None:
+        """Which rows have no value, as (rows,); None where each has one."""
         return flat(absent) if absent.any() else None
 
     kind = _kind(table.study, column)

@@ -35,8 +35,8 @@ DECIDING = ("memory.headroom", "memory.process", "time.step_seconds")
 
 @dataclass
 class Values:
-    """Quantities of the points of a piece, in arrays that have its dimensions and broadcast to
-    it."""
+    """Quantities of the points of a piece, in arrays (dimension, …): an axis for each dimension of
+    the study, as long as the piece's or of length 1."""
 
     numbers: dict[str, Array]  # float64, NaN where absent; an array of objects for names
     valid: Array  # False where the values do not go together

@@ -63,8 +63,8 @@ def columns(study: Study) -> tuple[Column, ...]:
 class Rows:
     """The points of a piece that the table keeps.
 
-    Arrays have the dimensions of the piece, of length 1 where they are the same all along; what is
-    done with them costs the size of what they vary along, not the number of points.
+    Arrays are (dimension, …), of length 1 where they are the same all along; what is done with them
+    costs the size of what they vary along, not the number of points.
     """
 
     study: Study
@@ -82,18 +82,18 @@ class Rows:
         return math.prod(self.shape)
 
     def count(self, true: Array) -> int:
-        """How many points of the piece something is true of."""
+        """How many points of the piece something, as (dimension, …), is true of."""
         return int(np.count_nonzero(true)) * (self.size // true.size)
 
     @cached_property
     def fits(self) -> Array:
-        """1 where it fits, 0 where it does not, -1 where that is unknown."""
+        """1 where it fits, 0 where it does not, -1 where that is unknown, as (dimension, …)."""
         headroom = self.values.numbers[FITS]
         return np.where(np.isnan(headroom), -1, headroom >= 0).astype(np.int8)
 
     @cached_property
     def verdict(self) -> Array:
-        """The place in ``STATES``, as ``Result.verdict`` says it of a plan."""
+        """The places in ``STATES``, as (dimension, …); ``Result.verdict`` says it of a plan."""
         safe = self.values.numbers[SURE] >= 0
         shaped, _ = self.values.shares.get(MEMORY, bounds.NONE)  # of a size alone there are none
         known = np.where(np.isnan(shaped) | (self.fits < 0), 1, np.where(safe, 4, 3))
@@ -110,7 +110,8 @@ class Rows:
         return found
 
     def axis(self, name: str) -> tuple[Array, list[Any]]:
-        """The places of the values of an axis along its dimension, and all its values."""
+        """The places of the values of an axis, as (dimension, …) of length 1 but along its own, and
+        all its values."""
         for dimension, axes in enumerate(self.study.dimensions):
             for axis in axes:
                 if axis.name == name:
@@ -139,7 +140,7 @@ class Rows:
         return tuple(np.nonzero(over)) if last else (np.zeros(0, dtype=np.int64),)
 
     def laid(self, array: Array) -> Array:
-        """An array over the piece as one that broadcasts to the grid of kept points."""
+        """An array (dimension, …) as one (heads, …) that broadcasts to the grid of kept points."""
         slow = array.shape[: len(self._heads)]
         if all(n == 1 for n in slow):
             return array.reshape(1, *array.shape[len(slow) :])
@@ -176,13 +177,14 @@ def _narrowed(study: Study, values: Values) -> Values:
 
 
 def is_whole(numbers: Array) -> Array:
-    """Which numbers are whole and exact as such."""
+    """Which numbers, of any shape, are whole and exact as such."""
     found: Array = (np.rint(numbers) == numbers) & (np.abs(numbers) <= EXACT)
     return found
 
 
 def coded(table: Rows, column: Column) -> tuple[Array, list[Any]]:
-    """A column of few distinct values as places in them; None where there is none."""
+    """A column of few distinct values as places (dimension, …) in them; None where there is
+    none."""
     values = table.values
     if column.role == "axis":
         codes, labels = table.axis(column.source)
