@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from planner.engine.evaluate import Absent
 from planner.plans.layout import described
@@ -25,6 +24,7 @@ __all__ = [
     "key_figures",
     "layout",
     "moved",
+    "unborne",
     "verdict",
     "warnings",
     "with_interval",
@@ -173,17 +173,25 @@ def warnings(result: Result) -> list[tuple[str, str]]:
     free = mfu.predicted if mfu is not None else None
     if mfu is None or free is None or free.interval is None:
         return []
-    low, high = (Fraction(end) for end in free.interval)
-    if low <= mfu.number <= high:
-        return []
     said = shown(mfu.value, "1", True)
-    return [
-        (
-            "time.mfu",
-            f"the assumed utilisation of {said} is outside of what published runs of this kind "
-            f"leave open: {with_interval(free)} is predicted",
-        )
-    ]
+    words = unborne(mfu.number, free.interval, said, with_interval(free))
+    return [("time.mfu", words)] if words else []
+
+
+def unborne(assumed: Any, interval: tuple[Any, Any], said: str, predicted: str) -> str:
+    """The warning about an assumed utilisation; empty where published runs bear it out.
+
+    Args:
+        assumed, interval: the share of peak, and what published runs leave open of the predicted.
+        said, predicted: both as they are printed, the prediction with its interval.
+    """
+    low, high = interval
+    if low <= assumed <= high:
+        return ""
+    return (
+        f"the assumed utilisation of {said} is outside of what published runs of this kind "
+        f"leave open: {predicted} is predicted"
+    )
 
 
 @lru_cache(maxsize=1)

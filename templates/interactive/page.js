@@ -156,7 +156,7 @@
   // What published runs leave open, to three digits, and its unit, as report/facts.py has it.
   const bounds = (found, id) => {
     if (!found.open[id]) return ["", ""];
-    const [low, high] = found.open[id].map(bound => shown(Number(bound.toPrecision(3)), id));
+    const [low, high] = found.open[id].map(bound => shown(bound, id));
     const unit = high.includes(" ") ? high.slice(high.indexOf(" ")) : "";
     return low.endsWith(unit) ? [low.slice(0, low.length - unit.length) + " to " + high.slice(0, high.length - unit.length), unit]
       : [`${low} to ${high}`, ""];
@@ -192,6 +192,7 @@
         ? (value === before ? "" : "new") : change_(value, before);
     }
     verdict(found);
+    warning(found);
     for (const id of PAGE.bars) bar(id, found);
     stages(found);
   };
@@ -222,6 +223,13 @@
     box.className = `status ${status}`;
     box.querySelector("strong").textContent = word;
     box.querySelector("span").textContent = parts.join("; ");
+  };
+  // That no published run bears the assumed utilisation out, where none does.
+  const warning = ({ values, predicted }) => {
+    const id = "time.mfu", open = predicted?.open[id], box = find("what-if-warning");
+    const text = open ? warningOf(values[id], open, shown(values[id], id), withRange(predicted, id)) : "";
+    box.hidden = !text;
+    box.textContent = text && `${text} (${id})`;
   };
   const terms = (id, evaluation) => {
     const none = new $.Dict(), worth = (term, point) => evaluation.compute(term, point);

@@ -341,15 +341,34 @@ def test_beside_an_assumed_time_stands_what_is_predicted(
         result = evaluate(loading.load(PRESETS / f"{name}.yaml", overrides(browser)))
         said = browser.run("document.querySelector('#what-if-verdict span').textContent")
         assert said == facts.verdict(result).sentence
-        cell = browser.run(
-            "document.querySelector('#what-if [data-row=\"time.training_days\"] .between')"
-            ".textContent"
-        )
-        predicted = result["time.training_days"].predicted
-        assert (predicted is None) == (not assumed)
-        if predicted is not None:
-            assert cell == f"predicted {facts.with_interval(predicted)}"
+        for of in ("time.training_days", "time.tokens_per_second"):
+            cell = browser.run(
+                f"document.querySelector('#what-if [data-row=\"{of}\"] .between').textContent"
+            )
+            predicted = result[of].predicted
+            assert (predicted is None) == (not assumed)
+            if predicted is not None:
+                assert cell == f"predicted {facts.with_interval(predicted)}"
     reset(browser)
+    assert browser.problems == []
+
+
+@needs_browser
+def test_an_assumed_utilisation_that_no_run_bears_out_is_warned_of_as_in_the_report(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    """Of 1,024 H100s no published run of a dense model of 70B uses 95 % or 20 %; half is usual."""
+    name = "llama70b_h100x1024"
+    browser.open(pages[name])
+    for assumed, warned in (("0.95", True), ("0.5", False), ("0.2", True), ("", False)):
+        move(browser, "time.mfu", "text", assumed)
+        seen = browser.run(
+            "[...document.querySelectorAll('#what-if .warn')]"
+            ".filter(line => line.checkVisibility()).map(line => line.textContent)"
+        )
+        result = evaluate(loading.load(PRESETS / f"{name}.yaml", overrides(browser)))
+        assert seen == [f"{words} ({of})" for of, words in facts.warnings(result)]
+        assert len(seen) == warned, assumed
     assert browser.problems == []
 
 

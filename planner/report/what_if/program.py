@@ -26,6 +26,7 @@ from planner.engine.lower import Absent
 from planner.engine.run import run, tidy
 from planner.plans import error_bands, hardware, kernels, model, plan, shapes
 from planner.plans.document import Plan
+from planner.report.facts import unborne
 from planner.report.what_if import accelerators
 from planner.report.what_if.rules import Program
 from planner.report.what_if.words import literal, quoted
@@ -77,10 +78,8 @@ def program(result: Result, sums: Iterable[str]) -> str:
     if result.plan.model is None:
         given[model.lower] = "(()=>null)"
     rules = Program(given, ASKED)
-    complete, build, evaluation, around = (
-        rules.reference(each)
-        for each in (plan.complete, instance.build, Evaluation, intervals.around)
-    )
+    used = (plan.complete, instance.build, Evaluation, intervals.around, unborne)
+    complete, build, evaluation, around, warning = map(rules.reference, used)
     offered = accelerators.presets() if accelerators.name_of(result.plan) else {}
     tables = ",".join(f"{read.__name__}:{text}" for read, text in facts.items())
     lines = (
@@ -90,6 +89,7 @@ def program(result: Result, sums: Iterable[str]) -> str:
         f"const BOOK={_book(rules)};",
         f"const TERMS={_terms(rules, result.typesetter, sums)};",
         f"const intervalOf={around};",
+        f"const warningOf={warning};",
         f"const planned=changes=>new {evaluation}({build}({complete}(changedDocument(changes))));",
     )
     return "\n".join((rules.text(), *lines))
