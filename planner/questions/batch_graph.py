@@ -177,13 +177,26 @@ def below(quantities: tuple[str, ...]) -> frozenset[str]:
     return frozenset(found)
 
 
+@cache
+def turning() -> tuple[str, ...]:
+    """Settings that decide which of two quantities rests on the other: a graph that holds for both
+    ways would be a circle."""
+    found: set[str] = set()
+    for quantity in BOOK.quantities.values():
+        for formula in quantity.formulas:
+            used = [BOOK.symbols[s] for s in formula.expression.symbols if s in BOOK.symbols]
+            if formula.when and any(quantity.id in below((each,)) for each in used):
+                found.update(formula.when)
+    return tuple(sorted(found))
+
+
 def shape(kind: Kind) -> Hashable:
     """What kinds have in common that can share a graph: which inputs there are, and the entries of
     the model's axes."""
     settings = kind.case.settings
     return (
         frozenset(kind.absent),
-        tuple(repr(settings.get(name)) for name in DECIDING),
+        tuple(repr(settings.get(name)) for name in (*DECIDING, *turning())),
         _of_entries(tuple(entries(kind.case, axis) for axis in OF_MODEL)),
     )
 

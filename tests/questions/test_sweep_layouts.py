@@ -267,8 +267,21 @@ def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
             "combine": "zip",
             "axes": {"parallelism.tensor": [1, 2], "model": ["llama2-7b", "gpt2-small"]},
         },
+        # What rests on what turns round: states of one parameter and of all, steps and tokens.
+        {
+            "base": {**MANY["base"], "parallelism": {"tensor": 8}},
+            "axes": {
+                "training.optimizer": ["adamw", "muon"],
+                "run": [
+                    {"name": "predicted", "set": {"training.micro_batch": 1}},
+                    {"name": "assumed", "set": {"time.mfu": 0.4}},
+                ],
+            },
+        },
     ],
-    ids=("a name", "no shape", "a layout to be found", "together with the model"),
+    ids=(
+        "a name", "no shape", "a layout to be found", "together with the model", "turned round",
+    ),
 )  # fmt: skip
 def test_studies_of_other_kinds_are_those_of_single_plans(document: Mapping[str, Any]) -> None:
     axes = {name: values[:2] for name, values in document["axes"].items()}
