@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from planner.book.expressions import Symbol
 from planner.book.quantity import BOOK
 from planner.engine.arrays.program import CHUNK, Program, Values
-from planner.engine.arrays.table import FLAGS, Codes, Table
+from planner.engine.arrays.table import Codes, Table, numbered
 from planner.engine.evaluate import Absent
 from planner.engine.graph import Content
 from planner.plans import hardware
@@ -477,12 +477,9 @@ def _known(rule: tuple[tuple[str, ...], str], columns: Mapping[str, Any]) -> boo
 
 def _coded(values: Array) -> tuple[Array, Array]:
     """The distinct values of a column of whole numbers, and the place of each row's."""
-    if len(values) and values.min() >= 0 and values.max() < FLAGS * len(values):
-        there = np.zeros(int(values.max()) + 1, dtype=np.int64)
-        there[values] = 1
-        return np.flatnonzero(there), (np.cumsum(there) - 1)[values]
-    found, codes = np.unique(values, return_inverse=True)
-    return found, codes.ravel()
+    least = values.min(initial=0)
+    codes, first = numbered(values - least, int(values.max(initial=0) - least) + 1)
+    return values[first], codes.astype(np.int64)
 
 
 def _codes(values: Array) -> Codes:

@@ -164,3 +164,11 @@ def test_groups_say_which_rows_agree() -> None:
         assert group.count == len(set(keys))
         for row in range(0, 5000, 97):
             assert keys[group.first[group.of_rows[row]]] == keys[row]
+
+
+def test_rows_that_differ_in_columns_of_many_values_are_told_apart() -> None:
+    """Where the combinations that could be are more than 2^32, of which few are."""
+    rows = 1 << 17
+    columns = {"a": Codes(np.arange(rows), rows), "b": Codes(np.arange(rows) // rows, rows)}
+    table = Table(rows, columns)
+    assert table.exact(table.all.mask).count == rows

@@ -15,7 +15,7 @@ from planner.plans.document import Draft
 from planner.plans.hardware import settings as settings_of_hardware
 from planner.plans.plan import variant
 from planner.questions import loading
-from planner.questions.batch import Batch, _determining
+from planner.questions.batch import Batch, _coded, _determining
 from planner.questions.batch_graph import deciding
 from planner.questions.search.layouts import REPLICAS, Space
 
@@ -32,6 +32,13 @@ def batch(model: str, node: int, devices: int = 16) -> Batch:
         "parallelism": {"zero": 0},
     })  # fmt: skip
     return Batch(Space(plan))
+
+
+@given(st.lists(st.integers(-9, 9) | st.integers(-(10**12), 10**12), max_size=20))
+def test_a_column_is_its_values_and_the_place_of_each(column: list[int]) -> None:
+    found, codes = _coded(np.array(column, dtype=np.int64))
+    assert found.tolist() == sorted(set(column))
+    assert found[codes].tolist() == column
 
 
 @settings(max_examples=200, deadline=None)

@@ -159,16 +159,17 @@ class Table:
         for name in self._names(mask):
             column = self.columns[name]
             if size * column.count > FLAGS * parent.count + FEW:
-                codes, first = _numbered(codes, size)
+                codes, first = numbered(codes, size)
                 size = len(first)
-            codes = codes * column.count + column.of_row[parent.first]
+            codes = codes * np.int64(column.count) + column.of_row[parent.first]
             size *= column.count
-        codes, first = _numbered(codes, size)
+        codes, first = numbered(codes, size)
         return Group(mask, parent.first[first], parent, codes)
 
 
-def _numbered(codes: Array, size: int) -> tuple[Array, Array]:
-    """Codes without gaps, and for each the first place that has it."""
+def numbered(codes: Array, size: int) -> tuple[Array, Array]:
+    """Codes below a size without gaps, in the same order, and for each the first place that has
+    it."""
     if size <= FLAGS * len(codes) + FEW:
         first: Array = np.full(size, -1, dtype=np.int32)
         first[codes] = np.arange(len(codes), dtype=np.int32)
