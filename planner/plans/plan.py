@@ -34,8 +34,8 @@ def opened(document: source.Document) -> source.Document:
     said = document.origin(("parallelism",)).kind != "default" or any(
         document.has(("training", key)) for key in _OF_LAYOUT
     )
-    several = (data["cluster"].get("devices") or 1) > 1
-    if said or not several or training["mode"] != "train" or not model.get("layers"):
+    alone = data["cluster"]["devices"] == 1
+    if said or alone or training["mode"] != "train" or not model.get("layers"):
         return document
     return changed(document, {"parallelism.auto": True})
 

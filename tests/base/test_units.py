@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.base.display import plain_text, rounded, scientific
+from planner.base.display import plain, plain_text, rounded, scientific
 from planner.base.units import (
     Dimension,
     UnitError,
@@ -297,6 +297,13 @@ def test_rounding_is_within_half_a_digit(value: Fraction, digits: int) -> None:
     assert abs(mantissa * step - value) <= step / 2
     assert value == 0 or 10 ** (digits - 1) <= abs(mantissa) < 10**digits
     assert F(scientific(value, digits)) == mantissa * step
+
+
+@given(st.integers(-(10**6), 10**6), st.integers(1, 10**6))
+def test_json_has_whole_numbers_as_they_are_and_others_as_floats(above: int, below: int) -> None:
+    whole, part = plain({"a": [Fraction(above), Fraction(above, below)]})["a"]
+    assert isinstance(whole, int) and whole == above
+    assert part == above / below and isinstance(part, float) == (above % below != 0)
 
 
 def test_a_share_without_a_decimal_is_a_fraction() -> None:

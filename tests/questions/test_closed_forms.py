@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from fractions import Fraction
 from typing import Any
 
 import pytest
+import sympy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -57,7 +59,9 @@ def test_the_longest_context_in_symbols() -> None:
     """Memory is linear in the sequence length: what is left, over what each token takes."""
     form = closed_form(asked(LLAMA, question="longest-context"))
     above, below = form.formula.split(" / ")
-    assert "M_cap" in above and "M_w" in above and "M_act,1" in below
+    assert "M_cap" in above and "M_act,1" in below
+    # What no token adds to has its own name.
+    assert {"M_w", "M_g", "M_o", "M_ctx", "M_coll"} < set(re.findall(r"[^ ()]+", above))
     assert dict(form.where)["M_act,1"] == "activations on the fullest device: per s"
     assert form.latex.startswith(r"\frac{M_{\mathrm{cap}}")
 
@@ -70,6 +74,36 @@ def test_parameters_are_of_second_degree_in_the_width() -> None:
     square, linear = 12 * 12, (1_000_000_000 - float(form.value) ** 2 * 144) / float(form.value)
     assert linear == pytest.approx(50257 + 1024 + 12 * 13 + 2)  # vocabulary, positions, biases
     assert square == 144
+
+
+def test_eager_attention_takes_memory_of_second_degree_in_the_sequence() -> None:
+    """The scores, s × s for each head, are kept; what is kept on the way to them is linear."""
+    changes = {"model.positions": "rope", "training.attention": "eager"}
+    limit = ["memory.process<=70 GiB"]
+    form = closed_form(asked(GPT2, changes, vary="training.sequence_length", until=limit))
+    assert form.degree == 2
+    meanings = dict(form.where)
+    assert meanings["M_act,2"] == "activations on the fullest device: per s squared"
+    assert meanings["M_all,2"].endswith("live tensors: per s squared")
+
+
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [
+        (LLAMA, {"question": "longest-context"}),
+        (LLAMA, {"vary": "model.hidden", "until": ["memory.process<=70 GiB"]}),
+        (GPT2, {"vary": "model.hidden", "until": ["memory.process<=60 GiB"]}),
+        (GPT2, {"vary": "model.vocab", "until": ["memory.process<=60 GiB"]}),
+        (GPT2, {"vary": "training.tokens", "until": ["energy.total<=1000 kWh"]}),
+    ],
+)
+def test_the_numbers_that_are_put_in_come_to_the_value(path: str, options: Any) -> None:
+    form = closed_form(asked(path, **options))
+    words = {"\u202f": "", "−": "-", "·": "*", "×": "*", "^": "**", "√": "sqrt"}
+    text = form.substituted
+    for word, other in words.items():
+        text = text.replace(word, other)
+    assert float(sympy.sympify(text)) == pytest.approx(float(form.value), rel=1e-4)
 
 
 QUESTIONS: tuple[tuple[str, str, str, int, int], ...] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -301,6 +302,36 @@ def test_rounder_numbers_are_the_next_multiples_of_powers_of_two(index: int) -> 
     for direction, steps in ((1, up), (-1, down)):
         near = [step for step in steps if 8 * abs(step - index) <= index]
         assert solve_with_layout._rounder(index, direction) == [*reversed(dict.fromkeys(near))]
+
+
+def test_what_fails_says_so_of_what_lies_further_on_in_its_row() -> None:
+    """Of rows of four values each, and of a domain that has no rows."""
+    covers: Callable[..., bool] = solve_with_layout._Free._covers
+    rows = SimpleNamespace(domain=SimpleNamespace(rows=((0, 3), (4, 7), (8, 11))))
+    none = SimpleNamespace(domain=SimpleNamespace(rows=()))
+    for index, other in product(range(12), repeat=2):
+        same_row = index // 4 == other // 4
+        assert covers(rows, index, other) == (same_row and index <= other)
+        assert covers(none, index, other) == (index == other)
+
+
+@pytest.mark.parametrize("relation", ["<=", ">="])
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_question_goes_to_where_its_limit_comes_nearer(relation: str, grows: bool) -> None:
+    """Told by twice the value, all that is valid besides the plan's own."""
+
+    def size(x: int) -> int:
+        return x if grows else 100 - x
+
+    search = Probes(
+        None,  # type: ignore[arg-type]
+        domain(6, 12),
+        (Limit(TIME, "<=", 50), Limit(BYTES, relation, 50)),
+        evaluator=Functions({TIME: lambda x: 1, BYTES: size}, lambda x: x not in (6, 12)),
+    )
+    toward: Callable[..., int] = solve_with_layout._Free._direction
+    nearer_above = grows == (relation == "<=")
+    assert toward(SimpleNamespace(search=search)) == (1 if nearer_above else -1)
 
 
 def test_a_limit_that_is_just_met_is_kept() -> None:

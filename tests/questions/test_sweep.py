@@ -344,6 +344,24 @@ def test_rows_have_the_intervals_and_the_verdict_of_the_plans(document: Mapping[
     assert states
 
 
+def test_each_layer_that_is_computed_again_keeps_as_much_less() -> None:
+    """Llama 2 70B has 80 layers, all alike; on one stage they add up."""
+    document = {
+        "base": LLAMA,
+        "axes": {
+            "training.recompute": ["full"],
+            "training.recompute_layers": [2, 8, None],
+            "parallelism.pipeline": [1],
+        },
+        "record": ["memory.activations", "time.step_seconds"],
+    }
+    rows = study_rows(document)
+    two, eight, every = (Fraction(str(row["memory.activations"])) for row in rows)
+    assert (two - eight) / 6 == (two - every) / 78 > 0
+    times = [row["time.step_seconds"] for row in rows]
+    assert times == sorted(set(times))
+
+
 def test_names_are_columns_too_and_absent_values_have_reasons() -> None:
     named = {**SMALL, "record": ["memory.stage", "memory.process", "energy.total"]}
     named["axes"] = {"parallelism.tensor": [8], "cluster.accelerator.power": [None]}

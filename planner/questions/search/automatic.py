@@ -140,7 +140,7 @@ def _with_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
                   document.key_place(("parallelism",)),
                   "training.global_batch and training.sequence_length")
         )  # fmt: skip
-    devices = data["cluster"].get("devices") or 1
+    devices = data["cluster"]["devices"]
     batch = devices * -(-TOKENS // (length * devices))
     why = (
         f"{exact_text(TOKENS)} tokens a step, as Llama 2 was trained with (arXiv 2307.09288, "
@@ -171,7 +171,7 @@ def _start(document: Document, fixed: Mapping[str, Any]) -> Plan:
 
 
 def _tried(document: Document, fixed: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    devices = document.data["cluster"].get("devices") or 1
+    devices = document.data["cluster"]["devices"]
     experts = (document.data["model"].get("moe") or {}).get("experts") or 1
     seen = set()
     for layout in starts(devices, experts):
