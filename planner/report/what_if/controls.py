@@ -202,7 +202,7 @@ NUMBERS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("cluster.devices", "Devices", _doubled),
         ("training.tokens", "Training tokens", _tenths),
         ("time.mfu", "Assumed utilisation", lambda _: _parts(5, 85, 100), "predicted"),
-        ("cluster.price", "Price of a device hour, USD", lambda _: _parts(2, 100, 10), "unknown"),
+        ("cluster.price", "Price of a device hour, USD", lambda _: _parts(2, 100, 10), "as listed"),
     ),
     "Batch": (
         ("training.micro_batch", "", lambda _: _powers(64)),
