@@ -375,6 +375,7 @@ def _component(component: Component, block: Entry, targets: frozenset[str]) -> E
             "final": component.final,
             "side": component.side,
             "matrix": component.type in ("linear", "table"),
+            "table": component.type == "table",
             "adapted": ("head" if at_head else component.name) in targets,
             "routed": component.split == "experts",
             "hidden matrix": component.type == "linear" and component.split != "vocabulary",

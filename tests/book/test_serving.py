@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import planner
 from benchmarks import serving_accuracy
 from planner.base import resources
 from planner.base.errors import PlanError
@@ -49,6 +50,28 @@ def test_a_step_reads_the_weights_once_and_the_cache_of_each_sequence() -> None:
     fitted = resources.read_yaml(resources.folder("presets") / "efficiency/training.yaml")
     share = float(fitted["shared"]["memory"]["value"])
     assert seconds(evaluation) == pytest.approx(float(read) / 3.35e12 / share, rel=0.05)
+
+
+def test_a_table_is_looked_up_however_long_it_is() -> None:
+    """A token looks up one row of each table, so how many rows there are moves nothing; over
+    arrays of doubles too, in which 1e30 rows would swallow what is read."""
+    table, step = "model.attention.relative_buckets", "time.decode_seconds"
+    data: dict[str, Any] = {
+        "model": {
+            "layers": 4,
+            "hidden": 512,
+            "vocab": 32000,
+            "attention": {"heads": 8, "relative_buckets": 32},
+            "positions": "relative",
+        },
+        "cluster": {"accelerator": "h100-sxm-80gb", "devices": 1},
+        "training": {"mode": "inference", "sequence_length": 1000, "precision": "bf16-pure"},
+    }
+    study = {"base": data, "axes": {table: [32, 10**30]}, "record": [step, "parameters.total"]}
+    short, long = planner.load_study(study).rows()
+    assert long["parameters.total"] > 10**30 > short["parameters.total"]
+    expected = float(planner.load(data).evaluate()[step].number)
+    assert [short[step], long[step]] == pytest.approx([expected, expected], rel=1e-12)
 
 
 def test_grouped_queries_and_narrow_weights_read_less() -> None:

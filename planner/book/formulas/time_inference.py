@@ -82,13 +82,16 @@ read = Quantity(
 )
 
 
-@read.where(routed=False)
+read.constant(0, "Of a table only the rows of a few tokens are looked up.", table=True)
+
+
+@read.where(table=False, routed=False)
 def _():
     """All of them, once for the whole batch, in the format that they are kept in."""
     return weights_component
 
 
-@read.where(routed=True)
+@read.where(table=False, routed=True)
 def _():
     """Those of the experts that some token of the batch chose."""
     return weights_component * touched
@@ -149,10 +152,9 @@ def _():
     per="stage",
 )
 def stage_bytes():
-    """Tables that are looked up give a few rows only."""
+    """Weights once for the whole batch; the cache of each sequence."""
     weights = Sum(layers_on_stage * Sum(read, "component"), "part")
-    tables = Sum(layers_on_stage * Sum(read, "component", type="table"), "part")
-    return weights - tables + Sum(layers_on_stage * Sum(cached, "block", remembers=True), "part")
+    return weights + Sum(layers_on_stage * Sum(cached, "block", remembers=True), "part")
 
 
 @Quantity(
