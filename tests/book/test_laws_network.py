@@ -86,6 +86,22 @@ def test_traffic_of_activations_is_linear_in_the_bytes_of_their_format(context: 
         assert 0 < b - a == pytest.approx((d - b) / 2)
 
 
+@pytest.mark.parametrize(("devices", "stages"), [(64, 4), (64, 8), (64, 16), (64, 32), (16, 16)])
+def test_a_stage_sends_over_the_card_where_the_next_is_in_another_node(
+    devices: int, stages: int
+) -> None:
+    """2 bytes of 4,096 x 4,096 values to the device n/p places further on, from each in turn."""
+    found = value("network.pipeline", cluster__devices=devices, parallelism={"pipeline": stages})
+    size = 2 * 4096 * 4096
+    sent = [
+        size / 100e9 + 1e-6
+        if place // 8 == (place + devices // stages) % devices // 8
+        else size / 10e9 + 10e-6
+        for place in range(devices)
+    ]
+    assert found == pytest.approx(sum(sent) / devices)
+
+
 def test_what_is_exchanged_in_32_bit_is_twice_what_16_bit_exchange() -> None:
     """4 bytes of each of 4,096 x 4,096 values, half of them twice round a ring of two."""
     layout = {"tensor": 2, "sequence": True}
