@@ -68,3 +68,38 @@ def test_weights_of_the_root_and_of_one_or_two_layers_are_gathered(
     assert gathered("loss") == 2 * (root + layer * (1 if reshard else most))
     assert gathered("backward") == 2 * (root + layer * (2 if reshard else most))
     assert gathered("first") == 2 * (root + layer)
+
+
+@pytest.mark.parametrize(
+    "layout", [{}, {"tensor": 4}, {"tensor": 8, "context": 2}, {"expert": 4}, {"tensor": 32}]
+)
+def test_a_device_holds_buffers_for_each_group_that_it_is_in(layout: dict[str, int]) -> None:
+    """Of 64 devices: for all of them, and for each kind of group of more than one device."""
+    found = evaluation(memory={"communicator": "100 MiB"}, parallelism=layout)
+    tensor, context = layout.get("tensor", 1), layout.get("context", 1)
+    data = 64 // (tensor * context)
+    groups = [size for size in (64, tensor, context, data, layout.get("expert", 1)) if size > 1]
+    assert found.value("memory.communicators") == len(groups) * 100 * 2**20
+
+
+@pytest.mark.parametrize("zero", [0, 3])
+def test_weights_in_8_bits_are_kept_unless_they_are_gathered(zero: int) -> None:
+    """A byte for each weight of 32 layers' products, 4 x 4,096^2 and 3 x 4,096 x 11,008; a weight
+    that is gathered is cast for each product anew."""
+    found = evaluation(
+        **MODEL,
+        cluster__devices=8,
+        training__implementation="pytorch",
+        training__precision="fp8",
+        training__bytes={"quantized": 1},
+        parallelism={"zero": zero},
+    )
+    (stage,) = found.case.axes["stage"]
+    products = 32 * (4 * 4096**2 + 3 * 4096 * 11_008)
+    assert found.value("memory.buffers.quantized", {"stage": stage}) == products * (zero < 3)
+
+
+def test_the_layers_of_a_model_have_their_parameters_on_average() -> None:
+    """Llama-2's: the products, and two norms of 4,096."""
+    products = 4 * 4096**2 + 3 * 4096 * 11_008
+    assert evaluation(**MODEL).value("parameters.per_layer") == products + 2 * 4096
