@@ -15,8 +15,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
-#: `--hypothesis-profile=long`: thirty times as many examples, for `make fuzz`.
-settings.register_profile("long", max_examples=30 * settings.default.max_examples)
+# The same examples each time, so that a change fails by what it changed; `make fuzz` draws others,
+# thirty times as many, with `--hypothesis-profile=long`.
+settings.register_profile("long", max_examples=30 * settings.default.max_examples, deadline=None)
+settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+settings.load_profile("fixed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

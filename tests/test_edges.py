@@ -15,7 +15,7 @@ from planner.results.result import Result
 from tests.strategies import Document, plans
 
 SLOW = settings(
-    max_examples=settings.default.max_examples // 8, deadline=None, derandomize=True, database=None,
+    max_examples=settings.default.max_examples // 8,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
 

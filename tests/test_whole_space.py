@@ -31,8 +31,8 @@ NODE = shutil.which("node")
 Wide = tuple[Document, dict[str, Any]]
 #: Ten by default, three hundred in the long profile.
 MANY = settings(
-    max_examples=settings.default.max_examples // 10, deadline=None, derandomize=True,
-    database=None, suppress_health_check=list(HealthCheck),
+    max_examples=settings.default.max_examples // 10,
+    suppress_health_check=list(HealthCheck),
     phases=[Phase.generate],  # to shrink an example takes minutes
 )  # fmt: skip
 assert formulas  # what fills the book

@@ -33,14 +33,14 @@ def keys(count: str, sequence: int, window: int | None, causal: bool = True) -> 
     return Fraction(found.value("compute.keys", point))  # type: ignore[arg-type]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(sequence=st.integers(1, 300), window=st.integers(1, 300))
 def test_causal_windows_count_each_query_by_the_keys_it_meets(sequence: int, window: int) -> None:
     met = [min(query, window) for query in range(1, sequence + 1)]
     assert keys("causal-window", sequence, window) == Fraction(sum(met), sequence)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(sequence=st.integers(1, 300))
 def test_causal_attention_meets_itself_and_what_is_before(sequence: int) -> None:
     met = range(1, sequence + 1)

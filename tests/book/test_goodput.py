@@ -183,7 +183,7 @@ def keyed(key: str, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("cluster", SHIPPED)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_what_is_worse_never_makes_a_run_shorter_or_cheaper(cluster: str, data: Any) -> None:
     """Failures, restarts, storage and prices over the whole domain of the schema."""

@@ -73,7 +73,7 @@ def ranks_of(component, layout):
 
 
 @given(MODELS, LAYOUTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_ranks_together_hold_the_whole_and_what_is_stated_to_be_replicated(model, layout):
     document = plan_document(model, layout)
     ev = evaluated(document)
@@ -105,7 +105,7 @@ def ev_symbol(name):
 
 @pytest.mark.slow
 @given(MODELS, LAYOUTS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_shards_of_all_data_parallel_ranks_sum_to_the_state(model, layout):
     whole = evaluated(plan_document(model, {**layout, "zero": 0}))
     sharded = evaluated(plan_document(model, {**layout, "zero": 3}))
@@ -118,7 +118,7 @@ def test_shards_of_all_data_parallel_ranks_sum_to_the_state(model, layout):
 
 
 @given(MODELS, LAYOUTS, st.sampled_from(["1f1b", "gpipe", "zero-bubble"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_layer_lies_on_exactly_one_stage(model, layout, schedule):
     ev = evaluated(plan_document(model, layout, schedule=schedule))
     layers = 0
@@ -137,7 +137,7 @@ def total(**changes):
 
 @pytest.mark.slow
 @given(LAYOUTS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_more_work_needs_no_less_memory(layout):
     small = total(layout=layout)
     assert total(layout=layout, micro_batch=4) >= small

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
@@ -408,7 +408,6 @@ def same(file: Path, value: Any) -> bool:
 PRESETS = Path(__file__).parents[2] / "presets"
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_the_quick_check_accepts_what_jsonschema_accepts(data: st.DataObject) -> None:
     name, file = data.draw(
@@ -428,7 +427,6 @@ def test_the_quick_check_accepts_what_jsonschema_accepts(data: st.DataObject) ->
     assert same(where, made)
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_so_it_does_for_any_schema(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

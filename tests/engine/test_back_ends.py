@@ -52,7 +52,7 @@ def twice(graph: Graph, built: case.Case) -> dict[Any, Any]:
     return {c: np.array([float(v)] * 2) for c, v in zip(contents, values, strict=True)}
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(plans())
 def test_all_back_ends_say_the_same(document: Any) -> None:
     built = case.build(loading.load(document))
@@ -94,7 +94,7 @@ def in_javascript(tape: Tape, leaves: list[Any]) -> list[Any]:
 
 
 @pytest.mark.skipif(NODE is None, reason="there is no Node")
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(plans())
 def test_javascript_says_the_same(document: Any) -> None:
     built = case.build(loading.load(document))
@@ -106,7 +106,7 @@ def test_javascript_says_the_same(document: Any) -> None:
         assert found[node] == close(Evaluation(built).value(name)), name
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(plans())
 def test_a_derivative_is_what_a_small_change_makes(document: Any) -> None:
     """Of the time of a step by the bandwidth of memory, which no rounding stands before."""
@@ -174,7 +174,7 @@ def told(evaluation: Evaluation) -> dict[str, Any]:
     return found
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(plans(), plans(), st.lists(st.sampled_from(STEPS), min_size=1, max_size=2))
 def test_a_graph_used_again_says_what_a_new_one_says(
     document: Any, other: Any, steps: list[Any]

@@ -65,7 +65,7 @@ def sampled(graph: Graph, ranges: dict[int, Interval], shares: list[Fraction]) -
 SHARES = st.lists(st.sampled_from([Fraction(n, 7) for n in range(8)]), min_size=3, max_size=3)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(graphs(), st.lists(SHARES, min_size=1, max_size=6))
 def test_every_value_lies_in_its_interval(
     made: tuple[Graph, dict[int, Interval]], samples: list[list[Fraction]]
@@ -107,7 +107,7 @@ def test_what_stands_twice_is_cancelled() -> None:
     assert not proof.within(values["half"], 0, None)  # rounded down to -1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.fractions(Fraction(1, 10**6), 300), st.fractions(Fraction(1, 100), 5))
 def test_roots_and_exponentials_are_rounded_outwards(x: Fraction, power: Fraction) -> None:
     """Against 60 digits of the decimal module."""

@@ -56,7 +56,7 @@ def test_a_tape_says_what_evaluation_says(path: str, changes: dict[str, Any]) ->
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(plans())
 def test_a_tape_holds_for_every_plan_whose_leaves_it_takes(document: Any) -> None:
     """Either a changed plan needs another tape, or this one gives its exact values."""
@@ -81,7 +81,7 @@ def test_a_tape_holds_for_every_plan_whose_leaves_it_takes(document: Any) -> Non
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(plans())
 def test_what_did_not_move_is_not_computed_again(document: Any) -> None:
     plan = loading.load(document)

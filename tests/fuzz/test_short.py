@@ -34,7 +34,7 @@ def test_a_mutated_document_is_evaluated_or_refused_at_its_place(
     folder = tmp_path_factory.mktemp("fuzz")
 
     @settings(
-        max_examples=40, deadline=None, derandomize=True, database=None,
+        max_examples=40,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(st.randoms(use_true_random=False))

@@ -41,7 +41,7 @@ def test_a_column_is_its_values_and_the_place_of_each(column: list[int]) -> None
     assert found[codes].tolist() == column
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(CODES)
 def test_a_column_follows_from_the_fewest_others(rows: list[tuple[int, ...]]) -> None:
     """A column follows from others where no two rows agree in these and differ in it."""

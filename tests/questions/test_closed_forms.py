@@ -165,7 +165,7 @@ def test_text_and_data_show_it() -> None:
 WHOLE = st.integers(-50, 50)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(WHOLE, WHOLE, WHOLE)
 def test_roots_make_the_equation_zero_in_numbers_and_in_symbols(a: int, b: int, c: int) -> None:
     """By Vieta the two roots of a x² + b x + c sum to -b/a and multiply to c/a."""

@@ -251,7 +251,7 @@ def solved(plan: Any, **options: Any) -> Any:
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(plans())
 def test_more_of_anything_never_buys_less(document: Any) -> None:
     """Doubled deadline and budget for tokens, doubled memory and devices for the model."""

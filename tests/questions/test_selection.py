@@ -23,7 +23,7 @@ def chunks(rows: list[tuple[int, int]], size: int) -> Iterator[Chunk]:
         yield part[:, 0], part[:, 1], lambda place, start=start: start + place, np.arange(len(part))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(LAYOUTS, st.integers(1, 6), st.integers(1, 15), st.booleans())
 def test_the_best_are_the_first_of_all_in_order(
     rows: list[tuple[int, int]], count: int, size: int, distinct: bool
@@ -39,7 +39,7 @@ def test_the_best_are_the_first_of_all_in_order(
     assert kept.items() == [(*rows[place], place) for place in order[:count]]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(LAYOUTS, st.integers(1, 15))
 def test_the_front_has_what_no_other_beats(rows: list[tuple[int, int]], size: int) -> None:
     kept = Front()
@@ -50,7 +50,7 @@ def test_the_front_has_what_no_other_beats(rows: list[tuple[int, int]], size: in
     assert all(rows[item[2]] == item[:2] for item in kept.items())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(LAYOUTS, st.integers(1, 15))
 def test_the_plainest_is_within_a_fiftieth_of_the_best(
     rows: list[tuple[int, int]], size: int
@@ -68,7 +68,7 @@ def test_the_plainest_is_within_a_fiftieth_of_the_best(
     assert (kept.first[1], kept.first[0]) == min(near)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_each_choice_has_the_best_layout_that_has_it(data: st.DataObject) -> None:
     """Layouts over two stages of sharding, two modes and rows with a degree; some are not kept."""

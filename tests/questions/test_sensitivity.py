@@ -38,7 +38,7 @@ def differences(evaluation: Evaluation, symbol: Any, value: Any, target: str) ->
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     plans(),
     st.sampled_from(("time.step_seconds", "memory.process", "time.training_days")),

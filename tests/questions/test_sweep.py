@@ -66,7 +66,6 @@ def rows(path: Path) -> list[dict[str, str]]:
 # The grid --------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 5), max_size=4), st.integers(1, 60))
 def test_pieces_hold_every_point_once_and_in_order(shape: list[int], most: int) -> None:
     pieces = Pieces(tuple(shape), most)
@@ -110,7 +109,7 @@ def test_an_axis_has_the_values_that_it_names(key: str, axis: Any, expected: lis
     assert values(key, axis) == expected
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(2, 40))
 def test_a_logarithmic_range_ends_where_it_says_and_grows(low: int, more: int, steps: int) -> None:
     axis = {"from": low, "to": low + more, "steps": steps, "scale": "log"}
@@ -457,7 +456,7 @@ GRID: dict[str, Any] = {
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.integers(0, 2**32), st.booleans(), st.sampled_from([(), ("memory.process <= 3",)]))
 def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
     seed: int, keep: bool, limits: tuple[str, ...]
@@ -509,7 +508,7 @@ def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60)
 def test_the_lowest_score_is_that_of_the_first_of_equal_points(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
     held = tuple(n if data.draw(st.booleans()) else 1 for n in shape)
@@ -893,7 +892,7 @@ HOSTILE = "<script>alert(1)</script>|`*&\"'"
 
 
 @pytest.mark.slow
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.text(min_size=1, max_size=40))
 def test_text_of_a_study_is_never_markup(words: str) -> None:
     from planner.report import study as pages

@@ -123,8 +123,8 @@ def any_study(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @settings(
-    max_examples=max(25, settings.default.max_examples // 4), deadline=None, derandomize=True,
-    database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck),
+    max_examples=max(25, settings.default.max_examples // 4),
+    phases=[Phase.generate], suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 @given(studies())
 def test_points_of_any_study_are_those_of_plans_completed_one_by_one(
