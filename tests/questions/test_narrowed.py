@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from planner.cli import main as cli
 from planner.plans.document import Plan
 from planner.questions import loading
 from planner.questions.constraints import Limit
-from planner.questions.search import contest, engine, ranking
+from planner.questions.search import contest, engine, layouts, ranking
 from planner.questions.search.engine import REPLICAS, Walk, search
+from planner.questions.search.layouts import MICRO_BATCH, Space, SpaceRows
 from planner.report import searched
 
 MEMORY, STEP = "memory.process", "time.step_seconds"
@@ -77,6 +79,38 @@ def test_nothing_fits_only_where_nothing_of_all_does(
         if not fits:
             assert found.narrowed == {} and found.size == found.every == every.size
             assert "only those" not in ranking.text(found)
+
+
+@pytest.mark.parametrize(
+    "key", [REPLICAS, MICRO_BATCH, "parallelism.tensor", "parallelism.pipeline"]
+)
+def test_a_narrowed_space_has_those_layouts_that_have_one_of_the_values(key: str) -> None:
+    whole = Space(plan(devices=16))
+    every = [changes for rows in whole.blocks() for changes in rows.all()]
+    values = sorted({changes[key] for changes in every})
+    assert len(values) > 1
+    for kept in (values[:1], values[1::2]):
+        small = whole.narrowed(key, kept)
+        found = [changes for rows in small.blocks() for changes in rows.all()]
+        assert found == [changes for changes in every if changes[key] in kept]
+        assert small.size == len(found) < len(every) == whole.size
+
+
+def test_each_layout_of_a_space_has_a_place_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order in which pieces of a few rows are searched, choice by choice."""
+    monkeypatch.setattr(layouts, "CHUNK", 100)
+    whole = Space(plan(devices=16))
+    rows = SpaceRows.joined(list(whole.blocks()))
+    choices = len(whole.zero) * len(whole.recompute)
+    first, apart = rows.chunked()
+    places = first + apart * np.arange(choices)[:, None]
+    assert 100 // choices > 1
+    assert sorted(places.ravel()) == list(range(choices * len(rows)))
+
+
+def test_what_is_exactly_full_lacks_nothing() -> None:
+    full = SimpleNamespace(nearest=SimpleNamespace(values={engine.FITS: 0}, get={}.get))
+    assert "with most room" in ranking.closest(full)  # type: ignore[arg-type]
 
 
 def test_what_is_limited_besides_memory_leaves_replicas_open() -> None:
