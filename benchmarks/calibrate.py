@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import measured, tables
-from planner.book import notation_hardware
+from planner.book import notation
 from planner.engine.tape import Tape
 
 MARK = "calibrate"
@@ -95,7 +95,7 @@ def published(file: Path) -> list[Run]:
             (name, place)
             for name, symbol in constants(row.plan)
             for place, leaf in enumerate(tape.leaves)
-            if leaf.symbol is getattr(notation_hardware, symbol)
+            if leaf.symbol is getattr(notation, symbol)
         ]
         leaves = [float(value) for value in tape.values(evaluation.case) or ()]
         whole = (1 + record["error"]) * (1 + record.get("removed", 0))

@@ -1,198 +1,128 @@
-"""The symbol table: symbol, LaTeX, unit, meaning and document key of every input.
+"""The symbol table: symbol, meaning, document key, LaTeX and unit of every input.
 
 Megatron papers first (Narayanan et al. 2021, arXiv 2104.04473; Korthikanti et al. 2022, arXiv
-2205.05198). A symbol with ``per=("block",)`` has one value for each block of each layer kind; its
-key then is ``BLOCK.KEY`` as in a model document. Order here is the order of factors in print.
+2205.05198). A symbol ``of_block`` has one value for each block of each layer kind; its key then is
+``BLOCK.KEY`` as in a model document. Order here is the order of factors in print.
 """
 
+from functools import partial
+
+from planner.book.expressions import Symbol
 from planner.book.quantity import symbol
 
+of_block = partial(symbol, per="block")
+in_bytes = partial(symbol, unit="bytes")
+#: Nothing but formulas reads their keys.
+formula_input = partial(symbol, only_formulas=True)
+
+
+def efficiency(name: str, meaning: str, key: str, latex: str = "", unit: str = "1") -> Symbol:
+    """Declare a share that runs sustain, or another fact of ``time.efficiency``: assumed, where no
+    run was ever held against it."""
+    return symbol(name, meaning, f"time.efficiency.{key}", latex=latex, unit=unit, kind="assumed")
+
+
 # Sequence and batch
-b = symbol("b", "sequences per device and forward pass (micro-batch)", key="training.micro_batch")
-B = symbol("B", "sequences per optimizer step (global batch)", key="training.global_batch")
-s = symbol("s", "sequence length in tokens", key="training.sequence_length")
-s_dec = symbol(
-    "s_dec",
-    "sequence length of the decoder",
-    latex=r"s_{\mathrm{dec}}",
-    key="training.decoder_sequence_length",
-)
-T = symbol("T", "training tokens", key="training.tokens", only_formulas=True)
+b = symbol("b", "sequences per device and forward pass (micro-batch)", "training.micro_batch")
+B = symbol("B", "sequences per optimizer step (global batch)", "training.global_batch")
+s = symbol("s", "sequence length in tokens", "training.sequence_length")
+s_dec = symbol("s_dec", "sequence length of the decoder", "training.decoder_sequence_length")
+T = formula_input("T", "training tokens", "training.tokens")
 
 # Model
-L = symbol("L", "layers", key="model.layers")
-h = symbol("h", "hidden size", key="model.hidden")
-V = symbol("V", "vocabulary size", key="model.vocab")
-s_max = symbol("s_max", "longest sequence", latex=r"s_{\max}", key="model.max_sequence")
-N_given = symbol("N", "parameters, as given", key="model.parameters")
-L_k = symbol("L_k", "layers of this kind", latex=r"L_k", per=("part",))
+L = symbol("L", "layers", "model.layers")
+h = symbol("h", "hidden size", "model.hidden")
+V = symbol("V", "vocabulary size", "model.vocab")
+s_max = symbol("s_max", "longest sequence", "model.max_sequence", latex=r"s_{\max}")
+N_given = symbol("N", "parameters, as given", "model.parameters")
+L_k = symbol("L_k", "layers of this kind", per="part")
 
 # Attention
-a = symbol("a", "query heads", key="attention.heads", per=("block",))
-a_kv = symbol("a_kv", "key/value heads", latex=r"a_{kv}", key="attention.kv_heads", per=("block",))
-d_h = symbol("d_h", "head size", latex="d_h", key="attention.head_dim", per=("block",))
-d_v = symbol("d_v", "value head size", latex="d_v", key="attention.value_head_dim", per=("block",))
-r_q = symbol("r_q", "rank of the query", latex="r_q", key="attention.query_rank", per=("block",))
-r_kv = symbol(
-    "r_kv", "rank of keys and values", latex=r"r_{kv}", key="attention.kv_rank", per=("block",)
-)
-d_n = symbol(
-    "d_n", "head size without positions", latex="d_n", key="attention.nope_dim", per=("block",)
-)
-d_r = symbol("d_r", "rotary head size", latex="d_r", key="attention.rope_dim", per=("block",))
-w = symbol("w", "attention window", unit="1", key="attention.window", per=("block",))
-a_i = symbol("a_i", "indexer heads", latex="a_i", key="attention.index_heads", per=("block",))
-d_i = symbol(
-    "d_i", "indexer head size", latex="d_i", key="attention.index_head_dim", per=("block",)
-)
+a = of_block("a", "query heads", "attention.heads")
+a_kv = of_block("a_kv", "key/value heads", "attention.kv_heads", latex=r"a_{kv}")
+d_h = of_block("d_h", "head size", "attention.head_dim")
+d_v = of_block("d_v", "value head size", "attention.value_head_dim")
+r_q = of_block("r_q", "rank of the query", "attention.query_rank")
+r_kv = of_block("r_kv", "rank of keys and values", "attention.kv_rank", latex=r"r_{kv}")
+d_n = of_block("d_n", "head size without positions", "attention.nope_dim")
+d_r = of_block("d_r", "rotary head size", "attention.rope_dim")
+w = of_block("w", "attention window", "attention.window")
+a_i = of_block("a_i", "indexer heads", "attention.index_heads")
+d_i = of_block("d_i", "indexer head size", "attention.index_head_dim")
 
 # Feed-forward
-f = symbol("f", "feed-forward width", key="mlp.intermediate", per=("block",))
-n_act = symbol(
-    "n_act",
-    "learned scalars of the activation",
-    latex=r"n_{\mathrm{act}}",
-    key="mlp.activation_parameters",
-    per=("block",),
+f = of_block("f", "feed-forward width", "mlp.intermediate")
+n_act = of_block("n_act", "learned scalars of the activation", "mlp.activation_parameters")
+E = of_block("E", "experts", "moe.experts")
+k = of_block("k", "experts per token", "moe.top_k")
+G_r = of_block(
+    "G_r", "groups of experts of the router", "moe.router_groups", latex=r"G_{\mathrm{r}}"
 )
-E = symbol("E", "experts", key="moe.experts", per=("block",))
-k = symbol("k", "experts per token", key="moe.top_k", per=("block",))
-G_r = symbol(
-    "G_r",
-    "groups of experts of the router",
-    latex=r"G_{\mathrm{r}}",
-    key="moe.router_groups",
-    per=("block",),
-)
-g_r = symbol(
+g_r = of_block(
     "g_r",
     "groups of which a token's experts come",
+    "moe.router_group_top_k",
     latex=r"g_{\mathrm{r}}",
-    key="moe.router_group_top_k",
-    per=("block",),
 )
-f_cap = symbol(
-    "f_cap",
-    "slots of an expert over its even share",
-    latex=r"f_{\mathrm{cap}}",
-    key="moe.capacity_factor",
-    per=("block",),
-)
-f_e = symbol("f_e", "width of one expert", latex="f_e", key="moe.intermediate", per=("block",))
-f_s = symbol(
-    "f_s", "width of the shared experts", latex="f_s", key="moe.shared_intermediate", per=("block",)
-)
-E_0 = symbol("E_0", "experts without weights", latex="E_0", key="moe.zero_experts", per=("block",))
-n_rs = symbol(
-    "n_rs",
-    "learned scales of the router",
-    latex=r"n_{\mathrm{rs}}",
-    key="moe.router_scales",
-    per=("block",),
-)
-h_l = symbol("h_l", "width that the experts see", latex="h_l", key="moe.latent", per=("block",))
+f_cap = of_block("f_cap", "slots of an expert over its even share", "moe.capacity_factor")
+f_e = of_block("f_e", "width of one expert", "moe.intermediate")
+f_s = of_block("f_s", "width of the shared experts", "moe.shared_intermediate")
+E_0 = of_block("E_0", "experts without weights", "moe.zero_experts")
+n_rs = of_block("n_rs", "learned scales of the router", "moe.router_scales")
+h_l = of_block("h_l", "width that the experts see", "moe.latent")
 
 # State space, linear attention, convolution
-m_in = symbol(
-    "m_in", "inner width of Mamba", latex=r"m_{\mathrm{in}}", key="mamba.inner", per=("block",)
+m_in = of_block("m_in", "inner width of Mamba", "mamba.inner")
+n_st = of_block("n_st", "state of one channel", "mamba.state")
+a_m = of_block("a_m", "Mamba heads", "mamba.heads")
+g_m = of_block("g_m", "Mamba groups", "mamba.groups")
+k_conv = of_block("k_conv", "kernel of its convolution", "mamba.conv_kernel")
+r_dt = of_block("r_dt", "rank of the step size", "mamba.dt_rank", latex=r"r_{\Delta}")
+c_m = of_block("c_m", "chunk of the scan", "mamba.chunk")
+a_dk = of_block("a_dk", "delta-net key heads", "delta_net.key_heads", latex=r"a_{\delta k}")
+a_dv = of_block("a_dv", "delta-net value heads", "delta_net.value_heads", latex=r"a_{\delta v}")
+d_dk = of_block("d_dk", "delta-net key head size", "delta_net.key_head_dim", latex=r"d_{\delta k}")
+d_dv = of_block(
+    "d_dv", "delta-net value head size", "delta_net.value_head_dim", latex=r"d_{\delta v}"
 )
-n_st = symbol(
-    "n_st", "state of one channel", latex=r"n_{\mathrm{st}}", key="mamba.state", per=("block",)
-)
-a_m = symbol("a_m", "Mamba heads", latex="a_m", key="mamba.heads", per=("block",))
-g_m = symbol("g_m", "Mamba groups", latex="g_m", key="mamba.groups", per=("block",))
-k_conv = symbol(
-    "k_conv",
-    "kernel of its convolution",
-    latex=r"k_{\mathrm{conv}}",
-    key="mamba.conv_kernel",
-    per=("block",),
-)
-r_dt = symbol(
-    "r_dt", "rank of the step size", latex=r"r_{\Delta}", key="mamba.dt_rank", per=("block",)
-)
-c_m = symbol("c_m", "chunk of the scan", latex="c_m", key="mamba.chunk", per=("block",))
-a_dk = symbol(
-    "a_dk", "delta-net key heads", latex=r"a_{\delta k}", key="delta_net.key_heads", per=("block",)
-)
-a_dv = symbol(
-    "a_dv",
-    "delta-net value heads",
-    latex=r"a_{\delta v}",
-    key="delta_net.value_heads",
-    per=("block",),
-)
-d_dk = symbol(
-    "d_dk",
-    "delta-net key head size",
-    latex=r"d_{\delta k}",
-    key="delta_net.key_head_dim",
-    per=("block",),
-)
-d_dv = symbol(
-    "d_dv",
-    "delta-net value head size",
-    latex=r"d_{\delta v}",
-    key="delta_net.value_head_dim",
-    per=("block",),
-)
-k_d = symbol(
-    "k_d", "its convolution", latex=r"k_\delta", key="delta_net.conv_kernel", per=("block",)
-)
-r_g = symbol("r_g", "rank of its gates", latex="r_g", key="delta_net.gate_rank", per=("block",))
-c_d = symbol("c_d", "chunk of the scan", latex=r"c_\delta", key="delta_net.chunk", per=("block",))
-k_s = symbol("k_s", "its convolution", latex="k_s", key="short_conv.kernel", per=("block",))
-w_r = symbol("w_r", "width of the recurrence", latex="w_r", key="recurrence.width", per=("block",))
-a_r = symbol("a_r", "blocks of its gates", latex="a_r", key="recurrence.heads", per=("block",))
-k_r = symbol(
-    "k_r", "width of its convolution", latex="k_r", key="recurrence.conv_kernel", per=("block",)
-)
-a_l = symbol("a_l", "lightning heads", latex="a_l", key="lightning.heads", per=("block",))
-d_l = symbol("d_l", "lightning head size", latex="d_l", key="lightning.head_dim", per=("block",))
-c_l = symbol("c_l", "chunk of the scan", latex="c_l", key="lightning.chunk", per=("block",))
+k_d = of_block("k_d", "its convolution", "delta_net.conv_kernel", latex=r"k_\delta")
+r_g = of_block("r_g", "rank of its gates", "delta_net.gate_rank")
+c_d = of_block("c_d", "chunk of the scan", "delta_net.chunk", latex=r"c_\delta")
+k_s = of_block("k_s", "its convolution", "short_conv.kernel")
+w_r = of_block("w_r", "width of the recurrence", "recurrence.width")
+a_r = of_block("a_r", "blocks of its gates", "recurrence.heads")
+k_r = of_block("k_r", "width of its convolution", "recurrence.conv_kernel")
+a_l = of_block("a_l", "lightning heads", "lightning.heads")
+d_l = of_block("d_l", "lightning head size", "lightning.head_dim")
+c_l = of_block("c_l", "chunk of the scan", "lightning.chunk")
 
 # Embedding
-h_e = symbol("h_e", "embedding width", latex="h_e", key="model.embedding_dim")
-s_off = symbol("s_off", "further positions", latex=r"s_{+}", key="model.position_offset")
-n_seg = symbol("n_seg", "segments", latex=r"n_{\mathrm{seg}}", key="model.token_types")
-h_p = symbol("h_p", "per-layer width", latex="h_p", key="per_layer_embedding.width", per=("block",))
-V_p = symbol(
-    "V_p", "per-layer vocabulary", latex="V_p", key="per_layer_embedding.vocab", per=("block",)
-)
-n_rel = symbol(
-    "n_rel",
-    "buckets of distance",
-    latex=r"n_{\mathrm{rel}}",
-    key="positions.relative_buckets",
-    per=("block",),
-)
-a_rel = symbol(
-    "a_rel", "heads of that table", latex=r"a_{\mathrm{rel}}", key="positions.heads", per=("block",)
-)
+h_e = symbol("h_e", "embedding width", "model.embedding_dim")
+s_off = symbol("s_off", "further positions", "model.position_offset", latex=r"s_{+}")
+n_seg = symbol("n_seg", "segments", "model.token_types")
+h_p = of_block("h_p", "per-layer width", "per_layer_embedding.width")
+V_p = of_block("V_p", "per-layer vocabulary", "per_layer_embedding.vocab")
+n_rel = of_block("n_rel", "buckets of distance", "positions.relative_buckets")
+a_rel = of_block("a_rel", "heads of that table", "positions.heads")
 
 # Component: bound by the inventory to expressions in the symbols above
-n_in = symbol("n_in", "input width", latex=r"n_{\mathrm{in}}", per=("component",))
-n_out = symbol("n_out", "output width", latex=r"n_{\mathrm{out}}", per=("component",))
-copies = symbol("copies", "copies of the component", latex=r"n_c", per=("component",))
-applied = symbol("applied", "copies that one token uses", latex=r"n_u", per=("component",))
+n_in = symbol("n_in", "input width", per="component")
+n_out = symbol("n_out", "output width", per="component")
+copies = symbol("copies", "copies of the component", latex=r"n_c", per="component")
+applied = symbol("applied", "copies that one token uses", latex=r"n_u", per="component")
 
 # Layout
-n = symbol("n", "devices", key="cluster.devices")
-n_node = symbol(
-    "n_node", "devices per node", latex=r"n_{\mathrm{node}}", key="cluster.devices_per_node"
-)
-t = symbol("t", "tensor-parallel size", key="parallelism.tensor")
-p = symbol("p", "pipeline-parallel size", key="parallelism.pipeline")
-c = symbol("c", "context-parallel size", key="parallelism.context")
-e = symbol("e", "expert-parallel size", key="parallelism.expert")
-v = symbol("v", "virtual stages per device", key="parallelism.virtual_pipeline")
-t_e = symbol("t_e", "tensor-parallel size in experts", latex="t_e", key="parallelism.expert_tensor")
-r = symbol("r", "replicas of hybrid sharding", key="parallelism.replicate")
+n = symbol("n", "devices", "cluster.devices")
+n_node = symbol("n_node", "devices per node", "cluster.devices_per_node")
+t = symbol("t", "tensor-parallel size", "parallelism.tensor")
+p = symbol("p", "pipeline-parallel size", "parallelism.pipeline")
+c = symbol("c", "context-parallel size", "parallelism.context")
+e = symbol("e", "expert-parallel size", "parallelism.expert")
+v = symbol("v", "virtual stages per device", "parallelism.virtual_pipeline")
+t_e = symbol("t_e", "tensor-parallel size in experts", "parallelism.expert_tensor")
+r = symbol("r", "replicas of hybrid sharding", "parallelism.replicate")
 g_V = symbol(
-    "g_V",
-    "the padded vocabulary per tensor rank is a multiple of it",
-    latex="g_V",
-    key="parallelism.vocab_multiple",
+    "g_V", "the padded vocabulary per tensor rank is a multiple of it", "parallelism.vocab_multiple"
 )
 layers_on_stage = symbol(
     "L_ks", "layers of a part on a stage", latex=r"L_{k\sigma}", per=("stage", "part")
@@ -205,10 +135,7 @@ in_flight = symbol(
 )
 
 recomputed_in_flight = symbol(
-    "R_ks",
-    "of these, those that are recomputed",
-    latex=r"R_{k\sigma}",
-    per=("stage", "part"),
+    "R_ks", "of these, those that are recomputed", latex=r"R_{k\sigma}", per=("stage", "part")
 )
 copies_on_stage = symbol(
     "held_sc",
@@ -224,185 +151,431 @@ first_on_stage = symbol(
 )
 
 # Bytes of one parameter and of one activation: the recipe of the precision
-k_w = symbol("k_w", "bytes of a weight", unit="bytes", latex="k_w", key="training.bytes.weight")
-k_g = symbol("k_g", "bytes of a gradient", unit="bytes", latex="k_g", key="training.bytes.gradient")
-k_m = symbol(
-    "k_m", "bytes of a master weight", unit="bytes", latex="k_m", key="training.bytes.master"
+k_w = in_bytes("k_w", "bytes of a weight", "training.bytes.weight")
+k_g = in_bytes("k_g", "bytes of a gradient", "training.bytes.gradient")
+k_m = in_bytes("k_m", "bytes of a master weight", "training.bytes.master")
+k_G = in_bytes(
+    "k_G", "bytes of a gradient's copy for the optimizer", "training.bytes.main_gradient"
 )
-k_G = symbol(
-    "k_G",
-    "bytes of a gradient's copy for the optimizer",
-    unit="bytes",
-    latex="k_G",
-    key="training.bytes.main_gradient",
-)
-k_o = symbol(
-    "k_o", "bytes of one optimizer state", unit="bytes", latex="k_o", key="training.bytes.state"
-)
-k_c = symbol(
-    "k_c",
-    "bytes of a weight's copy in the compute format",
-    unit="bytes",
-    latex="k_c",
-    key="training.bytes.compute",
-)
-k_red = symbol(
-    "k_red",
-    "bytes of a gradient being reduced",
-    unit="bytes",
-    latex=r"k_{\mathrm{red}}",
-    key="training.bytes.reduce",
-)
-k_quant = symbol(
-    "k_quant",
-    "bytes of a weight's quantized copies",
-    unit="bytes",
-    latex=r"k_{\mathrm{quant}}",
-    key="training.bytes.quantized",
-)
-k_a = symbol(
-    "k_a", "bytes of an activation", unit="bytes", latex="k_a", key="training.bytes.activation"
-)
-k_disp = symbol(
-    "k_disp",
-    "bytes of a value on its way to an expert",
-    unit="bytes",
-    latex=r"k_{\mathrm{disp}}",
-    key="training.bytes.dispatch",
-)
-k_gat = symbol(
-    "k_gat",
-    "bytes of a weight being gathered",
-    unit="bytes",
-    latex=r"k_{\mathrm{gat}}",
-    key="training.bytes.gather",
-)
+k_o = in_bytes("k_o", "bytes of one optimizer state", "training.bytes.state")
+k_c = in_bytes("k_c", "bytes of a weight's copy in the compute format", "training.bytes.compute")
+k_red = in_bytes("k_red", "bytes of a gradient being reduced", "training.bytes.reduce")
+k_quant = in_bytes("k_quant", "bytes of a weight's quantized copies", "training.bytes.quantized")
+k_a = in_bytes("k_a", "bytes of an activation", "training.bytes.activation")
+k_disp = in_bytes("k_disp", "bytes of a value on its way to an expert", "training.bytes.dispatch")
+k_gat = in_bytes("k_gat", "bytes of a weight being gathered", "training.bytes.gather")
 
-k_l = symbol("k_l", "rank of the adapters", latex=r"r_{\mathrm{LoRA}}", key="training.lora.rank")
-k_t = symbol(
-    "k_t",
-    "bytes of an optimizer's step counter",
-    unit="bytes",
-    latex="k_t",
-    key="training.bytes.step",
-)
+k_l = symbol("k_l", "rank of the adapters", "training.lora.rank", latex=r"r_{\mathrm{LoRA}}")
+k_t = in_bytes("k_t", "bytes of an optimizer's step counter", "training.bytes.step")
 tensors_c = symbol(
-    "tensors_c", "weight tensors of the component", latex=r"n_{w,c}", per=("component",)
+    "tensors_c", "weight tensors of the component", latex=r"n_{w,c}", per="component"
 )
-d_rot = symbol(
-    "d_rot",
-    "head size of the rotary tables",
-    latex=r"d_{\mathrm{rot}}",
-    key="model.attention.head_dim",
-)
+d_rot = symbol("d_rot", "head size of the rotary tables", "model.attention.head_dim")
 
-k_kv = symbol(
-    "k_kv",
-    "bytes of an element of the cache",
-    unit="bytes",
-    latex=r"k_{kv}",
-    key="training.bytes.cache",
-)
-s_o = symbol("s_o", "tokens generated", latex="s_o", key="training.output_tokens")
+k_kv = in_bytes("k_kv", "bytes of an element of the cache", "training.bytes.cache", latex=r"k_{kv}")
+s_o = symbol("s_o", "tokens generated", "training.output_tokens")
 f_off = symbol(
-    "f_off",
-    "share of the activations that lies on the host",
-    latex=r"f_{\mathrm{off}}",
-    key="training.offload.activations",
+    "f_off", "share of the activations that lies on the host", "training.offload.activations"
 )
-gamma = symbol(
+gamma = formula_input(
     "gamma",
     "rows of the fullest device over the mean",
+    "training.expert_imbalance",
     latex=r"\gamma",
-    key="training.expert_imbalance",
-    only_formulas=True,
     kind="assumed",
     neutral=1,
 )
-n_lc = symbol("n_lc", "chunks of the loss", latex=r"n_{\mathrm{lc}}", key="training.loss_chunks")
-M_oth = symbol(
-    "M_oth",
-    "further memory",
-    unit="bytes",
-    latex=r"M_{\mathrm{oth}}",
-    key="memory.other",
-)
+n_lc = symbol("n_lc", "chunks of the loss", "training.loss_chunks")
+M_oth = in_bytes("M_oth", "further memory", "memory.other")
 
 # One tensor of the implementation's profile
-rows_j = symbol("rows_j", "rows", latex="n_j", per=("tensor",))
-width_j = symbol("width_j", "elements of a row", latex="w_j", per=("tensor",))
-bytes_j = symbol("bytes_j", "bytes of an element", unit="bytes", latex="k_j", per=("tensor",))
-ranks_j = symbol("ranks_j", "devices that share it", latex="r_j", per=("tensor",))
+rows_j = symbol("rows_j", "rows", latex="n_j", per="tensor")
+width_j = symbol("width_j", "elements of a row", latex="w_j", per="tensor")
+bytes_j = in_bytes("bytes_j", "bytes of an element", latex="k_j", per="tensor")
+ranks_j = symbol("ranks_j", "devices that share it", latex="r_j", per="tensor")
 
 # What a device holds besides the model
-M_dev = symbol(
-    "M_dev",
-    "memory of a device",
-    unit="bytes",
-    latex=r"M_{\mathrm{dev}}",
-    key="cluster.accelerator.memory_usable",
-)
-M_ctx = symbol(
-    "M_ctx",
-    "memory of the device context",
-    unit="bytes",
-    latex=r"M_{\mathrm{ctx}}",
-    key="memory.context",
-)
-M_com = symbol(
-    "M_com",
-    "memory of one communicator",
-    unit="bytes",
-    latex=r"M_{\mathrm{com}}",
-    key="memory.communicator",
-)
-M_work = symbol(
-    "M_work",
-    "workspace of the matmul library",
-    unit="bytes",
-    latex=r"M_{\mathrm{work}}",
-    key="memory.workspace",
-)
-n_ws = symbol("n_ws", "such workspaces", latex=r"n_{\mathrm{ws}}", key="memory.workspaces")
-n_pc = symbol(
-    "n_pc",
-    "communicators of a device in its pipeline",
-    latex=r"n_{\mathrm{pc}}",
-    key="memory.pipeline_communicators",
-)
-n_bk = symbol("n_bk", "buckets of gradients", latex=r"n_{\mathrm{bk}}", key="memory.buckets")
-N_bk = symbol(
-    "N_bk",
-    "parameters of a bucket",
-    unit="parameters",
-    latex=r"N_{\mathrm{bk}}",
-    key="memory.bucket_size",
-)
+M_dev = in_bytes("M_dev", "memory of a device", "cluster.accelerator.memory_usable")
+M_ctx = in_bytes("M_ctx", "memory of the device context", "memory.context")
+M_com = in_bytes("M_com", "memory of one communicator", "memory.communicator")
+M_work = in_bytes("M_work", "workspace of the matmul library", "memory.workspace")
+n_ws = symbol("n_ws", "such workspaces", "memory.workspaces")
+n_pc = symbol("n_pc", "communicators of a device in its pipeline", "memory.pipeline_communicators")
+n_bk = symbol("n_bk", "buckets of gradients", "memory.buckets")
+N_bk = symbol("N_bk", "parameters of a bucket", "memory.bucket_size", unit="parameters")
 N_live = symbol(
     "N_live",
     "parameters kept gathered besides the layers at work",
+    "memory.live_parameters",
     unit="parameters",
-    latex=r"N_{\mathrm{live}}",
-    key="memory.live_parameters",
 )
 f_all = symbol(
     "f_all",
     "gaps that the allocator cannot fill, as a share of live tensors",
-    latex=r"f_{\mathrm{all}}",
-    key="memory.allocator_share",
+    "memory.allocator_share",
 )
 f_95 = symbol(
     "f_95",
     "what a process may take beyond the prediction, as a share of it (95th percentile)",
+    "memory.margin",
     latex=r"f_{95}",
-    key="memory.margin",
 )
 
 # A convention of utilisation: bound to expressions by planner/engine/flop_conventions.py
 C_conv = symbol(
     "C_conv",
     "FLOPs of a token that the convention counts",
-    unit="FLOP",
     latex=r"C_\kappa",
-    per=("convention",),
+    unit="FLOP",
+    per="convention",
 )
+
+# Hardware, prices and what a plan assumes about speed
+P_listed = symbol(
+    "P_listed",
+    "peak rate of the training precision, as the datasheet prints it",
+    "cluster.accelerator.peak.value",
+    latex=r"R_{\mathrm{sheet}}",
+    unit="FLOP/s",
+)
+mfu_assumed = formula_input(
+    "mfu_assumed",
+    "assumed model FLOPs utilisation",
+    "time.mfu",
+    latex=r"u_{\mathrm{given}}",
+    kind="assumed",
+)
+price = formula_input(
+    "price",
+    "price of one device for one hour",
+    "cluster.price",
+    latex=r"\pi_{\mathrm{h}}",
+    unit="USD/h",
+    cited=True,
+)
+reserved_price = formula_input(
+    "reserved_price",
+    "price of one device for one hour under a long commitment",
+    "cluster.reserved_price",
+    latex=r"\pi_{\mathrm{res}}",
+    unit="USD/h",
+    cited=True,
+)
+power = formula_input(
+    "power",
+    "largest sustained power of one device",
+    "cluster.accelerator.power",
+    latex=r"P_{\mathrm{dev}}",
+    unit="W",
+)
+host_power = formula_input(
+    "host_power",
+    "power per device outside the accelerators",
+    "cluster.host_power",
+    latex=r"P_{\mathrm{host}}",
+    unit="W",
+)
+pue = formula_input(
+    "pue", "power usage effectiveness of the site", "cluster.pue", latex=r"\mathrm{PUE}"
+)
+carbon_intensity = formula_input(
+    "carbon_intensity",
+    "carbon dioxide equivalent per energy",
+    "cluster.carbon_intensity",
+    latex=r"\gamma",
+    unit="kgCO2e/kWh",
+)
+
+# Rates of the hardware, as its documents print them
+P_16 = symbol(
+    "P_16",
+    "peak rate of 16-bit products, as the datasheet prints it",
+    "cluster.accelerator.peak_16.value",
+    latex=r"R_{16,\mathrm{sheet}}",
+    unit="FLOP/s",
+)
+W = formula_input(
+    "W", "bandwidth of the device's memory", "cluster.accelerator.memory_bandwidth", unit="bytes/s"
+)
+n_sm = symbol(
+    "n_sm", "multiprocessors", "cluster.accelerator.multiprocessors", latex=r"n_{\mathrm{SM}}"
+)
+f_clk = symbol("f_clk", "clock", "cluster.accelerator.clock", unit="1/s")
+B_link = formula_input(
+    "B_link",
+    "bandwidth of the link inside a node, as the datasheet prints it",
+    "cluster.accelerator.link.bandwidth",
+    latex=r"\beta_{\mathrm{link}}",
+    unit="bytes/s",
+)
+a_link = symbol(
+    "a_link",
+    "time of one hop inside a node",
+    "cluster.accelerator.link.latency",
+    latex=r"\alpha_{\mathrm{link}}",
+    unit="s",
+)
+a_sw = symbol(
+    "a_sw",
+    "time of a collective of no size that the link's switches carry out",
+    "cluster.accelerator.link.switch_latency",
+    latex=r"\alpha_{\mathrm{sw}}",
+    unit="s",
+)
+B_net = formula_input(
+    "B_net",
+    "bandwidth of the network, per device and direction",
+    "cluster.network.bandwidth",
+    latex=r"\beta_{\mathrm{net}}",
+    unit="bytes/s",
+)
+B_sus = symbol(
+    "B_sus",
+    "what collectives were measured to reach of the network, per device and direction",
+    "cluster.network.sustained",
+    latex=r"\beta_{\mathrm{sus}}",
+    unit="bytes/s",
+    kind="measured",
+)
+a_net = formula_input(
+    "a_net",
+    "time of one hop between nodes",
+    "cluster.network.latency",
+    latex=r"\alpha_{\mathrm{net}}",
+    unit="s",
+)
+o_net = formula_input(
+    "o_net", "oversubscription of the network", "cluster.network.oversubscription", latex=r"\omega"
+)
+
+B_host = symbol(
+    "B_host",
+    "rate between a device and its host's memory, one direction",
+    "time.host_link",
+    latex=r"\beta_{\mathrm{host}}",
+    unit="bytes/s",
+)
+B_dram = symbol(
+    "B_dram",
+    "rate at which a host's processors read and write its memory",
+    "time.host_memory",
+    latex=r"W_{\mathrm{host}}",
+    unit="bytes/s",
+)
+
+# Shares of those rates that runs sustain: calibrated facts (presets/efficiency)
+e_mm = efficiency(
+    "e_mm",
+    "share of the peak that large products sustain, in the training precision",
+    "matmul",
+    latex=r"\eta",
+)
+e_16 = efficiency(
+    "e_16", "share of the peak that large 16-bit products sustain", "matmul_16", latex=r"\eta_{16}"
+)
+e_att = efficiency(
+    "e_att",
+    "share of the kernel's rate that fused attention sustains",
+    "attention",
+    latex=r"\eta_{\mathrm{att}}",
+)
+e_mem = efficiency(
+    "e_mem",
+    "share of the memory's bandwidth that kernels sustain",
+    "memory",
+    latex=r"\eta_{\mathrm{mem}}",
+)
+e_link = efficiency(
+    "e_link", "share of the link that collectives sustain", "link", latex=r"\eta_{\mathrm{link}}"
+)
+e_net = efficiency(
+    "e_net",
+    "share of the network that collectives sustain",
+    "network",
+    latex=r"\eta_{\mathrm{net}}",
+)
+e_a2a = efficiency(
+    "e_a2a",
+    "rate of an all-to-all relative to other collectives",
+    "all_to_all",
+    latex=r"\eta_{\mathrm{a2a}}",
+)
+e_disp = efficiency(
+    "e_disp",
+    "share of network card and sustained link that DeepEP's kernels reach",
+    "dispatch",
+    latex=r"\eta_{\mathrm{disp}}",
+)
+hidden_t = efficiency(
+    "hidden_t",
+    "share of traffic that runs beside products, where it is overlapped",
+    "tensor_hidden",
+    latex=r"\theta",
+)
+d_min = efficiency(
+    "d_min",
+    "depth at which products run at half of their rate, for each TFLOP/s of a multiprocessor",
+    "small_dimension",
+    latex=r"d_{1/2}",
+)
+k_64 = efficiency(
+    "k_64",
+    "slowdown of products whose widths are no multiple of 64",
+    "alignment",
+    latex=r"\kappa_{64}",
+)
+k_8 = efficiency(
+    "k_8",
+    "slowdown of products whose widths are no multiple of 8",
+    "alignment_8",
+    latex=r"\kappa_{8}",
+)
+k_ew = efficiency(
+    "k_ew",
+    "memory traffic of the implementation's elementwise kernels, relative to fused ones",
+    "elementwise",
+    latex=r"\kappa_{\mathrm{ew}}",
+)
+n_la = efficiency("n_la", "kernels that the host launches for one layer and pass", "launches")
+t_la = efficiency("t_la", "host time of one launch", "launch", unit="s")
+# What was chosen by hand where nothing that was published decides: assumed (presets/efficiency)
+k_128 = efficiency(
+    "k_128",
+    "what tiles of 128 x 128 cost, over larger ones, for the same work",
+    "small_tile",
+    latex=r"\kappa_{128}",
+)
+x_head = efficiency(
+    "x_head",
+    "power with which the rate of fused attention falls where heads are smaller than 128",
+    "head_exponent",
+    latex=r"\chi_{\mathrm{head}}",
+)
+e_back = efficiency(
+    "e_back",
+    "rate of fused attention backward, relative to forward",
+    "attention_backward",
+    latex=r"\eta_{\mathrm{back}}",
+)
+n_blk = efficiency("n_blk", "queries and keys of one block of fused attention", "attention_block")
+n_mix = efficiency(
+    "n_mix",
+    "accesses of each of twice the hidden size by convolution, scan and gate",
+    "mixer_accesses",
+)
+n_emb = efficiency(
+    "n_emb", "accesses of each value of the embedding, forward and backward", "embedding_accesses"
+)
+q_back = efficiency(
+    "q_back",
+    "memory traffic of elementwise kernels backward, relative to forward",
+    "elementwise_backward",
+)
+n_ends = efficiency(
+    "n_ends", "kernels that the host launches for lookup, logits and loss", "end_launches"
+)
+n_ring = efficiency(
+    "n_ring",
+    "kernels that the host launches for a block of keys and values of another rank",
+    "ring_launches",
+)
+x_busy = efficiency(
+    "x_busy",
+    "power that rounds the longer of device and host",
+    "host_exponent",
+    latex=r"\chi_{\mathrm{busy}}",
+)
+f_back = efficiency(
+    "f_back",
+    "share of a micro-batch's time that its backward pass takes",
+    "backward_share",
+    latex=r"\phi_B",
+)
+f_disp = efficiency(
+    "f_disp",
+    "share of the multiprocessors that exchanges beside products take",
+    "exchange_share",
+    latex=r"\phi_{\mathrm{ex}}",
+)
+p_drop = symbol("p_drop", "whether dropout runs", "time.dropout", latex=r"\delta_{\mathrm{drop}}")
+k_x = in_bytes("k_x", "bytes of an element of the products' inputs", "time.element")
+p_rope = symbol(
+    "p_rope", "whether positions are rotary", "time.rope", latex=r"\delta_{\mathrm{rope}}"
+)
+
+# One matrix product on one device
+N_x = symbol("N_x", "columns of a product on one device", per="product")
+K_x = symbol("K_x", "depth of a product on one device", per="product")
+
+# The run around the step
+n_fail = symbol(
+    "n_fail", "interruptions that were counted", "cluster.failures.count", kind="measured"
+)
+n_seen = symbol(
+    "n_seen", "devices on which they were counted", "cluster.failures.devices", kind="measured"
+)
+t_seen = symbol(
+    "t_seen",
+    "time over which they were counted",
+    "cluster.failures.period",
+    unit="s",
+    kind="measured",
+)
+B_sto = symbol(
+    "B_sto",
+    "rate at which the run writes to storage, all devices",
+    "cluster.storage.bandwidth",
+    latex=r"\beta_{\mathrm{sto}}",
+    unit="bytes/s",
+)
+x_blk = symbol(
+    "x_blk",
+    "share of the writing of a checkpoint during which training stands still",
+    "cluster.storage.blocking",
+    latex=r"\sigma_{\mathrm{blk}}",
+)
+t_res = symbol(
+    "t_res",
+    "time from an interruption to the first new step",
+    "time.restart",
+    unit="s",
+    kind="assumed",
+)
+x_slow = symbol(
+    "x_slow",
+    "share by which stragglers lengthen a step",
+    "cluster.stragglers",
+    latex=r"\sigma_{\mathrm{slow}}",
+    kind="assumed",
+)
+
+# Power by use
+idle_power = symbol(
+    "idle_power",
+    "power of one idle device",
+    "cluster.accelerator.idle_power",
+    latex=r"P_{\mathrm{idle}}",
+    unit="W",
+)
+e_own = symbol(
+    "e_own",
+    "share of the peak that large products sustain at the rated power",
+    "cluster.accelerator.efficiency.matmul.value",
+    latex=r"\eta_{\mathrm{dev}}",
+)
+
+# The constants of published scaling laws (presets/scaling). A law is an entry of the axis ``law``.
+# Every law says how parameters and tokens grow with compute from a point that it gives; a law of
+# the loss says so through the constants of its loss.
+of_law = partial(symbol, per="law")
+N_l = of_law("N_l", "parameters as the law counts them", latex=r"N_\lambda", unit="parameters")
+C_0 = of_law("C_0", "compute at a point of the law", unit="FLOP")
+N_0 = of_law("N_0", "optimal parameters there", unit="parameters")
+D_0 = of_law("D_0", "optimal tokens there", unit="tokens")
+a_N = of_law("a_N", "exponent of optimal parameters over compute")
+a_D = of_law("a_D", "exponent of optimal tokens over compute")
+E_l = of_law("E_l", "loss that no model goes below", latex=r"E_\lambda")
+A_l = of_law("A_l", "loss due to few parameters", latex=r"A_\lambda")
+B_l = of_law("B_l", "loss due to few tokens", latex=r"B_\lambda")
+x_N = of_law("x_N", "exponent of the parameters in the loss", latex=r"\alpha_\lambda")
+x_D = of_law("x_D", "exponent of the tokens in the loss", latex=r"\beta_\lambda")

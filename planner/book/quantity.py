@@ -55,12 +55,12 @@ class Notation:
     """
 
     symbol: Symbol
-    latex: str
-    unit: str
     meaning: str
+    latex: str
+    rank: int
     key: str | None = None
+    unit: str = "1"
     per: tuple[str, ...] = ()
-    rank: int = 0
     cited: bool = False
     kind: str = "exact"
     neutral: int | None = None
@@ -111,7 +111,7 @@ class Quantity(Operand):
         self.latex = symbol
         self.unit = unit
         self.title = title
-        self.per = (per,) if isinstance(per, str) else per
+        self.per = _axes(per)
         self.within = within
         self.share = share
         self.short = short
@@ -269,31 +269,25 @@ def _docstrings(file: str) -> Mapping[int, str]:
     }
 
 
+def _axes(per: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (per,) if isinstance(per, str) else per
+
+
 def symbol(
-    name: str,
-    meaning: str,
-    *,
-    unit: str = "1",
-    latex: str | None = None,
-    key: str | None = None,
-    per: tuple[str, ...] = (),
-    cited: bool = False,
-    kind: str = "exact",
-    neutral: int | None = None,
-    only_formulas: bool = False,
+    name: str, meaning: str, key: str | None = None, *, latex: str = "", **more: Any
 ) -> Symbol:
-    """Declare an input symbol of the notation table."""
-    entry = Notation(
-        symbol=Symbol(name, positive=True),
-        latex=latex or name,
-        unit=unit,
-        meaning=meaning,
-        key=key,
-        per=per,
-        rank=len(BOOK.notation),
-        cited=cited,
-        kind=kind,
-        neutral=neutral,
-        only_formulas=only_formulas,
+    """Declare an input symbol of the notation table. Where no LaTeX is given it is the name's
+    letter with what follows as its index: ``d_h``, and ``s_dec`` upright."""
+    letter, _, index = name.partition("_")
+    index = rf"{{\mathrm{{{index}}}}}" if len(index) > 1 else index
+    more["per"] = _axes(more.get("per", ()))
+    return BOOK.note(
+        Notation(
+            Symbol(name, positive=True),
+            meaning,
+            latex or "_".join(filter(None, (letter, index))),
+            rank=len(BOOK.notation),
+            key=key,
+            **more,
+        )
     )
-    return BOOK.note(entry)

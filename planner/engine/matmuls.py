@@ -13,7 +13,6 @@ from typing import Any
 
 from planner.base.recent import recent
 from planner.book import notation
-from planner.book import notation_hardware as hw
 from planner.book.expressions import add
 from planner.book.formulas.layout import vocabulary
 from planner.engine.evaluate import Entry
@@ -86,8 +85,8 @@ def _product(block: Entry, members: list[Entry]) -> Entry:
         name,
         block,
         bindings={
-            hw.N_x: columns,
-            hw.K_x: depth,
+            notation.N_x: columns,
+            notation.K_x: depth,
             notation.applied: first.bindings[notation.applied],
         },
         settings={

@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.base import resources, units
 from planner.book.formulas.parameters import active, embedding, head
-from planner.book.notation_scaling import C_0, D_0, N_0, A_l, B_l, E_l, N_l, a_D, a_N, x_D, x_N
+from planner.book.notation import C_0, D_0, N_0, A_l, B_l, E_l, N_l, a_D, a_N, x_D, x_N
 from planner.engine.evaluate import Entry
 
 Exact = int | Fraction

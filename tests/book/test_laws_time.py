@@ -14,7 +14,7 @@ import pytest
 
 from planner.base.errors import PlanError
 from planner.book.expressions import Symbol
-from planner.book.notation_hardware import (
+from planner.book.notation import (
     P_16,
     B_dram,
     B_host,

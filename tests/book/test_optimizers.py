@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.book.notation_hardware import e_16
+from planner.book.notation import e_16
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
 from planner.questions import loading

@@ -94,7 +94,7 @@ def test_the_tables_of_chinchilla(law: str, parameters: float, flops: float, tok
 
 def test_exponents_lie_in_the_intervals_of_table_2() -> None:
     one, two, three = (law for law in laws.axis() if law.name.startswith("chinchilla"))
-    from planner.book.notation_scaling import a_D, a_N
+    from planner.book.notation import a_D, a_N
 
     assert 0.488 <= float(one.bindings[a_N]) <= 0.502 and float(one.bindings[a_D]) <= 0.512
     assert 0.462 <= float(two.bindings[a_N]) <= 0.534

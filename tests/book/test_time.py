@@ -12,7 +12,7 @@ import pytest
 import planner
 from planner.base import resources
 from planner.base.errors import PlanError
-from planner.book.notation_hardware import e_mem
+from planner.book.notation import e_mem
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.questions import loading

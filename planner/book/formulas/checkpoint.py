@@ -2,8 +2,7 @@
 
 from planner.book.formulas.memory_states import each, per_parameter
 from planner.book.formulas.parameters import total
-from planner.book.notation import L_k, copies, k_a, k_l, k_m, k_w, n_in, n_out
-from planner.book.notation_hardware import B_sto, x_blk
+from planner.book.notation import B_sto, L_k, copies, k_a, k_l, k_m, k_w, n_in, n_out, x_blk
 from planner.book.quantity import Quantity
 from planner.book.reductions import Sum
 

@@ -1,7 +1,7 @@
 """Energy and carbon: what the devices and their site draw over the run."""
 
 from planner.book.formulas.time import device_hours, hfu
-from planner.book.notation_hardware import (
+from planner.book.notation import (
     carbon_intensity,
     e_own,
     host_power,

@@ -9,12 +9,24 @@ from typing import Any
 from planner.book.formulas.layout import data, tokens
 from planner.book.formulas.layout import shards as owners
 from planner.book.notation import (
+    B_link,
+    B_net,
+    B_sus,
     G_r,
+    W,
     a_kv,
+    a_link,
+    a_net,
+    a_sw,
     c,
     d_h,
     d_v,
     e,
+    e_a2a,
+    e_disp,
+    e_link,
+    e_mem,
+    e_net,
     f_cap,
     g_r,
     gamma,
@@ -24,25 +36,11 @@ from planner.book.notation import (
     k_disp,
     n,
     n_node,
+    o_net,
     p,
     r,
     t,
     t_e,
-)
-from planner.book.notation_hardware import (
-    B_link,
-    B_net,
-    B_sus,
-    W,
-    a_link,
-    a_net,
-    a_sw,
-    e_a2a,
-    e_disp,
-    e_link,
-    e_mem,
-    e_net,
-    o_net,
 )
 from planner.book.quantity import Quantity
 from planner.book.reductions import log2, maximum, minimum

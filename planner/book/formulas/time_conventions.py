@@ -8,8 +8,7 @@ from typing import Any
 
 from planner.book.formulas.time import tokens_per_second
 from planner.book.formulas.time_peak import peak
-from planner.book.notation import C_conv, n
-from planner.book.notation_hardware import P_listed
+from planner.book.notation import C_conv, P_listed, n
 from planner.book.quantity import Quantity
 
 BY_CONVENTION: dict[str, Any] = {

@@ -15,17 +15,26 @@ from planner.book.formulas.time_core import (
 from planner.book.formulas.time_product import backward as product_backward
 from planner.book.formulas.time_product import casts
 from planner.book.formulas.time_product import forward as product_forward
-from planner.book.notation import a, a_kv, d_h, f, f_e, f_s, h, k_a, t, t_e
-from planner.book.notation_hardware import (
+from planner.book.notation import (
     W,
+    a,
+    a_kv,
+    d_h,
     e_mem,
+    f,
+    f_e,
+    f_s,
+    h,
     hidden_t,
+    k_a,
     k_ew,
     n_emb,
     n_mix,
     p_drop,
     p_rope,
     q_back,
+    t,
+    t_e,
 )
 from planner.book.quantity import Quantity
 from planner.book.reductions import Sum

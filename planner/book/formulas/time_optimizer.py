@@ -9,9 +9,14 @@ from planner.book.formulas.network import hops, passed
 from planner.book.formulas.time_core import half
 from planner.book.formulas.time_peak import peak_16
 from planner.book.notation import (
+    B_dram,
+    B_host,
+    W,
     copies,
     copies_on_stage,
     e,
+    e_16,
+    e_mem,
     k_c,
     k_g,
     k_m,
@@ -20,7 +25,6 @@ from planner.book.notation import (
     n,
     n_node,
 )
-from planner.book.notation_hardware import B_dram, B_host, W, e_16, e_mem
 from planner.book.quantity import Quantity
 from planner.book.reductions import Max, Sum, maximum, minimum
 

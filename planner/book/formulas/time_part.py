@@ -17,15 +17,19 @@ from planner.book.formulas.time_layer import (
     forward,
 )
 from planner.book.formulas.time_product import forward as product_forward
-from planner.book.notation import c, f_off, k_gat, k_red, t
-from planner.book.notation_hardware import (
+from planner.book.notation import (
     B_host,
+    c,
     f_back,
     f_disp,
+    f_off,
     hidden_t,
+    k_gat,
+    k_red,
     n_ends,
     n_la,
     n_ring,
+    t,
     t_la,
     x_busy,
 )

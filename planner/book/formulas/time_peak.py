@@ -1,6 +1,6 @@
 """Dense peaks: a datasheet's figure in its convention, halved once where it assumes sparsity."""
 
-from planner.book.notation_hardware import P_16, P_listed
+from planner.book.notation import P_16, P_listed
 from planner.book.quantity import Quantity
 
 DENSE = "datasheet of the accelerator; it prints the dense rate"

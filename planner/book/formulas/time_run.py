@@ -3,8 +3,7 @@
 from planner.book.expressions import exp, rational, sqrt, tanh
 from planner.book.formulas.checkpoint import stall, write
 from planner.book.formulas.time import training_days
-from planner.book.notation import n
-from planner.book.notation_hardware import n_fail, n_seen, t_res, t_seen, x_slow
+from planner.book.notation import n, n_fail, n_seen, t_res, t_seen, x_slow
 from planner.book.quantity import SHARE, Quantity
 from planner.book.reductions import maximum, minimum
 

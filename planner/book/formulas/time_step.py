@@ -19,7 +19,11 @@ from planner.book.formulas.time_optimizer import optimizer
 from planner.book.formulas.time_part import part, repeated
 from planner.book.notation import (
     L_k,
+    W,
     copies_on_stage,
+    e_mem,
+    f_back,
+    hidden_t,
     in_flight,
     k_c,
     k_g,
@@ -31,7 +35,6 @@ from planner.book.notation import (
     recomputed_in_flight,
     v,
 )
-from planner.book.notation_hardware import W, e_mem, f_back, hidden_t
 from planner.book.quantity import Quantity
 from planner.book.reductions import Max, Sum, maximum
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from planner.book import notation_hardware as hw
+from planner.book.notation import P_listed, d_min, k_8, k_64
 from planner.connect.measure.jobs import Attention, Collective, Elementwise, Launches, Product
 from planner.documents import schema, source
 from planner.engine.evaluate import Evaluation
@@ -103,7 +103,7 @@ class ProductTime:
 
     def seconds(self, rate: float, small: Number) -> float:
         """Its time where large products run at `rate` FLOP/s, whatever their widths."""
-        inputs = {hw.P_listed: Fraction(rate), hw.d_min: small, hw.k_64: 1, hw.k_8: 1}
+        inputs = {P_listed: Fraction(rate), d_min: small, k_64: 1, k_8: 1}
         varied = self.evaluation
         for symbol, value in inputs.items():
             varied = varied.varied(symbol, value)
