@@ -25,7 +25,7 @@ Not drawn, because no value can depend on them: texts (docstrings, titles, words
 numbers in their places), raised errors, assertions, annotations, decorators and default values;
 sizes of caches and of pieces of work at the top of a module; and what Python does not compile. Nor
 are thresholds of the search outside functions, since a fork exchanges functions and the bodies of
-formulas. Everything else is drawn, also formulas that are a number (``constant``), and what only
+formulas. Everything else is drawn, also formulas in a line (``equals``), and what only
 makes the program slower: such a change survives, and is counted.
 """
 
@@ -158,7 +158,7 @@ class Change:
 
 def changes(group: str, file: Path) -> Iterator[Change]:
     """Every change of one operator, comparison or whole number inside a function of the file, or
-    of a formula that is a number."""
+    of a formula in a line."""
     text = file.read_text("utf-8")
     rows = [0, *(match.end() for match in re.finditer("\n", text))]
 
@@ -198,7 +198,7 @@ def changes(group: str, file: Path) -> Iterator[Change]:
             function, parts = f"{function}.{node.name}".strip("."), list(node.body)
         elif isinstance(node, ast.AnnAssign):
             parts = [node.value] if node.value else []
-        elif is_constant(node):
+        elif is_equal(node):
             function, parts = ast.unparse(node.func.value), node.args[:1]
         if isinstance(node, ast.stmt):
             statement = node.lineno
@@ -224,10 +224,10 @@ def is_python(text: str) -> bool:
     return False
 
 
-def is_constant(node: ast.AST) -> TypeGuard[ast.Call]:
-    """Whether it declares a formula that is a number."""
+def is_equal(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Whether it declares a formula in a line (``equals``)."""
     named = node.func if isinstance(node, ast.Call) else None
-    return isinstance(named, ast.Attribute) and named.attr == "constant"
+    return isinstance(named, ast.Attribute) and named.attr == "equals"
 
 
 def is_text(node: ast.expr) -> bool:
@@ -267,12 +267,12 @@ atexit.register(_tell)
 
 def marked(file: Path, name: str) -> str:
     """The file's text, where each statement of a function first says that it is reached, and each
-    formula that is a number says so when it is read."""
+    formula in a line says so when it is read."""
 
     class Constants(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> ast.AST:
             self.statement = node.lineno if isinstance(node, ast.stmt) else self.statement
-            if is_constant(node):
+            if is_equal(node):
                 place = ast.Constant(f"{name}:{self.statement}")
                 return ast.Call(ast.Name("__declared__"), [node, place], [])
             return self.generic_visit(node)

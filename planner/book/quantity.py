@@ -6,7 +6,7 @@ exist is a NameError that linters see. Its formulas are stated below it, each wi
 under which it holds (``settings.py``)::
 
     gathers = Quantity("time.part.gathers", symbol="t_G", unit="s", title="…", per="part")
-    gathers.constant(0, "Every device holds its weights.", zero=(0, 1, 2), source=RAJBHANDARI)
+    gathers.equals(0, "Every device holds its weights.", zero=(0, 1, 2), source=RAJBHANDARI)
 
     @gathers.where(zero=3, reshard=True, source=FSDP)
     def _():
@@ -141,8 +141,8 @@ class Quantity(Operand):
 
         return declare
 
-    def constant(self, value: int, why: str, **how: Any) -> Quantity:
-        """Declares a formula that is a number."""
+    def equals(self, value: Any, why: str, **how: Any) -> Quantity:
+        """Declares a formula that is a number, or a value that is said in a line."""
         return self.define(lambda: value, why, **how)
 
     def define(

@@ -39,30 +39,33 @@ keys = Quantity(
     source="training.attention_count",
     per="component",
 )
-
-
-@keys.where(attention_count="full", side=("", "cross"))
-def _():
-    """All of them: masked scores are computed and counted too."""
-    return s
-
-
-@keys.where(attention_count=("causal", "window", "causal-window"), sees="all", side=("", "cross"))
-def _():
-    """All of them: nothing is masked."""
-    return s
-
-
-@keys.where(attention_count="causal", sees="window", side=("", "cross"))
-def _():
-    """All of them: windows are not discounted."""
-    return s
-
-
-@keys.where(attention_count="window", sees="past", side=("", "cross"))
-def _():
-    """All of them: causality is not discounted."""
-    return s
+keys.equals(
+    s,
+    "All of them: masked scores are computed and counted too.",
+    attention_count="full",
+    side=("", "cross"),
+)
+keys.equals(
+    s,
+    "All of them: nothing is masked.",
+    attention_count=("causal", "window", "causal-window"),
+    sees="all",
+    side=("", "cross"),
+)
+keys.equals(
+    s,
+    "All of them: windows are not discounted.",
+    attention_count="causal",
+    sees="window",
+    side=("", "cross"),
+)
+keys.equals(
+    s,
+    "All of them: causality is not discounted.",
+    attention_count="window",
+    sees="past",
+    side=("", "cross"),
+)
 
 
 @keys.where(attention_count=("causal", "causal-window"), sees="past", side=("", "cross"))
@@ -96,10 +99,7 @@ def _():
     return reach - reach * (reach - 1) / (2 * s)
 
 
-@keys.where(attention_count=("full", "window"), side="decoder")
-def _():
-    """All of the decoder's own."""
-    return s_dec
+keys.equals(s_dec, "All of the decoder's own.", attention_count=("full", "window"), side="decoder")
 
 
 @keys.where(attention_count=("causal", "causal-window"), side="decoder")
@@ -222,10 +222,15 @@ def _():
     return 2 * component
 
 
-@backward_component.where(type="linear", frozen=False, lora=True, adapted=False, source=LORA)
-def _():
-    """The weight is frozen: one product, for the gradient of the input."""
-    return component
+backward_component.equals(
+    component,
+    "The weight is frozen: one product, for the gradient of the input.",
+    type="linear",
+    frozen=False,
+    lora=True,
+    adapted=False,
+    source=LORA,
+)
 
 
 @backward_component.where(type="linear", frozen=False, lora=True, adapted=True, source=LORA)
@@ -235,7 +240,7 @@ def _():
     return component + 6 * applied * k_l * (n_in + n_out)
 
 
-backward_component.constant(
+backward_component.equals(
     0,
     "The loss sends no gradient here.",
     type=("linear", "index"),
@@ -415,7 +420,7 @@ again = Quantity(
     unit=PER_TOKEN,
     title="FLOPs that recomputation runs again, per token",
 )
-again.constant(
+again.equals(
     0, "Nothing is computed again.", recompute="none", source="the plan (training.recompute)"
 )
 
@@ -443,7 +448,7 @@ def _():
     return Sum(component, "component", type="core")
 
 
-block_again.constant(
+block_again.equals(
     0,
     "Its core is kept, or is a fused one of an implementation that does not run it again.",
     block="attention",
@@ -459,12 +464,12 @@ for _kind in ("mlp", "moe"):
         """The whole block runs forward once more."""
         return Sum(component, "component")
 
-    block_again.constant(
+    block_again.equals(
         0, "No product of it runs again.", block=_kind, **{f"again_{_kind}": False}, source=MODULES
     )
 
 
-block_again.constant(0, "No product of it can be chosen.", block=("norm", *ELSE), source=MODULES)
+block_again.equals(0, "No product of it can be chosen.", block=("norm", *ELSE), source=MODULES)
 
 SELECTIVE: dict[str, Any] = {"recompute": "selective", "shape": True}
 
@@ -505,15 +510,14 @@ def _():
     return Sum(L_k * (layer - Sum(component, "component", final=True)), "part", layers=True)
 
 
-@again.where(
+again.equals(
+    forward,
+    "Without a shape, the whole forward pass once more: an upper bound for selective.",
     recompute=("selective", "full"),
     shape=False,
     source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1",
     exact=False,
 )
-def _():
-    """Without a shape, the whole forward pass once more: an upper bound for selective."""
-    return forward
 
 
 @Quantity(

@@ -62,7 +62,7 @@ scores_again = Quantity(
     unit=FLOP,
     title="FLOPs of attention scores that the kernel computes again in backward, per token",
 )
-scores_again.constant(0, "The scores were kept.", training_attention="eager", source=COUNTER)
+scores_again.equals(0, "The scores were kept.", training_attention="eager", source=COUNTER)
 
 
 @scores_again.where(
@@ -83,13 +83,10 @@ convolutions_again = Quantity(
     title="FLOPs of convolutions that activation checkpointing runs again, per token",
     source=COUNTER,
 )
-convolutions_again.constant(0, "None runs again.", recompute=("none", "selective"))
-
-
-@convolutions_again.where(recompute="full", shape=True)
-def _():
-    """Every layer runs forward once more."""
-    return convolutions
+convolutions_again.equals(0, "None runs again.", recompute=("none", "selective"))
+convolutions_again.equals(
+    convolutions, "Every layer runs forward once more.", recompute="full", shape=True
+)
 
 
 @Quantity(

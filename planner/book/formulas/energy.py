@@ -60,10 +60,12 @@ def _():
     return devices + hosts
 
 
-@computers.where(hosts_given=False, title="energy of the accelerators alone")
-def _():
-    """The cluster states no power for its hosts (cluster.host_power); they are not in it."""
-    return devices
+computers.equals(
+    devices,
+    "The cluster states no power for its hosts (cluster.host_power); they are not in it.",
+    hosts_given=False,
+    title="energy of the accelerators alone",
+)
 
 
 total = Quantity(
@@ -83,10 +85,12 @@ def _():
     return computers * pue
 
 
-@total.where(pue_given=False, title="energy of the computers, cooling left out")
-def _():
-    """The cluster states no power usage effectiveness (cluster.pue); cooling is not in it."""
-    return computers
+total.equals(
+    computers,
+    "The cluster states no power usage effectiveness (cluster.pue); cooling is not in it.",
+    pue_given=False,
+    title="energy of the computers, cooling left out",
+)
 
 
 @Quantity(

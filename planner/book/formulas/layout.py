@@ -102,17 +102,13 @@ sequence_ranks = Quantity(
     unit="1",
     title="devices that share the residual stream",
 )
-
-
-@sequence_ranks.where(
-    sequence=True, source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2"
+sequence_ranks.equals(
+    t,
+    "Sequence parallelism divides norms and the residual stream over the tensor-parallel ranks.",
+    sequence=True,
+    source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2",
 )
-def _():
-    """Sequence parallelism divides norms and the residual stream over the tensor-parallel ranks."""
-    return t
-
-
-sequence_ranks.constant(
+sequence_ranks.equals(
     1,
     "Without sequence parallelism every tensor-parallel rank holds the whole residual stream.",
     sequence=False,

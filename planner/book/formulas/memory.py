@@ -68,19 +68,14 @@ gradients_live = Quantity(
     attribution="gradients",
     per=("stage", "phase"),
 )
-
-
-@gradients_live.where(
+gradients_live.equals(
+    gradients_stage,
+    "The buffer is there in every phase.",
     gradients="persistent",
     phase=("loss", "backward", "first", "gradients", "step"),
     source="Megatron-LM (one gradient buffer for the whole run)",
 )
-def _():
-    """The buffer is there in every phase."""
-    return gradients_stage
-
-
-gradients_live.constant(0, "None.", phase="serving", source="nothing is trained")
+gradients_live.equals(0, "None.", phase="serving", source="nothing is trained")
 
 
 @gradients_live.where(
@@ -116,15 +111,14 @@ def _():
     )
 
 
-@gradients_live.where(
+gradients_live.equals(
+    gradients_stage,
+    "All of them.",
     gradients="fresh",
     phase="gradients",
     zero=(0, 1, 2),
     source="PyTorch (gradients are set to none after each step)",
 )
-def _():
-    """All of them."""
-    return gradients_stage
 
 
 @gradients_live.where(
@@ -156,12 +150,13 @@ def _():
     )
 
 
-@gradients_live.where(
-    gradients="fresh", phase="step", source="PyTorch (gradients are set to none after each step)"
+gradients_live.equals(
+    gradients_stage,
+    "All of them.",
+    gradients="fresh",
+    phase="step",
+    source="PyTorch (gradients are set to none after each step)",
 )
-def _():
-    """All of them."""
-    return gradients_stage
 
 
 # -- the peak -----------------------------------------------------------------------------------
@@ -381,7 +376,7 @@ def _():
     return ceil(f_all * total)
 
 
-allocator.constant(
+allocator.equals(
     0,
     "States stay where they are and leave no gaps.",
     shape=False,

@@ -40,21 +40,18 @@ input_ranks = Quantity(
     unit="1",
     title="devices that share the kept input of a recomputed layer",
 )
-
-
-@input_ranks.where(partition_activations=False, source=KORTHIKANTI)
-def _():
-    """As the residual stream is divided."""
-    return sequence_ranks
-
-
-@input_ranks.where(
+input_ranks.equals(
+    sequence_ranks,
+    "As the residual stream is divided.",
+    partition_activations=False,
+    source=KORTHIKANTI,
+)
+input_ranks.equals(
+    t,
+    "Divided over the tensor-parallel ranks and gathered again before use.",
     partition_activations=True,
     source="Rajbhandari et al. 2020, section 6.1; Megatron-LM (distribute-saved-activations)",
 )
-def _():
-    """Divided over the tensor-parallel ranks and gathered again before use."""
-    return t
 
 
 layer = Quantity(
@@ -118,8 +115,8 @@ def _():
     return Sum(tensor, "tensor", moment="kept", recomputed="selective")
 
 
-again.constant(0, "Nothing is computed again.", recompute="none", layers=True)
-again.constant(0, "Embedding and head are not computed again.", layers=False)
+again.equals(0, "Nothing is computed again.", recompute="none", layers=True)
+again.equals(0, "Embedding and head are not computed again.", layers=False)
 
 
 @Quantity(
@@ -188,12 +185,12 @@ live = Quantity(
     attribution="activations",
     per=("stage", "phase"),
 )
-
-
-@live.where(phase="loss", source="end of the forward pass")
-def _():
-    """Everything that is kept, logits included."""
-    return stage
+live.equals(
+    stage,
+    "Everything that is kept, logits included.",
+    phase="loss",
+    source="end of the forward pass",
+)
 
 
 @live.where(phase="backward", source=f"{KORTHIKANTI}, section 5")
@@ -226,4 +223,4 @@ def _():
     return Max(minimum(1, layers_on_stage) * whole, "part", layers=True)
 
 
-live.constant(0, "No activation survives the backward pass.", phase="step", source="optimizer step")
+live.equals(0, "No activation survives the backward pass.", phase="step", source="optimizer step")

@@ -138,7 +138,7 @@ def _():
     )
 
 
-gathered.constant(
+gathered.equals(
     0,
     "No copy.",
     zero=(0, 1, 2),
@@ -146,14 +146,14 @@ gathered.constant(
     phase="loss",
     source="the matmuls take the weights as they lie",
 )
-gathered.constant(
+gathered.equals(
     0,
     "No copy.",
     zero=(0, 1, 2),
     phase=("backward", "first", "gradients"),
     source="the backward pass makes no copies",
 )
-gathered.constant(0, "No copy.", phase="step", source="the optimizer works on shards")
+gathered.equals(0, "No copy.", phase="step", source="the optimizer works on shards")
 
 reduced = Quantity(
     "memory.buffers.reduced",
@@ -204,10 +204,10 @@ def _():
     )
 
 
-reduced.constant(
+reduced.equals(
     0, "No gradient is on its way.", zero=3, phase=("loss", "step"), source="nothing is reduced"
 )
-reduced.constant(
+reduced.equals(
     0, "No further buffer.", zero=(0, 1, 2), source="gradients are summed where they lie"
 )
 
@@ -229,7 +229,7 @@ def _():
     return weights_stage * k_o / k_w
 
 
-step.constant(
+step.equals(
     0,
     "None.",
     optimizer_kernel="fused",
@@ -272,7 +272,7 @@ def _():
     )
 
 
-dummies.constant(0, "Autograd hands the gradients over.", dummies=False)
+dummies.equals(0, "Autograd hands the gradients over.", dummies=False)
 
 workspace = Quantity(
     "memory.buffers.workspace",
@@ -360,7 +360,7 @@ def _():
     )
 
 
-quantized.constant(
+quantized.equals(
     0,
     "Casts of gathered weights do not outlive their product.",
     zero=3,
@@ -414,13 +414,5 @@ def _():
     return gathered + reduced + constant
 
 
-@buffers_live.where(phase="serving")
-def _():
-    """Buffers of the whole run."""
-    return constant
-
-
-@buffers_live.where(phase="step")
-def _():
-    """Temporary tensors of the optimizer, workspace."""
-    return step + constant
+buffers_live.equals(constant, "Buffers of the whole run.", phase="serving")
+buffers_live.equals(step + constant, "Temporary tensors of the optimizer, workspace.", phase="step")

@@ -43,12 +43,7 @@ device_parameters = Quantity(
     title="parameters of one component on one tensor and expert rank",
     per="component",
 )
-
-
-@device_parameters.where(split="none", source=MEGATRON)
-def _():
-    """Every rank holds all of it."""
-    return component
+device_parameters.equals(component, "Every rank holds all of it.", split="none", source=MEGATRON)
 
 
 @device_parameters.where(split="column", source=MEGATRON)
@@ -89,7 +84,7 @@ def _():
     return n_in * n_out * vocabulary / (V * t)
 
 
-device_parameters.constant(
+device_parameters.equals(
     0,
     "The matrix lies on the same stage and is used once more.",
     split="vocabulary",
@@ -117,24 +112,9 @@ inputs = Quantity(
     source=MEGATRON,
     **SIDE,
 )
-
-
-@inputs.where(split=("none", "column"))
-def _():
-    """All of them."""
-    return n_in
-
-
-@inputs.where(split="row")
-def _():
-    """Divided over the tensor-parallel ranks."""
-    return n_in / t
-
-
-@inputs.where(split="vocabulary", type="linear")
-def _():
-    """All of them."""
-    return n_in
+inputs.equals(n_in, "All of them.", split=("none", "column"))
+inputs.equals(n_in / t, "Divided over the tensor-parallel ranks.", split="row")
+inputs.equals(n_in, "All of them.", split="vocabulary", type="linear")
 
 
 @inputs.where(split="vocabulary", type="table")
@@ -143,10 +123,7 @@ def _():
     return vocabulary / t
 
 
-@inputs.where(split="experts")
-def _():
-    """The side that is not the width of the expert."""
-    return n_in * n_out / f_e
+inputs.equals(n_in * n_out / f_e, "The side that is not the width of the expert.", split="experts")
 
 
 outputs = Quantity(
@@ -156,18 +133,8 @@ outputs = Quantity(
     source=MEGATRON,
     **SIDE,
 )
-
-
-@outputs.where(split=("none", "row"))
-def _():
-    """All of them."""
-    return n_out
-
-
-@outputs.where(split="column")
-def _():
-    """Divided over the tensor-parallel ranks."""
-    return n_out / t
+outputs.equals(n_out, "All of them.", split=("none", "row"))
+outputs.equals(n_out / t, "Divided over the tensor-parallel ranks.", split="column")
 
 
 @outputs.where(split="vocabulary", type="linear")
@@ -176,10 +143,7 @@ def _():
     return vocabulary / t
 
 
-@outputs.where(split="vocabulary", type="table")
-def _():
-    """All of them."""
-    return n_out
+outputs.equals(n_out, "All of them.", split="vocabulary", type="table")
 
 
 @outputs.where(split="experts")
@@ -195,13 +159,10 @@ biases = Quantity(
     source=MEGATRON,
     **SIDE,
 )
-biases.constant(0, "None.", bias=False)
-
-
-@biases.where(bias=True, split=("none", "column", "row", "vocabulary"))
-def _():
-    """One for each output."""
-    return outputs
+biases.equals(0, "None.", bias=False)
+biases.equals(
+    outputs, "One for each output.", bias=True, split=("none", "column", "row", "vocabulary")
+)
 
 
 @biases.where(bias=True, split="experts")
@@ -219,15 +180,8 @@ trained = Quantity(
     title="parameters of one component that get gradients, on one tensor and expert rank",
     per="component",
 )
-
-
-@trained.where(lora=False, source="all weights are trained")
-def _():
-    """All of them."""
-    return device_parameters
-
-
-trained.constant(
+trained.equals(device_parameters, "All of them.", lora=False, source="all weights are trained")
+trained.equals(
     0, "The component is frozen and has no adapter.", lora=True, adapted=False, source=LORA
 )
 
@@ -256,8 +210,8 @@ frozen_bytes = Quantity(
     title="bytes of a frozen weight of a hidden matrix",
     coefficient="bytes",
 )
-frozen_bytes.constant(2, "Kept in bf16.", lora_base="bf16", source=LORA)
-frozen_bytes.constant(
+frozen_bytes.equals(2, "Kept in bf16.", lora_base="bf16", source=LORA)
+frozen_bytes.equals(
     1,
     "One byte; the scale of a row is not counted.",
     lora_base="int8",
@@ -285,7 +239,7 @@ frozen = Quantity(
     source=LORA,
     per="component",
 )
-frozen.constant(0, "None.", lora=False)
+frozen.equals(0, "None.", lora=False)
 
 
 @frozen.where(lora=True, hidden_matrix=True)
@@ -330,12 +284,7 @@ gradients_component = Quantity(
     source=ZERO,
     per="component",
 )
-
-
-@gradients_component.where(zero=(0, 1))
-def _():
-    """k_g bytes for each parameter."""
-    return k_g * trained
+gradients_component.equals(k_g * trained, "k_g bytes for each parameter.", zero=(0, 1))
 
 
 @gradients_component.where(zero=(2, 3))
@@ -368,16 +317,13 @@ def _():
     return 2 * (1 + rational(4, 256))
 
 
-per_parameter.constant(0, "No state.", optimizer="sgd", source="stochastic gradient descent")
-
-
-@per_parameter.where(
+per_parameter.equals(0, "No state.", optimizer="sgd", source="stochastic gradient descent")
+per_parameter.equals(
+    k_o,
+    "One momentum.",
     optimizer=("sgd-momentum", "lion"),
     source="Sutskever et al. 2013; Chen et al. 2023 (arXiv 2302.06675)",
 )
-def _():
-    """One momentum."""
-    return k_o
 
 
 @per_parameter.where(
@@ -390,16 +336,15 @@ def _():
     return Sum(L_k * Sum(each * component, "component"), "part") / total
 
 
-@per_parameter.where(
+per_parameter.equals(
+    k_o,
+    "A momentum, as if every parameter were one of a hidden matrix; embeddings, head and vectors "
+    "keep a moment more.",
     optimizer="muon",
     shape=False,
     source="Liu et al. 2025 (arXiv 2502.16982), section 2.3: one momentum buffer",
     exact=False,
 )
-def _():
-    """A momentum, as if every parameter were one of a hidden matrix; embeddings, head and vectors
-    keep a moment more."""
-    return k_o
 
 
 ALIKE = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "lion")
@@ -411,12 +356,12 @@ each = Quantity(
     title="optimizer states of one parameter of a component",
     per="component",
 )
-
-
-@each.where(optimizer=ALIKE, source="one state has the shape of the weight")
-def _():
-    """The same for each parameter."""
-    return per_parameter
+each.equals(
+    per_parameter,
+    "The same for each parameter.",
+    optimizer=ALIKE,
+    source="one state has the shape of the weight",
+)
 
 
 @each.where(
@@ -427,12 +372,13 @@ def _():
     return k_o * (inputs + outputs + biases) / (inputs * outputs + biases)
 
 
-@each.where(
-    optimizer="adafactor", matrix=False, source="Shazeer & Stern 2018 (arXiv 1804.04235), section 3"
+each.equals(
+    k_o,
+    "A vector keeps its second moment in full.",
+    optimizer="adafactor",
+    matrix=False,
+    source="Shazeer & Stern 2018 (arXiv 1804.04235), section 3",
 )
-def _():
-    """A vector keeps its second moment in full."""
-    return k_o
 
 
 @each.where(
@@ -476,7 +422,7 @@ optimizer_component = Quantity(
     source=ZERO,
     per="component",
 )
-optimizer_component.constant(
+optimizer_component.equals(
     0,
     "They lie in the host's memory.",
     offload_optimizer=True,

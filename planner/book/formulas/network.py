@@ -103,7 +103,7 @@ tensor = Quantity(
     attribution="tensor-parallel exchange",
     exact=False,
 )
-tensor.constant(0, "One device has nothing to exchange.", tensor="none", source=MEGATRON)
+tensor.equals(0, "One device has nothing to exchange.", tensor="none", source=MEGATRON)
 
 
 def _passed_by_ranks():
@@ -213,10 +213,7 @@ def _():
     return e_mem * W
 
 
-@group.where(shards="node", source=RING)
-def _():
-    """The group lies inside one node."""
-    return link
+group.equals(link, "The group lies inside one node.", shards="node", source=RING)
 
 
 @group.where(shards="nodes", source=RING)
@@ -233,7 +230,7 @@ hops = Quantity(
     title="hops of one gathering or scattering over the data-parallel group",
     exact=False,
 )
-hops.constant(0, "None: a device alone.", shards="none", source="a group of one device")
+hops.equals(0, "None: a device alone.", shards="none", source="a group of one device")
 
 
 @hops.where(shards="node", switched=False, source=RING)
@@ -270,7 +267,7 @@ reduce_hops = Quantity(
     title="hops of one all-reduce over the data-parallel group",
     exact=False,
 )
-reduce_hops.constant(0, "None: a device alone.", shards="none", source="a group of one device")
+reduce_hops.equals(0, "None: a device alone.", shards="none", source="a group of one device")
 
 
 @reduce_hops.where(shards="node", switched=False, source=RING)
@@ -319,10 +316,7 @@ def _():
     return e_mem * W
 
 
-@replicas.where(replicas="node", source=RING)
-def _():
-    """All replicas lie inside one node."""
-    return link
+replicas.equals(link, "All replicas lie inside one node.", replicas="node", source=RING)
 
 
 @replicas.where(replicas="nodes", source=RING)
@@ -377,7 +371,7 @@ experts = Quantity(
     exact=False,
     per="block",
 )
-experts.constant(
+experts.equals(
     0,
     "All experts are on the device.",
     expert="none",
@@ -406,12 +400,7 @@ reach = Quantity(
     expert=("node", "nodes"),
     dispatcher="deepep",
 )
-
-
-@reach.where(grouped=False, source="definition")
-def _():
-    """All of the expert-parallel group."""
-    return e
+reach.equals(e, "All of the expert-parallel group.", grouped=False, source="definition")
 
 
 @reach.where(grouped=True, source=LIMITED)
@@ -428,12 +417,9 @@ reach_nodes = Quantity(
     block="moe",
     expert="nodes",
 )
-
-
-@reach_nodes.where(grouped=False, source="definition")
-def _():
-    """All over which the expert-parallel group is spread."""
-    return NODES
+reach_nodes.equals(
+    NODES, "All over which the expert-parallel group is spread.", grouped=False, source="definition"
+)
 
 
 @reach_nodes.where(grouped=True, source=LIMITED)
@@ -451,20 +437,15 @@ uneven = Quantity(
     per="block",
     block="moe",
 )
-
-
-@uneven.where(capped=False, source="definition")
-def _():
-    """All wait for the device to which most rows travel."""
-    return gamma
-
-
-@uneven.where(
-    capped=True, source="Lepikhin et al. 2020 (arXiv 2006.16668), section 2.2: expert capacity"
+uneven.equals(
+    gamma, "All wait for the device to which most rows travel.", capped=False, source="definition"
 )
-def _():
-    """The slots of an expert travel, filled or not; what is beyond them is dropped before."""
-    return f_cap
+uneven.equals(
+    f_cap,
+    "The slots of an expert travel, filled or not; what is beyond them is dropped before.",
+    capped=True,
+    source="Lepikhin et al. 2020 (arXiv 2006.16668), section 2.2: expert capacity",
+)
 
 
 def _of_rank():
@@ -533,7 +514,7 @@ experts_gather = Quantity(
     exact=False,
     per="block",
 )
-experts_gather.constant(0, "An expert is whole on its device.", expert_tensor="none")
+experts_gather.equals(0, "An expert is whole on its device.", expert_tensor="none")
 
 
 def _of_expert():
@@ -601,7 +582,7 @@ send = Quantity(
     source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1 (scatter, send, gather)",
     exact=False,
 )
-send.constant(0, "There is one stage.", pipeline="none")
+send.equals(0, "There is one stage.", pipeline="none")
 
 
 @send.where(pipeline="node")

@@ -28,15 +28,13 @@ def _():
     return copies * (n_in * n_out + n_out)
 
 
-component.constant(
-    0, "The weight is tied to another one and counted there.", shared=True, bias=False
+component.equals(0, "The weight is tied to another one and counted there.", shared=True, bias=False)
+component.equals(
+    n_out,
+    "The weight is tied to another one and counted there; the bias is its own.",
+    shared=True,
+    bias=True,
 )
-
-
-@component.where(shared=True, bias=True)
-def _():
-    """The weight is tied to another one and counted there; the bias is its own."""
-    return n_out
 
 
 @component.where(type="table", shared=False)
@@ -69,7 +67,7 @@ def _():
     return copies * 2 * n_out
 
 
-component.constant(
+component.equals(
     0,
     "Activations are multiplied with each other; there are no weights.",
     type=("core", "index", "scan"),
@@ -99,10 +97,9 @@ def _():
     return Sum(L_k * layer, "part")
 
 
-@total.where(shape=False, source="the plan (model.parameters)")
-def _():
-    """The size that the plan states."""
-    return N_given
+total.equals(
+    N_given, "The size that the plan states.", shape=False, source="the plan (model.parameters)"
+)
 
 
 @Quantity(
@@ -132,10 +129,12 @@ def _():
     return Sum(L_k * Sum(component_active, "component"), "part")
 
 
-@active.where(shape=False, source="the plan (model.parameters)")
-def _():
-    """A model given by its size alone is taken as dense."""
-    return total
+active.equals(
+    total,
+    "A model given by its size alone is taken as dense.",
+    shape=False,
+    source="the plan (model.parameters)",
+)
 
 
 @Quantity(

@@ -52,12 +52,7 @@ keys = Quantity(
     exact=False,
     per="block",
 )
-
-
-@keys.where(sees="all")
-def _():
-    """All of them."""
-    return s
+keys.equals(s, "All of them.", sees="all")
 
 
 @keys.where(sees="past")
@@ -176,10 +171,12 @@ def _():
     return shallow(e_16 * peak_16)
 
 
-@half.where(tiles=False, source="no multiprocessors are known")
-def _():
-    """As if each multiprocessor did 1 TFLOP/s."""
-    return d_min
+half.equals(
+    d_min,
+    "As if each multiprocessor did 1 TFLOP/s.",
+    tiles=False,
+    source="no multiprocessors are known",
+)
 
 
 def _product(m, n, k, wasted):
@@ -276,7 +273,7 @@ context_forward = Quantity(
     attribution="context-parallel exchange",
     **CONTEXT,
 )
-context_forward.constant(0, "The device holds whole sequences.", context="none", source=RING)
+context_forward.equals(0, "The device holds whole sequences.", context="none", source=RING)
 
 context_backward = Quantity(
     "time.core.context_backward",
@@ -285,7 +282,7 @@ context_backward = Quantity(
     attribution="context-parallel exchange",
     **CONTEXT,
 )
-context_backward.constant(0, "The device holds whole sequences.", context="none", source=RING)
+context_backward.equals(0, "The device holds whole sequences.", context="none", source=RING)
 
 
 @context_forward.where(**RINGS, source=RING, coefficient="bytes")

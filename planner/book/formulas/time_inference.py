@@ -99,15 +99,13 @@ read = Quantity(
     exact=False,
     per="component",
 )
-
-
-read.constant(0, "Of a table only the rows of a few tokens are looked up.", table=True)
-
-
-@read.where(table=False, routed=False)
-def _():
-    """All of them, once for the whole batch, in the format that they are kept in."""
-    return weights_component
+read.equals(0, "Of a table only the rows of a few tokens are looked up.", table=True)
+read.equals(
+    weights_component,
+    "All of them, once for the whole batch, in the format that they are kept in.",
+    table=False,
+    routed=False,
+)
 
 
 @read.where(table=False, routed=True)
@@ -128,12 +126,7 @@ cached = Quantity(
     exact=False,
     per="block",
 )
-
-
-@cached.where(block=STATES)
-def _():
-    """The whole state, which does not grow."""
-    return cache_block / micro_batches
+cached.equals(cache_block / micro_batches, "The whole state, which does not grow.", block=STATES)
 
 
 def _growing():
@@ -218,13 +211,8 @@ hop = Quantity(
     source="cluster document",
     exact=False,
 )
-hop.constant(0, "One device has nothing to exchange.", tensor="none")
-
-
-@hop.where(tensor="node")
-def _():
-    """Over the link of the node."""
-    return a_link + k_a * b * h / (t * link)
+hop.equals(0, "One device has nothing to exchange.", tensor="none")
+hop.equals(a_link + k_a * b * h / (t * link), "Over the link of the node.", tensor="node")
 
 
 @hop.where(tensor="nodes")
@@ -268,7 +256,7 @@ sends = Quantity(
     source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1",
     exact=False,
 )
-sends.constant(0, "There is one stage.", pipeline="none")
+sends.equals(0, "There is one stage.", pipeline="none")
 
 
 @sends.where(pipeline="node")

@@ -53,12 +53,7 @@ traffic = Quantity(
     per="block",
     coefficient="bytes",
 )
-
-
-@traffic.where(block="norm")
-def _():
-    """Reads and writes its values."""
-    return 2 * k_a * tokens * h / sequence_ranks
+traffic.equals(2 * k_a * tokens * h / sequence_ranks, "Reads and writes its values.", block="norm")
 
 
 def _residual():
@@ -98,7 +93,7 @@ def _():
     return _residual() + n_mix * k_a * 2 * tokens * h / t
 
 
-traffic.constant(0, "Too little to count.", block=NOTHING)
+traffic.equals(0, "Too little to count.", block=NOTHING)
 
 
 @traffic.where(block="projection")
@@ -155,12 +150,12 @@ exchanges = Quantity(
     source="Shoeybi et al. 2019 (arXiv 1909.08053), section 3",
     per="block",
 )
-exchanges.constant(
+exchanges.equals(
     1,
     "One in each direction: a column-parallel product followed by a row-parallel one.",
     block=("attention", "mlp", "projection", *OTHERS),
 )
-exchanges.constant(0, "None.", block=(*QUIET, "moe"))
+exchanges.equals(0, "None.", block=(*QUIET, "moe"))
 
 ALONE = ("attention", "mlp", "projection", *QUIET, *OTHERS)
 
@@ -188,7 +183,7 @@ def _():
 
 IN_TURN = ("1f1b", "interleaved", "gpipe", "zero-bubble")
 
-exchange.constant(
+exchange.equals(
     0,
     "DualPipe pairs a forward with a backward pass, so that the exchanges of one run "
     "beside the products of the other; they are taken as hidden, as the report says.",
@@ -213,12 +208,12 @@ gathered = Quantity(
     exact=False,
     per="block",
 )
-gathered.constant(
+gathered.equals(
     0,
     "They are kept whole, or come in pieces beside a product (parallelism.tensor_overlap).",
     inputs_again=False,
 )
-gathered.constant(
+gathered.equals(
     0, "Without sequence parallelism every rank has them whole.", inputs_again=True, sequence=False
 )
 

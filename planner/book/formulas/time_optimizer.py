@@ -167,18 +167,8 @@ matrices = Quantity(
     source="layout",
     per="component",
 )
-
-
-@matrices.where(split=("none", "column", "row"))
-def _():
-    """Its copies."""
-    return copies
-
-
-@matrices.where(split="experts")
-def _():
-    """One for each expert on the device."""
-    return copies / e
+matrices.equals(copies, "Its copies.", split=("none", "column", "row"))
+matrices.equals(copies / e, "One for each expert on the device.", split="experts")
 
 
 @Quantity(
@@ -218,12 +208,12 @@ def _():
     return (flops + lacking) / (e_16 * peak_16)
 
 
-matrix.constant(0, "AdamW updates embeddings, head and vectors.", **OUTSIDE)
+matrix.equals(0, "AdamW updates embeddings, head and vectors.", **OUTSIDE)
 
 NOT_MUON = (*ALIKE, "adafactor")
 
 orthogonal = Quantity("time.orthogonal", symbol=r"t_{\perp}", title="Muon's products", **SECONDS)
-orthogonal.constant(0, "None.", optimizer=NOT_MUON, source="definition")
+orthogonal.equals(0, "None.", optimizer=NOT_MUON, source="definition")
 
 
 @orthogonal.where(optimizer="muon", zero=0, source=JORDAN)
@@ -246,10 +236,10 @@ momentum = Quantity(
     title="gathering momentum, so that a device has the whole of its matrices",
     **SECONDS,
 )
-momentum.constant(
+momentum.equals(
     0, "A parameter's update needs no other parameter.", optimizer=NOT_MUON, source="definition"
 )
-momentum.constant(
+momentum.equals(
     0, "Every device has the whole momentum.", optimizer="muon", zero=0, source=MOONLIGHT
 )
 

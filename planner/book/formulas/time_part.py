@@ -61,7 +61,7 @@ def _():
     return core_forward + context_forward
 
 
-again.constant(
+again.equals(
     0,
     "Nothing: its core is kept, or is a fused one of an implementation that does not run it again.",
     block="attention",
@@ -69,15 +69,8 @@ again.constant(
     source="Dao et al. 2022 (arXiv 2205.14135), section 3.1: the backward kernel computes the "
     "scores again by itself; Megatron-LM (recompute-modules)",
 )
-
-
-@again.where(block="norm", again_norm=True, source=MODULES)
-def _():
-    """The norm."""
-    return elementwise
-
-
-again.constant(0, "It is kept.", block="norm", again_norm=False, source=MODULES)
+again.equals(elementwise, "The norm.", block="norm", again_norm=True, source=MODULES)
+again.equals(0, "It is kept.", block="norm", again_norm=False, source=MODULES)
 
 
 for _kind in ("mlp", "moe"):  # dense and routed feed-forwards are chosen by their own names
@@ -94,10 +87,10 @@ for _kind in ("mlp", "moe"):  # dense and routed feed-forwards are chosen by the
         """The activation between its products."""
         return elementwise
 
-    again.constant(0, "It is kept.", **_LEFT, again_activation=False, source=MODULES)
+    again.equals(0, "It is kept.", **_LEFT, again_activation=False, source=MODULES)
 
 
-again.constant(0, "Nothing of it can be chosen.", block=ELSE, source=MODULES)
+again.equals(0, "Nothing of it can be chosen.", block=ELSE, source=MODULES)
 
 CHECKPOINTS = "Chen et al. 2016 (arXiv 1604.06174); Megatron-LM (recompute-granularity full)"
 
@@ -108,7 +101,7 @@ repeated = Quantity(
     attribution="recomputation",
     **PART,
 )
-repeated.constant(0, "Nothing.", recompute="none", source="definition")
+repeated.equals(0, "Nothing.", recompute="none", source="definition")
 
 
 @repeated.where(recompute="selective", again_operations=False, source=MODULES)
@@ -127,13 +120,14 @@ def _():
     return Sum(product_forward, "product") / 2 + Sum(elementwise, "block")
 
 
-@repeated.where(recompute="full", layers=True, source=CHECKPOINTS)
-def _():
-    """The whole forward pass of the layer, with its exchanges."""
-    return forward
-
-
-repeated.constant(
+repeated.equals(
+    forward,
+    "The whole forward pass of the layer, with its exchanges.",
+    recompute="full",
+    layers=True,
+    source=CHECKPOINTS,
+)
+repeated.equals(
     0,
     "Embedding and head are not computed again.",
     recompute="full",
@@ -196,7 +190,7 @@ gathers = Quantity(
     attribution="sharded weights' exchange",
     **PART,
 )
-gathers.constant(
+gathers.equals(
     0,
     "Every device holds its weights.",
     zero=(0, 1, 2),
@@ -232,7 +226,7 @@ offload = Quantity(
     source=ZERO_INFINITY,
     **PART,
 )
-offload.constant(0, "They stay on the device.", offload=False)
+offload.equals(0, "They stay on the device.", offload=False)
 
 
 @offload.where(offload=True)

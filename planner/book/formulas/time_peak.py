@@ -12,12 +12,7 @@ peak = Quantity(
     unit="FLOP/s",
     title="dense peak rate of one device in the training precision",
 )
-
-
-@peak.where(peak_convention="dense", source=DENSE)
-def _():
-    """The datasheet's figure as it stands."""
-    return P_listed
+peak.equals(P_listed, "The datasheet's figure as it stands.", peak_convention="dense", source=DENSE)
 
 
 @peak.where(peak_convention="sparse", source=SPARSE)
@@ -29,12 +24,9 @@ def _():
 peak_16 = Quantity(
     "time.peak_16", symbol="R_{16}", unit="FLOP/s", title="dense peak rate of one device in 16 bit"
 )
-
-
-@peak_16.where(peak_16_convention="dense", source=DENSE)
-def _():
-    """The datasheet's figure as it stands."""
-    return P_16
+peak_16.equals(
+    P_16, "The datasheet's figure as it stands.", peak_16_convention="dense", source=DENSE
+)
 
 
 @peak_16.where(peak_16_convention="sparse", source=SPARSE)

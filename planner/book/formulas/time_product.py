@@ -85,12 +85,9 @@ rows = Quantity(
     exact=False,
     per="product",
 )
-
-
-@rows.where(split=("column", "row", "vocabulary"))
-def _():
-    """All tokens of the micro-batch on this device."""
-    return tokens
+rows.equals(
+    tokens, "All tokens of the micro-batch on this device.", split=("column", "row", "vocabulary")
+)
 
 
 @rows.where(split="none")
@@ -113,18 +110,8 @@ count = Quantity(
     source="layout",
     per="product",
 )
-
-
-@count.where(split=("column", "row", "vocabulary", "none"))
-def _():
-    """As many as a token uses."""
-    return applied
-
-
-@count.where(split="experts")
-def _():
-    """One for each expert on the device (a grouped product)."""
-    return E / e
+count.equals(applied, "As many as a token uses.", split=("column", "row", "vocabulary", "none"))
+count.equals(E / e, "One for each expert on the device (a grouped product).", split="experts")
 
 
 WIDTH: dict[str, Any] = {
@@ -186,10 +173,7 @@ def _():
     return e_mm * peak
 
 
-@rate.where(wide=True)
-def _():
-    """Logits and router stay in 16 bit: a share of that peak."""
-    return e_16 * peak_16
+rate.equals(e_16 * peak_16, "Logits and router stay in 16 bit: a share of that peak.", wide=True)
 
 
 half = Quantity(
@@ -209,10 +193,12 @@ def _():
     return shallow(rate)
 
 
-@half.where(tiles=False, source="no multiprocessors are known")
-def _():
-    """As if each multiprocessor did 1 TFLOP/s."""
-    return d_min
+half.equals(
+    d_min,
+    "As if each multiprocessor did 1 TFLOP/s.",
+    tiles=False,
+    source="no multiprocessors are known",
+)
 
 
 # -- waste -------------------------------------------------------------------------------------
@@ -237,7 +223,7 @@ def _waste(name: str, symbol: str, title: str, shape: Any) -> Quantity:
         The smallest may be cut in 2 or 4 pieces of the depth, each of which is the shallower."""
         return waves(*shape, count, half)
 
-    return waste.constant(
+    return waste.equals(
         1, "How the device cuts products is not known: nothing is wasted.", tiles=False
     )
 
@@ -299,8 +285,8 @@ def gradient_of_weight():
 bias = Quantity(
     "time.product.bias", symbol=r"t_x^{\mathrm{b}}", title="gradient of a product's bias", **TIME
 )
-bias.constant(0, "There is no bias.", bias=False, source="definition")
-bias.constant(
+bias.equals(0, "There is no bias.", bias=False, source="definition")
+bias.equals(
     0,
     "The kernel before or after sums it up on its way.",
     bias=True,
@@ -338,10 +324,14 @@ def _():
     return gradient_of_input + gradient_of_weight + bias
 
 
-@backward.where(frozen=False, lora=True, adapted=False, source=LORA)
-def _():
-    """The weight is frozen: the gradient of the input only."""
-    return gradient_of_input
+backward.equals(
+    gradient_of_input,
+    "The weight is frozen: the gradient of the input only.",
+    frozen=False,
+    lora=True,
+    adapted=False,
+    source=LORA,
+)
 
 
 def _narrow(rows, columns, depth):
@@ -355,7 +345,7 @@ def _():
     return gradient_of_input + 3 * (_narrow(rows, k_l, K_x) + _narrow(rows, N_x, k_l))
 
 
-backward.constant(
+backward.equals(
     0, "The loss sends it no gradient.", frozen=True, source="DeepSeek-AI 2025 (arXiv 2512.02556)"
 )
 
@@ -370,14 +360,14 @@ casts = Quantity(
     exact=False,
     per="product",
 )
-casts.constant(
+casts.equals(
     0,
     "Inputs are in the format of the product already.",
     casts=False,
     quantised=False,
     source="TransformerEngine",
 )
-casts.constant(
+casts.equals(
     0,
     "This product stays in 16 bit.",
     casts=True,
@@ -418,7 +408,7 @@ def _():
     return _unpacked(3)
 
 
-casts.constant(
+casts.equals(
     0,
     "Of the weights only hidden matrices are quantised.",
     quantised=True,

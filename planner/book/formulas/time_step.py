@@ -187,7 +187,7 @@ accumulation = Quantity(
     source="Megatron-LM (gradient accumulation fusion)",
     **SECONDS,
 )
-accumulation.constant(
+accumulation.equals(
     0, "The product of the weight gradient adds to what is there.", accumulation="fused"
 )
 
@@ -295,7 +295,7 @@ def _():
     return micro_batches * (k_red * ring + buckets * hops) + _between_replicas()
 
 
-reduce.constant(
+reduce.equals(
     0, "Layers scatter for themselves (time.part.gathers).", zero=3, replicas="none", source=ZERO
 )
 
@@ -314,7 +314,7 @@ gather = Quantity(
     source=ZERO,
     **SECONDS,
 )
-gather.constant(
+gather.equals(
     0, "Every device updates all that it needs, or layers gather for themselves.", zero=(0, 3)
 )
 
@@ -392,8 +392,8 @@ tied = Quantity(
     source="Narayanan et al. 2021: the first and the last stage each hold tied embeddings",
     **SECONDS,
 )
-tied.constant(0, "One stage holds one matrix.", pipeline="none")
-tied.constant(
+tied.equals(0, "One stage holds one matrix.", pipeline="none")
+tied.equals(
     0,
     "The first and the last stage lie on one device, which holds one matrix.",
     pipeline=("node", "nodes"),
