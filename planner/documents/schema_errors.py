@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from fractions import Fraction
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from planner.base import units
 from planner.base.errors import Fault, Place, nearest
-from planner.documents.source import Document, Path_
+from planner.documents.json_schema import Error, is_number
+from planner.documents.source import Document
 
-__all__ = ["complaints"]
+__all__ = ["faults"]
 
 MOST_LISTED = 16
 
@@ -31,45 +31,31 @@ _BOUNDS = {
 }
 
 
-Elsewhere = Callable[[str], str | None]
+#: The dotted paths at which a kind of document may have a key, by its name.
+Homes = Mapping[str, Collection[str]]
 
 
-def complaints(error: Any, document: Document, elsewhere: Elsewhere) -> Iterator[Fault]:
-    """The faults that one jsonschema error of `document` stands for.
-
-    `elsewhere` finds the dotted path of a key that stands in the wrong mapping.
-    """
-    path: Path_ = tuple(error.absolute_path)
-    rule, instance, schema = error.validator, error.instance, error.schema
+def faults(error: Error, document: Document, homes: Homes) -> Iterator[Fault]:
+    """The faults that one error of the schema stands for; ``homes`` say where a key that stands in
+    the wrong mapping belongs."""
+    path, rule = error.path, error.rule
     name = ".".join(map(str, path)) or "the document"
     if rule == "additionalProperties":
-        known = list(schema.get("properties", {}))
-        for key in instance:
-            if key not in known:
-                where = f" in {name}" if path else ""
-                close = elsewhere(key) or nearest(key, known)
-                yield Fault(
-                    f"unknown key '{key}'{where}",
-                    document.key_place((*path, key)),
-                    _keys(known, 6 if close else MOST_LISTED),
-                    close,
-                )
-        return
-    if rule == "required":
-        where = f"{name} has" if path else "the document has"
-        for key in error.validator_value:
-            if key not in instance:
-                yield Fault(f"{where} no key '{key}'", document.key_place(path))
-        return
-    if rule == "propertyNames" or (
-        isinstance(document.find(path).value, dict) and isinstance(instance, str)
-    ):
-        yield Fault(f"'{instance}' is not a key of {name}", document.key_place((*path, instance)))
-        return
-    if rule in ("anyOf", "oneOf") and error.context:
-        yield from _alternatives(error, document, name, elsewhere)
-        return
-    yield _value(error, name, document.place(path))
+        *around, key = path
+        where = f" in {'.'.join(map(str, around))}" if around else ""
+        known = list(error.schema.get("properties", {}))
+        home = homes.get(str(key), ())
+        close = next(iter(home)) if len(home) == 1 else nearest(str(key), known)
+        allowed = _keys(known, 6 if close else MOST_LISTED)
+        yield Fault(f"unknown key '{key}'{where}", document.key_place(path), allowed, close)
+    elif rule == "required":
+        for key in error.wanted:
+            if key not in error.value:
+                yield Fault(f"{name} has no key '{key}'", document.key_place(path))
+    elif rule == "anyOf":
+        yield from _alternatives(error, document, name, homes)
+    else:
+        yield _value(error, name, document.place(path))
 
 
 def _keys(known: list[str], most: int) -> str | None:
@@ -78,20 +64,18 @@ def _keys(known: list[str], most: int) -> str | None:
     return f"allowed keys: {', '.join(known)}"
 
 
-def _value(error: Any, name: str, place: Place) -> Fault:
+def _value(error: Error, name: str, place: Place) -> Fault:
     """The fault of a single value."""
-    rule, limit, schema = error.validator, error.validator_value, error.schema
-    shown = f"{name} is {_shown(error.instance)}"
-    if rule in ("enum", "const", "type"):
+    rule, limit, schema = error.rule, error.wanted, error.schema
+    shown = f"{name} is {_shown(error.value)}"
+    if rule in ("enum", "type"):
         hint = None
-        if rule == "enum" and isinstance(error.instance, str):
-            hint = nearest(error.instance, [v for v in limit if isinstance(v, str)])
+        if rule == "enum" and isinstance(error.value, str):
+            hint = nearest(error.value, _words(limit))
         return Fault(shown, place, _allowed(error), hint)
     if rule in _BOUNDS:
         unit = schema.get("unit", "1")
         return Fault(f"{shown}{'' if unit == '1' else ' ' + unit}", place, _range(schema))
-    if rule == "multipleOf":
-        return Fault(shown, place, f"a multiple of {limit}")
     counted = {
         "minItems": "at least one item" if limit == 1 else f"at least {limit} items",
         "maxItems": f"at most {limit} items",
@@ -100,22 +84,15 @@ def _value(error: Any, name: str, place: Place) -> Fault:
         "minProperties": "at least one key" if limit == 1 else f"at least {limit} keys",
         "maxProperties": f"at most {limit} keys",
         "uniqueItems": "no item twice",
-        "contains": "an item of another form",
     }
     if rule in counted:
         return Fault(shown, place, counted[rule])
-    if rule == "dependencies":
-        return Fault(f"{name}: {_first_words(error.message)}", place)
     allowed = None
     if rule == "pattern":
         examples = schema.get("examples")
         allowed = f"such as {examples[0]}" if examples else f"text of the form {limit}"
         return Fault(f"{name} does not have the form that is needed", place, allowed)
     return Fault(f"{name} is not allowed here", place, schema.get("description"))
-
-
-def _first_words(text: str) -> str:
-    return text if len(text) <= 200 else text[:200] + " ..."
 
 
 def _shown(value: Any) -> str:
@@ -132,16 +109,14 @@ def _shown(value: Any) -> str:
     return units.plain_text(value)
 
 
-def _allowed(error: Any) -> str:
-    """What an enum, a const or a type accepts."""
-    limit = error.validator_value
-    if error.validator == "enum":
+def _allowed(error: Error) -> str:
+    """What an enum or a type accepts."""
+    limit = error.wanted
+    if error.rule == "enum":
         return f"one of {', '.join(_word(value) for value in limit)}"
-    if error.validator == "const":
-        return _word(limit)
     kinds = [limit] if isinstance(limit, str) else list(limit)
     if "unit" in error.schema:
-        if not isinstance(error.instance, (int, Fraction)):
+        if not is_number(error.value):
             return units.wanted(error.schema["unit"])
         kinds = [kind for kind in kinds if kind != "string"] or kinds
     return " or ".join(_KINDS.get(kind, kind) for kind in kinds)
@@ -162,42 +137,32 @@ def _range(schema: Any) -> str:
     return ", ".join(bounds) + ("" if unit == "1" else f" {unit}")
 
 
-def _alternatives(
-    error: Any, document: Document, name: str, elsewhere: Elsewhere
-) -> Iterator[Fault]:
+def _alternatives(error: Error, document: Document, name: str, homes: Homes) -> Iterator[Fault]:
     """The faults of the alternative that comes closest to what was written."""
-    branches: dict[int, list[Any]] = {}
-    for inner in error.context:
-        branches.setdefault(inner.relative_schema_path[0], []).append(inner)
-    outright = {"type", "enum", "const"}
 
-    def misses(inner: Any) -> bool:
-        return inner.validator in outright and not inner.relative_path
+    def misses(inner: Error) -> bool:
+        return inner.rule in ("type", "enum") and inner.path == error.path
 
-    close = [found for found in branches.values() if not any(map(misses, found))]
+    close = [found for found in error.branches if not any(map(misses, found))]
     if not close:
-        place = document.place(tuple(error.absolute_path))
-        at_root = [inner for found in branches.values() for inner in found if misses(inner)]
-        allowed = " or ".join(dict.fromkeys(map(_allowed, at_root)))
+        outright = [inner for found in error.branches for inner in found if misses(inner)]
+        allowed = " or ".join(dict.fromkeys(map(_allowed, outright)))
         words = [
-            word
-            for inner in at_root
-            if inner.validator in ("enum", "const")
-            for word in _words(inner.validator_value)
+            word for inner in outright if inner.rule == "enum" for word in _words(inner.wanted)
         ]
-        text = error.instance if isinstance(error.instance, str) else ""
-        yield Fault(f"{name} is {_shown(error.instance)}", place, allowed, nearest(text, words))
+        text = error.value if isinstance(error.value, str) else ""
+        place = document.place(error.path)
+        yield Fault(f"{name} is {_shown(error.value)}", place, allowed, nearest(text, words))
         return
 
-    def closeness(found: list[Any]) -> tuple[bool, int, int]:
+    def closeness(found: Sequence[Error]) -> tuple[bool, int, int]:
         # A wrong discriminating word rules a branch out; then the deepest fault is nearest.
-        wrong_word = any(inner.validator in ("const", "enum") for inner in found)
-        return not wrong_word, max(len(inner.relative_path) for inner in found), -len(found)
+        wrong_word = any(inner.rule == "enum" for inner in found)
+        return not wrong_word, max(len(inner.path) for inner in found), -len(found)
 
     for inner in max(close, key=closeness):
-        yield from complaints(inner, document, elsewhere)
+        yield from faults(inner, document, homes)
 
 
-def _words(value: Any) -> list[str]:
-    values = value if isinstance(value, list) else [value]
+def _words(values: Sequence[object]) -> list[str]:
     return [word for word in values if isinstance(word, str)]

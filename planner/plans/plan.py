@@ -464,9 +464,9 @@ def checked(key: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return schema.validate(source.load(value, kind=key), key).data
     said = about(key)
-    if schema.is_number(None, value):
+    if schema.is_number(value):
         wrong = (
-            ("integer" in said.get("type", ()) and not schema.is_integer(None, value))
+            ("integer" in said.get("type", ()) and not isinstance(value, int))
             or value < said.get("minimum", value)
             or value > said.get("maximum", value)
             or value <= said.get("exclusiveMinimum", value - 1)

@@ -206,7 +206,7 @@ def _of_entries(axes: Sequence[Sequence[Entry]]) -> Hashable:
     """Of each entry what must agree: its place, and all but the numbers that it binds."""
     known, found = deciding(), []
     for entry in (entry for axis in axes for entry in axis):
-        bound = [(s, None if schema.is_number(None, v) else v) for s, v in entry.bindings.items()]
+        bound = [(s, None if schema.is_number(v) else v) for s, v in entry.bindings.items()]
         said = [(n, repr(v if n in known else _sort(v))) for n, v in entry.settings.items()]
         found.append((entry.path, *bound, *said))
     return tuple(found)
@@ -214,7 +214,7 @@ def _of_entries(axes: Sequence[Sequence[Entry]]) -> Hashable:
 
 def _sort(value: Any) -> Any:
     """Of a number only what a profile asks of it: whether it is above 0, and above 1."""
-    return (value > 0, value > 1) if schema.is_number(None, value) else value
+    return (value > 0, value > 1) if schema.is_number(value) else value
 
 
 def _made(asked: Variety) -> BatchGraph:

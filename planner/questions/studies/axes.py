@@ -55,7 +55,7 @@ class Axis:
     @cached_property
     def numeric(self) -> bool:
         """Whether every value is a number."""
-        return all(schema.is_number(None, choice.label) for choice in self.choices)
+        return all(schema.is_number(choice.label) for choice in self.choices)
 
     @property
     def unit(self) -> str:

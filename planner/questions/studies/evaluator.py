@@ -75,7 +75,7 @@ def plain(study: Study) -> tuple[bool, ...]:
         return any(node is not None for node in nodes)
 
     def alone(key: str, values: Sequence[Any]) -> bool:
-        numbers = all(schema.is_number(None, value) for value in values)
+        numbers = all(schema.is_number(value) for value in values)
         checked = key in LIMITED and given(LIMITED[key])
         return key in PLAIN and numbers and not checked and SYMBOLS[key] not in decides
 

@@ -1,0 +1,163 @@
+"""JSON Schema draft 7, as far as schemas/ use it: reads a schema, holds plain data against it.
+
+Numbers are exact, ints and Fractions. A keyword that is not in the tables below is no rule.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from itertools import combinations, starmap
+from pathlib import Path
+from typing import Any
+
+from planner.base import resources, units
+
+__all__ = [
+    "RULES",
+    "Error",
+    "Schema",
+    "accepts",
+    "errors",
+    "inside",
+    "is_number",
+    "is_type",
+    "read",
+]
+
+Schema = Mapping[str, Any]
+Path_ = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """Data at a path that breaks one rule of a schema; of ``anyOf``, the errors of each branch."""
+
+    path: Path_
+    rule: str
+    wanted: Any
+    value: Any
+    schema: Schema
+    branches: Sequence[Sequence[Error]] = ()
+
+
+@cache
+def read(file: Path) -> Schema:
+    """A schema file, with what it refers to in the place of each `$ref`."""
+    root = resources.read_json(file, parse_float=units.number)
+
+    def resolved(node: Any) -> Any:
+        if isinstance(node, list):
+            return [resolved(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if "$ref" not in node:
+            return {key: resolved(inner) for key, inner in node.items()}
+        name, _, pointer = node["$ref"].partition("#")
+        # A released schema is named by its address; beside it lies the file.
+        target = read(file.parent / name.rsplit("/", 1)[-1]) if name else root
+        for step in filter(None, pointer.split("/")):
+            target = target[step]
+        return target if name else resolved(target)
+
+    schema: Schema = resolved(root)
+    return schema
+
+
+def is_number(value: object) -> bool:
+    """Whether a JSON Schema number: exact, and no truth value."""
+    return isinstance(value, (int, Fraction)) and not isinstance(value, bool)
+
+
+_TYPES = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
+
+
+def is_type(wanted: str | list[str], value: object) -> bool:
+    """Whether a value is of one of the types; an int is an integer and a number."""
+    kind = _TYPES.get(type(value), "number")
+    kinds = [wanted] if isinstance(wanted, str) else wanted
+    return kind in kinds or ("integer" in kinds and type(value) is int)
+
+
+def inside(schema: Schema, step: str | int) -> list[Schema | bool]:
+    """The schemas that hold for a key of a mapping, or for an item of a list."""
+    if isinstance(step, int):
+        return [schema["items"]] if "items" in schema else []
+    named, forms = schema.get("properties", {}), schema.get("patternProperties", {})
+    found = [named[step]] if step in named else []
+    found += [inner for form, inner in forms.items() if re.search(form, step)]
+    return found or [schema.get("additionalProperties", True)]
+
+
+def accepts(schema: Schema, value: Any) -> bool:
+    """Whether plain data agrees with a schema."""
+    return next(errors(schema, value), None) is None
+
+
+def errors(schema: Schema, value: Any, path: Path_ = ()) -> Iterator[Error]:
+    """What a schema finds wrong with plain data that stands at a path."""
+    items = enumerate(value) if isinstance(value, list) else ()
+    for step, item in value.items() if isinstance(value, dict) else items:
+        for inner in inside(schema, step):
+            if inner is False:
+                yield Error((*path, step), "additionalProperties", False, item, schema)
+            elif inner is not True:
+                yield from errors(inner, item, (*path, step))
+    for rule, wanted in schema.items():
+        kinds, holds = RULES.get(rule, _NO_RULE)
+        if type(value) in kinds and not holds(wanted, value):
+            yield Error(path, rule, wanted, value, schema)
+    for inner in schema.get("allOf", ()):
+        yield from errors(inner, value, path)
+    if "if" in schema:
+        branch = "then" if accepts(schema["if"], value) else "else"
+        yield from errors(schema.get(branch, {}), value, path)
+    if "anyOf" in schema:
+        branches = [list(errors(inner, value, path)) for inner in schema["anyOf"]]
+        if all(branches):
+            yield Error(path, "anyOf", schema["anyOf"], value, schema, branches)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """As JSON has it, where true is not 1."""
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _at_least(wanted: int, value: Any) -> bool:
+    return len(value) >= wanted
+
+
+def _at_most(wanted: int, value: Any) -> bool:
+    return len(value) <= wanted
+
+
+_Rule = tuple[tuple[type, ...], Callable[[Any, Any], Any]]
+_NUMBER, _TEXT, _LIST, _MAPPING = (int, Fraction), (str,), (list,), (dict,)
+_ANY = (*_TYPES, *_NUMBER)
+_NO_RULE: _Rule = ((), operator.eq)
+#: Of each rule, the types that it speaks of, and whether a value agrees with what it wants.
+RULES: Mapping[str, _Rule] = {
+    "type": (_ANY, is_type),
+    "enum": (_ANY, lambda wanted, value: any(_equal(value, each) for each in wanted)),
+    "not": (_ANY, lambda wanted, value: not accepts(wanted, value)),
+    "minimum": (_NUMBER, operator.le),
+    "maximum": (_NUMBER, operator.ge),
+    "exclusiveMinimum": (_NUMBER, operator.lt),
+    "exclusiveMaximum": (_NUMBER, operator.gt),
+    "minLength": (_TEXT, _at_least),
+    "maxLength": (_TEXT, _at_most),
+    "pattern": (_TEXT, re.search),
+    "minItems": (_LIST, _at_least),
+    "maxItems": (_LIST, _at_most),
+    "uniqueItems": (
+        _LIST,
+        lambda wanted, value: not (wanted and any(starmap(_equal, combinations(value, 2)))),
+    ),
+    "minProperties": (_MAPPING, _at_least),
+    "maxProperties": (_MAPPING, _at_most),
+    "required": (_MAPPING, lambda wanted, value: all(key in value for key in wanted)),
+}
