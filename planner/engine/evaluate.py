@@ -39,6 +39,12 @@ class Trace:
         self.value: Value | Absent = evaluation.worth(place)
         self._evaluation, self._key, self._place = evaluation, key, place
 
+    @property
+    def body(self) -> int:
+        """The node that it is the value of; instances made alike of the same inputs share one."""
+        body: int = self._evaluation.graph.nodes[self._place][1][0]
+        return body
+
     @cached_property
     def point(self) -> Point:
         per = self._evaluation.book.quantities[self._key[0]].per

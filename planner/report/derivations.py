@@ -42,23 +42,26 @@ class Derivations:
     def _items(self) -> Any:
         tables: dict[Any, Data] = {}
         rows: dict[Any, Data] = {}  # by formula and what they say
+        same: dict[Any, Data] = {}  # by formula and node: of one node, all is the same
         for quantity in self.result.quantities.values():
             if quantity.entries:
-                formula = quantity.chosen
+                formula, one = quantity.chosen, (quantity.chosen, quantity.trace.body)
                 if formula not in tables:
                     tables[formula] = self._table(quantity)
                     yield tables[formula]
-                table, row = tables[formula], self._instance(quantity)
-                same = rows.setdefault((formula, row.alike), row)
-                if same is row:
-                    table.rows.append(row)
-                else:
-                    same.entries += row.entries
+                table = tables[formula]
+                if one not in same:
+                    row = self._instance(quantity)
+                    same[one] = rows.setdefault((formula, row.alike), row)
+                    if same[one] is row:
+                        table.rows.append(row)
+                    table.known = max(table.known, quantity.kind, key=KINDS.index)
+                    table.used.update({used.key: used for used in quantity.uses})
+                    table.numbers |= not row.same
+                    table.formulas |= row.symbolic.plain != table.generic.plain.partition(" = ")[2]
                 table.count += 1
-                table.known = max(table.known, quantity.kind, key=KINDS.index)
-                table.used.update({used.key: used for used in quantity.uses})
-                table.numbers |= not row.same
-                table.formulas |= row.symbolic.plain != table.generic.plain.partition(" = ")[2]
+                entry = " · ".join(place(entry) for entry in quantity.entries)
+                same[one].entries.append(Data(id=quantity.id, text=entry))
             else:
                 yield self._one(quantity)
 
@@ -197,12 +200,11 @@ class Derivations:
 
     def _instance(self, quantity: Quantity) -> Data:
         symbolic, numeric = quantity.boxes
-        entry = Data(id=quantity.id, text=" · ".join(place(entry) for entry in quantity.entries))
         value, text = quantity.value, _number(quantity.value)
         formula, numbers = styles(symbolic), styles(numeric) if numeric else None
         plain = numbers.plain if numbers else ""
         return Data(
-            entries=[entry],
+            entries=[],
             value=text,
             symbolic=formula,
             numeric=numbers,
