@@ -50,8 +50,8 @@ class Plan:
         return questions.ask(self.plan, question, **options)
 
     def sensitivity(self, quantity: str) -> Any:
-        """How a quantity moves with every measure and choice; see planner.questions.elasticity."""
-        from planner.questions.elasticity import hangs_on
+        """How a quantity moves with every measure and choice; see planner.questions.sensitivity."""
+        from planner.questions.sensitivity import hangs_on
 
         return hangs_on(self.plan, quantity)
 

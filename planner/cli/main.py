@@ -323,15 +323,15 @@ def _sensitivity_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _sensitivity(options: argparse.Namespace) -> int:
-    from planner.questions import elasticity, loading
+    from planner.questions import loading, sensitivity
 
     if options.top is not None and options.top < 1:
         raise PlanError(Fault(f"--top {options.top} shows nothing", None, "at least 1"))
-    found = elasticity.hangs_on(loading.load(options.plan, options.set), options.quantity)
+    found = sensitivity.hangs_on(loading.load(options.plan, options.set), options.quantity)
     if options.format == "json":
-        sys.stdout.write(elasticity.to_json(found, options.top))
+        sys.stdout.write(sensitivity.to_json(found, options.top))
     else:
-        sys.stdout.write(elasticity.text(found, options.top))
+        sys.stdout.write(sensitivity.text(found, options.top))
     return OK
 
 

@@ -16,8 +16,7 @@ from planner.engine.evaluate import Evaluation
 from planner.engine.instance import evaluated
 from planner.plans.plan import variant
 from planner.questions import loading
-from planner.questions.elasticity import Slopes, by_step, hangs_on
-from planner.questions.sensitivity import sensitivities
+from planner.questions.sensitivity import Slopes, by_step, hangs_on, sensitivities
 from planner.results.result import evaluate
 from tests.conftest import RunCli
 from tests.strategies import plans

@@ -7,29 +7,26 @@ what a day is worth; that another size would run at another utilisation is left 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
-from math import inf
 from typing import Any
 
 from planner.base import units
-from planner.base.display import as_json, columns, format_value, one_line, plain
+from planner.base.display import as_json, columns, format_value, one_line
 from planner.base.errors import Fault, PlanError
 from planner.book import notation
 from planner.engine import instance as case
 from planner.engine import scaling_laws as laws
 from planner.engine.evaluate import Absent, Entry, Evaluation
-from planner.engine.instance import evaluated
 from planner.plans.document import Plan
-from planner.plans.plan import variant
-from planner.questions.constraints import shown
+from planner.questions.constraints import Limit, shown
 from planner.questions.solve import families
+from planner.questions.solve.solve import solve
 from planner.results.intervals import around
 
 QUESTION = "compute-optimal"
+ACTIVE = "parameters.active"
 UNITS = ("FLOP", "USD", "s")
 BUDGETS = "compute, money or time, such as '1e24 FLOP', '2M USD' or '30 days'"
 
@@ -94,15 +91,24 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
                 "training.mode: train, without training.lora",
             )
         )
-    active = _needed(base, "parameters.active")
+    active = Fraction(_needed(base, ACTIVE))
     flops = _flops(base, plan, active, budget)
-    spent = base.varied(notation.T, Fraction(flops) / (6 * Fraction(active)))
-    rate = _found(base, "time.tokens_per_second")
-    seconds = None if rate is None else Fraction(flops) / (6 * Fraction(active) * Fraction(rate))
+    tokens = Fraction(flops) / (6 * active)
+    spent, rate = base.varied(notation.T, tokens), _found(base, "time.tokens_per_second")
+    seconds = None if rate is None else tokens / Fraction(rate)
     price = plan.get("cluster.price")
     hours = None if seconds is None else seconds / 3600 * plan.get("cluster.devices")
     choices = tuple(
-        _choice(law, base, spent, entry)
+        Choice(
+            law,
+            _needed(spent, "optimal.parameters", entry),
+            _needed(spent, "optimal.tokens", entry),
+            _found(spent, "optimal.loss", entry),
+            _found(base, "scaling.model_tokens", entry),
+            _found(base, "scaling.ratio", entry),
+            _found(base, "scaling.loss", entry),
+            _found(base, "optimal.loss", entry),
+        )
         for law, entry in zip(laws.published(), entries, strict=True)
     )
     return Spending(
@@ -113,81 +119,56 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
         active,
         plan.get("training.tokens"),
         choices,
-        (*_notes(plan, budget), *_leeway(base, rate, flops, seconds, budget)),
+        tuple(_notes(base, plan, budget, flops, rate, seconds)),
         _shape(plan, next(c for c in choices if c.law["current"] and c.loss is not None)),
     )
 
 
-def _choice(law: Mapping[str, Any], base: Evaluation, spent: Evaluation, entry: Entry) -> Choice:
-    return Choice(
-        law,
-        _needed(spent, "optimal.parameters", entry),
-        _needed(spent, "optimal.tokens", entry),
-        _found(spent, "optimal.loss", entry),
-        _found(base, "scaling.model_tokens", entry),
-        _found(base, "scaling.ratio", entry),
-        _found(base, "scaling.loss", entry),
-        _found(base, "optimal.loss", entry),
-    )
-
-
-def _leeway(
+def _notes(
     base: Evaluation,
-    rate: Number | None,
-    flops: Number,
-    seconds: Number | None,
+    plan: Plan,
     budget: str | None,
-) -> tuple[str, ...]:
-    """What published runs leave open of a budget that is turned into another unit at a predicted
-    rate; nothing where the rate is assumed."""
+    flops: Number,
+    rate: Number | None,
+    seconds: Fraction | None,
+) -> Iterator[str]:
+    """What to keep in mind, and what published runs leave open of a budget that is turned into
+    another unit at a predicted rate."""
+    yield "the laws were fitted on dense models, each on its laboratory's data and vocabulary"
+    if plan.model is not None and any(
+        block.kind == "moe" for part in plan.model.parts for block in part.blocks
+    ):
+        yield "of a mixture of experts, parameters are those that one token uses"
+    yield "predicted losses rank choices of one law; they forecast no other data"
+    if budget is not None:
+        yield (
+            "time and money at this plan's rate in 6ND FLOP/s, without interruptions; another size "
+            "runs at another utilisation"
+        )
     between = rate and around("time.tokens_per_second", rate, base)
-    if not between or rate is None or seconds is None:
-        return ()
-    low, high = (Fraction(bound) / Fraction(rate) for bound in between)
-    if budget is not None and _parsed(budget)[1] != "FLOP":
-        ends = [shown(Fraction(flops) * share, "FLOP") for share in (low, high)]
-    else:
-        ends = [shown(Fraction(seconds) / share, "s") for share in (high, low)]
-    return (
-        f"the rate is predicted: published runs leave {ends[0]} to {ends[1]} open (5th to 95th "
-        "percentile)",
-    )
+    if between and rate and seconds is not None:
+        low, high = (Fraction(bound) / Fraction(rate) for bound in between)
+        if budget is not None and _parsed(budget)[1] != "FLOP":
+            ends = [shown(Fraction(flops) * share, "FLOP") for share in (low, high)]
+        else:
+            ends = [shown(seconds / share, "s") for share in (high, low)]
+        yield (
+            f"the rate is predicted: published runs leave {ends[0]} to {ends[1]} open (5th to 95th "
+            "percentile)"
+        )
 
 
 def _shape(plan: Plan, choice: Choice) -> Shape | None:
-    """The nearest of every width whose depths reach that size: sizes grow evenly with depth, and
-    from the least depth of one width to that of the next."""
+    """The nearest of the models on both sides of that size; None where the family ends before."""
+    limit = Limit(ACTIVE, "<=", choice.parameters)
     try:
         whole, family = families.of_plan(plan)
+        answer = solve(whole, replace(family.domain, measure=ACTIVE), (limit,))
     except PlanError:
         return None
-    aim, rows = float(choice.parameters), family.domain.rows
-
-    @cache
-    def size(index: int) -> float:
-        """Infinite where the layout does not allow it."""
-        try:
-            scaled = variant(whole, family.changes(index))
-            return float(evaluated(scaled, ["parameters.active"])["parameters.active"])
-        except PlanError:
-            return inf
-
-    def off(index: int) -> float:
-        return abs(size(index) - aim)
-
-    place = bisect_left(range(1, len(rows)), aim, key=lambda i: size(rows[i][0]))
-    best = rows[place][0]
-    for low, high in reversed(rows[: place + 2]):
-        best = min(best, high, low, key=off)
-        if size(high) < aim:
-            break
-        if size(low) < aim < size(high) < inf:
-            near = low + round((aim - size(low)) / (size(high) - size(low)) * (high - low))
-            best = min(best, *range(max(low, near - 1), min(high, near + 1) + 1), key=off)
-    if size(best) == inf:
-        return None
-    changes = family.changes(best)
-    return Shape(str(choice.law["name"]), int(size(best)), changes)
+    sides = filter(None, (answer.holds, answer.miss, *answer.beyond))
+    best = min(sides, key=lambda probe: abs(float(probe.slack(limit))))
+    return Shape(str(choice.law["name"]), best.values[ACTIVE], family.changes(best.value))
 
 
 def _found(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
@@ -198,13 +179,13 @@ def _found(evaluation: Evaluation, quantity: str, entry: Entry | None = None) ->
 
 
 def _needed(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
-    found = evaluation.trace(quantity, {"law": entry} if entry else None).value
-    if isinstance(found, Absent):
-        raise PlanError(Fault(f"{quantity} cannot be computed: {found.reason}"))
-    return found
+    try:
+        return evaluation.value(quantity, {"law": entry} if entry else None)
+    except Absent as absent:
+        raise PlanError(Fault(f"{quantity} cannot be computed: {absent.reason}")) from None
 
 
-def _flops(base: Evaluation, plan: Plan, active: Number, budget: str | None) -> Number:
+def _flops(base: Evaluation, plan: Plan, active: Fraction, budget: str | None) -> Number:
     if budget is None:
         return _needed(base, "compute.training_flops_6nd")  # type: ignore[no-any-return]
     value, unit = _parsed(budget)
@@ -223,7 +204,7 @@ def _flops(base: Evaluation, plan: Plan, active: Number, budget: str | None) -> 
     if rate is None:
         known = "time.mfu, or a model of known shape, from which it is predicted"
         raise PlanError(Fault("the plan has no rate that turns time into compute", None, known))
-    return 6 * Fraction(active) * Fraction(rate) * seconds
+    return 6 * active * Fraction(rate) * seconds
 
 
 def _parsed(budget: str) -> tuple[Number, str]:
@@ -234,21 +215,6 @@ def _parsed(budget: str) -> tuple[Number, str]:
         except units.UnitError:
             continue
     raise PlanError(Fault(f"--budget {one_line(budget)!r} is no budget", None, BUDGETS))
-
-
-def _notes(plan: Plan, budget: str | None) -> tuple[str, ...]:
-    notes = ["the laws were fitted on dense models, each on its laboratory's data and vocabulary"]
-    if plan.model is not None and any(
-        block.kind == "moe" for part in plan.model.parts for block in part.blocks
-    ):
-        notes.append("of a mixture of experts, parameters are those that one token uses")
-    notes.append("predicted losses rank choices of one law; they forecast no other data")
-    if budget is not None:
-        notes.append(
-            "time and money at this plan's rate in 6ND FLOP/s, without interruptions; another size "
-            "runs at another utilisation"
-        )
-    return tuple(notes)
 
 
 # as text and data --------------------------------------------------------------------------
@@ -317,9 +283,8 @@ def _short(value: Number | None, digits: int = 3) -> str:
     return format_value(Fraction(value), "1", digits, short=True)
 
 
-def as_data(answer: Spending) -> dict[str, Any]:
-    """Plain data for JSON: numbers are ints where exact, else floats."""
-    days = None if answer.seconds is None else Fraction(answer.seconds) / 86400
+def to_json(answer: Spending) -> str:
+    """As JSON text, keys in a fixed order: numbers are ints where exact, else floats."""
     laws = [
         {
             "law": choice.law["name"],
@@ -336,6 +301,7 @@ def as_data(answer: Spending) -> dict[str, Any]:
         }
         for choice in answer.choices
     ]
+    days = None if answer.seconds is None else Fraction(answer.seconds) / 86400
     shape = answer.shape
     data = {
         "question": QUESTION,
@@ -347,9 +313,4 @@ def as_data(answer: Spending) -> dict[str, Any]:
         "exact": False,
         "notes": answer.notes,
     }
-    return plain(data)  # type: ignore[no-any-return]
-
-
-def to_json(answer: Spending) -> str:
-    """The answer as JSON text, keys in a fixed order."""
-    return as_json(as_data(answer))
+    return as_json(data)
