@@ -1,5 +1,7 @@
 """What a checkpoint holds and how long it takes to write."""
 
+from functools import partial
+
 from planner.book.formulas.memory_states import each, per_parameter
 from planner.book.formulas.parameters import total
 from planner.book.notation import B_sto, L_k, copies, k_a, k_l, k_m, k_w, n_in, n_out, x_blk
@@ -7,6 +9,8 @@ from planner.book.quantity import Quantity
 from planner.book.reductions import Sum
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.2: the checkpoint is that of the adapters"
+
+seconds = partial(Quantity, unit="s", exact=False, source="cluster.storage")
 
 size = Quantity(
     "checkpoint.bytes", symbol=r"M_{\mathrm{ckpt}}", unit="bytes", title="size of a checkpoint"
@@ -48,26 +52,18 @@ def _():
     return _adapters() + k_a * total
 
 
-@Quantity(
-    "checkpoint.write_seconds",
-    symbol=r"t_{\mathrm{ckpt}}",
-    unit="s",
-    title="time to write a checkpoint",
-    source="cluster.storage",
-    exact=False,
+@seconds(
+    "checkpoint.write_seconds", symbol=r"t_{\mathrm{ckpt}}", title="time to write a checkpoint"
 )
 def write():
     """All devices together write it once."""
     return size / B_sto
 
 
-@Quantity(
+@seconds(
     "checkpoint.stall_seconds",
     symbol=r"t_{\mathrm{stall}}",
-    unit="s",
     title="time that training stands still for a checkpoint",
-    source="cluster.storage",
-    exact=False,
 )
 def stall():
     """All of the writing, or the share of it that is not done beside training

@@ -1,5 +1,6 @@
 """How many FLOPs: matmuls counted exactly, and the field's other conventions beside them."""
 
+from functools import partial
 from typing import Any
 
 from planner.book.formulas.parameters import active
@@ -26,10 +27,11 @@ from planner.book.quantity import Quantity
 from planner.book.reductions import Sum, ceil, floor, minimum
 
 MATMUL = "one multiply-add is 2 FLOP (Goto & van de Geijn 2008; Narayanan et al. 2021, appendix)"
-PER_TOKEN = "FLOP"
 #: Blocks whose kernels are their own, and those that do next to nothing.
 OTHERS = ("mamba", "delta_net", "short_conv", "recurrence", "lightning")
 NOTHING = ("positions", "pooler")
+
+flops = partial(Quantity, unit="FLOP")
 
 keys = Quantity(
     "compute.keys",
@@ -110,10 +112,9 @@ def _():
 
 CHUNKED = "the chunked form in plain PyTorch of transformers: "
 
-component = Quantity(
+component = flops(
     "compute.component",
     symbol=r"C_c",
-    unit=PER_TOKEN,
     title="forward FLOPs of one component, per token",
     per="component",
     coefficient="FLOP",
@@ -200,10 +201,9 @@ def _():
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
-backward_component = Quantity(
+backward_component = flops(
     "compute.component_backward",
     symbol=r"C_c'",
-    unit=PER_TOKEN,
     title="backward FLOPs of one component, per token",
     per="component",
     coefficient="FLOP",
@@ -284,10 +284,9 @@ def _():
     return 2 * component - 2 * n_in * d_l * (first + 2 * last) / s
 
 
-@Quantity(
+@flops(
     "compute.layer",
     symbol=r"C_{\ell}",
-    unit=PER_TOKEN,
     title="forward FLOPs of one layer, per token",
     source=MATMUL,
     per="part",
@@ -297,10 +296,9 @@ def layer():
     return Sum(component, "component", matmul=True)
 
 
-forward = Quantity(
+forward = flops(
     "compute.forward_flops_per_token",
     symbol=r"C_{\mathrm{fwd}}",
-    unit=PER_TOKEN,
     title="matmul FLOPs of one forward pass, per token",
 )
 
@@ -323,10 +321,9 @@ def _():
     return 2 * active
 
 
-backward = Quantity(
+backward = flops(
     "compute.backward_flops_per_token",
     symbol=r"C_{\mathrm{bwd}}",
-    unit=PER_TOKEN,
     title="matmul FLOPs of one backward pass, per token",
 )
 
@@ -345,10 +342,9 @@ def _():
     return 2 * forward
 
 
-@Quantity(
+@flops(
     "compute.flops_per_token",
     symbol=r"C_{\mathrm{tok}}",
-    unit=PER_TOKEN,
     title="FLOPs of forward and backward, per token",
     source="Narayanan et al. 2021, appendix: backward is twice forward",
 )
@@ -414,10 +410,9 @@ def training_palm():
     return T * (6 * active + Sum(3 * L_k * Sum(component, "component", type="core"), "part"))
 
 
-again = Quantity(
+again = flops(
     "compute.recomputed_flops_per_token",
     symbol=r"C_{\mathrm{again}}",
-    unit=PER_TOKEN,
     title="FLOPs that recomputation runs again, per token",
 )
 again.equals(
@@ -428,10 +423,9 @@ MODULES = "Megatron-LM (recompute-modules)"
 #: Blocks of which nothing can be chosen to be computed again.
 ELSE = ("embedding", "head", "projection", *OTHERS, *NOTHING)
 
-block_again = Quantity(
+block_again = flops(
     "compute.block.again",
     symbol=r"C_{\mathrm{re}}",
-    unit=PER_TOKEN,
     title="FLOPs of a block that selective recomputation runs again, per token",
     per="block",
 )
@@ -520,10 +514,9 @@ again.equals(
 )
 
 
-@Quantity(
+@flops(
     "compute.executed_flops_per_token",
     symbol=r"C_{\mathrm{hw}}",
-    unit=PER_TOKEN,
     title="FLOPs of forward and backward with what is computed again, per token",
     source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5 and appendix A",
 )

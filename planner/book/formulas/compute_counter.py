@@ -4,19 +4,23 @@ Beside matmuls it counts convolutions with their padding, attention kernels' own
 whatever activation checkpointing runs again.
 """
 
+from functools import partial
+
 from planner.book.formulas.compute import again, backward, forward, keys
 from planner.book.notation import L_k, b, n_in, n_out, s
 from planner.book.quantity import Quantity
 from planner.book.reductions import Sum
 
 COUNTER = "torch.utils.flop_counter of PyTorch 2.13"
-FLOP = "FLOP"
+
+flops = partial(Quantity, unit="FLOP", source=COUNTER)
+of_shape = partial(flops, shape=True)
 
 
 @Quantity(
     "compute.convolution",
     symbol=r"C_{\mathrm{conv},c}",
-    unit=FLOP,
+    unit="FLOP",
     title="forward FLOPs of one depthwise convolution, per token",
     source=COUNTER,
     per="component",
@@ -29,26 +33,20 @@ def convolution():
     return 2 * n_in * n_out * (s + n_in - 1) / s
 
 
-@Quantity(
+@of_shape(
     "compute.convolution_flops_per_token",
     symbol=r"C_{\mathrm{conv}}",
-    unit=FLOP,
     title="forward FLOPs of depthwise convolutions, per token",
-    source=COUNTER,
-    shape=True,
 )
 def convolutions():
     """Each part as often as it occurs."""
     return Sum(L_k * Sum(convolution, "component", type="conv"), "part")
 
 
-@Quantity(
+@of_shape(
     "compute.convolution_backward_flops_per_token",
     symbol=r"C_{\mathrm{conv}}'",
-    unit=FLOP,
     title="backward FLOPs of depthwise convolutions as the counter has them, per token",
-    source=COUNTER,
-    shape=True,
 )
 def convolutions_backward():
     """As much again for the gradient of the input; that of the kernel is counted as if the
@@ -59,7 +57,7 @@ def convolutions_backward():
 scores_again = Quantity(
     "compute.scores_again_flops_per_token",
     symbol=r"C_{\mathrm{qk}}",
-    unit=FLOP,
+    unit="FLOP",
     title="FLOPs of attention scores that the kernel computes again in backward, per token",
 )
 scores_again.equals(0, "The scores were kept.", training_attention="eager", source=COUNTER)
@@ -76,12 +74,10 @@ def _():
     return Sum(L_k * Sum(2 * keys * n_in, "component", type="core"), "part")
 
 
-convolutions_again = Quantity(
+convolutions_again = flops(
     "compute.convolution_again_flops_per_token",
     symbol=r"C_{\mathrm{conv}}^{\mathrm{ckpt}}",
-    unit=FLOP,
     title="FLOPs of convolutions that activation checkpointing runs again, per token",
-    source=COUNTER,
 )
 convolutions_again.equals(0, "None runs again.", recompute=("none", "selective"))
 convolutions_again.equals(
@@ -89,26 +85,20 @@ convolutions_again.equals(
 )
 
 
-@Quantity(
+@of_shape(
     "compute.counter_forward_flops",
     symbol=r"C_{\mathrm{fwd}}^{\mathrm{count}}",
-    unit=FLOP,
     title="forward pass of one micro-batch as PyTorch's counter counts it",
-    source=COUNTER,
-    shape=True,
 )
 def counter_forward():
     """All tokens of the micro-batch."""
     return b * s * (forward + convolutions)
 
 
-@Quantity(
+@of_shape(
     "compute.counter_backward_flops",
     symbol=r"C_{\mathrm{bwd}}^{\mathrm{count}}",
-    unit=FLOP,
     title="backward pass of one micro-batch as PyTorch's counter counts it",
-    source=COUNTER,
-    shape=True,
 )
 def counter_backward():
     """The products of the backward pass and all that is computed again for it."""

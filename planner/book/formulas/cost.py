@@ -1,5 +1,7 @@
 """How much: device hours at the prices of the cluster document."""
 
+from functools import partial
+
 from planner.book.formulas.time import device_hours
 from planner.book.formulas.time_inference import decode_rate, prefill_rate
 from planner.book.formulas.time_run import run_device_hours
@@ -8,40 +10,30 @@ from planner.book.quantity import Quantity
 
 PRICES = "device hours at the price of one"
 
+dollars = partial(Quantity, unit="USD", scales_with="time", source=PRICES)
+of_a_million = partial(Quantity, unit="USD/Mtokens", source=PRICES, exact=False, mode="inference")
 
-@Quantity(
-    "cost.total",
-    symbol=r"\pi",
-    unit="USD",
-    title="cost of the device hours",
-    scales_with="time",
-    source=PRICES,
-)
+
+@dollars("cost.total", symbol=r"\pi", title="cost of the device hours")
 def total():
     """Every device hour at the price of the cluster; storage, network and staff are not in it."""
     return device_hours * price
 
 
-@Quantity(
+@dollars(
     "cost.reserved",
     symbol=r"\pi_{\mathrm{run,res}}",
-    unit="USD",
     title="cost of the device hours under a long commitment",
-    scales_with="time",
-    source=PRICES,
 )
 def reserved():
     """The same hours at the price of reserved devices."""
     return device_hours * reserved_price
 
 
-@Quantity(
+@dollars(
     "cost.run",
     symbol=r"\pi_{\mathrm{cal}}",
-    unit="USD",
     title="cost of the run with interruptions",
-    scales_with="time",
-    source=PRICES,
     exact=False,
 )
 def run():
@@ -49,28 +41,20 @@ def run():
     return run_device_hours * price
 
 
-@Quantity(
+@of_a_million(
     "cost.million_input_tokens",
     symbol=r"\pi_{\mathrm{in}}",
-    unit="USD/Mtokens",
     title="cost of a million tokens of prompts",
-    source=PRICES,
-    exact=False,
-    mode="inference",
 )
 def million_input():
     """All devices for as long as they take to read a million tokens; an hour has 3600 seconds."""
     return 10**6 * n * price / (3600 * prefill_rate)
 
 
-@Quantity(
+@of_a_million(
     "cost.million_output_tokens",
     symbol=r"\pi_{\mathrm{out}}",
-    unit="USD/Mtokens",
     title="cost of a million generated tokens",
-    source=PRICES,
-    exact=False,
-    mode="inference",
 )
 def million_output():
     """All devices for as long as they take to generate a million tokens."""

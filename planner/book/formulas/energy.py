@@ -1,57 +1,34 @@
 """Energy and carbon: what the devices and their site draw over the run."""
 
+from functools import partial
+
 from planner.book.formulas.time import device_hours, hfu
-from planner.book.notation import (
-    carbon_intensity,
-    e_own,
-    host_power,
-    idle_power,
-    power,
-    pue,
-)
+from planner.book.notation import carbon_intensity, e_own, host_power, idle_power, power, pue
 from planner.book.quantity import Quantity
 from planner.book.reductions import minimum
 
 PATTERSON = "Patterson et al. 2021 (arXiv 2104.10350), section 2"
 
+kwh = partial(Quantity, unit="kWh", scales_with="time", source=PATTERSON, exact=False)
 
-@Quantity(
-    "energy.devices",
-    symbol=r"E_{\mathrm{dev}}",
-    unit="kWh",
-    title="energy of the accelerators",
-    scales_with="time",
-    source=PATTERSON,
-    exact=False,
-)
+
+@kwh("energy.devices", symbol=r"E_{\mathrm{dev}}", title="energy of the accelerators")
 def devices():
     """Every device hour at the rated power: an upper bound; 1000 turns W into kW."""
     return device_hours * power / 1000
 
 
-@Quantity(
+@kwh(
     "energy.hosts",
     symbol=r"E_{\mathrm{host}}",
-    unit="kWh",
     title="energy of the nodes outside their accelerators",
-    scales_with="time",
-    source=PATTERSON,
-    exact=False,
 )
 def hosts():
     """Processors, memory, fans and network cards, per device; 1000 turns W into kW."""
     return device_hours * host_power / 1000
 
 
-computers = Quantity(
-    "energy.computers",
-    symbol=r"E_{\mathrm{IT}}",
-    unit="kWh",
-    title="energy of the computers",
-    scales_with="time",
-    source=PATTERSON,
-    exact=False,
-)
+computers = kwh("energy.computers", symbol=r"E_{\mathrm{IT}}", title="energy of the computers")
 
 
 @computers.where(hosts_given=True)
@@ -68,15 +45,7 @@ computers.equals(
 )
 
 
-total = Quantity(
-    "energy.total",
-    symbol=r"E_{\mathrm{run}}",
-    unit="kWh",
-    title="energy that the site draws",
-    scales_with="time",
-    source=PATTERSON,
-    exact=False,
-)
+total = kwh("energy.total", symbol=r"E_{\mathrm{run}}", title="energy that the site draws")
 
 
 @total.where(pue_given=True)

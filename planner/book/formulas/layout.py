@@ -1,34 +1,33 @@
 """How a run is laid out over devices: groups, micro-batches, tokens and rows on one device."""
 
+from functools import partial
+
 from planner.book.notation import B, E, V, b, c, e, f_cap, g_V, gamma, k, n, p, r, s, t, t_e
 from planner.book.quantity import Quantity
 from planner.book.reductions import ceil
 
 GROUPS = "Narayanan et al. 2021 (arXiv 2104.04473), section 3"
 
+number = partial(Quantity, unit="1")
 
-@Quantity("layout.data", symbol="d", unit="1", title="data-parallel size", source=GROUPS)
+
+@number("layout.data", symbol="d", title="data-parallel size", source=GROUPS)
 def data():
     """The devices that are left when each copy of the model takes t times p times c of them."""
     return n / (t * p * c)
 
 
-@Quantity(
-    "layout.micro_batches",
-    symbol="m",
-    unit="1",
-    title="micro-batches of one optimizer step",
-    source=GROUPS,
+@number(
+    "layout.micro_batches", symbol="m", title="micro-batches of one optimizer step", source=GROUPS
 )
 def micro_batches():
     """A data-parallel rank works through its share of the global batch, b sequences at a time."""
     return B / (b * data)
 
 
-shards = Quantity(
+shards = number(
     "layout.shards",
     symbol=r"d_{\mathrm{sh}}",
-    unit="1",
     title="devices that share the sharded states of a weight",
     per="component",
 )
@@ -53,10 +52,9 @@ def _():
     return t * c * data / (e * t_e * r)
 
 
-@Quantity(
+@number(
     "layout.vocabulary",
     symbol=r"V_{\mathrm{pad}}",
-    unit="1",
     title="vocabulary with padding",
     source="Megatron-LM (make-vocab-size-divisible-by)",
 )
@@ -96,10 +94,9 @@ def _():
     return gamma * E * ceil(tokens * k * t_e / (t * E))
 
 
-sequence_ranks = Quantity(
+sequence_ranks = number(
     "layout.sequence_ranks",
     symbol=r"t_{\mathrm{seq}}",
-    unit="1",
     title="devices that share the residual stream",
 )
 sequence_ranks.equals(

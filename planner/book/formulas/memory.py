@@ -5,6 +5,7 @@ pass, the optimizer step). Its peak is the largest of them; the plan's peak is t
 stage. Three totals: live tensors, with the allocator's cache, with context and communicators.
 """
 
+from functools import partial
 from typing import Any
 
 from planner.book.formulas.layout import data, micro_batches
@@ -58,12 +59,14 @@ from planner.book.reductions import Argmax, AtArgmax, Max, Sum, ceil, maximum, m
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
 PEAK = "the fullest stage at its peak"
 
+predicted = partial(Quantity, unit="bytes", exact=False)
+in_bytes = partial(Quantity, unit="bytes")
+
 # -- gradients by phase -------------------------------------------------------------------------
 
-gradients_live = Quantity(
+gradients_live = in_bytes(
     "memory.gradients.live",
     symbol=r"M_{g,\sigma\varphi}",
-    unit="bytes",
     title="gradients on one device of a stage in a phase",
     attribution="gradients",
     per=("stage", "phase"),
@@ -162,10 +165,9 @@ gradients_live.equals(
 # -- the peak -----------------------------------------------------------------------------------
 
 
-live = Quantity(
+live = in_bytes(
     "memory.live",
     symbol=r"M_{\sigma\varphi}",
-    unit="bytes",
     title="live tensors on one device of a stage in a phase",
     source="sum of what is alive",
     per=("stage", "phase"),
@@ -184,10 +186,9 @@ def _():
     return weights_stage + cache_stage + activations_live + buffers_live
 
 
-@Quantity(
+@in_bytes(
     "memory.peak",
     symbol=r"M_{\sigma}",
-    unit="bytes",
     title="live tensors on one device of a stage at its peak",
     short="at the peak",
     source="the phase with most",
@@ -199,7 +200,7 @@ def peak():
 
 
 def _at_peak(name: str, latex: str, title: str, term, short: str = "", **when):
-    found = Quantity(f"memory.{name}", symbol=latex, unit="bytes", title=title, short=short or name)
+    found = in_bytes(f"memory.{name}", symbol=latex, title=title, short=short or name)
     return found.define(
         lambda: AtArgmax(AtArgmax(term, "phase", live), "stage", peak),
         "At the peak of the fullest stage.",
@@ -212,10 +213,7 @@ def _at_peak(name: str, latex: str, title: str, term, short: str = "", **when):
 weights = _at_peak("weights", "M_w", "weights on the fullest device", weights_stage)
 gradients = _at_peak("gradients", "M_g", "gradients on the fullest device", gradients_live)
 optimizer = _at_peak(
-    "optimizer",
-    "M_o",
-    "master weights and optimizer states on the fullest device",
-    optimizer_stage,
+    "optimizer", "M_o", "master weights and optimizer states on the fullest device", optimizer_stage
 )
 activations = _at_peak(
     "activations", r"M_{\mathrm{act}}", "activations on the fullest device", activations_live
@@ -230,14 +228,12 @@ cache = _at_peak(
     mode="inference",
 )
 
-total = Quantity(
+total = predicted(
     "memory.total",
     symbol="M",
-    unit="bytes",
     title="live tensors on the fullest device at its peak (max_memory_allocated)",
     reading="live tensors (the allocator's peak)",
     source=PEAK,
-    exact=False,
 )
 
 
@@ -320,10 +316,9 @@ def _():
 # -- what the device shows ----------------------------------------------------------------------
 
 
-@Quantity(
+@in_bytes(
     "memory.blocks",
     symbol=r"M_{\mathrm{blk},\sigma}",
-    unit="bytes",
     title="what each kind of tensor holds at its own peak on a stage, added up",
     source="PyTorch's caching allocator: a freed block serves others of its size",
     per="stage",
@@ -351,13 +346,11 @@ def blocks():
     )
 
 
-allocator = Quantity(
+allocator = predicted(
     "memory.allocator",
     symbol=r"M_{\mathrm{all}}",
-    unit="bytes",
     title="what the allocator keeps beyond live tensors",
     attribution="allocator's cache",
-    exact=False,
 )
 
 
@@ -384,28 +377,24 @@ allocator.equals(
 )
 
 
-@Quantity(
+@predicted(
     "memory.reserved",
     symbol=r"M_{\mathrm{res}}",
-    unit="bytes",
     title="memory that the allocator reserves (max_memory_reserved)",
     reading="the allocator's cache",
     source="PyTorch's caching allocator",
-    exact=False,
 )
 def reserved():
     """Live tensors and the allocator's cache."""
     return total + allocator
 
 
-@Quantity(
+@predicted(
     "memory.communicators",
     symbol=r"M_{\mathrm{coll}}",
-    unit="bytes",
     title="buffers of the collective library",
     attribution="buffers of collectives",
     source="NCCL: channels and their buffers for each communicator",
-    exact=False,
 )
 def communicators():
     """One communicator for each group that a device belongs to with others: all devices, data,
@@ -420,24 +409,21 @@ def communicators():
     )
 
 
-@Quantity(
+@predicted(
     "memory.process",
     symbol=r"M_{\mathrm{proc}}",
-    unit="bytes",
     title="memory of the process (what nvidia-smi shows)",
     reading="the process (as the driver shows it)",
     source="device context, collective library and reserved memory",
-    exact=False,
 )
 def process():
     """What is predicted; published readings lie on both sides of it."""
     return reserved + M_ctx + communicators
 
 
-@Quantity(
+@in_bytes(
     "memory.capacity",
     symbol=r"M_{\mathrm{cap}}",
-    unit="bytes",
     title="memory of one device",
     source="the accelerator's document",
 )
@@ -446,13 +432,11 @@ def capacity():
     return M_dev
 
 
-@Quantity(
+@predicted(
     "memory.headroom",
     symbol=r"\Delta M",
-    unit="bytes",
     title="memory that is left on the fullest device",
     source="capacity less process",
-    exact=False,
     within=SIGNED,
 )
 def headroom():
@@ -460,26 +444,22 @@ def headroom():
     return capacity - process
 
 
-@Quantity(
+@predicted(
     "memory.at_worst",
     symbol=r"M_{95}",
-    unit="bytes",
     title="memory of the process at worst (95th percentile)",
     source="published readings of training runs (presets/efficiency/memory.yaml)",
-    exact=False,
 )
 def at_worst():
     """Of 100 published readings 95 lie no further above their prediction than this."""
     return ceil(process * (1 + f_95))
 
 
-@Quantity(
+@predicted(
     "memory.headroom_p95",
     symbol=r"\Delta M_{95}",
-    unit="bytes",
     title="memory that is left on the fullest device at worst (95th percentile)",
     source="capacity less process at worst",
-    exact=False,
     within=SIGNED,
 )
 def headroom_p95():

@@ -1,5 +1,7 @@
 """Activations: what the implementation's profile keeps, of each layer and micro-batch."""
 
+from functools import partial
+
 from planner.book.formulas.layout import sequence_ranks, tokens
 from planner.book.notation import (
     bytes_j,
@@ -19,6 +21,10 @@ from planner.book.reductions import Max, Sum, minimum
 
 PROFILE = "the implementation's profile (presets/implementations)"
 KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198)"
+
+of_part = partial(Quantity, unit="bytes", per="part")
+of_stage = partial(Quantity, unit="bytes", per="stage")
+of_phase = partial(Quantity, unit="bytes", per=("stage", "phase"))
 
 
 @Quantity(
@@ -54,12 +60,10 @@ input_ranks.equals(
 )
 
 
-layer = Quantity(
+layer = of_part(
     "memory.activations.part",
     symbol=r"M_{\mathrm{act}}^{k}",
-    unit="bytes",
     title="activations that one layer keeps of one micro-batch",
-    per="part",
 )
 
 
@@ -93,13 +97,11 @@ def largest_layer():
     return Max(layer, "part", layers=True)
 
 
-again = Quantity(
+again = of_part(
     "memory.activations.again",
     symbol=r"M_{\mathrm{re}}^{k}",
-    unit="bytes",
     title="activations of one layer while it is computed again",
     source=f"{KORTHIKANTI}, section 5",
-    per="part",
 )
 
 
@@ -119,13 +121,11 @@ again.equals(0, "Nothing is computed again.", recompute="none", layers=True)
 again.equals(0, "Embedding and head are not computed again.", layers=False)
 
 
-@Quantity(
+@of_part(
     "memory.activations.whole",
     symbol=r"M_{\mathrm{act}}^{k,0}",
-    unit="bytes",
     title="activations that one layer would keep without recomputation",
     source=PROFILE,
-    per="part",
 )
 def whole():
     """Everything that the profile lists."""
@@ -145,13 +145,11 @@ def stays():
     return 1 - f_off
 
 
-@Quantity(
+@of_stage(
     "memory.activations.layers",
     symbol=r"M_{\mathrm{act},\sigma}^{L}",
-    unit="bytes",
     title="activations that the layers of a stage keep, without embedding and head",
     source=f"Narayanan et al. 2021, section 2.2; {KORTHIKANTI}, equation 5 and section 4.2.3",
-    per="stage",
 )
 def layers():
     """Each layer kind as often as the stage holds it, for each micro-batch that is alive there;
@@ -163,27 +161,23 @@ def layers():
     )
 
 
-@Quantity(
+@of_stage(
     "memory.activations.stage",
     symbol=r"M_{\mathrm{act},\sigma}",
-    unit="bytes",
     title="activations that one device of a stage keeps, of all micro-batches in flight",
     short="activations",
     source="layers, embedding and head",
-    per="stage",
 )
 def stage():
     """What the layers keep, and embedding and head for each micro-batch that is alive there."""
     return layers + Sum(in_flight * whole, "part", layers=False)
 
 
-live = Quantity(
+live = of_phase(
     "memory.activations.live",
     symbol=r"M_{\mathrm{act},\sigma\varphi}",
-    unit="bytes",
     title="activations on one device of a stage in a phase",
     attribution="activations",
-    per=("stage", "phase"),
 )
 live.equals(
     stage,

@@ -1,5 +1,6 @@
 """Buffers: what is neither state nor kept activation, each by its name."""
 
+from functools import partial
 from typing import Any
 
 from planner.book.formulas.memory_activations import PROFILE, tensor
@@ -26,30 +27,30 @@ from planner.book.reductions import Max, Sum, minimum
 
 FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
 
+of_stage = partial(Quantity, unit="bytes", per="stage")
+of_phase = partial(Quantity, unit="bytes", per=("stage", "phase"))
+in_bytes = partial(Quantity, unit="bytes")
+
 
 # -- tensors of a moment -------------------------------------------------------------------------
 
 
-@Quantity(
+@of_stage(
     "memory.buffers.loss",
     symbol=r"M_{\mathrm{loss},\sigma}",
-    unit="bytes",
     title="temporary tensors of the loss and of the head's backward pass",
     source=PROFILE,
-    per="stage",
 )
 def loss():
     """Only the stage with the head has them."""
     return Sum(layers_on_stage * Sum(tensor, "tensor", moment="loss"), "part", part="head")
 
 
-@Quantity(
+@of_stage(
     "memory.buffers.layer",
     symbol=r"M_{\mathrm{bwd},\sigma}",
-    unit="bytes",
     title="temporary tensors of the backward pass of one block",
     source=PROFILE,
-    per="stage",
 )
 def layer():
     """The block with most: of a layer of any kind, or the embedding."""
@@ -63,10 +64,9 @@ def layer():
 # -- weights gathered and gradients reduced ------------------------------------------------------
 
 
-@Quantity(
+@in_bytes(
     "memory.buffers.gathered_part",
     symbol=r"G_k",
-    unit="bytes",
     title="weights of one layer, gathered",
     source=FSDP,
     per="part",
@@ -78,12 +78,10 @@ def gathered_part():
 
 SHARDED: dict[str, Any] = {"zero": 3, "reshard": True}
 
-gathered = Quantity(
+gathered = of_phase(
     "memory.buffers.gathered",
     symbol=r"M_{\mathrm{gat},\sigma\varphi}",
-    unit="bytes",
     title="weights in the compute format on one device of a stage",
-    per=("stage", "phase"),
 )
 
 
@@ -132,10 +130,7 @@ def _():
 )
 def _():
     """Weights are kept wider than the matmuls take them: a copy of every matrix."""
-    return Sum(
-        layers_on_stage * k_c * Sum(device_parameters, "component", type="linear"),
-        "part",
-    )
+    return Sum(layers_on_stage * k_c * Sum(device_parameters, "component", type="linear"), "part")
 
 
 gathered.equals(
@@ -155,12 +150,10 @@ gathered.equals(
 )
 gathered.equals(0, "No copy.", phase="step", source="the optimizer works on shards")
 
-reduced = Quantity(
+reduced = of_phase(
     "memory.buffers.reduced",
     symbol=r"M_{\mathrm{red},\sigma\varphi}",
-    unit="bytes",
     title="whole gradients on their way to their shards",
-    per=("stage", "phase"),
 )
 
 
@@ -170,9 +163,7 @@ def _():
     return Sum(
         layers_on_stage * k_c * Sum(device_parameters, "component"), "part", part="head"
     ) + Max(
-        minimum(1, layers_on_stage) * k_c * Max(device_parameters, "component"),
-        "part",
-        layers=True,
+        minimum(1, layers_on_stage) * k_c * Max(device_parameters, "component"), "part", layers=True
     )
 
 
@@ -211,12 +202,10 @@ reduced.equals(
     0, "No further buffer.", zero=(0, 1, 2), source="gradients are summed where they lie"
 )
 
-step = Quantity(
+step = of_stage(
     "memory.buffers.step",
     symbol=r"M_{\mathrm{step},\sigma}",
-    unit="bytes",
     title="temporary tensors of the optimizer step",
-    per="stage",
 )
 
 
@@ -248,13 +237,11 @@ def _():
 # -- what is there for the whole run -----------------------------------------------------------
 
 
-dummies = Quantity(
+dummies = of_stage(
     "memory.buffers.dummies",
     symbol=r"M_{\mathrm{dum},\sigma}",
-    unit="bytes",
     title="placeholder gradients of the weights",
     source="TransformerEngine (get_dummy_wgrad), Megatron-LM (gradient-accumulation fusion)",
-    per="stage",
 )
 
 
@@ -274,12 +261,10 @@ def _():
 
 dummies.equals(0, "Autograd hands the gradients over.", dummies=False)
 
-workspace = Quantity(
+workspace = of_stage(
     "memory.buffers.workspace",
     symbol=r"M_{\mathrm{ws},\sigma}",
-    unit="bytes",
     title="workspaces of the matmul libraries",
-    per="stage",
 )
 
 
@@ -313,10 +298,9 @@ def _():
     )
 
 
-@Quantity(
+@in_bytes(
     "memory.buffers.buckets",
     symbol=r"M_{\mathrm{bk}}",
-    unit="bytes",
     title="buckets in which gradients are reduced and weights gathered",
     source="DeepSpeed (reduce_bucket_size, allgather_bucket_size)",
 )
@@ -325,10 +309,9 @@ def buckets():
     return n_bk * N_bk * k_red
 
 
-@Quantity(
+@in_bytes(
     "memory.buffers.live_parameters",
     symbol=r"M_{\mathrm{lp}}",
-    unit="bytes",
     title="weights kept gathered besides the layers at work",
     source="DeepSpeed (stage3_max_live_parameters)",
 )
@@ -337,12 +320,10 @@ def live_parameters():
     return N_live * k_c
 
 
-quantized = Quantity(
+quantized = of_stage(
     "memory.buffers.quantized",
     symbol=r"M_{\mathrm{quant},\sigma}",
-    unit="bytes",
     title="weights in the format of quantized products",
-    per="stage",
 )
 
 
@@ -368,13 +349,11 @@ quantized.equals(
 )
 
 
-@Quantity(
+@of_stage(
     "memory.buffers.constant",
     symbol=r"M_{\mathrm{con},\sigma}",
-    unit="bytes",
     title="buffers that are there for the whole run",
     source=PROFILE,
-    per="stage",
 )
 def constant():
     """Placeholder gradients, quantized weights, buckets, live parameters, workspaces, and what the
@@ -385,14 +364,12 @@ def constant():
 # -- what lives in which phase -------------------------------------------------------------------
 
 
-buffers_live = Quantity(
+buffers_live = of_phase(
     "memory.buffers.live",
     symbol=r"M_{\mathrm{buf},\sigma\varphi}",
-    unit="bytes",
     title="buffers on one device of a stage in a phase",
     attribution="buffers",
     source=PROFILE,
-    per=("stage", "phase"),
 )
 
 

@@ -4,6 +4,7 @@ A weight is split first by tensor and expert parallelism (``parameters.device``)
 ZeRO stage on that says so, over the devices that hold the same part (``layout.shards``).
 """
 
+from functools import partial
 from typing import Any
 
 from planner.book.expressions import rational
@@ -36,12 +37,14 @@ from planner.book.reductions import Sum
 MEGATRON = "Shoeybi et al. 2019 (arXiv 1909.08053), section 3"
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
 
-device_parameters = Quantity(
+of_component = partial(Quantity, unit="bytes", per="component")
+parameters = partial(Quantity, unit="parameters", per="component")
+in_bytes = partial(Quantity, unit="bytes")
+
+device_parameters = parameters(
     "parameters.device",
     symbol=r"N_{c}^{\mathrm{dev}}",
-    unit="parameters",
     title="parameters of one component on one tensor and expert rank",
-    per="component",
 )
 device_parameters.equals(component, "Every rank holds all of it.", split="none", source=MEGATRON)
 
@@ -173,12 +176,10 @@ def _():
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
-trained = Quantity(
+trained = parameters(
     "parameters.trained",
     symbol=r"N_{c}^{\mathrm{tr}}",
-    unit="parameters",
     title="parameters of one component that get gradients, on one tensor and expert rank",
-    per="component",
 )
 trained.equals(device_parameters, "All of them.", lora=False, source="all weights are trained")
 trained.equals(
@@ -203,10 +204,9 @@ def _():
 
 QLORA = "Dettmers et al. 2023 (arXiv 2305.14314), section 3"
 
-frozen_bytes = Quantity(
+frozen_bytes = in_bytes(
     "memory.weights.frozen_bytes",
     symbol="k_f",
-    unit="bytes",
     title="bytes of a frozen weight of a hidden matrix",
     coefficient="bytes",
 )
@@ -231,13 +231,11 @@ def _():
     return rational(1, 2) + rational(1, 64) + rational(4, 64 * 256)
 
 
-frozen = Quantity(
+frozen = of_component(
     "memory.weights.frozen",
     symbol=r"M_{f,c}",
-    unit="bytes",
     title="frozen weights of one component, before they are divided",
     source=LORA,
-    per="component",
 )
 frozen.equals(0, "None.", lora=False)
 
@@ -254,13 +252,11 @@ def _():
     return k_a * device_parameters
 
 
-weights_component = Quantity(
+weights_component = of_component(
     "memory.weights.component",
     symbol=r"M_{w,c}",
-    unit="bytes",
     title="weights of one component on one device",
     source=ZERO,
-    per="component",
 )
 
 
@@ -276,13 +272,11 @@ def _():
     return (k_w * trained + frozen) / shards
 
 
-gradients_component = Quantity(
+gradients_component = of_component(
     "memory.gradients.component",
     symbol=r"M_{g,c}",
-    unit="bytes",
     title="gradients of one component on one device",
     source=ZERO,
-    per="component",
 )
 gradients_component.equals(k_g * trained, "k_g bytes for each parameter.", zero=(0, 1))
 
@@ -293,11 +287,8 @@ def _():
     return k_g * trained / shards
 
 
-per_parameter = Quantity(
-    "memory.optimizer.per_parameter",
-    symbol="K_o",
-    unit="bytes",
-    title="optimizer states of one parameter",
+per_parameter = in_bytes(
+    "memory.optimizer.per_parameter", symbol="K_o", title="optimizer states of one parameter"
 )
 
 
@@ -349,12 +340,10 @@ per_parameter.equals(
 
 ALIKE = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "lion")
 
-each = Quantity(
+each = of_component(
     "memory.optimizer.each",
     symbol=r"k_{o,c}",
-    unit="bytes",
     title="optimizer states of one parameter of a component",
-    per="component",
 )
 each.equals(
     per_parameter,
@@ -401,26 +390,22 @@ def _():
     return 2 * k_o
 
 
-@Quantity(
+@of_component(
     "memory.optimizer.states",
     symbol=r"K_{o,c}",
-    unit="bytes",
     title="optimizer states of one component, before they are divided",
     source="the optimizer's states of each parameter",
-    per="component",
 )
 def states():
     """Those of each parameter that is trained."""
     return each * trained
 
 
-optimizer_component = Quantity(
+optimizer_component = of_component(
     "memory.optimizer.component",
     symbol=r"M_{o,c}",
-    unit="bytes",
     title="master weights and optimizer states of one component on one device",
     source=ZERO,
-    per="component",
 )
 optimizer_component.equals(
     0,
@@ -442,13 +427,11 @@ def _():
     return ((k_m + k_G) * trained + states) / shards
 
 
-@Quantity(
+@of_component(
     "memory.optimizer.steps",
     symbol=r"M_{t,c}",
-    unit="bytes",
     title="step counters of one component",
     source="PyTorch (torch.optim keeps one for each weight tensor)",
-    per="component",
 )
 def steps():
     """One number for each tensor of weights, not divided."""
@@ -459,10 +442,9 @@ def steps():
 
 
 def _stage(name: str, latex: str, title: str, attribution: str = "") -> Quantity:
-    return Quantity(
+    return in_bytes(
         f"memory.{name}.stage",
         symbol=latex,
-        unit="bytes",
         title=title,
         short=name,
         attribution=attribution,
@@ -491,10 +473,9 @@ def optimizer_stage():
     return Sum(copies_on_stage * (optimizer_component + steps), "component")
 
 
-@Quantity(
+@in_bytes(
     "memory.bytes_per_parameter",
     symbol="K",
-    unit="bytes",
     title="bytes of weight, gradient and optimizer for one parameter, nothing divided",
     source="the recipe of the precision (training.bytes)",
 )

@@ -4,6 +4,7 @@ A group that fits into one node uses its link. One that spans nodes uses all net
 its members in a node have; the link carries the rest.
 """
 
+from functools import partial
 from typing import Any
 
 from planner.book.formulas.layout import data, tokens
@@ -50,12 +51,14 @@ NVLS = "NCCL, src/graph/tuning.cc: the faster of ring and NVLS (switches that ad
 TREE = "Sanders et al. 2009, Two-tree algorithms; NCCL 2.4"
 MEGATRON = "Narayanan et al. 2021 (arXiv 2104.04473), section 3.2"
 
-link = Quantity(
+rate = partial(Quantity, unit="bytes/s", exact=False)
+of_block = partial(Quantity, unit="s", exact=False, per="block")
+seconds = partial(Quantity, unit="s", exact=False)
+
+link = rate(
     "network.link",
     symbol=r"\beta_\ell",
-    unit="bytes/s",
     title="bandwidth of collectives inside a node, per device and direction",
-    exact=False,
 )
 
 
@@ -95,13 +98,11 @@ def _():
 # -- tensor parallelism ------------------------------------------------------------------------
 
 
-tensor = Quantity(
+tensor = seconds(
     "network.tensor",
     symbol=r"t_{\mathrm{AR}}",
-    unit="s",
     title="one tensor-parallel exchange of the residual stream",
     attribution="tensor-parallel exchange",
-    exact=False,
 )
 tensor.equals(0, "One device has nothing to exchange.", tensor="none", source=MEGATRON)
 
@@ -111,12 +112,8 @@ def _passed_by_ranks():
     return 2 * (t - 1) / t * k_a * tokens * h
 
 
-tensor_hops = Quantity(
-    "network.tensor_hops",
-    symbol=r"\alpha_t",
-    unit="s",
-    title="hops of one tensor-parallel exchange",
-    exact=False,
+tensor_hops = seconds(
+    "network.tensor_hops", symbol=r"\alpha_t", title="hops of one tensor-parallel exchange"
 )
 
 
@@ -170,8 +167,7 @@ def _():
     while the ring inside each node passes its share over the link."""
     return (
         maximum(
-            _passed_by_ranks() / link,
-            2 * (1 - n_node / t) * k_a * tokens * h / (fabric * n_node),
+            _passed_by_ranks() / link, 2 * (1 - n_node / t) * k_a * tokens * h / (fabric * n_node)
         )
         + tensor_hops
     )
@@ -198,12 +194,10 @@ def shards():
     return data * c / r
 
 
-group = Quantity(
+group = rate(
     "network.data",
     symbol=r"\beta_d",
-    unit="bytes/s",
     title="bandwidth of the data-parallel group, per device and direction",
-    exact=False,
 )
 
 
@@ -223,12 +217,10 @@ def _():
     return minimum(link, fabric * maximum(1, minimum(n_node / t, shards)))
 
 
-hops = Quantity(
+hops = seconds(
     "network.data_hops",
     symbol=r"\alpha_d",
-    unit="s",
     title="hops of one gathering or scattering over the data-parallel group",
-    exact=False,
 )
 hops.equals(0, "None: a device alone.", shards="none", source="a group of one device")
 
@@ -260,12 +252,10 @@ def _():
 
 TUNER = "NCCL, src/graph/tuning.cc: the fastest of ring, tree and NVLS"
 
-reduce_hops = Quantity(
+reduce_hops = seconds(
     "network.reduce_hops",
     symbol=r"\alpha_{\mathrm{AR}}",
-    unit="s",
     title="hops of one all-reduce over the data-parallel group",
-    exact=False,
 )
 reduce_hops.equals(0, "None: a device alone.", shards="none", source="a group of one device")
 
@@ -301,12 +291,10 @@ def _():
     return minimum(2 * hops, _tree(minimum(chain, a_sw)))
 
 
-replicas = Quantity(
+replicas = rate(
     "network.replicas",
     symbol=r"\beta_r",
-    unit="bytes/s",
     title="bandwidth between the replicas of hybrid sharding, per device and direction",
-    exact=False,
 )
 
 
@@ -362,14 +350,11 @@ def _():
 # -- expert parallelism ------------------------------------------------------------------------
 
 
-experts = Quantity(
+experts = of_block(
     "network.experts",
     symbol=r"t_{\mathrm{a2a}}",
-    unit="s",
     title="one exchange of tokens between experts, the mean of there and back",
     attribution="expert-parallel exchange",
-    exact=False,
-    per="block",
 )
 experts.equals(
     0,
@@ -504,15 +489,12 @@ def _():
 
 FOLDING = "Liu et al. 2025 (arXiv 2504.14960), MoE parallel folding; Megatron-LM (all-to-all)"
 
-experts_gather = Quantity(
+experts_gather = of_block(
     "network.experts.gather",
     symbol=r"t_{\mathrm{ge}}",
-    unit="s",
     title="gathering rows among the devices that share an expert, the mean of there and back",
     attribution="expert-parallel exchange",
     source=FOLDING,
-    exact=False,
-    per="block",
 )
 experts_gather.equals(0, "An expert is whole on its device.", expert_tensor="none")
 
@@ -544,14 +526,11 @@ def _keys_and_values():
     return k_a * tokens * maximum(1, a_kv / t) * (d_h + d_v)
 
 
-context = Quantity(
+context = of_block(
     "network.context",
     symbol=r"t_{\mathrm{kv}}",
-    unit="s",
     title="one hop of a rank's keys and values round its context-parallel group",
     source=RING,
-    exact=False,
-    per="block",
 )
 
 
@@ -572,15 +551,13 @@ def _():
 # -- pipeline ----------------------------------------------------------------------------------
 
 
-send = Quantity(
+send = seconds(
     "network.pipeline",
     symbol=r"t_{\mathrm{send}}",
-    unit="s",
     title="sending the residual stream to the next stage",
     short="sending to the next stage",
     attribution="pipeline exchange",
     source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1 (scatter, send, gather)",
-    exact=False,
 )
 send.equals(0, "There is one stage.", pipeline="none")
 

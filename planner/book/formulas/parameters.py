@@ -1,18 +1,19 @@
 """How many parameters, and where they sit. All exact."""
 
+from functools import partial
+
 from planner.book.notation import L_k, N_given, applied, copies, n_in, n_out
 from planner.book.quantity import Quantity
 from planner.book.reductions import Sum
 
 SHAPES = "shapes of the weights"
 
-component = Quantity(
-    "parameters.component",
-    symbol="N_c",
-    unit="parameters",
-    title="parameters of one component",
-    source=SHAPES,
-    per="component",
+of_shape = partial(Quantity, unit="parameters", source=SHAPES, shape=True)
+counted = partial(Quantity, unit="parameters", source=SHAPES)
+parameters = partial(Quantity, unit="parameters")
+
+component = counted(
+    "parameters.component", symbol="N_c", title="parameters of one component", per="component"
 )
 
 
@@ -75,20 +76,13 @@ component.equals(
 )
 
 
-@Quantity(
-    "parameters.layer",
-    symbol=r"N_{\ell}",
-    unit="parameters",
-    title="parameters of one layer",
-    source=SHAPES,
-    per="part",
-)
+@counted("parameters.layer", symbol=r"N_{\ell}", title="parameters of one layer", per="part")
 def layer():
     """The sum over the components of the layer."""
     return Sum(component, "component")
 
 
-total = Quantity("parameters.total", symbol="N", unit="parameters", title="parameters")
+total = parameters("parameters.total", symbol="N", title="parameters")
 
 
 @total.where(shape=True, source=SHAPES)
@@ -102,12 +96,10 @@ total.equals(
 )
 
 
-@Quantity(
+@counted(
     "parameters.component_active",
     symbol=r"N_c^{\mathrm{act}}",
-    unit="parameters",
     title="parameters of one component that a token uses",
-    source=SHAPES,
     per="component",
 )
 def component_active():
@@ -115,11 +107,8 @@ def component_active():
     return component * applied / copies
 
 
-active = Quantity(
-    "parameters.active",
-    symbol=r"N_{\mathrm{act}}",
-    unit="parameters",
-    title="parameters used by one token",
+active = parameters(
+    "parameters.active", symbol=r"N_{\mathrm{act}}", title="parameters used by one token"
 )
 
 
@@ -137,36 +126,23 @@ active.equals(
 )
 
 
-@Quantity(
-    "parameters.embedding",
-    symbol=r"N_{\mathrm{emb}}",
-    unit="parameters",
-    title="parameters of embedding tables",
-    source=SHAPES,
-    shape=True,
+@of_shape(
+    "parameters.embedding", symbol=r"N_{\mathrm{emb}}", title="parameters of embedding tables"
 )
 def embedding():
     """Every table that is looked up: tokens, learned positions, segments, biases by distance."""
     return Sum(L_k * Sum(component, "component", type="table"), "part")
 
 
-@Quantity(
-    "parameters.head",
-    symbol=r"N_{\mathrm{head}}",
-    unit="parameters",
-    title="parameters of the output head",
-    source=SHAPES,
-    shape=True,
-)
+@of_shape("parameters.head", symbol=r"N_{\mathrm{head}}", title="parameters of the output head")
 def head():
     """The matrix over the vocabulary and its bias; 0 where it is the token embedding."""
     return Sum(L_k * Sum(component, "component", group="head", shared=False), "part")
 
 
-@Quantity(
+@parameters(
     "parameters.non_embedding",
     symbol=r"N_{\overline{\mathrm{emb}}}",
-    unit="parameters",
     title="parameters without embeddings and output head",
     source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1",
     shape=True,
@@ -176,26 +152,16 @@ def non_embedding():
     return total - embedding - head
 
 
-@Quantity(
-    "parameters.routed_experts",
-    symbol=r"N_{\mathrm{exp}}",
-    unit="parameters",
-    title="parameters of routed experts",
-    source=SHAPES,
-    shape=True,
+@of_shape(
+    "parameters.routed_experts", symbol=r"N_{\mathrm{exp}}", title="parameters of routed experts"
 )
 def routed_experts():
     """All copies of all experts, whether a token uses them or not."""
     return Sum(L_k * Sum(component, "component", split="experts"), "part")
 
 
-@Quantity(
-    "parameters.per_layer",
-    symbol=r"\bar N_{\ell}",
-    unit="parameters",
-    title="parameters of one layer, on average",
-    source=SHAPES,
-    shape=True,
+@of_shape(
+    "parameters.per_layer", symbol=r"\bar N_{\ell}", title="parameters of one layer, on average"
 )
 def per_layer():
     """The sum over the layers, over their number; layers of one kind are all alike."""

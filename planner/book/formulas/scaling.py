@@ -5,6 +5,7 @@ models, each on its laboratory's data; N is what one token uses, and compute is 
 ``scaling`` are about the plan; those of ``optimal`` answer what its compute is best spent on.
 """
 
+from functools import partial
 from typing import Any
 
 from planner.book.formulas.compute import training_6nd
@@ -17,7 +18,8 @@ LAWS = (
     f"{CHINCHILLA}; Besiroglu et al. 2024 (arXiv 2404.10102); Grattafiori et al. 2024 (arXiv "
     "2407.21783), section 3.2.1; Kaplan et al. 2020 (arXiv 2001.08361), appendix A"
 )
-BY_LAW: dict[str, Any] = {"exact": False, "per": "law"}
+
+by_law = partial(Quantity, exact=False, per="law")
 
 
 @Quantity(
@@ -34,28 +36,26 @@ def tokens_per_parameter():
     return T / active
 
 
-@Quantity(
+@by_law(
     "scaling.model_tokens",
     symbol=r"D_\lambda",
     unit="tokens",
     title="compute-optimal tokens of a model of this size",
     short="optimal tokens for this size",
     source=LAWS,
-    **BY_LAW,
 )
 def model_tokens():
     """Optimal tokens grow with optimal parameters, from a point of the law to the model's."""
     return D_0 * (N_l / N_0) ** (a_D / a_N)
 
 
-@Quantity(
+@by_law(
     "scaling.ratio",
     symbol=r"\tau_\lambda",
     unit="1",
     title="the plan's tokens over the compute-optimal ones",
     short="the plan's over them",
     source="definition",
-    **BY_LAW,
 )
 def ratio():
     """Above 1 a larger model would reach its loss with less compute (over-trained); below 1 a
@@ -67,14 +67,13 @@ def _loss(parameters: Any, tokens: Any) -> Any:
     return E_l + A_l / parameters**x_N + B_l / tokens**x_D
 
 
-@Quantity(
+@by_law(
     "scaling.loss",
     symbol=r"\hat L_\lambda",
     unit="1",
     title="predicted loss, nats per token",
     short="predicted loss",
     source=f"{CHINCHILLA}, equation 2",
-    **BY_LAW,
     law_loss=True,
 )
 def loss():
@@ -82,13 +81,12 @@ def loss():
     return _loss(N_l, T)
 
 
-@Quantity(
+@by_law(
     "optimal.parameters",
     symbol=r"N^{\ast}_\lambda",
     unit="parameters",
     title="parameters that are compute-optimal for the plan's compute",
     source=LAWS,
-    **BY_LAW,
 )
 def parameters():
     """A power of compute through a point of the law. Of a law of the loss, E + A/N^alpha +
@@ -97,26 +95,24 @@ def parameters():
     return N_0 * (training_6nd / C_0) ** a_N
 
 
-@Quantity(
+@by_law(
     "optimal.tokens",
     symbol=r"D^{\ast}_\lambda",
     unit="tokens",
     title="tokens that are compute-optimal for the plan's compute",
     source=LAWS,
-    **BY_LAW,
 )
 def tokens():
     """A power of compute through a point of the law."""
     return D_0 * (training_6nd / C_0) ** a_D
 
 
-@Quantity(
+@by_law(
     "optimal.loss",
     symbol=r"\hat L^{\ast}_\lambda",
     unit="1",
     title="lowest predicted loss for the plan's compute, nats per token",
     source=f"{CHINCHILLA}, equation 4",
-    **BY_LAW,
     law_loss=True,
 )
 def optimal_loss():

@@ -1,5 +1,6 @@
 """How long: step, run, device hours and utilisation, at an assumed utilisation or predicted."""
 
+from functools import partial
 from typing import Any
 
 from planner.book.expressions import rational
@@ -11,6 +12,9 @@ from planner.book.quantity import SHARE, Quantity
 from planner.book.reductions import Sum, maximum, minimum
 
 PALM = "Chowdhery et al. 2022 (arXiv 2204.02311), appendix B"
+
+by_time = partial(Quantity, scales_with="time", source="definition")
+by_rate = partial(Quantity, scales_with="rate", source=PALM)
 
 tokens_per_second = Quantity(
     "time.tokens_per_second",
@@ -52,80 +56,53 @@ def _():
     return B * s / tokens_per_second
 
 
-@Quantity(
+@by_time(
     "time.training_seconds",
     symbol=r"t_{\mathrm{run}}",
     unit="s",
     title="time of the run without interruptions",
-    scales_with="time",
-    source="definition",
 )
 def training_seconds():
     """All tokens at the rate of the run."""
     return T / tokens_per_second
 
 
-@Quantity(
+@by_time(
     "time.training_days",
     symbol=r"t_{\mathrm{days}}",
     unit="days",
     title="days of training without interruptions",
-    scales_with="time",
-    source="definition",
 )
 def training_days():
     """A day has 86400 seconds."""
     return training_seconds / 86400
 
 
-@Quantity(
-    "time.device_hours",
-    symbol=r"t_{\mathrm{dev}}",
-    unit="h",
-    title="device hours",
-    scales_with="time",
-    source="definition",
-)
+@by_time("time.device_hours", symbol=r"t_{\mathrm{dev}}", unit="h", title="device hours")
 def device_hours():
     """Every device for the whole run; an hour has 3600 seconds."""
     return n * training_seconds / 3600
 
 
-@Quantity(
-    "time.mfu",
-    symbol="u",
-    unit="1",
-    title="model FLOPs utilisation",
-    share=True,
-    scales_with="rate",
-    source=PALM,
-)
+@by_rate("time.mfu", symbol="u", unit="1", title="model FLOPs utilisation", share=True)
 def mfu():
     """Model FLOPs (attention in full, nothing recomputed) over what the dense peaks could do."""
     return tokens_per_second * per_token / (n * peak)
 
 
-@Quantity(
-    "time.hfu",
-    symbol=r"u_{\mathrm{hw}}",
-    unit="1",
-    title="hardware FLOPs utilisation",
-    share=True,
-    scales_with="rate",
-    source=PALM,
+@by_rate(
+    "time.hfu", symbol=r"u_{\mathrm{hw}}", unit="1", title="hardware FLOPs utilisation", share=True
 )
 def hfu():
     """As the model FLOPs utilisation, with recomputed work counted too."""
     return mfu * executed_per_token / per_token
 
 
-@Quantity(
+@by_rate(
     "time.tflops_per_device",
     symbol=r"F_{\mathrm{dev}}",
     unit="TFLOP/s",
     title="model TFLOP/s of one device",
-    scales_with="rate",
-    source=PALM,
 )
 def tflops_per_device():
     """Model FLOPs of one device in one second, in units of 1e12."""

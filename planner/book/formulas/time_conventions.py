@@ -4,41 +4,37 @@ Each convention is an entry of the axis ``convention`` (planner/engine/flop_conv
 FLOPs count.
 """
 
-from typing import Any
+from functools import partial
 
 from planner.book.formulas.time import tokens_per_second
 from planner.book.formulas.time_peak import peak
 from planner.book.notation import C_conv, P_listed, n
 from planner.book.quantity import Quantity
 
-BY_CONVENTION: dict[str, Any] = {
-    "unit": "1",
-    "source": "Chowdhery et al. 2022 (arXiv 2204.02311), appendix B; Dao 2023 (arXiv 2307.08691), "
-    "section 4; Korthikanti et al. 2022 (arXiv 2205.05198), section 6.3",
-    "per": "convention",
-}
+CONVENTIONS = (
+    "Chowdhery et al. 2022 (arXiv 2204.02311), appendix B; Dao 2023 (arXiv 2307.08691), section 4; "
+    "Korthikanti et al. 2022 (arXiv 2205.05198), section 6.3"
+)
+
+by_convention = partial(Quantity, unit="1", source=CONVENTIONS, share=True, per="convention")
 
 
-@Quantity(
+@by_convention(
     "time.utilisation",
     symbol=r"u_\kappa",
     title="utilisation of the dense peak",
     short="of the dense peak",
-    share=True,
-    **BY_CONVENTION,
 )
 def utilisation():
     """The FLOPs that the convention counts, in one second, over what the dense peaks could do."""
     return tokens_per_second * C_conv / (n * peak)
 
 
-@Quantity(
+@by_convention(
     "time.utilisation_listed",
     symbol=r"u'_\kappa",
     title="utilisation of the peak as the datasheet prints it",
     short="of the peak as printed",
-    share=True,
-    **BY_CONVENTION,
 )
 def utilisation_listed():
     """As of the dense peak; a printed peak with sparsity halves it."""

@@ -1,5 +1,6 @@
 """Predicted time of an attention core: fused or not, and over context-parallel ranks."""
 
+from functools import partial
 from typing import Any
 
 from planner.book.expressions import rational
@@ -43,14 +44,15 @@ CALIBRATED = "calibrated on published runs (presets/efficiency)"
 RING = "Liu et al. 2023 (arXiv 2310.01889), section 3; Transformer Engine, context parallelism"
 GATHER = "Grattafiori et al. 2024 (arXiv 2407.21783), section 3.3.2"
 
-keys = Quantity(
+seconds = partial(Quantity, unit="s", exact=False, per="block")
+of_block = partial(Quantity, exact=False, per="block")
+
+keys = of_block(
     "time.core.keys",
     symbol=r"\bar s",
     unit="1",
     title="keys that a fused kernel meets for a query, on average",
     source=FLASH,
-    exact=False,
-    per="block",
 )
 keys.equals(s, "All of them.", sees="all")
 
@@ -86,13 +88,8 @@ def _filled():
     return minimum(1, d_h / 128) ** x_head
 
 
-core_rate = Quantity(
-    "time.core.rate",
-    symbol=r"R_{\mathrm{att}}",
-    unit="FLOP/s",
-    title="rate of fused attention",
-    exact=False,
-    per="block",
+core_rate = of_block(
+    "time.core.rate", symbol=r"R_{\mathrm{att}}", unit="FLOP/s", title="rate of fused attention"
 )
 
 
@@ -120,14 +117,11 @@ def _():
 
 FUSED: dict[str, Any] = {"training_attention": ("flash", "efficient")}
 
-core_forward = Quantity(
+core_forward = seconds(
     "time.core.forward",
     symbol=r"t_{\mathrm{core}}",
-    unit="s",
     title="forward pass of an attention core",
     attribution="attention",
-    exact=False,
-    per="block",
     coefficient="FLOP",
 )
 
@@ -139,14 +133,11 @@ def _():
     return 2 * tokens * keys * a * (d_h + d_v) / (t * core_rate)
 
 
-core_backward = Quantity(
+core_backward = seconds(
     "time.core.backward",
     symbol=r"t_{\mathrm{core}}'",
-    unit="s",
     title="backward pass of an attention core",
     attribution="attention",
-    exact=False,
-    per="block",
 )
 
 
@@ -194,27 +185,24 @@ def _nothing(m, n, k):
     return 1
 
 
-SCORES: dict[str, Any] = {"unit": "s", "exact": False, "per": "block", "coefficient": "bytes"}
-
-
-@Quantity(
+@seconds(
     "time.core.scores",
     symbol=r"t_{\mathrm{sc}}",
     title="softmax and dropout of unfused scores, forward",
     source=KERNELS,
-    **SCORES,
+    coefficient="bytes",
 )
 def scores():
     """Softmax and dropout each read and write every score, dropout a mask of a byte too."""
     return b * a * s * s / (c * t) * (2 * k_a + (2 * k_a + 1) * p_drop) / (W * e_mem)
 
 
-@Quantity(
+@seconds(
     "time.core.scores_backward",
     symbol=r"t_{\mathrm{sc}}'",
     title="softmax and dropout of unfused scores, backward",
     source=KERNELS,
-    **SCORES,
+    coefficient="bytes",
 )
 def scores_backward():
     """Softmax reads its output and its gradient and writes another; dropout reads and writes a
@@ -262,25 +250,22 @@ def _():
 
 # -- context parallelism -----------------------------------------------------------------------
 
-CONTEXT: dict[str, Any] = {"unit": "s", "exact": False, "per": "block"}
 RINGS: dict[str, Any] = {"context": ("node", "nodes"), "context_exchange": "ring"}
 GATHERS: dict[str, Any] = {"context": ("node", "nodes"), "context_exchange": "gather"}
 
-context_forward = Quantity(
+context_forward = seconds(
     "time.core.context",
     symbol=r"t_{\mathrm{cp}}",
     title="keys and values of other context-parallel ranks, forward",
     attribution="context-parallel exchange",
-    **CONTEXT,
 )
 context_forward.equals(0, "The device holds whole sequences.", context="none", source=RING)
 
-context_backward = Quantity(
+context_backward = seconds(
     "time.core.context_backward",
     symbol=r"t_{\mathrm{cp}}'",
     title="keys and values of other context-parallel ranks, backward",
     attribution="context-parallel exchange",
-    **CONTEXT,
 )
 context_backward.equals(0, "The device holds whole sequences.", context="none", source=RING)
 

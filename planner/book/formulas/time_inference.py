@@ -1,6 +1,6 @@
 """Serving: time to the first token, and of each further one, by roofline with the cache."""
 
-from typing import Any
+from functools import partial
 
 from planner.book.formulas.compute import component as component_flops
 from planner.book.formulas.layout import data, micro_batches, tokens
@@ -35,34 +35,25 @@ from planner.book.quantity import SHARE, Quantity
 from planner.book.reductions import Max, Sum, maximum, minimum
 
 POPE = "Pope et al. 2022 (arXiv 2211.05102), section 2"
-SERVING: dict[str, Any] = {"mode": "inference", "assumed": False}
-SECONDS: dict[str, Any] = {"unit": "s", "exact": False, **SERVING}
+
+serving = partial(Quantity, exact=False, mode="inference", assumed=False)
+seconds = partial(serving, unit="s", scales_with="time", source=POPE)
+rate = partial(serving, unit="tokens/s", scales_with="rate", source=POPE, coefficient="tokens")
+estimate = partial(Quantity, exact=False, source=POPE)
+of_stage = partial(Quantity, exact=False, per="stage")
 
 
-@Quantity(
-    "time.prefill_seconds",
-    symbol=r"t_{\mathrm{pre}}",
-    title="time to the first token",
-    scales_with="time",
-    source=POPE,
-    **SECONDS,
-)
+@seconds("time.prefill_seconds", symbol=r"t_{\mathrm{pre}}", title="time to the first token")
 def prefill():
     """The forward pass of all layers over the prompts of a micro-batch, through the p stages.
     Logits of the last position alone are too few to count."""
     return Sum(L_k * forward, "part", head=False) + (p - 1) * send
 
 
-@Quantity(
+@rate(
     "time.prefill_tokens_per_second",
     symbol=r"r_{\mathrm{pre}}",
-    unit="tokens/s",
     title="tokens of prompts read per second, all devices",
-    scales_with="rate",
-    source=POPE,
-    exact=False,
-    coefficient="tokens",
-    **SERVING,
 )
 def prefill_rate():
     """Each of the d replicas has m micro-batches of b prompts under way, one on each stage; those
@@ -90,13 +81,11 @@ def touched():
     return 1 - (1 - k / E) ** (b * e)
 
 
-read = Quantity(
+read = estimate(
     "time.decode.component",
     symbol=r"D_c",
     unit="bytes",
     title="weights of one component that a step of decoding reads, on one device",
-    source=POPE,
-    exact=False,
     per="component",
 )
 read.equals(0, "Of a table only the rows of a few tokens are looked up.", table=True)
@@ -117,13 +106,11 @@ def _():
 #: Blocks that keep a state of one size, however long the sequence is.
 STATES = ("mamba", "delta_net", "recurrence", "short_conv", "lightning")
 
-cached = Quantity(
+cached = estimate(
     "time.decode.cache",
     symbol=r"D_{kv}^{j}",
     unit="bytes",
     title="cache that decoding one token of a micro-batch reads of one block",
-    source=POPE,
-    exact=False,
     per="block",
 )
 cached.equals(cache_block / micro_batches, "The whole state, which does not grow.", block=STATES)
@@ -154,14 +141,12 @@ def _():
     return cache_block / micro_batches * kept / minimum(w, s + s_o)
 
 
-@Quantity(
+@of_stage(
     "time.decode.bytes",
     symbol=r"D_\sigma",
     unit="bytes",
     title="weights and cache that a step of decoding reads on a stage",
     source=POPE,
-    exact=False,
-    per="stage",
 )
 def stage_bytes():
     """Weights once for the whole batch; the cache of each sequence."""
@@ -169,14 +154,12 @@ def stage_bytes():
     return weights + Sum(layers_on_stage * Sum(cached, "block", remembers=True), "part")
 
 
-@Quantity(
+@of_stage(
     "time.decode.flops",
     symbol=r"C_\sigma",
     unit="FLOP",
     title="products of a step of decoding on a stage",
     source=POPE,
-    exact=False,
-    per="stage",
 )
 def stage_flops():
     """Those of b tokens, divided over the tensor-parallel ranks; experts stay as busy, for each
@@ -185,14 +168,12 @@ def stage_flops():
     return b * Sum(layers_on_stage * linear, "part") / t
 
 
-@Quantity(
+@of_stage(
     "time.decode.stage",
     symbol=r"t_{\mathrm{dec},\sigma}",
     unit="s",
     title="one token of each sequence on one stage",
     source="Williams et al. 2009, Roofline: an insightful visual performance model",
-    exact=False,
-    per="stage",
 )
 def stage():
     """Small batches wait for the memory, large ones for the arithmetic. Kernels are taken as
@@ -221,15 +202,13 @@ def _():
     return a_net + k_a * b * h / (t * fabric)
 
 
-exchange = Quantity(
+exchange = serving(
     "time.decode.exchange",
     symbol=r"t_{\mathrm{ex,dec}}",
     unit="s",
     title="exchanges of a step of decoding with tensor- and expert-parallel ranks",
     source="Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms",
-    exact=False,
     coefficient="bytes",
-    **SERVING,
 )
 
 
@@ -271,14 +250,7 @@ def _():
     return (p - 1) * (k_a * b * h / (t * fabric) + a_net)
 
 
-@Quantity(
-    "time.decode_seconds",
-    symbol=r"t_{\mathrm{dec}}",
-    title="time of one further token",
-    scales_with="time",
-    source=POPE,
-    **SECONDS,
-)
+@seconds("time.decode_seconds", symbol=r"t_{\mathrm{dec}}", title="time of one further token")
 def decode():
     """The p stages one after another, the exchanges of all layers and the way between stages; where
     more micro-batches than stages are under way, each waits for its turn."""
@@ -286,30 +258,17 @@ def decode():
     return turns * (p * Max(stage, "stage") + exchange + sends)
 
 
-@Quantity(
+@rate(
     "time.decode_tokens_per_second",
     symbol=r"r_{\mathrm{dec}}",
-    unit="tokens/s",
     title="tokens generated per second, all devices",
-    scales_with="rate",
-    source=POPE,
-    exact=False,
-    coefficient="tokens",
-    **SERVING,
 )
 def decode_rate():
     """Each of the d replicas has m micro-batches of b sequences under way."""
     return data * micro_batches * b / decode
 
 
-@Quantity(
-    "time.latency_seconds",
-    symbol=r"t_{\mathrm{lat}}",
-    title="time of a whole answer",
-    scales_with="time",
-    source=POPE,
-    **SECONDS,
-)
+@seconds("time.latency_seconds", symbol=r"t_{\mathrm{lat}}", title="time of a whole answer")
 def latency():
     """The first token, then each of the rest."""
     return prefill + s_o * decode

@@ -1,6 +1,6 @@
 """Predicted time of one layer (or of embedding or head) for one micro-batch on one device."""
 
-from typing import Any
+from functools import partial
 
 from planner.book.formulas.compute import NOTHING, OTHERS
 from planner.book.formulas.layout import routed, sequence_ranks, tokens, vocabulary
@@ -40,6 +40,9 @@ from planner.book.quantity import Quantity
 from planner.book.reductions import Sum
 
 CALIBRATED = "calibrated on published runs (presets/efficiency)"
+
+of_block = partial(Quantity, unit="s", exact=False, per="block")
+of_part = partial(Quantity, unit="s", exact=False, per="part")
 
 # -- elementwise kernels -----------------------------------------------------------------------
 
@@ -122,15 +125,12 @@ def _():
     return (k_a + 12) * tokens * vocabulary / t
 
 
-@Quantity(
+@of_block(
     "time.elementwise",
     symbol=r"t_{\mathrm{ew}}",
-    unit="s",
     title="elementwise kernels of a block, forward",
     attribution="elementwise kernels",
     source=CALIBRATED,
-    exact=False,
-    per="block",
 )
 def elementwise():
     """Traffic over the bandwidth that kernels sustain, times what unfused kernels move."""
@@ -159,13 +159,10 @@ exchanges.equals(0, "None.", block=(*QUIET, "moe"))
 
 ALONE = ("attention", "mlp", "projection", *QUIET, *OTHERS)
 
-exchange = Quantity(
+exchange = of_block(
     "time.exchange",
     symbol=r"t_{\mathrm{ex}}",
-    unit="s",
     title="exchanges of a block with other devices in one pass",
-    exact=False,
-    per="block",
 )
 
 
@@ -183,6 +180,7 @@ def _():
 
 IN_TURN = ("1f1b", "interleaved", "gpipe", "zero-bubble")
 
+
 exchange.equals(
     0,
     "DualPipe pairs a forward with a backward pass, so that the exchanges of one run "
@@ -199,14 +197,11 @@ def _():
     return 2 * (experts_exchange + experts_gather)
 
 
-gathered = Quantity(
+gathered = of_block(
     "time.exchange.again",
     symbol=r"t_{\mathrm{ag}}",
-    unit="s",
     title="gathering the inputs of a block again for its backward pass",
     source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2",
-    exact=False,
-    per="block",
 )
 gathered.equals(
     0,
@@ -227,15 +222,12 @@ def _():
 
 # -- a layer -----------------------------------------------------------------------------------
 
-PART: dict[str, Any] = {"unit": "s", "exact": False, "per": "part"}
 
-
-@Quantity(
+@of_part(
     "time.part.forward",
     symbol=r"t_F",
     title="forward pass of a layer on the device",
     source="sum of its kernels",
-    **PART,
 )
 def forward():
     """Products, attention, elementwise kernels and exchanges, one after another."""
@@ -247,12 +239,11 @@ def forward():
     )
 
 
-@Quantity(
+@of_part(
     "time.part.backward",
     symbol=r"t_B",
     title="backward pass of a layer on the device",
     source="sum of its kernels",
-    **PART,
 )
 def backward():
     """The gradients of products, attention and elementwise kernels, which move more than forward;

@@ -1,6 +1,7 @@
 """Predicted time of the optimizer: what its update reads and writes, Muon's matrix products, what
 its sharding sends, or the way to the host's memory and back."""
 
+from functools import partial
 from typing import Any
 
 from planner.book.formulas.layout import shards as owners
@@ -28,12 +29,13 @@ from planner.book.notation import (
 from planner.book.quantity import Quantity
 from planner.book.reductions import Max, Sum, maximum, minimum
 
-SECONDS: dict[str, Any] = {"unit": "s", "exact": False}
 JORDAN = "Jordan et al. 2024, Muon: an optimizer for hidden layers in neural networks"
 MOONLIGHT = "Liu et al. 2025 (arXiv 2502.16982), section 2.3"
 OPERATIONS: dict[str, Any] = {"optimizer_kernel": ("foreach", "loop")}
 HIDDEN: dict[str, Any] = {"optimizer": "muon", "hidden_matrix": True}
 OUTSIDE: dict[str, Any] = {"optimizer": "muon", "hidden_matrix": False}
+
+seconds = partial(Quantity, unit="s", exact=False)
 
 # -- memory traffic ----------------------------------------------------------------------------
 
@@ -189,13 +191,12 @@ def flops():
     return 5 * (4 * short**2 * long + 2 * short**3)
 
 
-matrix = Quantity(
+matrix = seconds(
     "time.orthogonal.matrix",
     symbol=r"t_{\perp,c}",
     title="making the update of one matrix orthogonal",
     source=JORDAN,
     per="component",
-    **SECONDS,
 )
 
 
@@ -212,7 +213,7 @@ matrix.equals(0, "AdamW updates embeddings, head and vectors.", **OUTSIDE)
 
 NOT_MUON = (*ALIKE, "adafactor")
 
-orthogonal = Quantity("time.orthogonal", symbol=r"t_{\perp}", title="Muon's products", **SECONDS)
+orthogonal = seconds("time.orthogonal", symbol=r"t_{\perp}", title="Muon's products")
 orthogonal.equals(0, "None.", optimizer=NOT_MUON, source="definition")
 
 
@@ -230,11 +231,10 @@ def _():
     return maximum(Max(even, "stage"), Max(matrix, "component", hidden_matrix=True))
 
 
-momentum = Quantity(
+momentum = seconds(
     "time.momentum",
     symbol=r"t_{\mathrm{mom}}",
     title="gathering momentum, so that a device has the whole of its matrices",
-    **SECONDS,
 )
 momentum.equals(
     0, "A parameter's update needs no other parameter.", optimizer=NOT_MUON, source="definition"
@@ -257,14 +257,13 @@ def _():
 
 LEAVES: dict[str, Any] = {"offload_optimizer": True, "optimizer": NOT_MUON}
 
-optimizer = Quantity(
+optimizer = seconds(
     "time.optimizer",
     symbol=r"t_{\mathrm{opt}}",
     title="the optimizer's update",
     short="update of the weights",
     attribution="optimizer",
     source="bytes read and written over the memory's bandwidth",
-    **SECONDS,
 )
 
 

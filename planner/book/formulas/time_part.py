@@ -9,12 +9,12 @@ from planner.book.formulas.time_core import context_forward, core_forward
 from planner.book.formulas.time_layer import (
     CALIBRATED,
     IN_TURN,
-    PART,
     backward,
     elementwise,
     exchange,
     exchanges,
     forward,
+    of_part,
 )
 from planner.book.formulas.time_product import forward as product_forward
 from planner.book.notation import (
@@ -94,12 +94,11 @@ again.equals(0, "Nothing of it can be chosen.", block=ELSE, source=MODULES)
 
 CHECKPOINTS = "Chen et al. 2016 (arXiv 1604.06174); Megatron-LM (recompute-granularity full)"
 
-repeated = Quantity(
+repeated = of_part(
     "time.part.repeated",
     symbol=r"t_R",
     title="what the backward pass of a layer computes again",
     attribution="recomputation",
-    **PART,
 )
 repeated.equals(0, "Nothing.", recompute="none", source="definition")
 
@@ -155,13 +154,12 @@ def launches():
     return n_la + Sum(exchanges, "block") * (t - 1) / 2 + n_ring * (c - 1)
 
 
-host = Quantity(
+host = of_part(
     "time.part.host",
     symbol=r"t_H",
     title="host time of a layer: launches of its kernels",
     attribution="kernel launches",
     source=CALIBRATED,
-    **PART,
 )
 
 
@@ -183,12 +181,11 @@ def _():
     return 4 * launches * t_la
 
 
-gathers = Quantity(
+gathers = of_part(
     "time.part.gathers",
     symbol=r"t_G",
     title="gathering a layer's weights and scattering its gradients",
     attribution="sharded weights' exchange",
-    **PART,
 )
 gathers.equals(
     0,
@@ -218,13 +215,12 @@ def _():
 
 ZERO_INFINITY = "Rajbhandari et al. 2021 (arXiv 2104.07857), section 5.1.2"
 
-offload = Quantity(
+offload = of_part(
     "time.part.offload",
     symbol=r"t_{\mathrm{off}}",
     title="activations of a layer on their way to the host and back",
     attribution="offloading activations",
     source=ZERO_INFINITY,
-    **PART,
 )
 offload.equals(0, "They stay on the device.", offload=False)
 
@@ -240,12 +236,11 @@ def _():
 # -- a layer -----------------------------------------------------------------------------------
 
 
-@Quantity(
+@of_part(
     "time.part.device",
     symbol=r"t_D",
     title="device time of a layer: forward, backward and what is computed again",
     source="sum of its passes",
-    **PART,
 )
 def device():
     """One pass after another."""
@@ -259,8 +254,8 @@ def _longer():
     return longer * (1 + (shorter / longer) ** x_busy) ** (1 / x_busy)
 
 
-busy = Quantity(
-    "time.part.busy", symbol=r"t_{\mathrm{busy}}", title="device or host at work on a layer", **PART
+busy = of_part(
+    "time.part.busy", symbol=r"t_{\mathrm{busy}}", title="device or host at work on a layer"
 )
 
 
@@ -288,12 +283,11 @@ def _():
     return _longer() / (1 - f_disp)
 
 
-@Quantity(
+@of_part(
     "time.part",
     symbol=r"t_\ell",
     title="a layer, forward and backward, of one micro-batch",
     source=CALIBRATED,
-    **PART,
 )
 def part():
     """What device or host are at work on; the gathers, less the share that this hides; and what

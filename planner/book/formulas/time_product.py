@@ -1,5 +1,6 @@
 """Predicted time of matrix products: a roofline with whole tiles, whole waves and small widths."""
 
+from functools import partial
 from typing import Any
 
 from planner.book.formulas.layout import routed, sequence_ranks, tokens
@@ -32,6 +33,15 @@ from planner.book.reductions import ceil, maximum, minimum
 ROOFLINE = "Williams et al. 2009, Roofline: an insightful visual performance model"
 TILES = "NVIDIA, Matrix multiplication background user's guide (tile and wave quantization)"
 CALIBRATED = "calibrated on published runs (presets/efficiency)"
+WIDTHS = (
+    "NVIDIA, Matrix multiplication background user's guide (tensor-core requirements); bounded by "
+    "the cost of padding"
+)
+
+of_product = partial(Quantity, exact=False, per="product")
+width = partial(of_product, unit="1", source=WIDTHS)
+seconds = partial(of_product, unit="s")
+roofline = partial(seconds, source=ROOFLINE, coefficient="FLOP")
 
 
 def loaded(width):
@@ -76,14 +86,12 @@ def shallow(rate):
 # -- shapes ------------------------------------------------------------------------------------
 
 
-rows = Quantity(
+rows = of_product(
     "time.product.rows",
     symbol=r"M_x",
     unit="1",
     title="rows of a product on one device",
     source="layout",
-    exact=False,
-    per="product",
 )
 rows.equals(
     tokens, "All tokens of the micro-batch on this device.", split=("column", "row", "vocabulary")
@@ -114,41 +122,24 @@ count.equals(applied, "As many as a token uses.", split=("column", "row", "vocab
 count.equals(E / e, "One for each expert on the device (a grouped product).", split="experts")
 
 
-WIDTH: dict[str, Any] = {
-    "unit": "1",
-    "source": "NVIDIA, Matrix multiplication background user's guide (tensor-core requirements); "
-    "bounded by the cost of padding",
-    "exact": False,
-    "per": "product",
-}
-
-
-@Quantity(
-    "time.product.columns",
-    symbol=r"\hat N_x",
-    title="columns of a product as kernels run them",
-    **WIDTH,
-)
+@width("time.product.columns", symbol=r"\hat N_x", title="columns of a product as kernels run them")
 def columns():
     """A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a
     multiple of 8 or 64, whichever costs least."""
     return loaded(N_x)
 
 
-@Quantity(
-    "time.product.depth", symbol=r"\hat K_x", title="depth of a product as kernels run it", **WIDTH
-)
+@width("time.product.depth", symbol=r"\hat K_x", title="depth of a product as kernels run it")
 def depth():
     """A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a
     multiple of 8 or 64, whichever costs least."""
     return loaded(K_x)
 
 
-@Quantity(
+@width(
     "time.product.rows_summed",
     symbol=r"\hat M_x",
     title="rows of a product as kernels run them where they are summed over",
-    **WIDTH,
 )
 def rows_summed():
     """The rows are the depth of the product that gives the weight's gradient: a multiple of 64 as
@@ -156,14 +147,12 @@ def rows_summed():
     return loaded(rows)
 
 
-rate = Quantity(
+rate = of_product(
     "time.product.rate",
     symbol=r"R_x",
     unit="FLOP/s",
     title="rate that a large product sustains",
     source=CALIBRATED,
-    exact=False,
-    per="product",
 )
 
 
@@ -176,13 +165,11 @@ def _():
 rate.equals(e_16 * peak_16, "Logits and router stay in 16 bit: a share of that peak.", wide=True)
 
 
-half = Quantity(
+half = of_product(
     "time.product.half",
     symbol=r"d_x",
     unit="1",
     title="depth at which a product runs at half of its rate",
-    exact=False,
-    per="product",
 )
 
 
@@ -206,14 +193,8 @@ half.equals(
 
 def _waste(name: str, symbol: str, title: str, shape: Any) -> Quantity:
     """The same rule for each of the three products of a weight."""
-    waste = Quantity(
-        f"time.product.{name}_waste",
-        symbol=symbol,
-        unit="1",
-        title=title,
-        source=TILES,
-        exact=False,
-        per="product",
+    waste = of_product(
+        f"time.product.{name}_waste", symbol=symbol, unit="1", title=title, source=TILES
     )
 
     @waste.where(tiles=True)
@@ -237,17 +218,12 @@ waste_weight = _waste("weight", "q_x''", "tiles and waves, gradient of the weigh
 
 # -- time --------------------------------------------------------------------------------------
 
-TIME: dict[str, Any] = {"unit": "s", "exact": False, "per": "product"}
 
-
-@Quantity(
+@roofline(
     "time.product.forward",
     symbol=r"t_x",
     title="forward pass of a product",
     attribution="matrix products",
-    source=ROOFLINE,
-    coefficient="FLOP",
-    **TIME,
 )
 def forward():
     """2 FLOP for each of rows, columns and depth as kernels run them, the depth with what shallow
@@ -255,35 +231,21 @@ def forward():
     return maximum(work(*FORWARD, count, waste_forward, rate, half), traffic(rows, N_x, K_x, count))
 
 
-@Quantity(
-    "time.product.input",
-    symbol=r"t_x^{\mathrm{in}}",
-    title="gradient of a product's input",
-    source=ROOFLINE,
-    coefficient="FLOP",
-    **TIME,
-)
+@roofline("time.product.input", symbol=r"t_x^{\mathrm{in}}", title="gradient of a product's input")
 def gradient_of_input():
     """The output's gradient with the weight: the forward product, with columns and depth
     exchanged."""
     return maximum(work(*INPUT, count, waste_input, rate, half), traffic(rows, K_x, N_x, count))
 
 
-@Quantity(
-    "time.product.weight",
-    symbol=r"t_x^{\mathrm{w}}",
-    title="gradient of a product's weight",
-    source=ROOFLINE,
-    coefficient="FLOP",
-    **TIME,
-)
+@roofline("time.product.weight", symbol=r"t_x^{\mathrm{w}}", title="gradient of a product's weight")
 def gradient_of_weight():
     """The input with the output's gradient: the rows are what is summed over."""
     return maximum(work(*WEIGHT, count, waste_weight, rate, half), traffic(K_x, N_x, rows, count))
 
 
-bias = Quantity(
-    "time.product.bias", symbol=r"t_x^{\mathrm{b}}", title="gradient of a product's bias", **TIME
+bias = seconds(
+    "time.product.bias", symbol=r"t_x^{\mathrm{b}}", title="gradient of a product's bias"
 )
 bias.equals(0, "There is no bias.", bias=False, source="definition")
 bias.equals(
@@ -309,12 +271,11 @@ def _():
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
-backward = Quantity(
+backward = seconds(
     "time.product.backward",
     symbol=r"t_x'",
     title="backward pass of a product",
     attribution="matrix products",
-    **TIME,
 )
 
 
@@ -351,14 +312,11 @@ backward.equals(
 
 PACKED: dict[str, Any] = {"quantised": True, "hidden_matrix": True}
 
-casts = Quantity(
+casts = seconds(
     "time.product.casts",
     symbol=r"t_{\mathrm{cast}}",
-    unit="s",
     title="casts of a product's inputs to its format, forward and backward",
     attribution="casts to the format of products",
-    exact=False,
-    per="product",
 )
 casts.equals(
     0,

@@ -1,5 +1,7 @@
 """The run around the step: interruptions, checkpoints, and what is left of the time."""
 
+from functools import partial
+
 from planner.book.expressions import exp, rational, sqrt, tanh
 from planner.book.formulas.checkpoint import stall, write
 from planner.book.formulas.time import training_days
@@ -11,6 +13,9 @@ DALY = (
     "Daly 2006, A higher order estimate of the optimum checkpoint interval for restart dumps "
     "(doi 10.1016/j.future.2004.11.016)"
 )
+
+days = partial(Quantity, unit="days", scales_with="time", exact=False)
+estimate = partial(Quantity, exact=False, source=DALY)
 
 
 @Quantity(
@@ -27,13 +32,11 @@ def between_failures():
     return t_seen * n_seen / (n_fail * n)
 
 
-@Quantity(
+@estimate(
     "checkpoint.ratio",
     symbol=r"\rho_{\mathrm{ckpt}}",
     unit="1",
     title="root of a checkpoint's stall over twice the time between interruptions",
-    source=DALY,
-    exact=False,
 )
 def ratio():
     """What the best interval is a series in. It holds below 1: where a checkpoint takes longer than
@@ -41,13 +44,11 @@ def ratio():
     return minimum(1, sqrt(stall / (2 * between_failures)))
 
 
-@Quantity(
+@estimate(
     "checkpoint.interval_seconds",
     symbol=r"t_{\mathrm{int}}",
     unit="s",
     title="best time of training between checkpoints",
-    source=DALY,
-    exact=False,
 )
 def interval():
     """Seldom enough to stand still little, often enough to lose little: the root of twice the
@@ -57,13 +58,11 @@ def interval():
     return maximum(between_failures * best, write - stall)
 
 
-@Quantity(
+@estimate(
     "checkpoint.kept_seconds",
     symbol=r"t_{\mathrm{kept}}",
     unit="s",
     title="training between two interruptions that all checkpoints but the first keep",
-    source=DALY,
-    exact=False,
 )
 def kept():
     """An interval of training for each that passes with its checkpoint before the next
@@ -74,13 +73,11 @@ def kept():
     return interval * (1 - half) / (2 * half)
 
 
-@Quantity(
+@estimate(
     "time.goodput",
     symbol=r"g_{\mathrm{run}}",
     unit="1",
     title="share of the time that moves the run forward",
-    source=DALY,
-    exact=False,
     within=SHARE,
     finishes=True,
     beyond="the run cannot finish: interruptions (cluster.failures) come so often that no "
@@ -98,14 +95,11 @@ def goodput():
     return passed * minimum(1, (interval + kept) / between_failures)
 
 
-@Quantity(
+@days(
     "time.straggler_days",
     symbol=r"t_{\mathrm{slow}}",
-    unit="days",
     title="days that stragglers add",
-    scales_with="time",
     source="Lin et al. 2025 (arXiv 2505.05713): a step waits for its slowest device",
-    exact=False,
 )
 def straggler_days():
     """The share by which slow devices lengthen the steps of all (cluster.stragglers)."""
@@ -120,14 +114,11 @@ def _lost(steps):
     return steps * maximum(0, 1 / goodput - 1 - stall / interval)
 
 
-checkpoint_days = Quantity(
+checkpoint_days = days(
     "time.checkpoint_days",
     symbol=r"t_{\mathrm{wr}}",
-    unit="days",
     title="days of standing still for checkpoints",
-    scales_with="time",
     source=DALY,
-    exact=False,
 )
 
 
@@ -143,14 +134,11 @@ def _():
     return _written(training_days + straggler_days)
 
 
-failure_days = Quantity(
+failure_days = days(
     "time.failure_days",
     symbol=r"t_{\mathrm{lost}}",
-    unit="days",
     title="days lost to interruptions",
-    scales_with="time",
     source=DALY,
-    exact=False,
 )
 
 
@@ -166,14 +154,11 @@ def _():
     return _lost(training_days + straggler_days)
 
 
-run_days = Quantity(
+run_days = days(
     "time.run_days",
     symbol=r"t_{\mathrm{cal}}",
-    unit="days",
     title="days of the run with interruptions",
-    scales_with="time",
     source="sum of its parts",
-    exact=False,
 )
 
 

@@ -1,5 +1,6 @@
 """Predicted time of one optimizer step: micro-batches, pipeline, data parallelism, optimizer."""
 
+from functools import partial
 from typing import Any
 
 from planner.book.formulas.layout import micro_batches
@@ -45,15 +46,12 @@ EACH = (
     "reduce in the backward pass of each micro-batch"
 )
 OVERLAP = "Li et al. 2020 (arXiv 2006.15704), section 3.2.3; Megatron-LM (distributed optimizer)"
-SECONDS: dict[str, Any] = {"unit": "s", "exact": False}
 IN_TURN: dict[str, Any] = {"schedule": ("1f1b", "interleaved", "gpipe", "zero-bubble")}
 
-stage = Quantity(
-    "time.stage",
-    symbol=r"t_\sigma",
-    title="one micro-batch on one pipeline stage",
-    per="stage",
-    **SECONDS,
+seconds = partial(Quantity, unit="s", exact=False)
+
+stage = seconds(
+    "time.stage", symbol=r"t_\sigma", title="one micro-batch on one pipeline stage", per="stage"
 )
 
 
@@ -79,25 +77,23 @@ def _():
     return Sum(layers_on_stage * part, "part") / 2
 
 
-@Quantity(
+@seconds(
     "time.model",
     symbol=r"t_{\mathrm{model}}",
     title="one micro-batch through the whole model",
     source=PIPELINE,
-    **SECONDS,
 )
 def model():
     """All layers, the embedding and the head, one after another."""
     return Sum(L_k * part, "part")
 
 
-@Quantity(
+@seconds(
     "time.micro_batch",
     symbol=r"t_m",
     title="one micro-batch in the steady state of the pipeline",
     short="micro-batches, one after another",
     source=PIPELINE,
-    **SECONDS,
 )
 def micro_batch():
     """The slowest stage sets the pace; activations and gradients are sent once for each of its v
@@ -105,13 +101,12 @@ def micro_batch():
     return Max(stage, "stage") + 2 * v * send
 
 
-bubble = Quantity(
+bubble = seconds(
     "time.bubble",
     symbol=r"t_{\mathrm{bub}}",
     title="filling and draining the pipeline",
     short="filling and draining the pipeline",
     attribution="pipeline bubble",
-    **SECONDS,
 )
 
 
@@ -178,14 +173,13 @@ def ring():
     return Max(Sum(copies_on_stage * trained * passed, "component"), "stage")
 
 
-accumulation = Quantity(
+accumulation = seconds(
     "time.accumulation",
     symbol=r"t_{\mathrm{acc}}",
     title="adding gradients up over micro-batches",
     short="adding gradients up",
     attribution="gradient accumulation",
     source="Megatron-LM (gradient accumulation fusion)",
-    **SECONDS,
 )
 accumulation.equals(
     0, "The product of the weight gradient adds to what is there.", accumulation="fused"
@@ -255,11 +249,10 @@ def _between_replicas():
     return 2 * k_red * owned * (1 - 1 / r) / replicas
 
 
-reduce = Quantity(
+reduce = seconds(
     "time.data.reduce",
     symbol=r"t_{\mathrm{red}}",
     title="reducing gradients over data parallelism, in one step",
-    **SECONDS,
 )
 
 
@@ -307,12 +300,11 @@ def _():
     return _between_replicas()
 
 
-gather = Quantity(
+gather = seconds(
     "time.data.gather",
     symbol=r"t_{\mathrm{gat}}",
     title="gathering updated weights over data parallelism",
     source=ZERO,
-    **SECONDS,
 )
 gather.equals(
     0, "Every device updates all that it needs, or layers gather for themselves.", zero=(0, 3)
@@ -330,13 +322,12 @@ def _shown(traffic, beside):
     return maximum((1 - hidden_t) * traffic, traffic - beside)
 
 
-data = Quantity(
+data = seconds(
     "time.data",
     symbol=r"t_d",
     title="traffic of data parallelism that nothing hides",
     short="data parallelism",
     attribution="data-parallel exchange",
-    **SECONDS,
 )
 
 
@@ -384,13 +375,12 @@ def _tied():
     )
 
 
-tied = Quantity(
+tied = seconds(
     "time.tied",
     symbol=r"t_{\mathrm{tied}}",
     title="adding up the gradients of tied embeddings on the first and the last stage",
     attribution="tied embeddings' exchange",
     source="Narayanan et al. 2021: the first and the last stage each hold tied embeddings",
-    **SECONDS,
 )
 tied.equals(0, "One stage holds one matrix.", pipeline="none")
 tied.equals(
