@@ -13,7 +13,7 @@ from typing import Any
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.book.quantity import BOOK, Formula, Notation, Quantity
 from planner.engine.evaluate import Case, Evaluation
-from planner.typeset import LATEX, MATHML, Box, Name, Typesetter
+from planner.typeset import LATEX, MATHML, Box, Typesetter
 
 HEAD = """\
 # Formulas
@@ -92,16 +92,16 @@ def _quantity(quantity: Quantity, setter: Typesetter, mathml: bool) -> Iterator[
         yield from ("", " ".join(notes))
 
 
-def _display(name: Name, box: Box, mathml: bool) -> list[str]:
+def _display(name: Box, box: Box, mathml: bool) -> list[str]:
     if mathml:
-        left, right = name.mathml(), MATHML.write(box)
+        left, right = MATHML.write(name), MATHML.write(box)
         return [f'<math display="block"><mrow>{left}<mo>=</mo>{right}</mrow></math>']
-    return ["```math", f"{name.latex()} = {LATEX.write(box)}", "```"]
+    return ["```math", f"{LATEX.write(name)} = {LATEX.write(box)}", "```"]
 
 
 def _symbol(note: Notation, setter: Typesetter, mathml: bool) -> str:
     name = setter.name(note.symbol)
-    shown = f"<math>{name.mathml()}</math>" if mathml else f"$`{name.latex()}`$"
+    shown = f"<math>{MATHML.write(name)}</math>" if mathml else f"$`{LATEX.write(name)}`$"
     key = f"`{note.key}`" if note.key else ""
     return f"| {shown} | {_cell(note.meaning)} | {_unit(note.unit)} | {key} |"
 

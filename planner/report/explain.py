@@ -8,7 +8,7 @@ from planner.report.facts import brief, with_interval
 from planner.report.layout import BETWEEN
 from planner.report.numbers import clean, exactly, shown
 from planner.results.result import Quantity, Result
-from planner.typeset.names import parse
+from planner.typeset import TEXT, parse
 
 __all__ = ["explain"]
 
@@ -91,6 +91,6 @@ def _inputs(quantity: Quantity) -> list[str]:
         said = [kind] if kind and given is not None and given.kind != "derived" else []
         said += [clean(given.origin)] if given is not None else []
         origin = f" ({', '.join(said)})" if said else ""
-        name = parse(note.latex).plain()
+        name = TEXT.write(parse(note.latex))
         lines.append(f"{name} = {row.text}: {clean(note.meaning)}{origin}")
     return lines

@@ -13,6 +13,7 @@ from typing import Any
 from planner.base import resources
 from planner.report.view import View
 from planner.results.result import Result
+from planner.typeset import HTML, LATEX, MATHML, TEXT
 
 __all__ = ["page", "view_of", "words"]
 
@@ -79,7 +80,9 @@ def _environment(escape: bool) -> Any:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(md=escaped, code=code, slug=slug)
+    environment.filters.update(md=escaped, code=code, slug=slug, plain=TEXT.write)
+    environment.filters.update(latex=LATEX.write, mathml=MATHML.write, html=HTML.write)
+    environment.filters.update(bare=MATHML.bare, line=MATHML.line)
     return environment
 
 

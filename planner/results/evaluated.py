@@ -27,7 +27,8 @@ from planner.results import intervals
 from planner.results.inputs import Input
 
 if TYPE_CHECKING:
-    from planner.typeset import Box, Name, Style, Typesetter
+    from planner.typeset import Box, Typesetter
+    from planner.typeset.styles import Style
 
 __all__ = ["Quantity", "Term"]
 
@@ -285,16 +286,20 @@ class Quantity:
     @property
     def symbol(self) -> str:
         """Its symbol in plain text."""
-        return self.symbol_name.plain()
+        from planner.typeset import TEXT
+
+        return TEXT.write(self.symbol_name)
 
     @cached_property
-    def symbol_name(self) -> Name:
-        """Its symbol as a typeset.Name, with the entry where there are several."""
+    def symbol_name(self) -> Box:
+        """Its symbol as boxes, with the entry where there are several."""
+        from planner.typeset import with_subscript
+
         name = self.result.typesetter.name(self.declared.symbol)
         for entry in self.entries:
             axis = self.result.evaluation.case.axes[entry.axis]
             if not isinstance(axis, Absent) and len(axis) > 1:
-                name = name.with_subscript(entry.name)
+                name = with_subscript(name, entry.name)
         return name
 
     @cached_property

@@ -1,12 +1,12 @@
-"""Formulas in print: LaTeX, MathML and plain text from one walk over the SymPy tree.
+"""Formulas in print: LaTeX, MathML and plain text from one walk over the tree.
 
-``boxes`` turns an expression into a small tree of boxes, once with symbols and once with the
-numbers in their places; a style (``latex``, ``mathml``, ``text``) turns boxes into a string.
+A ``Typesetter`` turns an expression into a small tree of boxes, once with symbols and once with the
+numbers in their places; a style (``LATEX``, ``MATHML``, ``TEXT``, ``HTML``) writes them down.
 SymPy's own printers cost ten times as much, know no folds, and order factors in their own way.
 """
 
-from planner.typeset.boxes import Box, Typesetter
-from planner.typeset.names import Name, parse
-from planner.typeset.styles import HTML, LATEX, MATHML, TEXT, Style
+from planner.typeset.boxes import Box, parse, with_subscript
+from planner.typeset.styles import HTML, LATEX, MATHML, TEXT
+from planner.typeset.typesetter import Typesetter
 
-__all__ = ["HTML", "LATEX", "MATHML", "TEXT", "Box", "Name", "Style", "Typesetter", "parse"]
+__all__ = ["HTML", "LATEX", "MATHML", "TEXT", "Box", "Typesetter", "parse", "with_subscript"]

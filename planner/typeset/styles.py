@@ -3,27 +3,23 @@ text with marked names for the cells of HTML tables, where MathML would weigh a 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
 from html import escape
 from typing import Any
 
 from planner.base.display import THIN, exact_text, rounded, scientific, significant
-from planner.typeset.boxes import Box
+from planner.typeset.boxes import ACCENTS, EMPTY, LETTERS, SIGNS, WORDS, Box
 
 __all__ = ["HTML", "LATEX", "MATHML", "TEXT", "Style", "digits"]
 
 # How tightly a kind of box binds; an argument that binds less gets parentheses.
 SUM, PRODUCT, SIGN, ATOM = range(4)
 BINDS = {
-    "sum": SUM,
-    "negative": SUM,
-    "total": SUM,
-    "largest": SUM,
-    "which": SUM,
-    "at": ATOM,
-    "product": PRODUCT,
-    "fraction": PRODUCT,
+    **dict.fromkeys(("sum", "negative", "total", "largest", "which"), SUM),
+    **dict.fromkeys(("product", "fraction"), PRODUCT),
     "power": SIGN,
 }
 NUMBERS = ("number", "value")
@@ -61,31 +57,67 @@ def _trimmed(text: str) -> str:
 
 
 class Style:
-    """Base of the styles: which arguments need parentheses, where a times sign is due."""
+    """A way to write boxes: where arguments need parentheses, where a times sign is due.
+
+    A kind of box is written by the method of its name, or else by its pattern, which takes its
+    parts, or the text of a box without parts; as they are where there is no pattern.
+    """
+
+    patterns: Mapping[str, str]
+    #: How tightly the parts of a kind have to bind, where a sum needs parentheses among them.
+    levels: Mapping[str, tuple[int, ...]] = {
+        "power": (ATOM, SUM),
+        "total": (SUM, PRODUCT),
+        "largest": (SUM, PRODUCT),
+        "which": (SUM, PRODUCT),
+    }
+    plus = " + "
+    minus = "-"
+    minus_between = " - "
+    times = " × "
+    beside = " "
+    comma = ", "
 
     def write(self, box: Box) -> str:
         """The markup of a box."""
-        method: Any = getattr(self, f"_{box.kind}")
-        return method(box)  # type: ignore[no-any-return]
+        method: Any = getattr(self, f"_{box.kind}", None)
+        if method is not None:
+            return method(box)  # type: ignore[no-any-return]
+        pattern = self.patterns.get(box.kind, "%s")
+        if not box.parts:
+            return pattern % self.text(box.data)
+        levels = self.levels.get(box.kind, (SUM,) * len(box.parts))
+        return pattern % tuple(map(self._at_least, box.parts, levels))
 
-    def _at_least(self, box: Box, level: int) -> str:
-        """The markup of an argument, in parentheses where it binds less than `level`."""
-        text = self.write(box)
-        return self.parentheses(text) if self.binds(box) < level else text
+    def text(self, words: Any) -> str:
+        """Words as the markup holds them."""
+        return str(words)
 
-    def _factor(self, box: Box, level: int = PRODUCT) -> str:
-        return self._at_least(box, level)
+    def number(self, text: str, power: int | None) -> str:
+        """Digits, perhaps times a power of ten."""
+        raise NotImplementedError
 
     def binds(self, box: Box) -> int:
+        """How tightly the markup of a box holds together."""
         if box.kind in NUMBERS:
             _, power = digits(box.data)
             return SUM if box.data < 0 else PRODUCT if power is not None else ATOM
         return BINDS.get(box.kind, ATOM)
 
+    def _at_least(self, box: Box, level: int) -> str:
+        """The markup of an argument, in parentheses where it binds less than `level`."""
+        text = self.write(box)
+        return self.patterns["parentheses"] % text if self.binds(box) < level else text
+
+    _factor = _at_least
+
     def _number(self, box: Box) -> str:
         return self.number(*digits(box.data))
 
     _value = _number
+
+    def _row(self, box: Box) -> str:
+        return "".join(map(self.write, box.parts))
 
     def _negative(self, box: Box) -> str:
         return self.minus + self._at_least(box.parts[0], PRODUCT)
@@ -96,12 +128,8 @@ class Style:
             sign = self.minus_between if minus else self.plus
             # A fold on the left would swallow what follows.
             open_ended = part.kind in ("total", "largest") and i < len(box.parts) - 1
-            text = self._at_least(
-                part,
-                PRODUCT
-                if minus or open_ended or part.kind == "sum" or (part.kind in NUMBERS and i)
-                else SUM,
-            )
+            closed = minus or open_ended or part.kind == "sum" or (part.kind in NUMBERS and i)
+            text = self._at_least(part, PRODUCT if closed else SUM)
             out.append((sign if i else self.minus if minus else "") + text)
         return "".join(out)
 
@@ -109,110 +137,124 @@ class Style:
         out: list[str] = []
         for i, part in enumerate(box.parts):
             last = i == len(box.parts) - 1 and part.kind in ("total", "largest")
-            text = self._factor(part, SUM if last else PRODUCT)
             if out:
                 before = box.parts[i - 1].kind
                 first = part.parts[0] if part.kind in ("power", "fraction") else part
                 due = first.kind in NUMBERS or before == "value"
                 out.append(self.times if due else self.beside)
-            out.append(text)
+            out.append(self._factor(part, SUM if last else PRODUCT))
         return "".join(out)
 
-    def _ceil(self, box: Box) -> str:
-        return self.wrapped("⌈", self.write(box.parts[0]), "⌉")
-
-    def _floor(self, box: Box) -> str:
-        return self.wrapped("⌊", self.write(box.parts[0]), "⌋")
-
     def _max(self, box: Box) -> str:
-        return self.called(box.kind, [self.write(part) for part in box.parts])
+        return self.patterns["called"] % (box.kind, self.comma.join(map(self.write, box.parts)))
 
     _exp = _tanh = _ln = _min = _max
-
-    plus = " + "
-    carried = "+ "  # the same at the start of a line
-    minus = "-"
-    minus_between = " - "
-    times = " × "
-    beside = " "
-
-    def number(self, text: str, power: int | None) -> str:
-        raise NotImplementedError
-
-    def parentheses(self, text: str) -> str:
-        raise NotImplementedError
-
-    def wrapped(self, left: str, text: str, right: str) -> str:
-        raise NotImplementedError
-
-    def called(self, name: str, arguments: list[str]) -> str:
-        raise NotImplementedError
 
 
 class _Latex(Style):
     times = r" \times "
     beside = r"\,"
+    patterns: Mapping[str, str] = {
+        "parentheses": r"\left(%s\right)",
+        "carried": "+ %s",
+        "fraction": r"\frac{%s}{%s}",
+        "root": r"\sqrt{%s}",
+        "ceil": r"\left\lceil %s \right\rceil",
+        "floor": r"\left\lfloor %s \right\rfloor",
+        "called": r"\%s\left(%s\right)",
+        "total": r"\sum_{%s} %s",
+        "largest": r"\max_{%s} %s",
+        "which": r"\arg\max_{%s} %s",
+        "at": r"\left[%s\right]_{\arg\max_{%s} %s}",
+    }
+    commands = {char: f"\\{name}" for name, char in (LETTERS | SIGNS).items()} | {" ": r"\,"}
+
+    def text(self, words: Any) -> str:
+        return self.commands.get(words, str(words))
 
     def number(self, text: str, power: int | None) -> str:
         text = text.replace(THIN, r"\,")
         return text if power is None else rf"{text} \times 10^{{{power}}}"
 
-    def parentheses(self, text: str) -> str:
-        return rf"\left({text}\right)"
-
-    def _fraction(self, box: Box) -> str:
-        above, below = (self.write(part) for part in box.parts)
-        return rf"\frac{{{above}}}{{{below}}}"
-
-    def wrapped(self, left: str, text: str, right: str) -> str:
-        names = {"⌈": r"\lceil", "⌉": r"\rceil", "⌊": r"\lfloor", "⌋": r"\rfloor"}
-        return rf"\left{names[left]} {text} \right{names[right]}"
-
-    def called(self, name: str, arguments: list[str]) -> str:
-        return rf"\{name}\left({', '.join(arguments)}\right)"
-
-    def _name(self, box: Box) -> str:
-        return box.data.latex()  # type: ignore[no-any-return]
-
     def _words(self, box: Box) -> str:
-        return self._upright(box.data)
-
-    def _upright(self, words: str) -> str:
-        kept = "".join(c if c.isalnum() or c in " .,:;()/+-" else " " for c in words)
+        kept = "".join(c if c.isalnum() or c in " .,:;()/+-" else " " for c in box.data)
         return rf"\text{{{kept}}}"
+
+    def _unit(self, box: Box) -> str:
+        return rf"\ \mathrm{{{self._amount(box.data)}}}"
+
+    def _rounded(self, box: Box) -> str:
+        return rf" = \mathbf{{{self._amount(box.data)}}}"
+
+    def _amount(self, words: str) -> str:
+        """A unit, or digits with one."""
+        escaped = words.replace("%", r"\%").replace("_", r"\_").replace(THIN, r"\,")
+        return escaped.replace("−", "-").replace(" ", r"\ ")
 
     def _power(self, box: Box) -> str:
         base, exponent = box.parts
         text = self._at_least(base, ATOM)
         # A name that carries a superscript already takes the power from outside.
         if base.kind == "name" and "^" in text:
-            text = self.parentheses(text)
+            text = self.patterns["parentheses"] % text
         return rf"{text}^{{{self.write(exponent)}}}"
 
-    def _root(self, box: Box) -> str:
-        return rf"\sqrt{{{self.write(box.parts[0])}}}"
+    def _word(self, box: Box) -> str:
+        """Names of entries come from documents and may hold anything."""
+        if box.data in WORDS:
+            return f"\\{box.data}"
+        kept = re.sub(r"[^\w .+-]", " ", box.data).replace("_", r"\_")
+        spaced = re.sub(r"\s+", r"\\ ", kept.strip()) or r"\ "
+        return rf"\mathrm{{{spaced}}}"
 
-    def _total(self, box: Box) -> str:
-        return rf"\sum_{{{self._upright(box.data)}}} {self._at_least(box.parts[0], PRODUCT)}"
+    def _row(self, box: Box) -> str:
+        text = ""
+        for part in map(self.write, box.parts):
+            # \ell followed by a letter needs a space between them.
+            apart = re.search(r"\\[A-Za-z]+$", text) and part[:1].isalpha()
+            text += f" {part}" if apart else part
+        return text
 
-    def _largest(self, box: Box) -> str:
-        return rf"\max_{{{self._upright(box.data)}}} {self._at_least(box.parts[0], PRODUCT)}"
+    def _accent(self, box: Box) -> str:
+        return f"\\{box.data}{{{self.write(box.parts[0])}}}"
 
-    def _which(self, box: Box) -> str:
-        return rf"\arg\max_{{{self._upright(box.data)}}} {self._at_least(box.parts[0], PRODUCT)}"
-
-    def _at(self, box: Box) -> str:
-        body, by = (self.write(part) for part in box.parts)
-        return rf"\left[{body}\right]_{{\arg\max_{{{self._upright(box.data)}}} {by}}}"
+    def _script(self, box: Box) -> str:
+        base, *scripts = map(self.write, box.parts)
+        for mark, text in zip("_^", scripts, strict=True):
+            base += f"{mark}{text}" if len(text) == 1 else f"{mark}{{{text}}}" if text else ""
+        return base
 
 
 class _MathML(Style):
     plus = "<mo>+</mo>"
-    carried = '<mo form="infix">+</mo>'
     minus = '<mo form="prefix">−</mo>'
     minus_between = "<mo>−</mo>"
     times = "<mo>×</mo>"
     beside = '<mspace width=".2em"/>'
+    comma = "<mo>,</mo>"
+    patterns: Mapping[str, str] = {
+        "parentheses": "<mrow><mo>(</mo>%s<mo>)</mo></mrow>",
+        "carried": '<mo form="infix">+</mo>%s',
+        "root": "<msqrt>%s</msqrt>",
+        "ceil": "<mrow><mo>⌈</mo>%s<mo>⌉</mo></mrow>",
+        "floor": "<mrow><mo>⌊</mo>%s<mo>⌋</mo></mrow>",
+        "called": "<mrow><mi>%s</mi><mo>(</mo>%s<mo>)</mo></mrow>",
+        "total": "<mrow><munder><mo>∑</mo>%s</munder>%s</mrow>",
+        "largest": "<mrow><munder><mo>max</mo>%s</munder>%s</mrow>",
+        "which": "<mrow><munder><mo>arg max</mo>%s</munder>%s</mrow>",
+        "at": "<msub><mrow><mo>[</mo>%s<mo>]</mo></mrow>"
+        "<mrow><munder><mo>arg max</mo>%s</munder>%s</mrow></msub>",
+        "words": "<mtext>%s</mtext>",
+        "unit": '<mspace width=".3em"/><mtext>%s</mtext>',
+        "rounded": '<mo>=</mo><mtext class="b">%s</mtext>',
+        "letter": "<mi>%s</mi>",
+        "word": "<mi>%s</mi>",
+        "numeral": "<mn>%s</mn>",
+        "sign": "<mo>%s</mo>",
+    }
+
+    def text(self, words: Any) -> str:
+        return escape(words)
 
     def number(self, text: str, power: int | None) -> str:
         if text.startswith("-"):
@@ -226,12 +268,19 @@ class _MathML(Style):
             "<mn>-", "<mn>−"
         )
 
-    def parentheses(self, text: str) -> str:
-        return f"<mrow><mo>(</mo>{text}<mo>)</mo></mrow>"
+    def bare(self, box: Box) -> str:
+        """The markup without the one row around all of it, which its place implies."""
+        mathml, depth = self.write(box), 0
+        for tag in re.finditer(r"<(/?)mrow>", mathml):
+            depth += -1 if tag[1] else 1
+            if depth == 0:
+                whole = mathml.startswith("<mrow>") and tag.end() == len(mathml)
+                return mathml[6:-7] if whole else mathml
+        return mathml
 
-    def _fraction(self, box: Box) -> str:
-        above, below = box.parts
-        return f"<mfrac>{self._one(above)}{self._one(below)}</mfrac>"
+    def line(self, box: Box) -> str:
+        """A line of its own; one that has numbers only needs no marks, which weigh the most."""
+        return f"<mtext>{escape(TEXT.write(box))}</mtext>" if box.flat else self.bare(box)
 
     def _one(self, box: Box, level: int = SUM) -> str:
         """One element, where MathML counts its children."""
@@ -239,133 +288,105 @@ class _MathML(Style):
         bare = box.kind in ("sum", "product", "negative") and self.binds(box) >= level
         return f"<mrow>{text}</mrow>" if bare else text
 
-    def wrapped(self, left: str, text: str, right: str) -> str:
-        return f"<mrow><mo>{left}</mo>{text}<mo>{right}</mo></mrow>"
-
-    def called(self, name: str, arguments: list[str]) -> str:
-        inner = "<mo>,</mo>".join(arguments)
-        return f"<mrow><mi>{name}</mi><mo>(</mo>{inner}<mo>)</mo></mrow>"
-
-    def _name(self, box: Box) -> str:
-        return box.data.mathml()  # type: ignore[no-any-return]
-
-    def _words(self, box: Box) -> str:
-        return f"<mtext>{escape(box.data)}</mtext>"
+    def _fraction(self, box: Box) -> str:
+        above, below = box.parts
+        return f"<mfrac>{self._one(above)}{self._one(below)}</mfrac>"
 
     def _power(self, box: Box) -> str:
         base, exponent = box.parts
         return f"<msup>{self._one(base, ATOM)}{self._one(exponent)}</msup>"
 
-    def _root(self, box: Box) -> str:
-        return f"<msqrt>{self.write(box.parts[0])}</msqrt>"
+    def _space(self, box: Box) -> str:
+        return '<mspace width="0.17em"/>'
 
-    def _under(self, sign: str, box: Box) -> str:
-        index = f"<mtext>{escape(box.data)}</mtext>"
-        body = self._at_least(box.parts[0], PRODUCT)
-        return f"<mrow><munder>{sign}{index}</munder>{body}</mrow>"
+    def _row(self, box: Box) -> str:
+        return f"<mrow>{super()._row(box)}</mrow>"
 
-    def _total(self, box: Box) -> str:
-        return self._under("<mo>∑</mo>", box)
+    def _accent(self, box: Box) -> str:
+        under = self.write(box.parts[0])
+        return f'<mover accent="true">{under}<mo>{ACCENTS[box.data]}</mo></mover>'
 
-    def _largest(self, box: Box) -> str:
-        return self._under("<mo>max</mo>", box)
-
-    def _which(self, box: Box) -> str:
-        return self._under("<mo>arg max</mo>", box)
-
-    def _at(self, box: Box) -> str:
-        body, by = (self.write(part) for part in box.parts)
-        index = f"<mtext>{escape(box.data)}</mtext>"
-        below = f"<mrow><munder><mo>arg max</mo>{index}</munder>{by}</mrow>"
-        return f"<msub><mrow><mo>[</mo>{body}<mo>]</mo></mrow>{below}</msub>"
+    def _script(self, box: Box) -> str:
+        base, below, above = ("" if part == EMPTY else self.write(part) for part in box.parts)
+        tag = f"m{'sub' if below else ''}{'sup' if above else ''}"
+        return f"<{tag}>{base}{below}{above}</{tag}>"
 
 
 class _Text(Style):
     minus = "−"
     minus_between = " − "
     beside = " · "
+    patterns: Mapping[str, str] = {
+        "parentheses": "(%s)",
+        "carried": "+ %s",
+        "root": "√(%s)",
+        "ceil": "⌈%s⌉",
+        "floor": "⌊%s⌋",
+        "called": "%s(%s)",
+        "power": "%s^%s",
+        "total": "Σ[%s] %s",
+        "largest": "max[%s] %s",
+        "which": "arg max[%s] %s",
+    }
+    levels: Mapping[str, tuple[int, ...]] = {**Style.levels, "power": (ATOM, ATOM)}
 
     def number(self, text: str, power: int | None) -> str:
         text = text.replace("-", "−")
         return text if power is None else f"{text}e{power}"
 
-    def parentheses(self, text: str) -> str:
-        return f"({text})"
+    def _factor(self, box: Box, level: int = PRODUCT) -> str:
+        # The line of a fraction is not seen here: a / b is a factor in parentheses only.
+        return self._at_least(box, SIGN if box.kind == "fraction" else level)
 
     def _fraction(self, box: Box) -> str:
         above, below = box.parts
         return f"{self._factor(above)} / {self._at_least(below, SIGN)}"
 
-    def _factor(self, box: Box, level: int = PRODUCT) -> str:
-        # The line of a fraction is not seen here: a / b is a factor in parentheses only.
-        return super()._at_least(box, SIGN if box.kind == "fraction" else level)
-
-    def wrapped(self, left: str, text: str, right: str) -> str:
-        return f"{left}{text}{right}"
-
-    def called(self, name: str, arguments: list[str]) -> str:
-        return f"{name}({', '.join(arguments)})"
-
-    def _name(self, box: Box) -> str:
-        return box.data.plain()  # type: ignore[no-any-return]
-
-    def _words(self, box: Box) -> str:
-        return str(box.data)
-
-    def _power(self, box: Box) -> str:
-        base, exponent = box.parts
-        return f"{self._at_least(base, ATOM)}^{self._at_least(exponent, ATOM)}"
-
-    def _root(self, box: Box) -> str:
-        return f"√({self.write(box.parts[0])})"
-
-    def _total(self, box: Box) -> str:
-        return f"Σ[{box.data}] {self._at_least(box.parts[0], PRODUCT)}"
-
-    def _largest(self, box: Box) -> str:
-        return f"max[{box.data}] {self._at_least(box.parts[0], PRODUCT)}"
-
-    def _which(self, box: Box) -> str:
-        return f"arg max[{box.data}] {self._at_least(box.parts[0], PRODUCT)}"
-
     def _at(self, box: Box) -> str:
-        body, by = (self.write(part) for part in box.parts)
-        return f"[{body}] where {by} is largest over {box.data}"
+        body, index, by = map(self.write, box.parts)
+        return f"[{body}] where {by} is largest over {index}"
+
+    def _script(self, box: Box) -> str:
+        base, below, above = map(self.write, box.parts)
+        return base + (f"_{below}" if below else "") + (f"^{above}" if above else "")
 
 
 class _Html(_Text):
+    """Letters as variables, scripts as such; accents are left out."""
+
     beside = "\u2009"
+    patterns: Mapping[str, str] = {
+        **_Text.patterns,
+        "power": "%s<sup>%s</sup>",
+        "total": "∑<sub>%s</sub>\u2009%s",
+        "largest": "max<sub>%s</sub>\u2009%s",
+        "which": "arg max<sub>%s</sub>\u2009%s",
+        "letter": "<var>%s</var>",
+    }
+    levels = Style.levels
+
+    def text(self, words: Any) -> str:
+        return escape(str(words))
 
     def number(self, text: str, power: int | None) -> str:
-        text = text.replace("-", "−")
-        return text if power is None else f"{text}e{power}".replace("-", "−")
-
-    def _name(self, box: Box) -> str:
-        return box.data.html()  # type: ignore[no-any-return]
-
-    def _words(self, box: Box) -> str:
-        return escape(str(box.data))
-
-    def _power(self, box: Box) -> str:
-        base, exponent = box.parts
-        return f"{self._at_least(base, ATOM)}<sup>{self.write(exponent)}</sup>"
-
-    def _under(self, sign: str, box: Box) -> str:
-        body = self._at_least(box.parts[0], PRODUCT)
-        return f"{sign}<sub>{escape(box.data)}</sub>\u2009{body}"
-
-    def _total(self, box: Box) -> str:
-        return self._under("∑", box)
-
-    def _largest(self, box: Box) -> str:
-        return self._under("max", box)
-
-    def _which(self, box: Box) -> str:
-        return self._under("arg max", box)
+        return super().number(text, power).replace("-", "−")
 
     def _at(self, box: Box) -> str:
-        body, by = (self.write(part) for part in box.parts)
-        return f"[{body}]<sub>arg max {escape(box.data)}: {by}</sub>"
+        return "[{}]<sub>arg max {}: {}</sub>".format(*map(self.write, box.parts))
+
+    def _script(self, box: Box) -> str:
+        base, index, power = box.parts
+        if base.kind == "letter" and index != EMPTY and power == EMPTY and _slanted(index):
+            return f"<var>{base.data}<sub>{TEXT.write(index)}</sub></var>"
+        text, *scripts = map(self.write, box.parts)
+        for tag, script in zip(("sub", "sup"), scripts, strict=True):
+            text += f"<{tag}>{script}</{tag}>" if script else ""
+        return text
+
+
+def _slanted(name: Box) -> bool:
+    """Whether a name is made of letters alone."""
+    return name.kind == "letter" or (name.kind == "row" and all(map(_slanted, name.parts)))
 
 
 LATEX = _Latex()

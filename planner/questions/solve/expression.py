@@ -30,7 +30,7 @@ from planner.engine.run import operands
 from planner.engine.tape import Tape
 from planner.plans.plan import variant
 from planner.questions.solve.solve import Answer
-from planner.typeset import LATEX, TEXT, Name, Typesetter, parse
+from planner.typeset import LATEX, TEXT, Box, Typesetter, parse, with_subscript
 
 #: Plans that show how what the document gives follows from the unknown.
 POINTS = 4
@@ -160,8 +160,8 @@ class _Solver:
         key = answer.domain.key
         note = next((n for n in BOOK.notation.values() if n.key == key and not n.per), None)
         #: How the unknown prints, and symbols that are not in the book.
-        self.unknown = parse(note.latex if note else "x")
-        self.names: dict[Symbol, Name] = {}
+        self.unknown = TEXT.write(parse(note.latex if note else "x"))
+        self.names: dict[Symbol, Box] = {}
         self.numbers: dict[Symbol, Any] = {}
         self.meanings: dict[Symbol, str] = {}
         self.forms = self._inputs(leaves)
@@ -273,13 +273,13 @@ class _Solver:
         if spelled or not polynomial or not form.above.keys() <= set(range(MOST_DEGREE + 1)):
             return form
         formula = quantity.choose(self.case.settings.get)
-        title, name, x = (formula or quantity).title, parse(quantity.latex), self.unknown.plain()
+        title, name, x = (formula or quantity).title, parse(quantity.latex), self.unknown
         words = (f"the part without {x}", f"per {x}", f"per {x} squared")
         return Ratio(
             {
                 power: self._named(
                     f"{identifier} {power}",
-                    name.with_subscript(str(power)),
+                    with_subscript(name, str(power)),
                     term.value,
                     f"{title}: {words[power]}",
                 )
@@ -287,7 +287,7 @@ class _Solver:
             }
         )
 
-    def _named(self, label: str, name: Name, value: Any, meaning: str) -> Coefficient:
+    def _named(self, label: str, name: Box, value: Any, meaning: str) -> Coefficient:
         symbol = Symbol(label, positive=True)
         self.names[symbol], self.numbers[symbol], self.meanings[symbol] = name, value, meaning
         return Coefficient(Fraction(value), symbol)
@@ -322,7 +322,7 @@ class _Solver:
         if not limit.value:
             return {}
         first = BOOK.quantities[limit.quantity]
-        name = parse(first.latex).with_subscript("max" if limit.relation == "<=" else "min")
+        name = with_subscript(parse(first.latex), "max" if limit.relation == "<=" else "min")
         label, meaning = f"{limit.quantity} limit", f"{first.title}: the limit"
         return {0: -self._named(label, name, limit.value, meaning)}
 
@@ -341,14 +341,16 @@ class _Solver:
         setter.names = self.names
         symbolic = setter.symbolic(tree, {})
         return ClosedForm(
-            self.unknown.plain(),
+            self.unknown,
             degree,
             TEXT.write(symbolic),
             LATEX.write(symbolic),
             TEXT.write(setter.numeric(tree, {})),
             value,
             tuple(
-                (self.names[s].plain(), t) for s, t in self.meanings.items() if s in tree.symbols
+                (TEXT.write(self.names[s]), t)
+                for s, t in self.meanings.items()
+                if s in tree.symbols
             ),
         )
 
@@ -356,9 +358,9 @@ class _Solver:
 class _Setter(Typesetter):
     """Sets symbols that are not in the book, too."""
 
-    names: Mapping[Symbol, Name]
+    names: Mapping[Symbol, Box]
 
-    def name(self, symbol: Symbol) -> Name:
+    def name(self, symbol: Symbol) -> Box:
         return self.names.get(symbol) or super().name(symbol)
 
 
