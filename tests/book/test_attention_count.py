@@ -13,7 +13,6 @@ from benchmarks.counts import DEVICE
 from planner.book import formulas as _book  # noqa: F401  registers the quantities
 from planner.engine import evaluate
 from planner.engine import instance as case
-from planner.engine.evaluate import Evaluation
 from planner.questions import loading
 
 MODEL: dict[str, Any] = {"layers": 2, "hidden": 32, "vocab": 64, "attention": {"heads": 4}}
@@ -66,27 +65,3 @@ def test_each_convention_says_what_it_discounts(
     count: str, window: int | None, causal: bool, expected: int
 ) -> None:
     assert keys(count, 100, window, causal) == expected
-
-
-def test_a_chunk_of_a_gated_delta_net_is_its_products_of_matrices() -> None:
-    """Rows, inner size and columns of each, of 32 heads in chunks of 64 tokens with keys of 96 and
-    values of 128 (Yang et al. 2024, arXiv 2412.06464, section 3.3)."""
-    chunk, key, wide = 64, 96, 128
-    net = {"key_head_dim": key, "value_head_dim": wide, "chunk": chunk}
-    plan = loading.load(
-        {
-            "model": {"extends": "qwen3-next-80b-a3b", "delta_net": net},
-            "cluster": {"accelerator": "h100-sxm-80gb", "devices": 64},
-            "training": {"tokens": "1T", "sequence_length": 4096, "global_batch": 512},
-            "parallelism": {"expert": 8},
-        }
-    )
-    e = Evaluation(case.build(plan))
-    (scan,) = (x for x in e.case.axes["component"] if x.settings.get("scan") == "delta")
-    products = [
-        *[(chunk, key, chunk)] * 2,  # keys with keys, queries with keys
-        (chunk, chunk, wide),  # scores with values
-        *[(chunk, key, wide)] * 3,  # into, out of and on to the state
-    ]
-    flops = 32 * sum(2 * rows * inner * columns for rows, inner, columns in products) / chunk
-    assert float(e.value("compute.component", {"component": scan})) == flops

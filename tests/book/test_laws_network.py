@@ -86,13 +86,18 @@ def test_traffic_of_activations_is_linear_in_the_bytes_of_their_format(context: 
         assert 0 < b - a == pytest.approx((d - b) / 2)
 
 
-@pytest.mark.parametrize(("devices", "stages"), [(64, 4), (64, 8), (64, 16), (64, 32), (16, 16)])
+@pytest.mark.parametrize(
+    ("devices", "stages", "tensor"),
+    [(64, 4, 1), (64, 8, 1), (64, 16, 1), (64, 16, 2), (64, 32, 1), (16, 16, 1)],
+)
 def test_a_stage_sends_over_the_card_where_the_next_is_in_another_node(
-    devices: int, stages: int
+    devices: int, stages: int, tensor: int
 ) -> None:
-    """2 bytes of 4,096 x 4,096 values to the device n/p places further on, from each in turn."""
-    found = value("network.pipeline", cluster__devices=devices, parallelism={"pipeline": stages})
-    size = 2 * 4096 * 4096
+    """2 bytes of 4,096 x 4,096 values to the device n/p places further on, from each in turn; of
+    several tensor-parallel ranks each sends its share."""
+    layout = {"pipeline": stages, "tensor": tensor}
+    found = value("network.pipeline", cluster__devices=devices, parallelism=layout)
+    size = 2 * 4096 * 4096 / tensor
     sent = [
         size / 100e9 + 1e-6
         if place // 8 == (place + devices // stages) % devices // 8

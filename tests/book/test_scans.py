@@ -31,7 +31,7 @@ def flops(model: dict[str, Any], sequence: int) -> Any:
 @pytest.mark.parametrize("sequence", [1024, 1000])
 def test_a_delta_rule_chunk_by_chunk(sequence: int) -> None:
     """Keys with keys, queries with keys, scores with values, and three products with the state; a
-    last chunk is filled up to 64."""
+    last chunk is filled up to 64 (Yang et al. 2024, arXiv 2412.06464, section 3.3)."""
     heads, key, value, chunk = 4, 32, 48, 64
     delta = {
         "key_heads": heads, "value_heads": heads, "key_head_dim": key, "value_head_dim": value,

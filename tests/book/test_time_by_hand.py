@@ -95,26 +95,6 @@ def test_a_hop_of_decoding_sends_its_share_of_a_token_of_each_sequence(
     assert e.value("time.decode.exchange") == 32 * 2 * 2 * (tensor - 1) * (wait + sent / rate)
 
 
-@pytest.mark.parametrize(("pipeline", "across"), [(2, 1), (8, 1), (16, Fraction(1, 2))])
-def test_a_stage_sends_over_the_network_to_neighbours_in_other_nodes(
-    pipeline: int, across: Any
-) -> None:
-    """Of 64 devices the next stage's are 64/p further: with 16 stages that is 4 of a node's 8, so
-    half of the neighbours lie in the same node. Each of two ranks sends half of the activations."""
-    e = evaluation(
-        parallelism={"tensor": 2, "pipeline": pipeline},
-        cluster__accelerator={
-            "extends": "h100-sxm-80gb",
-            "link": {"bandwidth": "200 GB/s", "convention": "bidirectional", "latency": "1 us"},
-        },
-        time__efficiency={"network": 1, "link": 1},
-    )
-    sent = Fraction(TOKENS * HIDDEN * 2, 2)
-    outside = sent / 10**10 + Fraction(1, 10**5)
-    inside = sent / 10**11 + Fraction(1, 10**6)
-    assert e.value("network.pipeline") == across * outside + (1 - across) * inside
-
-
 @pytest.mark.parametrize(("expert", "split"), [(2, 1), (8, 1), (4, 2)])
 def test_a_token_waits_for_every_group_of_experts_on_its_way_there_and_back(
     expert: int, split: int
