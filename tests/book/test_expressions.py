@@ -87,6 +87,13 @@ def summary(cache: Path, code: str = "", *options: str) -> str:
     return done.stdout
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A cache as one summary leaves it, to be copied, and the summary."""
+    folder = tmp_path_factory.mktemp("filled")
+    return folder, summary(folder)
+
+
 def test_the_second_run_needs_no_sympy_and_says_the_same(tmp_path: Path) -> None:
     loaded = "'sympy' in sys.modules"
     first, second = summary(tmp_path, loaded), summary(tmp_path, loaded)
@@ -94,15 +101,19 @@ def test_the_second_run_needs_no_sympy_and_says_the_same(tmp_path: Path) -> None
     assert first.splitlines()[:-1] == second.splitlines()[:-1]
 
 
-def test_byte_code_that_may_not_lie_beside_the_sources_lies_in_the_cache(tmp_path: Path) -> None:
-    summary(tmp_path)
-    kept = {file.name.split(".")[0] for file in tmp_path.rglob("*.pyc")}
+def test_byte_code_that_may_not_lie_beside_the_sources_lies_in_the_cache(
+    filled: tuple[Path, str],
+) -> None:
+    kept = {file.name.split(".")[0] for file in filled[0].rglob("*.pyc")}
     assert {"lower", "schema", "main"} <= kept
 
 
 @pytest.mark.parametrize("damage", ["cut", "other", "wrong", "none", "list", "deep", "nowhere"])
-def test_what_is_kept_may_be_damaged_or_missing(tmp_path: Path, damage: str) -> None:
-    whole = summary(tmp_path)
+def test_what_is_kept_may_be_damaged_or_missing(
+    tmp_path: Path, filled: tuple[Path, str], damage: str
+) -> None:
+    folder, whole = filled
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     (file,) = tmp_path.rglob("expressions.json")
     kept = json.loads(file.read_text())
     if damage == "cut":
@@ -125,12 +136,12 @@ def test_what_is_kept_may_be_damaged_or_missing(tmp_path: Path, damage: str) -> 
     assert damage == "nowhere" or list(tmp_path.rglob("*expressions.json*")) == [file]
 
 
-def test_under_a_root_what_is_kept_is_read(tmp_path: Path) -> None:
-    summary(tmp_path)
+def test_under_a_root_what_is_kept_is_read(filled: tuple[Path, str]) -> None:
+    folder, _ = filled
     with files.within(ROOT / "presets"):
-        assert not files.inside(tmp_path)
+        assert not files.inside(folder)
         assert files.inside(resources.cache() / "expressions.json")
-    assert summary(tmp_path, "'sympy' in sys.modules", "--root", "presets")[-6:] == "False\n"
+    assert summary(folder, "'sympy' in sys.modules", "--root", "presets")[-6:] == "False\n"
 
 
 def test_what_is_kept_is_found_by_content() -> None:

@@ -456,7 +456,7 @@ GRID: dict[str, Any] = {
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.integers(0, 2**32), st.booleans(), st.sampled_from([(), ("memory.process <= 3",)]))
 def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
     seed: int, keep: bool, limits: tuple[str, ...]
@@ -596,7 +596,7 @@ def test_a_sweep_killed_at_random_goes_on_without_a_row_lost_or_doubled(
     folder = tmp_path / f"{out.name}.pieces"
     run.sweep(read, whole, workers=1)
     chance, kills, done = random.Random(3), 0, [0]
-    while kills < 25:
+    while kills < 15:
         if _killed(read, out, chance.randrange(1, 800 + 35 * done[-1])):
             kills += 1
             done.append(len(list(folder.glob("*.json"))))

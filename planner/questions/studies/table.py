@@ -143,7 +143,7 @@ class Rows:
         """An array (dimension, …) as one (heads, …) that broadcasts to the grid of kept points."""
         slow = array.shape[: len(self._heads)]
         if all(n == 1 for n in slow):
-            return array.reshape(1, *array.shape[len(slow) :])
+            return array.reshape(1, *array.shape[len(slow) :])[: self.grid[0]]
         places = (p if n > 1 else 0 for p, n in zip(self._heads, slow, strict=True))
         found: Array = array[tuple(places)]
         return found
