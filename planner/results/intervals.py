@@ -24,7 +24,7 @@ STATES, FLOOR = ("memory.weights", "memory.gradients", "memory.optimizer"), "tim
 
 def interval(quantity: Any) -> tuple[Value, Value] | None:
     """Lowest and highest value that published runs leave open, of a quantity of
-    ``planner.results.evaluated``; None for one that no published run is held against."""
+    ``planner.results.result``; None for one that no published run is held against."""
     if quantity.absent is not None or isinstance(quantity.value, str):
         return None
     return around(quantity.base, quantity.number, quantity.result.evaluation)

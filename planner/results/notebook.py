@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from planner.base.display import exact_text, format_value
 from planner.plans.document import Plan
-from planner.results.evaluated import Quantity
 
 
 class Shown(Protocol):
@@ -18,7 +17,7 @@ class Shown(Protocol):
     plan: Plan
 
     @property
-    def quantities(self) -> Mapping[str, Quantity]: ...
+    def quantities(self) -> Mapping[str, Any]: ...
     @property
     def absent(self) -> Mapping[str, str]: ...
 
@@ -60,8 +59,8 @@ _STYLE = "text-align:left;padding:0 1em 0 0"
 
 def html(result: Shown) -> str:
     """The quantities of the whole plan as an HTML table; those per layer or stage are folded."""
-    whole: list[Quantity] = []
-    single: list[Quantity] = []
+    whole: list[Any] = []
+    single: list[Any] = []
     for quantity in result.quantities.values():
         (single if "[" in quantity.id else whole).append(quantity)
     parts = [f"<div><b>{escape(result.plan.name)}</b>", _table(whole)]
@@ -82,7 +81,7 @@ def html(result: Shown) -> str:
     return "".join(parts) + "</div>"
 
 
-def _table(quantities: list[Quantity]) -> str:
+def _table(quantities: list[Any]) -> str:
     rows = "".join(
         f'<tr><td style="{_STYLE}"><code>{escape(q.id)}</code></td>'
         f'<td style="{_STYLE}">{escape(q.title)}</td>'
@@ -92,7 +91,7 @@ def _table(quantities: list[Quantity]) -> str:
     return f"<table><tbody>{rows}</tbody></table>"
 
 
-def _shown(quantity: Quantity) -> str:
+def _shown(quantity: Any) -> str:
     value = quantity.value
     if isinstance(value, float):
         value = Fraction(value)
@@ -101,7 +100,7 @@ def _shown(quantity: Quantity) -> str:
     return str(value)
 
 
-def _exactly(quantity: Quantity) -> str:
+def _exactly(quantity: Any) -> str:
     value = quantity.value
     if isinstance(value, (int, Fraction)):
         return f"{exact_text(value)} {quantity.unit}"

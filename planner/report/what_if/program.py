@@ -17,7 +17,7 @@ from typing import Any
 from planner.base.errors import Fault, PlanError
 from planner.book import expressions
 from planner.book.canonical import canonical
-from planner.book.expressions import REDUCTIONS, Expression, Symbol
+from planner.book.expressions import Expression
 from planner.book.quantity import BOOK, Book, Formula, Notation, Quantity
 from planner.engine import flop_conventions, instance, scaling_laws
 from planner.engine.evaluate import Evaluation
@@ -31,7 +31,7 @@ from planner.report.what_if import accelerators
 from planner.report.what_if.rules import Program
 from planner.report.what_if.words import literal, quoted
 from planner.results import intervals
-from planner.results.result import Result
+from planner.results.result import Result, carrier
 from planner.typeset import TEXT, Typesetter
 
 __all__ = ["program"]
@@ -171,18 +171,8 @@ def _terms(rules: Program, typesetter: Typesetter, sums: Iterable[str]) -> str:
     return f"new Map([{','.join(found)}])"
 
 
-def _carrier(term: Any, unit: str) -> str | None:
-    """The quantity that a term is, or is a multiple of, as planner.results.evaluated finds it."""
-    factors = term.args if term.op == "mul" else (term,)
-    ids = [BOOK.symbols[f] for f in factors if isinstance(f, Symbol) and f in BOOK.symbols]
-    if len(ids) > 1:
-        ids = [i for i in ids if BOOK.quantities[i].unit == unit]
-    plain = not any(f.op == "add" or f.op in REDUCTIONS for f in factors)
-    return ids[0] if len(ids) == 1 and plain else None
-
-
 def _label(typesetter: Typesetter, term: Any, unit: str) -> str:
-    carrier = _carrier(term, unit)
-    if carrier is None:
+    found = carrier(term, unit, BOOK)
+    if found is None:
         return TEXT.write(typesetter.symbolic(term, None))
-    return BOOK.quantities[carrier].short or BOOK.quantities[carrier].title
+    return BOOK.quantities[found].short or BOOK.quantities[found].title
