@@ -32,9 +32,9 @@ def commands() -> dict[str, tuple[argparse.Action, ...]]:
     from planner.cli.main import COMMANDS
 
     found = {}
-    for name, (_, configure, _) in COMMANDS.items():
+    for name, command in COMMANDS.items():
         parser = argparse.ArgumentParser()
-        configure(parser)
+        command.configure(parser)
         actions = [a for a in parser._actions if not isinstance(a, argparse._HelpAction)]
         found[name] = tuple(actions)
     return found

@@ -344,6 +344,19 @@ def write_text(path: str | Path, text: str) -> None:
         file.write(data)
 
 
+def put(text: str, path: str | None = None, inputs: Iterable[str | Path] = ()) -> None:
+    """To a file, none of the inputs, or to standard output (no path, or `-`).
+
+    Raises:
+        PlanError: as for ``spare`` and ``write_text``.
+    """
+    if path is None or path == "-":
+        sys.stdout.write(text)
+    else:
+        spare(path, inputs)
+        write_text(path, text)
+
+
 def _pour(target: Path, data: bytes) -> None:
     """Write to a device or a pipe. Somebody has to read a pipe, now or soon."""
     flags = os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 from planner.base.errors import Fault, PlanError
 
@@ -52,77 +51,52 @@ def _completer(words: Callable[[], tuple[str, ...]]) -> Callable[..., tuple[str,
     return lambda **_: words()
 
 
-def keys() -> tuple[str, ...]:
-    """What may follow --set: the keys of a plan, and the presets that a name may mean."""
+def _presets(kind: str) -> tuple[str, ...]:
     from planner.documents import source
 
-    named = [
-        f"{key}={name}"
-        for key, kind in (
-            ("model", "model"),
-            ("cluster", "cluster"),
-            ("cluster.accelerator", "accelerator"),
-        )
-        for name in source.preset_names(kind)
-    ]
-    return tuple(named + [f"{key}=" for key in _keys()])
+    return tuple(source.preset_names(kind))
 
 
-def _keys() -> list[str]:
-    """The dotted keys of the plan's own sections, with the values of a choice spelled out."""
-    from planner.base import resources
+def _keys() -> tuple[str, ...]:
+    """The dotted keys near the top of a plan that hold no others."""
+    from planner.documents import schema
 
-    schema = resources.read_json(resources.folder("schemas") / "plan.schema.json")
-
-    def walk(node: dict[str, Any], before: str) -> Iterator[str]:
-        for name, inner in node.get("properties", {}).items():
-            if "properties" in inner:
-                yield from walk(inner, f"{before}{name}.")
-            elif "$ref" not in inner:
-                yield before + name
-
-    return sorted(key for key in walk(schema, "") if "." in key)
+    known = schema.paths("plan")
+    around = {key.rpartition(".")[0] for key in known}
+    return tuple(key for key in known if "." in key and key not in around)
 
 
-def quantities() -> tuple[str, ...]:
+def _settings() -> tuple[str, ...]:
+    """What may follow --set: the keys of a plan, and the presets that a name may mean."""
+    named = {"model": "model", "cluster": "cluster", "cluster.accelerator": "accelerator"}
+    choices = [f"{key}={name}" for key, kind in named.items() for name in _presets(kind)]
+    return (*choices, *(f"{key}=" for key in _keys()))
+
+
+def _quantities() -> tuple[str, ...]:
     import planner.book.formulas  # noqa: F401  (registers the quantities)
     from planner.book.quantity import BOOK
 
     return tuple(sorted(BOOK.quantities))
 
 
-def _presets(kind: str) -> Callable[[], tuple[str, ...]]:
-    """The names of one kind of preset."""
-
-    def names() -> tuple[str, ...]:
-        from planner.documents import source
-
-        return tuple(source.preset_names(kind))
-
-    return names
-
-
-def _of_solve(what: str) -> Callable[[], tuple[str, ...]]:
+def _of_solve(what: str) -> tuple[str, ...]:
     """What the module of inverse questions lists."""
+    from planner.questions.solve import questions
 
-    def names() -> tuple[str, ...]:
-        from planner.questions.solve import questions
-
-        found: tuple[str, ...] = getattr(questions, what)
-        return found
-
-    return names
+    return tuple(getattr(questions, what))
 
 
+#: What may stand in the place of each argument.
 WORDS: dict[str, Callable[[], tuple[str, ...]]] = {
-    "set": keys,
-    "vary": lambda: tuple(_keys()),
-    "maximize": quantities,
-    "minimize": quantities,
-    "family": _presets("model"),
-    "accelerators": _presets("accelerator"),
-    "with_layout": _of_solve("LAYOUTS"),
-    "quantity": quantities,
-    "question": _of_solve("NAMES"),
-    "extends": _presets("accelerator"),
+    "set": _settings,
+    "vary": _keys,
+    "maximize": _quantities,
+    "minimize": _quantities,
+    "family": lambda: _presets("model"),
+    "accelerators": lambda: _presets("accelerator"),
+    "with_layout": lambda: _of_solve("LAYOUTS"),
+    "quantity": _quantities,
+    "question": lambda: _of_solve("NAMES"),
+    "extends": lambda: _presets("accelerator"),
 }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from planner.base import files
@@ -14,13 +15,12 @@ from planner.connect.measure import need_torch
 from planner.documents import source
 from planner.questions import loading
 
-Put = Callable[[str, str | None, Sequence[str]], None]
 #: Options that go with --step only.
 STEP_ONLY = ("set", "accelerator", "layers")
 LONGEST = 600.0
 
 
-def run(options: argparse.Namespace, put: Put) -> int:
+def run(options: argparse.Namespace) -> int:
     """Measure the machine (-o), a step (--step) or one after the other; the exit status.
 
     Raises:
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace, put: Put) -> int:
     need_torch()
     accelerator = options.accelerator
     if options.output is not None or options.step is None:
-        put(_machine(options), options.output, inputs)
+        files.put(_machine(options), options.output, inputs)
         if options.output not in (None, "-"):
             accelerator = accelerator or options.output
     if options.step is not None:
@@ -109,7 +109,7 @@ def _machine(options: argparse.Namespace) -> str:
 
     backend = engine.Engine(options.device, options.processes)
     seconds = options.seconds or machine.SECONDS
-    with _Progress() as tell:
+    with _progress() as tell:
         found = machine.measure(backend, seconds, options.extends, tell)
     return writing.document(found, options.name)
 
@@ -121,7 +121,7 @@ def _step(options: argparse.Namespace, accelerator: str | None) -> None:
     if accelerator is not None:
         overrides.append(f"cluster.accelerator={Path(accelerator).resolve()}")
     plan = loading.load(options.step, overrides)
-    with _Progress() as tell:
+    with _progress() as tell:
         found = step.step(
             plan,
             device=options.device,
@@ -134,15 +134,15 @@ def _step(options: argparse.Namespace, accelerator: str | None) -> None:
     sys.stdout.write(writer(found))
 
 
-class _Progress:
-    """One line that says what runs, on a terminal only."""
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """What shows on one line what runs, on a terminal only."""
 
-    def __enter__(self) -> Callable[[str], None]:
-        return self._show if sys.stderr.isatty() else lambda line: None
-
-    def __exit__(self, *_: object) -> None:
+    def show(line: str) -> None:
         if sys.stderr.isatty():
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            print(f"\r\033[K{line[:100]}", end="", file=sys.stderr, flush=True)
 
-    def _show(self, line: str) -> None:
-        print(f"\r\033[K{line[:100]}", end="", file=sys.stderr, flush=True)
+    try:
+        yield show
+    finally:
+        show("")

@@ -1,0 +1,612 @@
+"""The commands: what each takes, and what it does.
+
+Each imports what it needs, so that a short one starts quickly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.base import files
+from planner.base.display import one_line
+from planner.base.errors import Fault, PlanError
+from planner.connect.exports import FORMATS
+
+if TYPE_CHECKING:
+    from planner.plans.document import Plan
+
+OK, FAILED, BAD_INPUT = 0, 1, 2
+
+#: Its names, and what else argparse is told of it.
+Argument = tuple[tuple[str, ...], dict[str, Any]]
+Handler = Callable[[argparse.Namespace], int]
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a command is for, what it takes, and what runs it."""
+
+    help: str
+    arguments: tuple[Argument, ...]
+    handler: Handler
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Tell a parser what the command takes."""
+        for names, how in (*self.arguments, *EVERYWHERE):
+            parser.add_argument(*names, **how)
+
+
+#: The commands by name, in the order in which help lists them.
+COMMANDS: dict[str, Command] = {}
+
+
+def command(name: str, help: str, *arguments: Argument) -> Callable[[Handler], Handler]:
+    """Make a function the command of that name; it returns the exit status."""
+
+    def add(handler: Handler) -> Handler:
+        COMMANDS[name] = Command(help, arguments, handler)
+        return handler
+
+    return add
+
+
+def argument(
+    name: str, metavar: str | None = None, help: str | None = None, **how: Any
+) -> Argument:
+    return (name,), {"metavar": metavar, "help": help, **how}
+
+
+def many(name: str, metavar: str, help: str, **how: Any) -> Argument:
+    """An option that may stand several times."""
+    return argument(name, metavar, f"{help}; repeatable", action="append", default=[], **how)
+
+
+def flag(name: str, help: str) -> Argument:
+    return (name,), {"action": "store_true", "help": help}
+
+
+def formats(*names: str, help: str | None = None) -> Argument:
+    """What may be printed, the first of them by default."""
+    return argument("--format", None, help, choices=names, default=names[0])
+
+
+def output(help: str, metavar: str = "FILE") -> Argument:
+    """The one file that a command writes, in the place of standard output."""
+    return ("-o", "--output"), {"metavar": metavar, "help": help}
+
+
+def outputs(help: str) -> Argument:
+    """The files that a command writes, whose endings pick what is in them."""
+    return ("-o", "--output"), many("", "FILE", help)[1]
+
+
+EVERYWHERE = (
+    argument(
+        "--root",
+        "DIR",
+        "read no file outside this folder, whatever documents, links and reports name",
+    ),
+    flag("--debug", "show where, should the program itself fail"),
+)
+PLAN = (
+    argument("plan", "PLAN.yaml", "a plan document; - is standard input"),
+    many("--set", "KEY=VALUE", "override a key of the plan"),
+)
+#: Which layouts count, where one is found.
+FINDING = (
+    argument(
+        "--for",
+        None,
+        "of a layout that is found: only one that this framework can start, as export says it",
+        dest="launcher",
+        choices=FORMATS,
+    ),
+    argument(
+        "--margin",
+        "p95|SHARE|0",
+        "with how much memory to spare a layout that is found fits, and what --require-fit "
+        "wants: the 95th percentile of published readings (p95, the default), a share more than "
+        "predicted, or what is predicted (0)",
+    ),
+)
+
+
+def _loaded(options: argparse.Namespace) -> Plan:
+    from planner.questions import loading
+
+    return loading.load(options.plan, options.set)
+
+
+def _at_least_one(top: int | None) -> None:
+    if top is not None and top < 1:
+        raise PlanError(Fault(f"--top {top} shows nothing", None, "at least 1"))
+
+
+@command(
+    "report",
+    "evaluate a plan, print a summary, write reports",
+    *PLAN,
+    outputs("write a report; .md, .html, .json or .txt picks the format"),
+    argument(
+        "--format", None, "print the report in this format", choices=("text", "md", "html", "json")
+    ),
+    argument(
+        "--print",
+        None,
+        "print the plan with every name and default resolved",
+        choices=("resolved",),
+        dest="show",
+    ),
+    flag("--interactive", "write HTML reports with sliders that recompute every number"),
+    flag(
+        "--require-fit", "exit with 1 where the plan does not fit into memory, or not by --margin"
+    ),
+    *FINDING,
+)
+def _report(options: argparse.Namespace) -> int:
+    from planner.questions import loading
+
+    plan = loading.load(options.plan, options.set, options.margin, options.launcher)
+    if options.show:
+        from planner.report.resolved import resolved
+
+        sys.stdout.write(resolved(plan))
+        return OK
+    from planner import report as render
+    from planner.questions.constraints import MARGIN, fit_limit
+    from planner.results.result import evaluate
+
+    kinds = set()
+    for path in options.output:
+        kinds.add(render.check_output(path, options.plan))
+        files.spare(path, plan.document.files())
+    if options.interactive and "html" not in kinds:
+        raise PlanError(Fault("--interactive goes with an HTML report", None, "-o FILE.html"))
+    limit = fit_limit(options.margin or MARGIN, plan) if options.require_fit else None
+    result = evaluate(plan)
+    for path in options.output:
+        render.write(result, path, options.interactive)
+    sys.stdout.write(render.as_text(result, options.format or "text"))
+    if limit is None:
+        return OK
+    quantity = result.get(limit.quantity)
+    known = quantity is not None and result.verdict["state"] != "open"
+    return OK if known and quantity is not None and limit.holds(quantity.number) else FAILED
+
+
+@command(
+    "validate",
+    "check documents against schema and cross-field rules",
+    argument("files", "FILE", "documents of any kind", nargs="+"),
+    many("--set", "KEY=VALUE", "override a key of a plan"),
+)
+def _validate(options: argparse.Namespace) -> int:
+    from planner.questions import loading
+
+    faults: list[Fault] = []
+    for file in options.files:
+        try:
+            kind = loading.check(file, options.set)
+            if kind == "study":
+                from planner.questions.studies import study
+
+                study.load(file, options.set)
+            print(one_line(f"{file}: a valid {kind}"))
+        except PlanError as error:
+            faults += error.faults
+    if faults:
+        raise PlanError(faults)
+    return OK
+
+
+@command(
+    "explain",
+    "print the derivation of one quantity",
+    *PLAN,
+    argument("quantity", "QUANTITY", "such as memory.activations"),
+    argument("--depth", None, "levels shown; all by default", type=int),
+)
+def _explain(options: argparse.Namespace) -> int:
+    from planner.report.explain import explain
+    from planner.results.result import evaluate
+
+    sys.stdout.write(explain(evaluate(_loaded(options)), options.quantity, options.depth))
+    return OK
+
+
+@command(
+    "sensitivity",
+    "say how a quantity moves with every input",
+    *PLAN,
+    argument("quantity", "QUANTITY", "such as time.training_days"),
+    argument("--top", "N", "inputs shown of each kind; all", type=int),
+    formats("text", "json"),
+)
+def _sensitivity(options: argparse.Namespace) -> int:
+    from planner.questions import sensitivity
+
+    _at_least_one(options.top)
+    found = sensitivity.hangs_on(_loaded(options), options.quantity)
+    writer = sensitivity.to_json if options.format == "json" else sensitivity.text
+    sys.stdout.write(writer(found, options.top))
+    return OK
+
+
+@command(
+    "solve",
+    "answer an inverse question",
+    *PLAN,
+    argument(
+        "question",
+        "QUESTION",
+        "largest-model, largest-model-by-deadline, largest-batch, longest-context, "
+        "fewest-devices, tokens-by-deadline, cheapest or compute-optimal; left out with --vary",
+        nargs="?",
+    ),
+    argument("--vary", "KEY", "the key to vary"),
+    many("--until", "'QUANTITY<=VALUE'", "a limit (<= or >=)"),
+    argument(
+        "--maximize", "QUANTITY", "the value of KEY that makes this largest within the limits"
+    ),
+    argument(
+        "--minimize", "QUANTITY", "the value of KEY that makes this smallest within the limits"
+    ),
+    argument("--deadline", "TIME", "such as '30 days'"),
+    argument(
+        "--with-layout",
+        "auto",
+        "auto searches for the best layout at each value, own keeps the plan's; by default "
+        "auto for largest-model and where the plan leaves its layout open",
+    ),
+    argument(
+        "--margin",
+        "p95|SHARE|0",
+        "how surely an answer fits: p95, the default, keeps room for the 95th percentile of "
+        "published readings; a share such as 5%% so much more than predicted; 0 nothing",
+    ),
+    argument(
+        "--family", "MODEL", "the model whose shape largest-model scales; the plan's own by default"
+    ),
+    argument(
+        "--accelerators",
+        "NAME[=PRICE],…",
+        "what cheapest chooses from; by default all that ship with a price",
+    ),
+    argument(
+        "--budget",
+        "AMOUNT",
+        "of compute-optimal: such as '1e24 FLOP', '2M USD' or '30 days'; left out, what the "
+        "plan spends",
+    ),
+    formats("text", "json"),
+)
+def _solve(options: argparse.Namespace) -> int:
+    from planner.questions.solve import budgets, questions
+
+    if options.plan in questions.NAMES and not os.path.exists(options.plan):
+        known = f"solve PLAN {options.plan}"
+        raise PlanError(Fault(f"{options.plan} is a question, not a plan", None, known))
+    plan = _loaded(options)
+    names = (
+        *("vary", "until", "maximize", "minimize", "deadline", "with_layout", "family", "margin"),
+        "accelerators",
+    )
+    how = {name: getattr(options, name) for name in names}
+    if options.question == budgets.QUESTION:
+        if any(how.values()):
+            *others, last = (f"--{name.replace('_', '-')}" for name in names)
+            said = f"{budgets.QUESTION} takes no {', '.join(others)} or {last}"
+            raise PlanError(Fault(said, None))
+        spent = budgets.ask(plan, options.budget)
+        files.put((budgets.to_json if options.format == "json" else budgets.text)(spent))
+        return OK
+    if options.budget is not None:
+        raise PlanError(Fault("--budget is for one question", None, budgets.QUESTION))
+    answer = questions.ask(plan, options.question, **how)
+    files.put((questions.to_json if options.format == "json" else questions.text)(answer))
+    return OK if answer.holds else FAILED
+
+
+@command(
+    "search",
+    "rank the layouts of a plan",
+    *PLAN,
+    argument("--top", "N", "layouts shown (10)", type=int, default=10),
+    argument(
+        "--by",
+        "QUANTITY",
+        "what to make small: time.step_seconds, cost.total, memory.process, …",
+        default="time.step_seconds",
+    ),
+    many(
+        "--fix",
+        "KEY[=VALUE]",
+        "a key of the layout that keeps a value, the plan's unless another is given",
+    ),
+    many(
+        "--vary",
+        "KEY[=V1,V2]",
+        "values that a key may have, of the layout or another such as training.precision; "
+        "all of them where none are given",
+    ),
+    many(
+        "--limit",
+        "'QUANTITY<=VALUE'",
+        "a limit besides memory that a layout has to keep (<= or >=)",
+    ),
+    *FINDING,
+    flag("--full", "every valid layout, also those that lose against another in every respect"),
+    flag(
+        "--front", "list the layouts that no other beats both in memory and in what is made small"
+    ),
+    formats("text", "md", "html", "json", "csv"),
+    outputs(
+        "write what was found; .html (with a picture of the space), .md, .json, .csv or .txt "
+        "picks the format"
+    ),
+)
+def _search(options: argparse.Namespace) -> int:
+    from planner.base.progress import progress
+    from planner.questions.constraints import MARGIN, parse_limit
+    from planner.questions.search import choices
+    from planner.questions.search.engine import POINTS, search
+    from planner.report import searched
+
+    _at_least_one(options.top)
+    plan = _loaded(options)
+    kinds = {path: searched.kind_of(path) for path in options.output}
+    for path in options.output:
+        files.spare(path, plan.document.files())
+    drawn = searched.DRAWN & {options.format, *kinds.values()}
+    fixed = choices.fixed(plan, options.fix)
+    found = search(
+        plan,
+        options.top,
+        options.by,
+        fixed,
+        progress("layouts"),
+        limits=[parse_limit(limit) for limit in options.limit],
+        vary=choices.varied(options.vary, fixed),
+        full=options.full,
+        choices=True,
+        points=POINTS if drawn else 0,
+        margin=options.margin or MARGIN,
+        launcher=options.launcher,
+    )
+    for path, kind in kinds.items():
+        files.write_text(path, searched.WRITERS[kind](found, options.front))
+    sys.stdout.write(searched.WRITERS[options.format](found, options.front))
+    return OK if found.best else FAILED
+
+
+@command(
+    "sweep",
+    "evaluate a grid of plans into a table",
+    argument("study", "STUDY.yaml", "a study document; - is standard input"),
+    outputs("the table (.csv, .jsonl, .parquet), a comparison (.html, .md)"),
+    argument("--workers", "N", "processes on this machine; all cores by default", type=int),
+    argument(
+        "--on",
+        "ADDRESS",
+        "a cluster in the place of this machine: dask://HOST:PORT or ray://HOST:PORT",
+    ),
+    flag(
+        "--restart", "begin afresh where an earlier sweep was stopped; without it, that one goes on"
+    ),
+    # Of a study, whose keys are others than a plan's.
+    many("--set", "KEY=VALUE", "override a key of the study", dest="changes"),
+)
+def _sweep(options: argparse.Namespace) -> int:
+    from planner.base.progress import progress
+    from planner.questions.studies import outputs
+    from planner.questions.studies.engines import chosen
+
+    if not options.output:
+        raise PlanError(Fault("a sweep needs an output", None, "-o FILE.csv, .parquet or .html"))
+    tables = [path for path in options.output if outputs.ending(path) in outputs.TABLES]
+    reports = [path for path in options.output if path not in tables]
+    for path in reports:
+        outputs.comparison(path, outputs.TABLES)
+    if len(tables) > 1:
+        raise PlanError(Fault(f"two tables: {tables[0]} and {tables[1]}", None, "one of them"))
+    chosen(options.workers, options.on)  # a fault of theirs comes before the study's
+    # Heavy modules.
+    from planner.questions.studies import study as studies
+    from planner.questions.studies.run import sweep
+    from planner.report import study as pages
+
+    study = studies.load(options.study, options.changes)
+    for path in reports:
+        files.spare(path, study.files)
+    table = tables[0] if tables else None
+    shown = progress("plans")
+    outcome = sweep(study, table, options.workers, options.on, options.restart, shown)
+    for path in reports:
+        pages.write(outcome, path)
+    sys.stdout.write(pages.text(outcome))
+    points = outcome.summary.points - outcome.summary.invalid - outcome.summary.outside
+    return OK if points > 0 else FAILED
+
+
+@command(
+    "check",
+    "re-evaluate committed reports and report drift",
+    argument(
+        "paths",
+        "PATH",
+        "reports or folders, searched through; the current folder by default. "
+        "None found below what is named is an error (exit 2)",
+        nargs="*",
+    ),
+    many("--plans", "PATH", "plans or a folder of plans, each of which must have a report"),
+)
+def _check(options: argparse.Namespace) -> int:
+    from planner.review import check
+
+    findings = check.check(list(map(Path, options.paths)), list(map(Path, options.plans)))
+    sys.stdout.write(check.text(findings))
+    return FAILED if any(finding.drift for finding in findings) else OK
+
+
+@command(
+    "diff",
+    "compare two plans or results",
+    argument("old", "A", "a plan, a result (.json) or REVISION:PATH"),
+    argument("new", "B"),
+    formats("text", "md"),
+)
+def _diff(options: argparse.Namespace) -> int:
+    from planner.review import diff
+
+    rows = diff.diff(options.old, options.new)
+    sys.stdout.write(diff.markdown(rows) if options.format == "md" else diff.text(rows))
+    return OK
+
+
+@command(
+    "import",
+    "turn a published configuration into a model document",
+    argument("config", "CONFIG", "config.json, or a file of arguments"),
+    argument("--from", dest="source", choices=("huggingface", "megatron"), default="huggingface"),
+    output("the model document to write"),
+)
+def _import(options: argparse.Namespace) -> int:
+    from planner.connect import imports
+
+    files.put(imports.document(options.config, options.source), options.output, [options.config])
+    return OK
+
+
+@command(
+    "export",
+    "write the launch configuration of a framework",
+    *PLAN,
+    argument("--to", None, "the framework", required=True, choices=FORMATS),
+    output("the file to write"),
+)
+def _export(options: argparse.Namespace) -> int:
+    from planner.connect import exports
+
+    plan = _loaded(options)
+    made = exports.config(plan, options.to)
+    files.put(made.text, options.output, plan.document.files())
+    for unsaid in made.unsaid:
+        print(f"{options.to}: {unsaid}", file=sys.stderr)
+    return OK
+
+
+@command(
+    "compare",
+    "put a plan beside the log of a run",
+    *PLAN,
+    argument("--log", "FILE", "a log of Megatron-LM or torchtitan, CSV or JSON", required=True),
+    argument(
+        "--warm-up", "N", "records left out at the start; 5, or half of a shorter log", type=int
+    ),
+    argument("--format", None, "the table alone in this format", choices=("text", "md", "json")),
+    outputs(
+        "write the plan's report with the comparison as a section; .md, .html or .json picks "
+        "the format, .txt (and any ending with --format) is the table alone"
+    ),
+)
+def _compare(options: argparse.Namespace) -> int:
+    from planner import report as render
+    from planner.connect import compare
+
+    plan = _loaded(options)
+    inputs = [options.log, *plan.document.files()]
+    kinds = {}
+    for path in options.output:
+        if path != "-":
+            own = options.format is None
+            kinds[path] = render.check_output(path, options.plan) if own else "text"
+            files.spare(path, inputs)
+    found = compare.compare(plan, options.log, options.warm_up)
+    writers = {"text": compare.text, "md": compare.markdown, "json": compare.data}
+    table = writers[options.format or "text"](found)
+    for path, kind in kinds.items():
+        if kind == "text":
+            files.write_text(path, table)
+        else:
+            render.write(found.report(), path)
+    if not options.output or "-" in options.output or options.format is None:
+        sys.stdout.write(table)
+    return OK
+
+
+@command(
+    "measure",
+    "measure this machine, or a training step on it beside its plan",
+    output("the accelerator document to write", "FILE.yaml"),
+    argument("--device", None, "the best by default", choices=("cuda", "cpu", "mps")),
+    argument("--name", None, "of the accelerator; the device's own by default"),
+    argument("--seconds", "N", "for all benchmarks (40), or all steps (60)", type=float),
+    argument(
+        "--processes",
+        "N",
+        "processes of the collectives: GPUs (all by default), or on a CPU any number",
+        type=int,
+    ),
+    argument(
+        "--extends",
+        "NAME",
+        "a shipped accelerator whose datasheet holds; only shares of it are written",
+    ),
+    argument(
+        "--step",
+        "PLAN.yaml",
+        "run training steps of this plan's model, scaled down, beside what is predicted",
+    ),
+    many("--set", "KEY=VALUE", "with --step: override a key of the plan"),
+    argument(
+        "--accelerator",
+        "FILE",
+        "with --step: predict for this document, such as one of -o, not the plan's own",
+    ),
+    argument("--layers", "N", "with --step: layers that run; as many as fit", type=int),
+    argument("--steps", "N", "with --step: steps that are timed (5)", type=int, default=5),
+    formats("text", "json", help="with --step"),
+)
+def _measure(options: argparse.Namespace) -> int:
+    from planner.cli.measure import run
+
+    return run(options)
+
+
+@command(
+    "list",
+    "list what ships as presets",
+    argument(
+        "what",
+        None,
+        "all presets by default",
+        nargs="?",
+        choices=(
+            *("models", "accelerators", "clusters", "plans", "studies"),
+            *("precisions", "quantities"),
+        ),
+    ),
+)
+def _list(options: argparse.Namespace) -> int:
+    from planner.cli.listing import listing
+
+    sys.stdout.write(listing(options.what))
+    return OK
+
+
+@command(
+    "completion",
+    "print the completion script of a shell",
+    argument("shell", choices=("bash", "zsh", "fish")),
+)
+def _completion(options: argparse.Namespace) -> int:
+    from planner.cli.completion import script
+
+    sys.stdout.write(script(options.shell))
+    return OK
