@@ -317,8 +317,8 @@ class View:
             return None
         limit = self._capacity()
         rows = [
-            (self.at(layout, int(place)), low, high)
-            for place, (low, high) in sorted(self.found.memory.items(), key=lambda i: int(i[0]))
+            (self.at(layout, int(place)), ends["least"][0], -ends["most"][0])
+            for place, ends in sorted(self.found.memory.items(), key=lambda i: int(i[0]))
         ]
         text = []
         for label, low, high in rows:
@@ -368,11 +368,13 @@ class View:
             if self.study.shape[dimension] < 2:
                 continue
             rows = []
-            for place, (points, held, fit, best) in sorted(places.items(), key=lambda i: int(i[0])):
+            for place, found_there in sorted(places.items(), key=lambda i: int(i[0])):
+                best = found_there["best"]
                 cells = [
-                    self.value(QUESTIONS[q][0], best[q][0]) if q in best else "–" for q in QUESTIONS
+                    self.value(quantity, sign * best[question][0]) if question in best else "–"
+                    for question, (quantity, sign) in QUESTIONS.items()
                 ]
-                counts = [exact_text(count) for count in (points, held, fit)]
+                counts = [exact_text(found_there[count]) for count in ("plans", "valid", "fit")]
                 rows.append((self.at(dimension, int(place)), *counts, *cells))
             head = (self.dimension(dimension), "Plans", "Valid", "Fit", *map(headline, QUESTIONS))
             found.append(table(f"By {self.dimension(dimension)}", head, rows))
@@ -384,8 +386,8 @@ class View:
         return [
             f"{self.dimension(int(number))}: {self.at(int(number), int(place))}"
             for number, places in self.found.each.items()
-            for place, (_, _, fit, _) in places.items()
-            if not fit and self.study.shape[int(number)] > 1
+            for place, found in places.items()
+            if not found["fit"] and self.study.shape[int(number)] > 1
         ][:MOST_ROWS]
 
     @cached_property

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from planner.base.display import plain
 from planner.base.errors import Fault, PlanError
 from planner.questions.studies import run
 from planner.questions.studies.engines import chosen
@@ -100,18 +101,17 @@ class Comparison:
     def best(self) -> list[dict[str, Any]]:
         """For each task of the study and each question: the value, and the values of the axes."""
         from planner.questions.studies.summary import QUESTIONS
-        from planner.questions.studies.table import plain
 
         found = []
         for questions in self.outcome.summary.best.values():
-            for question, (value, point) in questions.items():
-                labels = self.outcome.study.labels(point)
+            for question, (score, point) in questions.items():
+                quantity, sign = QUESTIONS[question]
                 found.append(
                     {
                         "question": question,
-                        "quantity": QUESTIONS[question][0],
-                        "value": value,
-                        "point": {name: plain(label) for name, label in labels.items()},
+                        "quantity": quantity,
+                        "value": sign * score,
+                        "point": plain(self.outcome.study.labels(point)),
                     }
                 )
         return found

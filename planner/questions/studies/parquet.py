@@ -6,31 +6,17 @@ at the end, when it is known which quantities are whole numbers everywhere.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
 import numpy as np
 
 from planner.base.errors import Fault, PlanError
-from planner.questions.studies.points import Array
 from planner.questions.studies.study import Study
-from planner.questions.studies.table import Column, Rows, coded, columns
+from planner.questions.studies.table import FLAG, NUMBER, TEXT, WHOLE, Column, Rows, columns
 
 #: Rows of a row group of the table.
 GROUP = 1 << 18
-
-
-def needed() -> None:
-    """That pyarrow is there, without the time that it takes to load.
-
-    Raises:
-        PlanError: it is not installed.
-    """
-    from importlib.util import find_spec
-
-    if find_spec("pyarrow") is None:
-        raise _missing()
 
 
 def loaded() -> Any:
@@ -43,41 +29,23 @@ def loaded() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise _missing() from None
+        fix = "pip install 'trainplan[parquet]', or write .csv"
+        raise PlanError(Fault("Parquet needs pyarrow", None, fix)) from None
     return pyarrow
 
 
-def _missing() -> PlanError:
-    fix = "pip install 'trainplan[parquet]', or write .csv"
-    return PlanError(Fault("Parquet needs pyarrow", None, fix))
-
-
-def _kind(study: Study, column: Column) -> str:
-    """What a column holds: text, flag, whole or number."""
-    if column.role == "axis":
-        axis = next(axis for axis in study.axes if axis.name == column.source)
-        if not axis.numeric:
-            return "text"
-        whole = all(isinstance(c.label, int) and abs(c.label) < 2**63 for c in axis.choices)
-        return "whole" if whole else "number"
-    if column.role == "fits":
-        return "flag"
-    return "number" if column.numbers else "text"
-
-
-def schema(study: Study, whole: frozenset[str] = frozenset()) -> Any:
-    """The columns with their types; ``whole`` are quantities that turned out to be integers."""
+def schema(study: Study, whole: Mapping[str, bool]) -> Any:
+    """The columns with their types; ``whole`` says which quantities turned out to be integers."""
     arrow = loaded()
     types = {
-        "text": arrow.dictionary(arrow.int32(), arrow.string()),
-        "flag": arrow.bool_(),
-        "whole": arrow.int64(),
-        "number": arrow.float64(),
+        TEXT: arrow.dictionary(arrow.int32(), arrow.string()),
+        FLAG: arrow.bool_(),
+        WHOLE: arrow.int64(),
+        NUMBER: arrow.float64(),
     }
 
     def kind(column: Column) -> str:
-        integral = column.role == "quantity" and column.source in whole
-        return "whole" if integral else _kind(study, column)
+        return WHOLE if column.coded is None and whole.get(column.name) else column.kind
 
     return arrow.schema([(column.name, types[kind(column)]) for column in columns(study)])
 
@@ -85,56 +53,36 @@ def schema(study: Study, whole: frozenset[str] = frozenset()) -> Any:
 def piece(table: Rows) -> bytes:
     """The kept rows as a Parquet file of one row group."""
     arrow = loaded()
-    wanted = schema(table.study, _names(table.whole))
+    wanted = schema(table.study, table.whole)
     arrays = [
-        _array(arrow, table, column, field.type == arrow.int64())
+        _array(table, column, field.type)
         for column, field in zip(columns(table.study), wanted, strict=True)
     ]
     into = arrow.BufferOutputStream()
     with _writer(table.study, into, wanted, "lz4") as writer:
-        rows = math.prod(table.grid)
-        writer.write_table(arrow.table(arrays, schema=wanted), row_group_size=rows or 1)
+        writer.write_table(arrow.table(arrays, schema=wanted), row_group_size=len(table) or 1)
     data: bytes = into.getvalue().to_pybytes()
     return data
 
 
-def _names(whole: Mapping[str, bool]) -> frozenset[str]:
-    return frozenset(name for name, is_whole in whole.items() if is_whole)
-
-
 def _writer(study: Study, into: Any, wanted: Any, compression: str) -> Any:
-    from pyarrow import parquet
-
-    few = [column.name for column in columns(study) if column.role != "quantity"]
-    return parquet.ParquetWriter(into, wanted, use_dictionary=few, compression=compression)
+    few = [column.name for column in columns(study) if column.coded is not None]
+    return loaded().parquet.ParquetWriter(into, wanted, use_dictionary=few, compression=compression)
 
 
-def _array(arrow: Any, table: Rows, column: Column, whole: bool) -> Any:
-    def flat(array: Array) -> Array:
-        """What broadcasts to the grid of kept points, as (rows,) of the table."""
-        return np.broadcast_to(array, table.grid).ravel()
-
-    def mask(absent: Array) -> Array | None:
-        """Which rows have no value, as (rows,); None where each has one."""
-        return flat(absent) if absent.any() else None
-
-    kind = _kind(table.study, column)
-    if column.numbers:
-        numbers = table.laid(table.values.numbers[column.source])
+def _array(table: Rows, column: Column, type_: Any) -> Any:
+    """A column of the kept rows as an array of a type of pyarrow."""
+    arrow = loaded()
+    if column.coded is None:
+        numbers = table.laid(table.values.numbers[column.name])
         absent = np.isnan(numbers)
-        if whole:
+        if type_ == arrow.int64():
             numbers = np.where(absent, 0, numbers).astype(np.int64)
-        return arrow.array(flat(numbers), mask=mask(absent))
-    codes, distinct = coded(table, column)
-    codes = table.laid(codes)
-    if kind == "text":
-        texts = ["" if value is None else str(value) for value in distinct]
-        absent = np.array([value is None for value in distinct], dtype=bool)[codes]
-        places = arrow.array(flat(codes.astype(np.int32)), mask=mask(absent))
-        return arrow.DictionaryArray.from_arrays(places, arrow.array(texts, arrow.string()))
-    if kind == "flag":
-        return arrow.array(flat(codes == 2), mask=mask(codes == 0))
-    return arrow.array(flat(np.array(distinct, dtype=np.int64 if whole else np.float64)[codes]))
+        return arrow.array(numbers, mask=absent)
+    codes, distinct = column.coded(table)
+    said: Any = {TEXT: str, NUMBER: float}.get(column.kind)
+    values = [value if said is None or value is None else said(value) for value in distinct]
+    return arrow.array(values, type_).take(arrow.array(table.laid(codes)))
 
 
 def join(
@@ -146,9 +94,7 @@ def join(
         whole: of each quantity whether its every value is a whole number.
     """
     arrow = loaded()
-    from pyarrow import parquet
-
-    wanted = schema(study, _names(whole))
+    wanted = schema(study, whole)
     waiting: list[Any] = []
     with _writer(study, target, wanted, "zstd") as writer:
 
@@ -158,7 +104,8 @@ def join(
             waiting.clear()
 
         for piece in pieces:
-            waiting.append(parquet.ParquetFile(arrow.BufferReader(piece)).read().cast(wanted))
+            read = arrow.parquet.ParquetFile(arrow.BufferReader(piece)).read()
+            waiting.append(read.cast(wanted))
             if sum(table.num_rows for table in waiting) >= GROUP:
                 flush()
         if waiting:

@@ -55,7 +55,7 @@ def sweep(
     engine = chosen(workers, on)
     kind = None if output is None else outputs.table(str(output))
     if kind == "parquet":
-        parquet.needed()
+        parquet.loaded()
     job, found, start = Job.of(study, kind), Summary(), time.perf_counter()
 
     def told(summaries: Iterable[str]) -> Summary:

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,15 @@ from planner.questions.studies.points import COST, DAYS, DEVICES, MEMORY, USE, A
 from planner.questions.studies.study import Study
 from planner.questions.studies.table import STATES, Rows
 
-#: Questions by name: the quantity, and whether the largest is the best.
-QUESTIONS: dict[str, tuple[str, bool]] = {
-    "shortest run": (DAYS, False),
-    "lowest cost": (COST, False),
-    "least memory": (MEMORY, False),
-    "highest MFU": (USE, True),
+#: Questions by name: the quantity, and whether the least of it is the best (1) or the most (-1).
+QUESTIONS: dict[str, tuple[str, int]] = {
+    "shortest run": (DAYS, 1),
+    "lowest cost": (COST, 1),
+    "least memory": (MEMORY, 1),
+    "highest MFU": (USE, -1),
 }
+#: The charts along x, and what each asks.
+CHARTS = {"days": "shortest run", "cost": "lowest cost"}
 #: Values of one dimension that are told apart.
 MOST_PLACES = 128
 #: Tasks, each with a best of its own.
@@ -31,7 +34,8 @@ MOST_TASKS = 24
 #: Lines of a chart, reasons and points of a front that are kept.
 MOST_LINES, MOST_REASONS, MOST_FRONT = 6, 64, 64
 
-Best = list[Any]  # value and point
+#: A score, the smaller the better, and the first point that has it.
+Best = list[Any]
 
 
 @dataclass
@@ -48,44 +52,22 @@ class Summary:
     reasons: dict[str, int] = field(default_factory=dict)
     # line -> question -> best
     best: dict[str, dict[str, Best]] = field(default_factory=dict)
-    # dimension -> place -> points, within limits, fitting, and the best of each question
-    each: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
+    # dimension -> place -> plans, valid, fit: how many; best: question -> best
+    each: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     # chart -> "place of x, line" -> best
     cells: dict[str, dict[str, Best]] = field(default_factory=dict)
     # line -> [cost, days, point], nothing better in both
     front: dict[str, list[list[Any]]] = field(default_factory=dict)
-    # place of the layout -> least and most memory
-    memory: dict[str, list[float]] = field(default_factory=dict)
+    # place of the layout -> least and most: best by memory
+    memory: dict[str, dict[str, Best]] = field(default_factory=dict)
     whole: dict[str, bool] = field(default_factory=dict)
 
     def add(self, other: Summary) -> None:
         """Take in the piece that follows."""
-        for name in ("points", "rows", "invalid", "outside", "fit", "tight", "unfit"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for text, count in other.reasons.items():
-            key = text if text in self.reasons or len(self.reasons) < MOST_REASONS else "others"
-            self.reasons[key] = self.reasons.get(key, 0) + count
-        for line, questions in other.best.items():
-            for question, best in questions.items():
-                _better(self.best.setdefault(line, {}), question, best, QUESTIONS[question][1])
-        for dimension, places in other.each.items():
-            mine = self.each.setdefault(dimension, {})
-            for place, counts in places.items():
-                known = mine.setdefault(place, [0, 0, 0, {}])
-                for index in range(3):
-                    known[index] += counts[index]
-                for question, best in counts[3].items():
-                    _better(known[3], question, best, QUESTIONS[question][1])
-        for chart, cells in other.cells.items():
-            for cell, best in cells.items():
-                _better(self.cells.setdefault(chart, {}), cell, best, False)
-        for series, points in other.front.items():
-            self.front[series] = _front([*self.front.get(series, []), *points])
-        for place, (low, high) in other.memory.items():
-            mine_low, mine_high = self.memory.get(place, [low, high])
-            self.memory[place] = [min(low, mine_low), max(high, mine_high)]
-        for name, whole in other.whole.items():
-            self.whole[name] = self.whole.get(name, True) and whole
+        for name, theirs in vars(other).items():
+            setattr(self, name, _merged(getattr(self, name), theirs))
+        for text in [text for text in self.reasons if text != "others"][MOST_REASONS:]:
+            self.reasons["others"] = self.reasons.get("others", 0) + self.reasons.pop(text)
 
     def to_json(self) -> str:
         """As text, which is what is sent and kept."""
@@ -97,10 +79,18 @@ class Summary:
         return cls(**files.parse_json(text))
 
 
-def _better(known: dict[str, Best], key: str, best: Best, largest: bool) -> None:
-    """Keep the better value; of equals the first point."""
-    if key not in known or (best[0] > known[key][0] if largest else best[0] < known[key][0]):
-        known[key] = best
+def _merged(mine: Any, theirs: Any) -> Any:
+    """Mappings key by key; counts add up, of bests the better one stays, of equals the first."""
+    if isinstance(theirs, dict):
+        both = {key: _merged(mine[key], theirs[key]) for key in theirs if key in mine}
+        return {**mine, **theirs, **both}
+    if isinstance(theirs, bool):
+        return mine and theirs
+    if isinstance(theirs, int):
+        return mine + theirs
+    if isinstance(theirs[0], list):
+        return _front([*mine, *theirs])
+    return min(mine, theirs, key=itemgetter(0))
 
 
 def _front(points: list[list[Any]]) -> list[list[Any]]:
@@ -130,14 +120,6 @@ class Roles:
         for dimension, place in zip(self.lines, places, strict=True):
             found = found * study.shape[dimension] + place
         return found
-
-    def places(self, study: Study, line: int) -> tuple[int, ...]:
-        """The places of a line."""
-        found = []
-        for dimension in reversed(self.lines):
-            line, place = divmod(line, study.shape[dimension])
-            found.append(place)
-        return tuple(reversed(found))
 
     def count(self, study: Study) -> int:
         """How many lines there are."""
@@ -177,145 +159,124 @@ def _is_task(key: str) -> bool:
 
 def summary(table: Rows) -> Summary:
     """The facts of one piece."""
-    study, values = table.study, table.values
-    fits = table.fits
+    study, values, fits = table.study, table.values, table.fits
     usable = table.holds & (fits != 0)
     found = Summary(
-        points=table.size,
-        rows=math.prod(table.grid),
+        points=math.prod(table.shape),
+        rows=len(table),
         invalid=table.count(~values.valid),
         outside=table.count(values.valid & ~table.holds),
         fit=table.count(table.holds & (fits == 1)),
         tight=table.count(table.holds & (table.verdict == STATES.index("tight"))),
         unfit=table.count(table.holds & (fits == 0)),
+        whole=table.whole,
     )
-    reasons, valid = np.broadcast_arrays(values.reasons, values.valid)
-    codes, counts = np.unique(reasons[~valid], return_counts=True)
-    each = table.size // valid.size
-    told = {values.texts[c]: int(n) * each for c, n in zip(codes, counts, strict=True)}
+    reasons = np.broadcast_to(np.where(values.valid, -1, values.reasons), table.shape)
+    counts = np.bincount(reasons[reasons >= 0], minlength=len(values.texts)).tolist()
+    told = [(text, count) for text, count in zip(values.texts, counts, strict=True) if count]
     # In an order of their own: texts come in that in which rules were tried.
-    found.reasons = dict(sorted(told.items(), key=lambda reason: (-reason[1], reason[0])))
+    found.reasons = dict(sorted(told, key=lambda reason: (-reason[1], reason[0])))
     scores = {
-        name: _score(values.numbers[q], usable, largest) for name, (q, largest) in QUESTIONS.items()
+        question: _score(sign * values.numbers[quantity], usable)
+        for question, (quantity, sign) in QUESTIONS.items()
     }
-    for dimension, places in enumerate(table.ranges):
-        if study.shape[dimension] > MOST_PLACES:
-            continue
-        held = _along(table, table.holds, dimension)
-        fitting = _along(table, usable, dimension)
-        one = table.size // len(places)
-        rows: dict[str, list[Any]] = {
-            str(p): [one, held[i], fitting[i], {}] for i, p in enumerate(places)
-        }
-        for question, score in scores.items():
-            for (i,), best in _each(question, *_lowest(table, score, (dimension,))):
-                rows[str(places[i])][3][question] = best
-        found.each[str(dimension)] = rows
+    for dimension in range(len(table.shape)):
+        if study.shape[dimension] <= MOST_PLACES:
+            found.each[str(dimension)] = _each(table, dimension, usable, scores)
     _charts(found, table, scores)
-    found.whole = dict(table.whole)
     return found
 
 
-def _score(numbers: Array, usable: Array, largest: bool) -> Array:
-    """Smaller is better; infinite where there is nothing to compare."""
-    score: Array = np.where(usable & np.isfinite(numbers), -numbers if largest else numbers, np.inf)
+def _score(numbers: Array, usable: Array) -> Array:
+    """What is small where it is good; infinite where there is nothing to compare."""
+    score: Array = np.where(usable & np.isfinite(numbers), numbers, np.inf)
     return score
 
 
-def _along(table: Rows, true: Array, dimension: int) -> list[int]:
-    """At each place along a dimension, how many points something is true of."""
-    others = tuple(i for i in range(true.ndim) if i != dimension)
-    counts = true.sum(axis=others) * (table.size // table.shape[dimension])
-    counts //= true.size // true.shape[dimension]
-    return [int(n) for n in np.broadcast_to(counts, table.shape[dimension])]
+def _each(
+    table: Rows, dimension: int, usable: Array, scores: dict[str, Array]
+) -> dict[str, dict[str, Any]]:
+    """At each place along a dimension how many points there are, and the best."""
+    others = tuple(d for d in range(len(table.shape)) if d != dimension)
+    counts = [
+        np.count_nonzero(np.broadcast_to(true, table.shape), axis=others).tolist()
+        for true in (True, table.holds, usable)
+    ]
+    found: dict[str, dict[str, Any]] = {
+        str(place): {"plans": plans, "valid": valid, "fit": fit, "best": {}}
+        for place, plans, valid, fit in zip(table.ranges[dimension], *counts, strict=True)
+    }
+    for question, score in scores.items():
+        for (place,), best in _bests(table, score, (dimension,)):
+            found[str(place)]["best"][question] = best
+    return found
 
 
-def _lowest(table: Rows, scores: Array, keep: tuple[int, ...]) -> tuple[Array, Array]:
+def _lowest(table: Rows, scores: Array, keep: Sequence[int]) -> tuple[Array, Array]:
     """At each place along some dimensions of a piece, the lowest score and the number in the study
     of the first point that has it, both as (…kept dimensions)."""
-    study, shape = table.study, table.shape
-    rest = [d for d in range(scores.ndim) if d not in keep]
-    moved = scores.transpose((*keep, *rest))
-    moved = moved.reshape(*moved.shape[: len(keep)], -1)
-    first = moved.argmin(axis=-1)
-    least = np.take_along_axis(moved, first[..., None], axis=-1)[..., 0]
-    # Along what a score does not vary with, the first place is the first of equals.
-    inner = dict(zip(rest, _unraveled(first, [scores.shape[d] for d in rest]), strict=True))
-    along = np.indices([shape[d] for d in keep], sparse=True)
-    inner |= dict(zip(keep, along, strict=True))
-    points: Array = np.zeros((1,) * len(keep), dtype=np.int64)
-    for dimension, length in enumerate(study.shape):
-        points = points * length + inner[dimension] + table.ranges[dimension].start
-    whole = tuple(shape[d] for d in keep)
-    return np.broadcast_to(least, whole), np.broadcast_to(points, whole)
+    shape = table.shape
+    rest = [d for d in range(len(shape)) if d not in keep]
+
+    def moved(array: Array) -> Array:
+        """What is said of each point, as (…kept dimensions, all others)."""
+        over = np.broadcast_to(array, shape).transpose((*keep, *rest))
+        return over.reshape(*over.shape[: len(keep)], -1)
+
+    flat = moved(scores)
+    first = flat.argmin(axis=-1)[..., None]
+    least, points = (np.take_along_axis(a, first, axis=-1) for a in (flat, moved(table.numbers)))
+    return least[..., 0], points[..., 0]
 
 
-def _each(question: str, least: Array, points: Array) -> Iterator[tuple[tuple[int, ...], Best]]:
-    """The best value and its point at each place that has one (``_lowest``)."""
-    sign = -1 if QUESTIONS[question][1] else 1
+def _bests(
+    table: Rows, scores: Array, keep: Sequence[int]
+) -> Iterator[tuple[tuple[int, ...], Best]]:
+    """The lowest score at each place of the study along some dimensions, where there is one."""
+    least, points = _lowest(table, scores, keep)
     for index in np.ndindex(least.shape):
         if math.isfinite(least[index]):
-            yield index, [sign * float(least[index]), int(points[index])]
-
-
-def _unraveled(flat: Any, lengths: Sequence[int]) -> list[Any]:
-    """The places along several dimensions of places in all of them together."""
-    found = []
-    for length in reversed(lengths):
-        flat, along = np.divmod(flat, length)
-        found.append(along)
-    return found[::-1]
+            places = tuple(table.ranges[d][i] for d, i in zip(keep, index, strict=True))
+            yield places, [float(least[index]), int(points[index])]
 
 
 def _charts(found: Summary, table: Rows, scores: dict[str, Array]) -> None:
-    study, ranges, shape = table.study, table.ranges, table.shape
-    role = roles(study)
-
-    def line(index: Sequence[int]) -> int:
-        return int(role.line(study, [ranges[d][i] for d, i in zip(role.lines, index, strict=True)]))
-
+    study, role = table.study, roles(table.study)
     for question, score in scores.items():
-        lines = role.lines if role.tasks else ()
-        for index, best in _each(question, *_lowest(table, score, lines)):
-            found.best.setdefault(str(line(index) if lines else 0), {})[question] = best
+        for places, best in _bests(table, score, role.lines if role.tasks else ()):
+            line = role.line(study, places) if role.tasks else 0
+            found.best.setdefault(str(line), {})[question] = best
     if role.x is not None:
-        for chart, question in (("days", "shortest run"), ("cost", "lowest cost")):
-            lowest = _lowest(table, scores[question], (role.x, *role.lines))
-            found.cells[chart] = {
-                f"{ranges[role.x][index[0]]},{line(index[1:])}": best
-                for index, best in _each(question, *lowest)
+        shown = (role.x, *role.lines)
+        found.cells = {
+            chart: {
+                f"{x},{role.line(study, places)}": best
+                for (x, *places), best in _bests(table, scores[question], shown)
             }
+            for chart, question in CHARTS.items()
+        }
     _fronts(found, table, scores, role)
     if role.layout is not None:
-        memory = np.where(table.holds, table.values.numbers[MEMORY], np.nan)
-        moved = np.moveaxis(memory, role.layout, 0).reshape(memory.shape[role.layout], -1)
-        rows = np.broadcast_to(moved, (shape[role.layout], moved.shape[1]))
-        for row, place in zip(rows, ranges[role.layout], strict=True):
-            known = row[np.isfinite(row)]
-            if len(known):
-                found.memory[str(place)] = [float(known.min()), float(known.max())]
+        for end, sign in (("least", 1), ("most", -1)):
+            score = _score(sign * table.values.numbers[MEMORY], table.holds)
+            for (place,), best in _bests(table, score, (role.layout,)):
+                found.memory.setdefault(str(place), {})[end] = best
 
 
 def _fronts(found: Summary, table: Rows, scores: dict[str, Array], role: Roles) -> None:
     """Of each line the points that no other one beats in cost and in days."""
     days, cost = scores["shortest run"], scores["lowest cost"]
     # Where days stay, the lowest cost beats the others.
-    kept = tuple(d for d in range(days.ndim) if days.shape[d] > 1 or d in role.lines)
-    lowest, numbers = _lowest(table, cost, kept)
-    days = np.broadcast_to(
-        days.squeeze(tuple(d for d in range(days.ndim) if d not in kept)), lowest.shape
-    )
-    both = np.isfinite(days) & np.isfinite(lowest)
-    along = dict(zip(kept, np.indices(lowest.shape), strict=True))
-    places = [along[d] + table.ranges[d].start for d in role.lines]
-    lines = np.broadcast_to(role.line(table.study, places), both.shape)
-    for line in np.unique(lines[both]).tolist():
-        inside = both & (lines == line)
-        several = lowest[inside], days[inside], numbers[inside]
+    kept = [d for d in range(days.ndim) if days.shape[d] > 1 or d in role.lines]
+    (days, _), (cost, points) = _lowest(table, days, kept), _lowest(table, cost, kept)
+    places = dict(zip(kept, np.ix_(*(table.ranges[d] for d in kept)), strict=True))
+    lines = role.line(table.study, [places[d] for d in role.lines])
+    lines = np.where(np.isfinite(days) & np.isfinite(cost), lines, -1)
+    for line in np.unique(lines[lines >= 0]).tolist():
+        inside = lines == line
+        several = cost[inside], days[inside], points[inside]
         order = np.lexsort(several[::-1])
-        costs, lengths, points = (array[order] for array in several)
-        least = np.minimum.accumulate(lengths)
-        best = np.flatnonzero(np.concatenate(([True], least[1:] < least[:-1])))
-        found.front[str(line)] = _front(
-            [[float(costs[p]), float(lengths[p]), int(points[p])] for p in best]
-        )
+        costs, lengths, numbers = (array[order] for array in several)
+        sooner = np.diff(np.minimum.accumulate(lengths), prepend=np.inf) < 0
+        both = zip(costs[sooner], lengths[sooner], numbers[sooner], strict=True)
+        found.front[str(line)] = _front([[float(c), float(d), int(p)] for c, d, p in both])
