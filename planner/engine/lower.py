@@ -64,6 +64,7 @@ class Entry:
             entry = entry.parent
 
 
+Entries = tuple[Entry, ...]
 Point = dict[str, Entry]  # axis -> entry
 Key = tuple[str, tuple[Entry, ...]]  # id and the entries along its axes
 
@@ -118,43 +119,47 @@ class Lowering:
         self.nodes: dict[Key, int] = {}
         self.chosen: dict[Key, Formula] = {}
         self.asked: set[str] = set()  # settings
-        self.expressions: dict[tuple[Symbol, tuple[Entry, ...]], Expression] = {}
         self._anywhere: dict[Symbol, int] = {}  # nodes of symbols that mean the same everywhere
         self._index: dict[str, dict[Entry | None, list[Point]]] = {}
         #: What the formula of each instance rests on directly: names of settings and of axes,
         #: symbols, and other instances, which come before it.
-        self._rests: dict[Key, set[Any]] = {}
+        self.rests: dict[Key, set[Any]] = {}
         self._resting: set[Any] = set()
         if like is not None:
             self._share(like)
 
     def differs(self, case: Case) -> int:
         """In how much another case is of another form; one that differs less shares more."""
-        return sum(1 for _ in _moved(self.case, case, self.asked))
+        return sum(1 for _ in moved(self.case, case, self.asked, _identical))
 
     def _share(self, like: Lowering) -> None:
         """Take over the instances that rest on nothing that is of another form in this case."""
         assert not like.ends and not like.conditional and not self.conditional
-        moved: set[Any] = set(_moved(like.case, self.case, like.asked))
-        axes = moved.intersection(self.case.axes)
-
-        def other(entries: tuple[Entry, ...]) -> bool:
-            return any(entry.axis in axes for entry in entries)
-
-        for key, rests in like._rests.items():
+        others: set[Any] = set(moved(like.case, self.case, like.asked, _identical))
+        axes = others.intersection(self.case.axes)
+        others |= {symbol for symbol, _, _ in like.case.crossed.keys() ^ self.case.crossed.keys()}
+        for key, rests in like.rests.items():
             identifier, entries = key
-            if identifier in self.ends or not rests.isdisjoint(moved) or other(entries):
-                moved |= {key, self.book.quantities[identifier].symbol}
+            if (
+                identifier in self.ends
+                or not rests.isdisjoint(others)
+                or any(entry.axis in axes for entry in entries)
+            ):
+                others |= {key, self.book.quantities[identifier].symbol}
                 continue
-            self.nodes[key], self._rests[key] = like.nodes[key], rests
+            self.nodes[key], self.rests[key] = like.nodes[key], rests
             if key in like.chosen:
                 self.chosen[key] = like.chosen[key]
         self.asked |= like.asked
-        for (symbol, scope), expression in like.expressions.items():
-            if symbol not in moved and not other(scope):
-                self.expressions[symbol, scope] = expression
 
     # -- quantities ---------------------------------------------------------------------------
+
+    def roots(self, quantities: Iterable[str]) -> tuple[dict[str, int], dict[str, str]]:
+        """The nodes of quantities of the whole plan; of those that have no value, whatever the
+        numbers, why."""
+        found = {name: self.instance(name, {}) for name in quantities}
+        lacking = {n: self.graph.lacking[p] for n, p in found.items() if p in self.graph.lacking}
+        return {name: node for name, node in found.items() if name not in lacking}, lacking
 
     def instance(self, identifier: str, point: Point) -> int:
         """The node of a quantity at a point (for quantities with axes)."""
@@ -175,7 +180,7 @@ class Lowering:
                 around, self._resting = self._resting, set()
                 wide = widen(dict(zip(first.per, entries, strict=True)))
                 found = self.graph.quantity(self._choice(key, wide), key)
-                self._rests[key], self._resting = self._resting, around
+                self.rests[key], self._resting = self._resting, around
             self.nodes[key] = found
         self._resting.add(key)
         return found
@@ -348,7 +353,6 @@ class Lowering:
         if isinstance(found, Absent):
             return self.graph.absent(found.reason)
         if isinstance(found, Expression):
-            self.expressions[symbol, scope] = found
             return self.lower(canonical(found), point)
         return self.graph.input(symbol, scope, found)
 
@@ -362,27 +366,31 @@ class Lowering:
         return points
 
 
-def _moved(one: Case, other: Case, asked: Iterable[str]) -> Iterator[Any]:
-    """What is of another form in two cases: settings, axes by their entries, and symbols that are
-    numbers in one case and not in the other. Which numbers they are does not matter."""
+def moved(
+    one: Case, other: Case, asked: Iterable[str], alike: Callable[[Entries, Entries], bool]
+) -> Iterator[Any]:
+    """What is of another form in two cases: settings, axes whose entries are not ``alike``, and
+    symbols that are numbers in one case and not in the other. Which numbers they are does not
+    matter."""
     yield from (n for n in asked if one.settings.get(n) != other.settings.get(n))
     for axis in {**one.axes, **other.axes}:
         some, others = one.axes.get(axis), other.axes.get(axis)
-        if some is not others and (
-            not isinstance(some, tuple)
-            or not isinstance(others, tuple)
-            or len(some) != len(others)
-            or not all(map(is_, some, others))
-        ):
+        if isinstance(some, tuple) and isinstance(others, tuple):
+            if some is not others and not alike(some, others):
+                yield axis
+        elif form(some) != form(others):
             yield axis
     for symbol in {**one.bindings, **other.bindings}:
         value, changed = one.bindings.get(symbol), other.bindings.get(symbol)
-        if value is not changed and _form(value) != _form(changed):
+        if value is not changed and form(value) != form(changed):
             yield symbol
-    yield from (symbol for symbol, _, _ in one.crossed.keys() ^ other.crossed.keys())
 
 
-def _form(value: Any) -> Any:
+def _identical(some: Entries, others: Entries) -> bool:
+    return len(some) == len(others) and all(map(is_, some, others))
+
+
+def form(value: Any) -> Any:
     """What decides how a symbol is lowered: a reason, an expression, or that it is an input."""
     if isinstance(value, Absent):
         return value.reason

@@ -271,10 +271,5 @@ def compiled(
         checked: as of ``ArrayGraph``.
     """
     lowering = Lowering(case, graph=ArrayGraph(checked), conditional=conditional)
-    found = {name: lowering.instance(name, {}) for name in quantities}
-    lacking = lowering.graph.lacking
-    return Compiled(
-        lowering.graph,
-        {name: node for name, node in found.items() if node not in lacking},
-        {name: lacking[node] for name, node in found.items() if node in lacking},
-    )
+    roots, absent = lowering.roots(quantities)
+    return Compiled(lowering.graph, roots, absent)
