@@ -12,12 +12,12 @@ import pytest
 
 from planner.base.errors import PlanError
 from planner.documents import source
+from planner.engine.instance import evaluated
 from planner.plans import plan as plans
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.domains import divisors
 from planner.questions.solve import families, questions
-from planner.questions.solve.solve import evaluated
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
 LLAMA = "tests/documents/llama70b_assumed.yaml"

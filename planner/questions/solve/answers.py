@@ -122,13 +122,13 @@ def _value(answer: Answer, holds: Probe, between: Ends | None) -> str:
         return value_text(answer, holds, short=True)
     domain = answer.domain
     ends = sorted((end for end in between if end is not None), key=lambda end: end.index)
-    told = [rough(answer.number(end)) for end in ends]
+    told = [rough(end.number) for end in ends]
     if None in between:
         told.insert(0 if answer.direction > 0 else 1, "no value")
     if domain.key == "model":
         told[-1] += f", as predicted {shape_of(holds)}"
     unit = "devices" if domain.key == "cluster.devices" else domain.unit
-    return _roughly(answer.number(holds), unit, told)
+    return _roughly(holds.number, unit, told)
 
 
 def _goal_text(goal: Goal, holds: Probe) -> str:
@@ -161,7 +161,7 @@ def value_text(answer: Answer, probe: Probe, short: bool = False) -> str:
         name = probe.plan.get("cluster.accelerator.name") or "devices"
         return f"{shown(probe.value, '1')} × {name}"
     if answer.domain.key == "model":
-        size = format_value(Fraction(answer.number(probe)), unit, short=short)
+        size = format_value(Fraction(probe.number), unit, short=short)
         return f"{size} ({shape_of(probe)})"
     if short and unit in COUNTED:
         return format_value(Fraction(probe.value), unit, short=True)
@@ -183,7 +183,7 @@ def published(answer: Answer) -> list[tuple[str, int]]:
         return []
     from planner.questions.solve.published import below
 
-    return below(answer.holds.plan, int(answer.number(answer.holds)))
+    return below(answer.holds.plan, int(answer.holds.number))
 
 
 def unit_of(quantity: str) -> str:
@@ -324,7 +324,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
     }
     between = of_answer(answer)
     if between is not None:  # the values for the slowest and the fastest run
-        ends = (end and answer.number(end) for end in between)
+        ends = (end and end.number for end in between)
         data["interval"] = dict(zip(("slowest", "fastest"), ends, strict=True))
     data["binding"] = limit and limit.quantity
     data["unmet"] = [{**asdict(li), "unit": li.unit} for li in answer.unmet]
@@ -350,7 +350,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
 
 
 def _probe_data(answer: Answer, probe: Probe) -> dict[str, Any]:
-    data = {"value": answer.number(probe), "set": answer.domain.changes(probe.value)}
+    data = {"value": probe.number, "set": answer.domain.changes(probe.value)}
     if "layouts" in answer.extra:
         data["layout"] = {
             row.key: value

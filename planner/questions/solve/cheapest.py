@@ -24,7 +24,6 @@ from planner.questions.solve.evaluations import Goal, Probe, Probes
 from planner.questions.solve.priced_devices import Offer, offers
 from planner.questions.solve.solve import Answer
 from planner.questions.solve.solve_with_layout import (
-    BY,
     Layouts,
     Options,
     any_layout,
@@ -115,7 +114,7 @@ def _priced(
 ) -> Row:
     """The fewest devices of an offer that keep the limits, or more where that is cheaper; ``least``
     is what another offer costs."""
-    layouts = Layouts(limits, BY, (GOAL.quantity,), space=space)
+    layouts = Layouts(limits, (GOAL.quantity,), space=space)
 
     def lost(holds: Probe) -> bool:
         return least is not None and GOAL.of(holds) < -CLEARLY * least
@@ -124,8 +123,7 @@ def _priced(
         domain = domains.devices(base, offer.per_node)
         if least is not None and (reason := _too_few(base, domain, layouts, least)):
             return Row(offer, None, reason)
-        also = (GOAL.quantity,)
-        answer = solve_free(base, domain, limits, -1, also=also, layouts=layouts, lost=lost)
+        answer = solve_free(base, domain, limits, -1, layouts=layouts, lost=lost)
     except PlanError as error:
         return Row(offer, None, error.faults[0].message)
     if answer.holds is None:
@@ -159,7 +157,7 @@ def _compared(
     """The cheapest count from the fewest on, with the counts beside it. One count more is searched
     for its best layout; those further on have to be cheaper with a layout that is known."""
     assert answer.holds is not None
-    layouts = Layouts(answer.limits, BY, (GOAL.quantity,), True, space)
+    layouts = Layouts(answer.limits, (GOAL.quantity,), thorough=True, space=space)
     search = Probes(base, domain, answer.limits, [GOAL.quantity], layouts)
     best, first = answer.holds, answer.holds.index
     above = search.probe(first + 1)

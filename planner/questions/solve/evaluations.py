@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.engine import instance as case
@@ -31,12 +31,21 @@ FEW = 64
 MOST_TAPES = 48
 
 
+Evaluated = tuple[Plan, Mapping[str, Any], bool]
+
+
+def broken(values: Mapping[str, Any], limits: Iterable[Limit]) -> tuple[Limit, ...]:
+    """Those of some limits that quantities do not keep."""
+    return tuple(limit for limit in limits if not limit.holds(values[limit.quantity]))
+
+
 @dataclass(frozen=True)
 class Probe:
     """One valid value of the unknown with what the quantities are there."""
 
     index: int
     value: Number
+    number: Number  # what values are compared by: of models, their size
     plan: Plan
     values: Mapping[str, Any]  # quantity -> value
     broken: tuple[Limit, ...]
@@ -73,24 +82,6 @@ class Goal:
         return 1, self.of(probe)
 
 
-class Evaluator(Protocol):
-    """Which plans a value of the unknown stands for, and what their quantities are."""
-
-    def variants(self, plan: Plan, changes: Mapping[str, Any]) -> Sequence[Plan]:
-        """The plans with some keys changed, at least one.
-
-        Raises:
-            PlanError: none of them is valid.
-        """
-
-    def values(self, plans: Sequence[Plan], exact: bool) -> tuple[Plan, Mapping[str, Any], bool]:
-        """The plan that is meant, its quantities, and whether they are exact.
-
-        Raises:
-            PlanError: a quantity cannot be computed.
-        """
-
-
 @lru_cache(maxsize=8)
 def _tapes_of(quantities: tuple[str, ...]) -> list[Tape]:
     """The tapes of questions about the same quantities, the last one first: each says itself
@@ -99,16 +90,27 @@ def _tapes_of(quantities: tuple[str, ...]) -> list[Tape]:
 
 
 class AsItIs:
-    """Each value is one plan, with the layout that it has."""
+    """Which plans a value of the unknown stands for, and what their quantities are: here each value
+    is one plan, with the layout that it has."""
 
     def __init__(self, quantities: Iterable[str]) -> None:
         self.quantities = tuple(dict.fromkeys(quantities))
         self._tapes = _tapes_of(self.quantities)
 
     def variants(self, plan: Plan, changes: Mapping[str, Any]) -> Sequence[Plan]:
+        """The plans with some keys changed, at least one.
+
+        Raises:
+            PlanError: none of them is valid.
+        """
         return (variant(plan, changes),)
 
-    def values(self, plans: Sequence[Plan], exact: bool) -> tuple[Plan, Mapping[str, Any], bool]:
+    def values(self, plans: Sequence[Plan], exact: bool) -> Evaluated:
+        """The plan that is meant, its quantities, and whether they are exact.
+
+        Raises:
+            PlanError: a quantity cannot be computed.
+        """
         (plan,) = plans
         built = case.build(plan)
         tape, leaves = self._tape(built)
@@ -147,11 +149,11 @@ class Probes:
         domain: Domain,
         limits: tuple[Limit, ...],
         also: Iterable[str] = (),
-        evaluator: Evaluator | None = None,
+        evaluator: AsItIs | None = None,
     ) -> None:
         self.plan, self.domain, self.limits = plan, domain, limits
-        quantities = [*(limit.quantity for limit in limits), *also]
-        self.evaluator = evaluator or AsItIs(quantities)
+        measure = [domain.measure] if domain.rows else []
+        self.evaluator = evaluator or AsItIs([*(li.quantity for li in limits), *also, *measure])
         self.found: dict[int, Probe | None] = {}
         self.faults: dict[int, PlanError] = {}
 
@@ -177,8 +179,9 @@ class Probes:
 
     def _evaluated(self, index: int, value: Number, plans: Sequence[Plan], exact: bool) -> Probe:
         meant, values, is_exact = self.evaluator.values(plans, exact)
-        broken = tuple(li for li in self.limits if not li.holds(values[li.quantity]))
-        return Probe(index, value, meant, values, broken, is_exact)
+        number = values[self.domain.measure] if self.domain.rows else value
+        fails = broken(values, self.limits)
+        return Probe(index, value, number, meant, values, fails, is_exact)
 
     def confirmed(self, probe: Probe) -> Probe:
         """The same with exact values, which replace the estimates."""
@@ -211,11 +214,8 @@ class Probes:
     def nearest_valid(self, aim: int, low: int, high: int) -> Probe | None:
         """The valid value nearest to an index, strictly between two others."""
         low, high = sorted((low, high))
-        for skip in range(high - low):
-            for index in (aim + skip, aim - skip):
-                if low < index < high and (probe := self.probe(index)) is not None:
-                    return probe
-        return None
+        near = (aim + sign * skip for skip in range(high - low) for sign in (1, -1))
+        return self.first_valid(index for index in near if low < index < high)
 
     def all(self) -> bool:
         """Probe the whole domain where it is small; whether it is."""
@@ -236,9 +236,12 @@ class Probes:
         return sorted((p for p in self.found.values() if p), key=lambda p: p.index)
 
 
-def narrow(search: Probes, inside: Probe, outside: Probe) -> tuple[Probe, Probe]:
-    """To neighbours among the valid values: by interpolation, and by halves where that is slow."""
-    turn = 0
+def narrow(
+    search: Probes, inside: Probe, outside: Probe, limits: tuple[Limit, ...] = ()
+) -> tuple[Probe, Probe]:
+    """To neighbours among the valid values, of which one keeps the limits (the question's, or
+    others) and one does not: by interpolation, and by halves where that is slow."""
+    turn, limits = 0, limits or search.limits
     while abs(outside.index - inside.index) > 1:
         width = abs(outside.index - inside.index)
         low, high = sorted((inside.index, outside.index))
@@ -246,20 +249,12 @@ def narrow(search: Probes, inside: Probe, outside: Probe) -> tuple[Probe, Probe]
         if turn % 3 < 2:
             steps = min(
                 int(inside.slack(li) / (inside.slack(li) - outside.slack(li)) * width)
-                for li in outside.broken
+                for li in broken(outside.values, limits)
             )
             aim = inside.index + (steps if outside.index > inside.index else -steps)
-        aim = min(max(aim, low + 1), high - 1)
-        probe = search.nearest_valid(aim, low, high)
+        probe = search.nearest_valid(min(max(aim, low + 1), high - 1), low, high)
         if probe is None:
             break
-        inside, outside = (inside, probe) if probe.broken else (probe, outside)
+        inside, outside = (inside, probe) if broken(probe.values, limits) else (probe, outside)
         turn = turn + 1 if abs(outside.index - inside.index) * 2 > width else 0
     return inside, outside
-
-
-def unbounded(search: Probes, value: str) -> PlanError:
-    """The fault of a question whose limits hold at any value."""
-    names = " and ".join(limit.quantity for limit in search.limits)
-    said = f"{search.domain.key} is unbounded: {names} still within limits at {value}"
-    return PlanError(Fault(said, None))

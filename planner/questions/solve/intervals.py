@@ -60,7 +60,7 @@ def _moved(answer: Answer, shares: Mapping[str, Fraction]) -> Probe | None:
     )
     domain = replace(answer.domain, start=answer.holds.index)
     try:
-        found = solve(answer.holds.plan, domain, limits, direction=answer.direction, exact=False)
+        found = solve(answer.holds.plan, domain, limits, answer.direction)
     except PlanError:
         return None
     return found.holds

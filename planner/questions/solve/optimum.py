@@ -15,7 +15,7 @@ from planner.base.errors import Fault, PlanError
 from planner.plans.document import Plan
 from planner.questions.constraints import Limit, shown
 from planner.questions.domains import Domain
-from planner.questions.solve.evaluations import Evaluator, Goal, Probe, Probes, narrow
+from planner.questions.solve.evaluations import AsItIs, Goal, Probe, Probes, narrow
 from planner.questions.solve.solve import Answer, held_near, missed, strides
 
 #: Values of a coarse scan between the two ends of a domain.
@@ -36,7 +36,7 @@ def optimise(
     domain: Domain,
     limits: tuple[Limit, ...],
     goal: Goal,
-    evaluator: Evaluator | None = None,
+    evaluator: AsItIs | None = None,
 ) -> Answer:
     """The best value of a domain, with its neighbours on both sides: each worse, or no longer
     within the limits.

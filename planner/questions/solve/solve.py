@@ -5,24 +5,27 @@ there, it fails at the next value that makes a valid plan, and this limit binds.
 values is tried in full. An endless one is bracketed and narrowed by interpolation and halving;
 values beyond the answer are probed too, and where one of them holds again the quantity is not
 monotone and the search goes on from there. Both sides of the answer are computed exactly.
+
+Models differ in two ways, in width and in depth: their domain has rows. Along a row, and from the
+first of one row to the first of the next, the limits come nearer; so the rows that hold anything
+end somewhere, and of each of them the last value that holds is found by narrowing. A row whose last
+value is no larger than what holds already ends the question: the rows before it are smaller still.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import combinations, groupby
 from typing import Any
 
-from planner.engine.graph import Number
-from planner.engine.instance import evaluated
+from planner.base.errors import Fault, PlanError
 from planner.plans.document import Plan
-from planner.questions.constraints import Limit, known, parse_limit, shown
+from planner.questions.constraints import Limit, shown
 from planner.questions.domains import Domain
-from planner.questions.solve.evaluations import Goal, Probe, Probes, narrow, unbounded
-from planner.questions.solve.rows import Rows
-
-__all__ = ["Answer", "Limit", "Probe", "evaluated", "known", "parse_limit", "shown", "solve"]
+from planner.questions.solve.evaluations import Goal, Probe, Probes, narrow
 
 #: Strides, each at least twice the one before, until a question counts as unbounded.
 MOST_STRIDES = 60
@@ -56,11 +59,6 @@ class Answer:
     beyond: tuple[Probe, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def number(self, probe: Probe) -> Number:
-        """What a value of the unknown is compared by: of models, their size."""
-        number: Number = probe.values[self.domain.measure] if self.domain.rows else probe.value
-        return number
-
     @property
     def binding(self) -> Limit | None:
         """The limit that stops the value from going one step further; without a solution, the one
@@ -80,55 +78,29 @@ def solve(
     direction: int | None = None,
     *,
     search: Probes | None = None,
-    exact: bool = True,
 ) -> Answer:
     """The last value of a domain at which every limit holds.
 
     ``direction`` +1 asks for the largest, -1 for the smallest; None lets the quantities decide:
     the way on which a limit comes nearer is the way on which the answer is the last one.
     ``search`` brings probes along, such as those of an evaluator that is not of the plan as it is.
-    Not ``exact``, the values on both sides of the answer may be estimates.
 
     Raises:
         PlanError: no value makes a valid plan, a limit's quantity is absent, or nothing limits the
             unknown.
     """
-    search = search or Probes(plan, domain, limits, [domain.measure] if domain.rows else ())
+    search = search or Probes(plan, domain, limits)
     if domain.rows:
-        return _largest(search, Answer(domain, 1, limits))
+        return replace(Answer(domain, 1, limits), **_largest(search), tried=len(search.known))
     few = search.all()
     start = search.start()
     if direction is None:
         direction = _direction(search, start)
-    answer = Answer(domain, direction, limits)
     inside = held_near(search, start, direction)
     if inside is None:  # perhaps one that was tried on the way
         inside = next((probe for probe in search.known if not probe.broken), None)
-    if inside is None:
-        return replace(answer, **missed(search), tried=len(search.known))
-    inside, outside, jumps = _confirmed(search, inside, direction, exact)
-    notes: tuple[str, ...] = ()
-    if jumps or (few and not _monotone(search.known)):
-        notes = ("not monotone: the limits break and hold again on the way",)
-    if jumps == MOST_JUMPS:
-        notes = ("not monotone: the limits break and hold again, perhaps further on too",)
-    return replace(answer, holds=inside, fails=outside, notes=notes, tried=len(search.known))
-
-
-def _largest(search: Probes, answer: Answer) -> Answer:
-    """The answer of a domain of rows, exact on both sides."""
-    rows = Rows(search)
-    while True:
-        holds, beyond = rows.last()
-        if holds is None:
-            search.start()  # raises where no value is valid
-            return replace(answer, **missed(search), tried=len(search.known))
-        sides = [search.confirmed(probe) for probe in (holds, *beyond[:1])]
-        if not sides[0].broken and all(probe.broken for probe in sides[1:]):
-            fails = sides[1] if beyond else None
-            beyond = (*sides[1:], *beyond[1:])
-            tried = len(search.known)
-            return replace(answer, holds=sides[0], fails=fails, beyond=beyond, tried=tried)
+    found = missed(search) if inside is None else _last(search, inside, direction, few)
+    return replace(Answer(domain, direction, limits), **found, tried=len(search.known))
 
 
 def missed(search: Probes) -> dict[str, Any]:
@@ -139,35 +111,72 @@ def missed(search: Probes) -> dict[str, Any]:
     alone = tuple(li for li in search.limits if all(li in probe.broken for probe in probes))
     if alone:
         return {"miss": miss, "unmet": alone}
-    pairs = ((a, b) for i, a in enumerate(search.limits) for b in search.limits[i + 1 :])
-    together = next(
-        ((a, b) for a, b in pairs if all(a in p.broken or b in p.broken for p in probes)), ()
-    )
-    return {"miss": miss, "unmet": together, "together": bool(together)}
+    for pair in combinations(search.limits, 2):
+        if all(set(pair) & set(probe.broken) for probe in probes):
+            return {"miss": miss, "unmet": pair, "together": True}
+    return {"miss": miss}
 
 
-def _confirmed(
-    search: Probes, inside: Probe, direction: int, exact: bool
-) -> tuple[Probe, Probe | None, int]:
-    """``_last`` with exact values on both sides, if these are wanted."""
+def _largest(search: Probes) -> dict[str, Any]:
+    """What an answer says where values come in rows: the largest that holds, and of each row that
+    might have a larger one the first that is larger, which does not hold; the smallest first."""
     while True:
-        found, outside, jumps = _last(search, inside, direction)
-        if not exact:
-            return found, outside, jumps
-        found = search.confirmed(found)
-        outside = None if outside is None else search.confirmed(outside)
-        if found.broken:  # an estimate was wrong: never by much
-            inside = next(p for p in search.known if not p.broken)
-        elif outside is None or outside.broken:
-            return found, outside, jumps
-        else:
-            inside = outside
+        holds, beyond = _largest_known(search)
+        if holds is None:
+            search.start()  # raises where no value is valid
+            return missed(search)
+        holds, next_ones = search.confirmed(holds), tuple(map(search.confirmed, beyond[:1]))
+        if not holds.broken and all(probe.broken for probe in next_ones):
+            fails = next_ones[0] if beyond else None
+            return {"holds": holds, "fails": fails, "beyond": (*next_ones, *beyond[1:])}
 
 
-def _monotone(probes: list[Probe]) -> bool:
-    """Whether what holds is one stretch of the probed values."""
-    held = [not probe.broken for probe in probes]
-    return sum(a != b for a, b in zip([False, *held], [*held, False], strict=True)) <= 2
+def _largest_known(search: Probes) -> tuple[Probe | None, list[Probe]]:
+    """The largest value that holds, and what might be larger.
+
+    Raises:
+        PlanError: the limits hold at the end of the domain.
+    """
+    rows, best, asked = search.domain.rows, None, []
+
+    def fails(row: tuple[int, int]) -> bool:
+        first = search.probe(row[0])
+        return first is None or bool(first.broken)
+
+    widest = bisect_left(rows, True, key=fails)
+    for low, high in reversed(rows[:widest]):
+        end = search.probe(high)
+        if best is not None and end is not None and end.number <= best.number:
+            break
+        asked.append((low, high))
+        inside = search.probe(low) if best is None else _larger(search, (low, high), best)
+        if inside is not None and not inside.broken:
+            best = inside if end is None else end
+            if end is not None and end.broken:
+                best, _ = narrow(search, inside, end)
+    if best is None:
+        return None, []
+    if best.index == rows[-1][1]:
+        raise unbounded(search, shown(best.number, "parameters"))
+    found = (_larger(search, row, best) for row in (*rows[widest : widest + 1], *asked))
+    return best, sorted(filter(None, found), key=lambda probe: probe.number)
+
+
+def _larger(search: Probes, row: tuple[int, int], best: Probe) -> Probe | None:
+    """The first value of a row that is larger than another; None where there is none."""
+    first, end = map(search.probe, row)
+    if first is None or end is None or end.number <= best.number:
+        return None
+    if first.number > best.number:
+        return first
+    return narrow(search, first, end, (Limit(search.domain.measure, "<=", best.number),))[1]
+
+
+def unbounded(search: Probes, value: str) -> PlanError:
+    """The fault of a question whose limits hold at any value."""
+    names = " and ".join(limit.quantity for limit in search.limits)
+    said = f"{search.domain.key} is unbounded: {names} still within limits at {value}"
+    return PlanError(Fault(said, None))
 
 
 def _direction(search: Probes, start: Probe) -> int:
@@ -258,9 +267,10 @@ def _between_limits(search: Probes, here: Probe, there: Probe) -> Probe | None:
     return None
 
 
-def _last(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Probe | None, int]:
-    """The last value that holds, the next that does not, and how often it held again beyond."""
-    jumps = 0
+def _last(search: Probes, inside: Probe, direction: int, few: bool) -> dict[str, Any]:
+    """What an answer says of the last value that holds: the next that does not, both exact, and a
+    note where limits hold again beyond."""
+    jumps, outside = 0, None
     while True:
         outside = None
         for probe in strides(search, inside, direction):
@@ -271,13 +281,25 @@ def _last(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Probe |
         else:
             if search.domain.endless and direction > 0:
                 raise unbounded(search, shown(inside.value, search.domain.unit))
-        if outside is None:
-            return inside, None, jumps
-        inside, outside = narrow(search, inside, outside)
-        again = _holds_again(search, outside, direction) if jumps < MOST_JUMPS else None
+        if outside is not None:
+            inside, outside = narrow(search, inside, outside)
+            outside = search.confirmed(outside)
+        inside = search.confirmed(inside)
+        if inside.broken:  # an estimate was wrong: never by much
+            inside = next(probe for probe in search.known if not probe.broken)
+            continue
+        if outside is None or jumps == MOST_JUMPS:
+            break
+        again = outside if not outside.broken else _holds_again(search, outside, direction)
         if again is None:
-            return inside, outside, jumps
-        inside, jumps = again, jumps + 1
+            break
+        inside, jumps = again, jumps + bool(outside.broken)
+    notes: tuple[str, ...] = ()
+    stretches = sum(held for held, _ in groupby(search.known, lambda probe: not probe.broken))
+    if jumps or (few and stretches > 1):
+        further = ", perhaps further on too" if jumps == MOST_JUMPS else " on the way"
+        notes = (f"not monotone: the limits break and hold again{further}",)
+    return {"holds": inside, "fails": outside, "notes": notes}
 
 
 def _holds_again(search: Probes, outside: Probe, direction: int) -> Probe | None:

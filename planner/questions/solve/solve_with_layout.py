@@ -8,10 +8,10 @@ search too finds none and so proves the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import product
+from itertools import chain, islice
 from typing import Any
 
 from planner.base.errors import PlanError
@@ -19,17 +19,19 @@ from planner.plans.document import Plan
 from planner.plans.layout import KERNELS, KEYS, OWN_CHOICE, UNDIVIDED
 from planner.plans.plan import chosen_by, variant
 from planner.questions.constraints import Limit
-from planner.questions.domains import Domain, divisors
+from planner.questions.domains import Domain
 from planner.questions.search.contest import Contest
 from planner.questions.search.engine import FITS, left_out, of_memory
-from planner.questions.search.layouts import NOT_KEPT
+from planner.questions.search.layouts import NOT_KEPT, starts
 from planner.questions.search.selection import Item
-from planner.questions.solve.evaluations import AsItIs, Goal, Probe, Probes
+from planner.questions.solve.evaluations import AsItIs, Evaluated, Goal, Probe, Probes
 from planner.questions.solve.optimum import optimise
 from planner.questions.solve.solve import Answer, solve
 
 #: What makes one layout better than another that keeps the limits too.
 BY = "time.step_seconds"
+#: Layouts that are tried where the plan's own is not valid.
+MOST_STARTS = 64
 #: Layouts that move an answer on until it is taken as it is.
 MOST_ROUNDS = 24
 #: Searches of the whole space until known layouts have to do.
@@ -45,12 +47,13 @@ Options = Mapping[str, Sequence[Any]]
 Ask = Callable[[Contest], Item | None]
 
 
-class Layouts:
+class Layouts(AsItIs):
     """The plans of a value are those with each layout that is known; ``further`` finds others. The
     first of the limits is that a plan fits.
 
-    As an evaluator it takes, of several layouts, the best by ``by`` of those that keep the limits;
-    while it is ``hasty``, the first that does.
+    Of several layouts it takes the best by ``by`` of those that keep the limits; while it is
+    ``hasty``, the first that does. What an answer shows are the quantities of the limits, and those
+    ``also`` asked for.
     """
 
     hasty = False
@@ -59,48 +62,49 @@ class Layouts:
     def __init__(
         self,
         limits: Sequence[Limit],
-        by: str,
         also: Sequence[str] = (),
+        by: str = BY,
         thorough: bool = False,
         space: Options | None = None,
     ) -> None:
         self.limits, self.by, self.thorough = tuple(limits), by, thorough
+        self.shown = (*(limit.quantity for limit in limits), *also)
+        super().__init__([*(limit.quantity for limit in limits), FITS, by, *also])
+        self.scarce = of_memory(limits)  # whether memory is the only limit
         self.space = space or {}  # values that keys of a layout may have; the others are free
         self.known: list[Changes] = []
         self.narrowed: dict[str, tuple[Any, ...]] = {}  # to these values of keys, somewhere
+        self.left = MOST_SEARCHES  # until known layouts have to do
         self._contests: dict[str, Contest] = {}
         self._hopeless: set[str] = set()  # values at which nothing fits
-        self._left = MOST_SEARCHES
-        self._exactly = AsItIs([*(limit.quantity for limit in limits), FITS, by, *also])
 
     def variants(self, plan: Plan, changes: Changes) -> Sequence[Plan]:
         found = []
         for layout in self.known:
             with suppress(PlanError):
                 found.append(variant(plan, {**layout, **changes}))
-        if self.thorough and self._left > 0:
-            self._left -= 1
-            base = found[0] if found else self._any(plan, {"time.mfu": None, **changes})
+        searched = self.thorough and self.left > 0
+        if searched or not found:
+            kept = {key: values[0] for key, values in self.space.items() if len(values) == 1}
+            base = found[0] if found else any_layout(plan, {**kept, "time.mfu": None, **changes})
+            found = found or [base]
+        if searched:
+            self.left -= 1
             # Where no layout keeps the limits, one that fits says by how much they are missed.
             new = self.fastest(base, changes) or self.fastest(base, changes, within=False)
             if new is not None:
                 found = [variant(plan, {**new, **changes})]
-            found = found or [base]
-        return found or [self._any(plan, {"time.mfu": None, **changes})]
+        return found
 
-    def _any(self, plan: Plan, changes: Changes) -> Plan:
-        kept = {key: values[0] for key, values in self.space.items() if len(values) == 1}
-        return any_layout(plan, {**kept, **changes})
-
-    def values(self, plans: Sequence[Plan], exact: bool) -> tuple[Plan, Mapping[str, Any], bool]:
+    def values(self, plans: Sequence[Plan], exact: bool) -> Evaluated:
         found = []
         for plan in reversed(plans):  # what was found last goes furthest
-            found.append(self._exactly.values((plan,), exact))
+            found.append(super().values((plan,), exact))
             if self.hasty and self._rank(found[-1])[0]:
                 return found[-1]
         return max(found, key=self._rank)
 
-    def _rank(self, found: tuple[Plan, Mapping[str, Any], bool]) -> tuple[bool, float, float]:
+    def _rank(self, found: Evaluated) -> tuple[bool, float, float]:
         """Order by what keeps the limits, then by ``by``; of what keeps them not, by how little is
         missed, as a share, which against a limit of 0 is the whole, and in its own unit."""
         values = found[1]
@@ -110,30 +114,12 @@ class Layouts:
             return True, -float(values[self.by]), 0.0
         return False, worst, float(tightest.slack(values[tightest.quantity]))
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether known layouts had to do because of too many searches."""
-        return self._left <= 0
-
     def start(self, plan: Plan, changes: Changes) -> None:
         """A layout to start from: the fastest of a few that fit, or of all; where memory is the
         only limit, any layout."""
-        if self._scarce:
+        if self.scarce or self._found(plan, changes, lambda contest: contest.few.first(False)):
             return
-        found = self._found(plan, changes, lambda contest: contest.few.first(within=False))
-        if found is None:
-            self.fastest(plan, changes, within=False)
-
-    @property
-    def _scarce(self) -> bool:
-        """Whether memory is the only limit."""
-        return of_memory(self.limits)
-
-    def desperate(self) -> None:
-        """No known layout helps anywhere: search at the values that are tried next."""
-        self.thorough, self._left = True, LAST_RESORT
-
-    # -- searches -----------------------------------------------------------------------------
+        self.fastest(plan, changes, within=False)
 
     def fastest(self, plan: Plan, changes: Changes, within: bool = True) -> Changes | None:
         """The best layout of all that keeps the limits, or, of those that fit, whatever the limits;
@@ -143,7 +129,7 @@ class Layouts:
     def plainest(self, plan: Plan, changes: Changes, edge: bool) -> Changes | None:
         """The layout that an answer is told with: the plainest of those nearly as good as the best
         that keeps the limits. At the ``edge``, beyond which nothing keeps them, few are left."""
-        scarce = edge and self._scarce
+        scarce = edge and self.scarce
         return self._found(plan, changes, lambda contest: contest.all.plainest(scarce=scarce))
 
     def nearest(self, plan: Plan, changes: Changes) -> None:
@@ -151,7 +137,7 @@ class Layouts:
         room, the one that lacks least; from now on among the known ones."""
         if _key(changes) in self._hopeless:
             return
-        if self.sized and self._scarce:
+        if self.sized and self.scarce:
             self.further(plan, changes)
         elif self.fastest(plan, changes, within=False) is None:
             self._lacking(plan, changes)
@@ -170,10 +156,10 @@ class Layouts:
         )
         # Where memory alone decides, all are asked as fast as a few; replicas and more sequences in
         # a pass only add to it, so that of many sizes of models the others are enough.
-        some = asks if soon and not self._scarce else asks[:1] if self.sized else asks[1:]
+        some = asks if soon and not self.scarce else asks[:1] if self.sized else asks[1:]
         if any(self._found(plan, changes, ask) is not None for ask in some):
             return True
-        if self._scarce:
+        if self.scarce:
             self._lacking(plan, changes)
         return False
 
@@ -185,7 +171,7 @@ class Layouts:
             if found is None:
                 return None
             layout = found[2].changes
-            self._exactly.values((variant(plan, {**layout, **changes}),), False)
+            super().values((variant(plan, {**layout, **changes}),), False)
         except PlanError:
             return None
         if layout not in self.known:
@@ -221,33 +207,19 @@ def any_layout(plan: Plan, changes: Changes, devices: int | None = None) -> Plan
     Raises:
         PlanError: none was found; what is wrong with the plan's own layout.
     """
-    try:
-        return variant(plan, changes)
-    except PlanError as error:
-        for layout in _simple(plan, changes, devices):
-            try:
-                return variant(plan, {**layout, **changes})
-            except PlanError:
-                continue
-        raise error
-
-
-def _simple(plan: Plan, changes: Changes, devices: int | None) -> Iterator[Changes]:
-    """Layouts of tensor and pipeline parallelism only, whose replicas divide the batch."""
     devices = changes.get("cluster.devices", devices) or plan.get("cluster.devices")
-    given = plan.document.data["training"]
-    whole = changes.get("training.global_batch", given.get("global_batch"))
-    batch = {} if given.get("global_batch") else {"training.global_batch": None}
-    for tensor, stages in product(divisors(devices)[:8], repeat=2):
-        if devices % (tensor * stages) or (whole and whole % (devices // (tensor * stages))):
-            continue
-        yield {
-            **dict.fromkeys(key for key in NOT_KEPT if key not in OWN_CHOICE),
-            **UNDIVIDED,
-            **batch,
-            "parallelism.tensor": tensor,
-            "parallelism.pipeline": stages,
-        }
+    cleared = {key: None for key in NOT_KEPT if key not in OWN_CHOICE} | UNDIVIDED
+    if not plan.document.data["training"].get("global_batch"):
+        cleared["training.global_batch"] = None
+    layouts = ({**cleared, **degrees} for degrees in islice(starts(devices), MOST_STARTS))
+    first: PlanError | None = None
+    for layout in chain([{}], layouts):
+        try:
+            return variant(plan, {**layout, **changes})
+        except PlanError as error:
+            first = first or error
+    assert first is not None
+    raise first
 
 
 def solve_free(
@@ -256,61 +228,47 @@ def solve_free(
     limits: tuple[Limit, ...],
     direction: int | None = None,
     *,
-    also: Sequence[str] = (),
     layouts: Layouts | None = None,
     lost: Callable[[Probe], bool] = lambda holds: False,
 ) -> Answer:
-    """As ``solve.solve``, with the layout free; the first limit is that a plan fits. ``also`` names
-    further quantities that the answer's plan shows; ``layouts`` are some that are known to begin
-    with. Of an answer that has ``lost`` already, the value beyond it is not told with its best
-    layout."""
-    also = (*also, domain.measure) if domain.rows else also
-    layouts = layouts or Layouts(limits, BY, also, space=space_of(plan))
+    """As ``solve.solve``, with the layout free; the first limit is that a plan fits. ``layouts``
+    are some that are known to begin with. Of an answer that has ``lost`` already, the value beyond
+    it is not told with its best layout."""
+    also = (domain.measure,) if domain.rows else ()
+    layouts = layouts or Layouts(limits, also, space=space_of(plan))
     if not layouts.known:
         layouts.start(plan, own_changes(plan, domain))
-    return _Free(plan, domain, layouts, also, lost).solved(direction)
+    return _Free(plan, domain, layouts, lost).solved(direction)
 
 
 class _Free:
     """A question whose layout is free, and what is known of its values."""
 
     def __init__(
-        self,
-        plan: Plan,
-        domain: Domain,
-        layouts: Layouts,
-        also: Sequence[str],
-        lost: Callable[[Probe], bool],
+        self, plan: Plan, domain: Domain, layouts: Layouts, lost: Callable[[Probe], bool]
     ) -> None:
         self.plan, self.domain, self.layouts, self.lost = plan, domain, layouts, lost
-        self.named = (*(limit.quantity for limit in layouts.limits), *also)
         self.search = Probes(plan, domain, layouts.limits, evaluator=layouts)
         self.failed: set[int] = set()  # rounder values at which no layout keeps the limits
         self.proven: list[int] = []  # values next to an answer at which none does
 
     def solved(self, direction: int | None) -> Answer:
-        layouts, exact = self.layouts, False
+        layouts = self.layouts
         if direction is None:
             direction = self._direction()
         layouts.hasty, layouts.sized = True, bool(self.domain.rows)
         notes: tuple[str, ...] = (f"the last of {MOST_ROUNDS} better answers",)
         for _ in range(MOST_ROUNDS):
-            if not exact:
-                self.search.keep_held()
-            asked = (self.plan, self.domain, layouts.limits, direction)
-            answer = solve(*asked, search=self.search, exact=exact)
+            self.search.keep_held()
+            answer = solve(self.plan, self.domain, layouts.limits, direction, search=self.search)
             sides = answer.beyond or (answer.fails or answer.miss,)
             edges = [edge for edge in sides if edge is not None and edge.broken]
             if any(self._moved(edge, answer.direction) for edge in edges):
-                exact = False
                 continue
             if edges and answer.holds is None and not layouts.thorough:
-                layouts.desperate()
+                # No known layout helps anywhere: search at the values that are tried next.
+                layouts.thorough, layouts.left = True, LAST_RESORT
                 continue
-            if not exact:  # no layout goes further: once more, on the same probes
-                exact = True
-                continue
-            exact = False
             told = self._told(answer)
             # What is best at the answer may hold one step further.
             if not edges or told.fails is None or told.fails.broken:
@@ -388,7 +346,7 @@ class _Free:
         meant, values, _ = layouts.values(chosen or layouts.variants(self.plan, changes), True)
         if chosen and not all(limit.holds(values[limit.quantity]) for limit in layouts.limits):
             meant, values, _ = layouts.values(layouts.variants(self.plan, changes), True)
-        return replace(probe, plan=meant, values={name: values[name] for name in self.named})
+        return replace(probe, plan=meant, values={name: values[name] for name in layouts.shown})
 
     def _nearest(self, probe: Probe) -> Probe:
         """A value at which no layout keeps the limits, with the one that comes nearest: of those
@@ -420,9 +378,9 @@ def optimise_free(plan: Plan, domain: Domain, limits: tuple[Limit, ...], goal: G
     """As ``optimum.optimise``, with the layout free; the first limit is that a plan fits. The
     layout is the one that makes the goal small; a goal to make large takes the fastest layout."""
     by = goal.quantity if goal.sense < 0 else BY
-    layouts = Layouts(limits, by, (goal.quantity,), True, space_of(plan))
+    layouts = Layouts(limits, (goal.quantity,), by, True, space_of(plan))
     answer = _noted(optimise(plan, domain, limits, goal, evaluator=layouts), plan, layouts)
-    if layouts.exhausted:
+    if layouts.left <= 0:
         note = f"all layouts were searched at {MOST_SEARCHES} values, elsewhere those found there"
         answer = replace(answer, notes=(*answer.notes, note))
     return answer

@@ -22,7 +22,7 @@ from planner.documents.yaml_nodes import Node, Origin
 from planner.plans import plan
 from planner.plans.document import Plan
 from planner.questions import loading
-from planner.questions.solve.solve import Limit, known, parse_limit
+from planner.questions.constraints import Limit, known, parse_limit
 from planner.questions.studies.axes import (
     AUTO,
     ITEM,
