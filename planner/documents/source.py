@@ -33,6 +33,18 @@ def lookup(data: Any, dotted: str) -> Any:
     return data
 
 
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys as mappings in mappings."""
+    tree: dict[str, Any] = {}
+    for dotted, value in values.items():
+        *around, last = dotted.split(".")
+        node = tree
+        for step in around:
+            node = node.setdefault(step, {})
+        node[last] = value
+    return tree
+
+
 @dataclass(frozen=True)
 class Document:
     """Resolved data with the place and origin of each value.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from planner.base.display import one_line, plain, quoted
+from planner.documents.source import nested
 from planner.plans.document import Plan
 from planner.plans.model import FURTHER
 
@@ -175,18 +176,6 @@ def with_experts(draft: Draft) -> list[bool]:
 
 
 # Writing -------------------------------------------------------------------------------------
-
-
-def nested(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys as mappings in mappings."""
-    tree: dict[str, Any] = {}
-    for dotted, value in said.items():
-        *around, last = dotted.split(".")
-        node = tree
-        for step in around:
-            node = node.setdefault(step, {})
-        node[last] = value
-    return tree
 
 
 def write(form: str, said: Mapping[str, Any], head: str) -> str:

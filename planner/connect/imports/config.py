@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from planner.base.errors import Fault, Place, PlanError
@@ -14,8 +13,8 @@ LARGEST = 10**15  # nothing in a configuration is larger; a slip or an attack is
 class Config:
     """The keys of one configuration under the names that its class uses inside.
 
-    Every read is noted, so that keys nobody read can be judged, and a key of the document can
-    name the keys that it came from.
+    Every read is noted, so that keys nobody read can be judged; ``noted`` are the given ones that
+    were read since it was emptied, so that a key of the document can name those it came from.
     """
 
     def __init__(
@@ -29,7 +28,7 @@ class Config:
         self.defaults = defaults
         self.place = place
         self.read: set[str] = set()
-        self._noting: list[set[str]] = []
+        self.noted: set[str] = set()
         self._inside = {outside: inside for inside, outside in names.items()}
         self._outside = dict(names)
         self.given: dict[str, Any] = {}
@@ -46,23 +45,12 @@ class Config:
         """The key as the file spells it."""
         return self._outside.get(key, key)
 
-    @contextmanager
-    def noting(self) -> Iterator[set[str]]:
-        """Collects the given keys that are read meanwhile."""
-        keys: set[str] = set()
-        self._noting.append(keys)
-        try:
-            yield keys
-        finally:
-            self._noting.pop()
-
     def get(self, key: str, otherwise: Any = None) -> Any:
         """The value of a key, else the class's default, else ``otherwise``."""
         key = self._inside.get(key, key)
         self.read.add(key)
         if key in self.given:
-            for keys in self._noting:
-                keys.add(key)
+            self.noted.add(key)
             return self.given[key]
         return self.defaults.get(key, otherwise)
 
@@ -140,7 +128,7 @@ class Config:
             {},
             self.place,
         )
-        inner._noting = self._noting
+        inner.noted = self.noted
         return inner
 
     def unread(self) -> dict[str, Any]:

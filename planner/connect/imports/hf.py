@@ -13,14 +13,9 @@ from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import FAMILIES, HARMLESS, Axis, row
-from planner.connect.imports.rules import worth
-from planner.connect.imports.tidy import (
-    compressed,
-    experts_rule,
-    put,
-    windows_rule,
-    without_defaults,
-)
+from planner.connect.imports.rules import values, worth
+from planner.connect.imports.tidy import compressed, experts_rule, windows_rule, without_defaults
+from planner.documents.source import lookup, nested
 
 DEEPEST = 40
 MOST_LAYERS = 100_000
@@ -31,7 +26,8 @@ INNER = ("text_config", "llm_config", "language_config", "thinker_config")
 
 @dataclass
 class Imported:
-    """A model document, and for its dotted keys the configuration keys that they came from."""
+    """A model document, of dotted keys until it is finished, and for each of these the
+    configuration keys that it came from."""
 
     document: dict[str, Any]
     came_from: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -70,10 +66,10 @@ def convert(config: Any, place: Place | None = None) -> Imported:
             )
     made = Imported({}, notes=notes, family=kind)
     for dotted, trait in family.traits.items():
-        with c.noting() as keys:
-            put(made.document, dotted, worth(trait, c))
-        if keys:
-            made.came_from[dotted] = tuple(c.name(key) for key in sorted(keys))
+        c.noted.clear()
+        made.document |= values({dotted: trait}, c)
+        if c.noted:
+            made.came_from[dotted] = tuple(c.name(key) for key in sorted(c.noted))
     if made.document["layers"] > MOST_LAYERS:
         raise c.fault(f"{made.document['layers']} layers", f"at most {MOST_LAYERS:,}")
     _stack(c, family.axes, made)
@@ -137,26 +133,24 @@ def _stack(c: Config, axes: tuple[Axis, ...], made: Imported) -> None:
     differing: list[tuple[list[str], Mapping[str, Any]]] = []
     sources: set[str] = set()
     for axis in axes:
-        with c.noting() as keys:
-            labels = list(worth(axis.labels, c))
-        sources |= keys
+        c.noted.clear()
+        labels = list(worth(axis.labels, c))
+        sources |= c.noted
         if len(set(labels)) == 1:
-            for dotted, trait in axis.kinds.get(labels[0], {}).items():
-                put(made.document, dotted, worth(trait, c))
+            made.document |= values(axis.kinds.get(labels[0], {}), c)
         else:
             differing.append((labels, axis.kinds))
     if not differing or _single_keys(c, differing, sources, made):
         return
     layers = list(zip(*(labels for labels, _ in differing), strict=True))
+    c.noted.clear()
     kinds: dict[str, Any] = {}
     for layer in dict.fromkeys(layers):
         kind: dict[str, Any] = {}
         for label, (_, meaning) in zip(layer, differing, strict=True):
-            for dotted, trait in meaning.get(label, {}).items():
-                with c.noting() as keys:
-                    put(kind, dotted, worth(trait, c))
-                sources |= keys
-        kinds["-".join(layer)] = kind or None
+            kind |= values(meaning.get(label, {}), c)
+        kinds["-".join(layer)] = nested(kind) or None
+    sources |= c.noted
     made.document["kinds"] = kinds
     made.document["pattern"] = compressed(["-".join(layer) for layer in layers])
     made.came_from["pattern"] = _named(c, sources)
@@ -187,16 +181,15 @@ def _single_keys(
             keys["attention.global_every"] = step
         else:
             return False
-    for dotted, value in keys.items():
-        put(made.document, dotted, value)
-        made.came_from[dotted] = _named(c, sources)
+    made.document |= {dotted: value for dotted, value in keys.items() if value is not None}
+    made.came_from |= dict.fromkeys(keys, _named(c, sources))
     return True
 
 
 def _drop_assumed_length(c: Config, document: dict[str, Any]) -> None:
     """A length that only the class assumes does not contradict a window that is given."""
-    kinds = [document, *(kind or {} for kind in (document.get("kinds") or {}).values())]
-    given = [(kind.get("attention") or {}).get("window") for kind in kinds]
+    kinds = (document.get("kinds") or {}).values()
+    given = [lookup(kind, "attention.window") for kind in (nested(document), *kinds)]
     longest = document.get("max_sequence")
     keys = ("max_position_embeddings", "max_seq_len")
     assumed = longest and not any(key in c.given for key in keys)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import ARGUMENTS, row
-from planner.connect.imports.rules import odd, word, worth
-from planner.connect.imports.tidy import experts_rule, put, without_defaults
+from planner.connect.imports.rules import odd, values, word
+from planner.connect.imports.tidy import experts_rule, without_defaults
 
 LONGEST = 200_000  # characters of an argument list
 
@@ -74,46 +74,39 @@ class Arguments(Config):
         return bool(value)
 
 
+#: Rows of families.yaml that arguments are read by.
+ROWS = ("megatron", "megatron_heads", "megatron_latent", "megatron_experts")
+
+
 def read(text: str, place: Place | None = None) -> dict[str, Any]:
     """The model document of an argument list, defaults left out.
 
     Raises:
-        PlanError: as for parse and convert.
-    """
-    return without_defaults(convert(parse(text, place), place), place)
-
-
-def convert(found: dict[str, Any], place: Place | None = None) -> dict[str, Any]:
-    """The model document of parsed arguments.
-
-    Raises:
         PlanError: an argument is missing, malformed or changes the architecture unmodelled.
     """
-    kinds = ("megatron", "megatron_heads", "megatron_latent", "megatron_experts")
-    known = {*ARGUMENTS["others"], *_words([list(row(kind).traits.values()) for kind in kinds])}
+    found = parse(text, place)
+    _judge_unknown(found, place)
+    c = Arguments(found, place)
+    latent = c.flag("multi-latent-attention")
+    left_out = {"megatron_heads" if latent else "megatron_latent"}
+    if "num-experts" not in found:
+        left_out.add("megatron_experts")
+    document: dict[str, Any] = {}
+    for kind in ROWS:
+        if kind not in left_out:
+            document |= values(row(kind).traits, c)
+    return without_defaults(document, place)
+
+
+def _judge_unknown(found: Mapping[str, Any], place: Place | None) -> None:
+    """An argument that no row names is harmless, or refused."""
+    known = {*ARGUMENTS["others"], *_words([list(row(kind).traits.values()) for kind in ROWS])}
     shaped, harmless = (re.compile("|".join(ARGUMENTS[key])) for key in ("shaped", "harmless"))
     for name, value in found.items():
         if name in known or harmless.search(name) or not shaped.search(name) or value == "0":
             continue
-        raise PlanError(
-            Fault(
-                f"--{name} could change the architecture and is not modelled",
-                place,
-                None,
-                nearest(name, known),
-            )
-        )
-    c, document = Arguments(found, place), dict[str, Any]()
-    latent = c.flag("multi-latent-attention")
-    has = {
-        "megatron_heads": not latent,
-        "megatron_latent": latent,
-        "megatron_experts": "num-experts" in found,
-    }
-    for kind in kinds:
-        for dotted, said in row(kind).traits.items() if has.get(kind, True) else ():
-            put(document, dotted, worth(said, c))
-    return document
+        fault = f"--{name} could change the architecture and is not modelled"
+        raise PlanError(Fault(fault, place, None, nearest(name, known)))
 
 
 def _words(said: Any) -> Iterator[str]:

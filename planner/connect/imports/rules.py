@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from planner.connect.imports.config import Config
-from planner.connect.imports.families import WORDS, Said
+from planner.connect.imports.families import WORDS, Said, Traits
 
 
 def worth(said: Said, c: Config) -> Any:
@@ -20,6 +20,12 @@ def worth(said: Said, c: Config) -> Any:
         return said
     (name, argument), *options = said.items()
     return RULES[name](c, argument, **dict(options))
+
+
+def values(traits: Traits, c: Config) -> dict[str, Any]:
+    """What some keys of the document say of a configuration, those that say nothing left out."""
+    found = {dotted: worth(said, c) for dotted, said in traits.items()}
+    return {dotted: value for dotted, value in found.items() if value is not None}
 
 
 def depth(c: Config) -> int:

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from planner.base.errors import Fault, Place, PlanError
 from planner.connect.imports.families import DOCUMENT
 from planner.documents import schema, source
+from planner.documents.source import lookup, nested
 from planner.plans.document import Draft
 from planner.plans.model import lower
 
-NESTED = ("kinds", "encoder")
-
-
-def put(document: dict[str, Any], dotted: str, value: Any) -> None:
-    """Set a dotted key; None leaves it out."""
-    if value is None:
-        return
-    node = document
-    *path, last = dotted.split(".")
-    for step in path:
-        node = node.setdefault(step, {})
-    node[last] = value
+#: Sections of which everything is written.
+WHOLE = ("kinds", "pattern", "encoder", "delta_net")
 
 
 def experts_rule(labels: Sequence[str]) -> dict[str, int] | None:
@@ -70,7 +62,7 @@ def compressed(sequence: Sequence[str]) -> list[str | dict[str, object]]:
 def filled(document: Mapping[str, Any], place: Place | None) -> dict[str, Any]:
     """The document with every default, checked; faults are placed in the configuration."""
     try:
-        read = schema.validate(source.load(document), "model")
+        read = schema.validate(source.load(nested(document)), "model")
         draft = Draft(read, copy.deepcopy(read.data))
         lower(draft, ())
         draft.finish()
@@ -81,69 +73,41 @@ def filled(document: Mapping[str, Any], place: Place | None) -> dict[str, Any]:
     return data
 
 
-def without_defaults(document: dict[str, Any], place: Place | None) -> dict[str, Any]:
-    """The document less what its defaults say anyway.
+def without_defaults(document: Mapping[str, Any], place: Place | None) -> dict[str, Any]:
+    """A document of dotted keys less what its defaults say anyway, as mappings in mappings.
 
     All that could be a default is left out first; what then comes out different is put back.
     """
     filled(document, place)  # faults of the whole are the configuration's
     document = _obvious(document)
-    kept = copy.deepcopy(document)
-    left = [dotted for dotted in _leaves(document) if _droppable(document, dotted)]
-    for dotted in left:
-        _drop(kept, dotted)
+    left = [dotted for dotted in document if _droppable(document, dotted)]
+    kept = {dotted: value for dotted, value in document.items() if dotted not in left}
     for _ in range(6):
         complete = filled(kept, place)
-        wrong = [dotted for dotted in left if _at(complete, dotted) != _at(document, dotted)]
+        wrong = [dotted for dotted in left if lookup(complete, dotted) != document[dotted]]
         if not wrong:
-            return kept
-        for dotted in wrong:
-            put(kept, dotted, _at(document, dotted))
+            return nested(kept)
+        kept |= {dotted: document[dotted] for dotted in wrong}
         left = [dotted for dotted in left if dotted not in wrong]
-    return document
+    return nested(document)
 
 
 def _obvious(document: Mapping[str, Any]) -> dict[str, Any]:
     """Less what repeats the model's own bias, and a feed-forward block that goes without saying:
     blocks that no layer uses are not completed, so their defaults would not be seen."""
-    made = copy.deepcopy(dict(document))
-    bias = made.get("bias", False)
-    for value in made.values():
-        if isinstance(value, dict) and value.get("bias") is bias:
-            del value["bias"]
-    if made.get("feed_forward") == ("moe" if made.get("moe") else "mlp"):
+    bias = document.get("bias", False)
+    made = {
+        dotted: value
+        for dotted, value in document.items()
+        if value is not bias or not re.fullmatch(r"\w+\.bias", dotted)
+    }
+    mixed = any(dotted.startswith("moe.") for dotted in made)
+    if made.get("feed_forward") == ("moe" if mixed else "mlp"):
         del made["feed_forward"]
-    return {key: value for key, value in made.items() if value != {}}
-
-
-def _leaves(document: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in document.items():
-        if key in NESTED or key in ("pattern", "name", "notes", "sources"):
-            continue
-        if isinstance(value, Mapping):
-            yield from (f"{key}.{inner}" for inner in value)
-        else:
-            yield key
+    return made
 
 
 def _droppable(document: Mapping[str, Any], dotted: str) -> bool:
-    if dotted in DOCUMENT["written"] or dotted.startswith("delta_net."):
-        return False
     if dotted == "attention.head_dim":
-        attention = document["attention"]
-        return bool(attention["heads"] * attention["head_dim"] == document["hidden"])
-    return True
-
-
-def _at(node: Any, dotted: str) -> Any:
-    for key in dotted.split("."):
-        node = node.get(key) if isinstance(node, Mapping) else None
-    return node
-
-
-def _drop(document: dict[str, Any], dotted: str) -> None:
-    key, _, inner = dotted.partition(".")
-    if inner:
-        del document[key][inner]
-    if not inner or not document[key]:
-        del document[key]
+        return bool(document["attention.heads"] * document[dotted] == document["hidden"])
+    return dotted not in DOCUMENT["written"] and dotted.partition(".")[0] not in WHOLE
