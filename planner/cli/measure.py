@@ -115,7 +115,7 @@ def _machine(options: argparse.Namespace) -> str:
 
 
 def _step(options: argparse.Namespace, accelerator: str | None) -> None:
-    from planner.connect.measure import beside, step
+    from planner.connect.measure import step
 
     overrides = list(options.set)
     if accelerator is not None:
@@ -130,7 +130,7 @@ def _step(options: argparse.Namespace, accelerator: str | None) -> None:
             seconds=options.seconds or step.SECONDS,
             tell=tell,
         )
-    writer = beside.data if options.format == "json" else beside.text
+    writer = step.data if options.format == "json" else step.text
     sys.stdout.write(writer(found))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +14,7 @@ from planner.connect import logs
 from planner.plans.document import Plan
 
 if TYPE_CHECKING:
+    from planner.results.evaluated import Quantity
     from planner.results.result import Result
 
 __all__ = ["Comparison", "Row", "compare", "data", "markdown", "text"]
@@ -46,6 +47,14 @@ class Row:
     how: str
     interval: tuple[Any, Any] | None = None
 
+    @classmethod
+    def of(cls, quantity: Quantity, measured: Fraction, how: str) -> Row:
+        """A quantity of a result beside what was measured of it."""
+        planned: Any = quantity.value
+        planned = Fraction(planned) if isinstance(planned, float) else planned
+        about = (quantity.id, quantity.title, quantity.unit)
+        return cls(*about, planned, measured, how, quantity.interval)
+
     @property
     def inside(self) -> bool | None:
         """Whether the measured value lies in the interval; None without one."""
@@ -58,6 +67,18 @@ class Row:
         if self.planned is None or not self.measured:
             return None
         return Fraction(self.planned) / self.measured
+
+    def to_json(self, planned: str = "planned") -> dict[str, Any]:
+        """The row by the names of its columns; inside or not where there is an interval."""
+        row = {
+            "id": self.id,
+            "unit": self.unit,
+            planned: self.planned,
+            "measured": self.measured,
+            "ratio": self.ratio,
+            "how": self.how,
+        }
+        return row if self.interval is None else {**row, "inside": self.inside}
 
     def cells(self) -> tuple[str, ...]:
         """The row in print: title, planned, measured, their ratio, how it was measured."""
@@ -84,24 +105,11 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as a result holds it under ``comparison``."""
-        rows = []
-        for row in self.rows:
-            data: dict[str, Any] = {
-                "id": row.id,
-                "unit": row.unit,
-                "planned": row.planned,
-                "measured": row.measured,
-                "ratio": row.ratio,
-                "how": row.how,
-            }
-            if row.interval is not None:
-                data["inside"] = row.inside
-            rows.append(data)
         tree = {
             "log": self.log,
             "format": self.format,
             "warm_up": self.warm_up,
-            "quantities": rows,
+            "quantities": [row.to_json() for row in self.rows],
             "notes": self.notes,
         }
         return plain(tree)  # type: ignore[no-any-return]
@@ -140,15 +148,7 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
     rows = []
     for identifier in QUANTITIES:
         if identifier in measured:
-            value, how = measured[identifier]
-            quantity = result[identifier]
-            planned, interval = quantity.value, quantity.interval
-            if isinstance(planned, float):
-                planned = Fraction(planned)
-            elif not isinstance(planned, (int, Fraction)):
-                planned = None
-            title, unit = quantity.title, quantity.unit
-            rows.append(Row(identifier, title, unit, planned, value, how, interval))
+            rows.append(Row.of(result[identifier], *measured[identifier]))
     name = Path(path)
     return Comparison(
         plan.name,
@@ -223,13 +223,18 @@ def _derive(measured: Measured, tokens: Any, devices: Any, result: Any) -> None:
 HEADER = ("quantity", "planned", "measured", "planned/measured", "measured as")
 
 
+def table(head: Iterable[str], rows: Iterable[Row], notes: Iterable[str], header: Any) -> str:
+    """Rows for a terminal, below lines that say what of."""
+    lines = [*head, "", *columns([header, *(row.cells() for row in rows)], right=(1, 2, 3))]
+    remarks = [f"- {note}" for note in notes]
+    lines += ["", *remarks] if remarks else []
+    return "".join(one_line(line) + "\n" for line in lines)
+
+
 def text(comparison: Comparison) -> str:
     """A table for a terminal."""
-    lines = [f"{comparison.plan}", f"{comparison.log} ({comparison.format})", ""]
-    lines += columns([HEADER, *(row.cells() for row in comparison)], right=(1, 2, 3))
-    if comparison.notes:
-        lines += ["", *(f"- {note}" for note in comparison.notes)]
-    return "".join(one_line(line) + "\n" for line in lines)
+    head = (comparison.plan, f"{comparison.log} ({comparison.format})")
+    return table(head, comparison, comparison.notes, HEADER)
 
 
 def markdown(comparison: Comparison) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from planner.base.errors import PlanError
 from planner.cli import main as cli
-from planner.connect.measure import beside, step
+from planner.connect.measure import step
 from planner.connect.measure.jobs import (
     Attention,
     Collective,
@@ -68,7 +68,7 @@ def document(model: dict[str, Any], **run: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Any:
-    def go(model: dict[str, Any], **training_keys: Any) -> beside.Beside:
+    def go(model: dict[str, Any], **training_keys: Any) -> step.Beside:
         file = tmp_path / "plan.json.yaml"
         file.write_text(json.dumps(document(model, **training_keys)), encoding="utf-8")
         return step.step(loading.load(file), device="cpu", steps=1)
@@ -120,10 +120,10 @@ def test_recomputing_keeps_less_alive(run: Any) -> None:
 
 def test_the_table_and_its_json_hold_the_same(run: Any) -> None:
     found = run(GPT)
-    tree = json.loads(beside.data(found))
+    tree = json.loads(step.data(found))
     assert [row["id"] for row in tree["quantities"]] == [row.id for row in found]
     assert tree["layers"] == 3 and tree["torch"] == torch.__version__
-    text = beside.text(found)
+    text = step.text(found)
     assert "predicted/measured" in text and "3 of the model's 3 layers" in text
 
 

@@ -7,16 +7,15 @@ implementation `pytorch`. Nothing of it is computed here.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from planner.base.display import format_value
+from planner.base.display import as_json, format_value
 from planner.base.errors import Fault, PlanError
-from planner.connect.compare import Row
+from planner.connect.compare import Row, table
 from planner.connect.measure import need_torch, supported
-from planner.connect.measure.beside import Beside
 from planner.plans import plan as plans
 from planner.plans.document import Plan
 
@@ -65,7 +64,7 @@ def step(
     layers, precision = small.get("model.layers"), small.get("training.precision")
     tell(f"{layers} layer{'s' * (layers > 1)}, {batch} × {length} tokens, {precision}, on {where}")
     found = training.run(small, where, steps, tell)
-    return comparison(full, small, found)
+    return beside(full, small, found)
 
 
 @dataclass(frozen=True)
@@ -155,18 +154,36 @@ def _takes(plan: Plan, room: Room) -> float:
 
 # The table ------------------------------------------------------------------------------------
 
+HEADER = ("quantity", "predicted", "measured", "predicted/measured", "measured as")
 
-def comparison(full: Plan, small: Plan, found: Any) -> Beside:
+
+@dataclass(frozen=True)
+class Beside:
+    """What was predicted for the scaled-down plan and what a run of it measured."""
+
+    plan: Plan  # the scaled-down one
+    device: str
+    torch: str
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __getitem__(self, identifier: str) -> Row:
+        return next(row for row in self.rows if row.id == identifier)
+
+
+def beside(full: Plan, small: Plan, found: Any) -> Beside:
     """The rows of what was measured beside the scaled-down plan's quantities."""
     from planner.results.result import evaluate
 
     result = evaluate(small)
-    rows = []
-    for identifier, (value, how) in found.values.items():
-        quantity = result[identifier]
-        planned: Any = quantity.value
-        planned = Fraction(planned) if isinstance(planned, float) else planned
-        rows.append(Row(identifier, quantity.title, quantity.unit, planned, Fraction(value), how))
+    # Published runs are held against whole plans: their interval is not one of a few layers.
+    rows = tuple(
+        replace(Row.of(result[identifier], Fraction(value), how), interval=None)
+        for identifier, (value, how) in found.values.items()
+    )
     layers, of = small.get("model.layers"), full.get("model.layers")
     notes = [f"{layers} of the model's {of} layers, one device, one micro-batch a step"]
     notes += found.notes
@@ -174,4 +191,25 @@ def comparison(full: Plan, small: Plan, found: Any) -> Beside:
     notes += [f"not predicted: {reason}" for reason in sorted(filter(None, reasons))]
     accelerator = small.get("cluster.accelerator.name") or "the plan's accelerator"
     notes.append(f"predicted for {accelerator}")
-    return Beside(small, found.device, found.torch, tuple(rows), tuple(notes))
+    return Beside(small, found.device, found.torch, rows, tuple(notes))
+
+
+def text(found: Beside) -> str:
+    """A table for a terminal."""
+    head = (found.plan.name, f"{found.device}, PyTorch {found.torch}")
+    return table(head, found.rows, found.notes, HEADER)
+
+
+def data(found: Beside) -> str:
+    """The rows as JSON, with the inputs of the scaled-down plan that decide."""
+    keys = ("micro_batch", "sequence_length", "precision", "attention", "recompute")
+    tree = {
+        "plan": found.plan.name,
+        "device": found.device,
+        "torch": found.torch,
+        "layers": found.plan.get("model.layers"),
+        "training": {key: found.plan.get(f"training.{key}") for key in keys},
+        "quantities": [row.to_json("predicted") for row in found.rows],
+        "notes": found.notes,
+    }
+    return as_json(tree)
