@@ -77,7 +77,7 @@ TESTS = (
                 "search",
                 "selection",
                 "batch",
-                "contest",
+                "bounded_search",
                 "modes",
                 "narrowed",
                 "automatic",

@@ -10,7 +10,7 @@ distinct stages repeat one, and a tensor that some layouts keep is there under a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, product
@@ -27,7 +27,7 @@ from planner.engine.evaluate import Absent
 from planner.engine.graph import Content
 from planner.plans import hardware
 from planner.plans.document import Draft
-from planner.plans.layout import AXES, DEGREES, KEPT, OUTER, OWN, ROW, RUN, at
+from planner.plans.layout import AXES, DEGREES, KEPT, OWN, ROW, RUN
 from planner.questions.batch_graph import (
     GRAPHS,
     BatchGraph,
@@ -41,7 +41,7 @@ from planner.questions.batch_rows import Layouts, Rows
 
 Array = NDArray[Any]
 ZERO, RECOMPUTE = AXES
-_, SCHEDULE, CUT = RUN
+_, SCHEDULE, _ = RUN
 #: Settings that each row says itself.
 OF_ROWS = (SCHEDULE, *OWN, *AXES)
 #: The column of what a plan is besides its layout.
@@ -196,8 +196,7 @@ class Batch:
     def over(self, rows: Rows) -> BatchRows:
         """The table of some rows."""
         columns, values = self._columns(rows)
-        rules = [rule for rule in self.rules if _known(rule, columns)]
-        table = self._table = Table(len(rows), columns, rules, self._table)
+        table = self._table = Table(len(rows), columns, self.rules, self._table)
         return BatchRows(self, len(rows), table, _Leaves(self, values))
 
     def _columns(self, rows: Rows) -> tuple[dict[str, Codes], dict[str, Array]]:
@@ -222,20 +221,13 @@ class Batch:
         share = np.array([degrees.share for degrees in self.layouts.degrees])
         steps = share[rows.of_degrees] // rows.of_batch
         number("training.gradient_accumulation", *_coded(steps))
-        schedules = self.varying[SCHEDULE]
-        of_run = np.array([schedules.index(s) for _, s, _ in self.layouts.runs])
-        cuts = [cut for _, _, cut in self.layouts.runs]
-        several = list(dict.fromkeys(cuts))
-        columns[CUT] = Codes(
-            np.array([several.index(cut) for cut in cuts])[rows.of_run], len(several)
-        )
-        columns[SCHEDULE] = Codes(of_run[rows.of_run], len(schedules))
+        for place, key in enumerate(RUN[1:], start=1):
+            columns[key] = _chosen([run[place] for run in self.layouts.runs], rows.of_run)
         replica = np.searchsorted(np.array(self.replicas), rows.of_replicate)
         for name, (codes, found) in self.of_hardware.items():
             columns[name] = Codes(codes[rows.of_degrees, replica], len(found))
         for name, found in self.of_kinds.items():
-            codes = np.array([self.varying[name].index(value) for value in found])
-            columns[name] = Codes(codes[columns[KIND].of_row], len(self.varying[name]))
+            columns[name] = _chosen(found, columns[KIND].of_row)
         if self.pipelines:
             columns["stages"] = self._of_stages(self.pipelines, rows, steps)
             self._of_tensors(rows, columns)
@@ -265,67 +257,26 @@ class Batch:
 
     @cached_property
     def rules(self) -> list[tuple[tuple[str, ...], str]]:
-        """Which columns follow from which others."""
-        data, batch = "parallelism.data", "training.micro_batch"
-        steps = "training.gradient_accumulation"
-        found = []
-        for product_, factors in (
-            ("cluster.devices", (*at(OUTER), data)),
-            ("training.global_batch", (data, batch, steps)),
-        ):
-            by_kind = self._by_kind({kind.plan.get(product_) for kind in self.kinds})
-            found += [((*(n for n in factors if n != name), *by_kind), name) for name in factors]
-        degrees = {name: column[:, None] for name, column in self.of_degrees.items()}
-        degrees["parallelism.replicate"] = np.array(self.replicas)[None, :]
+        """From which columns those follow that the hardware decides."""
         there = np.zeros((len(self.layouts.degrees), len(self.replicas)), dtype=bool)
         for place, (_, replicas, _) in enumerate(self.layouts.crossed):
             there[place, np.searchsorted(self.replicas, replicas)] = True
-        flat = {name: np.broadcast_to(c, there.shape)[there] for name, c in degrees.items()}
-        for name, (codes, _) in self.of_hardware.items():
-            found.append((_determining(codes[there], flat), name))
-        kinds = flat.pop(KIND)
-        if len({d.values for d in self.layouts.degrees}) == len(self.layouts.degrees):
-            found.append((_determining(kinds, flat), KIND))
-        found += [((KIND,), name) for name in self.of_kinds]
-        if self.pipelines:
-            found += self._rules_of_stages(self.pipelines, steps)
-        if self.keeping:
-            coded = np.array(self.keeping, dtype=np.int64).T
-            keeping = dict(zip((KIND, *KEPT), coded, strict=True))
-            for number, (codes, _) in enumerate(self.patterns):
-                found.append((_determining(codes, keeping), f"tensors {number}"))
-        return found
-
-    def _by_kind(self, values: set[Any]) -> tuple[str, ...]:
-        """What else decides where kinds differ in a value."""
-        return (KIND,) if len(values) > 1 else ()
-
-    def _rules_of_stages(
-        self, pipelines: Pipelines, steps: str
-    ) -> Iterator[tuple[tuple[str, ...], str]]:
-        layouts = (kind.plan.data["parallelism"] for kind in self.kinds)
-        cuts = {(layout["cut"], str(layout.get("stages")), alike)
-                for layout, alike in zip(layouts, pipelines.alike, strict=True)}  # fmt: skip
-        yield ("parallelism.pipeline", *RUN, steps, *self._by_kind(cuts)), "stages"
-        shapes = np.array([pipelines.shapes[lines] for lines in pipelines.all.values()])
-        sizes = np.array([stages for stages, *_ in pipelines.all])
-        if _follows(sizes, shapes):
-            yield ("stages",), "parallelism.pipeline"
+        columns = {name: column[:, None] for name, column in self.of_degrees.items()}
+        columns["parallelism.replicate"] = np.array(self.replicas)[None, :]
+        flat = {name: np.broadcast_to(c, there.shape)[there] for name, c in columns.items()}
+        return [
+            (_determining(codes[there], flat), name)
+            for name, (codes, _) in self.of_hardware.items()
+        ]
 
     def _of_tensors(self, rows: Rows, columns: dict[str, Codes]) -> None:
         """A column for each pattern: which of its distinct cases a row is."""
-        coded = self.of_degrees[KIND][rows.of_degrees]
-        own = rows.own
-        for key in KEPT:
-            column = own[key] if key in own else self.of_degrees[key][rows.of_degrees]
-            coded = coded * 2 + (column != ROW[key].neutral)
+        own, of_degrees = rows.own, rows.of_degrees
+        kept = [own[key] if key in own else self.of_degrees[key][of_degrees] for key in KEPT]
         places = np.zeros(len(self.kinds) << len(KEPT), dtype=np.int64)
-        for place, (of_kind, *kept) in enumerate(self.keeping):
-            at = int(of_kind)
-            for key, value in zip(KEPT, kept, strict=True):
-                at = at * 2 + int(value != ROW[key].neutral)
-            places[at] = place
-        keeping = places[coded]
+        for place, (kind, *values) in enumerate(self.keeping):
+            places[_keeping(kind, values)] = place
+        keeping = places[_keeping(self.of_degrees[KIND][of_degrees], kept)]
         for number, (codes, cases) in enumerate(self.patterns):
             columns[f"tensors {number}"] = Codes(codes[keeping], cases.shape[2])
 
@@ -452,6 +403,13 @@ class _Leaves:
         return Values(name, found[None, None, :])
 
 
+def _keeping(kind: Any, kept: Sequence[Any]) -> Any:
+    """A kind, and which of ``KEPT`` are not neutral, as one number; of columns (rows,), as many."""
+    for key, value in zip(KEPT, kept, strict=True):
+        kind = 2 * kind + (value != ROW[key].neutral)
+    return kind
+
+
 def _follows(target: Array, source: Array) -> bool:
     """Whether equal values of a source always come with equal values of a target."""
     found = np.full(int(source.max()) + 1, -1, dtype=np.int64)
@@ -471,10 +429,6 @@ def _determining(target: Array, candidates: Mapping[str, Array]) -> tuple[str, .
     return tuple(candidates)
 
 
-def _known(rule: tuple[tuple[str, ...], str], columns: Mapping[str, Any]) -> bool:
-    return rule[1] in columns and all(name in columns for name in rule[0])
-
-
 def _coded(values: Array) -> tuple[Array, Array]:
     """The distinct values of a column of whole numbers, and the place of each row's."""
     least = values.min(initial=0)
@@ -485,3 +439,10 @@ def _coded(values: Array) -> tuple[Array, Array]:
 def _codes(values: Array) -> Codes:
     found, codes = _coded(values)
     return Codes(codes, len(found))
+
+
+def _chosen(values: Sequence[Any], places: Array) -> Codes:
+    """A column of choices, from the place (rows,) of each row's among values that may repeat
+    some."""
+    distinct = {value: code for code, value in enumerate(dict.fromkeys(values))}
+    return Codes(np.array([distinct[value] for value in values])[places], len(distinct))

@@ -16,7 +16,8 @@ from planner.cli import main as cli
 from planner.plans.document import Plan
 from planner.questions import loading
 from planner.questions.constraints import Limit
-from planner.questions.search import contest, engine, layouts, ranking
+from planner.questions.search import bounded_search, engine, layouts, ranking
+from planner.questions.search.bounded_search import BoundedSearch, Candidates
 from planner.questions.search.engine import REPLICAS, Walk, search
 from planner.questions.search.layouts import MICRO_BATCH, Space, SpaceRows
 from planner.report import searched
@@ -63,7 +64,7 @@ def test_nothing_fits_only_where_nothing_of_all_does(
 ) -> None:
     """Memory is limited to what the layout needs that needs least, which is one of those that a
     narrowed search leaves out: two long sequences over 64 context-parallel ranks."""
-    monkeypatch.setattr(contest, "MOST", most)
+    monkeypatch.setattr(bounded_search, "MOST", most)
     long = document("mixtral-8x7b", 64, global_batch=2, sequence_length=65_536)
     wide = loading.load({**long, "parallelism": {"context": 32}})
     every = search(wide, 1, MEMORY)
@@ -73,8 +74,8 @@ def test_nothing_fits_only_where_nothing_of_all_does(
         limits = [Limit(MEMORY, "<=", least * share)]
         found = search(wide, 1, STEP, limits=limits, most=most)
         assert bool(found.best) is fits
-        assert (contest.best(wide, STEP, limits) is not None) is fits
-        roomiest = contest.Contest(wide, STEP, limits).all.roomiest()
+        assert (bounded_search.best(wide, STEP, limits) is not None) is fits
+        roomiest = BoundedSearch(wide, STEP, limits).ask(Candidates.roomiest)
         assert (roomiest is not None) is fits
         if not fits:
             assert found.narrowed == {} and found.size == found.every == every.size
@@ -160,7 +161,7 @@ def run(*words: str) -> tuple[int, str]:
 def test_answers_and_open_layouts_say_what_was_left_out(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contest, "MOST", 5000)
+    monkeypatch.setattr(bounded_search, "MOST", 5000)
     monkeypatch.setattr("planner.questions.search.automatic.MOST", 5000)
     path = tmp_path / "plan.yaml"
     path.write_text(yaml.safe_dump(document("mixtral-8x7b", 64)), "utf-8")
@@ -171,5 +172,5 @@ def test_answers_and_open_layouts_say_what_was_left_out(
     assert narrowed[REPLICAS] == [1]
     resolved = run(str(path), "--set", "parallelism=auto", "--print", "resolved")[1]
     assert "parallelism.replicate 1" in resolved
-    monkeypatch.setattr(contest, "MOST", engine.MOST)
+    monkeypatch.setattr(bounded_search, "MOST", engine.MOST)
     assert json.loads(run(*asked, "--format", "json")[1])["narrowed"] == {}

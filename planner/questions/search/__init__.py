@@ -1,7 +1,7 @@
 """All layouts of a plan, and the best of them.
 
-``layouts`` lists the valid ones as columns, ``engine`` runs them as a batch in chunks, ``contest``
-finds the one best, ``ranking`` prints what was found.
+``layouts`` lists the valid ones as columns, ``engine`` runs them as a batch in chunks,
+``bounded_search`` finds the one best, ``ranking`` prints what was found.
 Everything here imports NumPy, but ``choices``: the names below are imported when they are asked
 for.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from planner.questions.search.contest import best
+    from planner.questions.search.bounded_search import best
     from planner.questions.search.engine import Found, Layout, scatter, search
 
 __all__ = ["Found", "Layout", "best", "scatter", "search"]
@@ -19,7 +19,7 @@ __all__ = ["Found", "Layout", "best", "scatter", "search"]
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from planner.questions.search import contest, engine
+        from planner.questions.search import bounded_search, engine
 
-        return getattr(contest if name == "best" else engine, name)
+        return getattr(bounded_search if name == "best" else engine, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -38,20 +38,20 @@ def rounded(values: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Kept:
-    """A layout that is kept, with its numbers rounded for comparison."""
+    """A layout that is kept, with its numbers rounded for comparison, then where it comes."""
 
-    key: tuple[float, float]
+    key: tuple[float, float, int]
     item: Item
 
 
 def _kept(
-    score: Array, memory: Array, order: Array, settings: Settings, places: Array
+    score: Array, memory: Array, settings: Settings, places: Array, order: Array | None = None
 ) -> list[_Kept]:
-    keys = zip(rounded(score[order]).tolist(), rounded(memory[order]).tolist(), strict=True)
-    numbers = zip(
-        score[order].tolist(), memory[order].tolist(), places[order].tolist(), strict=True
-    )
-    return [_Kept(k, (s, m, settings(p))) for k, (s, m, p) in zip(keys, numbers, strict=True)]
+    """Layouts as they are kept; arrays are (layouts,)."""
+    whole = (rounded(score), rounded(memory), np.zeros_like(places) if order is None else order)
+    keys = zip(*(column.tolist() for column in whole), strict=True)
+    numbers = zip(score.tolist(), memory.tolist(), places.tolist(), strict=True)
+    return [_Kept(key, (s, m, settings(p))) for key, (s, m, p) in zip(keys, numbers, strict=True)]
 
 
 class Best:
@@ -62,37 +62,46 @@ class Best:
     def __init__(self, count: int, distinct: bool = False) -> None:
         self.count, self.distinct = count, distinct
         self._items: list[_Kept] = []
-        self._worst = np.inf
+        #: The score up to which a layout is as good as the worst that is kept, or better.
+        self.most = np.inf
 
-    def add(self, score: Array, memory: Array, settings: Settings, places: Array) -> None:
-        """Layouts of a chunk with their places in it; arrays are (layouts,)."""
-        near = np.flatnonzero(self.wants(score))
+    def add(
+        self,
+        score: Array,
+        memory: Array,
+        settings: Settings,
+        places: Array,
+        order: Array | None = None,
+    ) -> None:
+        """Layouts of a chunk with their places in it, and where they come if not in the order of
+        chunks; arrays are (layouts,)."""
+        near = np.flatnonzero((score <= self.most) & (score < np.inf))
         if not len(near):
             return
         keys = np.stack((rounded(memory[near]), rounded(score[near])))
-        order = np.lexsort(keys)
+        sort = np.lexsort(keys if order is None else (order[near], *keys))
         if self.distinct:
-            several = np.any(np.diff(keys[:, order], axis=1), axis=0)
-            order = order[np.concatenate(([True], several))]
-        found = _kept(score, memory, near[order[: self.count]], settings, places)
+            several = np.any(np.diff(keys[:, sort], axis=1), axis=0)
+            sort = sort[np.concatenate(([True], several))]
+        near = near[sort[: self.count]]
+        further = None if order is None else order[near]
+        found = _kept(score[near], memory[near], settings, places[near], further)
         items = sorted([*self._items, *found], key=lambda kept: kept.key)
         if self.distinct:
             items = [next(same) for _, same in groupby(items, key=lambda kept: kept.key)]
         self._items = items[: self.count]
-        if self.full:
-            self._worst = self._items[-1].item[0]
-
-    def wants(self, score: Any) -> Any:
-        """Whether a score is as good as the worst that is kept, or better."""
-        return score <= self._worst + 1e-9 * abs(self._worst) if self.full else score < np.inf
+        if len(self._items) == self.count:
+            worst = self._items[-1].item[0]
+            self.most = worst + 1e-9 * abs(worst)
 
     @property
-    def full(self) -> bool:
-        return len(self._items) == self.count
+    def first(self) -> Item | None:
+        return self._items[0].item if self._items else None
 
     @property
-    def first(self) -> _Kept | None:
-        return self._items[0] if self._items else None
+    def rank(self) -> tuple[float, ...]:
+        """What the first is compared by; nothing where there is none."""
+        return self._items[0].key if self._items else ()
 
     def items(self) -> list[Item]:
         return [kept.item for kept in self._items]
@@ -128,7 +137,7 @@ class ByChoice:
                     best = self._best.setdefault((key, values[place]), Best(1))
                     has = places == place
                     least = along[has].min()
-                    if not np.isfinite(least) or not best.wants(least):
+                    if not np.isfinite(least) or least > best.most:
                         continue
                     shape = [1] * lowest.ndim
                     shape[axis] = -1
@@ -140,9 +149,8 @@ class ByChoice:
         """For each key its values with their best layouts, the best first."""
         found: dict[str, list[tuple[tuple[Any, ...], Any, Item | None]]] = {}
         for (key, value), best in self._best.items():
-            kept = best.first
-            rank = (1, value is not None, value) if kept is None else (0, *kept.key)
-            item = None if kept is None else kept.item
+            item = best.first
+            rank = (1, value is not None, value) if item is None else (0, *best.rank)
             found.setdefault(key, []).append((rank, value, item))
         return {
             key: [(value, item) for _, value, item in sorted(rows, key=lambda row: row[0])]
@@ -171,7 +179,7 @@ class Front:
         lowest = np.minimum.accumulate(memory[order])
         order = order[np.concatenate(([True], lowest[1:] < lowest[:-1]))]
         kept: list[_Kept] = []
-        found = _kept(score, memory, order, settings, places)
+        found = _kept(score[order], memory[order], settings, places[order])
         for one in sorted([*self._items, *found], key=lambda kept: kept.key):
             if not kept or one.key[1] < kept[-1].key[1]:
                 kept.append(one)

@@ -20,7 +20,7 @@ from planner.plans.layout import KERNELS, KEYS, OWN_CHOICE, UNDIVIDED
 from planner.plans.plan import chosen_by, variant
 from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
-from planner.questions.search.contest import Contest
+from planner.questions.search.bounded_search import FEWER, ROOMIER, BoundedSearch, Candidates
 from planner.questions.search.engine import FITS, left_out, of_memory
 from planner.questions.search.layouts import NOT_KEPT, starts
 from planner.questions.search.selection import Item
@@ -44,7 +44,7 @@ DIVIDED = ("training.global_batch", "model.layers")
 ROUNDER = 1 / 8
 Changes = Mapping[str, Any]
 Options = Mapping[str, Sequence[Any]]
-Ask = Callable[[Contest], Item | None]
+Ask = Callable[[Candidates], Item | None]
 
 
 class Layouts(AsItIs):
@@ -75,7 +75,7 @@ class Layouts(AsItIs):
         self.known: list[Changes] = []
         self.narrowed: dict[str, tuple[Any, ...]] = {}  # to these values of keys, somewhere
         self.left = MOST_SEARCHES  # until known layouts have to do
-        self._contests: dict[str, Contest] = {}
+        self._searches: dict[str, BoundedSearch] = {}
         self._hopeless: set[str] = set()  # values at which nothing fits
 
     def variants(self, plan: Plan, changes: Changes) -> Sequence[Plan]:
@@ -117,20 +117,20 @@ class Layouts(AsItIs):
     def start(self, plan: Plan, changes: Changes) -> None:
         """A layout to start from: the fastest of a few that fit, or of all; where memory is the
         only limit, any layout."""
-        if self.scarce or self._found(plan, changes, lambda contest: contest.few.first(False)):
+        if self.scarce or self._found(plan, changes, lambda some: some.first(False), FEWER):
             return
         self.fastest(plan, changes, within=False)
 
     def fastest(self, plan: Plan, changes: Changes, within: bool = True) -> Changes | None:
         """The best layout of all that keeps the limits, or, of those that fit, whatever the limits;
         from now on among the known ones."""
-        return self._found(plan, changes, lambda contest: contest.all.first(within))
+        return self._found(plan, changes, lambda every: every.first(within))
 
     def plainest(self, plan: Plan, changes: Changes, edge: bool) -> Changes | None:
         """The layout that an answer is told with: the plainest of those nearly as good as the best
         that keeps the limits. At the ``edge``, beyond which nothing keeps them, few are left."""
         scarce = edge and self.scarce
-        return self._found(plan, changes, lambda contest: contest.all.plainest(scarce=scarce))
+        return self._found(plan, changes, lambda every: every.plainest(scarce=scarce))
 
     def nearest(self, plan: Plan, changes: Changes) -> None:
         """Where no layout keeps the limits: the fastest that fits, or of those that were asked for
@@ -145,29 +145,29 @@ class Layouts(AsItIs):
     def _lacking(self, plan: Plan, changes: Changes) -> None:
         """Where all layouts were asked for room and none has any, the one that lacks least."""
         self._hopeless.add(_key(changes))
-        self._found(plan, changes, lambda contest: contest.all.nearest())
+        self._found(plan, changes, lambda every: every.search.nearest.first)
 
     def further(self, plan: Plan, changes: Changes, soon: bool = True) -> bool:
         """Whether there is a layout that keeps the limits; it is known from now on. The one that
         leaves most room goes furthest, and one of a few is ``soon`` found, where there are any."""
-        asks: tuple[Ask, ...] = (
-            lambda contest: contest.roomy.roomiest(),
-            lambda contest: contest.all.roomiest(),
-        )
         # Where memory alone decides, all are asked as fast as a few; replicas and more sequences in
         # a pass only add to it, so that of many sizes of models the others are enough.
-        some = asks if soon and not self.scarce else asks[:1] if self.sized else asks[1:]
-        if any(self._found(plan, changes, ask) is not None for ask in some):
+        asked: tuple[Options | None, ...] = (ROOMIER, None)
+        asked = asked if soon and not self.scarce else asked[:1] if self.sized else asked[1:]
+        ask = Candidates.roomiest
+        if any(self._found(plan, changes, ask, options) is not None for options in asked):
             return True
         if self.scarce:
             self._lacking(plan, changes)
         return False
 
-    def _found(self, plan: Plan, changes: Changes, ask: Ask) -> Changes | None:
-        """A layout at a value of the unknown, from now on among the known ones; None where there is
-        none."""
+    def _found(
+        self, plan: Plan, changes: Changes, ask: Ask, options: Options | None = None
+    ) -> Changes | None:
+        """A layout at a value of the unknown, of all or of those that have some values of keys,
+        from now on among the known ones; None where there is none."""
         try:
-            found = ask(self._contest(plan, changes))
+            found = self._search(plan, changes).ask(ask, options)
             if found is None:
                 return None
             layout = found[2].changes
@@ -178,23 +178,23 @@ class Layouts(AsItIs):
             self.known.append(layout)
         return layout
 
-    def _contest(self, plan: Plan, changes: Changes) -> Contest:
+    def _search(self, plan: Plan, changes: Changes) -> BoundedSearch:
         """The layouts at a value of the unknown; those of the last two values are kept.
 
         Raises:
             PlanError: none is valid.
         """
         key = _key(changes)
-        if key not in self._contests:
+        if key not in self._searches:
             fixed = {key: (plan.get(key),) for key in changes if key in KEYS}
             space = {**self.space, **fixed}
             if chosen_by(plan, KERNELS) and any(KERNELS in layout for layout in self.known):
                 plan = variant(plan, {KERNELS: None})  # of a layout; the question leaves them open
             fits, *others = self.limits
-            last = dict(list(self._contests.items())[-1:])
-            self._contests = {**last, key: Contest(plan, self.by, others, space, fits=fits)}
-            self.narrowed |= self._contests[key].walk.narrowed
-        return self._contests[key]
+            last = dict(list(self._searches.items())[-1:])
+            self._searches = {**last, key: BoundedSearch(plan, self.by, others, space, fits=fits)}
+            self.narrowed |= self._searches[key].walk.narrowed
+        return self._searches[key]
 
 
 def _key(changes: Changes) -> str:

@@ -14,8 +14,8 @@ from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.constraints import Limit
-from planner.questions.search import contest, engine, layouts
-from planner.questions.search.contest import FEWER, Contest, best
+from planner.questions.search import bounded_search, engine, layouts
+from planner.questions.search.bounded_search import FEWER, BoundedSearch, Candidates, best
 
 MEMORY, STEP = "memory.process", "time.step_seconds"
 PLANS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -42,7 +42,7 @@ def test_it_is_the_first_of_all(plan: Plan, by: str) -> None:
         [Limit(STEP, "<=", first[STEP] / 2)],
     ):
         known = engine.search(plan, 1, by, limits=limits, margin="0")
-        fastest = Contest(plan, by, limits).all.first()
+        fastest = BoundedSearch(plan, by, limits).ask(Candidates.first)
         assert (fastest is None) == (not known.best)
         if fastest is not None:
             assert variant(plan, fastest[2].changes).data == known.best[0].of(plan).data
@@ -57,7 +57,7 @@ def test_in_which_portions_rows_are_asked_decides_nothing(
     limits = [Limit(MEMORY, "<=", 40 * 2**30)]
     known = best(plan, STEP, limits)
     for name, value in (("FIRST", 16), ("MORE", 2), ("MOST_ROWS", 100)):
-        monkeypatch.setattr(contest, name, value)
+        monkeypatch.setattr(bounded_search, name, value)
     found = best(plan, STEP, limits)
     assert found is not None and known is not None and found.changes == known.changes
 
@@ -65,38 +65,38 @@ def test_in_which_portions_rows_are_asked_decides_nothing(
 @pytest.mark.slow
 def test_the_roomiest_leaves_most_of_what_is_scarcest(plan: Plan) -> None:
     fastest, slimmest = (engine.search(plan, 1, by, margin="0").best[0] for by in (STEP, MEMORY))
-    found = Contest(plan).all.roomiest()
+    found = BoundedSearch(plan).ask(Candidates.roomiest)
     assert found is not None and found[1] == pytest.approx(float(slimmest.values[MEMORY]))
     limits = [Limit(STEP, "<=", fastest.values[STEP] * 3)]
-    between = Contest(plan, limits=limits).all.roomiest()
+    between = BoundedSearch(plan, limits=limits).ask(Candidates.roomiest)
     assert between is not None
     assert float(slimmest.values[MEMORY]) <= between[1] * (1 + 1e-9)
     none = [Limit(STEP, "<=", fastest.values[STEP] / 2)]
-    assert Contest(plan, limits=none).all.roomiest() is None
+    assert BoundedSearch(plan, limits=none).ask(Candidates.roomiest) is None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [1, 2, 6])
 def test_asking_for_memory_first_finds_the_same(plan: Plan, share: int) -> None:
-    whole = Contest(plan)
-    slimmest = whole.all.roomiest()
+    slimmest = BoundedSearch(plan).ask(Candidates.roomiest)
     assert slimmest is not None
     limits = [Limit(MEMORY, "<=", slimmest[1] * share)]
     found, known = (
-        Contest(plan, STEP, limits).all.first(scarce=scarce) for scarce in (True, False)
+        BoundedSearch(plan, STEP, limits).all.first(scarce=scarce) for scarce in (True, False)
     )
     assert found is not None and known is not None
     assert found[2] == known[2] and found[:2] == pytest.approx(known[:2])
 
 
 def test_a_few_are_some_of_all_unless_their_key_is_held(plan: Plan) -> None:
-    whole = Contest(plan)
-    assert 0 < len(whole.few.places) < len(whole.space)
-    found = whole.few.first()
+    whole = BoundedSearch(plan)
+    few = whole.having(FEWER)
+    assert 0 < len(few.places) < len(whole.space)
+    found = few.first()
     assert found is not None
     assert all(found[2].changes[key] in values for key, values in FEWER.items())
-    held = Contest(plan, options={"training.micro_batch": (4,)})
-    assert len(held.few.places) > 0
+    held = BoundedSearch(plan, options={"training.micro_batch": (4,)})
+    assert len(held.having(FEWER).places) > 0
 
 
 def test_a_quantity_that_no_layout_has_says_why() -> None:
