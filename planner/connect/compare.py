@@ -14,8 +14,7 @@ from planner.connect import logs
 from planner.plans.document import Plan
 
 if TYPE_CHECKING:
-    from planner.results.evaluated import Quantity
-    from planner.results.result import Result
+    from planner.results.result import Quantity, Result
 
 __all__ = ["Comparison", "Row", "compare", "data", "markdown", "text"]
 
