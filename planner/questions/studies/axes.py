@@ -6,7 +6,7 @@ points then only combine values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -69,11 +69,11 @@ def items(name: str, node: Node) -> list[Node]:
     Raises:
         PlanError: there are none.
     """
-    if isinstance(node.value, list):
-        if not node.value:
-            raise PlanError(Fault(f"axes.{name} has no values", node.place, "at least one"))
-        return node.value
-    return [node]
+    if not isinstance(node.value, list):
+        return [node]
+    if not node.value:
+        raise PlanError(Fault(f"axes.{name} has no values", node.place, "at least one"))
+    return node.value
 
 
 def is_range(node: Node) -> bool:
@@ -95,14 +95,9 @@ def key_known(key: str, place: Place | None) -> Mapping[str, Any]:
     try:
         return schema.describe("plan", key)
     except KeyError:
-        raise PlanError(
-            Fault(
-                f"unknown key '{key}' in axes",
-                place,
-                "a dotted key of a plan such as training.tokens, or items {name, set}",
-                near_key(key),
-            )
-        ) from None
+        what, close = f"unknown key '{key}' in axes", near_key(key)
+        allowed = "a dotted key of a plan such as training.tokens, or items {name, set}"
+        raise PlanError(Fault(what, place, allowed, close)) from None
 
 
 def only(where: str, given: Mapping[str, Node], allowed: Sequence[str]) -> None:
@@ -113,14 +108,8 @@ def only(where: str, given: Mapping[str, Node], allowed: Sequence[str]) -> None:
     """
     for name, child in given.items():
         if name not in allowed:
-            raise PlanError(
-                Fault(
-                    f"unknown key '{name}' in {where}",
-                    child.key_place,
-                    f"allowed keys: {', '.join(allowed)}",
-                    nearest(name, allowed),
-                )
-            )
+            what, said = f"unknown key '{name}' in {where}", f"allowed keys: {', '.join(allowed)}"
+            raise PlanError(Fault(what, child.key_place, said, nearest(name, allowed)))
 
 
 def is_numeric(said: Mapping[str, Any]) -> bool:
@@ -154,11 +143,22 @@ def spread(key: str, node: Node, said: Mapping[str, Any], most: int) -> list[Exa
     Raises:
         PlanError: a range that is not one, or of more values.
     """
-    return _Range(key, node, said).values(most)
+    written = _Range(key, node, said)
+    count, value = written.way()
+    if count > min(most, MOST_VALUES):
+        allowed = f"at most {most}; the key limit allows more"
+        if count > MOST_VALUES:
+            allowed = f"at most {min(most, MOST_VALUES)}"
+        raise written.fault(f" has {count} values", allowed)
+    kinds = said.get("type", ())
+    whole = "integer" in kinds and "number" not in kinds
+    made = map(value, range(count))
+    # Rounding may make neighbours one.
+    return list(dict.fromkeys(units.exact(round(Fraction(v)) if whole else v) for v in made))
 
 
-def _decimal(value: Exact) -> Decimal:
-    return Decimal(Fraction(value).numerator) / Fraction(value).denominator
+#: How many values a range has, and each by its place.
+Values = tuple[int, Callable[[int], Exact]]
 
 
 class _Range:
@@ -168,118 +168,91 @@ class _Range:
         assert isinstance(node.value, dict)
         self.key, self.node, self.given = key, node, node.value
         if not is_numeric(said):
-            raise self.fault(f"axes.{key} is a range, but the key holds no number", "a list")
+            raise self.fault(" is a range, but the key holds no number", "a list")
         self.unit = str(said.get("unit", "1"))
-        kinds = said.get("type", ())
-        self.whole = "integer" in kinds and "number" not in kinds
         only(f"axes.{key}", self.given, RANGE)
         for name in ("from", "to"):
             if name not in self.given:
-                raise self.fault(f"axes.{key} has no key '{name}'")
-        self.low = number(f"{key}.from", self.given["from"], self.unit)
-        self.high = number(f"{key}.to", self.given["to"], self.unit)
+                raise self.fault(f" has no key '{name}'")
+        self.low, self.high = self.number("from", self.unit), self.number("to", self.unit)
         if self.low > self.high:
-            raise self.fault(f"axes.{key} begins above its end", "from at most to", "from")
+            raise self.fault(" begins above its end", "from at most to", "from")
+
+    def fault(self, what: str, allowed: str | None = None, at: str | None = None) -> PlanError:
+        place = self.given[at].place if at in self.given else self.node.place
+        return PlanError(Fault(f"axes.{self.key}{what}", place, allowed))
+
+    def number(self, name: str, unit: str) -> Exact:
+        return number(f"{self.key}.{name}", self.given[name], unit)
+
+    def way(self) -> Values:
+        """The values, in the way that the range says."""
         ways = [name for name in ("step", "steps", "factor") if name in self.given]
         if len(ways) != 1:
             said_so = " and ".join(ways) if ways else "neither step, steps nor factor"
-            raise self.fault(f"axes.{key} has {said_so}", "exactly one of step, steps, factor")
-        self.way = ways[0]
-        self.log = self._scale()
-
-    def fault(self, message: str, allowed: str | None = None, at: str | None = None) -> PlanError:
-        place = self.given[at].place if at in self.given else self.node.place
-        return PlanError(Fault(message, place, allowed))
-
-    def _scale(self) -> bool:
-        if "scale" not in self.given:
-            return False
-        scale = self.given["scale"].value
+            raise self.fault(f" has {said_so}", "exactly one of step, steps, factor")
+        scale = self.given["scale"].value if "scale" in self.given else "linear"
         if scale not in ("linear", "log"):
-            raise PlanError(
-                Fault(
-                    f"axes.{self.key}.scale is '{scale}'",
-                    self.given["scale"].place,
-                    "linear or log",
-                    nearest(str(scale), ("linear", "log")),
-                )
-            )
-        if scale == "log" and self.way != "steps":
-            raise self.fault(
-                f"axes.{self.key}: scale log goes with steps", "steps, or factor without scale"
-            )
-        return bool(scale == "log")
+            close = nearest(str(scale), ("linear", "log"))
+            what, place = f"axes.{self.key}.scale is '{scale}'", self.given["scale"].place
+            raise PlanError(Fault(what, place, "linear or log", close))
+        if scale == "log" and ways != ["steps"]:
+            raise self.fault(": scale log goes with steps", "steps, or factor without scale")
+        if ways == ["steps"]:
+            return self._by_steps(scale == "log")
+        return self._by_step() if ways == ["step"] else self._by_factor()
 
-    def values(self, most: int) -> list[Exact]:
-        steps = {"step": self._by_step, "steps": self._by_steps, "factor": self._by_factor}
-        found = list(steps[self.way](most))
-        if self.whole:
-            found = [round(Fraction(value)) for value in found]
-        return list(dict.fromkeys(map(units.exact, found)))  # rounding may have made neighbours one
-
-    def _bounded(self, count: int, most: int) -> int:
-        if count > min(most, MOST_VALUES):
-            allowed = f"at most {most}; the key limit allows more"
-            if count > MOST_VALUES:
-                allowed = f"at most {min(most, MOST_VALUES)}"
-            raise self.fault(f"axes.{self.key} has {count} values", allowed)
-        return count
-
-    def _by_step(self, most: int) -> Iterator[Exact]:
-        step = number(f"{self.key}.step", self.given["step"], self.unit)
+    def _by_step(self) -> Values:
+        step = self.number("step", self.unit)
         if step <= 0:
-            raise self.fault(f"axes.{self.key}.step is {units.plain_text(step)}", "above 0", "step")
-        count = self._bounded(int((self.high - self.low) // step) + 1, most)
-        for index in range(count):
-            yield self.low + index * step
+            raise self.fault(f".step is {units.plain_text(step)}", "above 0", "step")
+        return int((self.high - self.low) // step) + 1, lambda index: self.low + index * step
 
-    def _by_factor(self, most: int) -> Iterator[Exact]:
-        factor = number(f"{self.key}.factor", self.given["factor"], "1")
+    def _by_factor(self) -> Values:
+        """Values are exact where they are whole numbers of whole factors, else of as many digits as
+        a logarithmic range has; their number would grow without end."""
+        factor = self.number("factor", "1")
         if factor <= 1 or self.low <= 0:
-            raise self.fault(
-                f"axes.{self.key} never grows by a factor of {units.plain_text(factor)}",
-                "a factor above 1, from above 0",
-                "factor",
-            )
+            what = f" never grows by a factor of {units.plain_text(factor)}"
+            raise self.fault(what, "a factor above 1, from above 0", "factor")
+
+        def power(index: int) -> Exact:
+            if isinstance(factor, int) and isinstance(self.low, int):
+                return units.exact(self.low * factor**index)
+            with localcontext(CONTEXT):
+                value = _decimal(self.low) * _decimal(factor) ** index
+            return units.number(f"{value:.{DIGITS}g}")
+
         # Counted before any is made: there may be more than memory holds.
         with localcontext(CONTEXT):
             ratio = _decimal(self.high) / _decimal(self.low)
             count = int(ratio.ln() / _decimal(factor).ln()) + 1
         # The end counts where rounding makes a value the end.
-        count += self._power(factor, count) <= self.high
-        for index in range(self._bounded(count, most)):
-            yield self._power(factor, index)
+        return count + (power(count) <= self.high), power
 
-    def _power(self, factor: Exact, index: int) -> Exact:
-        """A value of a geometric range: exact where it is a whole number of whole factors, else of
-        as many digits as a logarithmic range has; their number would grow without end."""
-        if isinstance(factor, int) and isinstance(self.low, int):
-            return units.exact(self.low * factor**index)
-        with localcontext(CONTEXT):
-            value = _decimal(self.low) * _decimal(factor) ** index
-        return units.number(f"{value:.{DIGITS}g}")
-
-    def _by_steps(self, most: int) -> Iterator[Exact]:
-        count = number(f"{self.key}.steps", self.given["steps"], "1")
+    def _by_steps(self, log: bool) -> Values:
+        count = self.number("steps", "1")
         least = 1 if self.low == self.high else 2
         if not isinstance(count, int) or count < least:
-            raise self.fault(
-                f"axes.{self.key}.steps is {units.plain_text(count)}",
-                f"a whole number, at least {least}",
-                "steps",
-            )
-        if self.log and self.low <= 0:
-            raise self.fault(f"axes.{self.key} is logarithmic", "from above 0", "from")
-        for index in range(self._bounded(count, most)):
-            yield self._inner(index, count - 1)
+            allowed = f"a whole number, at least {least}"
+            raise self.fault(f".steps is {units.plain_text(count)}", allowed, "steps")
+        if log and self.low <= 0:
+            raise self.fault(" is logarithmic", "from above 0", "from")
+        last = count - 1
 
-    def _inner(self, index: int, last: int) -> Exact:
-        if index in (0, last):
-            return self.high if index else self.low
-        if not self.log:
-            return self.low + Fraction(index, last) * (self.high - self.low)
-        power = float(self.low) * float(Fraction(self.high) / self.low) ** (index / last)
-        return units.number(f"{power:.{DIGITS}g}")
+        def inner(index: int) -> Exact:
+            if index in (0, last):
+                return self.high if index else self.low
+            if not log:
+                return self.low + Fraction(index, last) * (self.high - self.low)
+            power = float(self.low) * float(Fraction(self.high) / self.low) ** (index / last)
+            return units.number(f"{power:.{DIGITS}g}")
+
+        return count, inner
+
+
+def _decimal(value: Exact) -> Decimal:
+    return Decimal(Fraction(value).numerator) / Fraction(value).denominator
 
 
 def label(node: Node, index: int) -> str:
@@ -297,11 +270,9 @@ def label(node: Node, index: int) -> str:
     return str(value) if isinstance(value, str) else node.text or str(value)
 
 
-def _words(entries: Mapping[str, Node], before: str) -> Sequence[str]:
-    found: list[str] = []
+def _words(entries: Mapping[str, Node], before: str) -> Iterator[str]:
     for key, node in entries.items():
         if isinstance(node.value, dict):
-            found += _words(node.value, f"{before}{key}.")
+            yield from _words(node.value, f"{before}{key}.")
         else:
-            found.append(f"{before}{key}={label(node, 0)}")
-    return found
+            yield f"{before}{key}={label(node, 0)}"

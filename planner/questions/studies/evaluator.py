@@ -34,7 +34,6 @@ from planner.questions.studies.points import (
     Array,
     Point,
     Values,
-    automatic,
     exact,
     is_name,
     missing,
@@ -216,7 +215,7 @@ class _Plans:
             except PlanError as error:
                 self.faults.of_row[row] = self.faults.code(why(error))
                 continue
-            if automatic(self.study, self.places(row)):
+            if self.study.searches_at(self.places(row)):
                 self.words[row] = words(plan)
             self.of_kind[row] = len(self.kinds)
             self.kinds.append(Kind(plan, case.build(plan)))

@@ -28,7 +28,6 @@ USE = "time.mfu"
 COMPARED = (DAYS, COST, MEMORY, FITS, SURE, USE)
 #: The key along which charts go, where it varies.
 DEVICES = "cluster.devices"
-AUTO = "parallelism.auto"
 #: What the choice of a layout that is found rests on.
 DECIDING = ("memory.headroom", "memory.process", "time.step_seconds")
 
@@ -46,12 +45,6 @@ class Values:
     # of each reading, how measured values compare with predicted ones (bounds.py)
     shares: Mapping[str, bounds.Shares] = field(default_factory=dict)
 
-    def reason(self, text: str) -> int:
-        """The place of a text."""
-        if text not in self.texts:
-            self.texts.append(text)
-        return self.texts.index(text)
-
 
 def wanted(study: Study) -> tuple[str, ...]:
     """The quantities that a study needs at each point."""
@@ -67,11 +60,6 @@ def is_name(quantity: str) -> bool:
 def why(error: PlanError) -> str:
     """The faults of a point in one cell of a table."""
     return "; ".join(fault.message for fault in error.faults)
-
-
-def automatic(study: Study, places: Sequence[int]) -> bool:
-    """Whether the layout of a point is found rather than given."""
-    return bool(study.searches and study.value_at(places, AUTO))
 
 
 def words(plan: Plan) -> str:
@@ -111,7 +99,7 @@ def exact(study: Study, places: Sequence[int], quantities: Sequence[str]) -> Poi
             values[quantity] = evaluation.value(quantity)
         except Absent as error:
             absent[quantity] = error.reason
-    layout = words(plan) if automatic(study, places) else ""
+    layout = words(plan) if study.searches_at(places) else ""
     return Point(plan, values, absent, "", layout, evaluation.case.settings)
 
 
