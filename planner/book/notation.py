@@ -6,20 +6,22 @@ Megatron papers first (Narayanan et al. 2021, arXiv 2104.04473; Korthikanti et a
 """
 
 from functools import partial
+from typing import Any
 
 from planner.book.expressions import Symbol
 from planner.book.quantity import symbol
 
 of_block = partial(symbol, per="block")
 in_bytes = partial(symbol, unit="bytes")
+bytes_per_second = partial(symbol, unit="bytes/s")
 #: Nothing but formulas reads their keys.
 formula_input = partial(symbol, only_formulas=True)
 
 
-def efficiency(name: str, meaning: str, key: str, latex: str = "", unit: str = "1") -> Symbol:
+def efficiency(name: str, meaning: str, key: str, **more: Any) -> Symbol:
     """Declare a share that runs sustain, or another fact of ``time.efficiency``: assumed, where no
     run was ever held against it."""
-    return symbol(name, meaning, f"time.efficiency.{key}", latex=latex, unit=unit, kind="assumed")
+    return symbol(name, meaning, f"time.efficiency.{key}", kind="assumed", **more)
 
 
 # Sequence and batch
@@ -294,73 +296,69 @@ P_16 = symbol(
     latex=r"R_{16,\mathrm{sheet}}",
     unit="FLOP/s",
 )
-W = formula_input(
-    "W", "bandwidth of the device's memory", "cluster.accelerator.memory_bandwidth", unit="bytes/s"
+W = bytes_per_second(
+    "W",
+    "bandwidth of the device's memory",
+    "cluster.accelerator.memory_bandwidth",
+    only_formulas=True,
 )
 n_sm = symbol(
     "n_sm", "multiprocessors", "cluster.accelerator.multiprocessors", latex=r"n_{\mathrm{SM}}"
 )
 f_clk = symbol("f_clk", "clock", "cluster.accelerator.clock", unit="1/s")
-B_link = formula_input(
+B_link = bytes_per_second(
     "B_link",
     "bandwidth of the link inside a node, as the datasheet prints it",
     "cluster.accelerator.link.bandwidth",
-    latex=r"\beta_{\mathrm{link}}",
-    unit="bytes/s",
+    letter=r"\beta",
+    only_formulas=True,
 )
 a_link = symbol(
     "a_link",
     "time of one hop inside a node",
     "cluster.accelerator.link.latency",
-    latex=r"\alpha_{\mathrm{link}}",
+    letter=r"\alpha",
     unit="s",
 )
 a_sw = symbol(
     "a_sw",
     "time of a collective of no size that the link's switches carry out",
     "cluster.accelerator.link.switch_latency",
-    latex=r"\alpha_{\mathrm{sw}}",
+    letter=r"\alpha",
     unit="s",
 )
-B_net = formula_input(
+B_net = bytes_per_second(
     "B_net",
     "bandwidth of the network, per device and direction",
     "cluster.network.bandwidth",
-    latex=r"\beta_{\mathrm{net}}",
-    unit="bytes/s",
+    letter=r"\beta",
+    only_formulas=True,
 )
-B_sus = symbol(
+B_sus = bytes_per_second(
     "B_sus",
     "what collectives were measured to reach of the network, per device and direction",
     "cluster.network.sustained",
-    latex=r"\beta_{\mathrm{sus}}",
-    unit="bytes/s",
+    letter=r"\beta",
     kind="measured",
 )
 a_net = formula_input(
-    "a_net",
-    "time of one hop between nodes",
-    "cluster.network.latency",
-    latex=r"\alpha_{\mathrm{net}}",
-    unit="s",
+    "a_net", "time of one hop between nodes", "cluster.network.latency", letter=r"\alpha", unit="s"
 )
 o_net = formula_input(
     "o_net", "oversubscription of the network", "cluster.network.oversubscription", latex=r"\omega"
 )
 
-B_host = symbol(
+B_host = bytes_per_second(
     "B_host",
     "rate between a device and its host's memory, one direction",
     "time.host_link",
-    latex=r"\beta_{\mathrm{host}}",
-    unit="bytes/s",
+    letter=r"\beta",
 )
-B_dram = symbol(
+B_dram = bytes_per_second(
     "B_dram",
     "rate at which a host's processors read and write its memory",
     "time.host_memory",
     latex=r"W_{\mathrm{host}}",
-    unit="bytes/s",
 )
 
 # Shares of those rates that runs sustain: calibrated facts (presets/efficiency)
@@ -374,37 +372,23 @@ e_16 = efficiency(
     "e_16", "share of the peak that large 16-bit products sustain", "matmul_16", latex=r"\eta_{16}"
 )
 e_att = efficiency(
-    "e_att",
-    "share of the kernel's rate that fused attention sustains",
-    "attention",
-    latex=r"\eta_{\mathrm{att}}",
+    "e_att", "share of the kernel's rate that fused attention sustains", "attention", letter=r"\eta"
 )
 e_mem = efficiency(
-    "e_mem",
-    "share of the memory's bandwidth that kernels sustain",
-    "memory",
-    latex=r"\eta_{\mathrm{mem}}",
+    "e_mem", "share of the memory's bandwidth that kernels sustain", "memory", letter=r"\eta"
 )
-e_link = efficiency(
-    "e_link", "share of the link that collectives sustain", "link", latex=r"\eta_{\mathrm{link}}"
-)
+e_link = efficiency("e_link", "share of the link that collectives sustain", "link", letter=r"\eta")
 e_net = efficiency(
-    "e_net",
-    "share of the network that collectives sustain",
-    "network",
-    latex=r"\eta_{\mathrm{net}}",
+    "e_net", "share of the network that collectives sustain", "network", letter=r"\eta"
 )
 e_a2a = efficiency(
-    "e_a2a",
-    "rate of an all-to-all relative to other collectives",
-    "all_to_all",
-    latex=r"\eta_{\mathrm{a2a}}",
+    "e_a2a", "rate of an all-to-all relative to other collectives", "all_to_all", letter=r"\eta"
 )
 e_disp = efficiency(
     "e_disp",
     "share of network card and sustained link that DeepEP's kernels reach",
     "dispatch",
-    latex=r"\eta_{\mathrm{disp}}",
+    letter=r"\eta",
 )
 hidden_t = efficiency(
     "hidden_t",
@@ -434,7 +418,7 @@ k_ew = efficiency(
     "k_ew",
     "memory traffic of the implementation's elementwise kernels, relative to fused ones",
     "elementwise",
-    latex=r"\kappa_{\mathrm{ew}}",
+    letter=r"\kappa",
 )
 n_la = efficiency("n_la", "kernels that the host launches for one layer and pass", "launches")
 t_la = efficiency("t_la", "host time of one launch", "launch", unit="s")
@@ -449,13 +433,13 @@ x_head = efficiency(
     "x_head",
     "power with which the rate of fused attention falls where heads are smaller than 128",
     "head_exponent",
-    latex=r"\chi_{\mathrm{head}}",
+    letter=r"\chi",
 )
 e_back = efficiency(
     "e_back",
     "rate of fused attention backward, relative to forward",
     "attention_backward",
-    latex=r"\eta_{\mathrm{back}}",
+    letter=r"\eta",
 )
 n_blk = efficiency("n_blk", "queries and keys of one block of fused attention", "attention_block")
 n_mix = efficiency(
@@ -480,10 +464,7 @@ n_ring = efficiency(
     "ring_launches",
 )
 x_busy = efficiency(
-    "x_busy",
-    "power that rounds the longer of device and host",
-    "host_exponent",
-    latex=r"\chi_{\mathrm{busy}}",
+    "x_busy", "power that rounds the longer of device and host", "host_exponent", letter=r"\chi"
 )
 f_back = efficiency(
     "f_back",
@@ -497,11 +478,9 @@ f_disp = efficiency(
     "exchange_share",
     latex=r"\phi_{\mathrm{ex}}",
 )
-p_drop = symbol("p_drop", "whether dropout runs", "time.dropout", latex=r"\delta_{\mathrm{drop}}")
+p_drop = symbol("p_drop", "whether dropout runs", "time.dropout", letter=r"\delta")
 k_x = in_bytes("k_x", "bytes of an element of the products' inputs", "time.element")
-p_rope = symbol(
-    "p_rope", "whether positions are rotary", "time.rope", latex=r"\delta_{\mathrm{rope}}"
-)
+p_rope = symbol("p_rope", "whether positions are rotary", "time.rope", letter=r"\delta")
 
 # One matrix product on one device
 N_x = symbol("N_x", "columns of a product on one device", per="product")
@@ -521,18 +500,17 @@ t_seen = symbol(
     unit="s",
     kind="measured",
 )
-B_sto = symbol(
+B_sto = bytes_per_second(
     "B_sto",
     "rate at which the run writes to storage, all devices",
     "cluster.storage.bandwidth",
-    latex=r"\beta_{\mathrm{sto}}",
-    unit="bytes/s",
+    letter=r"\beta",
 )
 x_blk = symbol(
     "x_blk",
     "share of the writing of a checkpoint during which training stands still",
     "cluster.storage.blocking",
-    latex=r"\sigma_{\mathrm{blk}}",
+    letter=r"\sigma",
 )
 t_res = symbol(
     "t_res",
@@ -545,7 +523,7 @@ x_slow = symbol(
     "x_slow",
     "share by which stragglers lengthen a step",
     "cluster.stragglers",
-    latex=r"\sigma_{\mathrm{slow}}",
+    letter=r"\sigma",
     kind="assumed",
 )
 

@@ -274,20 +274,21 @@ def _axes(per: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def symbol(
-    name: str, meaning: str, key: str | None = None, *, latex: str = "", **more: Any
+    name: str,
+    meaning: str,
+    key: str | None = None,
+    *,
+    letter: str = "",
+    latex: str = "",
+    per: str | tuple[str, ...] = (),
+    **more: Any,
 ) -> Symbol:
-    """Declare an input symbol of the notation table. Where no LaTeX is given it is the name's
-    letter with what follows as its index: ``d_h``, and ``s_dec`` upright."""
-    letter, _, index = name.partition("_")
+    """Declare an input symbol of the notation table. Where no LaTeX is given it is the letter (the
+    name's, where none is given) with the rest of the name as its index: ``d_h``, ``s_dec``."""
+    first, _, index = name.partition("_")
     index = rf"{{\mathrm{{{index}}}}}" if len(index) > 1 else index
-    more["per"] = _axes(more.get("per", ()))
+    latex = latex or "_".join(filter(None, (letter or first, index)))
+    made = Symbol(name, positive=True)
     return BOOK.note(
-        Notation(
-            Symbol(name, positive=True),
-            meaning,
-            latex or "_".join(filter(None, (letter, index))),
-            rank=len(BOOK.notation),
-            key=key,
-            **more,
-        )
+        Notation(made, meaning, latex, len(BOOK.notation), key, per=_axes(per), **more)
     )
