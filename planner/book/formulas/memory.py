@@ -69,6 +69,7 @@ gradients_live = in_bytes(
     symbol=r"M_{g,\sigma\varphi}",
     title="gradients on one device of a stage in a phase",
     attribution="gradients",
+    source="PyTorch (gradients are set to none after each step)",
     per=("stage", "phase"),
 )
 gradients_live.equals(
@@ -80,47 +81,32 @@ gradients_live.equals(
 )
 gradients_live.equals(0, "None.", phase="serving", source="nothing is trained")
 
+#: What the micro-batches before left: nothing in the first one.
+_summed = minimum(1, micro_batches - 1) * gradients_stage
+_of_head = Sum(layers_on_stage * Sum(gradients_component, "component"), "part", part="head")
+_of_layers = Sum(copies_on_stage * gradients_component, "component", layers=True)
 
-@gradients_live.where(
-    gradients="fresh", phase="loss", source="PyTorch (gradients are set to none after each step)"
-)
+
+@gradients_live.where(gradients="fresh", phase="loss")
 def _():
     """None yet in the first micro-batch; all of them from the second one on."""
-    return minimum(1, micro_batches - 1) * gradients_stage
+    return _summed
 
 
-@gradients_live.where(
-    gradients="fresh",
-    phase="backward",
-    zero=3,
-    source="PyTorch (gradients are set to none after each step)",
-)
+@gradients_live.where(gradients="fresh", phase="backward", zero=3)
 def _():
     """None yet in the first micro-batch: the head's are still whole, among the buffers."""
-    return minimum(1, micro_batches - 1) * gradients_stage
+    return _summed
 
 
-@gradients_live.where(
-    gradients="fresh",
-    phase="backward",
-    zero=(0, 1, 2),
-    source="PyTorch (gradients are set to none after each step)",
-)
+@gradients_live.where(gradients="fresh", phase="backward", zero=(0, 1, 2))
 def _():
     """Those of the head in the first micro-batch; all of them from the second one on."""
-    return maximum(
-        minimum(1, micro_batches - 1) * gradients_stage,
-        Sum(layers_on_stage * Sum(gradients_component, "component"), "part", part="head"),
-    )
+    return maximum(_summed, _of_head)
 
 
 gradients_live.equals(
-    gradients_stage,
-    "All of them.",
-    gradients="fresh",
-    phase="gradients",
-    zero=(0, 1, 2),
-    source="PyTorch (gradients are set to none after each step)",
+    gradients_stage, "All of them.", gradients="fresh", phase="gradients", zero=(0, 1, 2)
 )
 
 
@@ -132,34 +118,16 @@ gradients_live.equals(
 )
 def _():
     """Those of the layers in the first micro-batch; all of them from the second one on."""
-    return maximum(
-        minimum(1, micro_batches - 1) * gradients_stage,
-        Sum(copies_on_stage * gradients_component, "component", layers=True),
-    )
+    return maximum(_summed, _of_layers)
 
 
-@gradients_live.where(
-    gradients="fresh",
-    phase="first",
-    zero=(0, 1, 2),
-    source="PyTorch (gradients are set to none after each step)",
-)
+@gradients_live.where(gradients="fresh", phase="first", zero=(0, 1, 2))
 def _():
     """Those of layers and head in the first micro-batch; all of them from the second one on."""
-    return maximum(
-        minimum(1, micro_batches - 1) * gradients_stage,
-        Sum(copies_on_stage * gradients_component, "component", layers=True)
-        + Sum(layers_on_stage * Sum(gradients_component, "component"), "part", part="head"),
-    )
+    return maximum(_summed, _of_layers + _of_head)
 
 
-gradients_live.equals(
-    gradients_stage,
-    "All of them.",
-    gradients="fresh",
-    phase="step",
-    source="PyTorch (gradients are set to none after each step)",
-)
+gradients_live.equals(gradients_stage, "All of them.", gradients="fresh", phase="step")
 
 
 # -- the peak -----------------------------------------------------------------------------------
@@ -201,13 +169,8 @@ def peak():
 
 def _at_peak(name: str, latex: str, title: str, term, short: str = "", **when):
     found = in_bytes(f"memory.{name}", symbol=latex, title=title, short=short or name)
-    return found.define(
-        lambda: AtArgmax(AtArgmax(term, "phase", live), "stage", peak),
-        "At the peak of the fullest stage.",
-        shape=True,
-        **when,
-        source=PEAK,
-    )
+    value = AtArgmax(AtArgmax(term, "phase", live), "stage", peak)
+    return found.equals(value, "At the peak of the fullest stage.", shape=True, **when, source=PEAK)
 
 
 weights = _at_peak("weights", "M_w", "weights on the fullest device", weights_stage)
@@ -249,27 +212,16 @@ def _():
     return ceil(weights + cache + activations + buffers)
 
 
-@Quantity(
-    "memory.stage",
-    symbol=r"\sigma^{*}",
-    unit="",
-    title="the fullest pipeline stage",
-    source=PEAK,
-    shape=True,
-)
+fullest = partial(Quantity, unit="", source=PEAK, shape=True)
+
+
+@fullest("memory.stage", symbol=r"\sigma^{*}", title="the fullest pipeline stage")
 def fullest_stage():
     """The stage with the largest peak."""
     return Argmax(peak, "stage")
 
 
-@Quantity(
-    "memory.phase",
-    symbol=r"\varphi^{*}",
-    unit="",
-    title="the phase of the peak",
-    source=PEAK,
-    shape=True,
-)
+@fullest("memory.phase", symbol=r"\varphi^{*}", title="the phase of the peak")
 def fullest_phase():
     """The phase with the largest sum, on the fullest stage."""
     return AtArgmax(Argmax(live, "phase"), "stage", peak)
@@ -278,28 +230,28 @@ def fullest_phase():
 # -- a model given by its size ------------------------------------------------------------------
 
 
-def _from_size(states: Quantity, title: str, whole: Any, divided: Any, body: Any) -> None:
+def _from_size(states: Quantity, title: str, whole: Any, divided: Any, each: Any) -> None:
     """States of a model without a shape: an even share of all parameters, and the ZeRO stages that
     leave it whole and that divide it."""
     how: dict[str, Any] = {"title": title, "shape": False, "source": ZERO, "exact": False}
     why = "An even share of the parameters"
-    states.define(lambda: body() * parameters_total / (t * p), f"{why}.", **how, zero=whole)
-    states.define(
-        lambda: body() * parameters_total * r / (t * p * data * c),
+    states.equals(each * parameters_total / (t * p), f"{why}.", **how, zero=whole)
+    states.equals(
+        each * parameters_total * r / (t * p * data * c),
         f"{why}, divided over the data-parallel devices too.",
         **how,
         zero=divided,
     )
 
 
-_from_size(weights, "weights on one device", (0, 1, 2), 3, lambda: k_w)
-_from_size(gradients, "gradients on one device", (0, 1), (2, 3), lambda: k_g)
+_from_size(weights, "weights on one device", (0, 1, 2), 3, k_w)
+_from_size(gradients, "gradients on one device", (0, 1), (2, 3), k_g)
 _from_size(
     optimizer,
     "master weights and optimizer states on one device",
     0,
     (1, 2, 3),
-    lambda: k_m + k_G + per_parameter,
+    k_m + k_G + per_parameter,
 )
 
 
@@ -351,6 +303,7 @@ allocator = predicted(
     symbol=r"M_{\mathrm{all}}",
     title="what the allocator keeps beyond live tensors",
     attribution="allocator's cache",
+    source="PyTorch's caching allocator",
 )
 
 
@@ -363,18 +316,13 @@ def _():
     return ceil(Max(blocks, "stage") - (1 - f_all) * total)
 
 
-@allocator.where(shape=True, mode="inference", source="PyTorch's caching allocator")
+@allocator.where(shape=True, mode="inference")
 def _():
     """Gaps between blocks that came and went."""
     return ceil(f_all * total)
 
 
-allocator.equals(
-    0,
-    "States stay where they are and leave no gaps.",
-    shape=False,
-    source="PyTorch's caching allocator",
-)
+allocator.equals(0, "States stay where they are and leave no gaps.", shape=False)
 
 
 @predicted(
@@ -399,14 +347,8 @@ def reserved():
 def communicators():
     """One communicator for each group that a device belongs to with others: all devices, data,
     tensor, context, expert; under pipeline parallelism as many as the implementation opens."""
-    return M_com * (
-        minimum(1, n - 1)
-        + minimum(1, data - 1)
-        + minimum(1, t - 1)
-        + minimum(1, c - 1)
-        + minimum(1, e - 1)
-        + n_pc * minimum(1, p - 1)
-    )
+    groups = (minimum(1, size - 1) for size in (n, data, t, c, e))
+    return M_com * (sum(groups) + n_pc * minimum(1, p - 1))
 
 
 @predicted(

@@ -5,7 +5,6 @@ ZeRO stage on that says so, over the devices that hold the same part (``layout.s
 """
 
 from functools import partial
-from typing import Any
 
 from planner.book.expressions import rational
 from planner.book.formulas.layout import shards, vocabulary
@@ -45,23 +44,24 @@ device_parameters = parameters(
     "parameters.device",
     symbol=r"N_{c}^{\mathrm{dev}}",
     title="parameters of one component on one tensor and expert rank",
+    source=MEGATRON,
 )
-device_parameters.equals(component, "Every rank holds all of it.", split="none", source=MEGATRON)
+device_parameters.equals(component, "Every rank holds all of it.", split="none")
 
 
-@device_parameters.where(split="column", source=MEGATRON)
+@device_parameters.where(split="column")
 def _():
     """Outputs are divided over the tensor-parallel ranks, biases with them."""
     return component / t
 
 
-@device_parameters.where(split="row", bias=False, source=MEGATRON)
+@device_parameters.where(split="row", bias=False)
 def _():
     """Inputs are divided over the tensor-parallel ranks."""
     return component / t
 
 
-@device_parameters.where(split="row", bias=True, source=MEGATRON)
+@device_parameters.where(split="row", bias=True)
 def _():
     """Inputs are divided over the tensor-parallel ranks; every rank holds the whole bias, which is
     added after the sum."""
@@ -106,14 +106,12 @@ def _():
     return component / (e * t_e)
 
 
-SIDE: dict[str, Any] = {"unit": "1", "per": "component"}
+width = partial(Quantity, unit="1", source=MEGATRON, per="component")
 
-inputs = Quantity(
+inputs = width(
     "parameters.device_inputs",
     symbol=r"n_{\mathrm{in}}'",
     title="input width of a matrix on one tensor and expert rank",
-    source=MEGATRON,
-    **SIDE,
 )
 inputs.equals(n_in, "All of them.", split=("none", "column"))
 inputs.equals(n_in / t, "Divided over the tensor-parallel ranks.", split="row")
@@ -129,12 +127,10 @@ def _():
 inputs.equals(n_in * n_out / f_e, "The side that is not the width of the expert.", split="experts")
 
 
-outputs = Quantity(
+outputs = width(
     "parameters.device_outputs",
     symbol=r"n_{\mathrm{out}}'",
     title="output width of a matrix on one tensor and expert rank",
-    source=MEGATRON,
-    **SIDE,
 )
 outputs.equals(n_out, "All of them.", split=("none", "row"))
 outputs.equals(n_out / t, "Divided over the tensor-parallel ranks.", split="column")
@@ -155,12 +151,10 @@ def _():
     return f_e / t_e
 
 
-biases = Quantity(
+biases = width(
     "parameters.device_biases",
     symbol=r"n_{\mathrm{b}}'",
     title="biases of a matrix on one tensor and expert rank",
-    source=MEGATRON,
-    **SIDE,
 )
 biases.equals(0, "None.", bias=False)
 biases.equals(
