@@ -6,7 +6,7 @@ exist is a NameError that linters see. Its formulas are stated below it, each wi
 under which it holds (``settings.py``)::
 
     gathers = Quantity("time.part.gathers", symbol="t_G", unit="s", title="…", per="part")
-    gathers.equals(0, "Every device holds its weights.", zero=(0, 1, 2), source=RAJBHANDARI)
+    gathers.where(zero=(0, 1, 2), source=ZERO).equals(0, "Every device holds its weights.")
 
     @gathers.where(zero=3, reshard=True, source=FSDP)
     def _():
@@ -132,27 +132,16 @@ class Quantity(Operand):
         """Declares its only formula."""
         return self.where()(build)
 
-    def where(self, **how: Any) -> Callable[[Body], Quantity]:
-        """Declares a formula that holds where the settings have these values (or one of several);
-        its docstring explains each coefficient in a clause."""
+    def where(self, **how: Any) -> Where:
+        """Under which settings a formula holds, and what it states anew."""
+        return Where(self, how)
 
-        def declare(build: Body) -> Quantity:
-            return self.define(build, _docstring(build), **how)
-
-        return declare
-
-    def equals(self, value: Any, why: str, **how: Any) -> Quantity:
-        """Declares a formula that is a number, or a value that is said in a line."""
-        return self.define(lambda: value, why, **how)
-
-    def define(
-        self, build: Body, why: str, *, title: str = "", exact: bool | None = None, **how: Any
-    ) -> Quantity:
+    def define(self, build: Body, why: str, *, title: str = "", **how: Any) -> Quantity:
         """Declares a formula by its body and what it says in words."""
         why = " ".join(why.split())
         if not why:
             raise TypeError(f"{self.id}: a formula explains itself in its docstring")
-        settings = self._shared | how | ({} if exact is None else {"exact": exact})
+        settings = self._shared | how
         said = {name: settings.pop(name) for name in ("source", "exact", "coefficient")}
         self.formulas.append(
             Formula(self, named(settings), title or self.title, build=build, why=why, **said)
@@ -179,6 +168,22 @@ class Quantity(Operand):
             f"outside its range: {float(value):.6g} {self.unit}, where {allowed} is possible; "
             "please report the plan that gives it"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Where:
+    """A formula to be: it holds where the settings have these values (or one of several)."""
+
+    quantity: Quantity
+    how: Mapping[str, Any]
+
+    def __call__(self, build: Body) -> Quantity:
+        """Declares it by its body, whose docstring explains each coefficient in a clause."""
+        return self.quantity.define(build, _docstring(build), **self.how)
+
+    def equals(self, value: Any, why: str) -> Quantity:
+        """Declares it by a number, or a value that is said in a line."""
+        return self.quantity.define(lambda: value, why, **self.how)
 
 
 @dataclass(frozen=True, eq=False)

@@ -143,7 +143,7 @@ def test_alternatives_never_hold_together() -> None:
 def declared(book: Book, **settings: Any) -> Quantity:
     """A quantity that is 1 where the settings are so."""
     one = Quantity("a.one", symbol="a", unit="1", title="one", source="definition", book=book)
-    return one.equals(1, "It is one.", **settings)
+    return one.where(**settings).equals(1, "It is one.")
 
 
 def test_a_quantity_is_declared_once() -> None:

@@ -41,57 +41,30 @@ keys = Quantity(
     source="training.attention_count",
     per="component",
 )
-keys.equals(
-    s,
-    "All of them: masked scores are computed and counted too.",
-    attention_count="full",
-    side=("", "cross"),
+keys.where(attention_count="full", side=("", "cross")).equals(
+    s, "All of them: masked scores are computed and counted too."
 )
-keys.equals(
-    s,
-    "All of them: nothing is masked.",
-    attention_count=("causal", "window", "causal-window"),
-    sees="all",
-    side=("", "cross"),
+keys.where(
+    attention_count=("causal", "window", "causal-window"), sees="all", side=("", "cross")
+).equals(s, "All of them: nothing is masked.")
+keys.where(attention_count="causal", sees="window", side=("", "cross")).equals(
+    s, "All of them: windows are not discounted."
 )
-keys.equals(
-    s,
-    "All of them: windows are not discounted.",
-    attention_count="causal",
-    sees="window",
-    side=("", "cross"),
+keys.where(attention_count="window", sees="past", side=("", "cross")).equals(
+    s, "All of them: causality is not discounted."
 )
-keys.equals(
-    s,
-    "All of them: causality is not discounted.",
-    attention_count="window",
-    sees="past",
-    side=("", "cross"),
+keys.where(attention_count=("causal", "causal-window"), sees="past", side=("", "cross")).equals(
+    (s + 1) / 2, "Query i meets the i keys up to itself: 1 to s, on average half of s + 1."
 )
-
-
-@keys.where(attention_count=("causal", "causal-window"), sees="past", side=("", "cross"))
-def _():
-    """Query i meets the i keys up to itself: 1 to s, on average half of s + 1."""
-    return (s + 1) / 2
-
-
-@keys.where(attention_count="causal", sees="past window", side=("", "cross"))
-def _():
-    """Query i meets the i keys up to itself; the window is not discounted."""
-    return (s + 1) / 2
-
-
-@keys.where(attention_count=("window", "causal-window"), sees="window", side=("", "cross"))
-def _():
-    """As many keys as the window holds, or the sequence where it is shorter."""
-    return minimum(s, w)
-
-
-@keys.where(attention_count="window", sees="past window", side=("", "cross"))
-def _():
-    """As many keys as the window holds, or the sequence where it is shorter."""
-    return minimum(s, w)
+keys.where(attention_count="causal", sees="past window", side=("", "cross")).equals(
+    (s + 1) / 2, "Query i meets the i keys up to itself; the window is not discounted."
+)
+keys.where(attention_count=("window", "causal-window"), sees="window", side=("", "cross")).equals(
+    minimum(s, w), "As many keys as the window holds, or the sequence where it is shorter."
+)
+keys.where(attention_count="window", sees="past window", side=("", "cross")).equals(
+    minimum(s, w), "As many keys as the window holds, or the sequence where it is shorter."
+)
 
 
 @keys.where(attention_count="causal-window", sees="past window", side=("", "cross"))
@@ -101,13 +74,12 @@ def _():
     return reach - reach * (reach - 1) / (2 * s)
 
 
-keys.equals(s_dec, "All of the decoder's own.", attention_count=("full", "window"), side="decoder")
-
-
-@keys.where(attention_count=("causal", "causal-window"), side="decoder")
-def _():
-    """Query i of the decoder meets the i keys up to itself."""
-    return (s_dec + 1) / 2
+keys.where(attention_count=("full", "window"), side="decoder").equals(
+    s_dec, "All of the decoder's own."
+)
+keys.where(attention_count=("causal", "causal-window"), side="decoder").equals(
+    (s_dec + 1) / 2, "Query i of the decoder meets the i keys up to itself."
+)
 
 
 CHUNKED = "the chunked form in plain PyTorch of transformers: "
@@ -127,10 +99,9 @@ def _():
     return 2 * applied * n_in * n_out
 
 
-@component.where(type="linear", side="first", source=MATMUL)
-def _():
-    """2 FLOP for each weight, on one of the s tokens of a sequence."""
-    return 2 * applied * n_in * n_out / s
+component.where(type="linear", side="first", source=MATMUL).equals(
+    2 * applied * n_in * n_out / s, "2 FLOP for each weight, on one of the s tokens of a sequence."
+)
 
 
 @component.where(type="linear", side="decoder", source=MATMUL)
@@ -208,28 +179,14 @@ backward_component = flops(
     per="component",
     coefficient="FLOP",
 )
-
-
-@backward_component.where(type="core", frozen=False, source=MATMUL)
-def _():
-    """One product for the gradient of each factor: twice the forward pass."""
-    return 2 * component
-
-
-@backward_component.where(type="linear", frozen=False, lora=False, source=MATMUL)
-def _():
-    """One product for the gradient of each factor: twice the forward pass."""
-    return 2 * component
-
-
-backward_component.equals(
-    component,
-    "The weight is frozen: one product, for the gradient of the input.",
-    type="linear",
-    frozen=False,
-    lora=True,
-    adapted=False,
-    source=LORA,
+backward_component.where(type="core", frozen=False, source=MATMUL).equals(
+    2 * component, "One product for the gradient of each factor: twice the forward pass."
+)
+backward_component.where(type="linear", frozen=False, lora=False, source=MATMUL).equals(
+    2 * component, "One product for the gradient of each factor: twice the forward pass."
+)
+backward_component.where(type="linear", frozen=False, lora=True, adapted=False, source=LORA).equals(
+    component, "The weight is frozen: one product, for the gradient of the input."
 )
 
 
@@ -240,19 +197,12 @@ def _():
     return component + 6 * applied * k_l * (n_in + n_out)
 
 
-backward_component.equals(
-    0,
-    "The loss sends no gradient here.",
-    type=("linear", "index"),
-    frozen=True,
-    source="DeepSeek-V3.2 (arXiv 2512.02556), section 2.1",
+backward_component.where(
+    type=("linear", "index"), frozen=True, source="DeepSeek-V3.2 (arXiv 2512.02556), section 2.1"
+).equals(0, "The loss sends no gradient here.")
+backward_component.where(type="scan", scan=("mamba1", "mamba2"), source=MATMUL).equals(
+    2 * component, "One product for the gradient of each factor: twice the forward pass."
 )
-
-
-@backward_component.where(type="scan", scan=("mamba1", "mamba2"), source=MATMUL)
-def _():
-    """One product for the gradient of each factor: twice the forward pass."""
-    return 2 * component
 
 
 @backward_component.where(
@@ -301,24 +251,16 @@ forward = flops(
     symbol=r"C_{\mathrm{fwd}}",
     title="matmul FLOPs of one forward pass, per token",
 )
-
-
-@forward.where(shape=True, source=MATMUL)
-def _():
-    """Each part as often as it occurs."""
-    return Sum(L_k * layer, "part")
-
-
-@forward.where(
+forward.where(shape=True, source=MATMUL).equals(
+    Sum(L_k * layer, "part"), "Each part as often as it occurs."
+)
+forward.where(
     shape=False,
     title="FLOPs of one forward pass, per token, without attention scores",
     source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1",
     exact=False,
     coefficient="FLOP",
-)
-def _():
-    """Without a shape only the rule remains: 2 FLOP for each parameter."""
-    return 2 * active
+).equals(2 * active, "Without a shape only the rule remains: 2 FLOP for each parameter.")
 
 
 backward = flops(
@@ -334,12 +276,9 @@ def _():
     return Sum(L_k * Sum(backward_component, "component", matmul=True), "part")
 
 
-@backward.where(
+backward.where(
     shape=False, source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1", exact=False
-)
-def _():
-    """Backward multiplies twice, for the input's and for the weight's gradient."""
-    return 2 * forward
+).equals(2 * forward, "Backward multiplies twice, for the input's and for the weight's gradient.")
 
 
 @flops(
@@ -415,8 +354,8 @@ again = flops(
     symbol=r"C_{\mathrm{again}}",
     title="FLOPs that recomputation runs again, per token",
 )
-again.equals(
-    0, "Nothing is computed again.", recompute="none", source="the plan (training.recompute)"
+again.where(recompute="none", source="the plan (training.recompute)").equals(
+    0, "Nothing is computed again."
 )
 
 MODULES = "Megatron-LM (recompute-modules)"
@@ -429,26 +368,17 @@ block_again = flops(
     title="FLOPs of a block that selective recomputation runs again, per token",
     per="block",
 )
-
-
-@block_again.where(
+block_again.where(
     block="attention",
     again_core_attention=True,
     source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5; Megatron-Core, "
     "transformer/attention.py (checkpoint_core_attention)",
-)
-def _():
-    """The attention core runs forward once more."""
-    return Sum(component, "component", type="core")
-
-
-block_again.equals(
-    0,
-    "Its core is kept, or is a fused one of an implementation that does not run it again.",
+).equals(Sum(component, "component", type="core"), "The attention core runs forward once more.")
+block_again.where(
     block="attention",
     again_core_attention=False,
     source="Dao et al. 2022 (arXiv 2205.14135), section 3.1; Megatron-LM (recompute-modules)",
-)
+).equals(0, "Its core is kept, or is a fused one of an implementation that does not run it again.")
 
 
 for _kind in ("mlp", "moe"):
@@ -458,12 +388,14 @@ for _kind in ("mlp", "moe"):
         """The whole block runs forward once more."""
         return Sum(component, "component")
 
-    block_again.equals(
-        0, "No product of it runs again.", block=_kind, **{f"again_{_kind}": False}, source=MODULES
+    block_again.where(block=_kind, **{f"again_{_kind}": False}, source=MODULES).equals(
+        0, "No product of it runs again."
     )
 
 
-block_again.equals(0, "No product of it can be chosen.", block=("norm", *ELSE), source=MODULES)
+block_again.where(block=("norm", *ELSE), source=MODULES).equals(
+    0, "No product of it can be chosen."
+)
 
 SELECTIVE: dict[str, Any] = {"recompute": "selective", "shape": True}
 
@@ -504,13 +436,13 @@ def _():
     return Sum(L_k * (layer - Sum(component, "component", final=True)), "part", layers=True)
 
 
-again.equals(
-    forward,
-    "Without a shape, the whole forward pass once more: an upper bound for selective.",
+again.where(
     recompute=("selective", "full"),
     shape=False,
     source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1",
     exact=False,
+).equals(
+    forward, "Without a shape, the whole forward pass once more: an upper bound for selective."
 )
 
 

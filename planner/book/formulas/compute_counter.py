@@ -60,7 +60,7 @@ scores_again = Quantity(
     unit="FLOP",
     title="FLOPs of attention scores that the kernel computes again in backward, per token",
 )
-scores_again.equals(0, "The scores were kept.", training_attention="eager", source=COUNTER)
+scores_again.where(training_attention="eager", source=COUNTER).equals(0, "The scores were kept.")
 
 
 @scores_again.where(
@@ -79,9 +79,9 @@ convolutions_again = flops(
     symbol=r"C_{\mathrm{conv}}^{\mathrm{ckpt}}",
     title="FLOPs of convolutions that activation checkpointing runs again, per token",
 )
-convolutions_again.equals(0, "None runs again.", recompute=("none", "selective"))
-convolutions_again.equals(
-    convolutions, "Every layer runs forward once more.", recompute="full", shape=True
+convolutions_again.where(recompute=("none", "selective")).equals(0, "None runs again.")
+convolutions_again.where(recompute="full", shape=True).equals(
+    convolutions, "Every layer runs forward once more."
 )
 
 

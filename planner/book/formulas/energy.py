@@ -29,19 +29,11 @@ def hosts():
 
 
 computers = kwh("energy.computers", symbol=r"E_{\mathrm{IT}}", title="energy of the computers")
-
-
-@computers.where(hosts_given=True)
-def _():
-    """Accelerators, and what surrounds them in a node."""
-    return devices + hosts
-
-
-computers.equals(
-    devices,
-    "The cluster states no power for its hosts (cluster.host_power); they are not in it.",
-    hosts_given=False,
-    title="energy of the accelerators alone",
+computers.where(hosts_given=True).equals(
+    devices + hosts, "Accelerators, and what surrounds them in a node."
+)
+computers.where(hosts_given=False, title="energy of the accelerators alone").equals(
+    devices, "The cluster states no power for its hosts (cluster.host_power); they are not in it."
 )
 
 
@@ -54,11 +46,9 @@ def _():
     return computers * pue
 
 
-total.equals(
+total.where(pue_given=False, title="energy of the computers, cooling left out").equals(
     computers,
     "The cluster states no power usage effectiveness (cluster.pue); cooling is not in it.",
-    pue_given=False,
-    title="energy of the computers, cooling left out",
 )
 
 

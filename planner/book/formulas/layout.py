@@ -99,17 +99,15 @@ sequence_ranks = number(
     symbol=r"t_{\mathrm{seq}}",
     title="devices that share the residual stream",
 )
-sequence_ranks.equals(
-    t,
-    "Sequence parallelism divides norms and the residual stream over the tensor-parallel ranks.",
-    sequence=True,
-    source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2",
+sequence_ranks.where(
+    sequence=True, source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2"
+).equals(
+    t, "Sequence parallelism divides norms and the residual stream over the tensor-parallel ranks."
 )
-sequence_ranks.equals(
-    1,
-    "Without sequence parallelism every tensor-parallel rank holds the whole residual stream.",
-    sequence=False,
-    source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.1",
+sequence_ranks.where(
+    sequence=False, source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.1"
+).equals(
+    1, "Without sequence parallelism every tensor-parallel rank holds the whole residual stream."
 )
 
 

@@ -72,14 +72,12 @@ gradients_live = in_bytes(
     source="PyTorch (gradients are set to none after each step)",
     per=("stage", "phase"),
 )
-gradients_live.equals(
-    gradients_stage,
-    "The buffer is there in every phase.",
+gradients_live.where(
     gradients="persistent",
     phase=("loss", "backward", "first", "gradients", "step"),
     source="Megatron-LM (one gradient buffer for the whole run)",
-)
-gradients_live.equals(0, "None.", phase="serving", source="nothing is trained")
+).equals(gradients_stage, "The buffer is there in every phase.")
+gradients_live.where(phase="serving", source="nothing is trained").equals(0, "None.")
 
 #: What the micro-batches before left: nothing in the first one.
 _summed = minimum(1, micro_batches - 1) * gradients_stage
@@ -87,16 +85,12 @@ _of_head = Sum(layers_on_stage * Sum(gradients_component, "component"), "part", 
 _of_layers = Sum(copies_on_stage * gradients_component, "component", layers=True)
 
 
-@gradients_live.where(gradients="fresh", phase="loss")
-def _():
-    """None yet in the first micro-batch; all of them from the second one on."""
-    return _summed
-
-
-@gradients_live.where(gradients="fresh", phase="backward", zero=3)
-def _():
-    """None yet in the first micro-batch: the head's are still whole, among the buffers."""
-    return _summed
+gradients_live.where(gradients="fresh", phase="loss").equals(
+    _summed, "None yet in the first micro-batch; all of them from the second one on."
+)
+gradients_live.where(gradients="fresh", phase="backward", zero=3).equals(
+    _summed, "None yet in the first micro-batch: the head's are still whole, among the buffers."
+)
 
 
 @gradients_live.where(gradients="fresh", phase="backward", zero=(0, 1, 2))
@@ -105,8 +99,8 @@ def _():
     return maximum(_summed, _of_head)
 
 
-gradients_live.equals(
-    gradients_stage, "All of them.", gradients="fresh", phase="gradients", zero=(0, 1, 2)
+gradients_live.where(gradients="fresh", phase="gradients", zero=(0, 1, 2)).equals(
+    gradients_stage, "All of them."
 )
 
 
@@ -127,7 +121,7 @@ def _():
     return maximum(_summed, _of_layers + _of_head)
 
 
-gradients_live.equals(gradients_stage, "All of them.", gradients="fresh", phase="step")
+gradients_live.where(gradients="fresh", phase="step").equals(gradients_stage, "All of them.")
 
 
 # -- the peak -----------------------------------------------------------------------------------
@@ -170,7 +164,9 @@ def peak():
 def _at_peak(name: str, latex: str, title: str, term, short: str = "", **when):
     found = in_bytes(f"memory.{name}", symbol=latex, title=title, short=short or name)
     value = AtArgmax(AtArgmax(term, "phase", live), "stage", peak)
-    return found.equals(value, "At the peak of the fullest stage.", shape=True, **when, source=PEAK)
+    return found.where(shape=True, **when, source=PEAK).equals(
+        value, "At the peak of the fullest stage."
+    )
 
 
 weights = _at_peak("weights", "M_w", "weights on the fullest device", weights_stage)
@@ -235,12 +231,10 @@ def _from_size(states: Quantity, title: str, whole: Any, divided: Any, each: Any
     leave it whole and that divide it."""
     how: dict[str, Any] = {"title": title, "shape": False, "source": ZERO, "exact": False}
     why = "An even share of the parameters"
-    states.equals(each * parameters_total / (t * p), f"{why}.", **how, zero=whole)
-    states.equals(
+    states.where(**how, zero=whole).equals(each * parameters_total / (t * p), f"{why}.")
+    states.where(**how, zero=divided).equals(
         each * parameters_total * r / (t * p * data * c),
         f"{why}, divided over the data-parallel devices too.",
-        **how,
-        zero=divided,
     )
 
 
@@ -316,13 +310,10 @@ def _():
     return ceil(Max(blocks, "stage") - (1 - f_all) * total)
 
 
-@allocator.where(shape=True, mode="inference")
-def _():
-    """Gaps between blocks that came and went."""
-    return ceil(f_all * total)
-
-
-allocator.equals(0, "States stay where they are and leave no gaps.", shape=False)
+allocator.where(shape=True, mode="inference").equals(
+    ceil(f_all * total), "Gaps between blocks that came and went."
+)
+allocator.where(shape=False).equals(0, "States stay where they are and leave no gaps.")
 
 
 @predicted(

@@ -46,18 +46,13 @@ input_ranks = Quantity(
     unit="1",
     title="devices that share the kept input of a recomputed layer",
 )
-input_ranks.equals(
-    sequence_ranks,
-    "As the residual stream is divided.",
-    partition_activations=False,
-    source=KORTHIKANTI,
+input_ranks.where(partition_activations=False, source=KORTHIKANTI).equals(
+    sequence_ranks, "As the residual stream is divided."
 )
-input_ranks.equals(
-    t,
-    "Divided over the tensor-parallel ranks and gathered again before use.",
+input_ranks.where(
     partition_activations=True,
     source="Rajbhandari et al. 2020, section 6.1; Megatron-LM (distribute-saved-activations)",
-)
+).equals(t, "Divided over the tensor-parallel ranks and gathered again before use.")
 
 
 layer = of_part(
@@ -79,10 +74,9 @@ def _():
     return Sum(tensor, "tensor", moment="kept", recomputed="no")
 
 
-@layer.where(recompute="full", source=f"{KORTHIKANTI}, section 5: 2sbh")
-def _():
-    """The layer's input only; the rest is computed again."""
-    return k_a * tokens * h / input_ranks
+layer.where(recompute="full", source=f"{KORTHIKANTI}, section 5: 2sbh").equals(
+    k_a * tokens * h / input_ranks, "The layer's input only; the rest is computed again."
+)
 
 
 @Quantity(
@@ -111,14 +105,11 @@ def _():
     return Sum(tensor, "tensor", moment="kept")
 
 
-@again.where(recompute="selective", layers=True)
-def _():
-    """The attention core of one layer."""
-    return Sum(tensor, "tensor", moment="kept", recomputed="selective")
-
-
-again.equals(0, "Nothing is computed again.", recompute="none", layers=True)
-again.equals(0, "Embedding and head are not computed again.", layers=False)
+again.where(recompute="selective", layers=True).equals(
+    Sum(tensor, "tensor", moment="kept", recomputed="selective"), "The attention core of one layer."
+)
+again.where(recompute="none", layers=True).equals(0, "Nothing is computed again.")
+again.where(layers=False).equals(0, "Embedding and head are not computed again.")
 
 
 @of_part(
@@ -179,11 +170,8 @@ live = of_phase(
     title="activations on one device of a stage in a phase",
     attribution="activations",
 )
-live.equals(
-    stage,
-    "Everything that is kept, logits included.",
-    phase="loss",
-    source="end of the forward pass",
+live.where(phase="loss", source="end of the forward pass").equals(
+    stage, "Everything that is kept, logits included."
 )
 
 
@@ -205,10 +193,9 @@ def _():
     )
 
 
-@live.where(phase="gradients", source="end of the backward pass")
-def _():
-    """The embedding's tensors are left."""
-    return Sum(in_flight * whole, "part", part="embedding")
+live.where(phase="gradients", source="end of the backward pass").equals(
+    Sum(in_flight * whole, "part", part="embedding"), "The embedding's tensors are left."
+)
 
 
 @live.where(phase="serving", source="forward pass without gradients")
@@ -217,4 +204,6 @@ def _():
     return Max(minimum(1, layers_on_stage) * whole, "part", layers=True)
 
 
-live.equals(0, "No activation survives the backward pass.", phase="step", source="optimizer step")
+live.where(phase="step", source="optimizer step").equals(
+    0, "No activation survives the backward pass."
+)

@@ -133,22 +133,15 @@ def _():
     return Sum(layers_on_stage * k_c * Sum(device_parameters, "component", type="linear"), "part")
 
 
-gathered.equals(
-    0,
-    "No copy.",
-    zero=(0, 1, 2),
-    copies=False,
-    phase="loss",
-    source="the matmuls take the weights as they lie",
-)
-gathered.equals(
-    0,
-    "No copy.",
+gathered.where(
+    zero=(0, 1, 2), copies=False, phase="loss", source="the matmuls take the weights as they lie"
+).equals(0, "No copy.")
+gathered.where(
     zero=(0, 1, 2),
     phase=("backward", "first", "gradients"),
     source="the backward pass makes no copies",
-)
-gathered.equals(0, "No copy.", phase="step", source="the optimizer works on shards")
+).equals(0, "No copy.")
+gathered.where(phase="step", source="the optimizer works on shards").equals(0, "No copy.")
 
 reduced = of_phase(
     "memory.buffers.reduced",
@@ -195,11 +188,11 @@ def _():
     )
 
 
-reduced.equals(
-    0, "No gradient is on its way.", zero=3, phase=("loss", "step"), source="nothing is reduced"
+reduced.where(zero=3, phase=("loss", "step"), source="nothing is reduced").equals(
+    0, "No gradient is on its way."
 )
-reduced.equals(
-    0, "No further buffer.", zero=(0, 1, 2), source="gradients are summed where they lie"
+reduced.where(zero=(0, 1, 2), source="gradients are summed where they lie").equals(
+    0, "No further buffer."
 )
 
 step = of_stage(
@@ -218,12 +211,9 @@ def _():
     return weights_stage * k_o / k_w
 
 
-step.equals(
-    0,
-    "None.",
-    optimizer_kernel="fused",
-    source="PyTorch (torch.optim, fused): weights are updated in place",
-)
+step.where(
+    optimizer_kernel="fused", source="PyTorch (torch.optim, fused): weights are updated in place"
+).equals(0, "None.")
 
 
 @step.where(optimizer_kernel="loop", source="PyTorch (torch.optim, one tensor after the other)")
@@ -259,21 +249,16 @@ def _():
     )
 
 
-dummies.equals(0, "Autograd hands the gradients over.", dummies=False)
+dummies.where(dummies=False).equals(0, "Autograd hands the gradients over.")
 
 workspace = of_stage(
     "memory.buffers.workspace",
     symbol=r"M_{\mathrm{ws},\sigma}",
     title="workspaces of the matmul libraries",
 )
-
-
-@workspace.where(
+workspace.where(
     head_workspace=False, source="PyTorch (CUBLAS_WORKSPACE_CONFIG: 32 MiB from Hopper on)"
-)
-def _():
-    """One for each thread that starts matmuls."""
-    return n_ws * M_work
+).equals(n_ws * M_work, "One for each thread that starts matmuls.")
 
 
 @workspace.where(
@@ -341,12 +326,9 @@ def _():
     )
 
 
-quantized.equals(
-    0,
-    "Casts of gathered weights do not outlive their product.",
-    zero=3,
-    source="PyTorch, torchao.float8: a gathered weight is cast for each product",
-)
+quantized.where(
+    zero=3, source="PyTorch, torchao.float8: a gathered weight is cast for each product"
+).equals(0, "Casts of gathered weights do not outlive their product.")
 
 
 @of_stage(
@@ -391,5 +373,7 @@ def _():
     return gathered + reduced + constant
 
 
-buffers_live.equals(constant, "Buffers of the whole run.", phase="serving")
-buffers_live.equals(step + constant, "Temporary tensors of the optimizer, workspace.", phase="step")
+buffers_live.where(phase="serving").equals(constant, "Buffers of the whole run.")
+buffers_live.where(phase="step").equals(
+    step + constant, "Temporary tensors of the optimizer, workspace."
+)

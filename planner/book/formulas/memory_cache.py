@@ -93,16 +93,12 @@ def _():
     return k_a * held * (w_r + _window()) / t
 
 
-@block.where(block="short_conv", source="LFM2 (arXiv 2511.23404)")
-def _():
-    """The window of the convolution."""
-    return k_a * held * _window() / t
-
-
-@block.where(block="lightning", source="MiniMax-01 (arXiv 2501.08313)")
-def _():
-    """One matrix of keys by values for each head."""
-    return k_a * held * a_l * d_l**2 / t
+block.where(block="short_conv", source="LFM2 (arXiv 2511.23404)").equals(
+    k_a * held * _window() / t, "The window of the convolution."
+)
+block.where(block="lightning", source="MiniMax-01 (arXiv 2501.08313)").equals(
+    k_a * held * a_l * d_l**2 / t, "One matrix of keys by values for each head."
+)
 
 
 @Quantity(

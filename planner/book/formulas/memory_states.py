@@ -46,19 +46,13 @@ device_parameters = parameters(
     title="parameters of one component on one tensor and expert rank",
     source=MEGATRON,
 )
-device_parameters.equals(component, "Every rank holds all of it.", split="none")
-
-
-@device_parameters.where(split="column")
-def _():
-    """Outputs are divided over the tensor-parallel ranks, biases with them."""
-    return component / t
-
-
-@device_parameters.where(split="row", bias=False)
-def _():
-    """Inputs are divided over the tensor-parallel ranks."""
-    return component / t
+device_parameters.where(split="none").equals(component, "Every rank holds all of it.")
+device_parameters.where(split="column").equals(
+    component / t, "Outputs are divided over the tensor-parallel ranks, biases with them."
+)
+device_parameters.where(split="row", bias=False).equals(
+    component / t, "Inputs are divided over the tensor-parallel ranks."
+)
 
 
 @device_parameters.where(split="row", bias=True)
@@ -87,23 +81,16 @@ def _():
     return n_in * n_out * vocabulary / (V * t)
 
 
-device_parameters.equals(
-    0,
-    "The matrix lies on the same stage and is used once more.",
+device_parameters.where(
     split="vocabulary",
     shared=True,
     again=True,
     source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.3",
-)
-
-
-@device_parameters.where(
+).equals(0, "The matrix lies on the same stage and is used once more.")
+device_parameters.where(
     split="experts",
     source="Lepikhin et al. 2020 (arXiv 2006.16668); Megatron-LM (expert-tensor-parallel-size)",
-)
-def _():
-    """Experts are divided over e groups, each expert over t_e devices."""
-    return component / (e * t_e)
+).equals(component / (e * t_e), "Experts are divided over e groups, each expert over t_e devices.")
 
 
 width = partial(Quantity, unit="1", source=MEGATRON, per="component")
@@ -113,18 +100,15 @@ inputs = width(
     symbol=r"n_{\mathrm{in}}'",
     title="input width of a matrix on one tensor and expert rank",
 )
-inputs.equals(n_in, "All of them.", split=("none", "column"))
-inputs.equals(n_in / t, "Divided over the tensor-parallel ranks.", split="row")
-inputs.equals(n_in, "All of them.", split="vocabulary", type="linear")
-
-
-@inputs.where(split="vocabulary", type="table")
-def _():
-    """Rows of the padded vocabulary are divided over the tensor-parallel ranks."""
-    return vocabulary / t
-
-
-inputs.equals(n_in * n_out / f_e, "The side that is not the width of the expert.", split="experts")
+inputs.where(split=("none", "column")).equals(n_in, "All of them.")
+inputs.where(split="row").equals(n_in / t, "Divided over the tensor-parallel ranks.")
+inputs.where(split="vocabulary", type="linear").equals(n_in, "All of them.")
+inputs.where(split="vocabulary", type="table").equals(
+    vocabulary / t, "Rows of the padded vocabulary are divided over the tensor-parallel ranks."
+)
+inputs.where(split="experts").equals(
+    n_in * n_out / f_e, "The side that is not the width of the expert."
+)
 
 
 outputs = width(
@@ -132,23 +116,15 @@ outputs = width(
     symbol=r"n_{\mathrm{out}}'",
     title="output width of a matrix on one tensor and expert rank",
 )
-outputs.equals(n_out, "All of them.", split=("none", "row"))
-outputs.equals(n_out / t, "Divided over the tensor-parallel ranks.", split="column")
-
-
-@outputs.where(split="vocabulary", type="linear")
-def _():
-    """Columns of the padded vocabulary are divided over the tensor-parallel ranks."""
-    return vocabulary / t
-
-
-outputs.equals(n_out, "All of them.", split="vocabulary", type="table")
-
-
-@outputs.where(split="experts")
-def _():
-    """The width of the expert, divided over its tensor-parallel ranks."""
-    return f_e / t_e
+outputs.where(split=("none", "row")).equals(n_out, "All of them.")
+outputs.where(split="column").equals(n_out / t, "Divided over the tensor-parallel ranks.")
+outputs.where(split="vocabulary", type="linear").equals(
+    vocabulary / t, "Columns of the padded vocabulary are divided over the tensor-parallel ranks."
+)
+outputs.where(split="vocabulary", type="table").equals(n_out, "All of them.")
+outputs.where(split="experts").equals(
+    f_e / t_e, "The width of the expert, divided over its tensor-parallel ranks."
+)
 
 
 biases = width(
@@ -156,16 +132,13 @@ biases = width(
     symbol=r"n_{\mathrm{b}}'",
     title="biases of a matrix on one tensor and expert rank",
 )
-biases.equals(0, "None.", bias=False)
-biases.equals(
-    outputs, "One for each output.", bias=True, split=("none", "column", "row", "vocabulary")
+biases.where(bias=False).equals(0, "None.")
+biases.where(bias=True, split=("none", "column", "row", "vocabulary")).equals(
+    outputs, "One for each output."
 )
-
-
-@biases.where(bias=True, split="experts")
-def _():
-    """One for each output, divided over the expert's tensor-parallel ranks."""
-    return n_out / t_e
+biases.where(bias=True, split="experts").equals(
+    n_out / t_e, "One for each output, divided over the expert's tensor-parallel ranks."
+)
 
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
@@ -175,9 +148,11 @@ trained = parameters(
     symbol=r"N_{c}^{\mathrm{tr}}",
     title="parameters of one component that get gradients, on one tensor and expert rank",
 )
-trained.equals(device_parameters, "All of them.", lora=False, source="all weights are trained")
-trained.equals(
-    0, "The component is frozen and has no adapter.", lora=True, adapted=False, source=LORA
+trained.where(lora=False, source="all weights are trained").equals(
+    device_parameters, "All of them."
+)
+trained.where(lora=True, adapted=False, source=LORA).equals(
+    0, "The component is frozen and has no adapter."
 )
 
 
@@ -204,12 +179,9 @@ frozen_bytes = in_bytes(
     title="bytes of a frozen weight of a hidden matrix",
     coefficient="bytes",
 )
-frozen_bytes.equals(2, "Kept in bf16.", lora_base="bf16", source=LORA)
-frozen_bytes.equals(
-    1,
-    "One byte; the scale of a row is not counted.",
-    lora_base="int8",
-    source="Dettmers et al. 2022 (arXiv 2208.07339)",
+frozen_bytes.where(lora_base="bf16", source=LORA).equals(2, "Kept in bf16.")
+frozen_bytes.where(lora_base="int8", source="Dettmers et al. 2022 (arXiv 2208.07339)").equals(
+    1, "One byte; the scale of a row is not counted."
 )
 
 
@@ -231,19 +203,13 @@ frozen = of_component(
     title="frozen weights of one component, before they are divided",
     source=LORA,
 )
-frozen.equals(0, "None.", lora=False)
-
-
-@frozen.where(lora=True, hidden_matrix=True)
-def _():
-    """The base in its own format."""
-    return frozen_bytes * device_parameters
-
-
-@frozen.where(lora=True, hidden_matrix=False)
-def _():
-    """Embeddings, head and vectors are not quantised."""
-    return k_a * device_parameters
+frozen.where(lora=False).equals(0, "None.")
+frozen.where(lora=True, hidden_matrix=True).equals(
+    frozen_bytes * device_parameters, "The base in its own format."
+)
+frozen.where(lora=True, hidden_matrix=False).equals(
+    k_a * device_parameters, "Embeddings, head and vectors are not quantised."
+)
 
 
 weights_component = of_component(
@@ -252,12 +218,9 @@ weights_component = of_component(
     title="weights of one component on one device",
     source=ZERO,
 )
-
-
-@weights_component.where(zero=(0, 1, 2))
-def _():
-    """k_w bytes for each trained parameter, and the frozen ones."""
-    return k_w * trained + frozen
+weights_component.where(zero=(0, 1, 2)).equals(
+    k_w * trained + frozen, "k_w bytes for each trained parameter, and the frozen ones."
+)
 
 
 @weights_component.where(zero=3)
@@ -272,24 +235,18 @@ gradients_component = of_component(
     title="gradients of one component on one device",
     source=ZERO,
 )
-gradients_component.equals(k_g * trained, "k_g bytes for each parameter.", zero=(0, 1))
-
-
-@gradients_component.where(zero=(2, 3))
-def _():
-    """k_g bytes for each parameter, divided over the devices that share it."""
-    return k_g * trained / shards
+gradients_component.where(zero=(0, 1)).equals(k_g * trained, "k_g bytes for each parameter.")
+gradients_component.where(zero=(2, 3)).equals(
+    k_g * trained / shards, "k_g bytes for each parameter, divided over the devices that share it."
+)
 
 
 per_parameter = in_bytes(
     "memory.optimizer.per_parameter", symbol="K_o", title="optimizer states of one parameter"
 )
-
-
-@per_parameter.where(optimizer="adamw", source="Loshchilov & Hutter 2019 (arXiv 1711.05101)")
-def _():
-    """A first and a second moment."""
-    return 2 * k_o
+per_parameter.where(optimizer="adamw", source="Loshchilov & Hutter 2019 (arXiv 1711.05101)").equals(
+    2 * k_o, "A first and a second moment."
+)
 
 
 @per_parameter.where(
@@ -302,13 +259,11 @@ def _():
     return 2 * (1 + rational(4, 256))
 
 
-per_parameter.equals(0, "No state.", optimizer="sgd", source="stochastic gradient descent")
-per_parameter.equals(
-    k_o,
-    "One momentum.",
+per_parameter.where(optimizer="sgd", source="stochastic gradient descent").equals(0, "No state.")
+per_parameter.where(
     optimizer=("sgd-momentum", "lion"),
     source="Sutskever et al. 2013; Chen et al. 2023 (arXiv 2302.06675)",
-)
+).equals(k_o, "One momentum.")
 
 
 @per_parameter.where(
@@ -321,14 +276,15 @@ def _():
     return Sum(L_k * Sum(each * component, "component"), "part") / total
 
 
-per_parameter.equals(
-    k_o,
-    "A momentum, as if every parameter were one of a hidden matrix; embeddings, head and vectors "
-    "keep a moment more.",
+per_parameter.where(
     optimizer="muon",
     shape=False,
     source="Liu et al. 2025 (arXiv 2502.16982), section 2.3: one momentum buffer",
     exact=False,
+).equals(
+    k_o,
+    "A momentum, as if every parameter were one of a hidden matrix; embeddings, head and vectors "
+    "keep a moment more.",
 )
 
 
@@ -339,11 +295,8 @@ each = of_component(
     symbol=r"k_{o,c}",
     title="optimizer states of one parameter of a component",
 )
-each.equals(
-    per_parameter,
-    "The same for each parameter.",
-    optimizer=ALIKE,
-    source="one state has the shape of the weight",
+each.where(optimizer=ALIKE, source="one state has the shape of the weight").equals(
+    per_parameter, "The same for each parameter."
 )
 
 
@@ -355,13 +308,9 @@ def _():
     return k_o * (inputs + outputs + biases) / (inputs * outputs + biases)
 
 
-each.equals(
-    k_o,
-    "A vector keeps its second moment in full.",
-    optimizer="adafactor",
-    matrix=False,
-    source="Shazeer & Stern 2018 (arXiv 1804.04235), section 3",
-)
+each.where(
+    optimizer="adafactor", matrix=False, source="Shazeer & Stern 2018 (arXiv 1804.04235), section 3"
+).equals(k_o, "A vector keeps its second moment in full.")
 
 
 @each.where(
@@ -374,14 +323,11 @@ def _():
     return k_o * (inputs * outputs + 2 * biases) / (inputs * outputs + biases)
 
 
-@each.where(
+each.where(
     optimizer="muon",
     hidden_matrix=False,
     source="Jordan et al. 2024 (Muon): AdamW for embeddings, head and vectors",
-)
-def _():
-    """Two moments, as AdamW keeps them."""
-    return 2 * k_o
+).equals(2 * k_o, "Two moments, as AdamW keeps them.")
 
 
 @of_component(
@@ -401,12 +347,9 @@ optimizer_component = of_component(
     title="master weights and optimizer states of one component on one device",
     source=ZERO,
 )
-optimizer_component.equals(
-    0,
-    "They lie in the host's memory.",
-    offload_optimizer=True,
-    source="Ren et al. 2021 (arXiv 2101.06840)",
-)
+optimizer_component.where(
+    offload_optimizer=True, source="Ren et al. 2021 (arXiv 2101.06840)"
+).equals(0, "They lie in the host's memory.")
 
 
 @optimizer_component.where(zero=0, offload_optimizer=False)

@@ -68,10 +68,9 @@ def _():
     return e_link * B_link / 2
 
 
-@link.where(link_convention="per-direction", source="datasheet; it prints one direction")
-def _():
-    """The printed figure, of which collectives sustain a share."""
-    return e_link * B_link
+link.where(link_convention="per-direction", source="datasheet; it prints one direction").equals(
+    e_link * B_link, "The printed figure, of which collectives sustain a share."
+)
 
 
 fabric = Quantity(
@@ -104,7 +103,7 @@ tensor = seconds(
     title="one tensor-parallel exchange of the residual stream",
     attribution="tensor-parallel exchange",
 )
-tensor.equals(0, "One device has nothing to exchange.", tensor="none", source=MEGATRON)
+tensor.where(tensor="none", source=MEGATRON).equals(0, "One device has nothing to exchange.")
 
 
 def _passed_by_ranks():
@@ -115,12 +114,9 @@ def _passed_by_ranks():
 tensor_hops = seconds(
     "network.tensor_hops", symbol=r"\alpha_t", title="hops of one tensor-parallel exchange"
 )
-
-
-@tensor_hops.where(tensor="node", switched=False, source=RING)
-def _():
-    """A ring takes t - 1 hops to add up, and as many to pass the sums on."""
-    return 2 * (t - 1) * a_link
+tensor_hops.where(tensor="node", switched=False, source=RING).equals(
+    2 * (t - 1) * a_link, "A ring takes t - 1 hops to add up, and as many to pass the sums on."
+)
 
 
 @tensor_hops.where(tensor="node", switched=True, sequence=False, source=NVLS)
@@ -199,15 +195,10 @@ group = rate(
     symbol=r"\beta_d",
     title="bandwidth of the data-parallel group, per device and direction",
 )
-
-
-@group.where(shards="none", source="a group of one device")
-def _():
-    """A device alone exchanges nothing; what it would, stays in its memory."""
-    return e_mem * W
-
-
-group.equals(link, "The group lies inside one node.", shards="node", source=RING)
+group.where(shards="none", source="a group of one device").equals(
+    e_mem * W, "A device alone exchanges nothing; what it would, stays in its memory."
+)
+group.where(shards="node", source=RING).equals(link, "The group lies inside one node.")
 
 
 @group.where(shards="nodes", source=RING)
@@ -222,13 +213,10 @@ hops = seconds(
     symbol=r"\alpha_d",
     title="hops of one gathering or scattering over the data-parallel group",
 )
-hops.equals(0, "None: a device alone.", shards="none", source="a group of one device")
-
-
-@hops.where(shards="node", switched=False, source=RING)
-def _():
-    """One hop to each other member."""
-    return (shards - 1) * a_link
+hops.where(shards="none", source="a group of one device").equals(0, "None: a device alone.")
+hops.where(shards="node", switched=False, source=RING).equals(
+    (shards - 1) * a_link, "One hop to each other member."
+)
 
 
 @hops.where(shards="node", switched=True, source=NVLS)
@@ -257,7 +245,7 @@ reduce_hops = seconds(
     symbol=r"\alpha_{\mathrm{AR}}",
     title="hops of one all-reduce over the data-parallel group",
 )
-reduce_hops.equals(0, "None: a device alone.", shards="none", source="a group of one device")
+reduce_hops.where(shards="none", source="a group of one device").equals(0, "None: a device alone.")
 
 
 @reduce_hops.where(shards="node", switched=False, source=RING)
@@ -296,15 +284,10 @@ replicas = rate(
     symbol=r"\beta_r",
     title="bandwidth between the replicas of hybrid sharding, per device and direction",
 )
-
-
-@replicas.where(replicas="none", source="a group of one device")
-def _():
-    """One replica exchanges nothing; what it would, stays in its memory."""
-    return e_mem * W
-
-
-replicas.equals(link, "All replicas lie inside one node.", replicas="node", source=RING)
+replicas.where(replicas="none", source="a group of one device").equals(
+    e_mem * W, "One replica exchanges nothing; what it would, stays in its memory."
+)
+replicas.where(replicas="node", source=RING).equals(link, "All replicas lie inside one node.")
 
 
 @replicas.where(replicas="nodes", source=RING)
@@ -333,10 +316,9 @@ def _():
     return (shards - 1) / (shards * group)
 
 
-@passed.where(split="experts", shards=("none", "node"))
-def _():
-    """Fewer devices hold copies of an expert; they are in one node."""
-    return (owners - 1) / (owners * link)
+passed.where(split="experts", shards=("none", "node")).equals(
+    (owners - 1) / (owners * link), "Fewer devices hold copies of an expert; they are in one node."
+)
 
 
 @passed.where(split="experts", shards="nodes")
@@ -356,11 +338,8 @@ experts = of_block(
     title="one exchange of tokens between experts, the mean of there and back",
     attribution="expert-parallel exchange",
 )
-experts.equals(
-    0,
-    "All experts are on the device.",
-    expert="none",
-    source="Lepikhin et al. 2020 (arXiv 2006.16668)",
+experts.where(expert="none", source="Lepikhin et al. 2020 (arXiv 2006.16668)").equals(
+    0, "All experts are on the device."
 )
 
 DEEPEP = "DeepEP, README (normal kernels)"
@@ -385,13 +364,10 @@ reach = Quantity(
     expert=("node", "nodes"),
     dispatcher="deepep",
 )
-reach.equals(e, "All of the expert-parallel group.", grouped=False, source="definition")
-
-
-@reach.where(grouped=True, source=LIMITED)
-def _():
-    """Those that hold the groups of the token."""
-    return _of_groups(e)
+reach.where(grouped=False, source="definition").equals(e, "All of the expert-parallel group.")
+reach.where(grouped=True, source=LIMITED).equals(
+    _of_groups(e), "Those that hold the groups of the token."
+)
 
 
 reach_nodes = Quantity(
@@ -402,8 +378,8 @@ reach_nodes = Quantity(
     block="moe",
     expert="nodes",
 )
-reach_nodes.equals(
-    NODES, "All over which the expert-parallel group is spread.", grouped=False, source="definition"
+reach_nodes.where(grouped=False, source="definition").equals(
+    NODES, "All over which the expert-parallel group is spread."
 )
 
 
@@ -422,14 +398,13 @@ uneven = Quantity(
     per="block",
     block="moe",
 )
-uneven.equals(
-    gamma, "All wait for the device to which most rows travel.", capped=False, source="definition"
+uneven.where(capped=False, source="definition").equals(
+    gamma, "All wait for the device to which most rows travel."
 )
-uneven.equals(
-    f_cap,
-    "The slots of an expert travel, filled or not; what is beyond them is dropped before.",
-    capped=True,
-    source="Lepikhin et al. 2020 (arXiv 2006.16668), section 2.2: expert capacity",
+uneven.where(
+    capped=True, source="Lepikhin et al. 2020 (arXiv 2006.16668), section 2.2: expert capacity"
+).equals(
+    f_cap, "The slots of an expert travel, filled or not; what is beyond them is dropped before."
 )
 
 
@@ -453,12 +428,9 @@ def _across():
     return _once(reach_nodes, NODES) * o_net
 
 
-@experts.where(
+experts.where(
     expert="node", dispatcher="all-to-all", source="Lepikhin et al. 2020 (arXiv 2006.16668)"
-)
-def _():
-    """Of k copies of each token all but 1/e leave the device."""
-    return _copies() / (link * e_a2a)
+).equals(_copies() / (link * e_a2a), "Of k copies of each token all but 1/e leave the device.")
 
 
 @experts.where(
@@ -496,7 +468,7 @@ experts_gather = of_block(
     attribution="expert-parallel exchange",
     source=FOLDING,
 )
-experts_gather.equals(0, "An expert is whole on its device.", expert_tensor="none")
+experts_gather.where(expert_tensor="none").equals(0, "An expert is whole on its device.")
 
 
 def _of_expert():
@@ -559,7 +531,7 @@ send = seconds(
     attribution="pipeline exchange",
     source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1 (scatter, send, gather)",
 )
-send.equals(0, "There is one stage.", pipeline="none")
+send.where(pipeline="none").equals(0, "There is one stage.")
 
 
 @send.where(pipeline="node")

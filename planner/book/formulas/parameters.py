@@ -15,12 +15,9 @@ parameters = partial(Quantity, unit="parameters")
 component = counted(
     "parameters.component", symbol="N_c", title="parameters of one component", per="component"
 )
-
-
-@component.where(type="linear", bias=False, shared=False)
-def _():
-    """A weight matrix of input width times output width, once for each copy."""
-    return copies * n_in * n_out
+component.where(type="linear", bias=False, shared=False).equals(
+    copies * n_in * n_out, "A weight matrix of input width times output width, once for each copy."
+)
 
 
 @component.where(type="linear", bias=True, shared=False)
@@ -29,19 +26,15 @@ def _():
     return copies * (n_in * n_out + n_out)
 
 
-component.equals(0, "The weight is tied to another one and counted there.", shared=True, bias=False)
-component.equals(
-    n_out,
-    "The weight is tied to another one and counted there; the bias is its own.",
-    shared=True,
-    bias=True,
+component.where(shared=True, bias=False).equals(
+    0, "The weight is tied to another one and counted there."
 )
-
-
-@component.where(type="table", shared=False)
-def _():
-    """One row of the embedding's width for each entry of the table."""
-    return n_in * n_out
+component.where(shared=True, bias=True).equals(
+    n_out, "The weight is tied to another one and counted there; the bias is its own."
+)
+component.where(type="table", shared=False).equals(
+    n_in * n_out, "One row of the embedding's width for each entry of the table."
+)
 
 
 @component.where(type="conv", bias=False, shared=False)
@@ -56,23 +49,14 @@ def _():
     return n_in * n_out + n_out
 
 
-@component.where(type=("norm", "vector"), bias=False, shared=False)
-def _():
-    """One weight for each element."""
-    return copies * n_out
-
-
-@component.where(type=("norm", "vector"), bias=True, shared=False)
-def _():
-    """One weight and one bias for each element."""
-    return copies * 2 * n_out
-
-
-component.equals(
-    0,
-    "Activations are multiplied with each other; there are no weights.",
-    type=("core", "index", "scan"),
-    shared=False,
+component.where(type=("norm", "vector"), bias=False, shared=False).equals(
+    copies * n_out, "One weight for each element."
+)
+component.where(type=("norm", "vector"), bias=True, shared=False).equals(
+    copies * 2 * n_out, "One weight and one bias for each element."
+)
+component.where(type=("core", "index", "scan"), shared=False).equals(
+    0, "Activations are multiplied with each other; there are no weights."
 )
 
 
@@ -83,16 +67,11 @@ def layer():
 
 
 total = parameters("parameters.total", symbol="N", title="parameters")
-
-
-@total.where(shape=True, source=SHAPES)
-def _():
-    """Each part as often as it occurs; tied tensors are counted once."""
-    return Sum(L_k * layer, "part")
-
-
-total.equals(
-    N_given, "The size that the plan states.", shape=False, source="the plan (model.parameters)"
+total.where(shape=True, source=SHAPES).equals(
+    Sum(L_k * layer, "part"), "Each part as often as it occurs; tied tensors are counted once."
+)
+total.where(shape=False, source="the plan (model.parameters)").equals(
+    N_given, "The size that the plan states."
 )
 
 
@@ -118,11 +97,8 @@ def _():
     return Sum(L_k * Sum(component_active, "component"), "part")
 
 
-active.equals(
-    total,
-    "A model given by its size alone is taken as dense.",
-    shape=False,
-    source="the plan (model.parameters)",
+active.where(shape=False, source="the plan (model.parameters)").equals(
+    total, "A model given by its size alone is taken as dense."
 )
 
 

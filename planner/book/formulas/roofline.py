@@ -66,10 +66,9 @@ def _():
     return 2 * tokens * keys * a * (d_h + d_v) / t
 
 
-@core_flops.where(training_attention="eager")
-def _():
-    """Queries with all keys, and scores with values."""
-    return 2 * tokens * s * a * (d_h + d_v) / t
+core_flops.where(training_attention="eager").equals(
+    2 * tokens * s * a * (d_h + d_v) / t, "Queries with all keys, and scores with values."
+)
 
 
 core_intensity = Quantity(

@@ -31,10 +31,9 @@ def _():
     return n * peak * mfu_assumed / per_token
 
 
-@tokens_per_second.where(assumed=False, source="definition", exact=False)
-def _():
-    """B sequences of s tokens in the predicted time of a step."""
-    return B * s / step
+tokens_per_second.where(assumed=False, source="definition", exact=False).equals(
+    B * s / step, "B sequences of s tokens in the predicted time of a step."
+)
 
 
 @Quantity(
@@ -50,10 +49,9 @@ def tokens_per_second_per_device():
     return tokens_per_second / n
 
 
-@step.where(assumed=True, title="time of one optimizer step", source="definition")
-def _():
-    """B sequences of s tokens at the assumed rate."""
-    return B * s / tokens_per_second
+step.where(assumed=True, title="time of one optimizer step", source="definition").equals(
+    B * s / tokens_per_second, "B sequences of s tokens at the assumed rate."
+)
 
 
 @by_time(

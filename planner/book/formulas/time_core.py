@@ -54,7 +54,7 @@ keys = of_block(
     title="keys that a fused kernel meets for a query, on average",
     source=FLASH,
 )
-keys.equals(s, "All of them.", sees="all")
+keys.where(sees="all").equals(s, "All of them.")
 
 
 @keys.where(sees="past")
@@ -70,10 +70,7 @@ def _reach():
     return minimum(s, n_blk * (1 + ceil((w - 1) / n_blk)))
 
 
-@keys.where(sees="window")
-def _():
-    """Those of the window, in whole blocks."""
-    return _reach()
+keys.where(sees="window").equals(_reach(), "Those of the window, in whole blocks.")
 
 
 @keys.where(sees="past window")
@@ -154,19 +151,11 @@ half = Quantity(
     title="depth at which the products of an unfused core run at half of their rate",
     exact=False,
 )
-
-
-@half.where(tiles=True, source=CALIBRATED, coefficient="s/FLOP")
-def _():
-    """As for other products (time.product.half), at the 16-bit rate."""
-    return shallow(e_16 * peak_16)
-
-
-half.equals(
-    d_min,
-    "As if each multiprocessor did 1 TFLOP/s.",
-    tiles=False,
-    source="no multiprocessors are known",
+half.where(tiles=True, source=CALIBRATED, coefficient="s/FLOP").equals(
+    shallow(e_16 * peak_16), "As for other products (time.product.half), at the 16-bit rate."
+)
+half.where(tiles=False, source="no multiprocessors are known").equals(
+    d_min, "As if each multiprocessor did 1 TFLOP/s."
 )
 
 
@@ -259,7 +248,7 @@ context_forward = seconds(
     title="keys and values of other context-parallel ranks, forward",
     attribution="context-parallel exchange",
 )
-context_forward.equals(0, "The device holds whole sequences.", context="none", source=RING)
+context_forward.where(context="none", source=RING).equals(0, "The device holds whole sequences.")
 
 context_backward = seconds(
     "time.core.context_backward",
@@ -267,7 +256,7 @@ context_backward = seconds(
     title="keys and values of other context-parallel ranks, backward",
     attribution="context-parallel exchange",
 )
-context_backward.equals(0, "The device holds whole sequences.", context="none", source=RING)
+context_backward.where(context="none", source=RING).equals(0, "The device holds whole sequences.")
 
 
 @context_forward.where(**RINGS, source=RING, coefficient="bytes")
@@ -293,7 +282,6 @@ def _():
     return (c - 1) * context
 
 
-@context_backward.where(**GATHERS, source=GATHER)
-def _():
-    """They are gathered again, and their gradients reduced and scattered."""
-    return 2 * (c - 1) * context
+context_backward.where(**GATHERS, source=GATHER).equals(
+    2 * (c - 1) * context, "They are gathered again, and their gradients reduced and scattered."
+)

@@ -88,19 +88,13 @@ read = estimate(
     title="weights of one component that a step of decoding reads, on one device",
     per="component",
 )
-read.equals(0, "Of a table only the rows of a few tokens are looked up.", table=True)
-read.equals(
-    weights_component,
-    "All of them, once for the whole batch, in the format that they are kept in.",
-    table=False,
-    routed=False,
+read.where(table=True).equals(0, "Of a table only the rows of a few tokens are looked up.")
+read.where(table=False, routed=False).equals(
+    weights_component, "All of them, once for the whole batch, in the format that they are kept in."
 )
-
-
-@read.where(table=False, routed=True)
-def _():
-    """Those of the experts that some token of the batch chose."""
-    return weights_component * touched
+read.where(table=False, routed=True).equals(
+    weights_component * touched, "Those of the experts that some token of the batch chose."
+)
 
 
 #: Blocks that keep a state of one size, however long the sequence is.
@@ -113,23 +107,21 @@ cached = estimate(
     title="cache that decoding one token of a micro-batch reads of one block",
     per="block",
 )
-cached.equals(cache_block / micro_batches, "The whole state, which does not grow.", block=STATES)
+cached.where(block=STATES).equals(
+    cache_block / micro_batches, "The whole state, which does not grow."
+)
 
 
 def _growing():
     return cache_block / micro_batches * (s + s_o / 2) / (s + s_o)
 
 
-@cached.where(block="attention", latent=True)
-def _():
-    """On average over the answer, half of its s_o tokens are in the cache."""
-    return _growing()
-
-
-@cached.where(block="attention", latent=False, windowed=False)
-def _():
-    """On average over the answer, half of its s_o tokens are in the cache."""
-    return _growing()
+cached.where(block="attention", latent=True).equals(
+    _growing(), "On average over the answer, half of its s_o tokens are in the cache."
+)
+cached.where(block="attention", latent=False, windowed=False).equals(
+    _growing(), "On average over the answer, half of its s_o tokens are in the cache."
+)
 
 
 @cached.where(block="attention", latent=False, windowed=True)
@@ -192,8 +184,8 @@ hop = Quantity(
     source="cluster document",
     exact=False,
 )
-hop.equals(0, "One device has nothing to exchange.", tensor="none")
-hop.equals(a_link + k_a * b * h / (t * link), "Over the link of the node.", tensor="node")
+hop.where(tensor="none").equals(0, "One device has nothing to exchange.")
+hop.where(tensor="node").equals(a_link + k_a * b * h / (t * link), "Over the link of the node.")
 
 
 @hop.where(tensor="nodes")
@@ -235,7 +227,7 @@ sends = Quantity(
     source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1",
     exact=False,
 )
-sends.equals(0, "There is one stage.", pipeline="none")
+sends.where(pipeline="none").equals(0, "There is one stage.")
 
 
 @sends.where(pipeline="node")
@@ -244,10 +236,9 @@ def _():
     return (p - 1) * (k_a * b * h / (t * link) + a_link)
 
 
-@sends.where(pipeline="nodes")
-def _():
-    """As inside a node, over the network."""
-    return (p - 1) * (k_a * b * h / (t * fabric) + a_net)
+sends.where(pipeline="nodes").equals(
+    (p - 1) * (k_a * b * h / (t * fabric) + a_net), "As inside a node, over the network."
+)
 
 
 @seconds("time.decode_seconds", symbol=r"t_{\mathrm{dec}}", title="time of one further token")

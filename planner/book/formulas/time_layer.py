@@ -56,7 +56,9 @@ traffic = Quantity(
     per="block",
     coefficient="bytes",
 )
-traffic.equals(2 * k_a * tokens * h / sequence_ranks, "Reads and writes its values.", block="norm")
+traffic.where(block="norm").equals(
+    2 * k_a * tokens * h / sequence_ranks, "Reads and writes its values."
+)
 
 
 def _residual():
@@ -96,7 +98,7 @@ def _():
     return _residual() + n_mix * k_a * 2 * tokens * h / t
 
 
-traffic.equals(0, "Too little to count.", block=NOTHING)
+traffic.where(block=NOTHING).equals(0, "Too little to count.")
 
 
 @traffic.where(block="projection")
@@ -105,10 +107,9 @@ def _():
     return 4 * k_a * tokens * h / sequence_ranks
 
 
-@traffic.where(block="embedding")
-def _():
-    """Looks rows up and adds positions, with the backward pass in view."""
-    return n_emb * k_a * tokens * h
+traffic.where(block="embedding").equals(
+    n_emb * k_a * tokens * h, "Looks rows up and adds positions, with the backward pass in view."
+)
 
 
 @traffic.where(block="head", training_loss=("fused", "chunked"))
@@ -150,12 +151,10 @@ exchanges = Quantity(
     source="Shoeybi et al. 2019 (arXiv 1909.08053), section 3",
     per="block",
 )
-exchanges.equals(
-    1,
-    "One in each direction: a column-parallel product followed by a row-parallel one.",
-    block=("attention", "mlp", "projection", *OTHERS),
+exchanges.where(block=("attention", "mlp", "projection", *OTHERS)).equals(
+    1, "One in each direction: a column-parallel product followed by a row-parallel one."
 )
-exchanges.equals(0, "None.", block=(*QUIET, "moe"))
+exchanges.where(block=(*QUIET, "moe")).equals(0, "None.")
 
 ALONE = ("attention", "mlp", "projection", *QUIET, *OTHERS)
 
@@ -164,12 +163,9 @@ exchange = of_block(
     symbol=r"t_{\mathrm{ex}}",
     title="exchanges of a block with other devices in one pass",
 )
-
-
-@exchange.where(block=ALONE, tensor_overlap=False, source=CALIBRATED)
-def _():
-    """The products wait for the exchange."""
-    return exchanges * tensor
+exchange.where(block=ALONE, tensor_overlap=False, source=CALIBRATED).equals(
+    exchanges * tensor, "The products wait for the exchange."
+)
 
 
 @exchange.where(block=ALONE, tensor_overlap=True, source=CALIBRATED)
@@ -181,13 +177,12 @@ def _():
 IN_TURN = ("1f1b", "interleaved", "gpipe", "zero-bubble")
 
 
-exchange.equals(
+exchange.where(
+    block="moe", schedule="dualpipe", source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.1"
+).equals(
     0,
     "DualPipe pairs a forward with a backward pass, so that the exchanges of one run "
     "beside the products of the other; they are taken as hidden, as the report says.",
-    block="moe",
-    schedule="dualpipe",
-    source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.1",
 )
 
 
@@ -203,13 +198,11 @@ gathered = of_block(
     title="gathering the inputs of a block again for its backward pass",
     source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2",
 )
-gathered.equals(
-    0,
-    "They are kept whole, or come in pieces beside a product (parallelism.tensor_overlap).",
-    inputs_again=False,
+gathered.where(inputs_again=False).equals(
+    0, "They are kept whole, or come in pieces beside a product (parallelism.tensor_overlap)."
 )
-gathered.equals(
-    0, "Without sequence parallelism every rank has them whole.", inputs_again=True, sequence=False
+gathered.where(inputs_again=True, sequence=False).equals(
+    0, "Without sequence parallelism every rank has them whole."
 )
 
 

@@ -51,16 +51,11 @@ update = Quantity(
     title="memory traffic of the update, for each parameter of a component",
     per="component",
 )
-
-
-@update.where(
+update.where(
     optimizer=("adamw", "sgd-momentum", "lion"),
     optimizer_kernel="fused",
     source="one kernel: every value is read and written once",
-)
-def _():
-    """Weights, master weights and states are read and written, gradients read."""
-    return _once()
+).equals(_once(), "Weights, master weights and states are read and written, gradients read.")
 
 
 @update.where(
@@ -152,10 +147,9 @@ def _():
     return _once()
 
 
-@update.where(**OUTSIDE, **OPERATIONS, source=ADAMW_SOURCE)
-def _():
-    """As AdamW's operations."""
-    return _adamw_operations()
+update.where(**OUTSIDE, **OPERATIONS, source=ADAMW_SOURCE).equals(
+    _adamw_operations(), "As AdamW's operations."
+)
 
 
 # -- Muon's products ---------------------------------------------------------------------------
@@ -169,8 +163,8 @@ matrices = Quantity(
     source="layout",
     per="component",
 )
-matrices.equals(copies, "Its copies.", split=("none", "column", "row"))
-matrices.equals(copies / e, "One for each expert on the device.", split="experts")
+matrices.where(split=("none", "column", "row")).equals(copies, "Its copies.")
+matrices.where(split="experts").equals(copies / e, "One for each expert on the device.")
 
 
 @Quantity(
@@ -209,12 +203,12 @@ def _():
     return (flops + lacking) / (e_16 * peak_16)
 
 
-matrix.equals(0, "AdamW updates embeddings, head and vectors.", **OUTSIDE)
+matrix.where(**OUTSIDE).equals(0, "AdamW updates embeddings, head and vectors.")
 
 NOT_MUON = (*ALIKE, "adafactor")
 
 orthogonal = seconds("time.orthogonal", symbol=r"t_{\perp}", title="Muon's products")
-orthogonal.equals(0, "None.", optimizer=NOT_MUON, source="definition")
+orthogonal.where(optimizer=NOT_MUON, source="definition").equals(0, "None.")
 
 
 @orthogonal.where(optimizer="muon", zero=0, source=JORDAN)
@@ -236,11 +230,11 @@ momentum = seconds(
     symbol=r"t_{\mathrm{mom}}",
     title="gathering momentum, so that a device has the whole of its matrices",
 )
-momentum.equals(
-    0, "A parameter's update needs no other parameter.", optimizer=NOT_MUON, source="definition"
+momentum.where(optimizer=NOT_MUON, source="definition").equals(
+    0, "A parameter's update needs no other parameter."
 )
-momentum.equals(
-    0, "Every device has the whole momentum.", optimizer="muon", zero=0, source=MOONLIGHT
+momentum.where(optimizer="muon", zero=0, source=MOONLIGHT).equals(
+    0, "Every device has the whole momentum."
 )
 
 

@@ -61,16 +61,17 @@ def _():
     return core_forward + context_forward
 
 
-again.equals(
-    0,
-    "Nothing: its core is kept, or is a fused one of an implementation that does not run it again.",
+again.where(
     block="attention",
     again_core_attention=False,
     source="Dao et al. 2022 (arXiv 2205.14135), section 3.1: the backward kernel computes the "
     "scores again by itself; Megatron-LM (recompute-modules)",
+).equals(
+    0,
+    "Nothing: its core is kept, or is a fused one of an implementation that does not run it again.",
 )
-again.equals(elementwise, "The norm.", block="norm", again_norm=True, source=MODULES)
-again.equals(0, "It is kept.", block="norm", again_norm=False, source=MODULES)
+again.where(block="norm", again_norm=True, source=MODULES).equals(elementwise, "The norm.")
+again.where(block="norm", again_norm=False, source=MODULES).equals(0, "It is kept.")
 
 
 for _kind in ("mlp", "moe"):  # dense and routed feed-forwards are chosen by their own names
@@ -87,10 +88,10 @@ for _kind in ("mlp", "moe"):  # dense and routed feed-forwards are chosen by the
         """The activation between its products."""
         return elementwise
 
-    again.equals(0, "It is kept.", **_LEFT, again_activation=False, source=MODULES)
+    again.where(**_LEFT, again_activation=False, source=MODULES).equals(0, "It is kept.")
 
 
-again.equals(0, "Nothing of it can be chosen.", block=ELSE, source=MODULES)
+again.where(block=ELSE, source=MODULES).equals(0, "Nothing of it can be chosen.")
 
 CHECKPOINTS = "Chen et al. 2016 (arXiv 1604.06174); Megatron-LM (recompute-granularity full)"
 
@@ -100,13 +101,10 @@ repeated = of_part(
     title="what the backward pass of a layer computes again",
     attribution="recomputation",
 )
-repeated.equals(0, "Nothing.", recompute="none", source="definition")
-
-
-@repeated.where(recompute="selective", again_operations=False, source=MODULES)
-def _():
-    """The chosen modules (training.recompute_modules) of its blocks."""
-    return Sum(again, "block")
+repeated.where(recompute="none", source="definition").equals(0, "Nothing.")
+repeated.where(recompute="selective", again_operations=False, source=MODULES).equals(
+    Sum(again, "block"), "The chosen modules (training.recompute_modules) of its blocks."
+)
 
 
 @repeated.where(
@@ -119,19 +117,11 @@ def _():
     return Sum(product_forward, "product") / 2 + Sum(elementwise, "block")
 
 
-repeated.equals(
-    forward,
-    "The whole forward pass of the layer, with its exchanges.",
-    recompute="full",
-    layers=True,
-    source=CHECKPOINTS,
+repeated.where(recompute="full", layers=True, source=CHECKPOINTS).equals(
+    forward, "The whole forward pass of the layer, with its exchanges."
 )
-repeated.equals(
-    0,
-    "Embedding and head are not computed again.",
-    recompute="full",
-    layers=False,
-    source=CHECKPOINTS,
+repeated.where(recompute="full", layers=False, source=CHECKPOINTS).equals(
+    0, "Embedding and head are not computed again."
 )
 
 
@@ -161,24 +151,15 @@ host = of_part(
     attribution="kernel launches",
     source=CALIBRATED,
 )
-
-
-@host.where(layers=False)
-def _():
-    """Launches forward and backward, for lookup, logits and loss."""
-    return n_ends * t_la
-
-
-@host.where(layers=True, recompute=("none", "selective"))
-def _():
-    """Launches once forward and twice backward."""
-    return 3 * launches * t_la
-
-
-@host.where(layers=True, recompute="full")
-def _():
-    """Launches twice forward and twice backward."""
-    return 4 * launches * t_la
+host.where(layers=False).equals(
+    n_ends * t_la, "Launches forward and backward, for lookup, logits and loss."
+)
+host.where(layers=True, recompute=("none", "selective")).equals(
+    3 * launches * t_la, "Launches once forward and twice backward."
+)
+host.where(layers=True, recompute="full").equals(
+    4 * launches * t_la, "Launches twice forward and twice backward."
+)
 
 
 gathers = of_part(
@@ -187,12 +168,10 @@ gathers = of_part(
     title="gathering a layer's weights and scattering its gradients",
     attribution="sharded weights' exchange",
 )
-gathers.equals(
-    0,
-    "Every device holds its weights.",
+gathers.where(
     zero=(0, 1, 2),
     source="Rajbhandari et al. 2020 (arXiv 1910.02054), section 5: weights stay whole",
-)
+).equals(0, "Every device holds its weights.")
 
 FSDP = "Zhao et al. 2023 (arXiv 2304.11277), section 3"
 
@@ -222,7 +201,7 @@ offload = of_part(
     attribution="offloading activations",
     source=ZERO_INFINITY,
 )
-offload.equals(0, "They stay on the device.", offload=False)
+offload.where(offload=False).equals(0, "They stay on the device.")
 
 
 @offload.where(offload=True)

@@ -93,8 +93,8 @@ rows = of_product(
     title="rows of a product on one device",
     source="layout",
 )
-rows.equals(
-    tokens, "All tokens of the micro-batch on this device.", split=("column", "row", "vocabulary")
+rows.where(split=("column", "row", "vocabulary")).equals(
+    tokens, "All tokens of the micro-batch on this device."
 )
 
 
@@ -118,8 +118,10 @@ count = Quantity(
     source="layout",
     per="product",
 )
-count.equals(applied, "As many as a token uses.", split=("column", "row", "vocabulary", "none"))
-count.equals(E / e, "One for each expert on the device (a grouped product).", split="experts")
+count.where(split=("column", "row", "vocabulary", "none")).equals(
+    applied, "As many as a token uses."
+)
+count.where(split="experts").equals(E / e, "One for each expert on the device (a grouped product).")
 
 
 @width("time.product.columns", symbol=r"\hat N_x", title="columns of a product as kernels run them")
@@ -154,15 +156,12 @@ rate = of_product(
     title="rate that a large product sustains",
     source=CALIBRATED,
 )
-
-
-@rate.where(wide=False)
-def _():
-    """A share of the dense peak of the training precision: clocks fall under load."""
-    return e_mm * peak
-
-
-rate.equals(e_16 * peak_16, "Logits and router stay in 16 bit: a share of that peak.", wide=True)
+rate.where(wide=False).equals(
+    e_mm * peak, "A share of the dense peak of the training precision: clocks fall under load."
+)
+rate.where(wide=True).equals(
+    e_16 * peak_16, "Logits and router stay in 16 bit: a share of that peak."
+)
 
 
 half = of_product(
@@ -180,11 +179,8 @@ def _():
     return shallow(rate)
 
 
-half.equals(
-    d_min,
-    "As if each multiprocessor did 1 TFLOP/s.",
-    tiles=False,
-    source="no multiprocessors are known",
+half.where(tiles=False, source="no multiprocessors are known").equals(
+    d_min, "As if each multiprocessor did 1 TFLOP/s."
 )
 
 
@@ -204,8 +200,8 @@ def _waste(name: str, symbol: str, title: str, shape: Any) -> Quantity:
         The smallest may be cut in 2 or 4 pieces of the depth, each of which is the shallower."""
         return waves(*shape, count, half)
 
-    return waste.equals(
-        1, "How the device cuts products is not known: nothing is wasted.", tiles=False
+    return waste.where(tiles=False).equals(
+        1, "How the device cuts products is not known: nothing is wasted."
     )
 
 
@@ -247,13 +243,9 @@ def gradient_of_weight():
 bias = seconds(
     "time.product.bias", symbol=r"t_x^{\mathrm{b}}", title="gradient of a product's bias"
 )
-bias.equals(0, "There is no bias.", bias=False, source="definition")
-bias.equals(
-    0,
-    "The kernel before or after sums it up on its way.",
-    bias=True,
-    time_bias="fused",
-    source="TransformerEngine",
+bias.where(bias=False, source="definition").equals(0, "There is no bias.")
+bias.where(bias=True, time_bias="fused", source="TransformerEngine").equals(
+    0, "The kernel before or after sums it up on its way."
 )
 
 
@@ -285,13 +277,8 @@ def _():
     return gradient_of_input + gradient_of_weight + bias
 
 
-backward.equals(
-    gradient_of_input,
-    "The weight is frozen: the gradient of the input only.",
-    frozen=False,
-    lora=True,
-    adapted=False,
-    source=LORA,
+backward.where(frozen=False, lora=True, adapted=False, source=LORA).equals(
+    gradient_of_input, "The weight is frozen: the gradient of the input only."
 )
 
 
@@ -306,8 +293,8 @@ def _():
     return gradient_of_input + 3 * (_narrow(rows, k_l, K_x) + _narrow(rows, N_x, k_l))
 
 
-backward.equals(
-    0, "The loss sends it no gradient.", frozen=True, source="DeepSeek-AI 2025 (arXiv 2512.02556)"
+backward.where(frozen=True, source="DeepSeek-AI 2025 (arXiv 2512.02556)").equals(
+    0, "The loss sends it no gradient."
 )
 
 PACKED: dict[str, Any] = {"quantised": True, "hidden_matrix": True}
@@ -318,20 +305,11 @@ casts = seconds(
     title="casts of a product's inputs to its format, forward and backward",
     attribution="casts to the format of products",
 )
-casts.equals(
-    0,
-    "Inputs are in the format of the product already.",
-    casts=False,
-    quantised=False,
-    source="TransformerEngine",
+casts.where(casts=False, quantised=False, source="TransformerEngine").equals(
+    0, "Inputs are in the format of the product already."
 )
-casts.equals(
-    0,
-    "This product stays in 16 bit.",
-    casts=True,
-    wide=True,
-    quantised=False,
-    source="TransformerEngine",
+casts.where(casts=True, wide=True, quantised=False, source="TransformerEngine").equals(
+    0, "This product stays in 16 bit."
 )
 
 
@@ -353,10 +331,9 @@ def _unpacked(passes):
     return passes * (k_f + k_c) * count * K_x * N_x / (W * e_mem)
 
 
-@casts.where(**PACKED, recompute=("none", "selective"), source=QLORA)
-def _():
-    """The frozen weight is unpacked for the forward and for the backward product."""
-    return _unpacked(2)
+casts.where(**PACKED, recompute=("none", "selective"), source=QLORA).equals(
+    _unpacked(2), "The frozen weight is unpacked for the forward and for the backward product."
+)
 
 
 @casts.where(**PACKED, recompute="full", source=QLORA)
@@ -366,10 +343,6 @@ def _():
     return _unpacked(3)
 
 
-casts.equals(
-    0,
-    "Of the weights only hidden matrices are quantised.",
-    quantised=True,
-    hidden_matrix=False,
-    source=QLORA,
+casts.where(quantised=True, hidden_matrix=False, source=QLORA).equals(
+    0, "Of the weights only hidden matrices are quantised."
 )

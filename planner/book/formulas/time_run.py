@@ -120,12 +120,9 @@ checkpoint_days = days(
     title="days of standing still for checkpoints",
     source=DALY,
 )
-
-
-@checkpoint_days.where(stragglers_given=False)
-def _():
-    """Training stands still once in each interval of training."""
-    return _written(training_days)
+checkpoint_days.where(stragglers_given=False).equals(
+    _written(training_days), "Training stands still once in each interval of training."
+)
 
 
 @checkpoint_days.where(stragglers_given=True)
@@ -140,18 +137,12 @@ failure_days = days(
     title="days lost to interruptions",
     source=DALY,
 )
-
-
-@failure_days.where(stragglers_given=False)
-def _():
-    """What goodput leaves for them: work that is done again, and restarts."""
-    return _lost(training_days)
-
-
-@failure_days.where(stragglers_given=True)
-def _():
-    """As without stragglers, of days that are longer by them."""
-    return _lost(training_days + straggler_days)
+failure_days.where(stragglers_given=False).equals(
+    _lost(training_days), "What goodput leaves for them: work that is done again, and restarts."
+)
+failure_days.where(stragglers_given=True).equals(
+    _lost(training_days + straggler_days), "As without stragglers, of days that are longer by them."
+)
 
 
 run_days = days(

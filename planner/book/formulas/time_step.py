@@ -181,8 +181,8 @@ accumulation = seconds(
     attribution="gradient accumulation",
     source="Megatron-LM (gradient accumulation fusion)",
 )
-accumulation.equals(
-    0, "The product of the weight gradient adds to what is there.", accumulation="fused"
+accumulation.where(accumulation="fused").equals(
+    0, "The product of the weight gradient adds to what is there."
 )
 
 
@@ -211,15 +211,10 @@ buckets = Quantity(
     title="messages that gradients are reduced in",
     exact=False,
 )
-
-
-@buckets.where(
+buckets.where(
     buckets="growing",
     source="Megatron-LM (bucket size: 40 million parameters, or 1 million for each rank)",
-)
-def _():
-    """At least one; large groups take larger messages."""
-    return _growing()
+).equals(_growing(), "At least one; large groups take larger messages.")
 
 
 @buckets.where(
@@ -254,18 +249,12 @@ reduce = seconds(
     symbol=r"t_{\mathrm{red}}",
     title="reducing gradients over data parallelism, in one step",
 )
-
-
-@reduce.where(zero=0, source=ZERO)
-def _():
-    """An all-reduce: each gradient passes twice."""
-    return 2 * k_red * ring + buckets * reduce_hops
-
-
-@reduce.where(zero=1, replicas="none", source=ZERO)
-def _():
-    """Gradients are reduced and scattered: each passes once."""
-    return k_red * ring + buckets * hops
+reduce.where(zero=0, source=ZERO).equals(
+    2 * k_red * ring + buckets * reduce_hops, "An all-reduce: each gradient passes twice."
+)
+reduce.where(zero=1, replicas="none", source=ZERO).equals(
+    k_red * ring + buckets * hops, "Gradients are reduced and scattered: each passes once."
+)
 
 
 @reduce.where(zero=2, replicas="none", source=EACH)
@@ -288,8 +277,8 @@ def _():
     return micro_batches * (k_red * ring + buckets * hops) + _between_replicas()
 
 
-reduce.equals(
-    0, "Layers scatter for themselves (time.part.gathers).", zero=3, replicas="none", source=ZERO
+reduce.where(zero=3, replicas="none", source=ZERO).equals(
+    0, "Layers scatter for themselves (time.part.gathers)."
 )
 
 
@@ -306,15 +295,12 @@ gather = seconds(
     title="gathering updated weights over data parallelism",
     source=ZERO,
 )
-gather.equals(
-    0, "Every device updates all that it needs, or layers gather for themselves.", zero=(0, 3)
+gather.where(zero=(0, 3)).equals(
+    0, "Every device updates all that it needs, or layers gather for themselves."
 )
-
-
-@gather.where(zero=(1, 2))
-def _():
-    """Each device gets the weights that the g - 1 others updated."""
-    return k_gat * ring + buckets * hops
+gather.where(zero=(1, 2)).equals(
+    k_gat * ring + buckets * hops, "Each device gets the weights that the g - 1 others updated."
+)
 
 
 def _shown(traffic, beside):
@@ -382,20 +368,15 @@ tied = seconds(
     attribution="tied embeddings' exchange",
     source="Narayanan et al. 2021: the first and the last stage each hold tied embeddings",
 )
-tied.equals(0, "One stage holds one matrix.", pipeline="none")
-tied.equals(
-    0,
-    "The first and the last stage lie on one device, which holds one matrix.",
+tied.where(pipeline="none").equals(0, "One stage holds one matrix.")
+tied.where(
     pipeline=("node", "nodes"),
     schedule="dualpipe",
     source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.3",
+).equals(0, "The first and the last stage lie on one device, which holds one matrix.")
+tied.where(pipeline="node", **IN_TURN).equals(
+    _tied() / link, "The two copies' gradients pass over the link once each way."
 )
-
-
-@tied.where(pipeline="node", **IN_TURN)
-def _():
-    """The two copies' gradients pass over the link once each way."""
-    return _tied() / link
 
 
 @tied.where(pipeline="nodes", **IN_TURN)
