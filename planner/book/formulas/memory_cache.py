@@ -68,9 +68,8 @@ def _():
     return k_kv * held * (s + s_o) * (r_kv + d_r)
 
 
-def _window():
-    """The last inputs of a depthwise convolution, as many as its kernel is long."""
-    return Sum(n_in * n_out, "component", type="conv")
+#: The last inputs of a depthwise convolution, as many as its kernel is long.
+_window = Sum(n_in * n_out, "component", type="conv")
 
 
 @block.where(
@@ -78,23 +77,23 @@ def _window():
 )
 def _():
     """The state of every channel, and the window of the convolution."""
-    return k_a * held * (m_in * n_st + _window()) / t
+    return k_a * held * (m_in * n_st + _window) / t
 
 
 @block.where(block="delta_net", source="Yang et al. 2024 (arXiv 2412.06464)")
 def _():
     """One matrix of keys by values for each head, and the window of the convolution."""
-    return k_a * held * (a_dv * d_dk * d_dv + _window()) / t
+    return k_a * held * (a_dv * d_dk * d_dv + _window) / t
 
 
 @block.where(block="recurrence", source="De et al. 2024 (arXiv 2402.19427)")
 def _():
     """The state of every channel, and the window of the convolution."""
-    return k_a * held * (w_r + _window()) / t
+    return k_a * held * (w_r + _window) / t
 
 
 block.where(block="short_conv", source="LFM2 (arXiv 2511.23404)").equals(
-    k_a * held * _window() / t, "The window of the convolution."
+    k_a * held * _window / t, "The window of the convolution."
 )
 block.where(block="lightning", source="MiniMax-01 (arXiv 2501.08313)").equals(
     k_a * held * a_l * d_l**2 / t, "One matrix of keys by values for each head."

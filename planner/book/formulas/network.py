@@ -7,6 +7,7 @@ its members in a node have; the link carries the rest.
 from functools import partial
 from typing import Any
 
+from planner.book.expressions import Expression, Operand
 from planner.book.formulas.layout import data, tokens
 from planner.book.formulas.layout import shards as owners
 from planner.book.notation import (
@@ -106,9 +107,8 @@ tensor = seconds(
 tensor.where(tensor="none", source=MEGATRON).equals(0, "One device has nothing to exchange.")
 
 
-def _passed_by_ranks():
-    """Bytes that a ring passes through each device, of the activations of all tokens."""
-    return 2 * (t - 1) / t * k_a * tokens * h
+#: Bytes that a ring passes through each device, of the activations of all tokens.
+_passed_by_ranks = 2 * (t - 1) / t * k_a * tokens * h
 
 
 tensor_hops = seconds(
@@ -132,14 +132,13 @@ def _():
     return 2 * minimum((t - 1) * a_link, a_sw)
 
 
-def _ring_over_nodes():
-    return 2 * ((t / n_node - 1) * a_net + (t - t / n_node) * a_link)
+_ring_over_nodes = 2 * ((t / n_node - 1) * a_net + (t - t / n_node) * a_link)
 
 
 @tensor_hops.where(tensor="nodes", sequence=True, source=RING)
 def _():
     """Of 2 (t-1) hops of a ring over M = t/n_node nodes, 2 (M-1) go from one to the next."""
-    return _ring_over_nodes()
+    return _ring_over_nodes
 
 
 @tensor_hops.where(tensor="nodes", sequence=False, source=TREE)
@@ -147,14 +146,14 @@ def _():
     """The library takes what is faster for an all-reduce: a ring, or a tree over the M = t/n_node
     nodes, log2 M deep, with a chain inside each."""
     tree = 2 * (log2(t / n_node) * a_net + (n_node - 1) * a_link)
-    return minimum(_ring_over_nodes(), tree)
+    return minimum(_ring_over_nodes, tree)
 
 
 @tensor.where(tensor="node", source=RING)
 def _():
     """A ring passes 2 (t-1)/t of n h activations through each device; an all-gather and a
     reduce-scatter (sequence parallelism) move the same as an all-reduce."""
-    return _passed_by_ranks() / link + tensor_hops
+    return _passed_by_ranks / link + tensor_hops
 
 
 @tensor.where(tensor="nodes", sequence=False, source=TREE)
@@ -163,7 +162,7 @@ def _():
     while the ring inside each node passes its share over the link."""
     return (
         maximum(
-            _passed_by_ranks() / link, 2 * (1 - n_node / t) * k_a * tokens * h / (fabric * n_node)
+            _passed_by_ranks / link, 2 * (1 - n_node / t) * k_a * tokens * h / (fabric * n_node)
         )
         + tensor_hops
     )
@@ -172,7 +171,7 @@ def _():
 @tensor.where(tensor="nodes", sequence=True, source=RING)
 def _():
     """All-gather and reduce-scatter run as rings, which cross the nodes with all that passes."""
-    return _passed_by_ranks() / minimum(link, fabric * n_node) + tensor_hops
+    return _passed_by_ranks / minimum(link, fabric * n_node) + tensor_hops
 
 
 # -- data parallelism --------------------------------------------------------------------------
@@ -226,16 +225,15 @@ def _():
     return minimum((shards - 1) * a_link, a_sw)
 
 
-def _nodes():
-    """Nodes over which the data-parallel group is spread: each member on its own, at most."""
-    return minimum(shards, shards * t / n_node)
+#: Nodes over which the data-parallel group is spread: each member on its own, at most.
+_nodes = minimum(shards, shards * t / n_node)
 
 
 @hops.where(shards="nodes", source=RING)
 def _():
     """A ring over g devices in M = g t/n_node nodes, at most g, passes M - 1 times from one node to
     the next and stays inside otherwise; libraries gather and scatter across nodes in rings."""
-    return (_nodes() - 1) * a_net + (shards - _nodes()) * a_link
+    return (_nodes - 1) * a_net + (shards - _nodes) * a_link
 
 
 TUNER = "NCCL, src/graph/tuning.cc: the fastest of ring, tree and NVLS"
@@ -262,20 +260,20 @@ def _():
 
 def _tree(chain):
     """A tree over M nodes is log2 M deep; inside each its devices take a chain of hops."""
-    return 2 * log2(_nodes()) * a_net + chain
+    return 2 * log2(_nodes) * a_net + chain
 
 
 @reduce_hops.where(shards="nodes", switched=False, source=TUNER)
 def _():
     """A ring over all devices, or a tree over the M nodes, log2 M deep, with chains inside them:
     what is faster."""
-    return minimum(2 * hops, _tree(2 * (shards / _nodes() - 1) * a_link))
+    return minimum(2 * hops, _tree(2 * (shards / _nodes - 1) * a_link))
 
 
 @reduce_hops.where(shards="nodes", switched=True, source=TUNER)
 def _():
     """As without switches that add up; inside a node these may take the place of chains."""
-    chain = 2 * (shards / _nodes() - 1) * a_link
+    chain = 2 * (shards / _nodes - 1) * a_link
     return minimum(2 * hops, _tree(minimum(chain, a_sw)))
 
 
@@ -350,7 +348,7 @@ REACH: dict[str, Any] = {"unit": "1", "exact": False, "per": "block"}
 LIMITED = "DeepSeek-AI 2024 (arXiv 2412.19437), section 2.1.2"
 
 
-def _of_groups(members):
+def _of_groups(members: Operand) -> Expression:
     """The part of so many places that g_r of G_r groups take; one of each group, if no more."""
     return minimum(members, maximum(members * g_r / G_r, g_r))
 
@@ -408,29 +406,26 @@ uneven.where(
 )
 
 
-def _of_rank():
-    """Bytes of the hidden states that a device sends: tensor-parallel ranks share the tokens, and
-    of there and back each has its format."""
-    return (k_disp + k_a) / 2 * uneven * tokens * h / t
+#: Bytes of the hidden states that a device sends: tensor-parallel ranks share the tokens, and of
+#: there and back each has its format.
+_of_rank = (k_disp + k_a) / 2 * uneven * tokens * h / t
 
 
-def _copies():
-    return _of_rank() * k * (e - 1) / e
+_copies = _of_rank * k * (e - 1) / e
 
 
-def _once(reached, members):
+def _once(reached: Operand, members: Operand) -> Expression:
     """A token once to each other of so many places that holds one of its k experts."""
-    return _of_rank() * reached * (1 - (1 - 1 / reached) ** k) * (1 - 1 / members)
+    return _of_rank * reached * (1 - (1 - 1 / reached) ** k) * (1 - 1 / members)
 
 
-def _across():
-    """A token once to each other node, on a network that may be oversubscribed."""
-    return _once(reach_nodes, NODES) * o_net
+#: A token once to each other node, on a network that may be oversubscribed.
+_across = _once(reach_nodes, NODES) * o_net
 
 
 experts.where(
     expert="node", dispatcher="all-to-all", source="Lepikhin et al. 2020 (arXiv 2006.16668)"
-).equals(_copies() / (link * e_a2a), "Of k copies of each token all but 1/e leave the device.")
+).equals(_copies / (link * e_a2a), "Of k copies of each token all but 1/e leave the device.")
 
 
 @experts.where(
@@ -442,7 +437,7 @@ def _():
     """Of M nodes from which it chooses a token goes once to each that holds one of its k experts,
     M (1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the link. All
     pairs of nodes talk at once, so an oversubscribed network slows them."""
-    return maximum(_copies() / (link * e_a2a), _across() / (fabric * e_a2a))
+    return maximum(_copies / (link * e_a2a), _across / (fabric * e_a2a))
 
 
 @experts.where(expert="node", dispatcher="deepep", source=DEEPEP)
@@ -456,7 +451,7 @@ def _():
 def _():
     """A token goes once to each node that holds one of its experts, and there once to each such
     device, by kernels that nearly fill a device's network card and its link."""
-    return maximum(_once(reach, e) / (link * e_disp), _across() / (B_net * e_disp))
+    return maximum(_once(reach, e) / (link * e_disp), _across / (B_net * e_disp))
 
 
 FOLDING = "Liu et al. 2025 (arXiv 2504.14960), MoE parallel folding; Megatron-LM (all-to-all)"
@@ -471,31 +466,29 @@ experts_gather = of_block(
 experts_gather.where(expert_tensor="none").equals(0, "An expert is whole on its device.")
 
 
-def _of_expert():
-    """Bytes that a device of t_e lacks of the rows that reach all of them: k copies of a token."""
-    return _of_rank() * k * (t_e - 1)
+#: Bytes that a device of t_e lacks of the rows that reach all of them: k copies of a token.
+_of_expert = _of_rank * k * (t_e - 1)
 
 
 @experts_gather.where(block="moe", expert_tensor="node")
 def _():
     """Rows are gathered among the t_e devices that share an expert, and its outputs reduced and
     scattered: of the rows of all of them a device has one in t_e."""
-    return _of_expert() / link + (t_e - 1) * a_link
+    return _of_expert / link + (t_e - 1) * a_link
 
 
 @experts_gather.where(block="moe", expert_tensor="nodes")
 def _():
     """As in a node; what crosses from node to node uses all network cards of a node."""
     hops = (t_e / n_node - 1) * a_net + (t_e - t_e / n_node) * a_link
-    return _of_expert() / minimum(link, fabric * n_node) + hops
+    return _of_expert / minimum(link, fabric * n_node) + hops
 
 
 # -- context parallelism -----------------------------------------------------------------------
 
 
-def _keys_and_values():
-    """Bytes of a rank's keys and values; a tensor-parallel rank has one head at least."""
-    return k_a * tokens * maximum(1, a_kv / t) * (d_h + d_v)
+#: Bytes of a rank's keys and values; a tensor-parallel rank has one head at least.
+_keys_and_values = k_a * tokens * maximum(1, a_kv / t) * (d_h + d_v)
 
 
 context = of_block(
@@ -510,14 +503,14 @@ context = of_block(
 def _():
     """Heads are divided over the tensor-parallel ranks, one at least. The group lies inside one
     node."""
-    return _keys_and_values() / link + a_link
+    return _keys_and_values / link + a_link
 
 
 @context.where(context="nodes")
 def _():
     """Heads are divided over the tensor-parallel ranks, one at least. All hops run at once, so the
     one between nodes sets the pace: a device's network card."""
-    return _keys_and_values() / minimum(link, fabric) + a_net
+    return _keys_and_values / minimum(link, fabric) + a_net
 
 
 # -- pipeline ----------------------------------------------------------------------------------

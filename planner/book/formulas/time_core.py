@@ -64,25 +64,23 @@ def _():
     return minimum(s, (s + n_blk) / 2)
 
 
-def _reach():
-    """Keys from the first of a window to the end of a block of queries, in whole blocks: the last
-    query of a block of n sees w, the first w more than n - 1 before it."""
-    return minimum(s, n_blk * (1 + ceil((w - 1) / n_blk)))
+#: Keys from the first of a window to the end of a block of queries, in whole blocks: the last
+#: query of a block of n sees w, the first w more than n - 1 before it.
+_reach = minimum(s, n_blk * (1 + ceil((w - 1) / n_blk)))
 
 
-keys.where(sees="window").equals(_reach(), "Those of the window, in whole blocks.")
+keys.where(sees="window").equals(_reach, "Those of the window, in whole blocks.")
 
 
 @keys.where(sees="past window")
 def _():
     """The window in whole blocks for every query, less what the first ones lack: the i-th block
     meets i blocks."""
-    return minimum(s, _reach() - _reach() * (_reach() - n_blk) / (2 * s))
+    return minimum(s, _reach - _reach * (_reach - n_blk) / (2 * s))
 
 
-def _filled():
-    """Heads below 128 fill the products of a fused kernel less well."""
-    return minimum(1, d_h / 128) ** x_head
+#: Heads below 128 fill the products of a fused kernel less well.
+_filled = minimum(1, d_h / 128) ** x_head
 
 
 core_rate = of_block(
@@ -93,7 +91,7 @@ core_rate = of_block(
 @core_rate.where(time_attention="vendor", source=CALIBRATED)
 def _():
     """A share of the 16-bit peak; heads below 128 fill the products less well."""
-    return e_att * peak_16 * _filled()
+    return e_att * peak_16 * _filled
 
 
 @core_rate.where(time_attention="open", source=CALIBRATED, coefficient="FLOP")
@@ -102,14 +100,14 @@ def _():
     multiprocessor and clock (312 TFLOP/s on an A100), where these do as many (those of an L40S do
     half); heads below 128 fill the products less well."""
     instructions = minimum(2048 * n_sm * f_clk, peak_16)
-    return e_att * instructions * _filled()
+    return e_att * instructions * _filled
 
 
 @core_rate.where(time_attention="unknown", source="no published calibration")
 def _():
     """Without multiprocessors and clock, and on accelerators of other vendors, the share of open
     kernels is taken of the 16-bit peak."""
-    return e_att * peak_16 * _filled()
+    return e_att * peak_16 * _filled
 
 
 FUSED: dict[str, Any] = {"training_attention": ("flash", "efficient")}

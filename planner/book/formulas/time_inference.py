@@ -112,15 +112,14 @@ cached.where(block=STATES).equals(
 )
 
 
-def _growing():
-    return cache_block / micro_batches * (s + s_o / 2) / (s + s_o)
+_growing = cache_block / micro_batches * (s + s_o / 2) / (s + s_o)
 
 
 cached.where(block="attention", latent=True).equals(
-    _growing(), "On average over the answer, half of its s_o tokens are in the cache."
+    _growing, "On average over the answer, half of its s_o tokens are in the cache."
 )
 cached.where(block="attention", latent=False, windowed=False).equals(
-    _growing(), "On average over the answer, half of its s_o tokens are in the cache."
+    _growing, "On average over the answer, half of its s_o tokens are in the cache."
 )
 
 

@@ -61,41 +61,40 @@ traffic.where(block="norm").equals(
 )
 
 
-def _residual():
-    return (3 * k_a + p_drop) * tokens * h / sequence_ranks
+_residual = (3 * k_a + p_drop) * tokens * h / sequence_ranks
 
 
 @traffic.where(block="attention")
 def _():
     """The residual sum reads two values and writes one, dropout a mask; rotary positions read, turn
     and write queries and keys in 4 bytes, the two halves of each apart (24)."""
-    return _residual() + 24 * p_rope * tokens * (a + a_kv) * d_h / t
+    return _residual + 24 * p_rope * tokens * (a + a_kv) * d_h / t
 
 
 @traffic.where(block="mlp", gated=False)
 def _():
     """The residual sum; the activation reads and writes f values."""
-    return _residual() + 2 * k_a * tokens * f / t
+    return _residual + 2 * k_a * tokens * f / t
 
 
 @traffic.where(block="mlp", gated=True)
 def _():
     """The residual sum; the gated activation reads 2 f values and writes f."""
-    return _residual() + 3 * k_a * tokens * f / t
+    return _residual + 3 * k_a * tokens * f / t
 
 
 @traffic.where(block="moe")
 def _():
     """The residual sum; activations of routed rows and of shared experts, as if gated; tokens are
     permuted there and back (4 accesses)."""
-    return _residual() + k_a * (routed * (3 * f_e / t_e + 4 * h) + 3 * tokens * f_s / t)
+    return _residual + k_a * (routed * (3 * f_e / t_e + 4 * h) + 3 * tokens * f_s / t)
 
 
 @traffic.where(block=OTHERS)
 def _():
     """The residual sum, and what convolution, scan and gate read and write over about twice the
     hidden size; no published run calibrates it."""
-    return _residual() + n_mix * k_a * 2 * tokens * h / t
+    return _residual + n_mix * k_a * 2 * tokens * h / t
 
 
 traffic.where(block=NOTHING).equals(0, "Too little to count.")

@@ -40,8 +40,7 @@ seconds = partial(Quantity, unit="s", exact=False)
 # -- memory traffic ----------------------------------------------------------------------------
 
 
-def _once():
-    return 2 * (k_w + k_m + each) + k_g
+_once = 2 * (k_w + k_m + each) + k_g
 
 
 update = Quantity(
@@ -55,7 +54,7 @@ update.where(
     optimizer=("adamw", "sgd-momentum", "lion"),
     optimizer_kernel="fused",
     source="one kernel: every value is read and written once",
-).equals(_once(), "Weights, master weights and states are read and written, gradients read.")
+).equals(_once, "Weights, master weights and states are read and written, gradients read.")
 
 
 @update.where(
@@ -65,11 +64,10 @@ update.where(
 def _():
     """However it is asked for, one kernel: weights, master weights and states are read and written,
     gradients read."""
-    return _once()
+    return _once
 
 
-def _adamw_operations():
-    return 4 * (k_w + k_m) + 16 * k_o + k_g
+_adamw_operations = 4 * (k_w + k_m) + 16 * k_o + k_g
 
 
 ADAMW_SOURCE = "PyTorch, torch.optim.adamw: operations on whole tensors"
@@ -80,7 +78,7 @@ def _():
     """Each operation reads and writes for itself: of the weight decay (2 accesses) and step (2), of
     a state's width first moment (3), second moment (5), its root, correction and offset (6) and
     what the step reads (2), and the gradient."""
-    return _adamw_operations()
+    return _adamw_operations
 
 
 @update.where(
@@ -113,7 +111,7 @@ ADAFACTOR = "transformers, optimization.py (Adafactor); Shazeer & Stern 2018 (ar
 def _():
     """Gradients are read for the sums of rows and columns and once more for the step, which reads
     and writes weights and master weights; the states are read and written."""
-    return _once() + k_g
+    return _once + k_g
 
 
 @update.where(optimizer="adafactor", **OPERATIONS, source=ADAFACTOR)
@@ -128,7 +126,7 @@ def _():
 def _():
     """Weights, master weights and momentum are read and written, gradients read; the momentum's
     copy in the compute format is written, read for its norm, and read again as the update."""
-    return _once() + 3 * k_c
+    return _once + 3 * k_c
 
 
 @update.where(**HIDDEN, **OPERATIONS, source=JORDAN)
@@ -144,11 +142,11 @@ def _():
 )
 def _():
     """As AdamW: weights, master weights and states are read and written, gradients read."""
-    return _once()
+    return _once
 
 
 update.where(**OUTSIDE, **OPERATIONS, source=ADAMW_SOURCE).equals(
-    _adamw_operations(), "As AdamW's operations."
+    _adamw_operations, "As AdamW's operations."
 )
 
 
@@ -275,19 +273,18 @@ def _():
     return bytes_moved / (W * e_mem) + orthogonal + momentum
 
 
-def _on_host():
-    """Seconds for each parameter that a device owns."""
-    return (k_g + k_c) / B_host + _once() * minimum(n, n_node) / B_dram
+#: Seconds for each parameter that a device owns.
+_on_host = (k_g + k_c) / B_host + _once * minimum(n, n_node) / B_dram
 
 
 @optimizer.where(zero=0, **LEAVES, source="Ren et al. 2021 (arXiv 2101.06840), section 4")
 def _():
     """Gradients go to the host and weights come back; there weights, master weights and states are
     read and written, gradients read, at the rate of its memory, which the devices share."""
-    return Max(Sum(copies_on_stage * trained * _on_host(), "component"), "stage")
+    return Max(Sum(copies_on_stage * trained * _on_host, "component"), "stage")
 
 
 @optimizer.where(zero=(1, 2, 3), **LEAVES, source="Ren et al. 2021 (arXiv 2101.06840), section 4")
 def _():
     """As without sharding, for the part that the device keeps."""
-    return Max(Sum(copies_on_stage * trained * _on_host() / owners, "component"), "stage")
+    return Max(Sum(copies_on_stage * trained * _on_host / owners, "component"), "stage")

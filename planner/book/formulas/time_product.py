@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from planner.book.expressions import Expression, Operand
 from planner.book.formulas.layout import routed, sequence_ranks, tokens
 from planner.book.formulas.memory_states import QLORA
 from planner.book.formulas.memory_states import frozen_bytes as k_f
@@ -77,7 +78,7 @@ def traffic(rows, columns, depth, count):
     return k_x * (rows * depth + depth * columns + rows * columns) * count / (W * e_mem)
 
 
-def shallow(rate):
+def shallow(rate: Operand) -> Expression:
     """Between two waves of tiles a multiprocessor loads and stores for a while, in which a faster
     one would have worked off more of the depth: so many rows of it for each TFLOP/s of its."""
     return d_min * rate / (10**12 * n_sm)
@@ -326,7 +327,7 @@ def _():
     return 4 * rows * count * (K_x + N_x) / (W * e_mem)
 
 
-def _unpacked(passes):
+def _unpacked(passes: int) -> Expression:
     """Reading a packed weight and writing it in the compute format."""
     return passes * (k_f + k_c) * count * K_x * N_x / (W * e_mem)
 

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from planner.book.expressions import exp, rational, sqrt, tanh
+from planner.book.expressions import Expression, Operand, exp, rational, sqrt, tanh
 from planner.book.formulas.checkpoint import stall, write
 from planner.book.formulas.time import training_days
 from planner.book.notation import n, n_fail, n_seen, t_res, t_seen, x_slow
@@ -106,11 +106,11 @@ def straggler_days():
     return training_days * x_slow
 
 
-def _written(steps):
+def _written(steps: Operand) -> Expression:
     return steps * stall / interval
 
 
-def _lost(steps):
+def _lost(steps: Operand) -> Expression:
     return steps * maximum(0, 1 / goodput - 1 - stall / interval)
 
 

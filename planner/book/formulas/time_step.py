@@ -199,9 +199,8 @@ def _():
     return (k_c + 2 * k_g) * micro_batches * owned / (W * e_mem)
 
 
-def _growing():
-    """Messages of 40 million values, or of 1 million for each rank where that is more."""
-    return maximum(1, resident / maximum(40 * 10**6, 10**6 * shards))
+#: Messages of 40 million values, or of 1 million for each rank where that is more.
+_growing = maximum(1, resident / maximum(40 * 10**6, 10**6 * shards))
 
 
 buckets = Quantity(
@@ -214,7 +213,7 @@ buckets = Quantity(
 buckets.where(
     buckets="growing",
     source="Megatron-LM (bucket size: 40 million parameters, or 1 million for each rank)",
-).equals(_growing(), "At least one; large groups take larger messages.")
+).equals(_growing, "At least one; large groups take larger messages.")
 
 
 @buckets.where(
@@ -239,9 +238,8 @@ def _():
 REPLICATED: dict[str, Any] = {"replicas": ("node", "nodes")}
 
 
-def _between_replicas():
-    """All-reduce of the shards' gradients over r replicas."""
-    return 2 * k_red * owned * (1 - 1 / r) / replicas
+#: All-reduce of the shards' gradients over r replicas.
+_between_replicas = 2 * k_red * owned * (1 - 1 / r) / replicas
 
 
 reduce = seconds(
@@ -267,14 +265,14 @@ def _():
 @reduce.where(zero=1, **REPLICATED, source=ZERO)
 def _():
     """As without replicas, inside each; then the shards' gradients over the r replicas."""
-    return k_red * ring + buckets * hops + _between_replicas()
+    return k_red * ring + buckets * hops + _between_replicas
 
 
 @reduce.where(zero=2, **REPLICATED, source=EACH)
 def _():
     """As without replicas, inside each; after the last micro-batch the shards' gradients over the r
     replicas."""
-    return micro_batches * (k_red * ring + buckets * hops) + _between_replicas()
+    return micro_batches * (k_red * ring + buckets * hops) + _between_replicas
 
 
 reduce.where(zero=3, replicas="none", source=ZERO).equals(
@@ -286,7 +284,7 @@ reduce.where(zero=3, replicas="none", source=ZERO).equals(
 def _():
     """Layers scatter inside a replica; after the last micro-batch the shards' gradients go over the
     r replicas."""
-    return _between_replicas()
+    return _between_replicas
 
 
 gather = seconds(
@@ -354,11 +352,8 @@ def _():
     )
 
 
-def _tied():
-    """Bytes of the copy that the last stage holds: in a ring of two, each passes once."""
-    return k_red * Max(
-        Sum(layers_on_stage * Sum(trained, "component", shared=True), "part"), "stage"
-    )
+#: Bytes of the copy that the last stage holds: in a ring of two, each passes once.
+_tied = k_red * Max(Sum(layers_on_stage * Sum(trained, "component", shared=True), "part"), "stage")
 
 
 tied = seconds(
@@ -375,14 +370,14 @@ tied.where(
     source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.3",
 ).equals(0, "The first and the last stage lie on one device, which holds one matrix.")
 tied.where(pipeline="node", **IN_TURN).equals(
-    _tied() / link, "The two copies' gradients pass over the link once each way."
+    _tied / link, "The two copies' gradients pass over the link once each way."
 )
 
 
 @tied.where(pipeline="nodes", **IN_TURN)
 def _():
     """The two copies' gradients pass once each way, over the network card of a device."""
-    return _tied() / fabric
+    return _tied / fabric
 
 
 step = Quantity(
