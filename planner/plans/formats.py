@@ -54,18 +54,9 @@ class Format:
         return TWO ** (1 - self.bias)
 
     @cached_property
-    def smallest_subnormal(self) -> Fraction:
-        """The step near zero; half of it and less is rounded to zero."""
-        return self.smallest_normal * self.epsilon
-
-    @cached_property
     def epsilon(self) -> Fraction:
         """From 1 to the next number."""
         return TWO**-self.fraction
-
-    def underflows(self, value: Fraction) -> bool:
-        """Whether a positive value is rounded to zero (to nearest, ties to even)."""
-        return value <= self.smallest_subnormal / 2
 
 
 def load() -> list[Format]:

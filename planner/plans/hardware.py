@@ -34,6 +34,11 @@ CORE = "core_attention"
 MODULES = (CORE, "norm", "activation", "mlp", "moe")
 #: Which of an accelerator's shares hold for products of a format, the first that it has.
 SHARES = {"fp8": ("matmul_8bit",), "fp4": ("matmul_4bit", "matmul_8bit")}
+#: Shares that a format may have of its own, else the accelerator, else all accelerators together.
+SHARED = ("memory", "link", "network", "tensor_hidden", "all_to_all", "small_dimension",
+          "alignment", "alignment_8", "launch")  # fmt: skip
+#: Rates between device and host that a plan may state.
+HOST = ("host_link", "host_memory")
 
 #: A run does not finish whose restart takes so many times the mean time between interruptions: one
 #: restart in e**11, 60,000, comes to its end.
@@ -50,17 +55,19 @@ def complete(draft: Draft) -> None:
     for key, name in (("peak", wanted), *(("peak_16", each) for each in logits)):
         found = accelerator["peaks"].get(name)
         if found is not None:
-            draft.default(
-                ("cluster", "accelerator", key),
-                {"format": name, **found},
-                f"peaks.{name}, the format of the {'matmuls' if key == 'peak' else 'logits'}",
-            )
+            why = f"peaks.{name}, the format of the {'matmuls' if key == 'peak' else 'logits'}"
+            draft.default(("cluster", "accelerator", key), {"format": name, **found}, why)
     network = accelerator.get("network")
     if network is not None:
-        draft.default(
-            ("cluster", "network"), dict(network), "that of the accelerator's usual systems"
-        )
-    _prices(draft, accelerator)
+        why = "that of the accelerator's usual systems"
+        draft.default(("cluster", "network"), dict(network), why)
+    # A price is a fact of an accelerator at a provider, so another accelerator has another one.
+    provider = draft.get("cluster", "provider")
+    for row in accelerator.get("prices") or ():
+        if row["provider"] == provider:
+            key = "reserved_price" if row["kind"] == "reserved" else "price"
+            why = f"{row['kind']} price of {provider}, {row['date']}"
+            draft.default(("cluster", key), row["price"], why)
     reach = draft.get("cluster", "network") or {}
     if reach.get("sustained") is not None and reach["sustained"] > reach["bandwidth"]:
         draft.fault(
@@ -70,24 +77,10 @@ def complete(draft: Draft) -> None:
         )
     rated, idle = accelerator.get("power"), accelerator.get("idle_power")
     if rated is not None and idle is not None and idle > rated:
-        draft.fault(
-            ("cluster", "accelerator", "idle_power"),
-            f"{idle} W idle is more than the device's power of {rated} W",
-            f"at most {rated} W",
-        )
+        message = f"{idle} W idle is more than the device's power of {rated} W"
+        draft.fault(("cluster", "accelerator", "idle_power"), message, f"at most {rated} W")
     if draft.get("time", "mfu") is None:
         _efficiency(draft, accelerator, wanted)
-
-
-def _prices(draft: Draft, accelerator: Mapping[str, Any]) -> None:
-    """The prices of the cluster's provider for this accelerator, where it states none of its own:
-    a price is a fact of an accelerator at a provider, so another accelerator has another one."""
-    provider = draft.get("cluster", "provider")
-    for row in accelerator.get("prices") or ():
-        if row["provider"] == provider:
-            key = "reserved_price" if row["kind"] == "reserved" else "price"
-            why = f"{row['kind']} price of {provider}, {row['date']}"
-            draft.default(("cluster", key), row["price"], why)
 
 
 def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> None:
@@ -95,22 +88,11 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
     kernels = profile.load(draft.get("training", "implementation"))["time"]
     own = measured(accelerator)
 
-    def fill(key: str, value: Any, why: str) -> None:
-        draft.default(("time", "efficiency", key), value, why)
+    def fill(key: str, fact: Mapping[str, Any]) -> None:
+        draft.default(("time", "efficiency", key), _value(fact), _found(fact))
 
-    for key in (
-        "memory",
-        "link",
-        "network",
-        "tensor_hidden",
-        "all_to_all",
-        "small_dimension",
-        "alignment",
-        "alignment_8",
-        "launch",
-    ):
-        fact = own.get(f"{key}_{wanted}") or own.get(key) or facts["shared"][key]
-        fill(key, _value(fact), _found(fact))
+    for key in SHARED:
+        fill(key, own.get(f"{key}_{wanted}") or own.get(key) or facts["shared"][key])
     # A share of one format stands beside that of all: `matmul_fp32` beside `matmul`.
     wide = accelerator.get("peak_16") or {"format": "bf16"}
     for key, form, shares in (
@@ -118,35 +100,32 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
         ("matmul", wanted, SHARES.get(wanted, ())),
     ):
         held = (own[name] for name in (f"matmul_{form}", *shares, "matmul") if name in own)
-        fact = next(held, facts["defaults"]["matmul"])
-        fill(key, _value(fact), _found(fact))
+        fill(key, next(held, facts["defaults"]["matmul"]))
     kernel = "attention" if _kernel(draft, own) == "vendor" else "attention_open"
-    fact = own.get(f"{kernel}_{wanted}") or own.get(kernel) or facts["shared"][kernel]
-    fill("attention", _value(fact), _found(fact))
-    traffic = _value({"value": kernels["elementwise"]})
+    fill("attention", own.get(f"{kernel}_{wanted}") or own.get(kernel) or facts["shared"][kernel])
     slower = own.get(f"elementwise_{wanted}") or own.get("elementwise")
-    if slower is None:
-        fill("elementwise", traffic, "of the implementation")
-    else:
-        fill("elementwise", traffic * _value(slower), _found(slower))
-    fill("launches", _value({"value": kernels["launches"]}), "of the implementation")
+    traffic, why = _value({"value": kernels["elementwise"]}), "of the implementation"
+    if slower is not None:
+        traffic, why = traffic * _value(slower), _found(slower)
+    launches = _value({"value": kernels["launches"]})
+    draft.default(("time", "efficiency", "elementwise"), traffic, why)
+    draft.default(("time", "efficiency", "launches"), launches, "of the implementation")
     for key, fact in facts["assumed"].items():
-        fill(key, _value(fact), _found(fact))
-    fact = facts["defaults"]["dispatch"]
-    fill("dispatch", _value(fact), _found(fact))
-    link = accelerator.get("link")
-    if link is not None:
+        fill(key, fact)
+    defaults = facts["defaults"]
+    fill("dispatch", defaults["dispatch"])
+    if accelerator.get("link") is not None:
         for key, name in (("latency", "link_latency"), ("switch_latency", "switch_latency")):
-            fact = facts["defaults"][name]
-            draft.default(("cluster", "accelerator", "link", key), _value(fact), _found(fact))
-    for key in ("host_link", "host_memory"):
-        fact = facts["defaults"][key]
-        draft.default(("time", key), _value(fact, "bytes/s"), _found(fact))
-    training = draft.get("training")
-    draft.default(("time", "dropout"), int(training["dropout"] > 0), "training.dropout")
-    draft.default(("time", "element"), BYTES[wanted], f"bytes of {wanted}")
+            path = "cluster", "accelerator", "link", key
+            draft.default(path, _value(defaults[name]), _found(defaults[name]))
     rotary = draft.get("model", "positions") == "rope"
-    draft.default(("time", "rope"), int(rotary), "model.positions")
+    for key, value, why in (
+        *((k, _value(defaults[k], "bytes/s"), _found(defaults[k])) for k in HOST),
+        ("dropout", int(draft.get("training", "dropout") > 0), "training.dropout"),
+        ("element", BYTES[wanted], f"bytes of {wanted}"),
+        ("rope", int(rotary), "model.positions"),
+    ):
+        draft.default(("time", key), value, why)
 
 
 def _found(fact: Mapping[str, Any]) -> str:

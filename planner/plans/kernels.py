@@ -21,11 +21,7 @@ Profile = Mapping[str, Any]
 FOLDER = "implementations"
 #: Architectures for which PyTorch gives cuBLAS 32 MiB (at::cuda::getChosenWorkspaceSize).
 WIDE_WORKSPACE = ("hopper", "blackwell", "blackwell-ultra")
-
-
-def names() -> list[str]:
-    """The profiles that ship."""
-    return sorted(path.stem for path in (resources.folder("presets") / FOLDER).glob("*.yaml"))
+WORKSPACE = "PyTorch's default: 32 MiB on Hopper and Blackwell, else 2 × 4 MiB + 8 × 16 KiB"
 
 
 @lru_cache(maxsize=16)
@@ -59,18 +55,6 @@ def lines(
                 yield line
 
 
-def bytes_per_parameter(profile: Profile, precision: str) -> Mapping[str, int]:
-    """The recipe of a precision: bytes of weight, gradient, master copy and optimizer state."""
-    recipes: Mapping[str, Mapping[str, int]] = profile["recipes"]
-    return recipes[precision]
-
-
-def _served(recipe: Mapping[str, int]) -> Mapping[str, int]:
-    """Weights in the compute format, and nothing that training needs."""
-    kept = {"weight": recipe["compute"], "compute": recipe["compute"]}
-    return {**dict.fromkeys(recipe, 0), **kept, "activation": recipe["activation"]}
-
-
 def layout(draft: Draft) -> None:
     """Fill in how the implementation divides what the plan leaves open: layers over stages, and an
     expert over the tensor-parallel ranks or not."""
@@ -90,40 +74,40 @@ def complete(draft: Draft) -> None:
     exchange; the usable memory, and how far above the prediction a process may be."""
     training = draft.get("training")
     implementation, precision = training["implementation"], training["precision"]
-    profile = load(implementation)
-    why = f"{precision} under {implementation}"
-    serves = training["mode"] == "inference"
-    recipe = bytes_per_parameter(profile, precision)
-    for key, size in (_served(recipe) if serves else recipe).items():
-        draft.default(("training", "bytes", key), size, "nothing is trained" if serves else why)
-    draft.default(("training", "bytes", "cache"), recipe["activation"], "as an activation")
+    profile, under = load(implementation), f"under {implementation}"
+    recipe: Mapping[str, int] = profile["recipes"][precision]
+    held, why = recipe, f"{precision} {under}"
+    if training["mode"] == "inference":
+        # Weights in the compute format, and nothing that training needs.
+        kept = {"weight": recipe["compute"], "compute": recipe["compute"]}
+        held = {**dict.fromkeys(recipe, 0), **kept, "activation": recipe["activation"]}
+        why = "nothing is trained"
+    for key, size in held.items():
+        draft.default(("training", "bytes", key), size, why)
     sizes = training["bytes"]
-    draft.default(("training", "bytes", "dispatch"), sizes["activation"], "as an activation")
-    draft.default(("training", "bytes", "gather"), sizes["compute"], "as the matmuls take it")
-    draft.default(
-        ("parallelism", "vocab_multiple"), profile["vocabulary_multiple"], f"under {implementation}"
-    )
+    for key, size, why in (
+        ("cache", recipe["activation"], "as an activation"),
+        ("dispatch", sizes["activation"], "as an activation"),
+        ("gather", sizes["compute"], "as the matmuls take it"),
+    ):
+        draft.default(("training", "bytes", key), size, why)
+    draft.default(("parallelism", "vocab_multiple"), profile["vocabulary_multiple"], under)
     layout(draft)
-    exchange = profile["time"]["context"]
-    draft.default(("parallelism", "context_exchange"), exchange, f"under {implementation}")
-    draft.default(("memory", "workspaces"), profile["workspaces"], f"under {implementation}")
-    for key in ("context", "pipeline_communicators"):
-        draft.default(("memory", key), profile[key], f"under {implementation}")
-    draft.default(("memory", "buckets"), profile["buckets"], f"under {implementation}")
-    share = Fraction(str(profile["allocator_share"]))
-    draft.default(("memory", "allocator_share"), share, f"under {implementation}")
-    draft.default(
-        ("memory", "margin"), bands.above(), "calibrated: 95 % of published readings are below"
-    )
-    wide = draft.get("cluster", "accelerator", "architecture") in WIDE_WORKSPACE
-    draft.default(
-        ("memory", "workspace"),
-        32 * 2**20 if wide else 2 * 2**12 * 2**10 + 8 * 2**4 * 2**10,
-        "PyTorch's default: 32 MiB on Hopper and Blackwell, else 2 × 4 MiB + 8 × 16 KiB",
-    )
-    if draft.get("cluster", "accelerator", "memory") is not None:
-        draft.default(
-            ("cluster", "accelerator", "memory_usable"),
-            draft.get("cluster", "accelerator", "memory"),
-            "equals accelerator.memory",
-        )
+    accelerator = draft.get("cluster", "accelerator")
+    workspace = 2 * 2**12 * 2**10 + 8 * 2**4 * 2**10
+    if accelerator.get("architecture") in WIDE_WORKSPACE:
+        workspace = 32 * 2**20
+    for section, key, value, why in (
+        ("parallelism", "context_exchange", profile["time"]["context"], under),
+        ("memory", "workspaces", profile["workspaces"], under),
+        ("memory", "context", profile["context"], under),
+        ("memory", "pipeline_communicators", profile["pipeline_communicators"], under),
+        ("memory", "buckets", profile["buckets"], under),
+        ("memory", "allocator_share", Fraction(str(profile["allocator_share"])), under),
+        ("memory", "margin", bands.above(), "calibrated: 95 % of published readings are below"),
+        ("memory", "workspace", workspace, WORKSPACE),
+    ):
+        draft.default((section, key), value, why)
+    if accelerator.get("memory") is not None:
+        usable = "cluster", "accelerator", "memory_usable"
+        draft.default(usable, accelerator["memory"], "equals accelerator.memory")

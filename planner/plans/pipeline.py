@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
 from typing import Any
 
+from planner.base.errors import divisors
 from planner.plans.document import Block, Draft, Model, Stage
 
 #: Parts that stand before and after the layers.
@@ -40,19 +41,27 @@ def stages(
     size = layout["pipeline"]
     virtual = 2 if schedule == "dualpipe" else layout["virtual_pipeline"]
     cuts = _cuts(model, layout, vocab)
-    single: list[Stage] = []
+    found: list[Stage] = []
     for index in range(size):
-        held = _chunks_of(index, size, virtual, schedule)
+        held = [index + size * turn for turn in range(virtual)]
+        if schedule == "dualpipe":
+            held = [index, size - 1 - index]
         alive = _alive(index, size, virtual, micro_batches, schedule)
         holds: dict[str, int] = {}
         living: dict[str, int] = {}
         for place, chunk in enumerate(held):
-            content = _content(model, cuts, chunk, chunk == 0, chunk == len(cuts) - 2)
+            content = {FIRST: 1} if chunk == 0 else {}
+            content.update(model.layers_between(cuts[chunk], cuts[chunk + 1]))
+            if chunk == len(cuts) - 2:
+                content[LAST] = 1
             for part, layers in content.items():
                 holds[part] = holds.get(part, 0) + layers
                 living[part] = living.get(part, 0) + layers * alive[place]
-        single.append(Stage(index, index, holds, living))
-    return _grouped(single)
+        if found and found[-1].holds == holds:
+            found[-1] = Stage(found[-1].index, index, holds, found[-1].alive)
+        else:
+            found.append(Stage(index, index, holds, living))
+    return tuple(found)
 
 
 def _cuts(model: Model, layout: Mapping[str, Any], vocab: int) -> list[int]:
@@ -190,12 +199,6 @@ def _weights(block: Block) -> int:
     return 0
 
 
-def _chunks_of(index: int, size: int, virtual: int, schedule: str) -> list[int]:
-    if schedule == "dualpipe":
-        return [index, size - 1 - index]
-    return [index + size * round_ for round_ in range(virtual)]
-
-
 def _alive(index: int, size: int, virtual: int, micro_batches: int, schedule: str) -> list[int]:
     """Micro-batches whose activations are alive at the peak, for each chunk of the stage."""
     if schedule == "gpipe":
@@ -219,29 +222,6 @@ def most_alive(size: int, schedule: str) -> int | None:
     if schedule == "gpipe":
         return None
     return 2 * size if schedule == "interleaved" else size
-
-
-def _content(
-    model: Model, cuts: Sequence[int], chunk: int, first: bool, last: bool
-) -> dict[str, int]:
-    content: dict[str, int] = {}
-    if first:
-        content[FIRST] = 1
-    content.update(model.layers_between(cuts[chunk], cuts[chunk + 1]))
-    if last:
-        content[LAST] = 1
-    return content
-
-
-def _grouped(single: Sequence[Stage]) -> tuple[Stage, ...]:
-    groups: list[Stage] = []
-    for stage in single:
-        if groups and groups[-1].holds == stage.holds:
-            before = groups[-1]
-            groups[-1] = Stage(before.index, stage.index, before.holds, before.alive)
-        else:
-            groups.append(stage)
-    return tuple(groups)
 
 
 def check(draft: Draft, model: Model) -> None:
@@ -334,14 +314,14 @@ def _check_groups(draft: Draft, model: Model) -> None:
             ("parallelism", "expert"),
             f"expert {layout['expert']} × expert_tensor {layout['expert_tensor']} does not divide "
             f"tensor × context × data = {ranks} devices",
-            "one of " + _divisors(ranks // layout["expert_tensor"]),
+            divisors(ranks // layout["expert_tensor"], 4096),
         )
     shards = data * layout["context"]
     if shards % layout["replicate"]:
         draft.fault(
             ("parallelism", "replicate"),
             f"{layout['replicate']} replicas do not divide data × context = {shards} devices",
-            "one of " + _divisors(shards),
+            divisors(shards, 4096),
         )
     # Experts are sharded within a replica too (Megatron-LM: partial expert data-parallel groups).
     elif ranks % inner == 0 and ranks // inner % layout["replicate"]:
@@ -349,7 +329,7 @@ def _check_groups(draft: Draft, model: Model) -> None:
             ("parallelism", "replicate"),
             f"{layout['replicate']} replicas do not divide the {ranks // inner} devices that hold "
             "the same experts (tensor × context × data over expert × expert_tensor)",
-            "one of " + _divisors(ranks // inner),
+            divisors(ranks // inner, 4096),
         )
     if layout["sequence"] and length and length % (tensor * layout["context"]):
         draft.fault(
@@ -361,7 +341,3 @@ def _check_groups(draft: Draft, model: Model) -> None:
 
 #: In the order in which their faults are told; each asks for few keys of a layout.
 CHECKS = (check_schedule, _check_groups, _check_distinct, _check_context)
-
-
-def _divisors(number: int) -> str:
-    return ", ".join(str(i) for i in range(1, min(number, 4096) + 1) if number % i == 0)

@@ -10,6 +10,7 @@ from typing import Any
 from planner.base.display import one_line
 from planner.base.errors import Fault, PlanError, divisors, nearest
 from planner.documents import schema, source
+from planner.documents.json_schema import accepts
 from planner.plans import hardware, pipeline
 from planner.plans import kernels as profile
 from planner.plans.document import Draft, Model, Plan
@@ -463,17 +464,7 @@ def checked(key: str, value: Any) -> Any:
         return about(key).get("default")
     if isinstance(value, Mapping):
         return schema.validate(source.load(value, kind=key), key).data
-    said = about(key)
-    if schema.is_number(value):
-        wrong = (
-            ("integer" in said.get("type", ()) and not isinstance(value, int))
-            or value < said.get("minimum", value)
-            or value > said.get("maximum", value)
-            or value <= said.get("exclusiveMinimum", value - 1)
-        )
-    else:
-        wrong = False
-    if wrong or ("enum" in said and value not in said["enum"]):
+    if not accepts(about(key), value):
         raise PlanError(Fault(f"{key}: {value} is not allowed", None))
     return value
 
