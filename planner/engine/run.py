@@ -38,7 +38,7 @@ def run(
         checked: what becomes of an exact value of a quantity, by its key; None where all numbers
             are to be floats.
     """
-    nodes, steps = graph.nodes, _FLOATS if checked is None else _EXACT
+    nodes, steps = graph.nodes, FLOATS if checked is None else EXACT
     for place in places:
         operation, arguments = nodes[place]
         value: Any
@@ -199,7 +199,7 @@ def _snapped(rounding: Callable[[float], int]) -> Callable[[Any], Any]:
     return rounded
 
 
-_EXACT: Mapping[str, Callable[..., Any]] = {
+EXACT: Mapping[str, Callable[..., Any]] = {
     "div": _div,
     "pow": power,
     "exp": _exp,
@@ -212,7 +212,7 @@ _EXACT: Mapping[str, Callable[..., Any]] = {
     "pick": _pick,
     "which": _which,
 }
-_FLOATS = {**_EXACT, "ceil": _snapped(math.ceil), "floor": _snapped(math.floor)}
+FLOATS = {**EXACT, "ceil": _snapped(math.ceil), "floor": _snapped(math.floor)}
 
 
 # -- derivatives -----------------------------------------------------------------------------------

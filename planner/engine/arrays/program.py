@@ -77,7 +77,7 @@ class Program:
             if operation in LEAVES:
                 states[place] = self._of_leaf(nodes[place])
                 continue
-            states[place] = OPERATIONS[operation](self, [states[a] for a in arguments])
+            states[place] = OPERATIONS[operation](self.apply, [states[a] for a in arguments])
             for argument in arguments:
                 uses[argument] -= 1
                 if not uses[argument]:

@@ -140,14 +140,11 @@ class Table:
 
     def _names(self, mask: int) -> list[str]:
         """As few columns of a mask as tell the same apart, those with few values first."""
-        for bit in sorted(self.bits.values(), key=self._count, reverse=True):
+        for bit in sorted(self.bits.values(), key=self._counts.__getitem__, reverse=True):
             if mask & bit and self.closed(mask & ~bit) & bit:
                 mask &= ~bit
         names = [name for name, bit in self.bits.items() if mask & bit]
         return sorted(names, key=lambda name: self.columns[name].count)
-
-    def _count(self, bit: int) -> int:
-        return self._counts[bit]
 
     @cached_property
     def _counts(self) -> dict[int, int]:
