@@ -16,17 +16,12 @@ from typing import Any
 from planner.base.errors import Fault, PlanError
 from planner.book.expressions import Expression, Symbol
 from planner.book.quantity import BOOK, Book, Formula
-from planner.engine.graph import LEAVES, UNKNOWN
-from planner.engine.graph import Number as Number
-from planner.engine.lower import SIZE_ONLY as SIZE_ONLY
-from planner.engine.lower import Absent as Absent
-from planner.engine.lower import Case as Case
-from planner.engine.lower import Entry as Entry
-from planner.engine.lower import Key as Key
-from planner.engine.lower import Lowering, bound, number
-from planner.engine.lower import Point as Point
-from planner.engine.lower import widen as widen
+from planner.engine.graph import LEAVES, UNKNOWN, Number
+from planner.engine.lower import SIZE_ONLY, Absent, Case, Entry, Key, Lowering, Point, bound, widen
+from planner.engine.lower import number as is_number
 from planner.engine.run import operands, run, worth
+
+__all__ = ["SIZE_ONLY", "Absent", "Case", "Entry", "Evaluation", "Key", "Number", "Point", "widen"]
 
 Value = Number | str
 
@@ -149,7 +144,7 @@ class Evaluation(Lowering):
     def varied(self, symbol: Symbol, value: Number) -> Evaluation:
         """The same case with another value of an input; what does not rest on it is kept."""
         case = replace(self.case, bindings={**self.case.bindings, symbol: value})
-        if not number(self.case.bindings.get(symbol)):
+        if not is_number(self.case.bindings.get(symbol)):
             return Evaluation(case, self.book)
         other = copy.copy(self)
         other.case, other.values, other._traces = case, list(self.values), {}

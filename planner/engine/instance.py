@@ -21,23 +21,14 @@ from planner.book import inventory, notation
 from planner.book.expressions import Symbol
 from planner.book.inventory import MATMULS, Component, components
 from planner.book.quantity import BOOK, Notation
-from planner.engine import (
-    flop_conventions as conventions,
-)
-from planner.engine import (
-    matmuls as products,
-)
-from planner.engine import (
-    scaling_laws as laws,
-)
-from planner.engine import (
-    tensors,
-)
+from planner.engine import flop_conventions, matmuls, scaling_laws, tensors
 from planner.engine.evaluate import SIZE_ONLY, Absent, Case, Entry, of_case
 from planner.plans import kernels as profiles
 from planner.plans import pipeline
 from planner.plans.document import Model, Part, Plan, Stage
 
+#: Values of pairs of entries.
+Crossed = dict[tuple[Symbol, Entry, Entry], Any]
 #: What a provider's price list may give.
 PRICES = ("cluster.price", "cluster.reserved_price")
 
@@ -68,11 +59,10 @@ def build(plan: Plan) -> Case:
         "copies": plan.get("training.bytes.weight") > plan.get("training.bytes.compute"),
     }
     axes: dict[str, Any] = {"phase": _phases(plan.settings["training.mode"])}
-    axes["law"] = (
-        laws.axis() if settings["training.mode"] == "train" and not settings["lora"] else ()
-    )
-    axes["convention"] = conventions.axis(settings)
-    crossed: dict[tuple[Symbol, Entry, Entry], Any] = {}
+    lawful = settings["training.mode"] == "train" and not settings["lora"]
+    axes["law"] = scaling_laws.axis() if lawful else ()
+    axes["convention"] = flop_conventions.axis(settings)
+    crossed: Crossed = {}
     if plan.model is None:
         for axis in ("part", "block", "component", "product", "tensor", "stage"):
             axes[axis] = Absent(SIZE_ONLY)
@@ -80,11 +70,8 @@ def build(plan: Plan) -> Case:
         axes.update(_model_axes(plan.model, frozenset(plan.get("training.lora.targets") or ())))
         settings["experts"] = any(part.settings["experts"] for part in axes["part"])
         axes["tensor"] = kept_tensors(plan.model, axes["block"], profile, settings)
-        axes["product"] = products.axis(axes["component"])
-        axes["stage"], crossed = _stage_axis(plan, axes["part"])
-        crossed.update(held_on_stages(axes["stage"], axes["component"], crossed))
-        if settings["dummies"]:
-            crossed.update(first_of_shape(axes["stage"], axes["component"], crossed))
+        axes["product"] = matmuls.axis(axes["component"])
+        axes["stage"], crossed = _stage_axis(plan, axes["part"], axes["component"])
     return Case(bindings, settings, axes, crossed, kinds)
 
 
@@ -152,9 +139,9 @@ def _kept_tensors(
 
 
 def _stage_axis(
-    plan: Plan, parts: tuple[Entry, ...]
-) -> tuple[tuple[Entry, ...], dict[tuple[Symbol, Entry, Entry], Any]]:
-    """Distinct pipeline stages, with what each holds and keeps of each part."""
+    plan: Plan, parts: tuple[Entry, ...], components: tuple[Entry, ...]
+) -> tuple[tuple[Entry, ...], Crossed]:
+    """Distinct pipeline stages, with what each holds and keeps of each part and component."""
     assert plan.model is not None
     stages = pipeline.stages(
         plan.model,
@@ -164,13 +151,14 @@ def _stage_axis(
         plan.get("model.vocab"),
     )
     entries: list[Entry] = []
-    crossed: dict[tuple[Symbol, Entry, Entry], Any] = {}
+    crossed: Crossed = {}
     most = recomputed_at_most(plan, plan.settings["training.recompute"])
     last = plan.settings["parallelism.pipeline"] - 1
     for stage in stages:
         entry = _stage_entry(stage.name, _stage_title(stage, last))
         entries.append(entry)
-        crossed.update(on_stage(stage.holds, stage.alive, entry, parts, most))
+        crossed.update(parts_on_stage(stage.holds, stage.alive, entry, parts, most))
+        crossed.update(components_on_stage(stage.holds, entry, components))
     return tuple(entries), crossed
 
 
@@ -182,16 +170,16 @@ def recomputed_at_most(plan: Plan, recompute: str) -> int:
     return len(plan.model.sequence) if most is None else int(most)
 
 
-def on_stage(
+def parts_on_stage(
     holds: Mapping[str, int],
     living: Mapping[str, int],
     entry: Entry,
     parts: tuple[Entry, ...],
     most: int,
-) -> dict[tuple[Symbol, Entry, Entry], Any]:
+) -> Crossed:
     """What a stage holds, keeps and computes again of each part, by the layers that it ``holds``
     and those ``living``, whose activations are kept (``Stage``)."""
-    crossed: dict[tuple[Symbol, Entry, Entry], Any] = {}
+    crossed: Crossed = {}
     for part in parts:
         held, alive = holds.get(part.name, 0), living.get(part.name, 0)
         again = min(held, most) if part.settings["layers"] else 0
@@ -203,50 +191,24 @@ def on_stage(
     return crossed
 
 
-def held_on_stages(
-    stages: tuple[Entry, ...],
-    components: tuple[Entry, ...],
-    crossed: dict[tuple[Symbol, Entry, Entry], Any],
-) -> dict[tuple[Symbol, Entry, Entry], Any]:
-    """How often a stage holds a component: as often as its layer; a tied matrix not twice."""
-    held: dict[tuple[Symbol, Entry, Entry], Any] = {}
-    first = [
-        where
-        for (symbol, where, part), count in crossed.items()
-        if count and part.name == pipeline.FIRST and symbol is notation.layers_on_stage
-    ]
-    for stage in stages:
-        embedding = any(where is stage for where in first)
-        for component in components:
-            block = component.parent
-            assert block is not None and block.parent is not None
-            count = crossed[notation.layers_on_stage, stage, block.parent]
-            there = component.settings["shared"] and embedding
-            held[notation.copies_on_stage, stage, component] = 0 if there else count
-    return held
-
-
-def first_of_shape(
-    stages: tuple[Entry, ...],
-    components: tuple[Entry, ...],
-    crossed: dict[tuple[Symbol, Entry, Entry], Any],
-) -> dict[tuple[Symbol, Entry, Entry], Any]:
-    """Which matrices are the first of their shape on a stage: layer kinds share many."""
-    shapes = []
+def components_on_stage(
+    holds: Mapping[str, int], entry: Entry, components: tuple[Entry, ...]
+) -> Crossed:
+    """How often a stage holds a component: as often as its layer; a tied matrix not twice. And
+    which matrices are the first of their shape there: layer kinds share many."""
+    crossed: Crossed = {}
+    embedding, seen = holds.get(pipeline.FIRST, 0) > 0, set()
     for component in components:
         block = component.parent
         assert block is not None and block.parent is not None
+        held = holds.get(block.parent.name, 0)
         shape = (block.settings["block"], component.name, *block.bindings.values())
-        shapes.append((component, block.parent, shape))
-    first: dict[tuple[Symbol, Entry, Entry], Any] = {}
-    for stage in stages:
-        seen = set()
-        for component, part, shape in shapes:
-            held = crossed[notation.layers_on_stage, stage, part] > 0
-            first[notation.first_on_stage, stage, component] = int(held and shape not in seen)
-            if held:
-                seen.add(shape)
-    return first
+        there = component.settings["shared"] and embedding
+        crossed[notation.copies_on_stage, entry, component] = 0 if there else held
+        crossed[notation.first_on_stage, entry, component] = int(held > 0 and shape not in seen)
+        if held:
+            seen.add(shape)
+    return crossed
 
 
 def _stage_title(stage: Stage, last: int) -> str:

@@ -326,7 +326,17 @@ class Lowering:
         if op == "number":
             return self.graph.const(tree.data)
         try:
-            return _OPERATIONS[op](self, tree, point)
+            special = _SPECIAL.get(op)
+            if special is not None:
+                return special(self, tree, point)
+            nodes = [self.lower(argument, point) for argument in tree.args]
+            if op == "add":
+                return self.graph.add(nodes)
+            if op == "pow":
+                return self.graph.power(*nodes)
+            if op in ("max", "min"):
+                return self.graph.extreme(op, nodes)
+            return self.graph.node(op, *nodes)
         except Absent as absent:  # an axis that has no entries
             return self.graph.absent(absent.reason)
         except ZeroDivisionError:
@@ -420,10 +430,6 @@ def number(value: Any) -> bool:
     return isinstance(value, (int, Fraction, float))
 
 
-def _add(self: Lowering, tree: Expression, point: Point) -> int:
-    return self.graph.add([self.lower(term, point) for term in tree.args])
-
-
 def _mul(self: Lowering, tree: Expression, point: Point) -> int:
     above, below = [], []
     for factor in tree.args:
@@ -433,19 +439,6 @@ def _mul(self: Lowering, tree: Expression, point: Point) -> int:
         else:
             above.append(self.lower(factor, point))
     return self.graph.mul(above, below)
-
-
-def _pow(self: Lowering, tree: Expression, point: Point) -> int:
-    base, exponent = tree.args
-    return self.graph.power(self.lower(base, point), self.lower(exponent, point))
-
-
-def _of_one(self: Lowering, tree: Expression, point: Point) -> int:
-    return self.graph.node(tree.op, self.lower(tree.args[0], point))
-
-
-def _extreme(self: Lowering, tree: Expression, point: Point) -> int:
-    return self.graph.extreme(tree.op, [self.lower(argument, point) for argument in tree.args])
 
 
 def _total(self: Lowering, tree: Expression, point: Point) -> int:
@@ -475,17 +468,9 @@ def _which(self: Lowering, tree: Expression, point: Point) -> int:
     return self.graph.node("which", *(self.lower(tree.body, below) for below in points), names)
 
 
-_OPERATIONS: Mapping[str, Callable[[Lowering, Expression, Point], int]] = {
-    "add": _add,
+#: Operations that are more than what their arguments give.
+_SPECIAL: Mapping[str, Callable[[Lowering, Expression, Point], int]] = {
     "mul": _mul,
-    "pow": _pow,
-    "max": _extreme,
-    "min": _extreme,
-    "ceil": _of_one,
-    "floor": _of_one,
-    "exp": _of_one,
-    "tanh": _of_one,
-    "log": _of_one,
     "total": _total,
     "largest": _largest,
     "at_largest": _at_largest,

@@ -12,25 +12,6 @@ from typing import Any
 from planner.book import notation as n
 from planner.book.expressions import Expression, number
 from planner.book.formulas import layout
-from planner.book.notation import (
-    E,
-    a,
-    a_kv,
-    bytes_j,
-    d_h,
-    d_v,
-    f,
-    f_e,
-    f_s,
-    h,
-    k,
-    k_a,
-    ranks_j,
-    rows_j,
-    s,
-    t,
-    width_j,
-)
 from planner.book.reductions import ceil
 from planner.engine.evaluate import Entry
 from planner.plans import kernels as profiles
@@ -40,40 +21,40 @@ ONE = number(1)
 
 #: Elements of a row.
 WIDTHS: dict[str, Expression] = {
-    "hidden": h,
-    "query": a * d_h,
-    "key": a_kv * d_h,
-    "value": a_kv * d_v,
-    "keys of all heads": a * d_h,
-    "values of all heads": a * d_v,
-    "attention output": a * d_v,
-    "key and value": a_kv * d_h + a_kv * d_v,
-    "query and key": a * d_h + a_kv * d_h,
-    "projections": a * d_h + a_kv * d_h + a_kv * d_v,
-    "heads": a,
-    "kv heads": a_kv,
-    "intermediate": f,
-    "experts": E,
-    "top k": k,
-    "expert intermediate": f_e,
-    "shared intermediate": f_s,
+    "hidden": n.h,
+    "query": n.a * n.d_h,
+    "key": n.a_kv * n.d_h,
+    "value": n.a_kv * n.d_v,
+    "keys of all heads": n.a * n.d_h,
+    "values of all heads": n.a * n.d_v,
+    "attention output": n.a * n.d_v,
+    "key and value": n.a_kv * n.d_h + n.a_kv * n.d_v,
+    "query and key": n.a * n.d_h + n.a_kv * n.d_h,
+    "projections": n.a * n.d_h + n.a_kv * n.d_h + n.a_kv * n.d_v,
+    "heads": n.a,
+    "kv heads": n.a_kv,
+    "intermediate": n.f,
+    "experts": n.E,
+    "top k": n.k,
+    "expert intermediate": n.f_e,
+    "shared intermediate": n.f_s,
     "query rank": n.r_q,
     "kv rank": n.r_kv,
     "rotary": n.d_r,
     "rotary head": n.d_rot,
     "vocabulary": layout.vocabulary.symbol,
-    "table": layout.vocabulary * h,
+    "table": layout.vocabulary * n.h,
     "one": ONE,
 }
 #: How many rows there are on one device before the split.
 ROWS: dict[str, Expression] = {
     "tokens": layout.tokens.symbol,
     "sequences": n.b,
-    "scores": layout.tokens * s,  # each token meets every key of its sequence
+    "scores": layout.tokens * n.s,  # each token meets every key of its sequence
     "routed": layout.routed.symbol,
-    "length": s,
+    "length": n.s,
     "all ranks": layout.tokens * n.c,  # of context parallelism
-    "positions in 32s": n.b * 32 * ceil(s / (32 * n.c)),
+    "positions in 32s": n.b * 32 * ceil(n.s / (32 * n.c)),
     "once": ONE,
     "chunk of the loss": layout.tokens / n.n_lc,
 }
@@ -116,10 +97,10 @@ def entries(
             line["tensor"],
             entry,
             bindings={
-                rows_j: ROWS[line.get("rows", "tokens")],
-                width_j: _times(line.get("times", 1), WIDTHS[line["width"]]),
-                bytes_j: k_a if size == "activation" else size,
-                ranks_j: SPLITS[line.get("split", "none")](settings),
+                n.rows_j: ROWS[line.get("rows", "tokens")],
+                n.width_j: _times(line.get("times", 1), WIDTHS[line["width"]]),
+                n.bytes_j: n.k_a if size == "activation" else size,
+                n.ranks_j: SPLITS[line.get("split", "none")](settings),
             },
             settings={
                 "moment": line.get("moment", "kept"),
@@ -190,13 +171,13 @@ def _facts(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, An
 
 
 def _sequence(settings: Mapping[str, Any]) -> Expression:
-    return t if settings["parallelism.sequence"] else ONE
+    return n.t if settings["parallelism.sequence"] else ONE
 
 
 #: How many devices share a tensor, beyond context parallelism, which divides the tokens.
 SPLITS: dict[str, Callable[[Mapping[str, Any]], Expression]] = {
     "none": lambda settings: ONE,
-    "tensor": lambda settings: t,
+    "tensor": lambda settings: n.t,
     "sequence": _sequence,
     "expert tensor": lambda settings: n.t_e,
 }

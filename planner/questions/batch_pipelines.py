@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.base.recent import recent
-from planner.book import notation
 from planner.engine import instance as case
 from planner.engine.evaluate import Entry
 from planner.plans import pipeline
 from planner.plans.document import Stage
 from planner.plans.layout import RUN
 from planner.plans.plan import with_keys
-from planner.questions.batch_graph import OF_PART, Kind, entries
+from planner.questions.batch_graph import OF_COMPONENT, OF_PART, Kind, entries
 from planner.questions.batch_rows import Layouts, Run
 
 Array = NDArray[Any]
@@ -113,15 +112,12 @@ class Pipelines:
             parts, components = entries(kind.case, "part"), entries(kind.case, "component")
             most = [case.recomputed_at_most(kind.plan, mode) for mode in self.layouts.recompute]
             counts = dict(holds), dict(alive)
-            kept = [case.on_stage(*counts, entry, parts, m) for m in most]
+            kept = [case.parts_on_stage(*counts, entry, parts, m) for m in most]
             of_parts = [[float(k[s, entry, p]) for s in OF_PART for p in parts] for k in kept]
             if (number, holds) not in of_components:
-                crossed, *_ = kept  # what a stage holds is the same in every mode
-                held = case.held_on_stages((entry,), components, crossed)
-                first = case.first_of_shape((entry,), components, crossed)
-                of_components[number, holds] = (
-                    *(held[notation.copies_on_stage, entry, c] for c in components),
-                    *(first[notation.first_on_stage, entry, c] for c in components),
+                held = case.components_on_stage(dict(holds), entry, components)
+                of_components[number, holds] = tuple(
+                    held[s, entry, c] for s in OF_COMPONENT for c in components
                 )
             table.append([[*line, *of_components[number, holds]] for line in of_parts])
         return np.array(table, dtype=np.float64).transpose(1, 0, 2)
