@@ -25,8 +25,9 @@ Not drawn, because no value can depend on them: texts (docstrings, titles, words
 numbers in their places), raised errors, assertions, annotations, decorators and default values;
 sizes of caches and of pieces of work at the top of a module; and what Python does not compile. Nor
 are thresholds of the search outside functions, since a fork exchanges functions and the bodies of
-formulas. Everything else is drawn, also formulas in a line (``equals``), and what only
-makes the program slower: such a change survives, and is counted.
+formulas. Everything else is drawn, also formulas in a line (``equals``) and values that several
+formulas share (``_name = …``), and what only makes the program slower: such a change survives, and
+is counted.
 """
 
 from __future__ import annotations
@@ -202,6 +203,8 @@ def changes(group: str, file: Path) -> Iterator[Change]:
             function, parts = ast.unparse(node.func.value), node.args[:1]
         if isinstance(node, ast.stmt):
             statement = node.lineno
+        if not function and group == "formulas" and (shared := shared_name(node)):
+            function, statement = shared, first_use(tree, shared)
         if function:
             name = file.relative_to(ROOT).as_posix()
             for place in places(node):
@@ -209,7 +212,8 @@ def changes(group: str, file: Path) -> Iterator[Change]:
         for part in parts:
             yield from inside(part, function, statement)
 
-    yield from inside(ast.parse(text), "", 0)
+    tree = ast.parse(text)
+    yield from inside(tree, "", 0)
 
 
 def files(root: Path, *groups: str) -> list[Path]:
@@ -228,6 +232,22 @@ def is_equal(node: ast.AST) -> TypeGuard[ast.Call]:
     """Whether it declares a formula in a line (``equals``)."""
     named = node.func if isinstance(node, ast.Call) else None
     return isinstance(named, ast.Attribute) and named.attr == "equals"
+
+
+def shared_name(node: ast.AST) -> str:
+    """The name of a value that several formulas of a module share: ``_name = …``."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    return target.id if isinstance(target, ast.Name) and target.id.startswith("_") else ""
+
+
+def first_use(tree: ast.Module, name: str) -> int:
+    """The first statement of a formula that such a value stands in, by itself or in another."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Return | ast.Expr | ast.Assign):
+            continue
+        if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node.value or node)):
+            return first_use(tree, shared) if (shared := shared_name(node)) else node.lineno
+    return 0
 
 
 def is_text(node: ast.expr) -> bool:

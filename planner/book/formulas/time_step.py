@@ -199,10 +199,6 @@ def _():
     return (k_c + 2 * k_g) * micro_batches * owned / (W * e_mem)
 
 
-#: Messages of 40 million values, or of 1 million for each rank where that is more.
-_growing = maximum(1, resident / maximum(40 * 10**6, 10**6 * shards))
-
-
 buckets = Quantity(
     "time.buckets",
     symbol=r"n_{\mathrm{rings}}",
@@ -213,7 +209,10 @@ buckets = Quantity(
 buckets.where(
     buckets="growing",
     source="Megatron-LM (bucket size: 40 million parameters, or 1 million for each rank)",
-).equals(_growing, "At least one; large groups take larger messages.")
+).equals(
+    maximum(1, resident / maximum(40 * 10**6, 10**6 * shards)),
+    "At least one; large groups take larger messages.",
+)
 
 
 @buckets.where(
