@@ -81,7 +81,6 @@ keys.where(attention_count=("causal", "causal-window"), side="decoder").equals(
     (s_dec + 1) / 2, "Query i of the decoder meets the i keys up to itself."
 )
 
-
 CHUNKED = "the chunked form in plain PyTorch of transformers: "
 
 component = flops(
@@ -261,7 +260,6 @@ forward.where(
     exact=False,
     coefficient="FLOP",
 ).equals(2 * active, "Without a shape only the rule remains: 2 FLOP for each parameter.")
-
 
 backward = flops(
     "compute.backward_flops_per_token",

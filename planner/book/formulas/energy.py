@@ -36,7 +36,6 @@ computers.where(hosts_given=False, title="energy of the accelerators alone").equ
     devices, "The cluster states no power for its hosts (cluster.host_power); they are not in it."
 )
 
-
 total = kwh("energy.total", symbol=r"E_{\mathrm{run}}", title="energy that the site draws")
 
 

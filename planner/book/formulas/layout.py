@@ -6,6 +6,8 @@ from planner.book.notation import B, E, V, b, c, e, f_cap, g_V, gamma, k, n, p, 
 from planner.book.quantity import Quantity
 from planner.book.reductions import ceil
 
+#: Schedules by which a device is at one pass at a time.
+IN_TURN = ("1f1b", "interleaved", "gpipe", "zero-bubble")
 GROUPS = "Narayanan et al. 2021 (arXiv 2104.04473), section 3"
 
 number = partial(Quantity, unit="1")

@@ -84,7 +84,6 @@ _summed = minimum(1, micro_batches - 1) * gradients_stage
 _of_head = Sum(layers_on_stage * Sum(gradients_component, "component"), "part", part="head")
 _of_layers = Sum(copies_on_stage * gradients_component, "component", layers=True)
 
-
 gradients_live.where(gradients="fresh", phase="loss").equals(
     _summed, "None yet in the first micro-batch; all of them from the second one on."
 )
@@ -123,9 +122,7 @@ def _():
 
 gradients_live.where(gradients="fresh", phase="step").equals(gradients_stage, "All of them.")
 
-
 # -- the peak -----------------------------------------------------------------------------------
-
 
 live = in_bytes(
     "memory.live",

@@ -54,7 +54,6 @@ input_ranks.where(
     source="Rajbhandari et al. 2020, section 6.1; Megatron-LM (distribute-saved-activations)",
 ).equals(t, "Divided over the tensor-parallel ranks and gathered again before use.")
 
-
 layer = of_part(
     "memory.activations.part",
     symbol=r"M_{\mathrm{act}}^{k}",

@@ -92,7 +92,6 @@ device_parameters.where(
     source="Lepikhin et al. 2020 (arXiv 2006.16668); Megatron-LM (expert-tensor-parallel-size)",
 ).equals(component / (e * t_e), "Experts are divided over e groups, each expert over t_e devices.")
 
-
 width = partial(Quantity, unit="1", source=MEGATRON, per="component")
 
 inputs = width(
@@ -110,7 +109,6 @@ inputs.where(split="experts").equals(
     n_in * n_out / f_e, "The side that is not the width of the expert."
 )
 
-
 outputs = width(
     "parameters.device_outputs",
     symbol=r"n_{\mathrm{out}}'",
@@ -126,7 +124,6 @@ outputs.where(split="experts").equals(
     f_e / t_e, "The width of the expert, divided over its tensor-parallel ranks."
 )
 
-
 biases = width(
     "parameters.device_biases",
     symbol=r"n_{\mathrm{b}}'",
@@ -139,7 +136,6 @@ biases.where(bias=True, split=("none", "column", "row", "vocabulary")).equals(
 biases.where(bias=True, split="experts").equals(
     n_out / t_e, "One for each output, divided over the expert's tensor-parallel ranks."
 )
-
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
@@ -211,7 +207,6 @@ frozen.where(lora=True, hidden_matrix=False).equals(
     k_a * device_parameters, "Embeddings, head and vectors are not quantised."
 )
 
-
 weights_component = of_component(
     "memory.weights.component",
     symbol=r"M_{w,c}",
@@ -239,7 +234,6 @@ gradients_component.where(zero=(0, 1)).equals(k_g * trained, "k_g bytes for each
 gradients_component.where(zero=(2, 3)).equals(
     k_g * trained / shards, "k_g bytes for each parameter, divided over the devices that share it."
 )
-
 
 per_parameter = in_bytes(
     "memory.optimizer.per_parameter", symbol="K_o", title="optimizer states of one parameter"
@@ -286,7 +280,6 @@ per_parameter.where(
     "A momentum, as if every parameter were one of a hidden matrix; embeddings, head and vectors "
     "keep a moment more.",
 )
-
 
 ALIKE = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "lion")
 

@@ -73,7 +73,6 @@ link.where(link_convention="per-direction", source="datasheet; it prints one dir
     e_link * B_link, "The printed figure, of which collectives sustain a share."
 )
 
-
 fabric = Quantity(
     "network.fabric",
     symbol=r"\beta_f",
@@ -106,10 +105,8 @@ tensor = seconds(
 )
 tensor.where(tensor="none", source=MEGATRON).equals(0, "One device has nothing to exchange.")
 
-
 #: Bytes that a ring passes through each device, of the activations of all tokens.
 _passed_by_ranks = 2 * (t - 1) / t * k_a * tokens * h
-
 
 tensor_hops = seconds(
     "network.tensor_hops", symbol=r"\alpha_t", title="hops of one tensor-parallel exchange"
@@ -367,7 +364,6 @@ reach.where(grouped=True, source=LIMITED).equals(
     _of_groups(e), "Those that hold the groups of the token."
 )
 
-
 reach_nodes = Quantity(
     "network.reach.nodes",
     symbol=r"M_{\mathrm{r}}",
@@ -405,11 +401,9 @@ uneven.where(
     f_cap, "The slots of an expert travel, filled or not; what is beyond them is dropped before."
 )
 
-
 #: Bytes of the hidden states that a device sends: tensor-parallel ranks share the tokens, and of
 #: there and back each has its format.
 _of_rank = (k_disp + k_a) / 2 * uneven * tokens * h / t
-
 
 _copies = _of_rank * k * (e - 1) / e
 
@@ -421,7 +415,6 @@ def _once(reached: Operand, members: Operand) -> Expression:
 
 #: A token once to each other node, on a network that may be oversubscribed.
 _across = _once(reach_nodes, NODES) * o_net
-
 
 experts.where(
     expert="node", dispatcher="all-to-all", source="Lepikhin et al. 2020 (arXiv 2006.16668)"
@@ -465,7 +458,6 @@ experts_gather = of_block(
 )
 experts_gather.where(expert_tensor="none").equals(0, "An expert is whole on its device.")
 
-
 #: Bytes that a device of t_e lacks of the rows that reach all of them: k copies of a token.
 _of_expert = _of_rank * k * (t_e - 1)
 
@@ -489,7 +481,6 @@ def _():
 
 #: Bytes of a rank's keys and values; a tensor-parallel rank has one head at least.
 _keys_and_values = k_a * tokens * maximum(1, a_kv / t) * (d_h + d_v)
-
 
 context = of_block(
     "network.context",

@@ -70,7 +70,6 @@ core_flops.where(training_attention="eager").equals(
     2 * tokens * s * a * (d_h + d_v) / t, "Queries with all keys, and scores with values."
 )
 
-
 core_intensity = Quantity(
     "roofline.core.intensity",
     symbol=r"I_{\mathrm{core}}",

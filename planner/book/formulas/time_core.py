@@ -68,7 +68,6 @@ def _():
 #: query of a block of n sees w, the first w more than n - 1 before it.
 _reach = minimum(s, n_blk * (1 + ceil((w - 1) / n_blk)))
 
-
 keys.where(sees="window").equals(_reach, "Those of the window, in whole blocks.")
 
 
@@ -81,7 +80,6 @@ def _():
 
 #: Heads below 128 fill the products of a fused kernel less well.
 _filled = minimum(1, d_h / 128) ** x_head
-
 
 core_rate = of_block(
     "time.core.rate", symbol=r"R_{\mathrm{att}}", unit="FLOP/s", title="rate of fused attention"
@@ -157,19 +155,12 @@ half.where(tiles=False, source="no multiprocessors are known").equals(
 )
 
 
-def _product(m, n, k, wasted):
-    """One batched product of an unfused core, at the 16-bit rate."""
+def _product(m, n, k, tiled):
+    """One batched product of an unfused core, at the 16-bit rate, with what tiles and waves waste
+    where it is known how the device cuts products."""
     heads, widths = b * a / t, (m, loaded(n), loaded(k))
-    arithmetic = work(*widths, heads, wasted(*widths), e_16 * peak_16, half)
-    return maximum(arithmetic, traffic(m, n, k, heads))
-
-
-def _waves(m, n, k):
-    return waves(m, n, k, b * a / t, half)
-
-
-def _nothing(m, n, k):
-    return 1
+    waste = waves(*widths, heads, half) if tiled else 1
+    return maximum(work(*widths, heads, waste, e_16 * peak_16, half), traffic(m, n, k, heads))
 
 
 @seconds(
@@ -197,16 +188,16 @@ def scores_backward():
     return b * a * s * s / (c * t) * (3 * k_a + (2 * k_a + 1) * p_drop) / (W * e_mem)
 
 
-def _core(wasted):
-    return _product(s / c, s, d_h, wasted) + _product(s / c, d_v, s, wasted) + scores
+def _core(tiled):
+    return _product(s / c, s, d_h, tiled) + _product(s / c, d_v, s, tiled) + scores
 
 
-def _core_backward(wasted):
+def _core_backward(tiled):
     return (
-        _product(s / c, d_h, s, wasted)
-        + _product(s, d_h, s / c, wasted)
-        + _product(s / c, s, d_v, wasted)
-        + _product(s, d_v, s / c, wasted)
+        _product(s / c, d_h, s, tiled)
+        + _product(s, d_h, s / c, tiled)
+        + _product(s / c, s, d_v, tiled)
+        + _product(s, d_v, s / c, tiled)
         + scores_backward
     )
 
@@ -214,25 +205,25 @@ def _core_backward(wasted):
 @core_forward.where(training_attention="eager", tiles=True, source=SCALED)
 def _():
     """Queries with keys and scores with values, in full, and the kernels on the scores."""
-    return _core(_waves)
+    return _core(tiled=True)
 
 
 @core_forward.where(training_attention="eager", tiles=False, source=SCALED)
 def _():
     """The same where it is not known how the device cuts products: nothing is wasted."""
-    return _core(_nothing)
+    return _core(tiled=False)
 
 
 @core_backward.where(training_attention="eager", tiles=True, coefficient="FLOP", source=SCALED)
 def _():
     """Four products of the transposed shapes, and the kernels on the scores."""
-    return _core_backward(_waves)
+    return _core_backward(tiled=True)
 
 
 @core_backward.where(training_attention="eager", tiles=False, coefficient="FLOP", source=SCALED)
 def _():
     """The same where it is not known how the device cuts products: nothing is wasted."""
-    return _core_backward(_nothing)
+    return _core_backward(tiled=False)
 
 
 # -- context parallelism -----------------------------------------------------------------------

@@ -96,7 +96,6 @@ read.where(table=False, routed=True).equals(
     weights_component * touched, "Those of the experts that some token of the batch chose."
 )
 
-
 #: Blocks that keep a state of one size, however long the sequence is.
 STATES = ("mamba", "delta_net", "recurrence", "short_conv", "lightning")
 
@@ -111,9 +110,7 @@ cached.where(block=STATES).equals(
     cache_block / micro_batches, "The whole state, which does not grow."
 )
 
-
 _growing = cache_block / micro_batches * (s + s_o / 2) / (s + s_o)
-
 
 cached.where(block="attention", latent=True).equals(
     _growing, "On average over the answer, half of its s_o tokens are in the cache."

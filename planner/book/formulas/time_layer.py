@@ -3,7 +3,7 @@
 from functools import partial
 
 from planner.book.formulas.compute import NOTHING, OTHERS
-from planner.book.formulas.layout import routed, sequence_ranks, tokens, vocabulary
+from planner.book.formulas.layout import IN_TURN, routed, sequence_ranks, tokens, vocabulary
 from planner.book.formulas.network import experts as experts_exchange
 from planner.book.formulas.network import experts_gather, tensor
 from planner.book.formulas.time_core import (
@@ -59,7 +59,6 @@ traffic = Quantity(
 traffic.where(block="norm").equals(
     2 * k_a * tokens * h / sequence_ranks, "Reads and writes its values."
 )
-
 
 _residual = (3 * k_a + p_drop) * tokens * h / sequence_ranks
 
@@ -171,9 +170,6 @@ exchange.where(block=ALONE, tensor_overlap=False, source=CALIBRATED).equals(
 def _():
     """A part runs beside the products (parallelism.tensor_overlap)."""
     return exchanges * tensor * (1 - hidden_t)
-
-
-IN_TURN = ("1f1b", "interleaved", "gpipe", "zero-bubble")
 
 
 exchange.where(

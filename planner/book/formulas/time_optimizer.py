@@ -39,9 +39,7 @@ seconds = partial(Quantity, unit="s", exact=False)
 
 # -- memory traffic ----------------------------------------------------------------------------
 
-
 _once = 2 * (k_w + k_m + each) + k_g
-
 
 update = Quantity(
     "time.update",
@@ -68,7 +66,6 @@ def _():
 
 
 _adamw_operations = 4 * (k_w + k_m) + 16 * k_o + k_g
-
 
 ADAMW_SOURCE = "PyTorch, torch.optim.adamw: operations on whole tensors"
 
@@ -149,9 +146,7 @@ update.where(**OUTSIDE, **OPERATIONS, source=ADAMW_SOURCE).equals(
     _adamw_operations, "As AdamW's operations."
 )
 
-
 # -- Muon's products ---------------------------------------------------------------------------
-
 
 matrices = Quantity(
     "time.orthogonal.matrices",

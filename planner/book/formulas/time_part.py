@@ -2,13 +2,13 @@
 what travels beside."""
 
 from planner.book.formulas.compute import ELSE, MODULES
+from planner.book.formulas.layout import IN_TURN
 from planner.book.formulas.memory_activations import layer as kept
 from planner.book.formulas.memory_states import device_parameters
 from planner.book.formulas.network import hops, passed
 from planner.book.formulas.time_core import context_forward, core_forward
 from planner.book.formulas.time_layer import (
     CALIBRATED,
-    IN_TURN,
     backward,
     elementwise,
     exchange,
@@ -161,7 +161,6 @@ host.where(layers=True, recompute="full").equals(
     4 * launches * t_la, "Launches twice forward and twice backward."
 )
 
-
 gathers = of_part(
     "time.part.gathers",
     symbol=r"t_G",
@@ -226,12 +225,11 @@ def device():
     return forward + backward + repeated
 
 
-def _longer():
-    """The length of two sides at a right angle, were the power 2; with a higher one the corner is
-    sharper."""
-    longer, shorter = maximum(device, host), minimum(device, host)
-    return longer * (1 + (shorter / longer) ** x_busy) ** (1 / x_busy)
-
+_most = maximum(device, host)
+_least = minimum(device, host)
+#: The length of two sides at a right angle, were the power 2; with a higher one the corner is
+#: sharper.
+_rounded = _most * (1 + (_least / _most) ** x_busy) ** (1 / x_busy)
 
 busy = of_part(
     "time.part.busy", symbol=r"t_{\mathrm{busy}}", title="device or host at work on a layer"
@@ -242,14 +240,14 @@ busy = of_part(
 def _():
     """The device waits for the host where kernels are short: the longer of the two, rounded where
     they are alike."""
-    return _longer()
+    return _rounded
 
 
 @busy.where(schedule="dualpipe", expert="none", source=CALIBRATED)
 def _():
     """The device waits for the host where kernels are short: the longer of the two, rounded where
     they are alike."""
-    return _longer()
+    return _rounded
 
 
 @busy.where(
@@ -259,7 +257,7 @@ def _():
 )
 def _():
     """The exchanges that run beside the products take multiprocessors from them."""
-    return _longer() / (1 - f_disp)
+    return _rounded / (1 - f_disp)
 
 
 @of_part(

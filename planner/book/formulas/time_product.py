@@ -164,7 +164,6 @@ rate.where(wide=True).equals(
     e_16 * peak_16, "Logits and router stay in 16 bit: a share of that peak."
 )
 
-
 half = of_product(
     "time.product.half",
     symbol=r"d_x",

@@ -144,7 +144,6 @@ failure_days.where(stragglers_given=True).equals(
     _lost(training_days + straggler_days), "As without stragglers, of days that are longer by them."
 )
 
-
 run_days = days(
     "time.run_days",
     symbol=r"t_{\mathrm{cal}}",

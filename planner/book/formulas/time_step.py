@@ -1,9 +1,8 @@
 """Predicted time of one optimizer step: micro-batches, pipeline, data parallelism, optimizer."""
 
 from functools import partial
-from typing import Any
 
-from planner.book.formulas.layout import micro_batches
+from planner.book.formulas.layout import IN_TURN, micro_batches
 from planner.book.formulas.layout import shards as owners
 from planner.book.formulas.memory_states import trained
 from planner.book.formulas.network import (
@@ -46,7 +45,7 @@ EACH = (
     "reduce in the backward pass of each micro-batch"
 )
 OVERLAP = "Li et al. 2020 (arXiv 2006.15704), section 3.2.3; Megatron-LM (distributed optimizer)"
-IN_TURN: dict[str, Any] = {"schedule": ("1f1b", "interleaved", "gpipe", "zero-bubble")}
+REPLICATED = ("node", "nodes")
 
 seconds = partial(Quantity, unit="s", exact=False)
 
@@ -55,13 +54,13 @@ stage = seconds(
 )
 
 
-@stage.where(**IN_TURN, again_some=False, source=PIPELINE)
+@stage.where(schedule=IN_TURN, again_some=False, source=PIPELINE)
 def _():
     """The layers of the stage, and the embedding or the head where it holds them."""
     return Sum(layers_on_stage * part, "part")
 
 
-@stage.where(**IN_TURN, again_some=True, source=PIPELINE)
+@stage.where(schedule=IN_TURN, again_some=True, source=PIPELINE)
 def _():
     """The layers of the stage, and the embedding or the head where it holds them; layers beyond
     training.recompute_layers compute nothing again."""
@@ -234,12 +233,10 @@ def _():
     return Max(Sum(layers_on_stage, "part"), "stage")
 
 
-REPLICATED: dict[str, Any] = {"replicas": ("node", "nodes")}
-
-
+#: Each gradient passes once round the ring that divides them.
+_scattered = k_red * ring + buckets * hops
 #: All-reduce of the shards' gradients over r replicas.
 _between_replicas = 2 * k_red * owned * (1 - 1 / r) / replicas
-
 
 reduce = seconds(
     "time.data.reduce",
@@ -250,7 +247,7 @@ reduce.where(zero=0, source=ZERO).equals(
     2 * k_red * ring + buckets * reduce_hops, "An all-reduce: each gradient passes twice."
 )
 reduce.where(zero=1, replicas="none", source=ZERO).equals(
-    k_red * ring + buckets * hops, "Gradients are reduced and scattered: each passes once."
+    _scattered, "Gradients are reduced and scattered: each passes once."
 )
 
 
@@ -258,20 +255,20 @@ reduce.where(zero=1, replicas="none", source=ZERO).equals(
 def _():
     """A device keeps its share of the sum only, so that gradients are reduced and scattered after
     each of m micro-batches."""
-    return micro_batches * (k_red * ring + buckets * hops)
+    return micro_batches * _scattered
 
 
-@reduce.where(zero=1, **REPLICATED, source=ZERO)
+@reduce.where(zero=1, replicas=REPLICATED, source=ZERO)
 def _():
     """As without replicas, inside each; then the shards' gradients over the r replicas."""
-    return k_red * ring + buckets * hops + _between_replicas
+    return _scattered + _between_replicas
 
 
-@reduce.where(zero=2, **REPLICATED, source=EACH)
+@reduce.where(zero=2, replicas=REPLICATED, source=EACH)
 def _():
     """As without replicas, inside each; after the last micro-batch the shards' gradients over the r
     replicas."""
-    return micro_batches * (k_red * ring + buckets * hops) + _between_replicas
+    return micro_batches * _scattered + _between_replicas
 
 
 reduce.where(zero=3, replicas="none", source=ZERO).equals(
@@ -279,7 +276,7 @@ reduce.where(zero=3, replicas="none", source=ZERO).equals(
 )
 
 
-@reduce.where(zero=3, **REPLICATED, source="PyTorch, fully_shard (set_requires_all_reduce)")
+@reduce.where(zero=3, replicas=REPLICATED, source="PyTorch, fully_shard (set_requires_all_reduce)")
 def _():
     """Layers scatter inside a replica; after the last micro-batch the shards' gradients go over the
     r replicas."""
@@ -321,17 +318,14 @@ def _():
     return reduce + gather
 
 
-ONCE: dict[str, Any] = {"zero": (0, 1, 3)}
-
-
-@data.where(data_overlap="gradients", **ONCE, source=OVERLAP)
+@data.where(data_overlap="gradients", zero=(0, 1, 3), source=OVERLAP)
 def _():
     """Gradients are reduced beside the backward pass of the last micro-batch, which hides a share
     of the traffic; weights are gathered before the next step starts."""
     return _shown(reduce, f_back * micro_batch) + gather
 
 
-@data.where(data_overlap="all", **ONCE, source=OVERLAP)
+@data.where(data_overlap="all", zero=(0, 1, 3), source=OVERLAP)
 def _():
     """Gradients are reduced beside the backward pass of the last micro-batch, and weights gathered
     beside the forward pass of the first: both hide a share."""
@@ -354,7 +348,6 @@ def _():
 #: Bytes of the copy that the last stage holds: in a ring of two, each passes once.
 _tied = k_red * Max(Sum(layers_on_stage * Sum(trained, "component", shared=True), "part"), "stage")
 
-
 tied = seconds(
     "time.tied",
     symbol=r"t_{\mathrm{tied}}",
@@ -368,12 +361,12 @@ tied.where(
     schedule="dualpipe",
     source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.3",
 ).equals(0, "The first and the last stage lie on one device, which holds one matrix.")
-tied.where(pipeline="node", **IN_TURN).equals(
+tied.where(pipeline="node", schedule=IN_TURN).equals(
     _tied / link, "The two copies' gradients pass over the link once each way."
 )
 
 
-@tied.where(pipeline="nodes", **IN_TURN)
+@tied.where(pipeline="nodes", schedule=IN_TURN)
 def _():
     """The two copies' gradients pass once each way, over the network card of a device."""
     return _tied / fabric
