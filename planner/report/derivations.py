@@ -139,9 +139,7 @@ class Derivations:
             rows=[],
             count=0,
             used={},
-            shown=next(
-                (s.id for s in SECTIONS for b in s.beside if quantity.base in b.columns), ""
-            ),
+            shown=next((s.id for s in SECTIONS if quantity.base in s.anchors), ""),
         )
 
     def _anchor(self, base: str, where: str) -> str:

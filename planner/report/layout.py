@@ -52,6 +52,7 @@ class Beside(NamedTuple):
     head: str
     caption: str
     columns: tuple[str, ...]
+    one_unit: bool = False  # which the caption says; else each value says its own
 
 
 class Section(NamedTuple):
@@ -64,8 +65,12 @@ class Section(NamedTuple):
     apart: bool = False  # the predicted step by what its time is spent on
     side_by_side: tuple[str, ...] = ()  # ways to count the same; the first one is the measure
     first: tuple[str, ...] = ()  # rows that lead the table
-    entries: tuple[str, ...] = ()  # quantities per stage: the columns of one table
     beside: tuple[Beside, ...] = ()  # what stands beside each other by the entries of an axis
+
+    @property
+    def anchors(self) -> set[str]:
+        """The quantities whose values stand here alone: their derivations lead here."""
+        return {base for table in self.beside if not table.one_unit for base in table.columns}
 
 
 SECTIONS = (
@@ -83,13 +88,21 @@ SECTIONS = (
             "memory.capacity",
             "memory.headroom",
         ),
-        entries=(
-            "memory.weights.stage",
-            "memory.gradients.stage",
-            "memory.optimizer.stage",
-            "memory.activations.stage",
-            "memory.cache.stage",
-            "memory.peak",
+        beside=(
+            Beside(
+                "stage",
+                "Stage",
+                "By pipeline stage",
+                (
+                    "memory.weights.stage",
+                    "memory.gradients.stage",
+                    "memory.optimizer.stage",
+                    "memory.activations.stage",
+                    "memory.cache.stage",
+                    "memory.peak",
+                ),
+                one_unit=True,
+            ),
         ),
     ),
     Section(
@@ -158,14 +171,14 @@ PREFIXES = {
     "scaling": "Scaling laws",
 }
 
-#: Groups of the inputs: title and the keys that they start with.
-INPUT_GROUPS = (
-    ("Model", ("model",)),
-    ("Cluster", ("cluster",)),
-    ("Training", ("training",)),
-    ("Layout", ("parallelism",)),
-    ("Further", ("",)),
-)
+#: Groups of the inputs by how their keys begin; the last one takes all others.
+INPUT_GROUPS = {
+    "model": "Model",
+    "cluster": "Cluster",
+    "training": "Training",
+    "parallelism": "Layout",
+    "": "Further",
+}
 
 #: The groups that a reader of the HTML page sees without opening them.
 OPEN_GROUPS = frozenset({"Training", "Layout"})

@@ -94,13 +94,12 @@ class View:
         """Steps that end at a limit: the plan fits, this neighbour does not."""
         if self.result.verdict["fits"] is not True:
             return []
-        found = []
-        for entry in self._neighbours:
-            headroom = entry.result.get("memory.headroom") if entry.result else None
-            if headroom is not None and headroom.number < 0:
-                short = shown(-headroom.number, headroom.unit)
-                found.append(Data(changes=said(entry.changes), short=short))
-        return found
+        left = [(n, n.result.get("memory.headroom")) for n in self._neighbours if n.result]
+        return [
+            Data(changes=said(neighbour.changes), short=shown(-headroom.number, headroom.unit))
+            for neighbour, headroom in left
+            if headroom is not None and headroom.number < 0
+        ]
 
     @cached_property
     def alternatives(self) -> Data | None:
@@ -174,14 +173,11 @@ class View:
         )
 
     def _measured(self, row: Any) -> Data:
-        base = row.id
-        share = BOOK.quantities[base].share
         return Data(
-            id=base,
+            id=row.id,
             title=headline(row.title),
-            planned="–" if row.planned is None else facts.brief(self.result[base]),
-            absent=row.planned is None,
-            measured=shown(row.measured, row.unit, share),
+            planned="" if row.planned is None else facts.brief(self.result[row.id]),
+            measured=shown(row.measured, row.unit, BOOK.quantities[row.id].share),
             ratio="–" if row.ratio is None else significant(row.ratio, 3),
             inside={True: "inside", False: "outside", None: "–"}[row.inside],
             how=clean(row.how),
@@ -192,20 +188,15 @@ class View:
     @cached_property
     def inputs(self) -> list[Data]:
         """Groups of resolved values; those that are off or none by default stand apart."""
-        groups: dict[str, Data] = {}
+        groups = {
+            title: Data(title=title, rows=[], quiet=[], open=title in OPEN_GROUPS)
+            for title in INPUT_GROUPS.values()
+        }
         for entry in joined(self.result.inputs):
-            title = next(
-                title
-                for title, starts in INPUT_GROUPS
-                if any(entry.key.startswith(start) for start in starts)
-            )
-            group = groups.setdefault(
-                title, Data(title=title, rows=[], quiet=[], open=title in OPEN_GROUPS)
-            )
+            group = groups[INPUT_GROUPS.get(_prefix(entry.key), INPUT_GROUPS[""])]
             quiet = entry.kind in ("default", "derived") and entry.value in QUIET
             (group.quiet if quiet else group.rows).append(self._input(entry))
-        titles = [title for title, _ in INPUT_GROUPS]
-        return sorted(groups.values(), key=lambda group: titles.index(group.title))
+        return [group for group in groups.values() if group.rows or group.quiet]
 
     def _input(self, entry: Input) -> Data:
         return Data(
@@ -255,19 +246,17 @@ class View:
     def sections(self) -> list[Data]:
         """Elements 5 to 8, those that have anything to show."""
         named = {prefix for section in SECTIONS for prefix in section.prefixes}
-        rest = dict.fromkeys(
-            q.id.split(".")[0] for q in self._plain if q.id.split(".")[0] not in named
-        )
-        further = [Section("further-quantities", "Further quantities", tuple(rest))] if rest else []
-        views = [self._section(section) for section in (*SECTIONS, *further)]
+        rest = tuple(dict.fromkeys(p for q in self._plain if (p := _prefix(q.id)) not in named))
+        further = Section("further-quantities", "Further quantities", rest)
+        views = [self._section(section) for section in (*SECTIONS, further)]
         return [view for view in views if view is not None]
 
     def _section(self, section: Section) -> Data | None:
-        quantities = {q.id: q for q in self._plain if q.id.split(".")[0] in section.prefixes}
+        quantities = {q.id: q for q in self._plain if _prefix(q.id) in section.prefixes}
         absent = [
             Data(id=i, reason=clean(self.result.absent[i]))
             for i in self._missing
-            if i.split(".")[0] in section.prefixes
+            if _prefix(i) in section.prefixes
         ]
         sums = [
             self._sum(q)
@@ -285,6 +274,7 @@ class View:
         rows = [self._row(q) for q in (*first, *quantities.values())]
         if not (sums or compared or rows or absent):
             return None
+        memory = "memory" in section.prefixes
         return Data(
             id=section.id,
             title=section.title,
@@ -292,23 +282,17 @@ class View:
             rows=rows,
             absent=absent,
             compared=self._compared(compared),
-            tables=self._by_stage(section.entries) + self._beside(section.beside),
-            capacity=self._capacity() if "memory" in section.prefixes else None,
-            stages=pictures.stages(self.result, self._place)
-            if "memory" in section.prefixes
-            else None,
+            tables=[table for beside in section.beside if (table := self._beside(beside))],
+            capacity=self._capacity() if memory else None,
+            stages=pictures.stages(self.result, self._place) if memory else None,
             roofline=pictures.roof(self.result) if "roofline" in section.prefixes else None,
         )
 
     def _step_parts(self) -> Data:
         """The predicted step by what its time is spent on."""
         terms = [Term(name, Fraction(s)) for name, s in self.result.step_parts.items()]
-        whole = sum((Fraction(term.value) for term in terms), Fraction(0))
         title = "Where the time of a step goes"
-        found = self._of_terms(self.result[STEP], title, terms)
-        found.figure = bar_of("step-parts", title, found.rows, [t.value for t in terms], whole)
-        found.note = APART
-        return found
+        return self._of_terms(self.result[STEP], title, terms, "step-parts", APART)
 
     def _is_slowest(self, stage: Quantity) -> bool:
         """Whether a pipeline stage is the first of those that set the pace."""
@@ -329,56 +313,52 @@ class View:
 
     def _sum(self, quantity: Quantity) -> Data:
         """A quantity as the table of its terms, with their shares."""
-        terms = quantity.terms
         title = ": ".join([headline(quantity.title), *(place(e) for e in quantity.entries)])
-        found = self._of_terms(quantity, title, terms)
+        found = self._of_terms(quantity, title, quantity.terms, quantity.id)
         if quantity.base == "memory.total":
-            found.figure = self._memory_bar(found.rows, terms, quantity)
-        else:
-            values: Sequence[Any] = [term.value for term in terms]
-            whole = sum(map(Fraction, values), Fraction(0))
-            found.figure = bar_of(quantity.id, title, found.rows, values, whole)
+            found.figure = self._memory_bar(found.rows, quantity) or found.figure
         return found
 
-    def _of_terms(self, quantity: Quantity, title: str, terms: Sequence[Term]) -> Data:
-        """A table of terms that add up to a quantity, with their shares."""
+    def _of_terms(
+        self, quantity: Quantity, title: str, terms: Sequence[Term], figure: str, note: str = ""
+    ) -> Data:
+        """A table of terms that add up to a quantity, with their shares, and as a bar."""
         values: Sequence[Any] = [term.value for term in terms]
         unit, texts = column([*values, quantity.value], quantity.unit)
         rows = [self._term(*row) for row in zip(terms, texts, shares(values), strict=False)]
         return Data(
             id=quantity.id,
             title=title,
-            caption=title,
             unit=unit,
             rows=rows,
             total=texts[-1],
-            estimate=not quantity.exact,
-            figure=None,
-            note="",
+            figure=bar_of(figure, title, rows, values, sum(map(Fraction, values), Fraction(0))),
+            note=note,
         )
 
     def _term(self, term: Term, text: str, share: str) -> Data:
         part = Fraction(share) / 100 if share != "–" else Fraction(0)
         named = BOOK.quantities.get(term.id or "")
         label = clean((named and named.short) or term.label)
+        at = self._place(label)
         return Data(
             label=label,
             text=text,
             share=share,
             bar=bar(part),
             id=term.id,
-            place=self._place(label),
-            colour=self._place(label) % COLOURS,
+            place=at,
+            colour=at % COLOURS,
         )
 
     def _place(self, label: str) -> int:
         """The colour and pattern of a label; it keeps them throughout the report."""
         return self._places.setdefault(label, len(self._places)) % COLOURS**2
 
-    def _memory_bar(self, rows: list[Data], terms: list[Term], total: Quantity) -> Data | None:
+    def _memory_bar(self, rows: list[Data], total: Quantity) -> Data | None:
         """The parts on the fullest device against what it has: cache and context are grey."""
         process, capacity = self.result.get("memory.process"), self.result.get("memory.capacity")
-        values: list[Any] = [term.value for term in terms]
+        values: list[Any] = [term.value for term in total.terms]
         title = "Memory of the fullest device"
         if process is None or capacity is None:
             return bar_of(total.id, title, rows, values, total.number)
@@ -411,62 +391,34 @@ class View:
             over=share > 1,
         )
 
-    def _by_stage(self, identifiers: Sequence[str]) -> list[Data]:
-        """Quantities per pipeline stage, where there are several kinds of stages."""
-        entries = self.result.evaluation.case.axes.get("stage", ())
-        if isinstance(entries, Absent) or len(entries) < 2:
-            return []
+    def _beside(self, table: Beside) -> Data | None:
+        """What the entries of an axis say, such as scaling laws; some say nothing of a column. In
+        one unit there are columns only of which all entries say something, and several entries."""
+        entries = self.result.evaluation.case.axes.get(table.axis, ())
+        if isinstance(entries, Absent) or len(entries) < 1 + table.one_unit:
+            return None
         known = self.result.quantities
-        full = [
-            base
-            for base in identifiers
-            if all(f"{base}[{entry.path}]" in known for entry in entries)
-        ]
-        if not full:
-            return []
-        cells = [[known[f"{base}[{entry.path}]"] for base in full] for entry in entries]
-        unit, texts = column([q.value for row in cells for q in row], cells[0][0].unit)
-        words = iter(texts)
-        rows = [
-            Data(label=place(entry), cells=[Data(id=q.id, text=next(words)) for q in row])
-            for entry, row in zip(entries, cells, strict=True)
-        ]
-        return [
-            Data(
-                caption=f"By pipeline stage, {unit}",
-                head="Stage",
-                rows=rows,
-                columns=[BOOK.quantities[base].short or base for base in full],
-                anchors=False,
-            )
-        ]
-
-    def _beside(self, wanted: Sequence[Beside]) -> list[Data]:
-        """What the entries of an axis say, such as scaling laws; some say nothing of a column."""
-        known, tables = self.result.quantities, []
-        for table in wanted:
-            entries = self.result.evaluation.case.axes.get(table.axis, ())
-            rows = []
-            for entry in () if isinstance(entries, Absent) else entries:
-                found = [known.get(f"{base}[{entry.path}]") for base in table.columns]
-                cells = [
-                    Data(id=q.id, text=facts.brief(q)) if q else Data(id="", text="–")
-                    for q in found
-                ]
-                if any(found):
-                    rows.append(Data(label=headline(place(entry)), cells=cells))
-            columns = [BOOK.quantities[base].short for base in table.columns]
-            if rows:
-                tables.append(
-                    Data(
-                        caption=table.caption,
-                        head=table.head,
-                        rows=rows,
-                        columns=columns,
-                        anchors=True,
-                    )
-                )
-        return tables
+        found = {base: [known.get(f"{base}[{e.path}]") for e in entries] for base in table.columns}
+        if table.one_unit:
+            found = {base: column for base, column in found.items() if None not in column}
+        values = [q for row in zip(*found.values(), strict=True) for q in row]
+        texts, caption = ["–" if q is None else facts.brief(q) for q in values], table.caption
+        if table.one_unit and values:
+            unit, texts = column([q.value for q in values if q], values[0].unit)
+            caption = f"{caption}, {unit}"
+        cells = iter(Data(id=q.id if q else "", text=t) for q, t in zip(values, texts, strict=True))
+        label = place if table.one_unit else lambda entry: headline(place(entry))
+        rows = [Data(label=label(entry), cells=[next(cells) for _ in found]) for entry in entries]
+        rows = [row for row in rows if any(cell.id for cell in row.cells)]
+        if not rows:
+            return None
+        return Data(
+            caption=caption,
+            head=table.head,
+            rows=rows,
+            columns=[BOOK.quantities[base].short or base for base in found],
+            anchors=not table.one_unit,
+        )
 
     def _compared(self, quantities: list[Quantity]) -> list[Data]:
         """Ways to count one thing, with their ratio to the first."""
@@ -496,8 +448,21 @@ class View:
         settings, rows = self.result.evaluation.case.settings, []
         for base in ("memory.total", "memory.process", STEP, "time.latency_seconds"):
             quantity, found = self.result.get(base), intervals.basis(base, settings)
-            if quantity is not None and found is not None:
-                rows.append(_band(base, headline(quantity.title), found))
+            if quantity is None or found is None:
+                continue
+            runs = clean(": ".join(filter(None, (found.kind, ", ".join(found.names)))))
+            row = Data(
+                id=base,
+                what="Time of one step, and what follows from it"
+                if base == STEP
+                else headline(quantity.title),
+                runs=runs if found.own else f"none of its kind ({runs}): those of all others",
+                rows=str(found.rows),
+                sources=str(found.sources),
+                low=signed(found.low),
+                high=signed(found.high),
+            )
+            rows.append(row)
         return rows
 
     @cached_property
@@ -509,7 +474,7 @@ class View:
                 what=row["quantity"],
                 agree=f"{row['exact']} of {row['cases']} cases to the byte"
                 if row["exact"]
-                else f"{row['cases']} cases within {_within(row['worst'])}",
+                else f"{row['cases']} cases within {100 * row['worst']:.3f} %",
             )
             for row in bands.memory()["counted"]
             if row["quantity"] in self.result
@@ -543,30 +508,14 @@ class View:
         """Derivations by the prefix of their ids."""
         groups: dict[str, Data] = {}
         for item in self.derivations.items:
-            prefix = item.base.split(".")[0]
+            prefix = _prefix(item.base)
             title = PREFIXES.get(prefix, prefix.capitalize())
             groups.setdefault(prefix, Data(id=prefix, title=title, items=[])).items.append(item)
         return list(groups.values())
 
 
-def _band(identifier: str, what: str, found: bands.Basis) -> Data:
-    """A row of the table of accuracy."""
-    if identifier == STEP:
-        what = "Time of one step, and what follows from it"
-    runs = f"{found.kind}: {', '.join(found.names)}" if found.names else found.kind
-    return Data(
-        id=identifier,
-        what=what,
-        runs=clean(runs) if found.own else f"none of its kind ({clean(runs)}): those of all others",
-        rows=str(found.rows),
-        sources=str(found.sources),
-        low=signed(found.low),
-        high=signed(found.high),
-    )
-
-
-def _within(share: float) -> str:
-    return f"{100 * share:.3f} %"
+def _prefix(identifier: str) -> str:
+    return identifier.partition(".")[0]
 
 
 def _outside_layers(quantity: Quantity) -> bool:
