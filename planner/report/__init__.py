@@ -10,13 +10,11 @@ from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.base.files import write_text
 from planner.results.result import Result
 
-__all__ = ["as_text", "check_output", "html", "interactive", "json", "markdown", "text", "write"]
+__all__ = ["as_text", "check_output", "text", "write"]
 
 SUFFIXES = {
-    ".md": "md",
-    ".markdown": "md",
-    ".html": "html",
-    ".htm": "html",
+    **dict.fromkeys((".md", ".markdown"), "md"),
+    **dict.fromkeys((".html", ".htm"), "html"),
     ".json": "json",
     ".txt": "text",
 }
@@ -29,36 +27,24 @@ def text(result: Result, colour: bool | None = None) -> str:
     return summary(result, colour)
 
 
-def markdown(result: Result) -> str:
-    """The report as GitHub renders it."""
-    from planner.report.report import view_of, words
-
-    return words("report.md.jinja", view=view_of(result))
-
-
-def html(result: Result) -> str:
-    """The report as one file without scripts or requests."""
-    from planner.report.report import page, view_of
-
-    return page("report.html.jinja", view=view_of(result))
-
-
-def interactive(result: Result) -> str:
-    """The report with sliders: one file, whose script is part of it."""
-    from planner.report.what_if.page import html as render
-
-    return render(result)
-
-
-def json(result: Result) -> str:
-    """The result as schemas/result.schema.json describes it."""
-    return as_json(result.to_json())
-
-
 def as_text(result: Result, kind: str) -> str:
-    """The result in one of the formats text, md, html, interactive, json."""
-    writers = {"text": text, "md": markdown, "html": html, "interactive": interactive, "json": json}
-    return writers[kind](result)
+    """The result in one of the formats: text, md (as GitHub renders it), html (one file without
+    scripts or requests), interactive (the same with sliders, whose script is part of it), json (as
+    schemas/result.schema.json describes it)."""
+    if kind == "text":
+        return text(result)
+    if kind == "json":
+        return as_json(result.to_json())
+    if kind == "interactive":
+        from planner.report.what_if.page import html
+
+        return html(result)
+    from planner.report.report import page, view_of, words
+
+    view = view_of(result)
+    if kind == "md":
+        return words("report.md.jinja", view=view)
+    return page("report.html.jinja", view=view)
 
 
 def check_output(path: str | Path, plan: str | Path) -> str:

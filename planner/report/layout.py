@@ -17,32 +17,23 @@ class Row(NamedTuple):
 
 KEY_FIGURES = (
     Row("Parameters", "parameters.total", beside=(("active", "parameters.active"),)),
-    Row(
-        "Training compute",
-        "compute.training_flops",
-        beside=(("6ND", "compute.training_flops_6nd"),),
-    ),
+    Row("Training compute", "compute.training_flops",
+        beside=(("6ND", "compute.training_flops_6nd"),)),
     Row("Memory per device", "memory.process", of="memory.capacity"),
     Row("Cache of keys and values", "memory.cache"),
     Row("Time of one step", "time.step_seconds"),
-    Row(
-        "Throughput",
-        "time.tokens_per_second",
-        beside=(("per device", "time.tokens_per_second_per_device"),),
-    ),
+    Row("Throughput", "time.tokens_per_second",
+        beside=(("per device", "time.tokens_per_second_per_device"),)),
     Row("Model FLOPs utilisation", "time.mfu"),
     Row("Time to the first token", "time.prefill_seconds"),
     Row("Time of one further token", "time.decode_seconds"),
     Row("Tokens generated", "time.decode_tokens_per_second"),
-    Row(
-        "Cost of a million tokens",
-        "cost.million_output_tokens",
-        beside=(("of prompts", "cost.million_input_tokens"),),
-    ),
+    Row("Cost of a million tokens", "cost.million_output_tokens",
+        beside=(("of prompts", "cost.million_input_tokens"),)),
     Row("Training time", "time.training_days", beside=(("on all devices", "time.device_hours"),)),
     Row("Cost", "cost.total"),
     Row("Energy", "energy.total", beside=(("", "energy.carbon"),)),
-)
+)  # fmt: skip
 
 
 class Beside(NamedTuple):
@@ -75,101 +66,44 @@ class Section(NamedTuple):
 
 SECTIONS = (
     Section(
-        "memory",
-        "Memory",
-        ("memory",),
+        "memory", "Memory", ("memory",),
         sums=("memory.total",),
-        first=(
-            "memory.stage",
-            "memory.phase",
-            "memory.total",
-            "memory.reserved",
-            "memory.process",
-            "memory.capacity",
-            "memory.headroom",
-        ),
-        beside=(
-            Beside(
-                "stage",
-                "Stage",
-                "By pipeline stage",
-                (
-                    "memory.weights.stage",
-                    "memory.gradients.stage",
-                    "memory.optimizer.stage",
-                    "memory.activations.stage",
-                    "memory.cache.stage",
-                    "memory.peak",
-                ),
-                one_unit=True,
-            ),
-        ),
+        first=("memory.stage", "memory.phase", "memory.total", "memory.reserved", "memory.process",
+               "memory.capacity", "memory.headroom"),
+        beside=(Beside("stage", "Stage", "By pipeline stage",
+                       ("memory.weights.stage", "memory.gradients.stage", "memory.optimizer.stage",
+                        "memory.activations.stage", "memory.cache.stage", "memory.peak"),
+                       one_unit=True),),
     ),
     Section(
-        "parameters-and-compute",
-        "Parameters and compute",
-        ("parameters", "compute"),
-        sums=(
-            "parameters.total",
-            "parameters.layer",
-            "compute.forward_flops_per_token",
-            "compute.layer",
-        ),
-        side_by_side=(
-            "compute.training_flops",
-            "compute.training_flops_6nd",
-            "compute.training_flops_megatron",
-            "compute.training_flops_palm",
-        ),
+        "parameters-and-compute", "Parameters and compute", ("parameters", "compute"),
+        sums=("parameters.total", "parameters.layer", "compute.forward_flops_per_token",
+              "compute.layer"),
+        side_by_side=("compute.training_flops", "compute.training_flops_6nd",
+                      "compute.training_flops_megatron", "compute.training_flops_palm"),
     ),
     Section(
-        "time",
-        "Time",
-        ("time", "network", "roofline"),
+        "time", "Time", ("time", "network", "roofline"),
         sums=("time.step_seconds", "time.micro_batch", "time.stage", "time.run_days"),
         apart=True,
-        beside=(
-            Beside(
-                "convention",
-                "What counts",
-                "Utilisation by every convention",
-                ("time.utilisation", "time.utilisation_listed"),
-            ),
-        ),
-        first=(
-            "time.step_seconds",
-            "time.tokens_per_second",
-            "time.mfu",
-            "time.hfu",
-            "time.training_days",
-        ),
+        first=("time.step_seconds", "time.tokens_per_second", "time.mfu", "time.hfu",
+               "time.training_days"),
+        beside=(Beside("convention", "What counts", "Utilisation by every convention",
+                       ("time.utilisation", "time.utilisation_listed")),),
     ),
     Section(
-        "compute-optimal",
-        "Compute-optimal training",
-        ("scaling", "optimal"),
-        beside=(
-            Beside(
-                "law",
-                "Law",
-                "What published scaling laws say",
-                ("scaling.model_tokens", "scaling.ratio", "scaling.loss"),
-            ),
-        ),
+        "compute-optimal", "Compute-optimal training", ("scaling", "optimal"),
+        beside=(Beside("law", "Law", "What published scaling laws say",
+                       ("scaling.model_tokens", "scaling.ratio", "scaling.loss")),),
     ),
     Section("money-energy-storage", "Money, energy and storage", ("cost", "energy", "checkpoint")),
-)
+)  # fmt: skip
 
 #: Sums that a section shows term by term, so that their derivations need not.
 SHOWN = frozenset(base for section in SECTIONS for base in section.sums)
 
 #: What the prefix of an id is called, where it is not the word itself.
-PREFIXES = {
-    "compute": "Compute",
-    "cost": "Cost",
-    "checkpoint": "Checkpoints",
-    "scaling": "Scaling laws",
-}
+PREFIXES = {"checkpoint": "Checkpoints", "scaling": "Scaling laws"}
 
 #: Groups of the inputs by how their keys begin; the last one takes all others.
 INPUT_GROUPS = {
