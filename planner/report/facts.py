@@ -6,7 +6,6 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from planner.engine.evaluate import Absent
 from planner.plans.layout import described
 from planner.questions.sensitivity import sensitivities
 from planner.report.layout import DAYS, KEY_FIGURES, STATUS
@@ -112,8 +111,7 @@ def _memory(result: Result, state: str) -> list[str]:
     if headroom is None or capacity is None:
         return [f"what decides is not stated: {result.verdict['reason']}"]
     where = result.get("memory.stage")
-    stages = result.evaluation.case.axes.get("stage", ())
-    several = where is not None and not isinstance(stages, Absent) and len(stages) > 1
+    several = where is not None and len(result.entries("stage")) > 1
     stage = f" ({clean(where.value)})" if several and where is not None else ""
     amount, whole = shown(abs(headroom.number), headroom.unit), brief(capacity)
     if state == "no":

@@ -7,7 +7,7 @@ from fractions import Fraction
 from types import SimpleNamespace
 
 from planner.book.notation import L_k
-from planner.engine.evaluate import Absent, Entry
+from planner.engine.evaluate import Entry
 from planner.report import facts
 from planner.report.bars import bar_of
 from planner.report.derivations import place
@@ -27,8 +27,8 @@ def stages(result: Result, colour: Callable[[str], int]) -> Data | None:
     Args:
         colour: the colour and pattern of a label, which it keeps throughout a report.
     """
-    entries, known = result.evaluation.case.axes.get("stage", ()), result.quantities
-    if isinstance(entries, Absent) or len(entries) < 2:
+    entries, known = result.entries("stage"), result.quantities
+    if len(entries) < 2:
         return None
     peaks = [known.get(f"memory.peak[{entry.path}]") for entry in entries]
     sizes = [peak.number for peak in peaks if peak is not None]
@@ -56,11 +56,10 @@ def stages(result: Result, colour: Callable[[str], int]) -> Data | None:
 def roof(result: Result) -> Data | None:
     """The kernels of the layer kind that there is most of, against the roof of the device, and the
     step as a whole; None where the roof or the kernels are not known."""
-    known, parts = result.quantities, result.evaluation.case.axes.get("part", ())
-    peak, ridge = result.get("time.peak"), result.get("roofline.ridge")
-    if peak is None or ridge is None or not ridge.number or isinstance(parts, Absent):
+    known, peak, ridge = result.quantities, result.get("time.peak"), result.get("roofline.ridge")
+    if peak is None or ridge is None or not ridge.number:
         return None
-    layers = [part for part in parts if part.settings.get("layers")]
+    layers = [part for part in result.entries("part") if part.settings.get("layers")]
     symbol = result.evaluation.symbol
     layer = max(layers, key=lambda part: float(symbol(L_k, {"part": part})), default=None)
     rows: list[Data] = []

@@ -16,7 +16,6 @@ from planner.base.display import exact_text, significant
 from planner.base.errors import PlanError
 from planner.base.version import __version__
 from planner.book.quantity import BOOK
-from planner.engine.evaluate import Absent
 from planner.plans import error_bands as bands
 from planner.questions.sensitivity import Neighbour, neighbours
 from planner.report import facts, pictures
@@ -394,8 +393,8 @@ class View:
     def _beside(self, table: Beside) -> Data | None:
         """What the entries of an axis say, such as scaling laws; some say nothing of a column. In
         one unit there are columns only of which all entries say something, and several entries."""
-        entries = self.result.evaluation.case.axes.get(table.axis, ())
-        if isinstance(entries, Absent) or len(entries) < 1 + table.one_unit:
+        entries = self.result.entries(table.axis)
+        if len(entries) < 1 + table.one_unit:
             return None
         known = self.result.quantities
         found = {base: [known.get(f"{base}[{e.path}]") for e in entries] for base in table.columns}

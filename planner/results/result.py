@@ -24,6 +24,7 @@ from planner.book.quantity import KINDS, Book, Notation
 from planner.engine.evaluate import (
     SIZE_ONLY,
     Absent,
+    Entry,
     Evaluation,
     Key,
     Number,
@@ -120,59 +121,45 @@ class Result:
         base, bracket, path = identifier.partition("[")
         known = self.evaluation.book.quantities
         if base not in known:
-            raise PlanError(
-                Fault(
-                    f"unknown quantity '{identifier}'",
-                    None,
-                    "see plan.py list quantities",
-                    nearest(base, known),
-                )
-            )
+            unknown, allowed = f"unknown quantity '{identifier}'", "see plan.py list quantities"
+            raise PlanError(Fault(unknown, None, allowed, nearest(base, known)))
         if bracket:
             return self.quantity(*self._instance(base, path.rstrip("]"), identifier))
         if known[base].per:
-            entries = self.evaluation.case.axes.get(known[base].per[0], ())
             names = [q.id for q in self.quantities.values() if q.base == base]
-            if not names and base.startswith("optimal.") and not isinstance(entries, Absent):
-                names = [f"{base}[{entry.path}]" for entry in entries]
+            if not names and base.startswith("optimal."):
+                names = [f"{base}[{entry.path}]" for entry in self.entries(known[base].per[0])]
             some = f"one of {', '.join(names[:8])}" if names else "this plan uses none of it"
             raise PlanError(Fault(f"{base} holds per {', '.join(known[base].per)}", None, some))
         return self.quantity(base, {})
 
+    def entries(self, axis: str) -> tuple[Entry, ...]:
+        """The entries of an axis; none where the plan leaves it open."""
+        entries = self.evaluation.case.axes.get(axis, ())
+        return () if isinstance(entries, Absent) else tuple(entries)
+
     def _instance(self, base: str, path: str, asked: str) -> tuple[str, Point]:
         """The id and the point of ``BASE[PATH]``. A quantity that folds another one over an axis,
         such as the largest over the layer kinds, stands for that one's entries too."""
-        evaluation = self.evaluation
-        per = evaluation.book.quantities[base].per
+        book = self.evaluation.book
+        per = book.quantities[base].per
         if not per:
             formula = self.quantity(base, {}).chosen
             fold = formula.expression if formula else None
-            identifier = None
-            if fold is not None and fold.op in ("largest", "total", "at_largest"):
-                identifier = evaluation.book.symbols.get(fold.body)
-            if identifier is not None:
-                return self._instance(identifier, path, asked)
-            raise PlanError(Fault(f"{base} has no entries", None, base))
+            folds = fold is not None and fold.op in ("largest", "total", "at_largest")
+            if fold is None or not folds or fold.body not in book.symbols:
+                raise PlanError(Fault(f"{base} has no entries", None, base))
+            return self._instance(book.symbols[fold.body], path, asked)
         point: Point = {}
+        unknown = f"unknown quantity '{asked}'"
         for axis, name in zip(per, path.split(","), strict=False):
-            entries = evaluation.case.axes.get(axis, ())
-            entries = () if isinstance(entries, Absent) else entries
-            found = next((e for e in entries if name in (e.path, str(e.path))), None)
-            if found is None:
-                names = [e.path for e in entries]
-                raise PlanError(
-                    Fault(
-                        f"unknown quantity '{asked}'",
-                        None,
-                        f"a {axis} such as {', '.join(names[:8])}",
-                        nearest(name, names),
-                    )
-                )
-            point[axis] = found
+            entries = {str(entry.path): entry for entry in self.entries(axis)}
+            if name not in entries:
+                allowed = f"a {axis} such as {', '.join(list(entries)[:8])}"
+                raise PlanError(Fault(unknown, None, allowed, nearest(name, entries)))
+            point[axis] = entries[name]
         if len(point) < len(per):
-            raise PlanError(
-                Fault(f"unknown quantity '{asked}'", None, f"one entry each of {', '.join(per)}")
-            )
+            raise PlanError(Fault(unknown, None, f"one entry each of {', '.join(per)}"))
         return base, point
 
     def quantity(self, base: str, point: Point) -> Quantity:
@@ -202,12 +189,8 @@ class Result:
                 found[quantity.key] = None
                 stack += quantity.uses
         order = {base: i for i, base in enumerate(book.quantities)}
-        place = {
-            entry: i
-            for axis in self.evaluation.case.axes.values()
-            if not isinstance(axis, Absent)
-            for i, entry in enumerate(axis)
-        }
+        axes = map(self.entries, self.evaluation.case.axes)
+        place = {entry: i for axis in axes for i, entry in enumerate(axis)}
         keys = sorted(found, key=lambda key: (order[key[0]], [place[e] for e in key[1]]))
         return {key: self._quantities[key] for key in keys}
 
@@ -218,10 +201,7 @@ class Result:
             return [self.quantity(base, {})]
         if per not in (("law",), ("convention",)) or base.startswith("optimal."):
             return []
-        entries = self.evaluation.case.axes[per[0]]
-        if isinstance(entries, Absent):
-            return []
-        found = [self.quantity(base, {per[0]: entry}) for entry in entries]
+        found = [self.quantity(base, {per[0]: entry}) for entry in self.entries(per[0])]
         return [quantity for quantity in found if quantity.chosen is not None]
 
     @cached_property
@@ -371,6 +351,11 @@ class Quantity:
         self.declared = result.evaluation.book.quantities[self.base]
         self.chosen = trace.chosen
         self._formula = self.chosen or self.declared.formulas[0]
+        value = trace.value
+        #: int where it is integral, else Fraction (float only below a root), or a name; None where
+        #: the quantity is absent, with the reason.
+        self.value = None if isinstance(value, Absent) else value
+        self.absent = value.reason if isinstance(value, Absent) else None
         #: The unit of the value; what the formula gives, and what it says in words.
         self.unit, self.title, self.why = self.declared.unit, self._formula.title, self._formula.why
 
@@ -392,13 +377,6 @@ class Quantity:
     # -- what it is worth ---------------------------------------------------------------------
 
     @property
-    def value(self) -> Value | None:
-        """int where it is integral, else Fraction (float only below a root), or a name; None
-        where the quantity is absent."""
-        value = self.trace.value
-        return None if isinstance(value, Absent) else value
-
-    @property
     def number(self) -> Fraction:
         """The value as an exact number.
 
@@ -412,12 +390,6 @@ class Quantity:
         if isinstance(value, str):
             raise TypeError(f"{self.id} is a name: {value}")
         return Fraction(value)
-
-    @property
-    def absent(self) -> str | None:
-        """Why it has no value; None where it has one."""
-        value = self.trace.value
-        return value.reason if isinstance(value, Absent) else None
 
     @cached_property
     def kind(self) -> str:
@@ -475,13 +447,11 @@ class Quantity:
 
     def _point(self, paths: Iterable[str]) -> Point:
         """The point whose entries have these paths."""
-        axes = self.result.evaluation.case.axes.values()
-        wanted = set(paths)
+        result, wanted = self.result, set(paths)
         found = {
-            entry.axis: entry
-            for axis in axes
-            if not isinstance(axis, Absent)
-            for entry in axis
+            axis: entry
+            for axis in result.evaluation.case.axes
+            for entry in result.entries(axis)
             if entry.path in wanted
         }
         return widen(found) if found else {}
@@ -516,16 +486,15 @@ class Quantity:
         return []
 
     def _summand(self, term: Any) -> Term:
-        from planner.typeset import TEXT
-
-        evaluation, point = self.result.evaluation, self.trace.point
-        carrier, book = self._id_of(term, point), evaluation.book
+        evaluation, typesetter = self.result.evaluation, self.result.typesetter
+        book, point = evaluation.book, self.trace.point
+        carrier = self._id_of(term, point)
         if carrier is not None:
             label = self.result.find(carrier).title
         elif term.op == "largest" and term.body in book.symbols:
             label = f"the largest of: {book.quantities[book.symbols[term.body]].title}"
         else:
-            label = TEXT.write(self.result.typesetter.symbolic(term, point))
+            label = typesetter.text.write(typesetter.symbolic(term, point))
         return Term(label, evaluation.compute(term, point), carrier)
 
     def _id_of(self, term: Any, point: Point) -> str | None:
@@ -541,9 +510,7 @@ class Quantity:
     @property
     def symbol(self) -> str:
         """Its symbol in plain text."""
-        from planner.typeset import TEXT
-
-        return TEXT.write(self.symbol_name)
+        return self.result.typesetter.text.write(self.symbol_name)
 
     @cached_property
     def symbol_name(self) -> Box:
@@ -552,8 +519,7 @@ class Quantity:
 
         name = self.result.typesetter.name(self.declared.symbol)
         for entry in self.entries:
-            axis = self.result.evaluation.case.axes[entry.axis]
-            if not isinstance(axis, Absent) and len(axis) > 1:
+            if len(self.result.entries(entry.axis)) > 1:
                 name = with_subscript(name, entry.name)
         return name
 
@@ -579,23 +545,17 @@ class Quantity:
     @property
     def formula(self) -> str:
         """The right-hand side in plain text."""
-        from planner.typeset import TEXT
-
-        return self.print(TEXT)
+        return self.print(self.result.typesetter.text)
 
     @property
     def substituted(self) -> str:
         """The same with numbers in the places of the symbols."""
-        from planner.typeset import TEXT
-
-        return self.print(TEXT, numbers=True)
+        return self.print(self.result.typesetter.text, numbers=True)
 
     @property
     def latex(self) -> str:
         """The right-hand side in LaTeX."""
-        from planner.typeset import LATEX
-
-        return self.print(LATEX)
+        return self.print(self.result.typesetter.latex)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; ``terms``, ``interval`` and ``predicted`` only where there are any."""

@@ -15,6 +15,7 @@ from planner.book.expressions import REDUCTIONS, Expression, Symbol, number, pro
 from planner.book.quantity import Book
 from planner.engine.evaluate import Evaluation, Point
 from planner.typeset.boxes import Box, parse
+from planner.typeset.styles import LATEX, TEXT
 
 __all__ = ["Typesetter"]
 
@@ -48,7 +49,9 @@ _order_of = lru_cache(maxsize=4)(_Order)
 
 
 class Typesetter:
-    """Boxes of the formulas of one evaluation."""
+    """Boxes of the formulas of one evaluation, and styles to write them in."""
+
+    text, latex = TEXT, LATEX
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation

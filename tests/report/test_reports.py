@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -32,6 +32,9 @@ from planner.results.result import Result
 
 ROOT = Path(__file__).resolve().parents[2]
 LLAMA = "presets/llama70b_h100x1024.yaml"
+to_html = partial(render.as_text, kind="html")
+to_markdown = partial(render.as_text, kind="md")
+to_json = partial(render.as_text, kind="json")
 PLANS = (LLAMA, "presets/mixtral8x7b_h100x1024.yaml", "presets/gpt2small_hgx-h100.yaml")
 SIZE_ONLY = {
     "name": "a size",
@@ -140,7 +143,7 @@ class Page(HTMLParser):
 
 
 def test_html_is_one_safe_file(result: Result) -> None:
-    text = render.html(result)
+    text = to_html(result)
     page = Page(text)
     names = {tag for tag, _ in page.tags}
     assert not names & {"script", "iframe", "object", "embed", "link", "form", "img", "base"}
@@ -156,13 +159,13 @@ def test_html_is_one_safe_file(result: Result) -> None:
 
 @pytest.mark.parametrize(("mfu", "most"), [(0.5, 300_000), (None, 500_000)])
 def test_the_page_of_the_default_plan_is_light(mfu: float | None, most: int) -> None:
-    assert len(render.html(planner.load(LLAMA, {"time.mfu": mfu}).evaluate()).encode()) < most
+    assert len(to_html(planner.load(LLAMA, {"time.mfu": mfu}).evaluate()).encode()) < most
 
 
 def test_every_link_of_html_has_its_target_once(result: Result) -> None:
     from urllib.parse import unquote
 
-    page = Page(render.html(result))
+    page = Page(to_html(result))
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     targets = {
@@ -173,7 +176,7 @@ def test_every_link_of_html_has_its_target_once(result: Result) -> None:
 
 
 def test_html_has_a_skeleton_that_can_be_read_aloud(result: Result) -> None:
-    page = Page(render.html(result))
+    page = Page(to_html(result))
     levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h[1-6]", tag)]
     assert levels.count(1) == 1 and levels[0] == 1
     assert all(b - a <= 1 for a, b in pairwise(levels))
@@ -197,7 +200,7 @@ def without_maths(markdown: str) -> str:
 
 
 def test_markdown_is_what_github_renders(result: Result) -> None:
-    text = render.markdown(result)
+    text = to_markdown(result)
     for word in (r"\operatorname", r"\mbox", r"\phantom"):
         assert word not in text
     rest = without_maths(text)
@@ -211,14 +214,14 @@ def test_markdown_is_what_github_renders(result: Result) -> None:
 
 def test_markdown_tables_are_square(result: Result) -> None:
     width = None
-    for line in without_maths(render.markdown(result)).splitlines():
+    for line in without_maths(to_markdown(result)).splitlines():
         cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else None
         assert width is None or cells is None or cells == width, line
         width = cells
 
 
 def test_markdown_links_lead_to_a_heading(result: Result) -> None:
-    text = render.markdown(result)
+    text = to_markdown(result)
     headings = [slug(line.lstrip("# ")) for line in text.splitlines() if line.startswith("#")]
     assert len(headings) == len(set(headings))
     links = re.findall(r"\]\(#([^)]*)\)", text)
@@ -226,7 +229,7 @@ def test_markdown_links_lead_to_a_heading(result: Result) -> None:
 
 
 def test_maths_blocks_balance(result: Result) -> None:
-    for block in re.findall(r"```math\n(.*?)\n```", render.markdown(result), re.S):
+    for block in re.findall(r"```math\n(.*?)\n```", to_markdown(result), re.S):
         assert block.count("{") == block.count("}")
         assert block.count(r"\begin") == block.count(r"\end")
         assert "\n\n" not in block
@@ -238,12 +241,12 @@ def test_maths_blocks_balance(result: Result) -> None:
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_names_do_no_harm(name: str) -> None:
     result = hostile(name)
-    page = Page(render.html(result))
+    page = Page(to_html(result))
     assert not {tag for tag, _ in page.tags} & {"script", "img", "b", "i"}
     assert not [key for _, attributes in page.tags for key in attributes if key.startswith("on")]
     assert clean(name) in page.words
 
-    markdown = render.markdown(result)
+    markdown = to_markdown(result)
     test_markdown_tables_are_square(result)
     test_markdown_links_lead_to_a_heading(result)
     outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", without_maths(markdown))
@@ -257,27 +260,27 @@ def test_hostile_names_do_no_harm(name: str) -> None:
     assert max(map(len, text.splitlines())) <= 100
     assert len(text.splitlines()) <= 24
 
-    data = json.loads(render.json(result))
+    data = json.loads(to_json(result))
     assert data["plan"]["name"] == result.plan.name  # JSON carries it as it is, escaped
 
 
 def test_what_html_shows_of_a_name_is_the_name() -> None:
-    page = Page(render.html(hostile("<b>1 & 2</b>")))
+    page = Page(to_html(hostile("<b>1 & 2</b>")))
     assert "<b>1 & 2</b>" in page.words
 
 
 def test_every_key_figure_is_in_the_json(result: Result) -> None:
     from planner.report.facts import key_figures
 
-    known = json.loads(render.json(result))["quantities"]
+    known = json.loads(to_json(result))["quantities"]
     figures = key_figures(result)
     assert figures and all(figure.id in known for figure in figures)
 
 
 @pytest.mark.slow
 def test_one_changed_input_leaves_unrelated_lines_alone() -> None:
-    before = render.markdown(planner.load(LLAMA).evaluate()).splitlines()
-    after = render.markdown(planner.load(LLAMA, set={"cluster.price": "5 USD/h"}).evaluate())
+    before = to_markdown(planner.load(LLAMA).evaluate()).splitlines()
+    after = to_markdown(planner.load(LLAMA, set={"cluster.price": "5 USD/h"}).evaluate())
     changed = [line for line in after.splitlines() if line not in set(before)]
     assert changed
     related = re.compile(r"USD|cost|price|--set|\\pi|fingerprint|resolved input")
@@ -327,7 +330,7 @@ def test_one_changed_input_moves_only_what_rests_on_it(
     }
     assert moved <= allowed, sorted(moved - allowed)[:5]
     # In the report, the derivations of all others stay as they are, byte for byte.
-    old, new = derivations(unchanged), derivations(render.markdown(after))
+    old, new = derivations(unchanged), derivations(to_markdown(after))
     headings = View(before)
     free = {headings.heading(i) for i in allowed}
     assert {name for name in old if old[name] != new.get(name)} <= free
@@ -337,7 +340,7 @@ def test_one_changed_input_moves_only_what_rests_on_it(
 def shipped(predicted: bool) -> tuple[Result, str]:
     """A shipped plan with its Markdown."""
     found = planner.load(LLAMA, set={"time.mfu": "null"} if predicted else {}).evaluate()
-    return found, render.markdown(found)
+    return found, to_markdown(found)
 
 
 def derivations(markdown: str) -> dict[str, str]:
@@ -351,12 +354,12 @@ def test_every_number_links_to_a_derivation_and_is_in_the_json(result: Result) -
     """Elements 1 to 9: what a link shows is the value of the quantity that it leads to."""
     from urllib.parse import unquote
 
-    known = json.loads(render.json(result))["quantities"]
+    known = json.loads(to_json(result))["quantities"]
     worth = {identifier: [q["value"]] for identifier, q in known.items()}
     for quantity in known.values():  # a term may be a multiple of what it links to
         for term in quantity.get("terms", ()):
             worth.get(term.get("id"), []).append(term["value"])
-    page = render.html(result)
+    page = to_html(result)
     links = []
     for section in re.findall(r"(?s)<section id=([\w-]+)>(.*?)</section>", page):
         if section[0] not in ("derivations", "assumptions", "references"):
@@ -418,7 +421,7 @@ def test_a_predicted_time_shows_what_published_runs_leave_open(plan: str) -> Non
     result = planner.load(plan, set={"time.mfu": "null"}).evaluate()
     low, high = (float(bound) for bound in result["time.step_seconds"].interval or ())
     found = bands.kind("experts" if "mixtral" in plan else "dense", "hopper")
-    markdown, html = render.markdown(result), " ".join(Page(render.html(result)).words)
+    markdown, html = to_markdown(result), " ".join(Page(to_html(result)).words)
     text = render.text(result, colour=False)
     for report in (markdown, html, text):
         line = re.search(r"Time of one step.*?\(([\d.]+)(?: m?s)? to ([\d.]+)", report, re.S)
@@ -445,10 +448,10 @@ def test_the_prediction_and_its_interval_stand_beside_an_assumed_time() -> None:
             key: predicted[base][key] for key in ("value", "interval")
         }
         assert "predicted" not in predicted[base]
-    for report in (render.text(result, colour=False), render.markdown(result), render.html(result)):
+    for report in (render.text(result, colour=False), to_markdown(result), to_html(result)):
         for label in ("Time of one step", "Model FLOPs utilisation", "Training time", "Cost"):
             assert re.search(rf"{label}\b.*assumed, predicted [\d.]+[^\n]*\([\d.]+ to", report)
-    assert "Time of one step, and" not in render.markdown(result)
+    assert "Time of one step, and" not in to_markdown(result)
 
 
 @pytest.mark.parametrize(("mfu", "outside"), [(0.95, True), (0.05, True), (None, False)])
@@ -460,12 +463,12 @@ def test_an_assumption_that_no_published_run_bears_out_is_a_warning(
     assert "is outside of what" not in render.text(middle, colour=False)
     result = planner.load(LLAMA, {"time.mfu": mfu}).evaluate()
     assert ("is outside of what" in render.text(result, colour=False)) is outside
-    assert ("is outside of what" in render.html(result)) is outside
+    assert ("is outside of what" in to_html(result)) is outside
 
 
 def test_an_estimate_of_memory_shows_what_published_runs_leave_open() -> None:
     result = planner.load(LLAMA).evaluate()
-    markdown = render.markdown(result)
+    markdown = to_markdown(result)
     for base in ("memory.total", "memory.process"):
         found = next(row for row in bands.memory()["measured"] if row["quantity"] == base)
         low, high = result[base].interval or (0, 0)
@@ -482,7 +485,7 @@ def test_an_estimate_of_memory_shows_what_published_runs_leave_open() -> None:
     assert process.interval and headroom.interval
     capacity = result["memory.capacity"].number
     assert headroom.interval == (capacity - process.interval[1], capacity - process.interval[0])
-    data = json.loads(render.json(result))["quantities"]
+    data = json.loads(to_json(result))["quantities"]
     assert data["memory.process"]["interval"] == [float(bound) for bound in process.interval]
 
 
@@ -499,11 +502,11 @@ def test_every_format_says_the_verdict_and_at_once_what_would_be_safe() -> None:
     ):
         key = "cluster.accelerator.memory_usable"
         result = planner.load(LLAMA, set={key: f"{capacity} B"}).evaluate()
-        text, page = render.text(result, colour=True), render.html(result)
+        text, page = render.text(result, colour=True), to_html(result)
         assert f"\x1b[1;{colour}m{word}" in text
         assert f"<title>{word}: " in page
-        assert f"**{word}.**" in render.markdown(result)
-        for report in (text, page, render.markdown(result)):
+        assert f"**{word}.**" in to_markdown(result)
+        for report in (text, page, to_markdown(result)):
             assert ("To be safe" in report) is (word != "Fits")
             assert report.count(" at worst") >= (1 if word == "Fits" else len(safe(result)))
     icons = {icon_of(status) for status in ("ok", "tight", "bad", "unknown")}
@@ -538,10 +541,10 @@ def test_what_no_published_run_is_like_says_so() -> None:
         assert found.own == (name == "trained")
         low[name] = found.low
     assert low["served"] < low["trained"]
-    assert "none of its kind" in render.markdown(served).split("## Assumptions")[1]
+    assert "none of its kind" in to_markdown(served).split("## Assumptions")[1]
     sized = planner.load({**SIZE_ONLY, "model": {"parameters": "70B"}}).evaluate()
     assert sized["memory.process"].interval is None
-    assert "Memory of the process" not in render.markdown(sized).split("## Assumptions")[1]
+    assert "Memory of the process" not in to_markdown(sized).split("## Assumptions")[1]
 
 
 def test_a_predicted_step_says_what_its_time_is_spent_on() -> None:
@@ -551,7 +554,7 @@ def test_a_predicted_step_says_what_its_time_is_spent_on() -> None:
     assert parts["pipeline bubble"] == pytest.approx(float(result["time.bubble"].number))
     assert next(iter(parts)) == "matrix products"
     assert list(parts.values()) == sorted(parts.values(), reverse=True)
-    markdown = render.markdown(result)
+    markdown = to_markdown(result)
     table = markdown.split("| Where the time of a step goes |")[1].split("\n\n")[0]
     assert re.findall(r"^\| (\w[^|*]*?) \|", table, re.M) == list(parts)
     share = 100 * parts["matrix products"] / sum(parts.values())
@@ -563,7 +566,7 @@ def test_a_predicted_step_says_what_its_time_is_spent_on() -> None:
 
 def test_the_step_is_shown_down_to_the_layers_of_the_slowest_stage() -> None:
     result = planner.load(LLAMA, set={"time.mfu": "null"}).evaluate()
-    section = render.markdown(result).split("\n## Time\n")[1].split("\n## ")[0]
+    section = to_markdown(result).split("\n## Time\n")[1].split("\n## ")[0]
     heads = re.findall(r"^\| (.*?) \| m?s \| share", section, re.M)
     assert len(heads) == 4 and heads[3].endswith("stage 8 of 8")  # which holds the head
     step = result["time.step_seconds"]
@@ -574,7 +577,7 @@ def test_the_step_is_shown_down_to_the_layers_of_the_slowest_stage() -> None:
 def test_each_form_says_first_how_the_work_is_divided() -> None:
     """The degrees that are said make all devices: 2 x 8 x 2 x 32 = 1,024."""
     result = planner.load(LLAMA).evaluate()
-    for page in (render.text(result, colour=False), render.markdown(result), render.html(result)):
+    for page in (render.text(result, colour=False), to_markdown(result), to_html(result)):
         said = re.search(r"Layout: ([^.]*?kernels megatron)", page, re.DOTALL)
         assert said is not None and said.start() < page.index("Parameters")
         sizes = dict(re.findall(r"(tensor|pipeline|context|data) (\d+)", said[1]))
@@ -582,7 +585,7 @@ def test_each_form_says_first_how_the_work_is_divided() -> None:
 
 
 def test_how_far_a_plan_goes_is_said_with_what_is_left_at_worst() -> None:
-    page = render.markdown(planner.load(LLAMA).evaluate())
+    page = to_markdown(planner.load(LLAMA).evaluate())
     row = re.search(r"^\| Longest context .*? \| ([\d\s]+) tokens \| \\~(\S+) MiB", page, re.M)
     assert row is not None
     length = int(re.sub(r"\D", "", row[1]))
@@ -668,7 +671,7 @@ def test_an_old_report_is_replaced_or_kept_whole(tmp_path: Path) -> None:
 def test_the_command_line_writes_reports(run_cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     done = run_cli(LLAMA, "-o", tmp_path / "r.html", "-o", tmp_path / "r.json")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "r.html").read_text(encoding="utf-8") == render.html(
+    assert (tmp_path / "r.html").read_text(encoding="utf-8") == to_html(
         planner.load(LLAMA).evaluate()
     )
     refused = run_cli(LLAMA, "-o", tmp_path / "r.docx", "-o", tmp_path / "s.md")
