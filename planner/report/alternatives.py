@@ -17,8 +17,6 @@ from planner.report.layout import ALTERNATIVES, ANSWERS, STATUS, STEP
 from planner.report.numbers import GIB, clean, shown
 from planner.results.result import Result
 
-__all__ = ["alternatives", "said"]
-
 Data = SimpleNamespace
 
 

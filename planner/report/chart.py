@@ -12,8 +12,6 @@ from types import SimpleNamespace
 
 from planner.base.display import exact_text
 
-__all__ = ["bars", "lines", "tick"]
-
 Data = SimpleNamespace
 
 #: The box, and what is left free around the drawing for words.

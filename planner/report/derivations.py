@@ -18,8 +18,6 @@ from planner.results.result import Quantity, Result
 from planner.typeset import TEXT, Box, parse
 from planner.typeset.styles import digits
 
-__all__ = ["Derivations", "inputs_of"]
-
 Data = SimpleNamespace
 SHORT = 50  # printed characters up to which formula and numbers share a line
 MANY = 6  # values of one input that are written out

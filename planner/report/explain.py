@@ -10,8 +10,6 @@ from planner.report.numbers import clean, exactly, shown
 from planner.results.result import Quantity, Result
 from planner.typeset import TEXT, parse
 
-__all__ = ["explain"]
-
 
 def explain(result: Result, identifier: str, depth: int | None = None) -> str:
     """How a quantity is made, down to the inputs; `depth` limits the levels, 0 is itself only.

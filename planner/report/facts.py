@@ -13,22 +13,6 @@ from planner.report.numbers import clean, headline, shown, signed
 from planner.results.remedies import Remedy
 from planner.results.result import Quantity, Result
 
-__all__ = [
-    "Advised",
-    "Figure",
-    "Verdict",
-    "advised",
-    "between",
-    "brief",
-    "key_figures",
-    "layout",
-    "moved",
-    "unborne",
-    "verdict",
-    "warnings",
-    "with_interval",
-]
-
 
 class Verdict(NamedTuple):
     """The answer: its look (ok, tight, bad, unknown), a word and a sentence."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from types import SimpleNamespace
-from typing import NamedTuple
-
-__all__ = ["Dot", "Kernel", "roofline", "scatter"]
+from typing import Any, NamedTuple
 
 Data = SimpleNamespace
 WIDTH, HEIGHT = 480, 236
 LEFT, RIGHT, TOP, BOTTOM = 46, 470, 14, 196
+COLOURS = 6
 
 
 class Dot(NamedTuple):
@@ -127,3 +127,39 @@ def _end(value: float) -> float:
 
 def _short(value: float) -> str:
     return f"{value:.3g}"
+
+
+def bar_of(
+    identifier: str, title: str, rows: Sequence[Data], values: Sequence[Any], whole: Fraction
+) -> Data | None:
+    """A stacked bar in thousandths of its width; None where parts are negative or all nothing."""
+    if whole <= 0 or any(value < 0 for value in values):
+        return None
+    segments, before = [], Fraction(0)
+    for row, value in zip(rows, values, strict=True):
+        part = Fraction(value) * 1000 / whole
+        start, stop = round(before), round(before + part)
+        before += part
+        if stop > start:
+            segments.append(
+                Data(
+                    x=start,
+                    width=stop - start,
+                    label=row.label,
+                    colour=row.place % COLOURS,
+                    # Labels that share a colour differ in their pattern.
+                    hatch=(row.place % COLOURS + row.place // COLOURS) % COLOURS,
+                    named=stop - start >= 60,
+                )
+            )
+    text = ", ".join(f"{row.label} {row.share} %" if row.share else row.label for row in rows)
+    return Data(
+        id=f"bar-{identifier}",
+        title=title,
+        text=text,
+        segments=segments,
+        rest=1000 - round(before),
+        rest_label="",
+        limit=None,
+        caption=f"{title}: {text}.",
+    )

@@ -10,19 +10,6 @@ from typing import Any
 
 from planner.base.display import exact_text, format_value, scientific, significant
 
-__all__ = [
-    "GIB",
-    "bar",
-    "clean",
-    "column",
-    "exactly",
-    "headline",
-    "percent",
-    "shares",
-    "shown",
-    "signed",
-]
-
 GIB = 2**30
 PLAIN = ("1", "–", "")
 Steps = tuple[tuple[str, int | Fraction], ...]

@@ -9,13 +9,10 @@ from types import SimpleNamespace
 from planner.book.notation import L_k
 from planner.engine.evaluate import Entry
 from planner.report import facts
-from planner.report.bars import bar_of
 from planner.report.derivations import place
-from planner.report.figures import Kernel, roofline
+from planner.report.figures import Kernel, bar_of, roofline
 from planner.report.numbers import shown
 from planner.results.result import Result
-
-__all__ = ["roof", "stages"]
 
 Data = SimpleNamespace
 PARTS = ("weights", "gradients", "optimizer", "activations")

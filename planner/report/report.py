@@ -15,8 +15,6 @@ from planner.report.view import View
 from planner.results.result import Result
 from planner.typeset import HTML, LATEX, MATHML, TEXT
 
-__all__ = ["page", "view_of", "words"]
-
 
 @lru_cache(maxsize=1)
 def view_of(result: Result) -> View:

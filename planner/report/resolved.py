@@ -13,8 +13,6 @@ from planner.plans.document import Plan
 from planner.report.numbers import clean
 from planner.results.inputs import LEFT_OUT, origin
 
-__all__ = ["resolved"]
-
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ./_+()-]*(?<! )")
 #: The price list, of which the provider's rows are told, and what follows from them.
 PRICES = ("cluster", "accelerator", "prices")

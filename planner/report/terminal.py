@@ -13,8 +13,6 @@ from planner.report.layout import BETWEEN, KEY_FIGURES
 from planner.report.numbers import clean
 from planner.results.result import Result
 
-__all__ = ["summary"]
-
 WIDTH = 100
 MOST_MOVED = 3
 COLOURS = {"ok": "32", "tight": "33", "bad": "31", "unknown": "36"}

@@ -20,8 +20,8 @@ from planner.plans import error_bands as bands
 from planner.questions.sensitivity import Neighbour, neighbours
 from planner.report import facts, pictures
 from planner.report.alternatives import alternatives, said
-from planner.report.bars import COLOURS, bar_of
 from planner.report.derivations import Derivations, place
+from planner.report.figures import COLOURS, bar_of
 from planner.report.layout import (
     APART,
     BETWEEN,
@@ -46,8 +46,6 @@ from planner.report.numbers import (
 from planner.results import intervals
 from planner.results.inputs import Input
 from planner.results.result import Quantity, Result, Term
-
-__all__ = ["View"]
 
 Data = SimpleNamespace
 SLOWEST = "time.stage"  # of the stages only the slowest is shown in its parts

@@ -8,8 +8,6 @@ from typing import Any
 
 from planner.plans.document import Plan
 
-__all__ = ["Input", "inputs", "origin"]
-
 Path = tuple[str, ...]
 #: Facts about facts, and prices of which a plan takes one; the references of a report show them.
 LEFT_OUT = frozenset({"sources", "prices"})

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from planner.typeset import Box, Typesetter
     from planner.typeset.styles import Style
 
-__all__ = ["Quantity", "Result", "Term", "carrier", "evaluate"]
-
 
 def evaluate(plan: Plan, like: Result | None = None) -> Result:
     """The result of a plan, perhaps one ``like`` another. Nothing is computed before it is asked

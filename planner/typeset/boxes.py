@@ -12,8 +12,6 @@ from functools import lru_cache
 from html.entities import html5
 from typing import Any, NamedTuple
 
-__all__ = ["EMPTY", "Box", "parse", "with_subscript"]
-
 _TOKEN = re.compile(r"\\[A-Za-z]+|\\[,;:! ]|[{}_^]|[0-9]+|\s+|.")
 _GREEK = (
     "alpha beta gamma delta epsilon eta theta kappa lambda mu nu pi rho sigma tau phi chi psi "

@@ -13,8 +13,6 @@ from typing import Any
 from planner.base.display import THIN, exact_text, rounded, scientific, significant
 from planner.typeset.boxes import ACCENTS, EMPTY, LETTERS, SIGNS, WORDS, Box
 
-__all__ = ["HTML", "LATEX", "MATHML", "TEXT", "Style", "digits"]
-
 # How tightly a kind of box binds; an argument that binds less gets parentheses.
 SUM, PRODUCT, SIGN, ATOM = range(4)
 BINDS = {

@@ -17,8 +17,6 @@ from planner.engine.evaluate import Evaluation, Point
 from planner.typeset.boxes import Box, parse
 from planner.typeset.styles import LATEX, TEXT
 
-__all__ = ["Typesetter"]
-
 IN_FULL = 3  # entries of a fold whose bodies are spelled out; of more, their values
 PLURAL = {
     "part": "parts",

@@ -21,8 +21,7 @@ from planner.book.quantity import BOOK
 from planner.documents.source import preset_names
 from planner.questions import loading
 from planner.report import as_text, facts
-from planner.report.what_if.rules import BUILTINS, Program
-from planner.report.what_if.words import Untranslated, literal
+from planner.report.what_if.rules import BUILTINS, Program, Untranslated, literal
 from planner.results.result import Result, evaluate
 from tests.browser import Browser, executable
 from tests.conftest import ROOT, RunCli

@@ -6,17 +6,19 @@ since any allowed number can be typed beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
+from planner.base import resources
+from planner.documents import schema, source
 from planner.plans import layout
 from planner.plans.document import Plan
 from planner.plans.plan import about
-from planner.report.what_if import accelerators
 
-__all__ = ["Control", "groups"]
+ACCELERATOR = "cluster.accelerator"
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,30 @@ class Control:
         return "set-" + self.key.replace(".", "-")
 
 
+@cache
+def accelerators() -> Mapping[str, Mapping[str, Any]]:
+    """Every preset as a plan holds it, by the name that ``--set cluster.accelerator=`` takes."""
+    folder = resources.folder("presets") / "accelerators"
+    return {
+        name: schema.validate(
+            source.load(folder / f"{name}.yaml", kind="accelerator"), "accelerator"
+        ).data
+        for name in source.preset_names("accelerator")
+    }
+
+
+def accelerator_of(plan: Plan) -> str | None:
+    """The preset that a plan's accelerator is; None where it changes one or spells its own."""
+    if any(key.startswith(f"{ACCELERATOR}.") for key, _ in plan.document.overrides):
+        return None
+    given = plan.document.data["cluster"]["accelerator"]
+    return next((name for name, data in accelerators().items() if data == given), None)
+
+
 def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
     """The controls that mean something for a plan, by the title of their group."""
-    accelerator = accelerators.name_of(plan)
-    presets = Control(accelerators.KEY, "Accelerator", accelerator, tuple(accelerators.presets()))
+    accelerator = accelerator_of(plan)
+    presets = Control(ACCELERATOR, "Accelerator", accelerator, tuple(accelerators()))
     numbers = {title: [_number(plan, *row) for row in rows] for title, rows in NUMBERS.items()}
     stated = plan.document.data["training"]
     sections = {

@@ -18,14 +18,12 @@ from planner.base.errors import Fault, PlanError
 from planner.plans.document import Plan
 from planner.plans.plan import about
 from planner.report import facts
-from planner.report.bars import COLOURS
+from planner.report.figures import COLOURS
 from planner.report.layout import KEY_FIGURES, PREFIXES
 from planner.report.numbers import clean, headline
 from planner.report.report import page, view_of
 from planner.report.what_if import controls
 from planner.results.result import Quantity, Result
-
-__all__ = ["html"]
 
 #: Sums that are drawn as bars.
 BARS = (
@@ -89,7 +87,7 @@ def _listed(result: Result) -> list[Quantity]:
 def _script(result: Result, listed: list[Quantity]) -> str:
     """The whole program of the page, without empty lines."""
     from planner.report.what_if.program import program
-    from planner.report.what_if.words import Untranslated, quoted
+    from planner.report.what_if.rules import Untranslated, quoted
 
     folder = resources.folder("templates") / "interactive"
     parts = {

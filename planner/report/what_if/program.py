@@ -27,14 +27,11 @@ from planner.engine.run import run, tidy
 from planner.plans import error_bands, hardware, kernels, model, plan, shapes
 from planner.plans.document import Plan
 from planner.report.facts import unborne
-from planner.report.what_if import accelerators
-from planner.report.what_if.rules import Program
-from planner.report.what_if.words import literal, quoted
+from planner.report.what_if import controls
+from planner.report.what_if.rules import Program, literal, quoted
 from planner.results import intervals
 from planner.results.result import Result, carrier
 from planner.typeset import TEXT, Typesetter
-
-__all__ = ["program"]
 
 #: Keys that no rule reads.
 LEFT_OUT = frozenset({"sources", "source"})
@@ -80,7 +77,7 @@ def program(result: Result, sums: Iterable[str]) -> str:
     rules = Program(given, ASKED)
     used = (plan.complete, instance.build, Evaluation, intervals.around, unborne)
     complete, build, evaluation, around, warning = map(rules.reference, used)
-    offered = accelerators.presets() if accelerators.name_of(result.plan) else {}
+    offered = controls.accelerators() if controls.accelerator_of(result.plan) else {}
     tables = ",".join(f"{read.__name__}:{text}" for read, text in facts.items())
     lines = (
         f"const DOCUMENT={literal(_without(result.plan.document.data))};",
@@ -99,7 +96,7 @@ def _facts(made: Plan) -> dict[Callable[..., Any], str]:
     """What functions of the planner read from files, as functions that have it."""
     given = made.document.data["training"].get("implementation")
     names = [given] if given else ["megatron", "pytorch"]
-    offered = accelerators.presets().values() if accelerators.name_of(made) else ()
+    offered = controls.accelerators().values() if controls.accelerator_of(made) else ()
     devices = (*offered, made.data["cluster"]["accelerator"])
     by_argument: dict[Callable[..., Any], Mapping[str, Any]] = {
         kernels.load: {name: kernels.load(name) for name in names},
