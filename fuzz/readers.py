@@ -43,7 +43,7 @@ def read_yaml(raw: bytes) -> None:
 
 def read_unit(raw: bytes) -> None:
     """One quantity in the unit that the first byte picks; what is read can be printed."""
-    from planner.base import units
+    from planner.base import display, units
 
     unit, text = UNITS[raw[0] % len(UNITS) if raw else 0], raw[1:].decode("utf-8", "replace")
     try:
@@ -52,8 +52,8 @@ def read_unit(raw: bytes) -> None:
         assert error.message
         return
     if units.out_of_range(value) is None:
-        assert units.format_value(value, unit)
-        assert units.exact_text(value)
+        assert display.format_value(value, unit)
+        assert display.exact_text(value)
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {"yaml": read_yaml, "units": read_unit}

@@ -5,23 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-__all__ = [
-    "as_json",
-    "cell",
-    "columns",
-    "exact_text",
-    "format_value",
-    "one_line",
-    "plain",
-    "plain_text",
-    "quoted",
-    "rounded",
-    "scientific",
-    "significant",
-]
+__all__ = ["as_json", "cell", "columns", "exact_text", "format_value", "one_line", "plain",
+           "plain_text", "quoted", "rounded", "scientific", "significant"]  # fmt: skip
 
 Exact = int | Fraction
 Steps = tuple[tuple[str, Exact], ...]
@@ -86,21 +75,6 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() or c == THIN else repr(c)[1:-1] for c in text)
 
 
-def _size(value: Exact) -> Fraction:
-    return abs(Fraction(value))
-
-
-def _power_of_ten(value: Fraction) -> int:
-    """The largest e with 10^e <= value, for value > 0."""
-    bits = value.numerator.bit_length() - value.denominator.bit_length()
-    power = bits * 30103 // 100000 - 1
-    while value >= Fraction(10) ** (power + 1):
-        power += 1
-    while value < Fraction(10) ** power:
-        power -= 1
-    return power
-
-
 def rounded(value: Exact, digits: int) -> tuple[int, int]:
     """Mantissa and power of ten of `value` at so many significant digits, half to even.
 
@@ -108,12 +82,10 @@ def rounded(value: Exact, digits: int) -> tuple[int, int]:
     """
     if value == 0:
         return 0, 0
-    size = _size(value)
-    power = _power_of_ten(size) - digits + 1
-    mantissa = round(size / Fraction(10) ** power)
-    if mantissa >= 10**digits:
-        mantissa, power = mantissa // 10, power + 1
-    return (mantissa if value > 0 else -mantissa), power
+    exact, context = Fraction(value), Context(digits, ROUND_HALF_EVEN, MIN_EMIN, MAX_EMAX)
+    quotient = context.divide(Decimal(exact.numerator), Decimal(exact.denominator))
+    power = quotient.adjusted() - digits + 1
+    return int(quotient.scaleb(-power, context)), power
 
 
 def _fixed(value: Exact, decimals: int, separator: str = THIN) -> str:
@@ -153,18 +125,9 @@ def exact_text(value: Exact, separator: str = THIN) -> str:
     value = Fraction(value)
     if max(value.numerator.bit_length(), value.denominator.bit_length()) > _LONGEST:
         return scientific(value)
-    if value.denominator == 1:
-        sign = "-" if value < 0 else ""
-        return sign + _grouped(abs(value.numerator), separator)
-    twos = fives = 0
-    rest = value.denominator
-    while rest % 2 == 0:
-        rest, twos = rest // 2, twos + 1
-    while rest % 5 == 0:
-        rest, fives = rest // 5, fives + 1
-    decimals = max(twos, fives)
-    if rest == 1 and decimals <= 20:
-        return _fixed(value, decimals, separator)
+    for decimals in range(21):
+        if 10**decimals % value.denominator == 0:
+            return _fixed(value, decimals, separator)
     below = _grouped(value.denominator, separator)
     return f"{exact_text(value.numerator, separator)}/{below}"
 
@@ -185,7 +148,16 @@ _LARGE: dict[str, Steps] = {
     "kgCO2e": (("MtCO2e", 10**9), ("ktCO2e", 10**6), ("tCO2e", 10**3)),
     "tokens/s": (("k tokens/s", 10**3),),
 }
-_SHORT: Steps = (("ms", Fraction(1, 10**3)), ("us", Fraction(1, 10**6)), ("ns", Fraction(1, 10**9)))
+#: Units of a time with the size of one, and of how many on it is used: seconds below two minutes.
+_DURATIONS: tuple[tuple[str, Exact, int], ...] = (
+    ("days", 86400, 2),
+    ("h", 3600, 2),
+    ("min", 60, 2),
+    ("s", 1, 1),
+    ("ms", Fraction(1, 10**3), 1),
+    ("us", Fraction(1, 10**6), 1),
+    ("ns", Fraction(1, 10**9), 0),
+)
 
 
 def format_value(
@@ -208,8 +180,9 @@ def format_value(
     if unit == "FLOP":
         return f"{scientific(value, digits)} FLOP"
     if unit in ("s", "h", "days"):
-        size = {"s": 1, "h": 3600, "days": 86400}[unit]
-        return _duration(Fraction(value) * size, digits)
+        seconds = Fraction(value) * {"s": 1, "h": 3600, "days": 86400}[unit]
+        name, one = next((n, o) for n, o, least in _DURATIONS if abs(seconds) >= least * o)
+        return f"{significant(seconds / one, digits)} {name}" if seconds else "0 s"
     if unit in _LARGE:
         return _prefixed(value, _LARGE[unit], unit, digits)
     number = _count(value, digits, short)
@@ -228,24 +201,8 @@ def _prefixed(value: Exact, steps: Steps, plain: str, digits: int) -> str:
     return f"{_count(value, digits, False)} {plain}"
 
 
-def _duration(seconds: Fraction, digits: int) -> str:
-    """Seconds below two minutes, then minutes, from two hours hours, from two days days."""
-    size: Fraction = abs(seconds)
-    if size == 0:
-        return "0 s"
-    for name, length in (("days", 86400), ("h", 3600), ("min", 60)):
-        if size >= 2 * length:
-            return f"{significant(seconds / length, digits)} {name}"
-    if size >= 1:
-        return f"{significant(seconds, digits)} s"
-    for name, one in _SHORT:
-        if size >= one:
-            return f"{significant(seconds / one, digits)} {name}"
-    return f"{significant(seconds / _SHORT[-1][1], digits)} ns"
-
-
 def _count(value: Exact, digits: int, short: bool) -> str:
-    size = _size(value)
+    size = abs(Fraction(value))
     if short:
         for name, one in _COUNTS:
             if size >= one:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from planner.base.display import one_line
+
 __all__ = ["MOST", "Fault", "Place", "PlanError", "divisors", "nearest"]
 
 MOST = 50  # faults told; after so many, stages may stop looking
@@ -20,12 +22,8 @@ class Place:
     column: int | None = None
 
     def __str__(self) -> str:
-        parts = [self.file]
-        if self.line is not None:
-            parts.append(str(self.line))
-            if self.column is not None:
-                parts.append(str(self.column))
-        return ":".join(parts)
+        known = [part for part in (self.file, self.line, self.column) if part is not None]
+        return ":".join(map(str, known))
 
     @property
     def order(self) -> tuple[str, int, int]:
@@ -55,9 +53,8 @@ class Fault:
         if self.hint is not None:
             notes.append(f"did you mean '{self.hint}'?")
         text = _short(self.message) + (f" ({_short('; '.join(notes))})" if notes else "")
-        text = text if self.place is None else f"{self.place}: {text}"
         # A document may smuggle line breaks into a message; a fault stays one line.
-        return "".join(c if c.isprintable() or c == "\u202f" else repr(c)[1:-1] for c in text)
+        return one_line(text if self.place is None else f"{self.place}: {text}")
 
 
 def _short(text: str) -> str:

@@ -22,16 +22,12 @@ def folder(name: str) -> Path:
     Raises:
         FileNotFoundError: the installation is incomplete.
     """
-    beside = _PACKAGE.parent / name
+    inside = _PACKAGE / "_data"
     # A foreign folder of that name beside site-packages/planner must not win.
-    is_checkout = (_PACKAGE.parent / "pyproject.toml").is_file() or not (
-        _PACKAGE / "_data"
-    ).is_dir()
-    for candidate in (
-        (beside, _PACKAGE / "_data" / name) if is_checkout else (_PACKAGE / "_data" / name,)
-    ):
-        if candidate.is_dir():
-            return candidate
+    is_checkout = (_PACKAGE.parent / "pyproject.toml").is_file() or not inside.is_dir()
+    for around in (_PACKAGE.parent, inside) if is_checkout else (inside,):
+        if (around / name).is_dir():
+            return around / name
     raise FileNotFoundError(f"the folder {name} is missing from this installation")
 
 

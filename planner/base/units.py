@@ -12,41 +12,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from planner.base.display import exact_text, format_value, plain_text, significant
 from planner.base.errors import nearest
 
-__all__ = [
-    "BASES",
-    "Dimension",
-    "Exact",
-    "UnitError",
-    "dimension",
-    "exact",
-    "exact_text",
-    "factor",
-    "format_in",
-    "format_value",
-    "number",
-    "out_of_range",
-    "parse",
-    "plain_text",
-    "wanted",
-]
+__all__ = ["BASES", "Dimension", "Exact", "UnitError", "dimension", "exact", "number",
+           "out_of_range", "parse", "wanted"]  # fmt: skip
 
 Exact = int | Fraction
 
-BASES = (
-    "byte",
-    "FLOP",
-    "token",
-    "parameter",
-    "sequence",
-    "device",
-    "USD",
-    "s",
-    "J",
-    "kgCO2e",
-)
+BASES = ("byte", "FLOP", "token", "parameter", "sequence", "device", "USD", "s", "J", "kgCO2e")
 # What is counted rather than measured. A document may leave it out: 15T is 15T tokens.
 _COUNTED = frozenset({"FLOP", "token", "parameter", "sequence", "device"})
 # Dimensions in which a bare number is read in the unit of the key. Elsewhere (power, energy,
@@ -55,6 +28,7 @@ _PLAIN = frozenset({"1", "byte", "byte/s", "s", "1/s"})
 
 LONGEST = 200  # characters of a quantity
 LARGEST_EXPONENT = 400  # powers of ten
+_MOST_BITS = LARGEST_EXPONENT * 10 // 3 * 2  # of a number that is given as one
 # Of a value that a plan computes with. Products of a dozen such stay within what floats reach.
 LARGEST: int = 10**30
 
@@ -119,17 +93,7 @@ def exact(value: Exact) -> Exact:
     return value.numerator if value.denominator == 1 else value
 
 
-_DECIMAL = {
-    "": 0,
-    "k": 3,
-    "M": 6,
-    "G": 9,
-    "T": 12,
-    "P": 15,
-    "E": 18,
-    "Z": 21,
-    "Y": 24,
-}
+_DECIMAL = {prefix: 3 * step for step, prefix in enumerate(("", *"kMGTPEZY"))}
 _SMALL = {"": 0, "m": -3, "u": -6, "µ": -6, "μ": -6, "n": -9, "p": -12}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _MAGNITUDES: dict[str, Exact] = {
@@ -147,6 +111,7 @@ _MISSPELT = {"K": "k", "m": "M", "b": "B", "t": "T", "g": "G"}
 _ONE = Dimension()
 _TIME = Dimension.of(s=1)
 _BYTE = Dimension.of(byte=1)
+_USD = Dimension.of(USD=1)
 
 
 def _table() -> dict[str, tuple[Exact, Dimension]]:
@@ -217,7 +182,8 @@ def _unit(text: str) -> tuple[Exact, Dimension]:
             raise UnitError(f"'{text}' is not a unit", "such as GiB, TB/s, TFLOP/s, days")
         name, power = match[1], int(match[2] or 1)
         if name not in _UNITS:
-            close = _near_unit(name)
+            folded = (unit for unit in _UNITS if unit.casefold() == name.casefold())
+            close = next(folded, None) or nearest(name, _UNITS)
             raise UnitError(
                 f"unknown unit '{name}'",
                 "prefixes are k, M, G, T (powers of ten) or Ki, Mi, Gi, Ti (powers of two)",
@@ -230,30 +196,9 @@ def _unit(text: str) -> tuple[Exact, Dimension]:
     return size, dim
 
 
-def _near_unit(name: str) -> str | None:
-    folded = [unit for unit in _UNITS if unit.casefold() == name.casefold()]
-    return folded[0] if folded else nearest(name, _UNITS)
-
-
 def dimension(unit: str) -> Dimension:
     """The dimension of a unit expression. Raises UnitError for an unknown unit."""
     return _unit(unit)[1]
-
-
-def format_in(value: Exact, unit: str, shown: str, digits: int = 3) -> str:
-    """The rounded number of `shown` units, such as GiB, for a column headed by it.
-
-    Raises:
-        UnitError: `shown` measures something else than `unit`.
-    """
-    if dimension(unit) != dimension(shown):
-        raise UnitError(f"{unit} cannot be shown in {shown}")
-    return significant(Fraction(value) * factor(unit) / factor(shown), digits)
-
-
-def factor(unit: str) -> Exact:
-    """One of this unit in base units: 3600 for `h`, 2^30 for `GiB`."""
-    return _unit(unit)[0]
 
 
 _NUMBER = re.compile(r"([+-]?)(\d[\d_]*)?(?:\.(\d[\d_]*)?)?(?:[eE]([+-]?\d+))?", re.ASCII)
@@ -306,7 +251,7 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
     if isinstance(value, bool) or not isinstance(value, (str, int, Fraction, float)):
         raise UnitError(f"{_kind(value)} is not a quantity", wanted(unit))
     if isinstance(value, (int, Fraction)):
-        if not _in_range(value):
+        if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
             raise UnitError("a number out of range", f"up to 10^{LARGEST_EXPONENT}")
         return _bare(exact(value), str(value), unit, target)
     if isinstance(value, float):
@@ -330,21 +275,18 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
     if not rest:
         return _bare(amount, text, unit, target)
     written, dim = _suffix(rest, match[0], target, unit)
-    if dim not in (target, target.without_counts(), _of_device(target)):
+    # Every price of a document is that of one device, whether or not it says so.
+    priced = any(base == "USD" for base, _ in target.powers) and target != _USD
+    of_device = target / Dimension.of(device=1) if priced else target
+    if dim not in (target, target.without_counts(), of_device):
         other = rest.replace("FLOPs", "FLOP").replace("FLOPS", "FLOP") + "/s"
         is_rate = "FLOP" in rest and dim / _TIME == target
         raise UnitError(
-            f"'{text}' is {_article(str(dim))}",
+            f"'{text}' is {_NOUNS.get(dim, f'in {dim}')}",
             wanted(unit),
             f"{match[0]} {other}" if is_rate else None,
         )
     return exact(amount * Fraction(written) / size)
-
-
-def _of_device(target: Dimension) -> Dimension:
-    """What else a price may be in: every price of a document is that of one device."""
-    priced = any(base == "USD" for base, _ in target.powers)
-    return target / Dimension.of(device=1) if priced and target != Dimension.of(USD=1) else target
 
 
 def _suffix(rest: str, amount: str, target: Dimension, unit: str) -> tuple[Exact, Dimension]:
@@ -386,11 +328,6 @@ def _bare(amount: Exact, text: str, unit: str, target: Dimension) -> Exact:
     return amount
 
 
-def _in_range(value: Exact) -> bool:
-    bits = LARGEST_EXPONENT * 10 // 3
-    return max(abs(value.numerator).bit_length(), value.denominator.bit_length()) <= 2 * bits
-
-
 def out_of_range(value: Exact) -> str | None:
     """What is allowed instead, where a number is too large or too small to compute with."""
     size: Exact = value if value >= 0 else -value
@@ -414,7 +351,7 @@ _EXAMPLES = {
     _TIME**-1: "a rate such as 10/s or 1.4 GHz",
     Dimension.of(J=1, s=-1): "a power such as 700 W",
     Dimension.of(J=1): "an energy such as 5 kWh",
-    Dimension.of(USD=1): "an amount such as 5 USD",
+    _USD: "an amount such as 5 USD",
     Dimension.of(USD=1, s=-1): "a price such as 2.5 USD/h",
     Dimension.of(kgCO2e=1, J=-1): "an intensity such as 0.4 kg/kWh",
     _ONE: "a plain number such as 0.4 or 40%",
@@ -440,12 +377,5 @@ _NOUNS = {
     Dimension.of(FLOP=1, s=-1): "a rate in FLOP/s",
     Dimension.of(J=1, s=-1): "a power",
     Dimension.of(J=1): "an energy",
-    Dimension.of(USD=1): "an amount of money",
+    _USD: "an amount of money",
 }
-
-
-def _article(dim: str) -> str:
-    for known, noun in _NOUNS.items():
-        if str(known) == dim:
-            return noun
-    return f"in {dim}"

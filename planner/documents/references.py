@@ -23,6 +23,8 @@ FOLDERS = {
 ENDINGS = (".yaml", ".yml")
 #: Documents of which each extends the next, at most.
 MOST_LINKS = 50
+#: Names of documents that a fault lists, at most.
+MOST_LISTED = 12
 
 
 # Reading -----------------------------------------------------------------------------------
@@ -38,10 +40,6 @@ def read(path: str | Path, origin: Origin | None = None) -> Node:
     name = "<stdin>" if str(path) == "-" else files.shown(Path(path))
     text = files.read_text(path, nodes.MAX_BYTES, Place(name), "a YAML file in UTF-8", ENDINGS)
     root = nodes.compose(text, name, origin)
-    return _mapping(root, name)
-
-
-def _mapping(root: Node | None, name: str) -> Node:
     if root is None or root.value is None:
         raise PlanError(Fault("the document is empty", Place(name, 1, 1), "a mapping of keys"))
     if not isinstance(root.value, dict):
@@ -50,16 +48,13 @@ def _mapping(root: Node | None, name: str) -> Node:
     return root
 
 
-def _yaml_files(folder: Path) -> list[str]:
-    return sorted(p.name for p in folder.glob("*.y*ml") if p.suffix in ENDINGS)
-
-
 # Names -------------------------------------------------------------------------------------
 
 
 def preset_names(kind: str, presets: Path | None = None) -> list[str]:
     """The names of the shipped documents of a kind: plan, model, cluster, accelerator."""
-    return [name.rsplit(".", 1)[0] for name in _yaml_files(_preset_folder(kind, presets))]
+    found = _preset_folder(kind, presets).glob("*.y*ml")
+    return [path.stem for path in sorted(found) if path.suffix in ENDINGS]
 
 
 def _preset_folder(kind: str, presets: Path | None) -> Path:
@@ -102,7 +97,9 @@ class Resolver:
         if names_path and not all(map(files.inside, near)):
             raise files.outside(place)
         known = preset_names(kind, self.presets)
-        allowed = "a path" if not known else f"a path or one of {_listed(known)}"
+        more = [f"and {len(known) - MOST_LISTED} more"] if len(known) > MOST_LISTED else []
+        listed = ", ".join([*known[:MOST_LISTED], *more])
+        allowed = f"a path or one of {listed}" if known else "a path"
         message = f"no such file '{name}'" if names_path else f"unknown {kind} '{name}'"
         raise PlanError(Fault(message, place, allowed, nearest(name, known)))
 
@@ -173,12 +170,6 @@ class Resolver:
             return node
         found = self.fetch(node, kind, chain)
         return replace(found, key_place=node.key_place, reference=node.value)
-
-
-def _listed(names: list[str], most: int = 12) -> str:
-    if len(names) <= most:
-        return ", ".join(names)
-    return f"{', '.join(names[:most])}, and {len(names) - most} more"
 
 
 def _merge(parent: dict[str, Node], child: dict[str, Node]) -> dict[str, Node]:

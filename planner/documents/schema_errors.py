@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from planner.base import units
+from planner.base.display import plain_text
 from planner.base.errors import Fault, Place, nearest
 from planner.documents.json_schema import Error, is_number
 from planner.documents.source import Document
@@ -106,7 +107,7 @@ def _shown(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, str):
         return f"'{value if len(value) <= 60 else value[:57] + '...'}'"
-    return units.plain_text(value)
+    return plain_text(value)
 
 
 def _allowed(error: Error) -> str:
@@ -130,9 +131,7 @@ def _range(schema: Any) -> str:
     """The bounds of a number with their unit: `more than 0, at most 1`."""
     unit = schema.get("unit", "1")
     bounds = [
-        f"{word} {units.plain_text(schema[rule])}"
-        for rule, word in _BOUNDS.items()
-        if rule in schema
+        f"{word} {plain_text(schema[rule])}" for rule, word in _BOUNDS.items() if rule in schema
     ]
     return ", ".join(bounds) + ("" if unit == "1" else f" {unit}")
 

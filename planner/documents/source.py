@@ -70,22 +70,23 @@ class Document:
         """The document in which other data holds, whatever its nodes say; these keep the places."""
         return replace(self, held=data)
 
-    def find(self, path: Sequence[str | int]) -> Node:
-        """The node at `path`, or the nearest one around it."""
-        node = self.node
+    def _way(self, path: Sequence[str | int]) -> list[Node]:
+        """The nodes on the way to a value, the whole document first, as far as there are any."""
+        way = [self.node]
         for step in path:
-            inner = _child(node, step)
+            inner = _child(way[-1], step)
             if inner is None:
                 break
-            node = inner
-        return node
+            way.append(inner)
+        return way
+
+    def find(self, path: Sequence[str | int]) -> Node:
+        """The node at `path`, or the nearest one around it."""
+        return self._way(path)[-1]
 
     def has(self, path: Sequence[str | int]) -> bool:
         """Whether a value stands at `path`."""
-        node: Node | None = self.node
-        for step in path:
-            node = None if node is None else _child(node, step)
-        return node is not None
+        return len(self._way(path)) == len(path) + 1
 
     def place(self, path: Sequence[str | int]) -> Place:
         """Where the value was written; the nearest one around it, where it is absent."""

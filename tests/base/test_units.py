@@ -9,17 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.base.display import plain, plain_text, rounded, scientific
-from planner.base.units import (
-    Dimension,
-    UnitError,
-    dimension,
-    exact_text,
-    format_in,
-    format_value,
-    number,
-    parse,
-)
+from planner.base.display import exact_text, format_value, plain, plain_text, rounded, scientific
+from planner.base.units import Dimension, UnitError, dimension, number, parse
 
 F = Fraction
 THIN = "\u202f"
@@ -275,14 +266,6 @@ def test_prints_the_other_ways() -> None:
     assert exact_text(-1234) == f"-1{THIN}234"
     assert exact_text(F(1, 3)) == "1/3"
     assert exact_text(F(1, 80)) == "0.0125"
-
-
-def test_prints_in_the_unit_of_a_column() -> None:
-    assert format_in(3_556_769_792, "bytes", "GiB") == "3.31"
-    assert format_in(80 * 10**9, "bytes", "GB", digits=4) == "80.00"
-    assert format_in(3_600_000, "J", "kWh", digits=1) == "1"
-    with pytest.raises(UnitError):
-        format_in(1, "bytes", "s")
 
 
 def test_prints_numbers_of_any_size() -> None:

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from planner.base import units
+from planner.base.display import plain_text
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.base.units import Exact
 from planner.documents import schema
@@ -205,7 +206,7 @@ class _Range:
     def _by_step(self) -> Values:
         step = self.number("step", self.unit)
         if step <= 0:
-            raise self.fault(f".step is {units.plain_text(step)}", "above 0", "step")
+            raise self.fault(f".step is {plain_text(step)}", "above 0", "step")
         return int((self.high - self.low) // step) + 1, lambda index: self.low + index * step
 
     def _by_factor(self) -> Values:
@@ -213,7 +214,7 @@ class _Range:
         a logarithmic range has; their number would grow without end."""
         factor = self.number("factor", "1")
         if factor <= 1 or self.low <= 0:
-            what = f" never grows by a factor of {units.plain_text(factor)}"
+            what = f" never grows by a factor of {plain_text(factor)}"
             raise self.fault(what, "a factor above 1, from above 0", "factor")
 
         def power(index: int) -> Exact:
@@ -235,7 +236,7 @@ class _Range:
         least = 1 if self.low == self.high else 2
         if not isinstance(count, int) or count < least:
             allowed = f"a whole number, at least {least}"
-            raise self.fault(f".steps is {units.plain_text(count)}", allowed, "steps")
+            raise self.fault(f".steps is {plain_text(count)}", allowed, "steps")
         if log and self.low <= 0:
             raise self.fault(" is logarithmic", "from above 0", "from")
         last = count - 1
