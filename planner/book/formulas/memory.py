@@ -8,7 +8,7 @@ stage. Three totals: live tensors, with the allocator's cache, with context and 
 from functools import partial
 from typing import Any
 
-from planner.book.formulas.layout import data, micro_batches
+from planner.book.formulas.layout import data, largest_on_stage, micro_batches, total_on_stage
 from planner.book.formulas.memory_activations import again as computed_again
 from planner.book.formulas.memory_activations import layers as kept_by_layers
 from planner.book.formulas.memory_activations import live as activations_live
@@ -45,7 +45,6 @@ from planner.book.notation import (
     k_g,
     k_m,
     k_w,
-    layers_on_stage,
     n,
     n_pc,
     p,
@@ -81,7 +80,7 @@ gradients_live.where(phase="serving", source="nothing is trained").equals(0, "No
 
 #: What the micro-batches before left: nothing in the first one.
 _summed = minimum(1, micro_batches - 1) * gradients_stage
-_of_head = Sum(layers_on_stage * Sum(gradients_component, "component"), "part", part="head")
+_of_head = total_on_stage(Sum(gradients_component, "component"), part="head")
 _of_layers = Sum(copies_on_stage * gradients_component, "component", layers=True)
 
 gradients_live.where(gradients="fresh", phase="loss").equals(
@@ -278,7 +277,7 @@ def blocks():
         weights_stage
         + optimizer_stage
         + Max(gradients_live, "phase")
-        + maximum(kept, Max(minimum(1, layers_on_stage) * kept_by_part, "part", layers=True))
+        + maximum(kept, largest_on_stage(kept_by_part, layers=True))
         + Sum(in_flight * kept_by_part, "part", layers=False)
         + loss
         + backward_of_block

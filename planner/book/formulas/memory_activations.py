@@ -2,14 +2,13 @@
 
 from functools import partial
 
-from planner.book.formulas.layout import sequence_ranks, tokens
+from planner.book.formulas.layout import largest_on_stage, sequence_ranks, tokens
 from planner.book.notation import (
     bytes_j,
     f_off,
     h,
     in_flight,
     k_a,
-    layers_on_stage,
     ranks_j,
     recomputed_in_flight,
     rows_j,
@@ -169,6 +168,7 @@ live = of_phase(
     title="activations on one device of a stage in a phase",
     attribution="activations",
 )
+_embedding = Sum(in_flight * whole, "part", part="embedding")
 live.where(phase="loss", source="end of the forward pass").equals(
     stage, "Everything that is kept, logits included."
 )
@@ -177,30 +177,24 @@ live.where(phase="loss", source="end of the forward pass").equals(
 @live.where(phase="backward", source=f"{KORTHIKANTI}, section 5")
 def _():
     """The head has let go of its tensors; a layer that was not kept is computed again."""
-    return (
-        layers
-        + Sum(in_flight * whole, "part", part="embedding")
-        + Max(minimum(1, recomputed_in_flight) * again, "part")
-    )
+    return layers + _embedding + Max(minimum(1, recomputed_in_flight) * again, "part")
 
 
 @live.where(phase="first", source="last layer of the backward pass")
 def _():
     """One layer is left, in full, and the embedding's tensors."""
-    return Max(minimum(1, layers_on_stage) * whole, "part", layers=True) + Sum(
-        in_flight * whole, "part", part="embedding"
-    )
+    return largest_on_stage(whole, layers=True) + _embedding
 
 
 live.where(phase="gradients", source="end of the backward pass").equals(
-    Sum(in_flight * whole, "part", part="embedding"), "The embedding's tensors are left."
+    _embedding, "The embedding's tensors are left."
 )
 
 
 @live.where(phase="serving", source="forward pass without gradients")
 def _():
     """The tensors of one layer at a time; what sequences keep is the cache."""
-    return Max(minimum(1, layers_on_stage) * whole, "part", layers=True)
+    return largest_on_stage(whole, layers=True)
 
 
 live.where(phase="step", source="optimizer step").equals(

@@ -1,8 +1,8 @@
 """Buffers: what is neither state nor kept activation, each by its name."""
 
 from functools import partial
-from typing import Any
 
+from planner.book.formulas.layout import largest_on_stage, total_on_stage
 from planner.book.formulas.memory_activations import PROFILE, tensor
 from planner.book.formulas.memory_states import device_parameters, weights_component, weights_stage
 from planner.book.notation import (
@@ -18,12 +18,11 @@ from planner.book.notation import (
     k_quant,
     k_red,
     k_w,
-    layers_on_stage,
     n_bk,
     n_ws,
 )
 from planner.book.quantity import Quantity
-from planner.book.reductions import Max, Sum, minimum
+from planner.book.reductions import Max, Sum
 
 FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
 
@@ -43,7 +42,7 @@ in_bytes = partial(Quantity, unit="bytes")
 )
 def loss():
     """Only the stage with the head has them."""
-    return Sum(layers_on_stage * Sum(tensor, "tensor", moment="loss"), "part", part="head")
+    return total_on_stage(Sum(tensor, "tensor", moment="loss"), part="head")
 
 
 @of_stage(
@@ -54,11 +53,7 @@ def loss():
 )
 def layer():
     """The block with most: of a layer of any kind, or the embedding."""
-    return Max(
-        minimum(1, layers_on_stage) * Max(Sum(tensor, "tensor", moment="backward"), "block"),
-        "part",
-        head=False,
-    )
+    return largest_on_stage(Max(Sum(tensor, "tensor", moment="backward"), "block"), head=False)
 
 
 # -- weights gathered and gradients reduced ------------------------------------------------------
@@ -76,50 +71,40 @@ def gathered_part():
     return k_c * Sum(device_parameters, "component", shared=False)
 
 
-SHARDED: dict[str, Any] = {"zero": 3, "reshard": True}
-
 gathered = of_phase(
     "memory.buffers.gathered",
     symbol=r"M_{\mathrm{gat},\sigma\varphi}",
     title="weights in the compute format on one device of a stage",
+    source=FSDP,
+)
+_root = total_on_stage(gathered_part, layers=False)
+_layer = largest_on_stage(gathered_part, layers=True)
+
+gathered.where(zero=3, reshard=True, phase="loss").equals(
+    _root + _layer, "The root's group (embedding and head) and the last layer."
 )
 
 
-@gathered.where(**SHARDED, phase="loss", source=FSDP)
-def _():
-    """The root's group (embedding and head) and the last layer."""
-    return Sum(layers_on_stage * gathered_part, "part", layers=False) + Max(
-        minimum(1, layers_on_stage) * gathered_part, "part", layers=True
-    )
-
-
-@gathered.where(**SHARDED, phase="backward", source=FSDP)
+@gathered.where(zero=3, reshard=True, phase="backward")
 def _():
     """The root's group stays gathered; of the layers, one is worked on and the next one is on its
     way."""
-    return Sum(layers_on_stage * gathered_part, "part", layers=False) + 2 * Max(
-        minimum(1, layers_on_stage) * gathered_part, "part", layers=True
-    )
+    return _root + 2 * _layer
 
 
-@gathered.where(zero=3, phase="first", source=FSDP)
-def _():
-    """The root's group and this layer."""
-    return Sum(layers_on_stage * gathered_part, "part", layers=False) + Max(
-        minimum(1, layers_on_stage) * gathered_part, "part", layers=True
-    )
+gathered.where(zero=3, phase="first").equals(_root + _layer, "The root's group and this layer.")
 
 
-@gathered.where(zero=3, reshard=False, phase=("loss", "backward"), source=FSDP)
+@gathered.where(zero=3, reshard=False, phase=("loss", "backward"))
 def _():
     """All of them: nothing is let go of between forward and backward."""
-    return Sum(layers_on_stage * gathered_part, "part")
+    return total_on_stage(gathered_part)
 
 
-@gathered.where(zero=3, phase="gradients", source=FSDP)
+@gathered.where(zero=3, phase="gradients")
 def _():
     """The root's weights are let go of; the embedding's gradient is as large as its table."""
-    return Sum(layers_on_stage * gathered_part, "part", part="embedding")
+    return total_on_stage(gathered_part, part="embedding")
 
 
 @gathered.where(
@@ -130,7 +115,7 @@ def _():
 )
 def _():
     """Weights are kept wider than the matmuls take them: a copy of every matrix."""
-    return Sum(layers_on_stage * k_c * Sum(device_parameters, "component", type="linear"), "part")
+    return total_on_stage(k_c * Sum(device_parameters, "component", type="linear"))
 
 
 gathered.where(
@@ -147,45 +132,30 @@ reduced = of_phase(
     "memory.buffers.reduced",
     symbol=r"M_{\mathrm{red},\sigma\varphi}",
     title="whole gradients on their way to their shards",
+    source=FSDP,
 )
+_of_head = total_on_stage(k_c * Sum(device_parameters, "component"), part="head")
+_of_matrix = largest_on_stage(k_c * Max(device_parameters, "component"), layers=True)
+#: Without those that are counted elsewhere.
+_own_parameters = Sum(device_parameters, "component", shared=False)
 
 
-@reduced.where(zero=3, phase="backward", source=FSDP)
+@reduced.where(zero=3, phase="backward")
 def _():
     """The head's gradient, which waits for the rest of the root's group, and that of one matrix."""
-    return Sum(
-        layers_on_stage * k_c * Sum(device_parameters, "component"), "part", part="head"
-    ) + Max(
-        minimum(1, layers_on_stage) * k_c * Max(device_parameters, "component"), "part", layers=True
-    )
+    return _of_head + _of_matrix
 
 
-@reduced.where(zero=3, phase="first", source=FSDP)
+@reduced.where(zero=3, phase="first")
 def _():
     """The same, and the layer before on its way to its shards."""
-    return (
-        Sum(layers_on_stage * k_c * Sum(device_parameters, "component"), "part", part="head")
-        + Max(
-            minimum(1, layers_on_stage) * k_c * Max(device_parameters, "component"),
-            "part",
-            layers=True,
-        )
-        + Max(
-            minimum(1, layers_on_stage) * k_red * Sum(device_parameters, "component", shared=False),
-            "part",
-            layers=True,
-        )
-    )
+    return _of_head + _of_matrix + largest_on_stage(k_red * _own_parameters, layers=True)
 
 
-@reduced.where(zero=3, phase="gradients", source=FSDP)
+@reduced.where(zero=3, phase="gradients")
 def _():
     """The root's group (embedding and head): gradients as they are made and as they are summed."""
-    return Sum(
-        layers_on_stage * (k_c + k_red) * Sum(device_parameters, "component", shared=False),
-        "part",
-        layers=False,
-    )
+    return total_on_stage((k_c + k_red) * _own_parameters, layers=False)
 
 
 reduced.where(zero=3, phase=("loss", "step"), source="nothing is reduced").equals(
@@ -219,9 +189,7 @@ step.where(
 @step.where(optimizer_kernel="loop", source="PyTorch (torch.optim, one tensor after the other)")
 def _():
     """One number in the format of a state for each weight of the largest tensor."""
-    return Max(
-        minimum(1, layers_on_stage) * Max(weights_component * k_o / k_w, "component"), "part"
-    )
+    return largest_on_stage(Max(weights_component * k_o / k_w, "component"))
 
 
 # -- what is there for the whole run -----------------------------------------------------------
@@ -266,7 +234,7 @@ workspace.where(
 )
 def _():
     """TransformerEngine has one for the layers, PyTorch one for the head."""
-    return M_work + Sum(layers_on_stage * M_work, "part", part="head")
+    return M_work + total_on_stage(M_work, part="head")
 
 
 @workspace.where(
@@ -276,11 +244,7 @@ def _():
 )
 def _():
     """As for a dense model; with experts, four more for the streams of grouped matmuls."""
-    return (
-        M_work
-        + Sum(layers_on_stage * M_work, "part", part="head")
-        + Max(minimum(1, layers_on_stage) * 4 * M_work, "part", experts=True)
-    )
+    return M_work + total_on_stage(M_work, part="head") + largest_on_stage(4 * M_work, experts=True)
 
 
 @in_bytes(
@@ -319,11 +283,8 @@ quantized = of_stage(
 )
 def _():
     """Cast in the first micro-batch and kept for the others, beside the weights themselves."""
-    return Sum(
-        layers_on_stage * k_quant * Sum(device_parameters, "component", type="linear"),
-        "part",
-        layers=True,
-    )
+    matrices = Sum(device_parameters, "component", type="linear")
+    return total_on_stage(k_quant * matrices, layers=True)
 
 
 quantized.where(

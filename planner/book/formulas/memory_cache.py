@@ -1,7 +1,7 @@
 """Inference: what each sequence keeps while it is served: keys and values of its tokens, and the
 states of recurrent blocks, which do not grow."""
 
-from planner.book.formulas.layout import micro_batches
+from planner.book.formulas.layout import micro_batches, total_on_stage
 from planner.book.notation import (
     a_dv,
     a_kv,
@@ -15,7 +15,6 @@ from planner.book.notation import (
     d_v,
     k_a,
     k_kv,
-    layers_on_stage,
     m_in,
     n_in,
     n_out,
@@ -111,4 +110,4 @@ block.where(block="lightning", source="MiniMax-01 (arXiv 2501.08313)").equals(
 )
 def cache_stage():
     """Each block that remembers, as often as the stage holds its layer."""
-    return Sum(layers_on_stage * Sum(block, "block", remembers=True), "part")
+    return total_on_stage(Sum(block, "block", remembers=True))

@@ -3,7 +3,7 @@
 from functools import partial
 
 from planner.book.formulas.compute import component as component_flops
-from planner.book.formulas.layout import data, micro_batches, tokens
+from planner.book.formulas.layout import data, micro_batches, tokens, total_on_stage
 from planner.book.formulas.memory_cache import block as cache_block
 from planner.book.formulas.memory_states import weights_component
 from planner.book.formulas.network import experts as experts_exchange
@@ -23,7 +23,6 @@ from planner.book.notation import (
     h,
     k,
     k_a,
-    layers_on_stage,
     p,
     s,
     s_o,
@@ -138,8 +137,8 @@ def _():
 )
 def stage_bytes():
     """Weights once for the whole batch; the cache of each sequence."""
-    weights = Sum(layers_on_stage * Sum(read, "component"), "part")
-    return weights + Sum(layers_on_stage * Sum(cached, "block", remembers=True), "part")
+    caches = Sum(cached, "block", remembers=True)
+    return total_on_stage(Sum(read, "component")) + total_on_stage(caches)
 
 
 @of_stage(
@@ -152,8 +151,7 @@ def stage_bytes():
 def stage_flops():
     """Those of b tokens, divided over the tensor-parallel ranks; experts stay as busy, for each
     device brings its tokens."""
-    linear = Sum(component_flops, "component", type="linear")
-    return b * Sum(layers_on_stage * linear, "part") / t
+    return b * total_on_stage(Sum(component_flops, "component", type="linear")) / t
 
 
 @of_stage(

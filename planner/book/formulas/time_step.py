@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from planner.book.formulas.layout import IN_TURN, micro_batches
+from planner.book.formulas.layout import IN_TURN, micro_batches, total_on_stage
 from planner.book.formulas.layout import shards as owners
 from planner.book.formulas.memory_states import trained
 from planner.book.formulas.network import (
@@ -57,23 +57,21 @@ stage = seconds(
 @stage.where(schedule=IN_TURN, again_some=False, source=PIPELINE)
 def _():
     """The layers of the stage, and the embedding or the head where it holds them."""
-    return Sum(layers_on_stage * part, "part")
+    return total_on_stage(part)
 
 
 @stage.where(schedule=IN_TURN, again_some=True, source=PIPELINE)
 def _():
     """The layers of the stage, and the embedding or the head where it holds them; layers beyond
     training.recompute_layers compute nothing again."""
-    return Sum(
-        layers_on_stage * (part - (1 - recomputed_in_flight / maximum(1, in_flight)) * repeated),
-        "part",
-    )
+    recomputed = recomputed_in_flight / maximum(1, in_flight)
+    return total_on_stage(part - (1 - recomputed) * repeated)
 
 
 @stage.where(schedule="dualpipe", source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.1")
 def _():
     """A device holds a chunk from each end, and a micro-batch passes one of them."""
-    return Sum(layers_on_stage * part, "part") / 2
+    return total_on_stage(part) / 2
 
 
 @seconds(
@@ -346,7 +344,7 @@ def _():
 
 
 #: Bytes of the copy that the last stage holds: in a ring of two, each passes once.
-_tied = k_red * Max(Sum(layers_on_stage * Sum(trained, "component", shared=True), "part"), "stage")
+_tied = k_red * Max(total_on_stage(Sum(trained, "component", shared=True)), "stage")
 
 tied = seconds(
     "time.tied",
