@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.book.expressions import Expression, log, operation
+from planner.book.notation import copies_on_stage, layers_on_stage
 from planner.book.settings import named
 
 
@@ -33,6 +34,22 @@ def AtArgmax(body: Any, axis: str, by: Any, **where: Any) -> Expression:
 def Argmax(body: Any, axis: str, **where: Any) -> Expression:
     """The name of the entry of ``axis`` where ``body`` is largest (the first of equals)."""
     return _reduction("which", (body,), axis, where)
+
+
+def total_on_stage(body: Any, **where: Any) -> Expression:
+    """What the parts of a stage (those that agree with ``where``) come to, each as often as the
+    stage holds it."""
+    return Sum(layers_on_stage * body, "part", **where)
+
+
+def largest_on_stage(body: Any, **where: Any) -> Expression:
+    """The largest of the parts that a stage holds."""
+    return Max(minimum(1, layers_on_stage) * body, "part", **where)
+
+
+def on_fullest_stage(body: Any, **where: Any) -> Expression:
+    """What the components of a stage come to, each as often as it is held, where they are most."""
+    return Max(Sum(copies_on_stage * body, "component", **where), "stage")
 
 
 def log2(value: Any) -> Expression:

@@ -1,47 +1,16 @@
 """How a run is laid out over devices: groups, micro-batches, tokens and rows on one device."""
 
 from functools import partial
-from typing import Any
 
-from planner.book.expressions import Expression
-from planner.book.notation import (
-    B,
-    E,
-    V,
-    b,
-    c,
-    e,
-    f_cap,
-    g_V,
-    gamma,
-    k,
-    layers_on_stage,
-    n,
-    p,
-    r,
-    s,
-    t,
-    t_e,
-)
+from planner.book.notation import B, E, V, b, c, e, f_cap, g_V, gamma, k, n, p, r, s, t, t_e
 from planner.book.quantity import Quantity
-from planner.book.reductions import Max, Sum, ceil, minimum
+from planner.book.reductions import ceil
 
 #: Schedules by which a device is at one pass at a time.
 IN_TURN = ("1f1b", "interleaved", "gpipe", "zero-bubble")
 GROUPS = "Narayanan et al. 2021 (arXiv 2104.04473), section 3"
 
 number = partial(Quantity, unit="1")
-
-
-def total_on_stage(body: Any, **where: Any) -> Expression:
-    """What the parts of a stage (those that agree with ``where``) come to, each as often as the
-    stage holds it."""
-    return Sum(layers_on_stage * body, "part", **where)
-
-
-def largest_on_stage(body: Any, **where: Any) -> Expression:
-    """The largest of the parts that a stage holds."""
-    return Max(minimum(1, layers_on_stage) * body, "part", **where)
 
 
 @number("layout.data", symbol="d", title="data-parallel size", source=GROUPS)

@@ -8,7 +8,7 @@ stage. Three totals: live tensors, with the allocator's cache, with context and 
 from functools import partial
 from typing import Any
 
-from planner.book.formulas.layout import data, largest_on_stage, micro_batches, total_on_stage
+from planner.book.formulas.layout import data, micro_batches
 from planner.book.formulas.memory_activations import again as computed_again
 from planner.book.formulas.memory_activations import layers as kept_by_layers
 from planner.book.formulas.memory_activations import live as activations_live
@@ -53,7 +53,17 @@ from planner.book.notation import (
     t,
 )
 from planner.book.quantity import SIGNED, Quantity
-from planner.book.reductions import Argmax, AtArgmax, Max, Sum, ceil, maximum, minimum
+from planner.book.reductions import (
+    Argmax,
+    AtArgmax,
+    Max,
+    Sum,
+    ceil,
+    largest_on_stage,
+    maximum,
+    minimum,
+    total_on_stage,
+)
 
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
 PEAK = "the fullest stage at its peak"

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from planner.book.formulas.layout import largest_on_stage, sequence_ranks, tokens
+from planner.book.formulas.layout import sequence_ranks, tokens
 from planner.book.notation import (
     bytes_j,
     f_off,
@@ -16,7 +16,7 @@ from planner.book.notation import (
     width_j,
 )
 from planner.book.quantity import SHARE, Quantity
-from planner.book.reductions import Max, Sum, minimum
+from planner.book.reductions import Max, Sum, largest_on_stage, minimum
 
 PROFILE = "the implementation's profile (presets/implementations)"
 KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198)"

@@ -2,7 +2,6 @@
 
 from functools import partial
 
-from planner.book.formulas.layout import largest_on_stage, total_on_stage
 from planner.book.formulas.memory_activations import PROFILE, tensor
 from planner.book.formulas.memory_states import device_parameters, weights_component, weights_stage
 from planner.book.notation import (
@@ -22,7 +21,7 @@ from planner.book.notation import (
     n_ws,
 )
 from planner.book.quantity import Quantity
-from planner.book.reductions import Max, Sum
+from planner.book.reductions import Max, Sum, largest_on_stage, total_on_stage
 
 FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
 

@@ -1,7 +1,7 @@
 """Inference: what each sequence keeps while it is served: keys and values of its tokens, and the
 states of recurrent blocks, which do not grow."""
 
-from planner.book.formulas.layout import micro_batches, total_on_stage
+from planner.book.formulas.layout import micro_batches
 from planner.book.notation import (
     a_dv,
     a_kv,
@@ -27,7 +27,7 @@ from planner.book.notation import (
     w_r,
 )
 from planner.book.quantity import Quantity
-from planner.book.reductions import Sum, maximum, minimum
+from planner.book.reductions import Sum, maximum, minimum, total_on_stage
 
 POPE = "Pope et al. 2022 (arXiv 2211.05102), section 3.3"
 #: Sequences that a device keeps a cache of: those of every micro-batch that is under way.

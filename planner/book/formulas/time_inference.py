@@ -3,7 +3,7 @@
 from functools import partial
 
 from planner.book.formulas.compute import component as component_flops
-from planner.book.formulas.layout import data, micro_batches, tokens, total_on_stage
+from planner.book.formulas.layout import data, micro_batches, tokens
 from planner.book.formulas.memory_cache import block as cache_block
 from planner.book.formulas.memory_states import weights_component
 from planner.book.formulas.network import experts as experts_exchange
@@ -31,7 +31,7 @@ from planner.book.notation import (
     w,
 )
 from planner.book.quantity import SHARE, Quantity
-from planner.book.reductions import Max, Sum, maximum, minimum
+from planner.book.reductions import Max, Sum, maximum, minimum, total_on_stage
 
 POPE = "Pope et al. 2022 (arXiv 2211.05102), section 2"
 

@@ -14,7 +14,6 @@ from planner.book.notation import (
     B_host,
     W,
     copies,
-    copies_on_stage,
     e,
     e_16,
     e_mem,
@@ -27,7 +26,7 @@ from planner.book.notation import (
     n_node,
 )
 from planner.book.quantity import Quantity
-from planner.book.reductions import Max, Sum, maximum, minimum
+from planner.book.reductions import Max, maximum, minimum, on_fullest_stage
 
 JORDAN = "Jordan et al. 2024, Muon: an optimizer for hidden layers in neural networks"
 MOONLIGHT = "Liu et al. 2025 (arXiv 2502.16982), section 2.3"
@@ -202,20 +201,18 @@ NOT_MUON = (*ALIKE, "adafactor")
 
 orthogonal = seconds("time.orthogonal", symbol=r"t_{\perp}", title="Muon's products")
 orthogonal.where(optimizer=NOT_MUON, source="definition").equals(0, "None.")
-
-
-@orthogonal.where(optimizer="muon", zero=0, source=JORDAN)
-def _():
-    """Every device does all matrices of its stage."""
-    return Max(Sum(copies_on_stage * matrices * matrix, "component", hidden_matrix=True), "stage")
+orthogonal.where(optimizer="muon", zero=0, source=JORDAN).equals(
+    on_fullest_stage(matrices * matrix, hidden_matrix=True),
+    "Every device does all matrices of its stage.",
+)
 
 
 @orthogonal.where(optimizer="muon", zero=(1, 2, 3), source=MOONLIGHT)
 def _():
     """Whole matrices are divided over the devices that share them (Megatron-Core's layer-wise
     distributed optimizer); the device that does most does one at least."""
-    even = Sum(copies_on_stage * matrices * matrix / owners, "component", hidden_matrix=True)
-    return maximum(Max(even, "stage"), Max(matrix, "component", hidden_matrix=True))
+    even = on_fullest_stage(matrices * matrix / owners, hidden_matrix=True)
+    return maximum(even, Max(matrix, "component", hidden_matrix=True))
 
 
 momentum = seconds(
@@ -235,14 +232,11 @@ momentum.where(optimizer="muon", zero=0, source=MOONLIGHT).equals(
 def _():
     """In the compute format, from all that share a matrix to the one that does it: a share of what
     gathering everything on every device would pass."""
-    shares = Sum(copies_on_stage * trained * passed / owners, "component", hidden_matrix=True)
-    return k_c * Max(shares, "stage") + hops
+    return k_c * on_fullest_stage(trained * passed / owners, hidden_matrix=True) + hops
 
 
 # -- the update --------------------------------------------------------------------------------
 
-
-LEAVES: dict[str, Any] = {"offload_optimizer": True, "optimizer": NOT_MUON}
 
 optimizer = seconds(
     "time.optimizer",
@@ -257,29 +251,33 @@ optimizer = seconds(
 @optimizer.where(zero=0, offload_optimizer=False)
 def _():
     """The update of all parameters that the device holds, and Muon's products."""
-    bytes_moved = Max(Sum(copies_on_stage * trained * update, "component"), "stage")
-    return bytes_moved / (W * e_mem) + orthogonal + momentum
+    return on_fullest_stage(trained * update) / (W * e_mem) + orthogonal + momentum
 
 
 @optimizer.where(zero=(1, 2, 3), offload_optimizer=False)
 def _():
     """As without sharding, for the part that the device keeps, and what Muon gathers."""
-    bytes_moved = Max(Sum(copies_on_stage * trained * update / owners, "component"), "stage")
-    return bytes_moved / (W * e_mem) + orthogonal + momentum
+    return on_fullest_stage(trained * update / owners) / (W * e_mem) + orthogonal + momentum
 
 
+offloaded = partial(
+    optimizer.where,
+    offload_optimizer=True,
+    optimizer=NOT_MUON,
+    source="Ren et al. 2021 (arXiv 2101.06840), section 4",
+)
 #: Seconds for each parameter that a device owns.
 _on_host = (k_g + k_c) / B_host + _once * minimum(n, n_node) / B_dram
 
 
-@optimizer.where(zero=0, **LEAVES, source="Ren et al. 2021 (arXiv 2101.06840), section 4")
+@offloaded(zero=0)
 def _():
     """Gradients go to the host and weights come back; there weights, master weights and states are
     read and written, gradients read, at the rate of its memory, which the devices share."""
-    return Max(Sum(copies_on_stage * trained * _on_host, "component"), "stage")
+    return on_fullest_stage(trained * _on_host)
 
 
-@optimizer.where(zero=(1, 2, 3), **LEAVES, source="Ren et al. 2021 (arXiv 2101.06840), section 4")
+@offloaded(zero=(1, 2, 3))
 def _():
     """As without sharding, for the part that the device keeps."""
-    return Max(Sum(copies_on_stage * trained * _on_host / owners, "component"), "stage")
+    return on_fullest_stage(trained * _on_host / owners)

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from planner.book.formulas.layout import IN_TURN, micro_batches, total_on_stage
+from planner.book.formulas.layout import IN_TURN, micro_batches
 from planner.book.formulas.layout import shards as owners
 from planner.book.formulas.memory_states import trained
 from planner.book.formulas.network import (
@@ -20,7 +20,6 @@ from planner.book.formulas.time_part import part, repeated
 from planner.book.notation import (
     L_k,
     W,
-    copies_on_stage,
     e_mem,
     f_back,
     hidden_t,
@@ -36,7 +35,7 @@ from planner.book.notation import (
     v,
 )
 from planner.book.quantity import Quantity
-from planner.book.reductions import Max, Sum, maximum
+from planner.book.reductions import Max, Sum, maximum, on_fullest_stage, total_on_stage
 
 PIPELINE = "Narayanan et al. 2021 (arXiv 2104.04473), section 2.2"
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 7"
@@ -141,7 +140,7 @@ def _():
 def resident():
     """What a device has gradients for, before any sharding over data parallelism; a tied matrix at
     most once."""
-    return Max(Sum(copies_on_stage * trained, "component"), "stage")
+    return on_fullest_stage(trained)
 
 
 @Quantity(
@@ -154,7 +153,7 @@ def resident():
 )
 def owned():
     """Each weight is divided over the devices that share it; experts over fewer."""
-    return Max(Sum(copies_on_stage * trained / owners, "component"), "stage")
+    return on_fullest_stage(trained / owners)
 
 
 @Quantity(
@@ -167,7 +166,7 @@ def owned():
 )
 def ring():
     """Every component in its own group."""
-    return Max(Sum(copies_on_stage * trained * passed, "component"), "stage")
+    return on_fullest_stage(trained * passed)
 
 
 accumulation = seconds(
