@@ -122,7 +122,7 @@ class Evaluation(Lowering):
         if place >= len(values):
             values += [UNKNOWN] * (len(self.graph.nodes) - len(values))
         if values[place] is UNKNOWN:
-            needed = self.graph.unknown(place, values)
+            needed = self.graph.needed([place], values)
             run(self.graph, needed, values, self._input, self._worth)
         return values[place]
 

@@ -6,10 +6,10 @@ as far as it is causal: half of its scores are masked, forward, backward and whe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from planner.base.recent import recent
 from planner.book.expressions import expression
 from planner.book.formulas.compute import executed_per_token, per_token
 from planner.book.formulas.time import MASKED
@@ -23,36 +23,28 @@ def axis(settings: Mapping[str, Any]) -> tuple[Entry, ...]:
     """The conventions that can be told apart under a plan's settings."""
     if settings["training.mode"] != "train":
         return ()
-    return _entries(
+    found: tuple[Entry, ...] = _entries(
         settings["training.attention_count"] in ("causal", "causal-window"),
         bool(settings["model.shape"]),
         settings["training.recompute"] != "none",
     )
+    return found
 
 
-@cache
-def _entries(causal: bool, shape: bool, recomputed: bool) -> tuple[Entry, ...]:
-    if causal:
-        return tuple(
-            _entry(name, f"{title}, attention as far as it is causal", counted)
-            for name, title, counted in (
-                ("mfu-causal", MODEL, per_token),
-                ("hfu-causal", HARDWARE, executed_per_token),
-            )
-        )
-    full = (
-        _entry("mfu", f"{MODEL}, attention in full", per_token),
-        _entry("hfu", f"{HARDWARE}, attention in full", executed_per_token),
-    )
-    if not shape:
-        return full
-    executed = executed_per_token - (4 * MASKED / 3 if recomputed else MASKED)
-    return (
-        full[0],
-        _entry("mfu-causal", f"{MODEL}, attention as far as it is causal", per_token - MASKED),
-        full[1],
-        _entry("hfu-causal", f"{HARDWARE}, attention as far as it is causal", executed),
-    )
+@recent(8)
+def _entries(causal: bool, shape: bool, recomputed: bool) -> Iterator[Entry]:
+    """Attention in full and, where a shape says how much it is, as far as it is causal; the latter
+    alone where nothing else is counted."""
+    again = 4 * MASKED / 3 if recomputed else MASKED
+    for name, title, counted, masked in (
+        ("mfu", MODEL, per_token, MASKED),
+        ("hfu", HARDWARE, executed_per_token, again),
+    ):
+        if not causal:
+            yield _entry(name, f"{title}, attention in full", counted)
+        if causal or shape:
+            least = counted if causal else counted - masked
+            yield _entry(f"{name}-causal", f"{title}, attention as far as it is causal", least)
 
 
 def _entry(name: str, title: str, counted: Any) -> Entry:

@@ -40,7 +40,6 @@ class Graph:
         #: Nodes that have no value whatever the inputs are, with the reason.
         self.lacking: dict[int, str] = {}
         self._places: dict[Content, int] = {}
-        self._used: dict[tuple[int, ...], tuple[list[int], dict[int, int]]] = {}
 
     def node(self, operation: str, *arguments: Any) -> int:
         content = (operation, arguments)
@@ -66,33 +65,19 @@ class Graph:
             return self.lacking[bodies[-1]]
         return next((self.lacking[p] for p in needed if p in self.lacking), None)
 
-    def used(self, roots: Sequence[int]) -> tuple[list[int], dict[int, int]]:
-        """The nodes that some roots need, in the order of evaluation, and how often each is used;
-        a root once more. A graph that is asked does not grow any more."""
-        key = tuple(roots)
-        if key not in self._used:
-            uses = dict.fromkeys(roots, 0)
-            for root in roots:
-                uses[root] += 1
-            waiting = [*uses]
-            while waiting:
-                operation, arguments = self.nodes[waiting.pop()]
-                for argument in () if operation in LEAVES else arguments:
-                    if argument not in uses:
-                        uses[argument] = 0
-                        waiting.append(argument)
-                    uses[argument] += 1
-            self._used[key] = (sorted(uses), uses)
-        return self._used[key]
-
-    def unknown(self, root: int, values: Sequence[Any]) -> list[int]:
-        """A node and those that it needs whose values are ``UNKNOWN``, in the order of
-        evaluation."""
-        found, waiting = {root}, [root]
+    def needed(self, roots: Iterable[int], values: Sequence[Any] | None = None) -> list[int]:
+        """Some nodes and those that they need, in the order of evaluation; where some have
+        ``values``, those whose value is still ``UNKNOWN``."""
+        found = set(roots)
+        waiting = [*found]
         while waiting:
             operation, arguments = self.nodes[waiting.pop()]
             if operation not in LEAVES:
-                more = [p for p in arguments if p not in found and values[p] is UNKNOWN]
+                more = [
+                    p
+                    for p in arguments
+                    if p not in found and (values is None or values[p] is UNKNOWN)
+                ]
                 found.update(more)
                 waiting += more
         return sorted(found)

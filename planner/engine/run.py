@@ -57,8 +57,10 @@ def run(
                     value = checked(nodes[arguments[1]][1][0], value)
             elif operation == "input":
                 value = inputs(place)
+            elif operation == "const":
+                value = float(arguments[0]) if checked is None else arguments[0]
             elif operation in LEAVES:
-                value = _leaf(operation, arguments, checked is None)
+                value = Absent(arguments[0]) if operation == "absent" else arguments[0]
             else:
                 value = steps[operation](*[values[i] for i in arguments])
         except TypeError:
@@ -107,14 +109,6 @@ def picked(compared: Sequence[Any]) -> int:
     return compared.index(max(compared))
 
 
-def _leaf(operation: str, arguments: tuple[Any, ...], floats: bool) -> Any:
-    if operation == "const":
-        return float(arguments[0]) if floats else arguments[0]
-    if operation == "absent":
-        return Absent(arguments[0])
-    return arguments[0]  # of a name, its data
-
-
 def tidy(value: Any) -> Any:
     """A Fraction that is whole as an int."""
     if isinstance(value, Fraction) and value.denominator == 1:
@@ -132,7 +126,7 @@ def _div(above: Any, below: Any) -> Any:
             raise above
         raise Absent(ZERO)
     if isinstance(above, int) and isinstance(below, int):
-        return Fraction(above, below)
+        return Fraction(above, below) if above % below else above // below
     return above / below
 
 

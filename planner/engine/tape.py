@@ -68,7 +68,7 @@ class Tape:
         #: The nodes, of which a shared graph has others besides.
         self._order: Sequence[int] = range(len(self.graph.nodes))
         if like is not None:
-            self._order = self.graph.used(tuple(self.results.values()))[0]
+            self._order = self.graph.needed(self.results.values())
         self._lowering, self._agreed = lowering, case
         self._rests = frozenset().union(*lowering.rests.values())
         self._places: dict[Entry, Place] = {

@@ -188,7 +188,7 @@ def counterexample(
 ) -> str | None:
     """Why a quantity has no value at some corner of the ranges, where it leaves its own."""
     random, node = Random(str(key)), tape.quantities[key]
-    places, _ = tape.graph.used([node])
+    places = tape.graph.needed([node])
     for _ in range(tries):
         drawn: dict[int, Any] = {}
         for place, value in zip(tape.inputs, values, strict=True):

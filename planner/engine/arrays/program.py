@@ -9,7 +9,7 @@ to a list of steps that runs chunk by chunk, in the processor's cache.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,23 +54,20 @@ class Program:
         self.steps: list[tuple[Callable[..., Any], tuple[Any, ...], int]] = []
         self.slots = 0
         self._gathered: dict[int, int] = {}
-        self._gathers: list[tuple[Array, Group, int]] = []
         self._placed: dict[int, Group | None] = {}
         self._graph, self._leaf = graph, leaf
         wide = table.size * WIDE
         self._narrow = wide if table.size > 4096 else math.inf
-        roots = list(roots)
         with np.errstate(all="ignore"):
-            states = self._evaluated(roots)
-        self._roots = {root: states[root] for root in roots}
+            self._roots = self._evaluated(frozenset(roots))
         self._frees = self._last_uses()
 
     # -- what few columns decide --------------------------------------------------------------
 
-    def _evaluated(self, roots: Sequence[int]) -> dict[int, State]:
-        nodes = self._graph.nodes
-        order, counted = self._graph.used(roots)
-        uses = dict(counted)
+    def _evaluated(self, roots: Collection[int]) -> dict[int, State]:
+        """The states of the roots; others are dropped after their last use."""
+        nodes, order = self._graph.nodes, self._graph.needed(roots)
+        last = {a: p for p in order if nodes[p][0] not in LEAVES for a in nodes[p][1]}
         states: dict[int, State] = {}
         for place in order:
             operation, arguments = nodes[place]
@@ -79,9 +76,8 @@ class Program:
                 continue
             states[place] = OPERATIONS[operation](self.apply, [states[a] for a in arguments])
             for argument in arguments:
-                uses[argument] -= 1
-                if not uses[argument]:
-                    del states[argument]
+                if last[argument] == place and argument not in roots:
+                    states.pop(argument, None)
         return states
 
     def _of_leaf(self, content: Content) -> State:
