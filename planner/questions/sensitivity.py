@@ -8,7 +8,6 @@ the layout) the next one that people would try is taken: twice as many, a multip
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -105,8 +104,8 @@ class Slopes:
     """
 
     def __init__(self, built: Case, target: str, evaluation: Evaluation | None = None) -> None:
-        self.target = target
-        self.tape = Tape(built, [target], like=evaluation)
+        self.target, self.tape = target, Tape(built, [target], like=evaluation)
+        self._evaluator = AsItIs([target], [self.tape])
         leaves = self.tape.values(built)
         assert leaves is not None
         self.leaves, self._result = leaves, self.tape.results[target]
@@ -132,20 +131,14 @@ class Slopes:
                 found.append(Elasticity(note, size, elasticity, rounded))
         return sorted(found, key=lambda entry: (-abs(entry.elasticity), entry.note.rank))
 
-    def of(self, built: Case) -> Fraction:
-        """By which share the quantity differs in another case.
+    def of(self, plan: Plan) -> Fraction:
+        """By which share the quantity differs in another plan.
 
         Raises:
-            Absent: it has no value there.
+            PlanError: it has no value there.
         """
-        leaves = self.tape.values(built)
-        if leaves is None:  # by other formulas
-            after = Evaluation(built).value(self.target)
-        else:
-            after = self.tape.again(leaves, exact=True)[self._result]
-            if isinstance(after, float) and math.isnan(after):
-                raise Absent(f"{self.target} has no value")
-        return Fraction(after) / Fraction(self.value) - 1
+        _, values, _ = self._evaluator.values((plan,), exact=True)
+        return Fraction(values[self.target]) / Fraction(self.value) - 1
 
     def change(self, notes: Sequence[Notation], share: Fraction) -> Fraction | None:
         """By which share the quantity changes where measures are larger by a share of themselves;
@@ -201,8 +194,8 @@ def _changed(
     try:
         other = variant(plan, {key: Fraction(entries[0].value) * (1 + share)})
         if all(other.get(str(e.note.key)) != plan.get(str(e.note.key)) for e in entries):
-            return slopes.of(case.build(other))
-    except (PlanError, Absent):
+            return slopes.of(other)
+    except PlanError:
         pass
     return slopes.change([e.note for e in entries], share)
 

@@ -340,6 +340,7 @@ def test_contradiction_names_a_limit_and_the_nearest_miss() -> None:
         ({"question": "cheapest", "deadline": "2 days", "accelerators": "mi325x"}, "no price for"),
         ({"question": "cheapest", "deadline": "2 days", "accelerators": "m300x"}, "'mi300x'"),
         ({"question": "cheapest", "deadline": "2 days", "accelerators": "l4=1 GiB"}, "USD"),
+        ({"question": "cheapest", "deadline": "2 days", "accelerators": ","}, "no devices"),
     ],
 )
 def test_bad_questions(options: Mapping[str, Any], says: str) -> None:

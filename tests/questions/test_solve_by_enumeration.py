@@ -19,7 +19,7 @@ from planner.questions import loading
 from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
 from planner.questions.search.selection import Sample
-from planner.questions.solve import families, published, solve_with_layout
+from planner.questions.solve import families, references, solve_with_layout
 from planner.questions.solve.evaluations import Goal, Probes
 from planner.questions.solve.optimum import optimise
 from planner.questions.solve.solve import solve
@@ -410,9 +410,9 @@ def test_heads_that_share_nothing_come_one_at_a_time() -> None:
 def test_the_model_just_at_a_size_is_named_first() -> None:
     """Llama-2 (arXiv 2307.09288): 6,738,415,616 parameters; OPT-125M 125,239,296."""
     plan = loading.load("presets/largest_on_8xh100.yaml")
-    assert 6_738_415_616 in [size for _, size in published.below(plan, 6_738_415_616)]
-    assert ("llama2-7b", 6_738_415_616) not in published.below(plan, 6_738_415_615)
-    assert ("opt-125m", 125_239_296) in published.below(plan, 125_239_296)
+    assert 6_738_415_616 in [size for _, size in references.below(plan, 6_738_415_616)]
+    assert ("llama2-7b", 6_738_415_616) not in references.below(plan, 6_738_415_615)
+    assert ("opt-125m", 125_239_296) in references.below(plan, 125_239_296)
 
 
 # -- points of a scatter plot ------------------------------------------------------------------

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from planner.base.display import as_json, columns, format_value, plain
+from planner.base.display import as_json, columns, format_value
 from planner.book.quantity import BOOK
 from planner.engine.evaluate import Number
 from planner.engine.instance import evaluated
@@ -54,7 +54,7 @@ def text(answer: Answer) -> str:
     if between is not None:
         lines.append("As predicted, to the last step:")
     lines += _table(answer)
-    if "layouts" in answer.extra and answer.holds is not None:
+    if "layouts" in answer.extra and answer.holds:
         lines += ["", f"Layout: {layout_words(answer.holds.plan)}."]
     lines += ["", *_reasons(answer), *_closed(answer)]
     names = [f"{name} ({format_value(size, short=True)})" for name, size in published(answer)]
@@ -102,17 +102,24 @@ def _headline(answer: Answer, between: Ends | None) -> str:
         if limit.quantity != "parameters.total"
     )
     if answer.holds is None:
-        return f"{name_of(answer)}: no value satisfies {limits}"
+        return f"{answer.name}: no value satisfies {limits}"
     value = _value(answer, answer.holds, between)
     if answer.goal is not None:
-        best = _goal_text(answer.goal, answer.holds)
+        best, unit = answer.holds.values[answer.goal.quantity], unit_of(answer.goal.quantity)
+        ends = of_quantity(answer.holds, answer.goal.quantity)
+        best = _between(best, unit, map(_rough, ends)) if ends else shown(best, unit)
         if answer.question == "cheapest":
-            return f"cheapest: {value} for {best}{_price(answer, answer.holds)} with {limits}"
+            named = answer.holds.plan.get("cluster.accelerator.name")
+            offer = next(
+                (r.offer for r in answer.extra["rows"] if r.offer.accelerator == named), None
+            )
+            best += f" at {shown(offer.price, 'USD/h')} ({offer.whose})" if offer else ""
+            return f"cheapest: {value} for {best} with {limits}"
         what = f"{value} makes {answer.goal.quantity} {answer.goal.word}, {best}"
-        return f"{name_of(answer)}: {what}" + (f", with {limits}" if limits else "")
+        return f"{answer.name}: {what}" + (f", with {limits}" if limits else "")
     which = "largest" if answer.direction > 0 else "smallest"
     why = f"with {limits}" if limits else "by bytes of state alone"
-    return f"{name_of(answer)}: {value} is the {which} {why}"
+    return f"{answer.name}: {value} is the {which} {why}"
 
 
 def _value(answer: Answer, holds: Probe, between: Ends | None) -> str:
@@ -122,35 +129,22 @@ def _value(answer: Answer, holds: Probe, between: Ends | None) -> str:
         return value_text(answer, holds, short=True)
     domain = answer.domain
     ends = sorted((end for end in between if end is not None), key=lambda end: end.index)
-    told = [rough(end.number) for end in ends]
+    told = [_rough(end.number) for end in ends]
     if None in between:
         told.insert(0 if answer.direction > 0 else 1, "no value")
     if domain.key == "model":
         told[-1] += f", as predicted {shape_of(holds)}"
     unit = "devices" if domain.key == "cluster.devices" else domain.unit
-    return _roughly(holds.number, unit, told)
+    return _between(holds.number, unit, told)
 
 
-def _goal_text(goal: Goal, holds: Probe) -> str:
-    """What is largest or smallest at the answer, with its interval where it is a prediction."""
-    value, unit = holds.values[goal.quantity], unit_of(goal.quantity)
-    between = of_quantity(holds, goal.quantity)
-    return _roughly(value, unit, list(map(rough, between))) if between else shown(value, unit)
-
-
-def _roughly(value: Number, unit: str, ends: Sequence[str]) -> str:
+def _between(value: Number, unit: str, ends: Iterable[str]) -> str:
     """A value to two digits, and between which it lies."""
-    return f"~{rough(value)}{'' if unit in ('1', '–') else f' {unit}'} ({' to '.join(ends)})"
+    return f"~{_rough(value)}{'' if unit in ('1', '–') else f' {unit}'} ({' to '.join(ends)})"
 
 
-def rough(value: Any) -> str:
-    """A number to two digits, without its unit."""
+def _rough(value: Any) -> str:
     return format_value(Fraction(value), "1", ROUGH, short=True)
-
-
-def name_of(answer: Answer) -> str:
-    """What the answer is about: the question, or the key that was varied."""
-    return answer.domain.key if answer.question == "vary" else answer.question
 
 
 def value_text(answer: Answer, probe: Probe, short: bool = False) -> str:
@@ -181,7 +175,7 @@ def published(answer: Answer) -> list[tuple[str, int]]:
     parameters; of those that carry a size in their name."""
     if answer.domain.key != "model" or answer.holds is None:
         return []
-    from planner.questions.solve.published import below
+    from planner.questions.solve.references import below
 
     return below(answer.holds.plan, int(answer.holds.number))
 
@@ -299,22 +293,15 @@ def _devices(answer: Answer) -> list[str]:
     return [*lines, ""]
 
 
-def _price(answer: Answer, holds: Probe) -> str:
-    """Whose price the cheapest devices have, and what it is."""
-    named = holds.plan.get("cluster.accelerator.name")
-    rows = [row.offer for row in answer.extra["rows"] if row.offer.accelerator == named]
-    return f" at {shown(rows[0].price, 'USD/h')} ({rows[0].whose})" if rows else ""
-
-
 # as data -------------------------------------------------------------------------------------
 
 
-def as_data(answer: Answer) -> dict[str, Any]:
-    """Plain data for JSON: numbers are ints where exact, else floats."""
+def to_json(answer: Answer) -> str:
+    """As JSON text, keys in a fixed order: numbers are ints where exact, else floats."""
     limit, extra = answer.binding, answer.extra
     sides = {"holds": answer.holds, "fails": answer.fails, "misses": answer.miss}
     data: dict[str, Any] = {
-        "question": name_of(answer),
+        "question": answer.name,
         "solved": answer.holds is not None,
         "unknown": answer.domain.key,
         "unit": answer.domain.unit,
@@ -333,11 +320,12 @@ def as_data(answer: Answer) -> dict[str, Any]:
         leeway = answer.holds and of_quantity(answer.holds, quantity)
         data["goal"] = {"quantity": quantity, "which": answer.goal.word, "interval": leeway}
         data["beside"] = [_probe_data(answer, probe) for probe in answer.beside]
-    found = expression(answer)
     data["closed"] = list(map(asdict, extra.get("closed", ())))
-    data["expression"] = {"none": found} if isinstance(found, str) else found and asdict(found)
-    if data["expression"] and "where" in data["expression"]:
-        data["expression"]["where"] = dict(data["expression"]["where"])
+    found = expression(answer)
+    if isinstance(found, str):
+        data["expression"] = {"none": found}
+    else:
+        data["expression"] = found and {**asdict(found), "where": dict(found.where)}
     data["family"] = extra.get("family")
     if answer.domain.key == "model":
         data["published"] = dict(published(answer))
@@ -346,7 +334,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
     data |= {"step": answer.domain.step, "notes": answer.notes}
     if "narrowed" in extra:  # to these values of keys, where layouts were too many to search
         data["narrowed"] = extra["narrowed"]
-    return plain({**data, "tried": answer.tried})  # type: ignore[no-any-return]
+    return as_json({**data, "tried": answer.tried})
 
 
 def _probe_data(answer: Answer, probe: Probe) -> dict[str, Any]:
@@ -374,8 +362,3 @@ def _offer_data(row: Row) -> dict[str, Any]:
         "cost": row.cost,
         "reason": row.reason or None,
     }
-
-
-def to_json(answer: Answer) -> str:
-    """The answer as JSON text, keys in a fixed order."""
-    return as_json(as_data(answer))

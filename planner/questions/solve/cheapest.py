@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import inf
 
-from planner.base.errors import PlanError
+from planner.base.errors import Fault, PlanError
 from planner.engine.evaluate import Number
 from planner.engine.instance import evaluated
 from planner.plans.document import Plan
@@ -65,69 +66,66 @@ def cheapest(plan: Plan, limits: tuple[Limit, ...], accelerators: Sequence[str] 
         PlanError: an unknown accelerator or one without a price; no offer makes a valid plan.
     """
     rows: list[Row] = []
-    best: Number | None = None
+    least: Number = inf
     ranked = [(*_at_best(plan, offer), offer) for offer in offers(plan, accelerators)]
-    ranked.sort(key=lambda entry: (entry[1] is None, entry[1] or 0))
-    for base, floor, offer in ranked:
+    for base, floor, offer in sorted(ranked, key=lambda entry: entry[1]):
         if isinstance(base, PlanError):
-            rows.append(Row(offer, None, base.faults[0].message))
-        elif best is not None and floor is not None and floor >= best:
-            least = shown(floor, "USD")
-            rows.append(Row(offer, None, f"{least} at full utilisation already"))
+            row = Row(offer, None, base.faults[0].message)
+        elif floor >= least:
+            row = Row(offer, None, f"{shown(floor, 'USD')} at full utilisation already")
         else:
-            row = _priced(base, offer, limits, best, space_of(plan))
-            rows.append(row)
-            if row.cost is not None:
-                best = row.cost if best is None else min(best, row.cost)
-    held = [row for row in rows if row.cost is not None]
-    if held:
-        winner = min(held, key=lambda row: row.cost or 0)
-    else:
-        tried = [row for row in rows if row.answer is not None]
-        if not tried:
-            faults = [base for base, _, _ in ranked if isinstance(base, PlanError)]
-            raise faults[0]
-        winner = max(tried, key=lambda row: _nearness(row.answer))
-    assert winner.answer is not None
-    answer = winner.answer
+            row = _priced(base, offer, limits, least, space_of(plan))
+            least = least if row.cost is None else min(least, row.cost)
+        rows.append(row)
+    answers = [row.answer for row in rows if row.answer is not None]
+    if not answers:
+        none = PlanError(Fault(rows[0].reason if rows else "no devices to choose from"))
+        raise next((base for base, _, _ in ranked if isinstance(base, PlanError)), none)
+    answer = min(answers, key=_rank)
     return replace(answer, question="cheapest", extra={**answer.extra, "rows": tuple(rows)})
 
 
-def _nearness(answer: Answer | None) -> float:
-    assert answer is not None and answer.miss is not None
-    return min(map(answer.miss.share, answer.miss.broken))
+def _rank(answer: Answer) -> tuple[bool, float]:
+    """Order by cost, then what holds nowhere by how little is missed."""
+    if answer.holds is not None:
+        return False, float(answer.holds.values[GOAL.quantity])
+    assert answer.miss is not None
+    return True, -min(map(answer.miss.share, answer.miss.broken))
 
 
-def _at_best(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number | None]:
+def _at_best(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number]:
     """A valid plan on these devices, and its cost if every peak FLOP did useful work."""
     devices = -(-plan.get("cluster.devices") // offer.per_node) * offer.per_node
     try:
         base = any_layout(plan, offer.changes(devices), devices)
         cost = evaluated(variant(base, {"time.mfu": 1}), [GOAL.quantity])[GOAL.quantity]
     except PlanError as error:
-        return error, None
+        return error, inf
     return base, cost
 
 
 def _priced(
-    base: Plan, offer: Offer, limits: tuple[Limit, ...], least: Number | None, space: Options
+    base: Plan, offer: Offer, limits: tuple[Limit, ...], least: Number, space: Options
 ) -> Row:
     """The fewest devices of an offer that keep the limits, or more where that is cheaper; ``least``
     is what another offer costs."""
     layouts = Layouts(limits, (GOAL.quantity,), space=space)
 
     def lost(holds: Probe) -> bool:
-        return least is not None and GOAL.of(holds) < -CLEARLY * least
+        return bool(GOAL.of(holds) < -CLEARLY * least)
 
     try:
         domain = domains.devices(base, offer.per_node)
-        if least is not None and (reason := _too_few(base, domain, layouts, least)):
+        if least < inf and (reason := _too_few(base, domain, layouts, least)):
             return Row(offer, None, reason)
         answer = solve_free(base, domain, limits, -1, layouts=layouts, lost=lost)
     except PlanError as error:
         return Row(offer, None, error.faults[0].message)
     if answer.holds is None:
-        return Row(offer, answer, _missed(answer))
+        limit, miss = answer.binding, answer.miss
+        assert limit is not None and miss is not None
+        missed = shown(-miss.slack(limit), limit.unit)
+        return Row(offer, answer, f"{limit} missed by {missed}")
     if lost(answer.holds):
         return Row(offer, answer)
     best, beside = _compared(base, domain, answer, space)
@@ -172,10 +170,3 @@ def _compared(
         layouts.thorough = True
         sides = (search.probe(best.index - 1), search.probe(best.index + 1))
     return search.confirmed(best), tuple(search.confirmed(side) for side in sides if side)
-
-
-def _missed(answer: Answer) -> str:
-    limit = answer.binding
-    if limit is None or answer.miss is None:
-        return "no count keeps the limits"
-    return f"{limit} missed by {shown(-answer.miss.slack(limit), limit.unit)}"

@@ -93,9 +93,9 @@ class AsItIs:
     """Which plans a value of the unknown stands for, and what their quantities are: here each value
     is one plan, with the layout that it has."""
 
-    def __init__(self, quantities: Iterable[str]) -> None:
+    def __init__(self, quantities: Iterable[str], tapes: list[Tape] | None = None) -> None:
         self.quantities = tuple(dict.fromkeys(quantities))
-        self._tapes = _tapes_of(self.quantities)
+        self._tapes = _tapes_of(self.quantities) if tapes is None else tapes
 
     def variants(self, plan: Plan, changes: Mapping[str, Any]) -> Sequence[Plan]:
         """The plans with some keys changed, at least one.

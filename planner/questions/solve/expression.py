@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
+from itertools import chain, islice
 from typing import Any
 
 import sympy
@@ -164,44 +165,39 @@ class _Solver:
         self.names: dict[Symbol, Box] = {}
         self.numbers: dict[Symbol, Any] = {}
         self.meanings: dict[Symbol, str] = {}
-        self.forms = self._inputs(leaves)
+        self.forms = self._inputs()
         for place in self.tape.graph.dependents(self.forms.__contains__):
             if place not in self.forms:
                 self.forms[place] = self._form(*self.nodes[place])
 
-    def _inputs(self, here: list[Any]) -> dict[int, Ratio]:
+    def _inputs(self) -> dict[int, Ratio]:
         """The inputs that change with the unknown, as functions of it."""
-        points = list(self._points(here))
+        points = list(islice(self._points(), POINTS))
         if len(points) < 3:
             raise NoForm("too few values make plans of the same formulas")
         found = {}
         series = zip(*(leaves for _, leaves in points), strict=True)
         for place, values in zip(self.tape.inputs, series, strict=True):
             if any(value != values[0] for value in values):
-                fitted = _fitted(
-                    [(x, Fraction(v)) for (x, _), v in zip(points, values, strict=True)]
-                )
-                found[place] = Ratio({p: Coefficient(v, number(v)) for p, v in fitted if v})
+                pairs = [(x, Fraction(v)) for (x, _), v in zip(points, values, strict=True)]
+                terms = {power: Coefficient(v, number(v)) for power, v in _fitted(pairs) if v}
+                found[place] = Ratio(terms)
         return found
 
-    def _points(self, here: list[Any]) -> Iterator[tuple[Fraction, list[Any]]]:
+    def _points(self) -> Iterator[tuple[Fraction, list[Any]]]:
         """Values of the unknown with the inputs of their plans, while the formulas are the same."""
         answer, domain = self.answer, self.answer.domain
         assert answer.holds is not None and answer.fails is not None
-        yield Fraction(answer.holds.value), here
-        start, way = answer.holds.index, 1 if answer.fails.index > answer.holds.index else -1
-        near = [answer.fails.index]
-        for step in range(1, 9):
-            near += [start - way * step, answer.fails.index + way * step, start - way * 4**step]
-        left = POINTS - 1
-        for index in filter(domain.has, dict.fromkeys(near)):
+        start, end = answer.holds.index, answer.fails.index
+        way = 1 if end > start else -1
+        near = ((start - way * n, end + way * n, start - way * 4**n) for n in range(9))
+        for index in filter(domain.has, dict.fromkeys(chain.from_iterable(near))):
             value = domain.value(index)
             try:
                 leaves = self.tape.values(case.build(variant(self.plan, domain.changes(value))))
             except PlanError:
                 continue
-            if leaves is not None and left:
-                left -= 1
+            if leaves is not None:
                 yield Fraction(value), leaves
 
     def _form(self, operation: str, arguments: tuple[int, ...]) -> Ratio:

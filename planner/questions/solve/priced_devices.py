@@ -133,19 +133,13 @@ def _asked(plan: Plan, text: str) -> Offer:
         try:
             price = units.parse(written, "USD/h")
         except units.UnitError as error:
-            raise PlanError(
-                Fault(f"--accelerators {text}: {error}", None, error.allowed, error.hint)
-            ) from None
+            wrong = f"--accelerators {text}: {error}"
+            raise PlanError(Fault(wrong, None, error.allowed, error.hint)) from None
     clusters, known = source.preset_names("cluster"), source.preset_names("accelerator")
     if name not in (*clusters, *known):
-        raise PlanError(
-            Fault(
-                f"--accelerators: unknown accelerator {name}",
-                None,
-                "see plan.py list accelerators",
-                nearest(name, [*known, *clusters]),
-            )
-        )
+        wrong, near = f"unknown accelerator {name}", nearest(name, [*known, *clusters])
+        lists = "see plan.py list accelerators"
+        raise PlanError(Fault(f"--accelerators: {wrong}", None, lists, near))
     found = _cluster(name, price) if name in clusters else _accelerator(plan, name, price)
     if found is None:
         raise PlanError(Fault(f"--accelerators: no price for {name}", None, f"{name}='2.5 USD/h'"))
@@ -160,14 +154,13 @@ def _accelerator(plan: Plan, name: str, price: Number | None) -> Offer | None:
     title, nodes = str(data.get("name") or name), plan.get("cluster.devices_per_node")
     if title == _title(plan) and (price is not None or plan.get("cluster.price") is not None):
         return _own(plan, price)
-    cluster, row = {"accelerator": name, "devices_per_node": nodes}, None
-    if price is None:
-        row = _listed(data, provider) if provider is not None else None
-        if row is None:
-            for offer in _shipped():
-                if offer.accelerator == title:
-                    return offer
-            row = _listed(data, None)
-        if row is not None:
-            cluster["provider"] = row["provider"]
+    row = _listed(data, provider) if price is None and provider is not None else None
+    if price is None and row is None:
+        for offer in _shipped():
+            if offer.accelerator == title:
+                return offer
+        row = _listed(data, None)
+    cluster = {"accelerator": name, "devices_per_node": nodes}
+    if row is not None:
+        cluster["provider"] = row["provider"]
     return _offer(title, cluster, nodes, price, row)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from planner.base import units
 from planner.base.errors import Fault, PlanError, nearest
@@ -12,29 +12,39 @@ from planner.plans.document import Plan
 from planner.questions import domains
 from planner.questions.constraints import MARGIN, Limit, fit_limit, known, numeric, parse_limit
 from planner.questions.domains import Domain
-from planner.questions.solve import closed, families
-from planner.questions.solve.answers import as_data, text, to_json
+from planner.questions.solve import families, references
+from planner.questions.solve.answers import text, to_json
 from planner.questions.solve.evaluations import Goal
 from planner.questions.solve.solve import Answer, solve
 
-__all__ = ["LAYOUTS", "NAMES", "QUESTIONS", "Answer", "as_data", "ask", "text", "to_json"]
+__all__ = ["LAYOUTS", "NAMES", "QUESTIONS", "Answer", "ask", "text", "to_json"]
 
 #: What --with-layout takes: the layout of the plan, or the best one at each value.
 LAYOUTS = ("own", "auto")
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a question is about, its options checked."""
+class Question(NamedTuple):
+    """What a question varies, and which way."""
 
-    plan: Plan
-    question: str
-    limits: tuple[Limit, ...]
-    fits: Limit  # what a plan keeps in order to fit
-    deadline: bool  # whether one of the limits is a deadline
-    free: bool  # whether the layout is
-    family: str | None = None
-    accelerators: tuple[str, ...] | None = None
+    key: str = ""  # none: the kind and the number of devices
+    direction: int | None = 1  # None: the way on which a limit comes nearer
+    fits: bool = True  # whether a plan has to fit whose layout is its own
+    needs: tuple[str, ...] = ()  # what has to end it: a deadline, or that or another limit
+
+
+MODEL = "model"  # its width and its depth
+QUESTIONS: dict[str, Question] = {
+    "largest-model": Question(MODEL),
+    "largest-model-by-deadline": Question(MODEL, needs=("deadline",)),
+    "largest-batch": Question("training.micro_batch"),
+    "longest-context": Question("training.sequence_length"),
+    "fewest-devices": Question("cluster.devices", -1),
+    "tokens-by-deadline": Question("training.tokens", fits=False, needs=("deadline", "limit")),
+    "cheapest": Question(needs=("deadline",)),
+}
+#: With the question of budgets.py, which is about a budget and has no unknown to search.
+NAMES = (*QUESTIONS, "compute-optimal")
+FAMILIES = tuple(name for name, asked in QUESTIONS.items() if asked.key == MODEL)
 
 
 def ask(
@@ -90,24 +100,50 @@ def ask(
     ):
         if given is not None and question not in takes:
             raise PlanError(Fault(f"{option} goes with {' or '.join(takes)}", None))
-    if isinstance(accelerators, str):
-        accelerators = [name for name in accelerators.split(",") if name.strip()]
-    asked = Asked(
-        plan,
-        question or "vary",
-        tuple(limits),
-        fit_limit(MARGIN if margin is None else margin, plan),
-        any(limit.quantity == "time.training_days" for limit in limits),
-        _free(plan, question, with_layout, family),
-        family,
-        None if accelerators is None else tuple(accelerators),
-    )
-    if vary is not None:
-        return _vary(asked, vary, goal)
-    assert question is not None
-    if (question in LIMITED and not limits) or (question in DEADLINES and not asked.deadline):
+    fits = fit_limit(MARGIN if margin is None else margin, plan)
+    asked = QUESTIONS[question] if question else Question(vary or "", None, fits=False)
+    if vary is not None and goal is None and not limits:
+        goals = "--until 'QUANTITY<=VALUE', --maximize QUANTITY or --minimize QUANTITY"
+        raise PlanError(Fault(f"--vary {vary} needs a limit or a goal", None, goals))
+    timed = any(limit.quantity == "time.training_days" for limit in limits)
+    if asked.needs and not timed and not (limits and "limit" in asked.needs):
         raise PlanError(Fault(f"{question} needs a deadline", None, "--deadline '30 days'"))
-    return QUESTIONS[question](asked)
+    if question == "cheapest":
+        from planner.questions.solve.cheapest import cheapest
+
+        if isinstance(accelerators, str):
+            accelerators = [name for name in accelerators.split(",") if name.strip()]
+        return cheapest(plan, (fits, *limits), accelerators)
+    free, extra = _free(plan, question, with_layout, family), dict[str, Any]()
+    if question in FAMILIES:
+        plan, domain, fits, extra = _models(plan, family, free, fits)
+    else:
+        domain = domains.of_key(plan, asked.key, free)
+    kept = (fits, *limits) if free or asked.fits else tuple(limits)
+    found = _answer(plan, domain, kept, asked.direction, goal, free)
+    return replace(found, question=question or "vary", extra={**found.extra, **extra})
+
+
+def _answer(
+    plan: Plan,
+    domain: Domain,
+    limits: tuple[Limit, ...],
+    direction: int | None,
+    goal: Goal | None,
+    free: bool,
+) -> Answer:
+    """The last value, or the best one, with the plan's layout or with the best at each value."""
+    if free:
+        from planner.questions.solve.solve_with_layout import optimise_free, solve_free
+
+        if goal is not None:
+            return optimise_free(plan, domain, limits, goal)
+        return solve_free(plan, domain, limits, direction)
+    if goal is not None:
+        from planner.questions.solve.optimum import optimise
+
+        return optimise(plan, domain, limits, goal)
+    return solve(plan, domain, limits, direction)
 
 
 def _free(plan: Plan, question: str | None, layout: str | None, family: str | None) -> bool:
@@ -123,17 +159,16 @@ def _free(plan: Plan, question: str | None, layout: str | None, family: str | No
 
 
 def _goal(vary: str | None, maximize: str | None, minimize: str | None) -> Goal | None:
-    if maximize is None and minimize is None:
-        return None
     if maximize is not None and minimize is not None:
         raise PlanError(Fault("--maximize and --minimize exclude each other", None, "one of them"))
-    option = "--maximize" if maximize is not None else "--minimize"
-    quantity = maximize if maximize is not None else minimize
-    assert quantity is not None
-    if vary is None:
-        raise PlanError(Fault(f"{option} {quantity} needs a key to vary", None, "--vary KEY"))
-    numeric(quantity)
-    return Goal(quantity, 1 if maximize is not None else -1)
+    for option, quantity, sense in (("--maximize", maximize, 1), ("--minimize", minimize, -1)):
+        if quantity is not None:
+            if vary is None:
+                needs = f"{option} {quantity} needs a key to vary"
+                raise PlanError(Fault(needs, None, "--vary KEY"))
+            numeric(quantity)
+            return Goal(quantity, sense)
+    return None
 
 
 def _deadline(text: str) -> Limit:
@@ -144,90 +179,16 @@ def _deadline(text: str) -> Limit:
         raise PlanError(Fault(f"--deadline: {error}", None, error.allowed, error.hint)) from None
 
 
-def _vary(asked: Asked, key: str, goal: Goal | None) -> Answer:
-    if goal is None and not asked.limits:
-        raise PlanError(
-            Fault(
-                f"--vary {key} needs a limit or a goal",
-                None,
-                "--until 'QUANTITY<=VALUE', --maximize QUANTITY or --minimize QUANTITY",
-            )
-        )
-    domain = domains.of_key(asked.plan, key, asked.free)
-    limits = (asked.fits, *asked.limits) if asked.free else asked.limits
-    if goal is None:
-        return _solved(asked, domain, limits)
-    if asked.free:
-        from planner.questions.solve.solve_with_layout import optimise_free
-
-        return optimise_free(asked.plan, domain, limits, goal)
-    from planner.questions.solve.optimum import optimise
-
-    return optimise(asked.plan, domain, limits, goal)
-
-
-def _solved(
-    asked: Asked,
-    domain: Domain,
-    limits: tuple[Limit, ...],
-    direction: int | None = None,
-    plan: Plan | None = None,
-    extra: Mapping[str, Any] | None = None,
-) -> Answer:
-    """The last value, with the plan's layout or with the best at each value."""
-    if asked.free:
-        from planner.questions.solve.solve_with_layout import solve_free
-
-        found = solve_free(plan or asked.plan, domain, limits, direction)
-    else:
-        found = solve(plan or asked.plan, domain, limits, direction)
-    return replace(found, question=asked.question, extra={**found.extra, **(extra or {})})
-
-
-# the questions -----------------------------------------------------------------------------
-
-
-def _largest_model(asked: Asked) -> Answer:
-    """Both ways: bytes per parameter alone, and an architecture with everything counted; of a
-    model that is given by its size only, the first alone."""
-    extra: dict[str, Any] = {"closed": closed.largest_model(asked.plan)}
-    if asked.family is not None:
-        extra["family"] = asked.family
-    elif asked.plan.model is None and extra["closed"]:
+def _models(
+    plan: Plan, family: str | None, free: bool, fits: Limit
+) -> tuple[Plan, Domain, Limit, dict[str, Any]]:
+    """What largest-model asks about, both ways: bytes per parameter alone, and an architecture with
+    everything counted; of a model that is given by its size only, the first alone."""
+    extra: dict[str, Any] = {"closed": references.by_bytes(plan)}
+    if family is not None:
+        extra["family"] = family
+    elif plan.model is None and extra["closed"]:
         most = Limit(families.SIZE, "<=", int(extra["closed"][0].value))
-        domain = domains.of_key(asked.plan, "model.parameters")
-        return _solved(asked, domain, (most, *asked.limits), 1, extra=extra)
-    plan, family = families.of_plan(asked.plan, asked.family, asked.free)
-    return _solved(asked, family.domain, (asked.fits, *asked.limits), 1, plan, extra)
-
-
-def _of_key(key: str, direction: int, fits: bool = True) -> Callable[[Asked], Answer]:
-    def answered(asked: Asked) -> Answer:
-        domain = domains.of_key(asked.plan, key, asked.free)
-        limits = (asked.fits, *asked.limits) if fits or asked.free else asked.limits
-        return _solved(asked, domain, limits, direction)
-
-    return answered
-
-
-def _cheapest(asked: Asked) -> Answer:
-    from planner.questions.solve.cheapest import cheapest
-
-    return cheapest(asked.plan, (asked.fits, *asked.limits), asked.accelerators)
-
-
-QUESTIONS: dict[str, Callable[[Asked], Answer]] = {
-    "largest-model": _largest_model,
-    "largest-model-by-deadline": _largest_model,
-    "largest-batch": _of_key("training.micro_batch", 1),
-    "longest-context": _of_key("training.sequence_length", 1),
-    "fewest-devices": _of_key("cluster.devices", -1),
-    "tokens-by-deadline": _of_key("training.tokens", 1, fits=False),
-    "cheapest": _cheapest,
-}
-#: With the question of budgets.py, which is about a budget and has no unknown to search.
-NAMES = (*QUESTIONS, "compute-optimal")
-FAMILIES = ("largest-model", "largest-model-by-deadline")
-#: Questions that nothing but a deadline ends; of tokens another limit will do.
-DEADLINES = ("largest-model-by-deadline", "cheapest")
-LIMITED = (*DEADLINES, "tokens-by-deadline")
+        return plan, domains.of_key(plan, "model.parameters"), most, extra
+    plan, models = families.of_plan(plan, family, free)
+    return plan, models.domain, fits, extra

@@ -60,6 +60,11 @@ class Answer:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def name(self) -> str:
+        """What the answer is about: the question, or the key that was varied."""
+        return self.domain.key if self.question == "vary" else self.question
+
+    @property
     def binding(self) -> Limit | None:
         """The limit that stops the value from going one step further; without a solution, the one
         that no value meets."""

@@ -1,13 +1,16 @@
-"""Shipped models by size: what an answer is near to."""
+"""What a largest model is held against: what bytes per parameter alone allow, which is devices
+times memory over bytes, and the shipped models of its size."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from planner.base.display import exact_text
 from planner.base.errors import PlanError
 from planner.documents import schema, source
 from planner.engine.instance import evaluated
@@ -16,6 +19,10 @@ from planner.plans.layout import CLEARED, RUN, UNDIVIDED
 from planner.plans.plan import variant
 from planner.questions.solve.families import SIZE
 
+#: What is kept for each parameter, whatever the activations.
+STATES = "memory.bytes_per_parameter"
+#: The precision that the closed form shows beside the plan's own.
+OTHER = {"fp32": "bf16"}
 #: One short sequence on one device: what any model can be counted on.
 ALONE: Mapping[str, Any] = {
     "cluster.devices": 1,
@@ -29,6 +36,42 @@ ALONE: Mapping[str, Any] = {
 NAMED = re.compile(r"(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(?![a-z0-9])")
 #: How far the size in a name may be from that of the weights, as a share.
 LOOSE = Fraction(1, 4)
+
+
+@dataclass(frozen=True)
+class Closed:
+    """One reading of the rule, in words, as an expression, with its numbers put in."""
+
+    case: str
+    formula: str
+    substituted: str
+    value: Fraction
+
+
+def by_bytes(plan: Plan) -> tuple[Closed, ...]:
+    """Parameters by bytes per parameter alone (weights, gradients and optimizer states, nothing
+    divided), under the readings that people mean by it."""
+    if plan.get("training.lora") is not None:
+        return ()  # most weights have neither gradient nor states
+    precision, optimizer = plan.get("training.precision"), plan.get("training.optimizer")
+    devices, found = plan.get("cluster.devices"), []
+    for words, memory, recipe in (
+        ("capacity of the datasheet", "memory", precision),
+        ("capacity that the driver reports", "memory_usable", precision),
+        ("capacity of the datasheet", "memory", OTHER.get(precision, "fp32")),
+    ):
+        capacity = plan.get(f"cluster.accelerator.{memory}")
+        if capacity is None:
+            continue
+        try:
+            other = {} if recipe == precision else {"training.precision": recipe}
+            each = evaluated(variant(plan, other), [STATES])[STATES]
+        except PlanError:
+            continue  # a recipe that this optimizer has no states for
+        value = Fraction(devices) * Fraction(capacity) / Fraction(each)
+        numbers = f"{devices} × {exact_text(capacity)} bytes / {exact_text(each)} bytes"
+        found.append(Closed(f"{words}, {recipe} {optimizer}", "N = n M / β", numbers, value))
+    return tuple(found)
 
 
 def below(plan: Plan, size: int, most: int = 3) -> list[tuple[str, int]]:
