@@ -260,24 +260,23 @@ def _():
     return on_fullest_stage(trained * update / owners) / (W * e_mem) + orthogonal + momentum
 
 
-offloaded = partial(
-    optimizer.where,
-    offload_optimizer=True,
-    optimizer=NOT_MUON,
-    source="Ren et al. 2021 (arXiv 2101.06840), section 4",
-)
+LEAVES: dict[str, Any] = {
+    "offload_optimizer": True,
+    "optimizer": NOT_MUON,
+    "source": "Ren et al. 2021 (arXiv 2101.06840), section 4",
+}
 #: Seconds for each parameter that a device owns.
 _on_host = (k_g + k_c) / B_host + _once * minimum(n, n_node) / B_dram
 
 
-@offloaded(zero=0)
+@optimizer.where(zero=0, **LEAVES)
 def _():
     """Gradients go to the host and weights come back; there weights, master weights and states are
     read and written, gradients read, at the rate of its memory, which the devices share."""
     return on_fullest_stage(trained * _on_host)
 
 
-@offloaded(zero=(1, 2, 3))
+@optimizer.where(zero=(1, 2, 3), **LEAVES)
 def _():
     """As without sharding, for the part that the device keeps."""
     return on_fullest_stage(trained * _on_host / owners)
