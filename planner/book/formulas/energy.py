@@ -75,11 +75,9 @@ expected = Quantity(
     exact=False,
 )
 
-
-def _drawn():
-    """The share of their rated power that the devices draw."""
-    idle, busy = idle_power / power, minimum(1, hfu / e_own)
-    return idle + (1 - idle) * busy
+_idle = idle_power / power
+#: The share of their rated power that the devices draw.
+_drawn = _idle + (1 - _idle) * minimum(1, hfu / e_own)
 
 
 @expected.where(hosts_given=True)
@@ -87,11 +85,11 @@ def _():
     """A device draws its idle power and, above it, as much as its arithmetic: at the share of the
     peak that large products sustain it draws the rated power. Hosts stay at their rating; the site
     adds to both what it adds to all."""
-    return (hosts + devices * _drawn()) * total / computers
+    return (hosts + devices * _drawn) * total / computers
 
 
 @expected.where(hosts_given=False)
 def _():
     """A device draws its idle power and, above it, as much as its arithmetic: at the share of the
     peak that large products sustain it draws the rated power. Hosts are not in it."""
-    return total * _drawn()
+    return total * _drawn

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from planner.book.expressions import Expression, Operand, exp, rational, sqrt, tanh
+from planner.book.expressions import exp, rational, sqrt, tanh
 from planner.book.formulas.checkpoint import stall, write
 from planner.book.formulas.time import training_days
 from planner.book.notation import n, n_fail, n_seen, t_res, t_seen, x_slow
@@ -106,13 +106,9 @@ def straggler_days():
     return training_days * x_slow
 
 
-def _written(steps: Operand) -> Expression:
-    return steps * stall / interval
-
-
-def _lost(steps: Operand) -> Expression:
-    return steps * maximum(0, 1 / goodput - 1 - stall / interval)
-
+#: What checkpoints and interruptions take for each day of training.
+_written = stall / interval
+_lost = maximum(0, 1 / goodput - 1 - stall / interval)
 
 checkpoint_days = days(
     "time.checkpoint_days",
@@ -121,14 +117,14 @@ checkpoint_days = days(
     source=DALY,
 )
 checkpoint_days.where(stragglers_given=False).equals(
-    _written(training_days), "Training stands still once in each interval of training."
+    training_days * _written, "Training stands still once in each interval of training."
 )
 
 
 @checkpoint_days.where(stragglers_given=True)
 def _():
     """As without stragglers, of days that are longer by them."""
-    return _written(training_days + straggler_days)
+    return (training_days + straggler_days) * _written
 
 
 failure_days = days(
@@ -138,10 +134,11 @@ failure_days = days(
     source=DALY,
 )
 failure_days.where(stragglers_given=False).equals(
-    _lost(training_days), "What goodput leaves for them: work that is done again, and restarts."
+    training_days * _lost, "What goodput leaves for them: work that is done again, and restarts."
 )
 failure_days.where(stragglers_given=True).equals(
-    _lost(training_days + straggler_days), "As without stragglers, of days that are longer by them."
+    (training_days + straggler_days) * _lost,
+    "As without stragglers, of days that are longer by them.",
 )
 
 run_days = days(
