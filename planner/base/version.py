@@ -14,11 +14,7 @@ _DIGITS = 8  # of the hash; enough to tell two states of one repository apart
 def formulas() -> str:
     """The formula set: what the book, its symbols and its inventory say, as a short hash."""
     book = Path(__file__).resolve().parent.parent / "book"
-    files = [
-        *book.glob("formulas/**/*.py"),
-        *book.glob("notation*.py"),
-        book / "inventory.py",
-    ]
+    files = [*book.glob("formulas/**/*.py"), *book.glob("notation*.py"), book / "inventory.py"]
     return _hash(files, book)
 
 

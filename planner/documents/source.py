@@ -165,9 +165,7 @@ def _override(key: str, value: object) -> tuple[list[str], Node]:
     return key.split("."), replace(node, key_place=node.place)
 
 
-def _pairs(
-    overrides: Mapping[str, object] | Sequence[str],
-) -> Iterator[tuple[str, object]]:
+def _pairs(overrides: Mapping[str, object] | Sequence[str]) -> Iterator[tuple[str, object]]:
     if isinstance(overrides, Mapping):
         yield from overrides.items()
         return
