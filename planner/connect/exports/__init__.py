@@ -44,7 +44,7 @@ def export(plan: Plan, to: str) -> str:
 
 def config(plan: Plan, to: str) -> Config:
     """The configuration with what it says, by their keys, and what it cannot say."""
-    from planner.connect.exports.table import Config, makes, write
+    from planner.connect.exports.table import Config, Draft, write
 
     known = framework(to)
     if not isinstance(plan.data.get("parallelism"), dict):
@@ -55,7 +55,10 @@ def config(plan: Plan, to: str) -> Config:
                 "sizes under parallelism; plan.py search ranks layouts",
             )
         )
-    draft = makes(known.table, plan)
+    draft = Draft(plan)
+    for rule in known.table:
+        rule(draft)
+    draft.rest()
     unsaid = tuple(dict.fromkeys(draft.unsaid))
     text = write(known.form, draft.said, _head(plan, known, unsaid))
     return Config(text, dict(draft.said), unsaid, known.by_hand)
