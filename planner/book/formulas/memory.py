@@ -8,20 +8,9 @@ stage. Three totals: live tensors, with the allocator's cache, with context and 
 from functools import partial
 from typing import Any
 
+from planner.book.formulas import memory_activations as kept
+from planner.book.formulas import memory_buffers as buffer
 from planner.book.formulas.layout import data, micro_batches
-from planner.book.formulas.memory_activations import again as computed_again
-from planner.book.formulas.memory_activations import layers as kept_by_layers
-from planner.book.formulas.memory_activations import live as activations_live
-from planner.book.formulas.memory_activations import whole as kept_by_part
-from planner.book.formulas.memory_buffers import (
-    buffers_live,
-    constant,
-    gathered,
-    loss,
-    reduced,
-    step,
-)
-from planner.book.formulas.memory_buffers import layer as backward_of_block
 from planner.book.formulas.memory_cache import cache_stage
 from planner.book.formulas.memory_states import (
     gradients_component,
@@ -145,13 +134,13 @@ live = in_bytes(
 @live.where(mode="train")
 def _():
     """States, activations and buffers."""
-    return weights_stage + optimizer_stage + gradients_live + activations_live + buffers_live
+    return weights_stage + optimizer_stage + gradients_live + kept.live + buffer.live
 
 
 @live.where(mode="inference")
 def _():
     """Weights, the cache of the sequences that are served, activations and buffers."""
-    return weights_stage + cache_stage + activations_live + buffers_live
+    return weights_stage + cache_stage + kept.live + buffer.live
 
 
 @in_bytes(
@@ -181,9 +170,9 @@ optimizer = _at_peak(
     "optimizer", "M_o", "master weights and optimizer states on the fullest device", optimizer_stage
 )
 activations = _at_peak(
-    "activations", r"M_{\mathrm{act}}", "activations on the fullest device", activations_live
+    "activations", r"M_{\mathrm{act}}", "activations on the fullest device", kept.live
 )
-buffers = _at_peak("buffers", r"M_{\mathrm{buf}}", "buffers on the fullest device", buffers_live)
+buffers = _at_peak("buffers", r"M_{\mathrm{buf}}", "buffers on the fullest device", buffer.live)
 cache = _at_peak(
     "cache",
     r"M_{\mathrm{kv}}",
@@ -282,19 +271,19 @@ def blocks():
     that is computed again in its backward pass, gradients on their way near its end. Their blocks
     differ in size, so none serves another kind. Where the layers keep less than one of them in
     full, as on the host, it is that one, before its backward pass."""
-    kept = kept_by_layers + Max(minimum(1, recomputed_in_flight) * computed_again, "part")
+    layers = kept.layers + Max(minimum(1, recomputed_in_flight) * kept.again, "part")
     return (
         weights_stage
         + optimizer_stage
         + Max(gradients_live, "phase")
-        + maximum(kept, largest_on_stage(kept_by_part, layers=True))
-        + Sum(in_flight * kept_by_part, "part", layers=False)
-        + loss
-        + backward_of_block
-        + Max(gathered, "phase")
-        + Max(reduced, "phase")
-        + step
-        + constant
+        + maximum(layers, largest_on_stage(kept.whole, layers=True))
+        + Sum(in_flight * kept.whole, "part", layers=False)
+        + buffer.loss
+        + buffer.layer
+        + Max(buffer.gathered, "phase")
+        + Max(buffer.reduced, "phase")
+        + buffer.step
+        + buffer.constant
     )
 
 

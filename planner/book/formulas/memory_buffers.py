@@ -306,7 +306,7 @@ def constant():
 # -- what lives in which phase -------------------------------------------------------------------
 
 
-buffers_live = of_phase(
+live = of_phase(
     "memory.buffers.live",
     symbol=r"M_{\mathrm{buf},\sigma\varphi}",
     title="buffers on one device of a stage in a phase",
@@ -315,25 +315,23 @@ buffers_live = of_phase(
 )
 
 
-@buffers_live.where(phase="loss")
+@live.where(phase="loss")
 def _():
     """Temporary tensors of the loss, weights in the compute format, workspace."""
     return loss + gathered + constant
 
 
-@buffers_live.where(phase=("backward", "first"))
+@live.where(phase=("backward", "first"))
 def _():
     """Temporary tensors of a layer, weights in the compute format, gradients on their way."""
     return layer + gathered + reduced + constant
 
 
-@buffers_live.where(phase="gradients")
+@live.where(phase="gradients")
 def _():
     """Weights in the compute format, gradients on their way, workspace."""
     return gathered + reduced + constant
 
 
-buffers_live.where(phase="serving").equals(constant, "Buffers of the whole run.")
-buffers_live.where(phase="step").equals(
-    step + constant, "Temporary tensors of the optimizer, workspace."
-)
+live.where(phase="serving").equals(constant, "Buffers of the whole run.")
+live.where(phase="step").equals(step + constant, "Temporary tensors of the optimizer, workspace.")
