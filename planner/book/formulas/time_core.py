@@ -81,18 +81,18 @@ def _():
 #: Heads below 128 fill the products of a fused kernel less well.
 _filled = minimum(1, d_h / 128) ** x_head
 
-core_rate = of_block(
+rate = of_block(
     "time.core.rate", symbol=r"R_{\mathrm{att}}", unit="FLOP/s", title="rate of fused attention"
 )
 
 
-@core_rate.where(time_attention="vendor", source=CALIBRATED)
+@rate.where(time_attention="vendor", source=CALIBRATED)
 def _():
     """A share of the 16-bit peak; heads below 128 fill the products less well."""
     return e_att * peak_16 * _filled
 
 
-@core_rate.where(time_attention="open", source=CALIBRATED, coefficient="FLOP")
+@rate.where(time_attention="open", source=CALIBRATED, coefficient="FLOP")
 def _():
     """Open kernels issue instructions of the Ampere generation: 2048 FLOP for each
     multiprocessor and clock (312 TFLOP/s on an A100), where these do as many (those of an L40S do
@@ -101,7 +101,7 @@ def _():
     return e_att * instructions * _filled
 
 
-@core_rate.where(time_attention="unknown", source="no published calibration")
+@rate.where(time_attention="unknown", source="no published calibration")
 def _():
     """Without multiprocessors and clock, and on accelerators of other vendors, the share of open
     kernels is taken of the 16-bit peak."""
@@ -110,7 +110,7 @@ def _():
 
 FUSED: dict[str, Any] = {"training_attention": ("flash", "efficient")}
 
-core_forward = seconds(
+forward = seconds(
     "time.core.forward",
     symbol=r"t_{\mathrm{core}}",
     title="forward pass of an attention core",
@@ -119,14 +119,14 @@ core_forward = seconds(
 )
 
 
-@core_forward.where(**FUSED, source=FLASH)
+@forward.where(**FUSED, source=FLASH)
 def _():
     """2 FLOP for each query, key and width of query and value, heads divided over the tensor-
     parallel ranks."""
-    return 2 * tokens * keys * a * (d_h + d_v) / (t * core_rate)
+    return 2 * tokens * keys * a * (d_h + d_v) / (t * rate)
 
 
-core_backward = seconds(
+backward = seconds(
     "time.core.backward",
     symbol=r"t_{\mathrm{core}}'",
     title="backward pass of an attention core",
@@ -134,10 +134,10 @@ core_backward = seconds(
 )
 
 
-@core_backward.where(**FUSED, source=FLASH)
+@backward.where(**FUSED, source=FLASH)
 def _():
     """Five products instead of two, at a share of the forward rate."""
-    return core_forward * rational(5, 2) / e_back
+    return forward * rational(5, 2) / e_back
 
 
 half = Quantity(
@@ -202,25 +202,25 @@ def _core_backward(tiled):
     )
 
 
-@core_forward.where(training_attention="eager", tiles=True, source=SCALED)
+@forward.where(training_attention="eager", tiles=True, source=SCALED)
 def _():
     """Queries with keys and scores with values, in full, and the kernels on the scores."""
     return _core(tiled=True)
 
 
-@core_forward.where(training_attention="eager", tiles=False, source=SCALED)
+@forward.where(training_attention="eager", tiles=False, source=SCALED)
 def _():
     """The same where it is not known how the device cuts products: nothing is wasted."""
     return _core(tiled=False)
 
 
-@core_backward.where(training_attention="eager", tiles=True, coefficient="FLOP", source=SCALED)
+@backward.where(training_attention="eager", tiles=True, coefficient="FLOP", source=SCALED)
 def _():
     """Four products of the transposed shapes, and the kernels on the scores."""
     return _core_backward(tiled=True)
 
 
-@core_backward.where(training_attention="eager", tiles=False, coefficient="FLOP", source=SCALED)
+@backward.where(training_attention="eager", tiles=False, coefficient="FLOP", source=SCALED)
 def _():
     """The same where it is not known how the device cuts products: nothing is wasted."""
     return _core_backward(tiled=False)
@@ -254,7 +254,7 @@ def _():
     than a block shows. Each rank holds a piece from either end of the sequence, so that all blocks
     of a causal sequence are alike. Outputs of the c blocks are read and summed in fp32 (8)."""
     merged = (k_a + 8) * c * tokens * a * d_v / (t * W * e_mem)
-    return (c - 1) * maximum(0, context - core_forward / c) + merged
+    return (c - 1) * maximum(0, context - forward / c) + merged
 
 
 @context_backward.where(**RINGS, source=RING, coefficient="bytes")
@@ -262,7 +262,7 @@ def _():
     """Keys and values travel again, and their gradients with them, which go one hop further, home.
     Gradients of each block are added up: two values read and one written."""
     merged = 3 * k_a * c * tokens * (a * d_h + a_kv * (d_h + d_v)) / (t * W * e_mem)
-    return (c - 1) * maximum(0, 2 * context - core_backward / c) + context + merged
+    return (c - 1) * maximum(0, 2 * context - backward / c) + context + merged
 
 
 @context_forward.where(**GATHERS, source=GATHER)

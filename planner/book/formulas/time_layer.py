@@ -2,19 +2,12 @@
 
 from functools import partial
 
+from planner.book.formulas import time_core as core
+from planner.book.formulas import time_product as product
 from planner.book.formulas.compute import NOTHING, OTHERS
 from planner.book.formulas.layout import IN_TURN, routed, sequence_ranks, tokens, vocabulary
 from planner.book.formulas.network import experts as experts_exchange
 from planner.book.formulas.network import experts_gather, tensor
-from planner.book.formulas.time_core import (
-    context_backward,
-    context_forward,
-    core_backward,
-    core_forward,
-)
-from planner.book.formulas.time_product import backward as product_backward
-from planner.book.formulas.time_product import casts
-from planner.book.formulas.time_product import forward as product_forward
 from planner.book.notation import (
     W,
     a,
@@ -220,8 +213,8 @@ def _():
 def forward():
     """Products, attention, elementwise kernels and exchanges, one after another."""
     return (
-        Sum(product_forward, "product")
-        + Sum(core_forward + context_forward, "block", block="attention")
+        Sum(product.forward, "product")
+        + Sum(core.forward + core.context_forward, "block", block="attention")
         + Sum(elementwise, "block")
         + Sum(exchange, "block")
     )
@@ -237,8 +230,8 @@ def backward():
     """The gradients of products, attention and elementwise kernels, which move more than forward;
     as many exchanges, and inputs gathered again. Casts of both passes are here."""
     return (
-        Sum(product_backward + casts, "product")
-        + Sum(core_backward + context_backward, "block", block="attention")
+        Sum(product.backward + product.casts, "product")
+        + Sum(core.backward + core.context_backward, "block", block="attention")
         + Sum(elementwise * q_back, "block")
         + Sum(exchange + gathered, "block")
     )

@@ -1,12 +1,13 @@
 """Predicted time of a layer of one micro-batch: what is computed again, what the host launches,
 what travels beside."""
 
+from planner.book.formulas import time_core as core
+from planner.book.formulas import time_product as product
 from planner.book.formulas.compute import ELSE, MODULES
 from planner.book.formulas.layout import IN_TURN
 from planner.book.formulas.memory_activations import layer as kept
 from planner.book.formulas.memory_states import device_parameters
 from planner.book.formulas.network import hops, passed
-from planner.book.formulas.time_core import context_forward, core_forward
 from planner.book.formulas.time_layer import (
     CALIBRATED,
     backward,
@@ -16,7 +17,6 @@ from planner.book.formulas.time_layer import (
     forward,
     of_part,
 )
-from planner.book.formulas.time_product import forward as product_forward
 from planner.book.notation import (
     B_host,
     c,
@@ -58,7 +58,7 @@ again = Quantity(
 def _():
     """The attention core, with the keys and values of other ranks: what backward needs of it was
     not kept."""
-    return core_forward + context_forward
+    return core.forward + core.context_forward
 
 
 again.where(
@@ -81,7 +81,7 @@ for _kind in ("mlp", "moe"):  # dense and routed feed-forwards are chosen by the
     @again.where(**_CHOSEN, source=MODULES)
     def _():
         """The whole block: products, elementwise kernels and exchanges."""
-        return Sum(product_forward, "product") + elementwise + exchange
+        return Sum(product.forward, "product") + elementwise + exchange
 
     @again.where(**_LEFT, again_activation=True, source=MODULES)
     def _():
@@ -114,7 +114,7 @@ repeated.where(recompute="selective", again_operations=False, source=MODULES).eq
 )
 def _():
     """Every second product and all elementwise kernels; attention and exchanges are kept."""
-    return Sum(product_forward, "product") / 2 + Sum(elementwise, "block")
+    return Sum(product.forward, "product") / 2 + Sum(elementwise, "block")
 
 
 repeated.where(recompute="full", layers=True, source=CHECKPOINTS).equals(
