@@ -35,7 +35,7 @@ from planner.questions import loading
 from planner.questions.studies import evaluator, parquet, pieces, points, run, study, table, work
 from planner.questions.studies import summary as summaries
 from planner.questions.studies import text as cells
-from planner.questions.studies.formula_inputs import PLAIN, SYMBOLS
+from planner.questions.studies.dimensions import PLAIN, SYMBOLS
 from planner.questions.studies.grid import Pieces
 from planner.results.result import evaluate
 
