@@ -31,6 +31,8 @@ class Derivations:
         self.result = result
         self._sources: dict[str, int] = {}
         self._anchors: set[str] = set()
+        #: Under which derivation each instance of a quantity stands.
+        self.headings: dict[str, str] = {}
         self.items = list(self._items())
         for item in self.items:
             if item.kind == "table":
@@ -61,6 +63,7 @@ class Derivations:
             table.count += 1
             entry = " · ".join(place(entry) for entry in quantity.entries)
             same[one].entries.append(Data(id=quantity.id, text=entry))
+            self.headings[quantity.id] = table.id
 
     @cached_property
     def sources(self) -> list[str]:
