@@ -92,12 +92,9 @@ def _():
 
 
 gathered.where(zero=3, phase="first").equals(_root + _layer, "The root's group and this layer.")
-
-
-@gathered.where(zero=3, reshard=False, phase=("loss", "backward"))
-def _():
-    """All of them: nothing is let go of between forward and backward."""
-    return total_on_stage(gathered_part)
+gathered.where(zero=3, reshard=False, phase=("loss", "backward")).equals(
+    total_on_stage(gathered_part), "All of them: nothing is let go of between forward and backward."
+)
 
 
 @gathered.where(zero=3, phase="gradients")

@@ -179,12 +179,9 @@ frozen_bytes.where(lora_base="bf16", source=LORA).equals(2, "Kept in bf16.")
 frozen_bytes.where(lora_base="int8", source="Dettmers et al. 2022 (arXiv 2208.07339)").equals(
     1, "One byte; the scale of a row is not counted."
 )
-
-
-@frozen_bytes.where(lora_base="nf4", source=QLORA)
-def _():
-    """Four bits, and an fp32 scale for each block of 64."""
-    return rational(1, 2) + rational(4, 64)
+frozen_bytes.where(lora_base="nf4", source=QLORA).equals(
+    rational(1, 2) + rational(4, 64), "Four bits, and an fp32 scale for each block of 64."
+)
 
 
 @frozen_bytes.where(lora_base="nf4-double", source=QLORA)
