@@ -219,7 +219,7 @@ class _Plans:
         """The plans that can share a graph, together."""
         kinds: dict[Hashable, list[int]] = {}
         for number, kind in enumerate(self.kinds):
-            kinds.setdefault(shape(kind), []).append(number)
+            kinds.setdefault(shape(kind) if len(self.kinds) > 1 else None, []).append(number)
         there = (np.flatnonzero(np.isin(self.of_kind, numbers)) for numbers in kinds.values())
         return [_Group(self, rows) for rows in there]
 
