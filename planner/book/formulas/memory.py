@@ -64,8 +64,8 @@ in_bytes = partial(Quantity, unit="bytes")
 
 gradients_live = in_bytes(
     "memory.gradients.live",
-    symbol=r"M_{g,\sigma\varphi}",
-    title="gradients on one device of a stage in a phase",
+    r"M_{g,\sigma\varphi}",
+    "gradients on one device of a stage in a phase",
     attribution="gradients",
     source="PyTorch (gradients are set to none after each step)",
     per=("stage", "phase"),
@@ -124,8 +124,8 @@ gradients_live.where(gradients="fresh", phase="step").equals(gradients_stage, "A
 
 live = in_bytes(
     "memory.live",
-    symbol=r"M_{\sigma\varphi}",
-    title="live tensors on one device of a stage in a phase",
+    r"M_{\sigma\varphi}",
+    "live tensors on one device of a stage in a phase",
     source="sum of what is alive",
     per=("stage", "phase"),
 )
@@ -145,8 +145,8 @@ def _():
 
 @in_bytes(
     "memory.peak",
-    symbol=r"M_{\sigma}",
-    title="live tensors on one device of a stage at its peak",
+    r"M_{\sigma}",
+    "live tensors on one device of a stage at its peak",
     short="at the peak",
     source="the phase with most",
     per="stage",
@@ -157,7 +157,7 @@ def peak():
 
 
 def _at_peak(name: str, latex: str, title: str, term, short: str = "", **when):
-    found = in_bytes(f"memory.{name}", symbol=latex, title=title, short=short or name)
+    found = in_bytes(f"memory.{name}", latex, title, short=short or name)
     value = AtArgmax(AtArgmax(term, "phase", live), "stage", peak)
     return found.where(shape=True, **when, source=PEAK).equals(
         value, "At the peak of the fullest stage."
@@ -184,8 +184,8 @@ cache = _at_peak(
 
 total = predicted(
     "memory.total",
-    symbol="M",
-    title="live tensors on the fullest device at its peak (max_memory_allocated)",
+    "M",
+    "live tensors on the fullest device at its peak (max_memory_allocated)",
     reading="live tensors (the allocator's peak)",
     source=PEAK,
 )
@@ -206,13 +206,13 @@ def _():
 fullest = partial(Quantity, unit="", source=PEAK, shape=True)
 
 
-@fullest("memory.stage", symbol=r"\sigma^{*}", title="the fullest pipeline stage")
+@fullest("memory.stage", r"\sigma^{*}", "the fullest pipeline stage")
 def fullest_stage():
     """The stage with the largest peak."""
     return Argmax(peak, "stage")
 
 
-@fullest("memory.phase", symbol=r"\varphi^{*}", title="the phase of the peak")
+@fullest("memory.phase", r"\varphi^{*}", "the phase of the peak")
 def fullest_phase():
     """The phase with the largest sum, on the fullest stage."""
     return AtArgmax(Argmax(live, "phase"), "stage", peak)
@@ -259,8 +259,8 @@ def _():
 
 @in_bytes(
     "memory.blocks",
-    symbol=r"M_{\mathrm{blk},\sigma}",
-    title="what each kind of tensor holds at its own peak on a stage, added up",
+    r"M_{\mathrm{blk},\sigma}",
+    "what each kind of tensor holds at its own peak on a stage, added up",
     source="PyTorch's caching allocator: a freed block serves others of its size",
     per="stage",
     mode="train",
@@ -289,8 +289,8 @@ def blocks():
 
 allocator = predicted(
     "memory.allocator",
-    symbol=r"M_{\mathrm{all}}",
-    title="what the allocator keeps beyond live tensors",
+    r"M_{\mathrm{all}}",
+    "what the allocator keeps beyond live tensors",
     attribution="allocator's cache",
     source="PyTorch's caching allocator",
 )
@@ -313,8 +313,8 @@ allocator.where(shape=False).equals(0, "States stay where they are and leave no 
 
 @predicted(
     "memory.reserved",
-    symbol=r"M_{\mathrm{res}}",
-    title="memory that the allocator reserves (max_memory_reserved)",
+    r"M_{\mathrm{res}}",
+    "memory that the allocator reserves (max_memory_reserved)",
     reading="the allocator's cache",
     source="PyTorch's caching allocator",
 )
@@ -325,8 +325,8 @@ def reserved():
 
 @predicted(
     "memory.communicators",
-    symbol=r"M_{\mathrm{coll}}",
-    title="buffers of the collective library",
+    r"M_{\mathrm{coll}}",
+    "buffers of the collective library",
     attribution="buffers of collectives",
     source="NCCL: channels and their buffers for each communicator",
 )
@@ -339,8 +339,8 @@ def communicators():
 
 @predicted(
     "memory.process",
-    symbol=r"M_{\mathrm{proc}}",
-    title="memory of the process (what nvidia-smi shows)",
+    r"M_{\mathrm{proc}}",
+    "memory of the process (what nvidia-smi shows)",
     reading="the process (as the driver shows it)",
     source="device context, collective library and reserved memory",
 )
@@ -351,8 +351,8 @@ def process():
 
 @in_bytes(
     "memory.capacity",
-    symbol=r"M_{\mathrm{cap}}",
-    title="memory of one device",
+    r"M_{\mathrm{cap}}",
+    "memory of one device",
     source="the accelerator's document",
 )
 def capacity():
@@ -362,8 +362,8 @@ def capacity():
 
 @predicted(
     "memory.headroom",
-    symbol=r"\Delta M",
-    title="memory that is left on the fullest device",
+    r"\Delta M",
+    "memory that is left on the fullest device",
     source="capacity less process",
     within=SIGNED,
 )
@@ -374,8 +374,8 @@ def headroom():
 
 @predicted(
     "memory.at_worst",
-    symbol=r"M_{95}",
-    title="memory of the process at worst (95th percentile)",
+    r"M_{95}",
+    "memory of the process at worst (95th percentile)",
     source="published readings of training runs (presets/efficiency/memory.yaml)",
 )
 def at_worst():
@@ -385,8 +385,8 @@ def at_worst():
 
 @predicted(
     "memory.headroom_p95",
-    symbol=r"\Delta M_{95}",
-    title="memory that is left on the fullest device at worst (95th percentile)",
+    r"\Delta M_{95}",
+    "memory that is left on the fullest device at worst (95th percentile)",
     source="capacity less process at worst",
     within=SIGNED,
 )

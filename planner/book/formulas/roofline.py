@@ -20,9 +20,9 @@ FUSED = ("flash", "efficient")
 
 @Quantity(
     "roofline.product.flops",
-    symbol="F_x",
+    "F_x",
+    "FLOPs of a product on one device, forward",
     unit="FLOP",
-    title="FLOPs of a product on one device, forward",
     source=WILLIAMS,
     per="product",
     coefficient="FLOP",
@@ -37,8 +37,8 @@ INTENSITY: dict[str, Any] = {"unit": "FLOP/bytes", "source": WILLIAMS}
 
 @Quantity(
     "roofline.product.intensity",
-    symbol="I_x",
-    title="FLOPs for each byte of a product",
+    "I_x",
+    "FLOPs for each byte of a product",
     per="product",
     coefficient="FLOP",
     **INTENSITY,
@@ -51,9 +51,9 @@ def product_intensity():
 
 core_flops = Quantity(
     "roofline.core.flops",
-    symbol=r"F_{\mathrm{core}}",
+    r"F_{\mathrm{core}}",
+    "FLOPs of an attention core on one device, forward",
     unit="FLOP",
-    title="FLOPs of an attention core on one device, forward",
     source=FLASH,
     per="block",
     coefficient="FLOP",
@@ -72,9 +72,9 @@ core_flops.where(training_attention="eager").equals(
 
 core_intensity = Quantity(
     "roofline.core.intensity",
-    symbol=r"I_{\mathrm{core}}",
+    r"I_{\mathrm{core}}",
+    "FLOPs for each byte of an attention core",
     unit="FLOP/bytes",
-    title="FLOPs for each byte of an attention core",
     source=FLASH,
     per="block",
     coefficient="FLOP",
@@ -98,8 +98,8 @@ def _():
 
 @Quantity(
     "roofline.ridge",
-    symbol=r"I^{*}",
-    title="FLOPs for each byte at which arithmetic and memory take the same time",
+    r"I^{*}",
+    "FLOPs for each byte at which arithmetic and memory take the same time",
     **INTENSITY,
 )
 def ridge():
@@ -109,8 +109,8 @@ def ridge():
 
 @Quantity(
     "roofline.intensity",
-    symbol=r"\bar I",
-    title="FLOPs for each byte of all products and attention cores, forward",
+    r"\bar I",
+    "FLOPs for each byte of all products and attention cores, forward",
     **INTENSITY,
 )
 def intensity():

@@ -24,9 +24,9 @@ by_law = partial(Quantity, exact=False, per="law")
 
 @Quantity(
     "scaling.tokens_per_parameter",
-    symbol=r"\rho",
+    r"\rho",
+    "training tokens for each parameter that a token uses",
     unit="1",
-    title="training tokens for each parameter that a token uses",
     source=f"{CHINCHILLA}, table 3",
     mode="train",
     lora=False,
@@ -38,9 +38,9 @@ def tokens_per_parameter():
 
 @by_law(
     "scaling.model_tokens",
-    symbol=r"D_\lambda",
+    r"D_\lambda",
+    "compute-optimal tokens of a model of this size",
     unit="tokens",
-    title="compute-optimal tokens of a model of this size",
     short="optimal tokens for this size",
     source=LAWS,
 )
@@ -51,9 +51,9 @@ def model_tokens():
 
 @by_law(
     "scaling.ratio",
-    symbol=r"\tau_\lambda",
+    r"\tau_\lambda",
+    "the plan's tokens over the compute-optimal ones",
     unit="1",
-    title="the plan's tokens over the compute-optimal ones",
     short="the plan's over them",
     source="definition",
 )
@@ -69,9 +69,9 @@ def _loss(parameters: Any, tokens: Any) -> Any:
 
 @by_law(
     "scaling.loss",
-    symbol=r"\hat L_\lambda",
+    r"\hat L_\lambda",
+    "predicted loss, nats per token",
     unit="1",
-    title="predicted loss, nats per token",
     short="predicted loss",
     source=f"{CHINCHILLA}, equation 2",
     law_loss=True,
@@ -83,9 +83,9 @@ def loss():
 
 @by_law(
     "optimal.parameters",
-    symbol=r"N^{\ast}_\lambda",
+    r"N^{\ast}_\lambda",
+    "parameters that are compute-optimal for the plan's compute",
     unit="parameters",
-    title="parameters that are compute-optimal for the plan's compute",
     source=LAWS,
 )
 def parameters():
@@ -97,9 +97,9 @@ def parameters():
 
 @by_law(
     "optimal.tokens",
-    symbol=r"D^{\ast}_\lambda",
+    r"D^{\ast}_\lambda",
+    "tokens that are compute-optimal for the plan's compute",
     unit="tokens",
-    title="tokens that are compute-optimal for the plan's compute",
     source=LAWS,
 )
 def tokens():
@@ -109,9 +109,9 @@ def tokens():
 
 @by_law(
     "optimal.loss",
-    symbol=r"\hat L^{\ast}_\lambda",
+    r"\hat L^{\ast}_\lambda",
+    "lowest predicted loss for the plan's compute, nats per token",
     unit="1",
-    title="lowest predicted loss for the plan's compute, nats per token",
     source=f"{CHINCHILLA}, equation 4",
     law_loss=True,
 )

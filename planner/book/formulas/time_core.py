@@ -49,9 +49,9 @@ of_block = partial(Quantity, exact=False, per="block")
 
 keys = of_block(
     "time.core.keys",
-    symbol=r"\bar s",
+    r"\bar s",
+    "keys that a fused kernel meets for a query, on average",
     unit="1",
-    title="keys that a fused kernel meets for a query, on average",
     source=FLASH,
 )
 keys.where(sees="all").equals(s, "All of them.")
@@ -81,9 +81,7 @@ def _():
 #: Heads below 128 fill the products of a fused kernel less well.
 _filled = minimum(1, d_h / 128) ** x_head
 
-rate = of_block(
-    "time.core.rate", symbol=r"R_{\mathrm{att}}", unit="FLOP/s", title="rate of fused attention"
-)
+rate = of_block("time.core.rate", r"R_{\mathrm{att}}", "rate of fused attention", unit="FLOP/s")
 
 
 @rate.where(time_attention="vendor", source=CALIBRATED)
@@ -112,8 +110,8 @@ FUSED: dict[str, Any] = {"training_attention": ("flash", "efficient")}
 
 forward = seconds(
     "time.core.forward",
-    symbol=r"t_{\mathrm{core}}",
-    title="forward pass of an attention core",
+    r"t_{\mathrm{core}}",
+    "forward pass of an attention core",
     attribution="attention",
     coefficient="FLOP",
 )
@@ -128,8 +126,8 @@ def _():
 
 backward = seconds(
     "time.core.backward",
-    symbol=r"t_{\mathrm{core}}'",
-    title="backward pass of an attention core",
+    r"t_{\mathrm{core}}'",
+    "backward pass of an attention core",
     attribution="attention",
 )
 
@@ -142,9 +140,9 @@ def _():
 
 half = Quantity(
     "time.core.half",
-    symbol=r"d_{\mathrm{core}}",
+    r"d_{\mathrm{core}}",
+    "depth at which the products of an unfused core run at half of their rate",
     unit="1",
-    title="depth at which the products of an unfused core run at half of their rate",
     exact=False,
 )
 half.where(tiles=True, source=CALIBRATED, coefficient="s/FLOP").equals(
@@ -165,8 +163,8 @@ def _product(m, n, k, tiled):
 
 @seconds(
     "time.core.scores",
-    symbol=r"t_{\mathrm{sc}}",
-    title="softmax and dropout of unfused scores, forward",
+    r"t_{\mathrm{sc}}",
+    "softmax and dropout of unfused scores, forward",
     source=KERNELS,
     coefficient="bytes",
 )
@@ -177,8 +175,8 @@ def scores():
 
 @seconds(
     "time.core.scores_backward",
-    symbol=r"t_{\mathrm{sc}}'",
-    title="softmax and dropout of unfused scores, backward",
+    r"t_{\mathrm{sc}}'",
+    "softmax and dropout of unfused scores, backward",
     source=KERNELS,
     coefficient="bytes",
 )
@@ -233,16 +231,16 @@ GATHERS: dict[str, Any] = {"context": ("node", "nodes"), "context_exchange": "ga
 
 context_forward = seconds(
     "time.core.context",
-    symbol=r"t_{\mathrm{cp}}",
-    title="keys and values of other context-parallel ranks, forward",
+    r"t_{\mathrm{cp}}",
+    "keys and values of other context-parallel ranks, forward",
     attribution="context-parallel exchange",
 )
 context_forward.where(context="none", source=RING).equals(0, "The device holds whole sequences.")
 
 context_backward = seconds(
     "time.core.context_backward",
-    symbol=r"t_{\mathrm{cp}}'",
-    title="keys and values of other context-parallel ranks, backward",
+    r"t_{\mathrm{cp}}'",
+    "keys and values of other context-parallel ranks, backward",
     attribution="context-parallel exchange",
 )
 context_backward.where(context="none", source=RING).equals(0, "The device holds whole sequences.")

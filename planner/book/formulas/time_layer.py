@@ -41,9 +41,9 @@ of_part = partial(Quantity, unit="s", exact=False, per="part")
 
 traffic = Quantity(
     "time.elementwise.bytes",
-    symbol=r"D_{\mathrm{ew}}",
+    r"D_{\mathrm{ew}}",
+    "memory traffic of fused elementwise kernels, forward",
     unit="bytes",
-    title="memory traffic of fused elementwise kernels, forward",
     source="values read and written, in the format of activations",
     exact=False,
     per="block",
@@ -119,8 +119,8 @@ def _():
 
 @of_block(
     "time.elementwise",
-    symbol=r"t_{\mathrm{ew}}",
-    title="elementwise kernels of a block, forward",
+    r"t_{\mathrm{ew}}",
+    "elementwise kernels of a block, forward",
     attribution="elementwise kernels",
     source=CALIBRATED,
 )
@@ -136,9 +136,9 @@ QUIET = ("norm", "embedding", "head", *NOTHING)
 
 exchanges = Quantity(
     "time.exchanges",
-    symbol=r"n_{\mathrm{ex}}",
+    r"n_{\mathrm{ex}}",
+    "tensor-parallel exchanges of a block in one pass",
     unit="1",
-    title="tensor-parallel exchanges of a block in one pass",
     source="Shoeybi et al. 2019 (arXiv 1909.08053), section 3",
     per="block",
 )
@@ -150,9 +150,7 @@ exchanges.where(block=(*QUIET, "moe")).equals(0, "None.")
 ALONE = ("attention", "mlp", "projection", *QUIET, *OTHERS)
 
 exchange = of_block(
-    "time.exchange",
-    symbol=r"t_{\mathrm{ex}}",
-    title="exchanges of a block with other devices in one pass",
+    "time.exchange", r"t_{\mathrm{ex}}", "exchanges of a block with other devices in one pass"
 )
 exchange.where(block=ALONE, tensor_overlap=False, source=CALIBRATED).equals(
     exchanges * tensor, "The products wait for the exchange."
@@ -182,8 +180,8 @@ def _():
 
 gathered = of_block(
     "time.exchange.again",
-    symbol=r"t_{\mathrm{ag}}",
-    title="gathering the inputs of a block again for its backward pass",
+    r"t_{\mathrm{ag}}",
+    "gathering the inputs of a block again for its backward pass",
     source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2",
 )
 gathered.where(inputs_again=False).equals(
@@ -206,8 +204,8 @@ def _():
 
 @of_part(
     "time.part.forward",
-    symbol=r"t_F",
-    title="forward pass of a layer on the device",
+    r"t_F",
+    "forward pass of a layer on the device",
     source="sum of its kernels",
 )
 def forward():
@@ -222,8 +220,8 @@ def forward():
 
 @of_part(
     "time.part.backward",
-    symbol=r"t_B",
-    title="backward pass of a layer on the device",
+    r"t_B",
+    "backward pass of a layer on the device",
     source="sum of its kernels",
 )
 def backward():

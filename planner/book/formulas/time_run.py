@@ -20,9 +20,9 @@ estimate = partial(Quantity, exact=False, source=DALY)
 
 @Quantity(
     "time.between_failures",
-    symbol=r"t_{\mathrm{MTBF}}",
+    r"t_{\mathrm{MTBF}}",
+    "mean time between interruptions of the run",
     unit="s",
-    title="mean time between interruptions of the run",
     source="interruptions counted on such a cluster (cluster.failures)",
     exact=False,
     interrupted=True,
@@ -34,9 +34,9 @@ def between_failures():
 
 @estimate(
     "checkpoint.ratio",
-    symbol=r"\rho_{\mathrm{ckpt}}",
+    r"\rho_{\mathrm{ckpt}}",
+    "root of a checkpoint's stall over twice the time between interruptions",
     unit="1",
-    title="root of a checkpoint's stall over twice the time between interruptions",
 )
 def ratio():
     """What the best interval is a series in. It holds below 1: where a checkpoint takes longer than
@@ -46,9 +46,9 @@ def ratio():
 
 @estimate(
     "checkpoint.interval_seconds",
-    symbol=r"t_{\mathrm{int}}",
+    r"t_{\mathrm{int}}",
+    "best time of training between checkpoints",
     unit="s",
-    title="best time of training between checkpoints",
 )
 def interval():
     """Seldom enough to stand still little, often enough to lose little: the root of twice the
@@ -60,9 +60,9 @@ def interval():
 
 @estimate(
     "checkpoint.kept_seconds",
-    symbol=r"t_{\mathrm{kept}}",
+    r"t_{\mathrm{kept}}",
+    "training between two interruptions that all checkpoints but the first keep",
     unit="s",
-    title="training between two interruptions that all checkpoints but the first keep",
 )
 def kept():
     """An interval of training for each that passes with its checkpoint before the next
@@ -75,9 +75,9 @@ def kept():
 
 @estimate(
     "time.goodput",
-    symbol=r"g_{\mathrm{run}}",
+    r"g_{\mathrm{run}}",
+    "share of the time that moves the run forward",
     unit="1",
-    title="share of the time that moves the run forward",
     within=SHARE,
     finishes=True,
     beyond="the run cannot finish: interruptions (cluster.failures) come so often that no "
@@ -97,8 +97,8 @@ def goodput():
 
 @days(
     "time.straggler_days",
-    symbol=r"t_{\mathrm{slow}}",
-    title="days that stragglers add",
+    r"t_{\mathrm{slow}}",
+    "days that stragglers add",
     source="Lin et al. 2025 (arXiv 2505.05713): a step waits for its slowest device",
 )
 def straggler_days():
@@ -112,8 +112,8 @@ _lost = maximum(0, 1 / goodput - 1 - stall / interval)
 
 checkpoint_days = days(
     "time.checkpoint_days",
-    symbol=r"t_{\mathrm{wr}}",
-    title="days of standing still for checkpoints",
+    r"t_{\mathrm{wr}}",
+    "days of standing still for checkpoints",
     source=DALY,
 )
 checkpoint_days.where(stragglers_given=False).equals(
@@ -128,10 +128,7 @@ def _():
 
 
 failure_days = days(
-    "time.failure_days",
-    symbol=r"t_{\mathrm{lost}}",
-    title="days lost to interruptions",
-    source=DALY,
+    "time.failure_days", r"t_{\mathrm{lost}}", "days lost to interruptions", source=DALY
 )
 failure_days.where(stragglers_given=False).equals(
     training_days * _lost, "What goodput leaves for them: work that is done again, and restarts."
@@ -143,8 +140,8 @@ failure_days.where(stragglers_given=True).equals(
 
 run_days = days(
     "time.run_days",
-    symbol=r"t_{\mathrm{cal}}",
-    title="days of the run with interruptions",
+    r"t_{\mathrm{cal}}",
+    "days of the run with interruptions",
     source="sum of its parts",
 )
 
@@ -164,9 +161,9 @@ def _():
 
 @Quantity(
     "time.run_device_hours",
-    symbol=r"t_{\mathrm{dev,cal}}",
+    r"t_{\mathrm{dev,cal}}",
+    "device hours of the run with interruptions",
     unit="h",
-    title="device hours of the run with interruptions",
     scales_with="time",
     source="definition",
     exact=False,
