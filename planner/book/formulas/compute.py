@@ -32,6 +32,7 @@ OTHERS = ("mamba", "delta_net", "short_conv", "recurrence", "lightning")
 NOTHING = ("positions", "pooler")
 
 flops = partial(Quantity, unit="FLOP")
+of_component = partial(flops, per="component", coefficient="FLOP")
 
 keys = Quantity(
     "compute.keys",
@@ -83,13 +84,7 @@ keys.where(attention_count=("causal", "causal-window"), side="decoder").equals(
 
 CHUNKED = "the chunked form in plain PyTorch of transformers: "
 
-component = flops(
-    "compute.component",
-    r"C_c",
-    "forward FLOPs of one component, per token",
-    per="component",
-    coefficient="FLOP",
-)
+component = of_component("compute.component", r"C_c", "forward FLOPs of one component, per token")
 
 
 @component.where(type="linear", side="", source=MATMUL)
@@ -171,12 +166,8 @@ def _():
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
-backward_component = flops(
-    "compute.component_backward",
-    r"C_c'",
-    "backward FLOPs of one component, per token",
-    per="component",
-    coefficient="FLOP",
+backward_component = of_component(
+    "compute.component_backward", r"C_c'", "backward FLOPs of one component, per token"
 )
 backward_component.where(type="core", frozen=False, source=MATMUL).equals(
     2 * component, "One product for the gradient of each factor: twice the forward pass."
@@ -286,17 +277,16 @@ def per_token():
     return forward + backward
 
 
-@Quantity("compute.training_flops", "C", "training FLOPs, exact count", unit="FLOP", source=MATMUL)
+@flops("compute.training_flops", "C", "training FLOPs, exact count", source=MATMUL)
 def training():
     """Every token passes forward and backward once."""
     return T * per_token
 
 
-@Quantity(
+@flops(
     "compute.training_flops_6nd",
     r"C_{6ND}",
     "training FLOPs by the 6ND rule",
-    unit="FLOP",
     source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1; Hoffmann et al. 2022",
     exact=False,
     coefficient="FLOP",
@@ -307,11 +297,10 @@ def training_6nd():
     return 6 * active * T
 
 
-@Quantity(
+@flops(
     "compute.training_flops_megatron",
     r"C_{\mathrm{Meg}}",
     "training FLOPs as Megatron-LM 2021 counts them",
-    unit="FLOP",
     source="Narayanan et al. 2021 (arXiv 2104.04473), equation 3",
     shape=True,
 )
@@ -322,11 +311,10 @@ def training_megatron():
     return T * (layers + Sum(3 * layer, "part", layers=False))
 
 
-@Quantity(
+@flops(
     "compute.training_flops_palm",
     r"C_{\mathrm{PaLM}}",
     "training FLOPs as PaLM counts them",
-    unit="FLOP",
     source="Chowdhery et al. 2022 (arXiv 2204.02311), appendix B",
     coefficient="FLOP",
     shape=True,

@@ -5,7 +5,6 @@ its members in a node have; the link carries the rest.
 """
 
 from functools import partial
-from typing import Any
 
 from planner.book.expressions import Expression, Operand
 from planner.book.formulas.layout import data, tokens
@@ -337,8 +336,9 @@ DEEPEP = "DeepEP, README (normal kernels)"
 #: Nodes over which an expert-parallel group is spread.
 NODES = e * t_e / n_node
 
-REACH: dict[str, Any] = {"unit": "1", "exact": False, "per": "block"}
 LIMITED = "DeepSeek-AI 2024 (arXiv 2412.19437), section 2.1.2"
+
+of_experts = partial(Quantity, unit="1", exact=False, per="block", block="moe")
 
 
 def _of_groups(members: Operand) -> Expression:
@@ -346,12 +346,10 @@ def _of_groups(members: Operand) -> Expression:
     return minimum(members, maximum(members * g_r / G_r, g_r))
 
 
-reach = Quantity(
+reach = of_experts(
     "network.reach.devices",
     r"e_{\mathrm{r}}",
     "devices of whose experts a token chooses",
-    **REACH,
-    block="moe",
     expert=("node", "nodes"),
     dispatcher="deepep",
 )
@@ -360,12 +358,10 @@ reach.where(grouped=True, source=LIMITED).equals(
     _of_groups(e), "Those that hold the groups of the token."
 )
 
-reach_nodes = Quantity(
+reach_nodes = of_experts(
     "network.reach.nodes",
     r"M_{\mathrm{r}}",
     "nodes of whose experts a token chooses",
-    **REACH,
-    block="moe",
     expert="nodes",
 )
 reach_nodes.where(grouped=False, source="definition").equals(
@@ -379,14 +375,10 @@ def _():
     return _of_groups(NODES)
 
 
-uneven = Quantity(
+uneven = of_experts(
     "network.experts.uneven",
     r"\gamma_{\mathrm{a2a}}",
     "rows that travel to the experts of the fullest device, over an even share",
-    unit="1",
-    exact=False,
-    per="block",
-    block="moe",
 )
 uneven.where(capped=False, source="definition").equals(
     gamma, "All wait for the device to which most rows travel."

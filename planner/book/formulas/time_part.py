@@ -15,6 +15,7 @@ from planner.book.formulas.time_layer import (
     exchange,
     exchanges,
     forward,
+    of_block,
     of_part,
 )
 from planner.book.notation import (
@@ -39,13 +40,8 @@ from planner.book.reductions import Sum, maximum, minimum
 # -- what is computed again --------------------------------------------------------------------
 
 
-again = Quantity(
-    "time.block.again",
-    r"t_{\mathrm{re}}",
-    "what the backward pass computes again of a block",
-    unit="s",
-    exact=False,
-    per="block",
+again = of_block(
+    "time.block.again", r"t_{\mathrm{re}}", "what the backward pass computes again of a block"
 )
 
 

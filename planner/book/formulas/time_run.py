@@ -16,6 +16,7 @@ DALY = (
 
 days = partial(Quantity, unit="days", scales_with="time", exact=False)
 estimate = partial(Quantity, exact=False, source=DALY)
+seconds = partial(estimate, unit="s")
 
 
 @Quantity(
@@ -44,11 +45,8 @@ def ratio():
     return minimum(1, sqrt(stall / (2 * between_failures)))
 
 
-@estimate(
-    "checkpoint.interval_seconds",
-    r"t_{\mathrm{int}}",
-    "best time of training between checkpoints",
-    unit="s",
+@seconds(
+    "checkpoint.interval_seconds", r"t_{\mathrm{int}}", "best time of training between checkpoints"
 )
 def interval():
     """Seldom enough to stand still little, often enough to lose little: the root of twice the
@@ -58,11 +56,10 @@ def interval():
     return maximum(between_failures * best, write - stall)
 
 
-@estimate(
+@seconds(
     "checkpoint.kept_seconds",
     r"t_{\mathrm{kept}}",
     "training between two interruptions that all checkpoints but the first keep",
-    unit="s",
 )
 def kept():
     """An interval of training for each that passes with its checkpoint before the next
