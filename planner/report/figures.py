@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-Data = SimpleNamespace
+from planner.report.numbers import Data
+
 WIDTH, HEIGHT = 480, 236
 LEFT, RIGHT, TOP, BOTTOM = 46, 470, 14, 196
 COLOURS = 6

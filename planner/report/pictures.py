@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from types import SimpleNamespace
 
 from planner.book.notation import L_k
 from planner.engine.evaluate import Entry
 from planner.report import facts
 from planner.report.derivations import place
 from planner.report.figures import Kernel, bar_of, roofline
-from planner.report.numbers import shown
+from planner.report.numbers import Data, shown
 from planner.results.result import Result
 
-Data = SimpleNamespace
 PARTS = ("weights", "gradients", "optimizer", "activations")
 
 
@@ -80,9 +78,9 @@ def roof(result: Result) -> Data | None:
         return None
     timed = any(kernel.rate is not None for kernel in kernels)
     # The step as a whole works at its model FLOP/s, at the intensity of all its kernels.
-    intensity, rate = result.get("roofline.intensity"), result.get("time.tflops_per_device")
-    if intensity is not None and rate is not None and rate.number:
-        kernels.append(Kernel("step", float(intensity.number), float(rate.number) * 1e12))
+    intensity, tflops = result.get("roofline.intensity"), result.get("time.tflops_per_device")
+    if intensity is not None and tflops is not None and tflops.number:
+        kernels.append(Kernel("step", float(intensity.number), float(tflops.number) * 1e12))
     return Data(
         rows=rows,
         columns=["FLOPs", "For each byte", *(["Predicted"] if timed else [])],

@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from types import SimpleNamespace
 from typing import Any
 
 from planner.base.display import exact_text, significant
@@ -32,12 +31,21 @@ from planner.report.layout import (
     Beside,
     Section,
 )
-from planner.report.numbers import bar, clean, column, exactly, headline, shares, shown, signed
+from planner.report.numbers import (
+    Data,
+    bar,
+    clean,
+    column,
+    exactly,
+    headline,
+    shares,
+    shown,
+    signed,
+)
 from planner.results import intervals
 from planner.results.inputs import Input
 from planner.results.result import Quantity, Result, Term
 
-Data = SimpleNamespace
 SLOWEST = "time.stage"  # of the stages only the slowest is shown in its parts
 #: What the rows of a price list decide, by their kind, where it is not the price by the hour.
 PRICES = {"reserved": "cluster.reserved_price"}

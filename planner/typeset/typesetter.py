@@ -151,7 +151,7 @@ class Typesetter:
 
 
 @lru_cache(maxsize=4)
-def _places(book: Book) -> dict[Symbol, int]:
+def _places(book: Book) -> dict[Any, int]:
     return {symbol: i for i, symbol in enumerate(book.symbols)}
 
 

@@ -318,14 +318,15 @@ class _Function:
 
     def _form(self, node: ast.AST) -> str:
         """What is made of nothing but its parts; an operator may say how."""
-        form = _FORMS.get(type(node)) or _FORMS.get(type(getattr(node, "op", None)))
+        how: ast.AST = getattr(node, "op", node)
+        form = _FORMS.get(type(node)) or _FORMS.get(type(how))
         if form is None or (getattr(node, "orelse", None) and "orelse" not in form):
             text = ast.unparse(node)
             raise Untranslated(f"{self.module}: no JavaScript for {type(node).__name__}: {text}")
 
         def part(found: re.Match[str]) -> str:
-            how = getattr(self, f"_{found[2]}") if found[2] else self.expression
-            return str(how(getattr(node, found[1])))
+            write = getattr(self, f"_{found[2]}") if found[2] else self.expression
+            return str(write(getattr(node, found[1])))
 
         return _PART.sub(part, form).removesuffix("else{}")
 
