@@ -388,21 +388,13 @@ def variant(plan: Plan, changes: Mapping[str, Any]) -> Plan:
     Raises:
         PlanError: where the changed document is no valid plan.
     """
-    return revised(plan.document, {key: checked(key, value) for key, value in changes.items()})
-
-
-def revised(document: source.Document, changes: Mapping[str, Any]) -> Plan:
-    """The plan of a checked document with some dotted keys changed to values that were checked
-    before; None takes a key away.
-
-    Raises:
-        PlanError: where the changed document is no valid plan.
-    """
-    return planned(changed(document, changes))
+    values = {key: checked(key, value) for key, value in changes.items()}
+    return planned(changed(plan.document, values))
 
 
 def changed(document: source.Document, changes: Mapping[str, Any]) -> source.Document:
-    """A checked document with some dotted keys changed as for ``revised``."""
+    """A checked document with some dotted keys changed to values that were checked before; None
+    takes a key away."""
     return document.with_data(changed_data(document.data, changes))
 
 
