@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from planner.connect.exports.table import Config, Rule, Unsaid
     from planner.plans.document import Plan
 
-__all__ = ["FORMATS", "Framework", "config", "export", "framework"]
-
 #: The frameworks, each a document of this folder.
 FORMATS = ("megatron", "torchtitan", "deepspeed", "nanotron", "accelerate")
 

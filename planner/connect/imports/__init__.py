@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["document", "import_config", "import_megatron"]
-
 LARGEST_FILE = 10_000_000  # bytes; configurations have thousands
 
 

@@ -46,6 +46,8 @@ def parse(text: str, place: Place | None = None) -> dict[str, Any]:
 class Arguments(Config):
     """Typed access to the arguments, which are text or, without a value, true."""
 
+    ABSENT = "there is no argument {}"
+
     def __init__(self, found: dict[str, Any], place: Place | None) -> None:
         super().__init__({"model_type": "megatron", **found}, {}, {}, place)
 
@@ -60,12 +62,6 @@ class Arguments(Config):
         if not digits or int(value) < least:
             raise self.fault(f"--{key} is {value!r}", f"a whole number, at least {least}")
         return int(value)
-
-    def need(self, key: str, least: int = 1) -> int:
-        value = self.whole(key, least)
-        if value is None:
-            raise self.fault(f"there is no argument --{key}")
-        return value
 
     def flag(self, key: str, otherwise: bool | None = False) -> bool | None:
         value = self.get(key, otherwise)

@@ -253,16 +253,24 @@ def dots_windows(c: Config) -> list[str]:
 def no_rope_windows(c: Config) -> list[str]:
     """SmolLM3: with use_sliding_window, the layers without rotary positions have the window."""
     on = c.flag("use_sliding_window") and c.whole("sliding_window", 0)
-    rope = c.each("no_rope_layers", depth(c))
-    step = c.whole("no_rope_layer_interval") or 1
-    return _where(c, lambda i: on and not (rope[i] if rope else (i + 1) % step), "sliding", "full")
+    rotary = _rotary_layers(c, 1)
+    return _where(c, lambda i: on and not rotary[i], "sliding", "full")
 
 
 def llama4_windows(c: Config) -> list[str]:
     """The layers with rotary positions attend in chunks."""
-    rope = c.each("no_rope_layers", depth(c))
-    step = c.whole("no_rope_layer_interval") or 4
-    return _where(c, lambda i: rope[i] if rope else (i + 1) % step, "chunked", "full")
+    rotary = _rotary_layers(c, 4)
+    return _where(c, lambda i: rotary[i], "chunked", "full")
+
+
+def _rotary_layers(c: Config, usual: int) -> list[int]:
+    """For each layer whether it has rotary positions, as a number that is 0 where it has not: as
+    listed, or all but every so many."""
+    listed = c.indices("no_rope_layers")
+    if listed and len(listed) < depth(c):
+        raise c.fault(f"{c.name('no_rope_layers')} names {len(listed)} of {depth(c)} layers")
+    step = c.whole("no_rope_layer_interval") or usual
+    return listed or [(i + 1) % step for i in range(depth(c))]
 
 
 def neo_windows(c: Config) -> list[str]:

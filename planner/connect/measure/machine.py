@@ -192,7 +192,7 @@ def _products(found: Found, form: str, seconds: float) -> None:
         f"{len(times)} products in {form}",
         remarks=_remarks(rated.rates, 1e12, "TFLOP/s"),
     )
-    found.efficiency[found.key("matmul", form) if form in MAIN else f"matmul_{form}"] = sustained
+    found.efficiency[found.key("matmul", form)] = sustained
     if form not in MAIN:
         return
     if rated.small is not None:
