@@ -31,17 +31,12 @@ class Framework:
     table: tuple[Rule, ...]
 
 
-def export(plan: Plan, to: str) -> str:
-    """The launch configuration of a framework, as the text of its file.
+def config(plan: Plan, to: str) -> Config:
+    """The launch configuration of a framework: its text, what it says and what it cannot say.
 
     Raises:
         PlanError: an unknown framework, or a plan whose layout is still to be searched.
     """
-    return config(plan, to).text
-
-
-def config(plan: Plan, to: str) -> Config:
-    """The configuration with what it says, by their keys, and what it cannot say."""
     from planner.connect.exports.table import Config, Draft, write
 
     known = framework(to)

@@ -19,17 +19,6 @@ def import_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return convert(config).document
 
 
-def import_megatron(arguments: str) -> dict[str, Any]:
-    """A model document from the arguments of Megatron-LM, as they stand in a shell script.
-
-    Raises:
-        PlanError: what is missing, malformed, contradictory or not modelled.
-    """
-    from planner.connect.imports import megatron
-
-    return megatron.read(arguments)
-
-
 def document(path: str, source: str = "huggingface") -> str:
     """The YAML text of the model document of a file.
 
