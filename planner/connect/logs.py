@@ -21,6 +21,8 @@ from typing import Any
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError
 
+__all__ = ["Log", "Series", "read"]
+
 MAX_BYTES = 256 * 10**6
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -264,8 +266,9 @@ def _json_lines(text: _Text) -> Log | None:
             try:
                 row = json.loads(line, **_NUMBERS)
             except json.JSONDecodeError as error:
-                error.lineno = number
-                raise
+                where = Place(text.place.file, number, error.colno)
+                fault = Fault(f"not JSON: {error.msg}", where, "one object a line")
+                raise PlanError(fault) from None
             if isinstance(row, dict):
                 yield number, _flat(row)
 

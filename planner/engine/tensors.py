@@ -87,9 +87,8 @@ def entries(
     }
     modules = settings["modules"]
     kinds = [block.kind]
-    exchange = "parallelism.context_exchange"
-    if block.kind == "attention" and facts["context"] and settings[exchange] == "gather":
-        kinds.append("gathered attention")  # of all keys and values, before it starts
+    if block.kind == "attention" and facts["context"] and _gathers(settings):
+        kinds.append("gathered attention")
     for line in profiles.lines(profile, kinds, facts):
         size = line.get("bytes", "activation")
         yield Entry(
@@ -108,6 +107,11 @@ def entries(
                 "recomputed": _again(line, block, modules),
             },
         )
+
+
+def _gathers(settings: Mapping[str, Any]) -> bool:
+    """Whether context-parallel ranks have all keys and values before attention starts."""
+    return bool(settings["parallelism.context_exchange"] == "gather")
 
 
 def _times(count: int, width: Expression) -> Expression:
@@ -166,10 +170,14 @@ def _facts(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, An
     }
 
 
+def _sequence(settings: Mapping[str, Any]) -> Expression:
+    return n.t if settings["parallelism.sequence"] else ONE
+
+
 #: How many devices share a tensor, beyond context parallelism, which divides the tokens.
 SPLITS: dict[str, Callable[[Mapping[str, Any]], Expression]] = {
     "none": lambda settings: ONE,
     "tensor": lambda settings: n.t,
-    "sequence": lambda settings: n.t if settings["parallelism.sequence"] else ONE,
+    "sequence": _sequence,
     "expert tensor": lambda settings: n.t_e,
 }

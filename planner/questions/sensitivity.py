@@ -216,8 +216,11 @@ def by_step(plan: Plan, target: str) -> list[Step]:
         try:
             domain = domains.of_key(plan, key)
             search = Probes(plan, domain, (), [target], evaluator)
-            probe = search.beyond(_index(domain, natural(plan, key)), 1)
-            probe = probe or search.beyond(domain.start - 1, -1)
+            value, first = natural(plan, key), domain.start + 1
+            last = first + value if domain.last is None else domain.last
+            reached = (i for i in range(first, last) if domain.value(i) >= value)
+            index = next(reached, max(first, last))
+            probe = search.beyond(index, 1) or search.beyond(domain.start - 1, -1)
         except PlanError:
             continue
         if probe is None:
@@ -240,14 +243,6 @@ def natural(plan: Plan, key: str) -> int:
     if key.startswith("model.") and value > TILE:
         return (value // TILE + 1) * TILE
     return 2 * value
-
-
-def _index(domain: domains.Domain, value: int) -> int:
-    """The first index of a domain from which on its values are no smaller."""
-    index = domain.start + 1
-    while (domain.last is None or index < domain.last) and domain.value(index) < value:
-        index += 1
-    return index
 
 
 def _choices(plan: Plan) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 from planner.base.display import exact_text
@@ -13,8 +14,10 @@ from planner.questions.solve import questions
 from planner.report import facts
 from planner.report.figures import Dot, scatter
 from planner.report.layout import ALTERNATIVES, ANSWERS, STATUS, STEP
-from planner.report.numbers import GIB, Data, clean, shown
+from planner.report.numbers import GIB, clean, shown
 from planner.results.result import Result
+
+Data = SimpleNamespace
 
 
 def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None:
@@ -24,8 +27,11 @@ def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None
     if not tried or "memory.process" not in result:
         return None
     own = result.predicted or result
-    compared = [("This plan", own), *tried]
-    rows = [_row(i, label, other, columns) for i, (label, other) in enumerate(compared)]
+    rows = [_row("This plan", own, columns, this=True)]
+    compared = [("", own)]
+    for number, (label, other) in enumerate(tried, 1):
+        rows.append(_row(label, other, columns, str(number), estimate=True))
+        compared.append((str(number), other))
     kept = [i for i, _ in enumerate(columns) if any(row.cells[i] != "–" for row in rows)]
     for row in rows:
         row.cells = [row.cells[i] for i in kept]
@@ -40,35 +46,41 @@ def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None
         note="Time is predicted in every row, that of this plan too, whose utilisation is assumed."
         if own is not result
         else "",
-        figure=_scatter([other for _, other in compared]),
+        figure=_scatter(compared),
         answers=_answers(result),
     )
 
 
-def _row(number: int, label: str, result: Result, columns: list[tuple[str, str]]) -> Data:
-    """A plan by its number; the plan itself is 0, the numbers of the others are estimates."""
+def _row(
+    label: str,
+    result: Result,
+    columns: list[tuple[str, str]],
+    mark: str = "",
+    this: bool = False,
+    estimate: bool | None = None,
+) -> Data:
     found = [result.get(base) for _, base in columns]
     status, word = STATUS[result.verdict["state"]]
     return Data(
         label=label,
-        cells=["–" if q is None else facts.brief(q, True if number else None) for q in found],
-        this=not number,
+        cells=["–" if quantity is None else facts.brief(quantity, estimate) for quantity in found],
+        this=this,
         word=word,
         status=status,
-        mark=str(number or ""),
+        mark=mark,
     )
 
 
-def _scatter(compared: list[Result]) -> Data | None:
+def _scatter(compared: list[tuple[str, Result]]) -> Data | None:
     """Memory against step time; None where time is not predicted."""
     dots = []
-    for number, result in enumerate(compared):
+    for mark, result in compared:
         memory, step = result.get("memory.process"), result.get(STEP)
         if memory is not None and step is not None:
             fits = result.verdict["fits"] is not False
             size = float(memory.number) / GIB
-            dots.append(Dot(str(number or ""), float(step.number), size, fits, not number))
-    capacity = compared[0].get("memory.capacity")
+            dots.append(Dot(mark, float(step.number), size, fits, not mark))
+    capacity = compared[0][1].get("memory.capacity")
     limit = float(capacity.number) / GIB if capacity is not None else None
     return scatter(dots, limit) if len(dots) > 1 else None
 

@@ -13,13 +13,15 @@ GROUPS = "Narayanan et al. 2021 (arXiv 2104.04473), section 3"
 number = partial(Quantity, unit="1")
 
 
-@number("layout.data", "d", "data-parallel size", source=GROUPS)
+@number("layout.data", symbol="d", title="data-parallel size", source=GROUPS)
 def data():
     """The devices that are left when each copy of the model takes t times p times c of them."""
     return n / (t * p * c)
 
 
-@number("layout.micro_batches", "m", "micro-batches of one optimizer step", source=GROUPS)
+@number(
+    "layout.micro_batches", symbol="m", title="micro-batches of one optimizer step", source=GROUPS
+)
 def micro_batches():
     """A data-parallel rank works through its share of the global batch, b sequences at a time."""
     return B / (b * data)
@@ -27,8 +29,8 @@ def micro_batches():
 
 shards = number(
     "layout.shards",
-    r"d_{\mathrm{sh}}",
-    "devices that share the sharded states of a weight",
+    symbol=r"d_{\mathrm{sh}}",
+    title="devices that share the sharded states of a weight",
     per="component",
 )
 
@@ -54,8 +56,8 @@ def _():
 
 @number(
     "layout.vocabulary",
-    r"V_{\mathrm{pad}}",
-    "vocabulary with padding",
+    symbol=r"V_{\mathrm{pad}}",
+    title="vocabulary with padding",
     source="Megatron-LM (make-vocab-size-divisible-by)",
 )
 def vocabulary():
@@ -65,9 +67,9 @@ def vocabulary():
 
 @Quantity(
     "layout.tokens",
-    r"n_{\mathrm{tok}}",
-    "tokens of a micro-batch on one device",
+    symbol=r"n_{\mathrm{tok}}",
     unit="tokens",
+    title="tokens of a micro-batch on one device",
     source="Megatron-LM: context parallel divides the sequence",
     coefficient="tokens",
 )
@@ -78,9 +80,9 @@ def tokens():
 
 routed = Quantity(
     "layout.routed",
-    r"n_{\mathrm{rou}}",
-    "rows that the experts of one device work on, of one micro-batch",
+    symbol=r"n_{\mathrm{rou}}",
     unit="tokens",
+    title="rows that the experts of one device work on, of one micro-batch",
     exact=False,
     per="block",
 )
@@ -95,7 +97,9 @@ def _():
 
 
 sequence_ranks = number(
-    "layout.sequence_ranks", r"t_{\mathrm{seq}}", "devices that share the residual stream"
+    "layout.sequence_ranks",
+    symbol=r"t_{\mathrm{seq}}",
+    title="devices that share the residual stream",
 )
 sequence_ranks.where(
     sequence=True, source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2"

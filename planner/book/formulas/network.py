@@ -5,6 +5,7 @@ its members in a node have; the link carries the rest.
 """
 
 from functools import partial
+from typing import Any
 
 from planner.book.expressions import Expression, Operand
 from planner.book.formulas.layout import data, tokens
@@ -57,8 +58,8 @@ seconds = partial(Quantity, unit="s", exact=False)
 
 link = rate(
     "network.link",
-    r"\beta_\ell",
-    "bandwidth of collectives inside a node, per device and direction",
+    symbol=r"\beta_\ell",
+    title="bandwidth of collectives inside a node, per device and direction",
 )
 
 
@@ -74,9 +75,9 @@ link.where(link_convention="per-direction", source="datasheet; it prints one dir
 
 fabric = Quantity(
     "network.fabric",
-    r"\beta_f",
-    "bandwidth of collectives between nodes, per device and direction",
+    symbol=r"\beta_f",
     unit="bytes/s",
+    title="bandwidth of collectives between nodes, per device and direction",
 )
 
 
@@ -98,8 +99,8 @@ def _():
 
 tensor = seconds(
     "network.tensor",
-    r"t_{\mathrm{AR}}",
-    "one tensor-parallel exchange of the residual stream",
+    symbol=r"t_{\mathrm{AR}}",
+    title="one tensor-parallel exchange of the residual stream",
     attribution="tensor-parallel exchange",
 )
 tensor.where(tensor="none", source=MEGATRON).equals(0, "One device has nothing to exchange.")
@@ -107,7 +108,9 @@ tensor.where(tensor="none", source=MEGATRON).equals(0, "One device has nothing t
 #: Bytes that a ring passes through each device, of the activations of all tokens.
 _passed_by_ranks = 2 * (t - 1) / t * k_a * tokens * h
 
-tensor_hops = seconds("network.tensor_hops", r"\alpha_t", "hops of one tensor-parallel exchange")
+tensor_hops = seconds(
+    "network.tensor_hops", symbol=r"\alpha_t", title="hops of one tensor-parallel exchange"
+)
 tensor_hops.where(tensor="node", switched=False, source=RING).equals(
     2 * (t - 1) * a_link, "A ring takes t - 1 hops to add up, and as many to pass the sums on."
 )
@@ -173,9 +176,9 @@ def _():
 
 @Quantity(
     "network.shards",
-    r"g",
-    "devices that a weight's states are divided over",
+    symbol=r"g",
     unit="1",
+    title="devices that a weight's states are divided over",
     source="Rajbhandari et al. 2020 (arXiv 1910.02054); Megatron-LM: data times context parallel",
 )
 def shards():
@@ -184,7 +187,9 @@ def shards():
 
 
 group = rate(
-    "network.data", r"\beta_d", "bandwidth of the data-parallel group, per device and direction"
+    "network.data",
+    symbol=r"\beta_d",
+    title="bandwidth of the data-parallel group, per device and direction",
 )
 group.where(shards="none", source="a group of one device").equals(
     e_mem * W, "A device alone exchanges nothing; what it would, stays in its memory."
@@ -201,8 +206,8 @@ def _():
 
 hops = seconds(
     "network.data_hops",
-    r"\alpha_d",
-    "hops of one gathering or scattering over the data-parallel group",
+    symbol=r"\alpha_d",
+    title="hops of one gathering or scattering over the data-parallel group",
 )
 hops.where(shards="none", source="a group of one device").equals(0, "None: a device alone.")
 hops.where(shards="node", switched=False, source=RING).equals(
@@ -232,8 +237,8 @@ TUNER = "NCCL, src/graph/tuning.cc: the fastest of ring, tree and NVLS"
 
 reduce_hops = seconds(
     "network.reduce_hops",
-    r"\alpha_{\mathrm{AR}}",
-    "hops of one all-reduce over the data-parallel group",
+    symbol=r"\alpha_{\mathrm{AR}}",
+    title="hops of one all-reduce over the data-parallel group",
 )
 reduce_hops.where(shards="none", source="a group of one device").equals(0, "None: a device alone.")
 
@@ -271,8 +276,8 @@ def _():
 
 replicas = rate(
     "network.replicas",
-    r"\beta_r",
-    "bandwidth between the replicas of hybrid sharding, per device and direction",
+    symbol=r"\beta_r",
+    title="bandwidth between the replicas of hybrid sharding, per device and direction",
 )
 replicas.where(replicas="none", source="a group of one device").equals(
     e_mem * W, "One replica exchanges nothing; what it would, stays in its memory."
@@ -291,9 +296,9 @@ WHOLE = ("none", "column", "row", "vocabulary")
 
 passed = Quantity(
     "network.passed",
-    r"\tau_c",
-    "time in which a ring passes each byte of a component to those that share it",
+    symbol=r"\tau_c",
     unit="s/bytes",
+    title="time in which a ring passes each byte of a component to those that share it",
     source=RING,
     exact=False,
     per="component",
@@ -324,8 +329,8 @@ def _():
 
 experts = of_block(
     "network.experts",
-    r"t_{\mathrm{a2a}}",
-    "one exchange of tokens between experts, the mean of there and back",
+    symbol=r"t_{\mathrm{a2a}}",
+    title="one exchange of tokens between experts, the mean of there and back",
     attribution="expert-parallel exchange",
 )
 experts.where(expert="none", source="Lepikhin et al. 2020 (arXiv 2006.16668)").equals(
@@ -336,9 +341,8 @@ DEEPEP = "DeepEP, README (normal kernels)"
 #: Nodes over which an expert-parallel group is spread.
 NODES = e * t_e / n_node
 
+REACH: dict[str, Any] = {"unit": "1", "exact": False, "per": "block"}
 LIMITED = "DeepSeek-AI 2024 (arXiv 2412.19437), section 2.1.2"
-
-of_experts = partial(Quantity, unit="1", exact=False, per="block", block="moe")
 
 
 def _of_groups(members: Operand) -> Expression:
@@ -346,10 +350,12 @@ def _of_groups(members: Operand) -> Expression:
     return minimum(members, maximum(members * g_r / G_r, g_r))
 
 
-reach = of_experts(
+reach = Quantity(
     "network.reach.devices",
-    r"e_{\mathrm{r}}",
-    "devices of whose experts a token chooses",
+    symbol=r"e_{\mathrm{r}}",
+    title="devices of whose experts a token chooses",
+    **REACH,
+    block="moe",
     expert=("node", "nodes"),
     dispatcher="deepep",
 )
@@ -358,10 +364,12 @@ reach.where(grouped=True, source=LIMITED).equals(
     _of_groups(e), "Those that hold the groups of the token."
 )
 
-reach_nodes = of_experts(
+reach_nodes = Quantity(
     "network.reach.nodes",
-    r"M_{\mathrm{r}}",
-    "nodes of whose experts a token chooses",
+    symbol=r"M_{\mathrm{r}}",
+    title="nodes of whose experts a token chooses",
+    **REACH,
+    block="moe",
     expert="nodes",
 )
 reach_nodes.where(grouped=False, source="definition").equals(
@@ -375,10 +383,14 @@ def _():
     return _of_groups(NODES)
 
 
-uneven = of_experts(
+uneven = Quantity(
     "network.experts.uneven",
-    r"\gamma_{\mathrm{a2a}}",
-    "rows that travel to the experts of the fullest device, over an even share",
+    symbol=r"\gamma_{\mathrm{a2a}}",
+    unit="1",
+    title="rows that travel to the experts of the fullest device, over an even share",
+    exact=False,
+    per="block",
+    block="moe",
 )
 uneven.where(capped=False, source="definition").equals(
     gamma, "All wait for the device to which most rows travel."
@@ -439,8 +451,8 @@ FOLDING = "Liu et al. 2025 (arXiv 2504.14960), MoE parallel folding; Megatron-LM
 
 experts_gather = of_block(
     "network.experts.gather",
-    r"t_{\mathrm{ge}}",
-    "gathering rows among the devices that share an expert, the mean of there and back",
+    symbol=r"t_{\mathrm{ge}}",
+    title="gathering rows among the devices that share an expert, the mean of there and back",
     attribution="expert-parallel exchange",
     source=FOLDING,
 )
@@ -472,8 +484,8 @@ _keys_and_values = k_a * tokens * maximum(1, a_kv / t) * (d_h + d_v)
 
 context = of_block(
     "network.context",
-    r"t_{\mathrm{kv}}",
-    "one hop of a rank's keys and values round its context-parallel group",
+    symbol=r"t_{\mathrm{kv}}",
+    title="one hop of a rank's keys and values round its context-parallel group",
     source=RING,
 )
 
@@ -497,8 +509,8 @@ def _():
 
 send = seconds(
     "network.pipeline",
-    r"t_{\mathrm{send}}",
-    "sending the residual stream to the next stage",
+    symbol=r"t_{\mathrm{send}}",
+    title="sending the residual stream to the next stage",
     short="sending to the next stage",
     attribution="pipeline exchange",
     source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1 (scatter, send, gather)",

@@ -3,7 +3,7 @@
 Counts of one device and one micro-batch, forward, from shapes alone; no efficiency enters.
 """
 
-from functools import partial
+from typing import Any
 
 from planner.book.formulas.layout import tokens
 from planner.book.formulas.time_core import keys
@@ -17,21 +17,31 @@ WILLIAMS = "Williams et al. 2009, Roofline: an insightful visual performance mod
 FLASH = "Dao et al. 2022 (arXiv 2205.14135), section 3"
 FUSED = ("flash", "efficient")
 
-of_product = partial(Quantity, source=WILLIAMS, per="product", coefficient="FLOP")
-of_core = partial(Quantity, source=FLASH, per="block", coefficient="FLOP")
-intensity_of = partial(Quantity, unit="FLOP/bytes", source=WILLIAMS)
 
-
-@of_product(
-    "roofline.product.flops", "F_x", "FLOPs of a product on one device, forward", unit="FLOP"
+@Quantity(
+    "roofline.product.flops",
+    symbol="F_x",
+    unit="FLOP",
+    title="FLOPs of a product on one device, forward",
+    source=WILLIAMS,
+    per="product",
+    coefficient="FLOP",
 )
 def product_flops():
     """A multiplication and an addition for each of rows, columns and depth."""
     return 2 * rows * N_x * K_x * count
 
 
-@of_product(
-    "roofline.product.intensity", "I_x", "FLOPs for each byte of a product", unit="FLOP/bytes"
+INTENSITY: dict[str, Any] = {"unit": "FLOP/bytes", "source": WILLIAMS}
+
+
+@Quantity(
+    "roofline.product.intensity",
+    symbol="I_x",
+    title="FLOPs for each byte of a product",
+    per="product",
+    coefficient="FLOP",
+    **INTENSITY,
 )
 def product_intensity():
     """Both inputs are read and the output is written, each once, in the compute format. Above the
@@ -39,11 +49,14 @@ def product_intensity():
     return 2 * rows * N_x * K_x / (k_c * (rows * K_x + K_x * N_x + rows * N_x))
 
 
-core_flops = of_core(
+core_flops = Quantity(
     "roofline.core.flops",
-    r"F_{\mathrm{core}}",
-    "FLOPs of an attention core on one device, forward",
+    symbol=r"F_{\mathrm{core}}",
     unit="FLOP",
+    title="FLOPs of an attention core on one device, forward",
+    source=FLASH,
+    per="block",
+    coefficient="FLOP",
 )
 
 
@@ -57,11 +70,14 @@ core_flops.where(training_attention="eager").equals(
     2 * tokens * s * a * (d_h + d_v) / t, "Queries with all keys, and scores with values."
 )
 
-core_intensity = of_core(
+core_intensity = Quantity(
     "roofline.core.intensity",
-    r"I_{\mathrm{core}}",
-    "FLOPs for each byte of an attention core",
+    symbol=r"I_{\mathrm{core}}",
     unit="FLOP/bytes",
+    title="FLOPs for each byte of an attention core",
+    source=FLASH,
+    per="block",
+    coefficient="FLOP",
 )
 
 
@@ -80,20 +96,22 @@ def _():
     return 2 * tokens * s * a * (d_h + d_v) / moved
 
 
-@intensity_of(
+@Quantity(
     "roofline.ridge",
-    r"I^{*}",
-    "FLOPs for each byte at which arithmetic and memory take the same time",
+    symbol=r"I^{*}",
+    title="FLOPs for each byte at which arithmetic and memory take the same time",
+    **INTENSITY,
 )
 def ridge():
     """The dense peak of the training precision over the bandwidth of the memory."""
     return peak / W
 
 
-@intensity_of(
+@Quantity(
     "roofline.intensity",
-    r"\bar I",
-    "FLOPs for each byte of all products and attention cores, forward",
+    symbol=r"\bar I",
+    title="FLOPs for each byte of all products and attention cores, forward",
+    **INTENSITY,
 )
 def intensity():
     """Work over least traffic of all layers, embedding and head; a kernel moves its work over its

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from planner.book.expressions import exp, rational, sqrt, tanh
+from planner.book.expressions import Expression, Operand, exp, rational, sqrt, tanh
 from planner.book.formulas.checkpoint import stall, write
 from planner.book.formulas.time import training_days
 from planner.book.notation import n, n_fail, n_seen, t_res, t_seen, x_slow
@@ -16,14 +16,13 @@ DALY = (
 
 days = partial(Quantity, unit="days", scales_with="time", exact=False)
 estimate = partial(Quantity, exact=False, source=DALY)
-seconds = partial(estimate, unit="s")
 
 
 @Quantity(
     "time.between_failures",
-    r"t_{\mathrm{MTBF}}",
-    "mean time between interruptions of the run",
+    symbol=r"t_{\mathrm{MTBF}}",
     unit="s",
+    title="mean time between interruptions of the run",
     source="interruptions counted on such a cluster (cluster.failures)",
     exact=False,
     interrupted=True,
@@ -35,9 +34,9 @@ def between_failures():
 
 @estimate(
     "checkpoint.ratio",
-    r"\rho_{\mathrm{ckpt}}",
-    "root of a checkpoint's stall over twice the time between interruptions",
+    symbol=r"\rho_{\mathrm{ckpt}}",
     unit="1",
+    title="root of a checkpoint's stall over twice the time between interruptions",
 )
 def ratio():
     """What the best interval is a series in. It holds below 1: where a checkpoint takes longer than
@@ -45,8 +44,11 @@ def ratio():
     return minimum(1, sqrt(stall / (2 * between_failures)))
 
 
-@seconds(
-    "checkpoint.interval_seconds", r"t_{\mathrm{int}}", "best time of training between checkpoints"
+@estimate(
+    "checkpoint.interval_seconds",
+    symbol=r"t_{\mathrm{int}}",
+    unit="s",
+    title="best time of training between checkpoints",
 )
 def interval():
     """Seldom enough to stand still little, often enough to lose little: the root of twice the
@@ -56,10 +58,11 @@ def interval():
     return maximum(between_failures * best, write - stall)
 
 
-@seconds(
+@estimate(
     "checkpoint.kept_seconds",
-    r"t_{\mathrm{kept}}",
-    "training between two interruptions that all checkpoints but the first keep",
+    symbol=r"t_{\mathrm{kept}}",
+    unit="s",
+    title="training between two interruptions that all checkpoints but the first keep",
 )
 def kept():
     """An interval of training for each that passes with its checkpoint before the next
@@ -72,9 +75,9 @@ def kept():
 
 @estimate(
     "time.goodput",
-    r"g_{\mathrm{run}}",
-    "share of the time that moves the run forward",
+    symbol=r"g_{\mathrm{run}}",
     unit="1",
+    title="share of the time that moves the run forward",
     within=SHARE,
     finishes=True,
     beyond="the run cannot finish: interruptions (cluster.failures) come so often that no "
@@ -94,8 +97,8 @@ def goodput():
 
 @days(
     "time.straggler_days",
-    r"t_{\mathrm{slow}}",
-    "days that stragglers add",
+    symbol=r"t_{\mathrm{slow}}",
+    title="days that stragglers add",
     source="Lin et al. 2025 (arXiv 2505.05713): a step waits for its slowest device",
 )
 def straggler_days():
@@ -103,42 +106,48 @@ def straggler_days():
     return training_days * x_slow
 
 
-#: What checkpoints and interruptions take for each day of training.
-_written = stall / interval
-_lost = maximum(0, 1 / goodput - 1 - stall / interval)
+def _written(steps: Operand) -> Expression:
+    return steps * stall / interval
+
+
+def _lost(steps: Operand) -> Expression:
+    return steps * maximum(0, 1 / goodput - 1 - stall / interval)
+
 
 checkpoint_days = days(
     "time.checkpoint_days",
-    r"t_{\mathrm{wr}}",
-    "days of standing still for checkpoints",
+    symbol=r"t_{\mathrm{wr}}",
+    title="days of standing still for checkpoints",
     source=DALY,
 )
 checkpoint_days.where(stragglers_given=False).equals(
-    training_days * _written, "Training stands still once in each interval of training."
+    _written(training_days), "Training stands still once in each interval of training."
 )
 
 
 @checkpoint_days.where(stragglers_given=True)
 def _():
     """As without stragglers, of days that are longer by them."""
-    return (training_days + straggler_days) * _written
+    return _written(training_days + straggler_days)
 
 
 failure_days = days(
-    "time.failure_days", r"t_{\mathrm{lost}}", "days lost to interruptions", source=DALY
+    "time.failure_days",
+    symbol=r"t_{\mathrm{lost}}",
+    title="days lost to interruptions",
+    source=DALY,
 )
 failure_days.where(stragglers_given=False).equals(
-    training_days * _lost, "What goodput leaves for them: work that is done again, and restarts."
+    _lost(training_days), "What goodput leaves for them: work that is done again, and restarts."
 )
 failure_days.where(stragglers_given=True).equals(
-    (training_days + straggler_days) * _lost,
-    "As without stragglers, of days that are longer by them.",
+    _lost(training_days + straggler_days), "As without stragglers, of days that are longer by them."
 )
 
 run_days = days(
     "time.run_days",
-    r"t_{\mathrm{cal}}",
-    "days of the run with interruptions",
+    symbol=r"t_{\mathrm{cal}}",
+    title="days of the run with interruptions",
     source="sum of its parts",
 )
 
@@ -158,9 +167,9 @@ def _():
 
 @Quantity(
     "time.run_device_hours",
-    r"t_{\mathrm{dev,cal}}",
-    "device hours of the run with interruptions",
+    symbol=r"t_{\mathrm{dev,cal}}",
     unit="h",
+    title="device hours of the run with interruptions",
     scales_with="time",
     source="definition",
     exact=False,

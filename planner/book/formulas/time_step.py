@@ -48,7 +48,9 @@ REPLICATED = ("node", "nodes")
 
 seconds = partial(Quantity, unit="s", exact=False)
 
-stage = seconds("time.stage", r"t_\sigma", "one micro-batch on one pipeline stage", per="stage")
+stage = seconds(
+    "time.stage", symbol=r"t_\sigma", title="one micro-batch on one pipeline stage", per="stage"
+)
 
 
 @stage.where(schedule=IN_TURN, again_some=False, source=PIPELINE)
@@ -72,7 +74,10 @@ def _():
 
 
 @seconds(
-    "time.model", r"t_{\mathrm{model}}", "one micro-batch through the whole model", source=PIPELINE
+    "time.model",
+    symbol=r"t_{\mathrm{model}}",
+    title="one micro-batch through the whole model",
+    source=PIPELINE,
 )
 def model():
     """All layers, the embedding and the head, one after another."""
@@ -81,8 +86,8 @@ def model():
 
 @seconds(
     "time.micro_batch",
-    r"t_m",
-    "one micro-batch in the steady state of the pipeline",
+    symbol=r"t_m",
+    title="one micro-batch in the steady state of the pipeline",
     short="micro-batches, one after another",
     source=PIPELINE,
 )
@@ -94,8 +99,8 @@ def micro_batch():
 
 bubble = seconds(
     "time.bubble",
-    r"t_{\mathrm{bub}}",
-    "filling and draining the pipeline",
+    symbol=r"t_{\mathrm{bub}}",
+    title="filling and draining the pipeline",
     short="filling and draining the pipeline",
     attribution="pipeline bubble",
 )
@@ -127,9 +132,9 @@ def _():
 
 @Quantity(
     "time.parameters",
-    r"N_\sigma",
-    "trained parameters of the fullest stage on one tensor and expert rank",
+    symbol=r"N_\sigma",
     unit="parameters",
+    title="trained parameters of the fullest stage on one tensor and expert rank",
     source="layout",
 )
 def resident():
@@ -140,9 +145,9 @@ def resident():
 
 @Quantity(
     "time.owned",
-    r"N_{\mathrm{own}}",
-    "trained parameters of the fullest stage that one device owns",
+    symbol=r"N_{\mathrm{own}}",
     unit="parameters",
+    title="trained parameters of the fullest stage that one device owns",
     source=ZERO,
     exact=False,
 )
@@ -153,9 +158,9 @@ def owned():
 
 @Quantity(
     "time.ring",
-    r"\tau_{\mathrm{ring}}",
-    "time in which rings pass each byte of the trained parameters of the fullest stage",
+    symbol=r"\tau_{\mathrm{ring}}",
     unit="s/bytes",
+    title="time in which rings pass each byte of the trained parameters of the fullest stage",
     source=ZERO,
     exact=False,
 )
@@ -166,8 +171,8 @@ def ring():
 
 accumulation = seconds(
     "time.accumulation",
-    r"t_{\mathrm{acc}}",
-    "adding gradients up over micro-batches",
+    symbol=r"t_{\mathrm{acc}}",
+    title="adding gradients up over micro-batches",
     short="adding gradients up",
     attribution="gradient accumulation",
     source="Megatron-LM (gradient accumulation fusion)",
@@ -192,9 +197,9 @@ def _():
 
 buckets = Quantity(
     "time.buckets",
-    r"n_{\mathrm{rings}}",
-    "messages that gradients are reduced in",
+    symbol=r"n_{\mathrm{rings}}",
     unit="1",
+    title="messages that gradients are reduced in",
     exact=False,
 )
 buckets.where(
@@ -231,7 +236,9 @@ _scattered = k_red * ring + buckets * hops
 _between_replicas = 2 * k_red * owned * (1 - 1 / r) / replicas
 
 reduce = seconds(
-    "time.data.reduce", r"t_{\mathrm{red}}", "reducing gradients over data parallelism, in one step"
+    "time.data.reduce",
+    symbol=r"t_{\mathrm{red}}",
+    title="reducing gradients over data parallelism, in one step",
 )
 reduce.where(zero=0, source=ZERO).equals(
     2 * k_red * ring + buckets * reduce_hops, "An all-reduce: each gradient passes twice."
@@ -275,8 +282,8 @@ def _():
 
 gather = seconds(
     "time.data.gather",
-    r"t_{\mathrm{gat}}",
-    "gathering updated weights over data parallelism",
+    symbol=r"t_{\mathrm{gat}}",
+    title="gathering updated weights over data parallelism",
     source=ZERO,
 )
 gather.where(zero=(0, 3)).equals(
@@ -294,8 +301,8 @@ def _shown(traffic, beside):
 
 data = seconds(
     "time.data",
-    r"t_d",
-    "traffic of data parallelism that nothing hides",
+    symbol=r"t_d",
+    title="traffic of data parallelism that nothing hides",
     short="data parallelism",
     attribution="data-parallel exchange",
 )
@@ -340,8 +347,8 @@ _tied = k_red * Max(total_on_stage(Sum(trained, "component", shared=True)), "sta
 
 tied = seconds(
     "time.tied",
-    r"t_{\mathrm{tied}}",
-    "adding up the gradients of tied embeddings on the first and the last stage",
+    symbol=r"t_{\mathrm{tied}}",
+    title="adding up the gradients of tied embeddings on the first and the last stage",
     attribution="tied embeddings' exchange",
     source="Narayanan et al. 2021: the first and the last stage each hold tied embeddings",
 )
@@ -364,9 +371,9 @@ def _():
 
 step = Quantity(
     "time.step_seconds",
-    r"t_{\mathrm{step}}",
-    "predicted time of one optimizer step",
+    symbol=r"t_{\mathrm{step}}",
     unit="s",
+    title="predicted time of one optimizer step",
     scales_with="time",
 )
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from planner.base.errors import Fault, PlanError
 
+__all__ = ["need_torch"]
+
 
 def need_torch() -> Any:
     """The torch module.

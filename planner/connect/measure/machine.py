@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from planner.base.errors import Fault, PlanError
 from planner.connect.measure import expected, rates
 from planner.connect.measure.jobs import (
     Attention,
+    Backend,
     Collective,
     Elementwise,
     Launches,
@@ -20,9 +21,6 @@ from planner.connect.measure.jobs import (
 )
 from planner.connect.measure.rates import Share, share
 from planner.documents import schema, source
-
-if TYPE_CHECKING:
-    from planner.connect.measure.engine import Engine
 
 Tell = Callable[[str], None]
 J = TypeVar("J", Product, Traffic, Attention, Elementwise, Launches)
@@ -41,7 +39,7 @@ class Found:
     """What the benchmarks say, in the words of an accelerator document; ``tell`` is called with a
     line about what happens."""
 
-    backend: Engine
+    backend: Backend
     machine: Machine
     extends: str | None
     tell: Tell
@@ -88,7 +86,7 @@ class Found:
 
 
 def measure(
-    backend: Engine,
+    backend: Backend,
     seconds: float = SECONDS,
     extends: str | None = None,
     tell: Tell = lambda line: None,
@@ -96,7 +94,7 @@ def measure(
     """Run all benchmarks.
 
     Args:
-        backend: what runs them: PyTorch, or a stand-in.
+        backend: what runs them.
         seconds: for all of them, about.
         extends: a shipped accelerator, or a document, whose datasheet figures hold; shares are
             then of its figures. Left out, the fastest run of each kind stands for the figure.
@@ -156,7 +154,7 @@ def _memory(found: Found, seconds: float) -> None:
     found.efficiency["memory"] = share(shares, "copy and triad", remarks=remarks)
 
 
-def _widest(backend: Engine, form: str, seconds: float, memory: int) -> int | None:
+def _widest(backend: Backend, form: str, seconds: float, memory: int) -> int | None:
     """The widest square product of which all benchmarks take about `seconds`."""
     width = 256
     while True:
@@ -192,7 +190,7 @@ def _products(found: Found, form: str, seconds: float) -> None:
         f"{len(times)} products in {form}",
         remarks=_remarks(rated.rates, 1e12, "TFLOP/s"),
     )
-    found.efficiency[found.key("matmul", form)] = sustained
+    found.efficiency[found.key("matmul", form) if form in MAIN else f"matmul_{form}"] = sustained
     if form not in MAIN:
         return
     if rated.small is not None:

@@ -200,16 +200,22 @@ def layout_words(plan: Plan) -> str:
 
 
 def _reasons(answer: Answer) -> list[str]:
-    """Why the answer is not one step further; of a best value, what the next ones are."""
-    limit = answer.binding
-    if answer.holds is None and answer.miss is not None:
-        return [_unmet(answer, answer.miss, limit)]
-    if answer.goal is not None and answer.holds is not None:
-        beside = [_beside(answer.goal, answer.holds, probe) for probe in answer.beside]
+    """Why the answer is not one step further; of a best value, what the next ones are; without a
+    value, which limit none meets, or which two none meets together, and the nearest miss."""
+    limit, holds, miss = answer.binding, answer.holds, answer.miss
+    if holds is None and miss is not None and limit is not None:
+        why, which = f"{limit} cannot be met", "it"
+        if answer.together:
+            first, second = answer.unmet
+            why = f"{first} and {second} contradict each other: each can be met, both cannot be met"
+            which = str(limit)
+        return [f"{why}; the nearest value misses {which} by {_short(miss, limit)}."]
+    if answer.goal is not None and holds is not None:
+        beside = [_beside(answer.goal, holds, probe) for probe in answer.beside]
         return beside or ["There is no other valid value."]
-    if answer.fails is None or answer.holds is None or limit is None:
+    if answer.fails is None or holds is None or limit is None:
         return ["No limit binds: this is the last value that makes a valid plan."]
-    left, short = shown(answer.holds.slack(limit), limit.unit), _short(answer.fails, limit)
+    left, short = shown(holds.slack(limit), limit.unit), _short(answer.fails, limit)
     return [f"{limit} binds: {left} left here, short by {short} one step further."]
 
 
@@ -228,16 +234,6 @@ def _beside(goal: Goal, best: Probe, probe: Probe) -> str:
         return f"{where}: {goal.quantity} is the same."
     way = "less" if goal.sense > 0 else "more"
     return f"{where}: {goal.quantity} is {shown(change, unit_of(goal.quantity))} {way}."
-
-
-def _unmet(answer: Answer, miss: Probe, limit: Limit | None) -> str:
-    """Which limit no value meets, or which two none meets together, and the nearest miss."""
-    assert limit is not None
-    if answer.together:
-        first, second = answer.unmet
-        pair = f"{first} and {second} contradict each other: each can be met, both cannot be met"
-        return f"{pair}; the nearest value misses {limit} by {_short(miss, limit)}."
-    return f"{limit} cannot be met; the nearest value misses it by {_short(miss, limit)}."
 
 
 def _closed(answer: Answer) -> list[str]:

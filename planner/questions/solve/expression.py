@@ -250,8 +250,6 @@ class _Solver:
             return None
         if operation == "div":
             return known[0] / known[1]
-        if operation == "sqrt":
-            return known[0] ** Fraction(1, 2)
         return in_order(operation, tuple(known))
 
     def _quantity(self, form: Ratio, identifier: str, entries: tuple[Any, ...]) -> Ratio:

@@ -17,6 +17,7 @@ from math import ceil, floor, gcd, lcm
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
+from planner.documents import schema, source
 from planner.documents.source import lookup
 from planner.plans.document import Plan
 from planner.plans.pipeline import chunk_count
@@ -86,11 +87,7 @@ class Family:
         hidden, heads = model["hidden"], attention["heads"]
         shared = attention.get("kv_heads") or heads
         count = max(1, _round(Fraction(width * heads, hidden * self.together))) * self.together
-        changed = {
-            "model.attention.heads": count,
-            "model.hidden": width,
-            "model.layers": layers,
-        }
+        changed = {"model.attention.heads": count, "model.hidden": width, "model.layers": layers}
         if attention.get("kv_heads") is not None:
             changed["model.attention.kv_heads"] = shared if shared < heads else count
         for key in WIDTHS:
@@ -163,43 +160,30 @@ def of_plan(plan: Plan, family: str | None = None, free: bool = False) -> tuple[
         PlanError: the model is given by its size only, there is no model of that name, or no size
             of its shape agrees with the plan's layout.
     """
-    if family is not None:
-        return _of_other(plan, family, free)
-    if plan.model is None:
-        raise PlanError(
-            Fault(
-                "a family of models scales a shape, and the model is given by its size only",
-                plan.document.place(("model",)),
-                "a model with layers, hidden and so on, or --family NAME",
-            )
-        )
-    return plan, _family(plan, plan.document.data["model"], free)
-
-
-def _of_other(plan: Plan, family: str, free: bool) -> tuple[Plan, Family]:
-    from planner.documents import schema, source
-
+    if family is None:
+        if plan.model is None:
+            size_only = "a family of models scales a shape, and the model is given by its size only"
+            needed = "a model with layers, hidden and so on, or --family NAME"
+            raise PlanError(Fault(size_only, plan.document.place(("model",)), needed))
+        return plan, _family(plan, plan.document.data["model"], free)
     # As a plan's `model: NAME` would be read: a shipped name, or a path.
     document = source.load({"extends": family}, kind="model")
     model = schema.validate(document, "model").data
     if not model.get("layers"):
         raise PlanError(Fault(f"--family {family} has no shape to scale", None, "another model"))
     found = _family(plan, model, free)
-    first: PlanError | None = None
+    faults = []
     for index in found.around():
         try:
             changed = changed_data({"model": model}, found.domain.changes(index))
             return variant(plan, changed), found
         except PlanError as error:
-            first = first or error
-    assert first is not None
-    raise first
+            faults.append(error)
+    raise faults[0]
 
 
 def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
-    unit = 1
-    if not free:
-        unit = chunk_count(plan.data["parallelism"])
+    unit = 1 if free else chunk_count(plan.data["parallelism"])
     attention = model.get("attention")
     if attention and not any(model.get(key) for key in SPELLED):
         heads = attention["heads"]
@@ -220,13 +204,13 @@ def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
 
 def _widths(whole: int) -> tuple[int, ...]:
     """Hidden sizes, multiples of what a whole number of heads takes."""
-    found, width = [], 1
-    while width <= WIDEST:
-        step = lcm(whole, max(FINEST, 1 << max(0, (width // STEPS).bit_length() - 1)))
-        width = -(-width // step) * step
+    found, width = list[int](), 0
+    while True:
+        step = lcm(whole, max(FINEST, 1 << max(0, ((width + 1) // STEPS).bit_length() - 1)))
+        width = (width // step + 1) * step
+        if width > WIDEST:
+            return tuple(found)
         found.append(width)
-        width += 1
-    return tuple(width for width in found if width <= WIDEST)
 
 
 def _round(value: Fraction) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.base import resources, units
 from planner.base.display import plain_text
@@ -20,6 +20,15 @@ from planner.results.inputs import origin
 ASKED = "--accelerators"
 
 
+class Price(NamedTuple):
+    """What an hour of one device costs."""
+
+    amount: Number  # USD
+    whose: str = ASKED  # and of which day
+    source: str = ""  # where it is published
+    provider: str | None = None
+
+
 @dataclass(frozen=True)
 class Offer:
     """One kind of device: what of a plan changes to have it, the number of devices aside."""
@@ -28,9 +37,8 @@ class Offer:
     keys: Mapping[str, Any]  # changes by dotted key
     price: Number  # USD for an hour of one device
     per_node: int
-    whose: str = ""  # whose price it is, and of which day
-    own: bool = False
-    source: str = ""  # where it is published
+    whose: str  # whose price it is
+    source: str
 
     def changes(self, devices: int) -> dict[str, Any]:
         """The changes for so many devices."""
@@ -53,43 +61,30 @@ def offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, ...]:
     """
     if asked is not None:
         return tuple(_asked(plan, text) for text in asked)
-    found = {offer.accelerator: offer for offer in reversed(_shipped())}
-    if plan.get("cluster.price") is not None:
-        found[_title(plan)] = _own(plan)
-    return tuple(sorted(found.values(), key=lambda offer: (not offer.own, offer.price)))
+    own = [] if plan.get("cluster.price") is None else [_own(plan)]
+    found = {offer.accelerator: offer for offer in (*reversed(_shipped()), *own)}
+    return tuple(sorted(found.values(), key=lambda offer: (offer not in own, offer.price)))
 
 
 def _title(plan: Plan) -> str:
     return str(plan.get("cluster.accelerator.name") or "the plan's devices")
 
 
-def _own(plan: Plan, price: Number | None = None) -> Offer:
+def _own(plan: Plan, price: Price | None = None) -> Offer:
     """The plan's own devices, at its own price or another."""
-    whose, published = ASKED, ""
     if price is None:
-        price, whose = plan.get("cluster.price"), origin(plan, "cluster.price")[1]
-        row = _listed(plan.get("cluster.accelerator") or {}, plan.get("cluster.provider") or "")
-        published = _source(row) if row is not None and row["price"] == price else ""
-    nodes = plan.get("cluster.devices_per_node")
-    return Offer(_title(plan), {"cluster.price": price}, price, nodes, whose, True, published)
+        listed = _listed(plan.get("cluster.accelerator") or {}, plan.get("cluster.provider") or "")
+        amount, whose = plan.get("cluster.price"), origin(plan, "cluster.price")[1]
+        price = Price(amount, whose, listed.source if listed and listed.amount == amount else "")
+    nodes, changes = plan.get("cluster.devices_per_node"), {"cluster.price": price.amount}
+    return Offer(_title(plan), changes, price.amount, nodes, price.whose, price.source)
 
 
-def _offer(
-    title: str,
-    cluster: Mapping[str, Any],
-    per_node: int,
-    price: Number | None,
-    row: Mapping[str, Any] | None,
-) -> Offer | None:
-    """Devices of a cluster, at the price that the question gives or else at a listed one; None
-    where there is neither."""
-    if price is not None:
-        given = {**cluster, "price": f"{plain_text(Fraction(price))} USD/h"}
-        return Offer(title, {"cluster": given}, price, per_node, ASKED)
-    if row is None:
-        return None
-    whose = f"{row['kind']} price of {row['provider']}, {row['date']}"
-    return Offer(title, {"cluster": cluster}, row["price"], per_node, whose, source=_source(row))
+def _offer(name: str, cluster: Mapping[str, Any], nodes: int, price: Price) -> Offer:
+    """Devices of a cluster at a price, which may be its provider's."""
+    text = f"{plain_text(Fraction(price.amount))} USD/h"
+    keys = {"cluster": {**cluster, "price": text}}
+    return Offer(name, keys, price.amount, nodes, price.whose, price.source)
 
 
 @cache
@@ -99,12 +94,12 @@ def _shipped() -> tuple[Offer, ...]:
     return tuple(sorted(filter(None, found), key=lambda offer: offer.price))
 
 
-def _cluster(name: str, price: Number | None) -> Offer | None:
+def _cluster(name: str, price: Price | None) -> Offer | None:
     """A shipped cluster, at its provider's price where none is given."""
     data = _read("cluster", name)
-    row = _listed(data["accelerator"], data["provider"]) if data.get("provider") else None
+    price = price or _listed(data["accelerator"], data.get("provider") or "")
     title = str(data["accelerator"].get("name") or name)
-    return _offer(title, {"extends": name}, data["devices_per_node"], price, row)
+    return price and _offer(title, {"extends": name}, data["devices_per_node"], price)
 
 
 def _read(kind: str, name: str) -> dict[str, Any]:
@@ -112,29 +107,28 @@ def _read(kind: str, name: str) -> dict[str, Any]:
     return schema.validate(source.load(path, kind=kind), kind).data
 
 
-def _listed(accelerator: Mapping[str, Any], provider: str | None) -> Mapping[str, Any] | None:
-    """The row of an accelerator's prices that a plan on it would take; without a provider, the
+def _listed(accelerator: Mapping[str, Any], provider: str | None) -> Price | None:
+    """Of an accelerator's prices the one that a plan on it would take; without a provider, the
     lowest."""
     rows = [row for row in accelerator.get("prices") or () if row["kind"] != "reserved"]
     if provider is None:
-        return min(rows, key=lambda row: row["price"], default=None)
-    return next((row for row in rows if row["provider"] == provider), None)
-
-
-def _source(row: Mapping[str, Any]) -> str:
-    return ", ".join(str(row[key]) for key in ("text", "url") if row.get(key))
+        rows.sort(key=lambda row: row["price"])
+    for row in rows:
+        if provider in (None, row["provider"]):
+            whose = f"{row['kind']} price of {row['provider']}, {row['date']}"
+            published = ", ".join(str(row[key]) for key in ("text", "url") if row.get(key))
+            return Price(row["price"], whose, published, row["provider"])
+    return None
 
 
 def _asked(plan: Plan, text: str) -> Offer:
     """What a name stands for, with or without ``=PRICE``."""
     name, equals, written = (part.strip() for part in text.partition("="))
-    price: Number | None = None
-    if equals:
-        try:
-            price = units.parse(written, "USD/h")
-        except units.UnitError as error:
-            wrong = f"--accelerators {text}: {error}"
-            raise PlanError(Fault(wrong, None, error.allowed, error.hint)) from None
+    try:
+        price = Price(units.parse(written, "USD/h")) if equals else None
+    except units.UnitError as error:
+        wrong = f"--accelerators {text}: {error}"
+        raise PlanError(Fault(wrong, None, error.allowed, error.hint)) from None
     clusters, known = source.preset_names("cluster"), source.preset_names("accelerator")
     if name not in (*clusters, *known):
         wrong, near = f"unknown accelerator {name}", nearest(name, [*known, *clusters])
@@ -146,21 +140,23 @@ def _asked(plan: Plan, text: str) -> Offer:
     return found
 
 
-def _accelerator(plan: Plan, name: str, price: Number | None) -> Offer | None:
+def _accelerator(plan: Plan, name: str, price: Price | None) -> Offer | None:
     """An accelerator at the price that is given; else at the plan's own, where the plan has it, or
     its provider's; else in the shipped cluster that has a price for it; else at the lowest price
     that is known."""
-    data, provider = _read("accelerator", name), plan.get("cluster.provider")
-    title, nodes = str(data.get("name") or name), plan.get("cluster.devices_per_node")
-    if title == _title(plan) and (price is not None or plan.get("cluster.price") is not None):
+    data, nodes = _read("accelerator", name), plan.get("cluster.devices_per_node")
+    title = str(data.get("name") or name)
+    if title == _title(plan) and (price or plan.get("cluster.price") is not None):
         return _own(plan, price)
-    row = _listed(data, provider) if price is None and provider is not None else None
-    if price is None and row is None:
+    price = price or _listed(data, plan.get("cluster.provider") or "")
+    if price is None:
         for offer in _shipped():
             if offer.accelerator == title:
                 return offer
-        row = _listed(data, None)
+        price = _listed(data, None)
+    if price is None:
+        return None
     cluster = {"accelerator": name, "devices_per_node": nodes}
-    if row is not None:
-        cluster["provider"] = row["provider"]
-    return _offer(title, cluster, nodes, price, row)
+    if price.provider is not None:
+        cluster["provider"] = price.provider
+    return _offer(title, cluster, nodes, price)

@@ -15,6 +15,7 @@ from planner.questions.domains import Domain
 from planner.questions.solve import families, references
 from planner.questions.solve.answers import text, to_json
 from planner.questions.solve.evaluations import Goal
+from planner.questions.solve.optimum import optimise
 from planner.questions.solve.solve import Answer, solve
 
 __all__ = ["LAYOUTS", "NAMES", "QUESTIONS", "Answer", "ask", "text", "to_json"]
@@ -120,30 +121,17 @@ def ask(
     else:
         domain = domains.of_key(plan, asked.key, free)
     kept = (fits, *limits) if free or asked.fits else tuple(limits)
-    found = _answer(plan, domain, kept, asked.direction, goal, free)
-    return replace(found, question=question or "vary", extra={**found.extra, **extra})
-
-
-def _answer(
-    plan: Plan,
-    domain: Domain,
-    limits: tuple[Limit, ...],
-    direction: int | None,
-    goal: Goal | None,
-    free: bool,
-) -> Answer:
-    """The last value, or the best one, with the plan's layout or with the best at each value."""
     if free:
         from planner.questions.solve.solve_with_layout import optimise_free, solve_free
 
         if goal is not None:
-            return optimise_free(plan, domain, limits, goal)
-        return solve_free(plan, domain, limits, direction)
-    if goal is not None:
-        from planner.questions.solve.optimum import optimise
-
-        return optimise(plan, domain, limits, goal)
-    return solve(plan, domain, limits, direction)
+            return optimise_free(plan, domain, kept, goal)
+        found = solve_free(plan, domain, kept, asked.direction)
+    elif goal is not None:
+        return optimise(plan, domain, kept, goal)
+    else:
+        found = solve(plan, domain, kept, asked.direction)
+    return replace(found, question=question or "vary", extra={**found.extra, **extra})
 
 
 def _free(plan: Plan, question: str | None, layout: str | None, family: str | None) -> bool:
