@@ -118,7 +118,7 @@ def asked(number: int) -> tuple[str, str]:
 def grid(seed: int, number: int, tally: Tally, show: bool = False) -> None:
     """One grid, judged."""
     import planner
-    from planner.questions.studies.formula_inputs import PLAIN
+    from planner.questions.studies.dimensions import PLAIN
 
     random = Random(f"{seed}:{number}")
     first, second = asked(number)

@@ -66,8 +66,7 @@ class Plan:
 
 
 def load(
-    document: str | Path | Mapping[str, Any],
-    set: Mapping[str, Any] | Sequence[str] = (),
+    document: str | Path | Mapping[str, Any], set: Mapping[str, Any] | Sequence[str] = ()
 ) -> Plan:
     """The plan of a YAML file or of a mapping, ``set`` overriding dotted keys.
 
@@ -78,8 +77,7 @@ def load(
 
 
 def load_study(
-    document: str | Path | Mapping[str, Any],
-    set: Mapping[str, Any] | Sequence[str] = (),
+    document: str | Path | Mapping[str, Any], set: Mapping[str, Any] | Sequence[str] = ()
 ) -> Study:
     """The study of a YAML file or of a mapping, ``set`` overriding its keys.
 

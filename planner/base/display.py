@@ -9,7 +9,7 @@ from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["as_json", "cell", "columns", "exact_text", "format_value", "one_line", "plain",
+__all__ = ["as_json", "cell", "columns", "exact_text", "flow", "format_value", "one_line", "plain",
            "plain_text", "quoted", "rounded", "scientific", "significant"]  # fmt: skip
 
 Exact = int | Fraction
@@ -30,6 +30,27 @@ def quoted(value: Any, indent: int | None = None) -> str:
     """A value as JSON, a text also as YAML and TOML read it; what steers a terminal is escaped."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+#: Text that YAML reads as such without quotes, but for the words that it reads otherwise.
+_BARE = re.compile(r"[A-Za-z][A-Za-z0-9 ./_+()-]*(?<! )")
+_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+
+
+def flow(value: Any, unit: str | None = None) -> str:
+    """A value as YAML in flow style, a number with its unit; text is bare where YAML reads it as
+    text, else in double quotes, which JSON and YAML share."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{flow(str(k))}: {flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, (int, Fraction)):
+        text = plain_text(value)
+        return f"{text} {unit}" if unit and unit not in ("1", "tokens", "bytes") else text
+    text = str(value)
+    return text if _BARE.fullmatch(text) and text.lower() not in _WORDS else quoted(text)
 
 
 def plain(value: Any) -> Any:

@@ -130,36 +130,30 @@ def opened(
     """
     where = place or Place(str(path))
     try:
-        with _open(path, most, where, allowed) as file:
-            yield file
+        if "\0" in str(path):
+            raise OSError("embedded null byte")
+        if not inside(path):
+            raise outside(where)
+        # Opening some devices does something, so they are not opened to see what they are.
+        kind = os.stat(path).st_mode
+        piped = stat.S_ISFIFO(kind) and str(path).startswith(_SHELL)
+        if not stat.S_ISREG(kind) and not piped:
+            what = next((said for is_it, said in _KINDS if is_it(kind)), "this is a device")
+            raise PlanError(Fault(what, where, allowed or "a regular file"))
+        flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        if not piped:  # nor wait for what took its name since
+            flags |= getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            data = _once(str(path), file, most + 1) if piped else None
+            size = os.fstat(file.fileno()).st_size if data is None else len(data)
+            if size > most:
+                raise too_large(most, where)
+            yield Opened(file if data is None else BytesIO(data), size)
     except FileNotFoundError:
         raise PlanError(Fault("no such file", where, None, _near(Path(path), endings))) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise PlanError(Fault(f"cannot be read: {reason}", where, allowed)) from None
-
-
-@contextlib.contextmanager
-def _open(path: str | Path, most: int, where: Place, allowed: str | None) -> Iterator[Opened]:
-    if "\0" in str(path):
-        raise PlanError(Fault("cannot be read: embedded null byte", where, allowed))
-    if not inside(path):
-        raise outside(where)
-    # Opening some devices does something, so they are not opened to see what they are.
-    kind = os.stat(path).st_mode
-    piped = stat.S_ISFIFO(kind) and str(path).startswith(_SHELL)
-    if not stat.S_ISREG(kind) and not piped:
-        what = next((said for is_it, said in _KINDS if is_it(kind)), "this is a device")
-        raise PlanError(Fault(what, where, allowed or "a regular file"))
-    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    if not piped:  # nor wait for what took its name since
-        flags |= getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-    with os.fdopen(os.open(path, flags), "rb") as file:
-        data = _once(str(path), file, most + 1) if piped else None
-        size = os.fstat(file.fileno()).st_size if data is None else len(data)
-        if size > most:
-            raise too_large(most, where)
-        yield Opened(file if data is None else BytesIO(data), size)
 
 
 def _once(name: str, file: IO[bytes], most: int) -> bytes:

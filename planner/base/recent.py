@@ -42,11 +42,7 @@ def recent(most: int, watched: int | None = None) -> Callable[..., Any]:
                     return result
             read: set[str] = set()
             if watched is not None:
-                arguments = (
-                    *arguments[:watched],
-                    Watched(values, read),
-                    *arguments[watched + 1 :],
-                )
+                arguments = (*arguments[:watched], Watched(values, read), *arguments[watched + 1 :])
             result = function(*arguments)
             if isinstance(result, Iterator):
                 result = tuple(result)

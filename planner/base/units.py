@@ -222,16 +222,11 @@ def number(text: str) -> Exact:
         grouped = _GROUPED.fullmatch(text)
         hint = re.sub(r"[^\d+-]", "", text) if grouped else None
         raise UnitError(f"'{text}' is not a number", hint=hint)
-    sign, whole, decimals, power = match.groups()
-    for digits in (whole or "", decimals or ""):
-        if "__" in digits or digits.endswith("_"):
-            raise UnitError(f"'{text}' is not a number", hint=text.replace("_", ""))
-    whole, decimals = (whole or "").replace("_", ""), (decimals or "").replace("_", "")
-    shift = int(power or 0)
-    if abs(shift) > LARGEST_EXPONENT:
+    if re.search(r"_(?!\d)", text):
+        raise UnitError(f"'{text}' is not a number", hint=text.replace("_", ""))
+    if abs(int(match[4] or 0)) > LARGEST_EXPONENT:
         raise UnitError(f"'{text}' is out of range", f"up to 10^{LARGEST_EXPONENT}")
-    value = int(whole + decimals) * Fraction(10) ** (shift - len(decimals))
-    return exact(-value if sign == "-" else value)
+    return exact(Fraction(text.replace("_", "")))
 
 
 _LEADING = re.compile(r"[+-]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:[eE][+-]?\d+)?", re.ASCII)

@@ -12,13 +12,10 @@ _DIGITS = 8  # of the hash; enough to tell two states of one repository apart
 
 
 def formulas() -> str:
-    """The formula set: what the book, its symbols and its inventory say, as a short hash."""
+    """The formula set: what the book, its symbols, sums and inventory say, as a short hash."""
     book = Path(__file__).resolve().parent.parent / "book"
-    files = [
-        *book.glob("formulas/**/*.py"),
-        *book.glob("notation*.py"),
-        book / "inventory.py",
-    ]
+    pages = (book / f"{name}.py" for name in ("inventory", "notation", "reductions"))
+    files = [*book.glob("formulas/**/*.py"), *pages]
     return _hash(files, book)
 
 

@@ -5,7 +5,7 @@ name stands for its symbol, like ``h`` or ``s``, so a reference to something tha
 exist is a NameError that linters see. Its formulas are stated below it, each with the settings
 under which it holds (``settings.py``)::
 
-    gathers = Quantity("time.part.gathers", symbol="t_G", unit="s", title="…", per="part")
+    gathers = Quantity("time.part.gathers", "t_G", "gathering weights", unit="s", per="part")
     gathers.where(zero=(0, 1, 2), source=ZERO).equals(0, "Every device holds its weights.")
 
     @gathers.where(zero=3, reshard=True, source=FSDP)
@@ -88,10 +88,10 @@ class Quantity(Operand):
     def __init__(
         self,
         identifier: str,
-        *,
         symbol: str,
-        unit: str,
         title: str,
+        *,
+        unit: str,
         source: str = "",
         exact: bool = True,
         per: str | tuple[str, ...] = (),

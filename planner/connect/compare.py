@@ -16,8 +16,6 @@ from planner.plans.document import Plan
 if TYPE_CHECKING:
     from planner.results.result import Quantity, Result
 
-__all__ = ["Comparison", "Row", "compare", "data", "markdown", "text"]
-
 #: Quantities in the order of the table; of memory the peak counts, of time the typical step.
 QUANTITIES = (
     "time.step_seconds",

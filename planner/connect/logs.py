@@ -21,8 +21,6 @@ from typing import Any
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError
 
-__all__ = ["Log", "Series", "read"]
-
 MAX_BYTES = 256 * 10**6
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -266,9 +264,8 @@ def _json_lines(text: _Text) -> Log | None:
             try:
                 row = json.loads(line, **_NUMBERS)
             except json.JSONDecodeError as error:
-                where = Place(text.place.file, number, error.colno)
-                fault = Fault(f"not JSON: {error.msg}", where, "one object a line")
-                raise PlanError(fault) from None
+                error.lineno = number
+                raise
             if isinstance(row, dict):
                 yield number, _flat(row)
 

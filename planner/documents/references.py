@@ -10,7 +10,7 @@ from pathlib import Path
 from planner.base import files, resources
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.documents import yaml_nodes as nodes
-from planner.documents.yaml_nodes import REFERENCES, Node, Origin
+from planner.documents.yaml_nodes import Node, Origin
 
 __all__ = ["FOLDERS", "REFERENCES", "Resolver", "preset_names", "read"]
 
@@ -19,6 +19,11 @@ FOLDERS = {
     "cluster": "clusters",
     "accelerator": "accelerators",
     "study": "studies",
+}
+#: Keys whose text names another document, by the kind of the document that holds them.
+REFERENCES = {
+    "plan": {"model": "model", "cluster": "cluster"},
+    "cluster": {"accelerator": "accelerator"},
 }
 ENDINGS = (".yaml", ".yml")
 #: Documents of which each extends the next, at most.

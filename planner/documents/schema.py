@@ -16,15 +16,7 @@ from typing import Any
 
 from planner.base import resources, units
 from planner.base.errors import MOST, Fault, PlanError
-from planner.documents.json_schema import (
-    Schema,
-    accepts,
-    errors,
-    inside,
-    is_number,
-    is_type,
-    read,
-)
+from planner.documents.json_schema import Schema, accepts, errors, inside, is_number, is_type, read
 from planner.documents.source import Document, Path_
 from planner.documents.yaml_nodes import Node, Origin, from_data
 

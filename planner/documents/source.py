@@ -149,33 +149,28 @@ _KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 def _override(key: str, value: object) -> tuple[list[str], Node]:
     """The steps and the value of one `--set KEY=VALUE`."""
-    key = key.strip()
-    shown = f"--set {key}={value}"
+    shown, origin = f"--set {key}={value}"[:200], Origin("set", "--set")
     if not _KEY.fullmatch(key):
-        raise PlanError(Fault(f"'{key}' is not a key", Place(shown[:200]), "--set a.b=value"))
-    origin = Origin("set", "--set")
-    if isinstance(value, str):
-        if not value.strip():
-            raise PlanError(Fault("no value", Place(shown[:200]), "--set a.b=value"))
-        node = nodes.compose(value, shown[:200], origin)
-    else:
-        node = nodes.from_data(value, shown[:200], origin)
-    if node is None:  # a comment only
-        raise PlanError(Fault("no value", Place(shown[:200]), "--set a.b=value"))
+        raise PlanError(Fault(f"'{key}' is not a key", Place(shown), "--set a.b=value"))
+    node = None
+    if not isinstance(value, str):
+        node = nodes.from_data(value, shown, origin)
+    elif value.strip():
+        node = nodes.compose(value, shown, origin)  # nothing of a comment
+    if node is None:
+        raise PlanError(Fault("no value", Place(shown), "--set a.b=value"))
     return key.split("."), replace(node, key_place=node.place)
 
 
-def _pairs(
-    overrides: Mapping[str, object] | Sequence[str],
-) -> Iterator[tuple[str, object]]:
+def _pairs(overrides: Mapping[str, object] | Sequence[str]) -> Iterator[tuple[str, object]]:
     if isinstance(overrides, Mapping):
-        yield from overrides.items()
+        yield from ((key.strip(), value) for key, value in overrides.items())
         return
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals:
             raise PlanError(Fault("no value", Place(f"--set {text}"), "--set a.b=value"))
-        yield key, value
+        yield key.strip(), value
 
 
 def _set(node: Node, steps: list[str], value: Node, kind: str | None, names: Resolver) -> Node:
@@ -242,19 +237,20 @@ def load(
     root = spelled_out(root, kind)
     resolver = Resolver(presets, base)
     # Faults of independent overrides are reported together.
-    changes: list[tuple[tuple[list[str], Node], tuple[str, str]]] = []
+    changes: list[tuple[list[str], Node]] = []
+    given: list[tuple[str, str]] = []
     faults: list[Fault] = []
     for key, text in _pairs(overrides):
         try:
-            steps, value = _override(key, text)
-            changes.append(((steps, value), (key.strip(), str(text))))
+            changes.append(_override(key, text))
+            given.append((key, str(text)))
         except PlanError as error:
             faults.extend(error.faults)
     if faults:
         raise PlanError(faults)
     root = resolver.extend(root, kind, chain)
-    for (steps, value), _ in changes:
+    for steps, value in changes:
         root = spelled_out(_set(root, steps, value, kind, resolver), kind)
     root = resolver.extend(root, kind, chain) if changes else root
     root = resolver.names(root, kind, ())
-    return Document(root, kind, tuple(shown for _, shown in changes))
+    return Document(root, kind, tuple(given))

@@ -16,17 +16,11 @@ from typing import Any
 from planner.base import units
 from planner.base.errors import Fault, Place, PlanError
 
-__all__ = ["REFERENCES", "Node", "Origin", "Value", "compose", "from_data"]
+__all__ = ["Node", "Origin", "Value", "compose", "from_data"]
 
 MAX_BYTES = 5_000_000
 MAX_NODES = 100_000  # with every alias written out
 MAX_DEPTH = 100
-
-# Keys whose text names another document, by the kind of the document that holds them.
-REFERENCES = {
-    "plan": {"model": "model", "cluster": "cluster"},
-    "cluster": {"accelerator": "accelerator"},
-}
 
 Value = dict[str, "Node"] | list["Node"] | str | int | Fraction | bool | None
 

@@ -87,8 +87,9 @@ def entries(
     }
     modules = settings["modules"]
     kinds = [block.kind]
-    if block.kind == "attention" and facts["context"] and _gathers(settings):
-        kinds.append("gathered attention")
+    exchange = "parallelism.context_exchange"
+    if block.kind == "attention" and facts["context"] and settings[exchange] == "gather":
+        kinds.append("gathered attention")  # of all keys and values, before it starts
     for line in profiles.lines(profile, kinds, facts):
         size = line.get("bytes", "activation")
         yield Entry(
@@ -107,11 +108,6 @@ def entries(
                 "recomputed": _again(line, block, modules),
             },
         )
-
-
-def _gathers(settings: Mapping[str, Any]) -> bool:
-    """Whether context-parallel ranks have all keys and values before attention starts."""
-    return bool(settings["parallelism.context_exchange"] == "gather")
 
 
 def _times(count: int, width: Expression) -> Expression:
@@ -170,14 +166,10 @@ def _facts(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, An
     }
 
 
-def _sequence(settings: Mapping[str, Any]) -> Expression:
-    return n.t if settings["parallelism.sequence"] else ONE
-
-
 #: How many devices share a tensor, beyond context parallelism, which divides the tokens.
 SPLITS: dict[str, Callable[[Mapping[str, Any]], Expression]] = {
     "none": lambda settings: ONE,
     "tensor": lambda settings: n.t,
-    "sequence": _sequence,
+    "sequence": lambda settings: n.t if settings["parallelism.sequence"] else ONE,
     "expert tensor": lambda settings: n.t_e,
 }

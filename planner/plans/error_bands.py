@@ -101,7 +101,11 @@ def kind(what: str, architecture: str | None) -> Basis:
     rows = {(row["workload"], row["architecture"]): row for row in kinds()}
     known = (what, architecture) in rows
     row = rows[what, architecture if known else REST]
-    of = f"{TITLES[what]} on {architecture}" if known and architecture != REST else _others(what)
+    of = TITLES[what]
+    if known and architecture != REST:
+        of = f"{of} on {architecture}"
+    elif what != INFERENCE:
+        of = f"{of} on accelerators without calibrated rates"
     return _basis(row, of)
 
 
@@ -113,18 +117,11 @@ TITLES = {
 }
 
 
-def _others(what: str) -> str:
-    if what == INFERENCE:
-        return TITLES[what]
-    return f"{TITLES[what]} on accelerators without calibrated rates"
-
-
 def _basis(row: Mapping[str, Any], kind: str) -> Basis:
     low, high = (Fraction(str(row[key])) for key in ("low", "high"))
     sources = row["sources"]
-    if isinstance(sources, int):
-        return Basis(low, high, row["rows"], sources, kind)
-    return Basis(low, high, row["rows"], len(sources), kind, tuple(sources))
+    names = () if isinstance(sources, int) else tuple(sources)
+    return Basis(low, high, row["rows"], len(names) or sources, kind, names)
 
 
 def of_settings(settings: Mapping[str, Any]) -> Basis | None:

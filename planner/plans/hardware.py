@@ -195,44 +195,32 @@ def _kernel(draft: Draft, own: Mapping[str, Any]) -> str:
 
 def settings(draft: Draft) -> dict[str, Any]:
     """Settings that decide between formulas of time and energy."""
-    cluster = draft.get("cluster")
+    cluster, training = draft.get("cluster"), draft.get("training")
     assumed = draft.get("time", "mfu") is not None
+    failures = cluster.get("failures")
+    # Whether interruptions were seen, and whether a run that has them comes to its end.
+    interrupted = finishes = True
+    if failures is not None:
+        restarts = (draft.get("time", "restart") or 0) * failures["count"] * cluster["devices"]
+        interrupted = failures["count"] > 0
+        finishes = restarts <= MOST_RESTART * failures["period"] * failures["devices"]
+    # What selective recomputation computes again, and whether it does so in some layers only.
+    rules = profile.load(training["implementation"])
+    modules = training.get("recompute_modules") or ()
+    core = training["attention"] == "eager" or rules["time"]["fused_core"] == "again"
     found = {
         "time.assumed": assumed,
         "time.stragglers_given": cluster.get("stragglers") is not None,
-        **_interrupted(draft, cluster),
+        "run.interrupted": interrupted,
+        "run.finishes": finishes,
         "network.measured": (cluster.get("network") or {}).get("sustained") is not None,
         "energy.hosts_given": cluster.get("host_power") is not None,
         "energy.pue_given": cluster.get("pue") is not None,
-        **_again(draft),
-    }
-    return found if assumed else {**found, **_predicted(draft)}
-
-
-def _interrupted(draft: Draft, cluster: Mapping[str, Any]) -> dict[str, bool]:
-    """Whether interruptions were seen, and whether a run that has them comes to its end."""
-    failures = cluster.get("failures")
-    if failures is None:
-        return {"run.interrupted": True, "run.finishes": True}
-    restarts = (draft.get("time", "restart") or 0) * failures["count"] * cluster["devices"]
-    return {
-        "run.interrupted": failures["count"] > 0,
-        "run.finishes": restarts <= MOST_RESTART * failures["period"] * failures["devices"],
-    }
-
-
-def _again(draft: Draft) -> dict[str, bool]:
-    """What selective recomputation computes again, and whether it does so in some layers only."""
-    training = draft.get("training")
-    operations = bool(profile.load(training["implementation"]).get("selective"))
-    modules = training.get("recompute_modules") or ()
-    kernels = profile.load(training["implementation"])["time"]
-    core = training["attention"] == "eager" or kernels["fused_core"] == "again"
-    return {
-        "time.again.operations": operations,
+        "time.again.operations": bool(rules.get("selective")),
         "time.again.some": training.get("recompute_layers") is not None,
         **{f"time.again.{key}": key in modules and (core or key != CORE) for key in MODULES},
     }
+    return found if assumed else {**found, **_predicted(draft)}
 
 
 def _predicted(draft: Draft) -> dict[str, Any]:

@@ -31,11 +31,7 @@ MOST_DISTINCT = 400  # stages times kinds
 
 
 def stages(
-    model: Model,
-    layout: Mapping[str, Any],
-    schedule: str,
-    micro_batches: int,
-    vocab: int,
+    model: Model, layout: Mapping[str, Any], schedule: str, micro_batches: int, vocab: int
 ) -> tuple[Stage, ...]:
     """The distinct stages: runs of equal neighbours, each as its first member, which keeps most."""
     size = layout["pipeline"]

@@ -148,21 +148,13 @@ def _choices(draft: Draft) -> None:
     """Choices that follow from other choices."""
     layout, training = draft.get("parallelism"), draft.get("training")
     megatron = layout["tensor"] > 1 or layout["pipeline"] > 1
-    draft.default(
-        ("training", "implementation"),
-        "megatron" if megatron else "pytorch",
-        "megatron where tensor or pipeline is above 1, else pytorch",
-    )
-    draft.default(
-        ("training", "loss"),
-        "vocab-parallel" if layout["tensor"] > 1 else "full",
-        "vocab-parallel where tensor is above 1, else full",
-    )
-    draft.default(
-        ("training", "schedule"),
-        "interleaved" if layout["virtual_pipeline"] > 1 else "1f1b",
-        "interleaved where virtual_pipeline is above 1, else 1f1b",
-    )
+    virtual = layout["virtual_pipeline"] > 1
+    for key, holds, yes, no, when in (
+        ("implementation", megatron, "megatron", "pytorch", "tensor or pipeline is above 1"),
+        ("loss", layout["tensor"] > 1, "vocab-parallel", "full", "tensor is above 1"),
+        ("schedule", virtual, "interleaved", "1f1b", "virtual_pipeline is above 1"),
+    ):
+        draft.default(("training", key), yes if holds else no, f"{yes} where {when}, else {no}")
     longest = draft.get("model", "max_sequence")
     if longest is not None:
         draft.default(("training", "sequence_length"), longest, "equals model.max_sequence")
@@ -191,7 +183,7 @@ def _choices(draft: Draft) -> None:
             f"weights are not divided under parallelism.zero {stage}",
             "0, or zero: 3",
         )
-    if layout["virtual_pipeline"] > 1 and training["schedule"] not in ("interleaved", "dualpipe"):
+    if virtual and training["schedule"] not in ("interleaved", "dualpipe"):
         draft.fault(
             ("training", "schedule"),
             f"{training['schedule']} has no virtual stages",
@@ -396,21 +388,13 @@ def variant(plan: Plan, changes: Mapping[str, Any]) -> Plan:
     Raises:
         PlanError: where the changed document is no valid plan.
     """
-    return revised(plan.document, {key: checked(key, value) for key, value in changes.items()})
-
-
-def revised(document: source.Document, changes: Mapping[str, Any]) -> Plan:
-    """The plan of a checked document with some dotted keys changed to values that were checked
-    before; None takes a key away.
-
-    Raises:
-        PlanError: where the changed document is no valid plan.
-    """
-    return planned(changed(document, changes))
+    values = {key: checked(key, value) for key, value in changes.items()}
+    return planned(changed(plan.document, values))
 
 
 def changed(document: source.Document, changes: Mapping[str, Any]) -> source.Document:
-    """A checked document with some dotted keys changed as for ``revised``."""
+    """A checked document with some dotted keys changed to values that were checked before; None
+    takes a key away."""
     return document.with_data(changed_data(document.data, changes))
 
 

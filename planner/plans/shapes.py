@@ -49,9 +49,9 @@ class Shape:
                 self.draft.fault(self.here, f"the model has no key '{self.block}.{key}'")
         self.draft.finish()
 
-    def divides(self, key: str, total: int, says: str, allowed: str) -> None:
+    def divides(self, key: str, total: int, says: str, of: str) -> None:
         if total % self.values[key]:
-            self.fault(key, says.format(self.values[key], total), allowed)
+            self.fault(key, says.format(self.values[key], total), f"a divisor of {of}")
             self.draft.finish()
 
 
@@ -88,10 +88,7 @@ def _attention(it: Shape) -> None:
             )
     elif values.get("head_dim") is None:
         it.divides(
-            "heads",
-            kind["hidden"],
-            "{} heads do not divide hidden {}",
-            "a divisor of hidden, or head_dim given",
+            "heads", kind["hidden"], "{} heads do not divide hidden {}", "hidden, or head_dim given"
         )
     it.default("kv_heads", heads, "equals attention.heads")
     it.default("head_dim", kind["hidden"] // heads, "hidden / attention.heads")
@@ -104,12 +101,7 @@ def _attention(it: Shape) -> None:
         values["output_gate"] == "full" and values["bias"],
         "equals attention.bias for a full gate",
     )
-    it.divides(
-        "kv_heads",
-        heads,
-        "{} key/value heads do not divide {} heads",
-        "a divisor of attention.heads",
-    )
+    it.divides("kv_heads", heads, "{} key/value heads do not divide {} heads", "attention.heads")
     if values.get("index_heads"):
         it.need("index_head_dim", "query_rank", "kv_rank")
     past, window = kind.get("causal") is not False, values.get("window")
@@ -166,10 +158,7 @@ def _moe(it: Shape) -> None:
     groups = values["router_groups"]
     it.default("router_group_top_k", groups, "equals moe.router_groups")
     it.divides(
-        "router_groups",
-        values["experts"],
-        "{} groups do not divide {} experts",
-        "a divisor of moe.experts",
+        "router_groups", values["experts"], "{} groups do not divide {} experts", "moe.experts"
     )
     if values["router_group_top_k"] > groups:
         it.fault(
@@ -212,7 +201,7 @@ def _mamba(it: Shape) -> None:
         "head_dim",
         values["inner"],
         "{} channels of a head do not divide the inner width {}",
-        "a divisor of mamba.inner",
+        "mamba.inner",
     )
     it.default("heads", values["inner"] // values["head_dim"], "inner / head_dim")
     if values["heads"] * values["head_dim"] != values["inner"]:
@@ -221,9 +210,7 @@ def _mamba(it: Shape) -> None:
             f"{values['inner']} is not heads × head_dim",
             str(values["heads"] * values["head_dim"]),
         )
-    it.divides(
-        "groups", values["heads"], "{} groups do not divide {} heads", "a divisor of mamba.heads"
-    )
+    it.divides("groups", values["heads"], "{} groups do not divide {} heads", "mamba.heads")
 
 
 def _delta_net(it: Shape) -> None:
@@ -232,7 +219,7 @@ def _delta_net(it: Shape) -> None:
         "key_heads",
         it.values["value_heads"],
         "{} key heads do not divide {} value heads",
-        "a divisor of delta_net.value_heads",
+        "delta_net.value_heads",
     )
 
 
@@ -244,10 +231,7 @@ def _recurrence(it: Shape) -> None:
     it.need("heads")
     it.default("width", it.kind["hidden"], "equals hidden")
     it.divides(
-        "heads",
-        it.values["width"],
-        "{} gate blocks do not divide the width {}",
-        "a divisor of recurrence.width",
+        "heads", it.values["width"], "{} gate blocks do not divide the width {}", "recurrence.width"
     )
 
 

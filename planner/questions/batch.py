@@ -10,7 +10,7 @@ distinct stages repeat one, and a tensor that some layouts keep is there under a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, product
@@ -37,7 +37,7 @@ from planner.questions.batch_graph import (
     entries,
 )
 from planner.questions.batch_pipelines import Pipelines
-from planner.questions.batch_rows import Layouts, Rows
+from planner.questions.batch_rows import Layouts, Rows, chosen
 
 Array = NDArray[Any]
 ZERO, RECOMPUTE = AXES
@@ -222,12 +222,12 @@ class Batch:
         steps = share[rows.of_degrees] // rows.of_batch
         number("training.gradient_accumulation", *_coded(steps))
         for place, key in enumerate(RUN[1:], start=1):
-            columns[key] = _chosen([run[place] for run in self.layouts.runs], rows.of_run)
+            columns[key] = _choices((run[place] for run in self.layouts.runs), rows.of_run)
         replica = np.searchsorted(np.array(self.replicas), rows.of_replicate)
         for name, (codes, found) in self.of_hardware.items():
             columns[name] = Codes(codes[rows.of_degrees, replica], len(found))
         for name, found in self.of_kinds.items():
-            columns[name] = _chosen(found, columns[KIND].of_row)
+            columns[name] = _choices(found, columns[KIND].of_row)
         if self.pipelines:
             columns["stages"] = self._of_stages(self.pipelines, rows, steps)
             self._of_tensors(rows, columns)
@@ -441,8 +441,6 @@ def _codes(values: Array) -> Codes:
     return Codes(codes, len(found))
 
 
-def _chosen(values: Sequence[Any], places: Array) -> Codes:
-    """A column of choices, from the place (rows,) of each row's among values that may repeat
-    some."""
-    distinct = {value: code for code, value in enumerate(dict.fromkeys(values))}
-    return Codes(np.array([distinct[value] for value in values])[places], len(distinct))
+def _choices(values: Iterable[Any], places: Array) -> Codes:
+    found, codes = chosen(values, places)
+    return Codes(codes, len(found))

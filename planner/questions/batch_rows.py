@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from planner.plans import layout
@@ -112,3 +113,11 @@ class Rows:
     def own(self) -> Mapping[str, Array]:
         """What each layout says itself, as (rows,) by key."""
         return dict(zip(layout.OWN, self.columns[2:], strict=True))
+
+
+def chosen(values: Iterable[Any], places: Array) -> tuple[list[Any], Array]:
+    """Values without those that repeat others, and of each row the place of its own among them, as
+    (rows,); from the place (rows,) of each row's among all."""
+    codes: dict[Any, int] = {}
+    of_values = [codes.setdefault(value, len(codes)) for value in values]
+    return [*codes], np.array(of_values)[places]

@@ -20,15 +20,17 @@ def load(
     overrides: Mapping[str, Any] | Sequence[str] = (),
     margin: str | None = None,
     launcher: str | None = None,
+    presets: Path | None = None,
 ) -> Plan:
     """The plan of a YAML file or of a mapping, with ``--set`` overrides. A layout that it leaves
     open is found with a ``margin`` of memory, and of those that a ``launcher`` can start.
+    ``presets`` is the folder of shipped documents, where it is not the program's own.
 
     Raises:
         PlanError: every fault of the first stage (reading, schema, checks) that found one; a
             launcher for a layout that is spelled out.
     """
-    found = plan.opened(schema.validate(source.load(document, overrides), "plan"))
+    found = plan.opened(schema.validate(source.load(document, overrides, presets=presets), "plan"))
     if not (found.data.get("parallelism") or {}).get("auto"):
         margin = None  # it is asked of the plan as it is, not of how its layout is found
     asked = {"parallelism.margin": margin, "parallelism.for": launcher}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from types import SimpleNamespace
 from typing import Any
 
 from planner.base.display import exact_text
@@ -14,10 +13,8 @@ from planner.questions.solve import questions
 from planner.report import facts
 from planner.report.figures import Dot, scatter
 from planner.report.layout import ALTERNATIVES, ANSWERS, STATUS, STEP
-from planner.report.numbers import GIB, clean, shown
+from planner.report.numbers import GIB, Data, clean, shown
 from planner.results.result import Result
-
-Data = SimpleNamespace
 
 
 def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None:
@@ -27,11 +24,8 @@ def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None
     if not tried or "memory.process" not in result:
         return None
     own = result.predicted or result
-    rows = [_row("This plan", own, columns, this=True)]
-    compared = [("", own)]
-    for number, (label, other) in enumerate(tried, 1):
-        rows.append(_row(label, other, columns, str(number), estimate=True))
-        compared.append((str(number), other))
+    compared = [("This plan", own), *tried]
+    rows = [_row(i, label, other, columns) for i, (label, other) in enumerate(compared)]
     kept = [i for i, _ in enumerate(columns) if any(row.cells[i] != "–" for row in rows)]
     for row in rows:
         row.cells = [row.cells[i] for i in kept]
@@ -46,41 +40,35 @@ def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None
         note="Time is predicted in every row, that of this plan too, whose utilisation is assumed."
         if own is not result
         else "",
-        figure=_scatter(compared),
+        figure=_scatter([other for _, other in compared]),
         answers=_answers(result),
     )
 
 
-def _row(
-    label: str,
-    result: Result,
-    columns: list[tuple[str, str]],
-    mark: str = "",
-    this: bool = False,
-    estimate: bool | None = None,
-) -> Data:
+def _row(number: int, label: str, result: Result, columns: list[tuple[str, str]]) -> Data:
+    """A plan by its number; the plan itself is 0, the numbers of the others are estimates."""
     found = [result.get(base) for _, base in columns]
     status, word = STATUS[result.verdict["state"]]
     return Data(
         label=label,
-        cells=["–" if quantity is None else facts.brief(quantity, estimate) for quantity in found],
-        this=this,
+        cells=["–" if q is None else facts.brief(q, True if number else None) for q in found],
+        this=not number,
         word=word,
         status=status,
-        mark=mark,
+        mark=str(number or ""),
     )
 
 
-def _scatter(compared: list[tuple[str, Result]]) -> Data | None:
+def _scatter(compared: list[Result]) -> Data | None:
     """Memory against step time; None where time is not predicted."""
     dots = []
-    for mark, result in compared:
+    for number, result in enumerate(compared):
         memory, step = result.get("memory.process"), result.get(STEP)
         if memory is not None and step is not None:
             fits = result.verdict["fits"] is not False
             size = float(memory.number) / GIB
-            dots.append(Dot(mark, float(step.number), size, fits, not mark))
-    capacity = compared[0][1].get("memory.capacity")
+            dots.append(Dot(str(number or ""), float(step.number), size, fits, not number))
+    capacity = compared[0].get("memory.capacity")
     limit = float(capacity.number) / GIB if capacity is not None else None
     return scatter(dots, limit) if len(dots) > 1 else None
 

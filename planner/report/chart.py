@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from types import SimpleNamespace
 
 from planner.base.display import exact_text
-
-Data = SimpleNamespace
+from planner.report.numbers import Data
 
 #: The box, and what is left free around the drawing for words.
 WIDTH, HEIGHT = 760, 340

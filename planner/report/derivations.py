@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from types import SimpleNamespace
 from typing import Any
 
 from planner.book.quantity import KINDS
 from planner.engine.evaluate import Entry
 from planner.report.layout import SECTIONS, SHOWN
-from planner.report.numbers import PLAIN, clean, column, exactly, headline, shown
+from planner.report.numbers import PLAIN, Data, clean, column, exactly, headline, shown
 from planner.results.result import Quantity, Result
 from planner.typeset import TEXT, Box, parse
 from planner.typeset.styles import digits
 
-Data = SimpleNamespace
 SHORT = 50  # printed characters up to which formula and numbers share a line
 MANY = 6  # values of one input that are written out
 LINE = 76  # printed characters after which a long sum goes on in the next line
@@ -31,6 +29,8 @@ class Derivations:
         self.result = result
         self._sources: dict[str, int] = {}
         self._anchors: set[str] = set()
+        #: Under which derivation each instance of a quantity stands.
+        self.headings: dict[str, str] = {}
         self.items = list(self._items())
         for item in self.items:
             if item.kind == "table":
@@ -61,6 +61,7 @@ class Derivations:
             table.count += 1
             entry = " · ".join(place(entry) for entry in quantity.entries)
             same[one].entries.append(Data(id=quantity.id, text=entry))
+            self.headings[quantity.id] = table.id
 
     @cached_property
     def sources(self) -> list[str]:

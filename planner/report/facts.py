@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from planner.plans.layout import described
 from planner.questions.sensitivity import sensitivities
 from planner.report.layout import DAYS, KEY_FIGURES, STATUS
-from planner.report.numbers import clean, headline, shown, signed
+from planner.report.numbers import Data, clean, headline, shown, signed
 from planner.results.remedies import Remedy
 from planner.results.result import Quantity, Result
 
@@ -177,10 +176,10 @@ def unborne(assumed: Any, interval: tuple[Any, Any], said: str, predicted: str) 
 
 
 @lru_cache(maxsize=1)
-def moved(result: Result) -> list[SimpleNamespace]:
+def moved(result: Result) -> list[Data]:
     """What a tenth more of an input does to the days of training, the most first."""
     return [
-        SimpleNamespace(
+        Data(
             key=entry.key,
             meaning=headline(entry.meaning),
             short=".".join(entry.key.removesuffix(".value").split(".")[-2:]),

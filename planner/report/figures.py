@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-Data = SimpleNamespace
+from planner.report.numbers import Data
+
 WIDTH, HEIGHT = 480, 236
 LEFT, RIGHT, TOP, BOTTOM = 46, 470, 14, 196
 COLOURS = 6
@@ -72,14 +72,9 @@ def roofline(peak: float, bandwidth: float, kernels: Sequence[Kernel]) -> Data:
 def _free(here: Data, placed: Sequence[Data]) -> int:
     """Where the mark of a dot stands below it: no other mark is written there."""
     room = 4 + 4 * len(here.mark)
-    for lower in range(17, 90, 12):
-        taken = (
-            abs(p.x - here.x) < room + 4 * len(p.mark) and abs(p.label - here.y - lower) < 12
-            for p in placed
-        )
-        if not any(taken):
-            return int(here.y) + lower
-    return int(here.y) + 17
+    near = [p.label - here.y for p in placed if abs(p.x - here.x) < room + 4 * len(p.mark)]
+    free = (low for low in range(17, 90, 12) if not any(abs(label - low) < 12 for label in near))
+    return int(here.y) + next(free, 17)
 
 
 def _power(exponent: int) -> str:
@@ -107,15 +102,15 @@ def scatter(dots: Sequence[Dot], limit: float | None) -> Data:
 
     placed: list[Data] = []
     for dot in dots:
-        here = Data(mark=dot.mark, x=x(dot.x), y=y(dot.y), fits=dot.fits, own=dot.own)
+        here = Data(**dot._asdict() | {"x": x(dot.x), "y": y(dot.y)})
         taken = sum(abs(p.x - here.x) < 16 and abs(p.y - here.y) < 12 for p in placed)
         here.label = here.x + 9 + 11 * taken
         placed.append(here)
     return Data(
         dots=placed,
         limit=y(limit) if limit is not None else None,
-        x_ticks=[Data(at=x(right * i / 4), text=_short(right * i / 4)) for i in range(5)],
-        y_ticks=[Data(at=y(top * i / 4), text=_short(top * i / 4)) for i in range(5)],
+        x_ticks=[Data(at=x(right * i / 4), text=f"{right * i / 4:.3g}") for i in range(5)],
+        y_ticks=[Data(at=y(top * i / 4), text=f"{top * i / 4:.3g}") for i in range(5)],
     )
 
 
@@ -123,10 +118,6 @@ def _end(value: float) -> float:
     """The end of an axis: a number of which quarters are short."""
     step = 10.0 ** math.floor(math.log10(value))
     return next(step * i for i in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10, 12) if step * i >= value)
-
-
-def _short(value: float) -> str:
-    return f"{value:.3g}"
 
 
 def bar_of(

@@ -114,9 +114,6 @@ INPUT_GROUPS = {
     "": "Further",
 }
 
-#: The groups that a reader of the HTML page sees without opening them.
-OPEN_GROUPS = frozenset({"Training", "Layout"})
-
 #: What the range beside a prediction is.
 BETWEEN = "what published runs of this kind leave open, 5th to 95th percentile"
 

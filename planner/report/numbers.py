@@ -6,30 +6,21 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 from planner.base.display import exact_text, format_value, scientific, significant
 
+Data = SimpleNamespace  # what templates read: plain data by name
 GIB = 2**30
+MILLI = Fraction(1, 1000)
 PLAIN = ("1", "–", "")
 Steps = tuple[tuple[str, int | Fraction], ...]
 #: Units of a column, largest first; the largest value of a column picks one.
 SCALES: dict[str, Steps] = {
     "bytes": (("TiB", 2**40), ("GiB", GIB), ("MiB", 2**20), ("KiB", 2**10)),
-    "s": (
-        ("days", 86400),
-        ("h", 3600),
-        ("s", 1),
-        ("ms", Fraction(1, 1000)),
-        ("µs", Fraction(1, 10**6)),
-    ),
-    "FLOP": (
-        ("EFLOP", 10**18),
-        ("PFLOP", 10**15),
-        ("TFLOP", 10**12),
-        ("GFLOP", 10**9),
-        ("MFLOP", 10**6),
-    ),
+    "s": (("days", 86400), ("h", 3600), ("s", 1), ("ms", MILLI), ("µs", MILLI**2)),
+    "FLOP": tuple((f"{name}FLOP", 1000 ** (6 - i)) for i, name in enumerate("EPTGM")),
 }
 
 
@@ -41,9 +32,8 @@ def shown(value: Any, unit: str, share: bool = False) -> str:
         return percent(Fraction(value))
     value = Fraction(value)
     if unit == "h" and value >= 1:  # device hours stay hours
-        if value >= 10**6:
-            return f"{significant(value / 10**6, 3)} million h"
-        return f"{significant(value, 3)} h"
+        size, name = (10**6, "million h") if value >= 10**6 else (1, "h")
+        return f"{significant(value / size, 3)} {name}"
     text = format_value(value, unit, short=unit in ("parameters", "tokens"))
     return f"−{text[1:]}" if text.startswith("-") else text
 
@@ -90,8 +80,7 @@ def column(values: Sequence[Any], unit: str) -> tuple[str, list[str]]:
     numbers = [Fraction(value) for value in values]
     largest = max((abs(number) for number in numbers), default=Fraction(0))
     if unit in SCALES:
-        steps = SCALES[unit]
-        name, size = next(((n, s) for n, s in steps if largest >= s), (unit, 1))
+        name, size = next((step for step in SCALES[unit] if largest >= step[1]), (unit, 1))
         return name, [_few(number / size) for number in numbers]
     if all(number.denominator == 1 for number in numbers):
         return unit, [exact_text(number) for number in numbers]
@@ -121,15 +110,14 @@ _CONTROL = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 def clean(text: Any, most: int = 400) -> str:
     """Words of a document on one line without control characters or changes of direction."""
     words = str(text)
-    if words.isascii() and words.isprintable() and "  " not in words:  # most words
-        words = words.strip()
-        return words if len(words) <= most else words[: most - 1] + "…"
-    words = "".join(
-        " " if c.isspace() and c not in "\u202f\u2009\u00a0" else c
-        for c in words
-        if c.isspace() or unicodedata.category(c) not in _CONTROL
-    )
-    words = re.sub(r" +", " ", words).strip()
+    if not (words.isascii() and words.isprintable() and "  " not in words):  # few words
+        words = "".join(
+            " " if c.isspace() and c not in "\u202f\u2009\u00a0" else c
+            for c in words
+            if c.isspace() or unicodedata.category(c) not in _CONTROL
+        )
+        words = re.sub(r" +", " ", words)
+    words = words.strip()
     return words if len(words) <= most else words[: most - 1] + "…"
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from types import SimpleNamespace
 
 from planner.book.notation import L_k
 from planner.engine.evaluate import Entry
 from planner.report import facts
 from planner.report.derivations import place
 from planner.report.figures import Kernel, bar_of, roofline
-from planner.report.numbers import shown
+from planner.report.numbers import Data, shown
 from planner.results.result import Result
 
-Data = SimpleNamespace
 PARTS = ("weights", "gradients", "optimizer", "activations")
 
 
@@ -65,48 +63,34 @@ def roof(result: Result) -> Data | None:
         base, _, name = quantity.base.rpartition(".")
         if name != "intensity" or not quantity.entries or not _inside(quantity.entries[0], layer):
             continue
-        path, mark = quantity.entries[0].path, str(len(rows) + 1)
-        flops = known[f"{base}.flops[{path}]"]
-        kind = base.rpartition(".")[2]
-        spent = known.get(f"time.{kind}.forward[{path}]")
-        cells = [flops, quantity, *([spent] if spent is not None else [])]
-        rows.append(
-            Data(
-                mark=mark,
-                label=place(quantity.entries[0]) + (" core" if kind == "core" else ""),
-                cells=[Data(id=q.id, text=facts.brief(q)) for q in cells],
-                bound="arithmetic" if quantity.number >= ridge.number else "memory",
-            )
+        path, kind = quantity.entries[0].path, base.rpartition(".")[2]
+        flops, spent = known[f"{base}.flops[{path}]"], known.get(f"time.{kind}.forward[{path}]")
+        row = Data(
+            mark=str(len(rows) + 1),
+            label=place(quantity.entries[0]) + (" core" if kind == "core" else ""),
+            cells=[Data(id=q.id, text=facts.brief(q)) for q in (flops, quantity, spent) if q],
+            bound="arithmetic" if quantity.number >= ridge.number else "memory",
         )
+        rows.append(row)
         rate = float(flops.number / spent.number) if spent is not None and spent.number else None
-        kernels.append(Kernel(mark, float(quantity.number), rate))
+        kernels.append(Kernel(row.mark, float(quantity.number), rate))
     if not rows or layer is None:
         return None
     timed = any(kernel.rate is not None for kernel in kernels)
-    whole = _step(result)
-    figure = roofline(
-        float(peak.number),
-        float(peak.number / ridge.number),
-        [*kernels, *([whole] if whole is not None else [])],
-    )
+    # The step as a whole works at its model FLOP/s, at the intensity of all its kernels.
+    intensity, tflops = result.get("roofline.intensity"), result.get("time.tflops_per_device")
+    if intensity is not None and tflops is not None and tflops.number:
+        kernels.append(Kernel("step", float(intensity.number), float(tflops.number) * 1e12))
     return Data(
         rows=rows,
         columns=["FLOPs", "For each byte", *(["Predicted"] if timed else [])],
         ridge=Data(id=ridge.id, text=facts.brief(ridge)),
         timed=timed,
-        step=whole is not None,
+        step=kernels[-1].mark == "step",
         text=", ".join(f"{row.mark} {row.label} {row.cells[1].text}" for row in rows),
         layer=place(layer),
-        figure=figure,
+        figure=roofline(float(peak.number), float(peak.number / ridge.number), kernels),
     )
-
-
-def _step(result: Result) -> Kernel | None:
-    """Where the whole step works: its model FLOP/s at the intensity of all its kernels."""
-    intensity, rate = result.get("roofline.intensity"), result.get("time.tflops_per_device")
-    if intensity is None or rate is None or not rate.number:
-        return None
-    return Kernel("step", float(intensity.number), float(rate.number) * 1e12)
 
 
 def _inside(entry: Entry | None, part: Entry | None) -> bool:

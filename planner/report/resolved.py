@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from typing import Any
 
-from planner.base.display import plain_text, quoted
+from planner.base.display import flow
 from planner.documents import schema
 from planner.plans.document import Plan
 from planner.report.numbers import clean
 from planner.results.inputs import LEFT_OUT, origin
 
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ./_+()-]*(?<! )")
 #: The price list, of which the provider's rows are told, and what follows from them.
 PRICES = ("cluster", "accelerator", "prices")
 OF_PRICES = (("cluster", "price"), ("cluster", "reserved_price"))
-_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def resolved(plan: Plan) -> str:
@@ -42,13 +38,13 @@ def _mapping(
         if value in (None, {}, []) or not (given or _in_schema(here)):
             continue
         if isinstance(value, Mapping) and value:
-            rows.append((f"{indent}{_scalar(str(key))}:", ""))
+            rows.append((f"{indent}{flow(str(key))}:", ""))
             _mapping(plan, value, here, rows)
             continue
         unit = plan.document.find(here).unit if given else None
         rows.append(
             (
-                f"{indent}{_scalar(str(key))}: {_flow(value, unit)}",
+                f"{indent}{flow(str(key))}: {flow(value, unit)}",
                 clean(origin(plan, ".".join(here))[1]),
             )
         )
@@ -57,7 +53,7 @@ def _mapping(
 def _of_provider(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows of a price list that hold for the plan."""
     return [
-        {**row, "price": f"{_flow(row['price'])} USD/h"}
+        {**row, "price": f"{flow(row['price'])} USD/h"}
         for row in rows
         if row["provider"] == plan.get("cluster.provider")
     ]
@@ -70,23 +66,3 @@ def _in_schema(path: tuple[str, ...]) -> bool:
     except KeyError:
         return False
     return True
-
-
-def _flow(value: Any, unit: str | None = None) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_scalar(str(k))}: {_flow(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_flow, value)) + "]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, Fraction)):
-        text = plain_text(value)
-        return f"{text} {unit}" if unit and unit not in ("1", "tokens", "bytes") else text
-    return _scalar(str(value))
-
-
-def _scalar(text: str) -> str:
-    """Plain where YAML reads it as text, else in double quotes, which JSON and YAML share."""
-    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
-        return text
-    return quoted(text)

@@ -8,17 +8,21 @@ from pathlib import Path
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.questions.search import ranking
 from planner.questions.search.engine import Found
-from planner.report.report import page, words
-from planner.report.space import view
 
 
 def html(found: Found, front: bool = False) -> str:
     """The page as one HTML file without scripts or requests; it has best and front."""
+    from planner.report.report import page
+    from planner.report.space import view
+
     return page("search.html.jinja", view=view(found))
 
 
 def markdown(found: Found, front: bool = False) -> str:
     """The page as GitHub Markdown; it has best and front."""
+    from planner.report.report import words
+    from planner.report.space import view
+
     return words("search.md.jinja", view=view(found))
 
 

@@ -7,7 +7,6 @@ the front and the plan's own layout.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 from planner.base.version import __version__
@@ -16,9 +15,8 @@ from planner.questions.constraints import shown
 from planner.questions.search import ranking
 from planner.questions.search.engine import FITS, MEMORY, STEP, Found
 from planner.report import chart
-from planner.report.numbers import GIB, clean
+from planner.report.numbers import GIB, Data, clean
 
-Data = SimpleNamespace
 #: Series of the chart, in the order in which they are drawn; points of all but JOINED are loose.
 SERIES = ("does not fit", "fits", "the front", "the best", "the plan's own", "a device's memory")
 JOINED = (2, 5)

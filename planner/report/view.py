@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from types import SimpleNamespace
 from typing import Any
 
 from planner.base.display import exact_text, significant
@@ -26,7 +25,6 @@ from planner.report.layout import (
     APART,
     BETWEEN,
     INPUT_GROUPS,
-    OPEN_GROUPS,
     PREFIXES,
     SECTIONS,
     STEP,
@@ -34,6 +32,7 @@ from planner.report.layout import (
     Section,
 )
 from planner.report.numbers import (
+    Data,
     bar,
     clean,
     column,
@@ -47,8 +46,9 @@ from planner.results import intervals
 from planner.results.inputs import Input
 from planner.results.result import Quantity, Result, Term
 
-Data = SimpleNamespace
 SLOWEST = "time.stage"  # of the stages only the slowest is shown in its parts
+#: What the rows of a price list decide, by their kind, where it is not the price by the hour.
+PRICES = {"reserved": "cluster.reserved_price"}
 QUIET = (False, None, 0, "none", "")
 
 
@@ -141,18 +141,9 @@ class View:
     def derivations(self) -> Derivations:
         return Derivations(self.result)
 
-    @cached_property
-    def _headings(self) -> dict[str, str]:
-        """Under which derivation each quantity stands; instances share one."""
-        found: dict[str, str] = {}
-        for item in self.derivations.items:
-            for row in item.rows if item.kind == "table" else ():
-                found |= {entry.id: item.id for entry in row.entries}
-        return found
-
     def heading(self, identifier: str) -> str:
         """The heading that a link to a quantity leads to, where only headings are anchors."""
-        return self._headings.get(identifier, identifier)
+        return self.derivations.headings.get(identifier, identifier)
 
     # -- a measured run -----------------------------------------------------------------------
 
@@ -185,10 +176,7 @@ class View:
     @cached_property
     def inputs(self) -> list[Data]:
         """Groups of resolved values; those that are off or none by default stand apart."""
-        groups = {
-            title: Data(title=title, rows=[], quiet=[], open=title in OPEN_GROUPS)
-            for title in INPUT_GROUPS.values()
-        }
+        groups = {title: Data(title=title, rows=[], quiet=[]) for title in INPUT_GROUPS.values()}
         for entry in joined(self.result.inputs):
             group = groups[INPUT_GROUPS.get(_prefix(entry.key), INPUT_GROUPS[""])]
             quiet = entry.kind in ("default", "derived") and entry.value in QUIET
@@ -204,24 +192,23 @@ class View:
     def facts_sources(self) -> list[Data]:
         """Where the facts of the documents come from."""
         found: dict[tuple[Any, ...], Data] = {}
-        data = self.result.plan.data
-        cluster = data.get("cluster") or {}
-        places = (
-            ("model", data.get("model")),
-            ("cluster", cluster),
-            ("accelerator", cluster.get("accelerator")),
-        )
-        rows = (cluster.get("accelerator") or {}).get("prices") or ()
-        derived = self.result.plan.derived
-        used = [
+        plan = self.result.plan
+        cluster = plan.data.get("cluster") or {}
+        accelerator, provider = cluster.get("accelerator") or {}, cluster.get("provider")
+        prices = [
             row
-            for row in rows
-            if row["provider"] == cluster.get("provider")
-            and ("cluster.reserved_price" if row["kind"] == "reserved" else "cluster.price")
-            in derived
+            for row in accelerator.get("prices") or ()
+            if row["provider"] == provider
+            and PRICES.get(row["kind"], "cluster.price") in plan.derived
         ]
-        for what, document in (*places, ("price", {"sources": used})):
-            for source in (document or {}).get("sources") or ():
+        documents = {
+            "model": plan.data.get("model") or {},
+            "cluster": cluster,
+            "accelerator": accelerator,
+            "price": {"sources": prices},
+        }
+        for what, document in documents.items():
+            for source in document.get("sources") or ():
                 if isinstance(source, dict) and source.get("text"):
                     url = str(source.get("url") or "")
                     keys = ", ".join(map(str, source.get("keys") or [source.get("kind") or ""]))
@@ -231,7 +218,6 @@ class View:
                         text=clean(source["text"]),
                         url=url if url.startswith(("https://", "http://")) else "",
                         note=clean(source.get("note") or ""),
-                        date=clean(source.get("date") or ""),
                         confirmed=source.get("confirmed") is not False,
                     )
                     found.setdefault((what, keys, entry.text), entry)
@@ -255,17 +241,11 @@ class View:
             for i in self._missing
             if _prefix(i) in section.prefixes
         ]
-        sums = [
-            self._sum(q)
-            for base in section.sums
-            for q in self.result.quantities.values()
-            if q.base == base
-            and len(q.terms) > 1
-            and not _outside_layers(q)
-            and (base != SLOWEST or self._is_slowest(q))
-        ]
+        sums = [self._sum(q) for base in section.sums for q in self._summed(base)]
         if section.apart and self.result.step_parts:
-            sums.insert(0, self._step_parts())
+            terms = [Term(name, Fraction(s)) for name, s in self.result.step_parts.items()]
+            title = "Where the time of a step goes"
+            sums.insert(0, self._of_terms(self.result[STEP], title, terms, "step-parts", APART))
         compared = [quantities.pop(i) for i in section.side_by_side if i in quantities]
         first = [quantities.pop(i) for i in section.first if i in quantities]
         rows = [self._row(q) for q in (*first, *quantities.values())]
@@ -285,16 +265,14 @@ class View:
             roofline=pictures.roof(self.result) if "roofline" in section.prefixes else None,
         )
 
-    def _step_parts(self) -> Data:
-        """The predicted step by what its time is spent on."""
-        terms = [Term(name, Fraction(s)) for name, s in self.result.step_parts.items()]
-        title = "Where the time of a step goes"
-        return self._of_terms(self.result[STEP], title, terms, "step-parts", APART)
-
-    def _is_slowest(self, stage: Quantity) -> bool:
-        """Whether a pipeline stage is the first of those that set the pace."""
-        stages = [q for q in self.result.quantities.values() if q.base == SLOWEST]
-        return max(stages, key=lambda q: q.number) is stage
+    def _summed(self, base: str) -> list[Quantity]:
+        """The instances of a sum that are shown term by term: of pipeline stages the first that
+        sets the pace, of the parts of a model its layers, as embedding and head say little."""
+        found = [q for q in self.result.quantities.values() if q.base == base]
+        if base == SLOWEST and found:
+            found = [max(found, key=lambda stage: stage.number)]
+        layers = (all(e.settings.get("layers") is not False for e in q.entries) for q in found)
+        return [q for q, kept in zip(found, layers, strict=True) if kept and len(q.terms) > 1]
 
     def _row(self, quantity: Quantity) -> Data:
         text = facts.brief(quantity)
@@ -385,7 +363,6 @@ class View:
             text=f"{facts.brief(process)} of {facts.brief(capacity)}",
             bar=bar(share),
             percent=shown(share, "1", True),
-            over=share > 1,
         )
 
     def _beside(self, table: Beside) -> Data | None:
@@ -513,11 +490,6 @@ class View:
 
 def _prefix(identifier: str) -> str:
     return identifier.partition(".")[0]
-
-
-def _outside_layers(quantity: Quantity) -> bool:
-    """Whether it is of the embedding or the head, which say little beside the layers."""
-    return any(entry.settings.get("layers") is False for entry in quantity.entries)
 
 
 def joined(entries: dict[str, Input]) -> list[Input]:

@@ -288,7 +288,7 @@ class Result:
 
         return Typesetter(self.evaluation)
 
-    @property
+    @cached_property
     def document(self) -> str | None:
         """The plan file as it was named; None for a mapping or standard input."""
         file = self.plan.document.node.place.file

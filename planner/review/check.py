@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from html import unescape
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -242,16 +242,11 @@ def _of_result(data: Any) -> Claim | None:
 
 
 def _compare(path: Path, claim: Claim) -> Finding:
-    file = _find(path, claim.plan)
-    if file is None:
-        return Finding(str(path), "lost", (f"{claim.plan} does not exist",))
-    log = None
-    if claim.log is not None:
-        log = _find(path, claim.log)
-        if log is None:
-            return Finding(str(path), "lost", (f"{claim.log} does not exist",))
+    for name in (claim.plan, claim.log):
+        if name is not None and _find(path, name) is None:
+            return Finding(str(path), "lost", (f"{name} does not exist",))
     try:
-        fresh = _render(file, log, claim, path.suffix)
+        fresh = _render(path, claim)
     except PlanError as error:
         return Finding(str(path), "invalid", tuple(map(str, error.faults[:MOST])))
     old = _content(path)
@@ -298,27 +293,21 @@ def _find(report: Path, plan: str) -> Path | None:
     return None
 
 
-def _render(file: Path, log: Path | None, claim: Claim, suffix: str) -> str:
+def _render(report: Path, claim: Claim) -> str:
     """The report as it would be written today, naming its plan as the old one does."""
     from planner import report as render
-    from planner.engine import instance as case
-    from planner.engine.evaluate import Evaluation
     from planner.questions import loading
-    from planner.results.result import Result
+    from planner.results.result import evaluate
 
-    class Named(Result):
-        @property
-        def document(self) -> str | None:
-            return claim.plan
-
-    plan = loading.load(file, claim.overrides)
-    result = Named(plan, Evaluation(case.build(plan)))
-    if log is not None:
+    result = evaluate(loading.load(_find(report, claim.plan) or claim.plan, claim.overrides))
+    result.document = claim.plan
+    if claim.log is not None:
         from planner.connect import compare
 
-        found = compare.compare(plan, log, claim.warm_up)
-        result.comparison = replace(found, log=str(claim.log), result=result)
-    return render.as_text(result, suffix.lstrip("."))
+        log = _find(report, claim.log) or claim.log
+        found = compare.compare(result.plan, log, claim.warm_up)
+        result.comparison = replace(found, log=claim.log, result=result)
+    return render.as_text(result, report.suffix.lstrip("."))
 
 
 def _compare_results(path: Path, old: Any, new: Any) -> Finding:
@@ -350,6 +339,10 @@ def _measured(result: Any) -> dict[str, Any]:
 
 
 def _compare_lines(path: Path, old: list[str], new: list[str]) -> Finding:
+    """Two reports as lines: numbers that moved in a line, and lines of other words."""
+    head = _common(old, new)
+    tail = _common(old[head:][::-1], new[head:][::-1])
+    old, new = old[head : len(old) - tail], new[head : len(new) - tail]
     numbers: list[str] = []
     wording: list[str] = []
     masked = SequenceMatcher(None, [_mask(x) for x in old], [_mask(x) for x in new], False)
@@ -358,15 +351,21 @@ def _compare_lines(path: Path, old: list[str], new: list[str]) -> Finding:
             for index, (before, after) in enumerate(zip(old[a:b], new[c:d], strict=True)):
                 before, after = _REFERENCE.sub("", before), _REFERENCE.sub("", after)
                 if before != after and not _MARK.search(after):
-                    numbers.append(f"line {a + index + 1}: {_moved(before, after)}")
+                    numbers.append(f"line {head + a + index + 1}: {_moved(before, after)}")
             continue
-        wording.append(f"line {a + 1}: {_short(old[a:b])} → {_short(new[c:d])}")
+        wording.append(f"line {head + a + 1}: {_short(old[a:b])} → {_short(new[c:d])}")
         # Numbers that go with wording: both say something new, so both are told.
         if _figures(old[a:b]) != _figures(new[c:d]):
             numbers.append(wording.pop())
     if numbers:
         return Finding(str(path), "numbers", _first([*numbers, *wording]))
     return Finding(str(path), "wording", _first(wording or ["version or fingerprint only"]))
+
+
+def _common(some: list[str], others: list[str]) -> int:
+    """How many lines are the same from the first on."""
+    pairs = zip(some, others, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _mask(line: str) -> str:

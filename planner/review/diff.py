@@ -7,7 +7,7 @@ verdict comes first; numbers that print the same are the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -81,9 +81,15 @@ def compare(
     ``everything`` adds the verdict and the inputs. Values are the same where they print the same,
     or, with ``precision``, where they differ by no more than that share.
     """
-    rows = list(_verdict(old["verdict"], new["verdict"])) if everything else []
+    rows = []
     if everything:
-        rows += _inputs(old["inputs"], new["inputs"])
+        fits = [side["verdict"]["fits"] for side in (old, new)]
+        if fits[0] != fits[1]:
+            rows.append(Row("verdict", "verdict", "fits", "", *fits))
+        for key in dict.fromkeys((*old["inputs"], *new["inputs"])):
+            a, b = ((side["inputs"].get(key) or {}).get("value") for side in (old, new))
+            if a != b and "sources" not in key.split("."):
+                rows.append(Row(key, "input", key, "", a, b))
     before, after = old["quantities"], new["quantities"]
     for identifier in dict.fromkeys((*before, *after)):
         a, b = before.get(identifier), after.get(identifier)
@@ -106,18 +112,6 @@ def _same(old: Any, new: Any, unit: str, precision: float | None) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _verdict(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Row]:
-    if old["fits"] != new["fits"]:
-        yield Row("verdict", "verdict", "fits", "", old["fits"], new["fits"])
-
-
-def _inputs(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Row]:
-    for key in dict.fromkeys((*old, *new)):
-        a, b = (side[key]["value"] if key in side else None for side in (old, new))
-        if a != b and "sources" not in key.split("."):
-            yield Row(key, "input", key, "", a, b)
 
 
 # reading a side ----------------------------------------------------------------------------
@@ -160,13 +154,10 @@ def _is_value(value: Any) -> bool:
 
 
 def _evaluated(path: str | Path, presets: Path | None = None) -> Any:
-    from planner.documents import schema, source
-    from planner.plans import plan as plans
     from planner.questions import loading
     from planner.results.result import evaluate
 
-    document = schema.validate(source.load(path, presets=presets), "plan")
-    return evaluate(loading.planned(plans.opened(document))).to_json()
+    return evaluate(loading.load(path, presets=presets)).to_json()
 
 
 def _of_revision(revision: str, path: str) -> Any:

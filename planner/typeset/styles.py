@@ -114,6 +114,9 @@ class Style:
 
     _value = _number
 
+    def _name(self, box: Box) -> str:
+        return _named(self, box.parts[0])
+
     def _row(self, box: Box) -> str:
         return "".join(map(self.write, box.parts))
 
@@ -147,6 +150,11 @@ class Style:
         return self.patterns["called"] % (box.kind, self.comma.join(map(self.write, box.parts)))
 
     _exp = _tanh = _ln = _min = _max
+
+
+@lru_cache(maxsize=8192)  # each name stands in many formulas
+def _named(style: Style, name: Box) -> str:
+    return style.write(name)
 
 
 class _Latex(Style):

@@ -18,32 +18,9 @@ from planner.typeset.boxes import Box, parse
 from planner.typeset.styles import LATEX, TEXT
 
 IN_FULL = 3  # entries of a fold whose bodies are spelled out; of more, their values
-PLURAL = {
-    "part": "parts",
-    "block": "blocks",
-    "component": "components",
-    "stage": "stages",
-    "phase": "phases",
-    "tensor": "tensors",
-}
-
-
+PLURAL = ("part", "block", "component", "stage", "phase", "tensor")  # axes that are said so
 ONE = Box("number", (), 1)
 HALF = Fraction(1, 2)
-_FUNCTIONS = {name: name for name in ("ceil", "floor", "exp", "tanh", "max", "min")}
-_FUNCTIONS["log"] = "ln"
-
-
-class _Order:
-    """The order of quantities, of terms and of factors in print, which depends on a book alone."""
-
-    def __init__(self, book: Book) -> None:
-        self.symbols = {symbol: i for i, symbol in enumerate(book.symbols)}
-        self.terms: dict[Expression, list[Any]] = {}
-        self.factors: dict[Expression, list[Any]] = {}
-
-
-_order_of = lru_cache(maxsize=4)(_Order)
 
 
 class Typesetter:
@@ -54,7 +31,6 @@ class Typesetter:
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
         self.book = evaluation.book
-        self._order = _order_of(self.book)
 
     def name(self, symbol: Symbol) -> Box:
         """The name of an input or of a quantity."""
@@ -82,18 +58,22 @@ class Typesetter:
         op = expression.op
         if isinstance(expression, Symbol):
             return self._symbol(expression, point, numbers)
-        if op == "mul":
+        if op == "mul" or _is_below(expression):
             return self._product(expression, point, numbers)
         if op == "add":
-            return self._sum(expression, point, numbers)
+            signed = [(_is_negative(term), term) for term in self.terms(expression)]
+            boxes = (self._box(_negated(t) if minus else t, point, numbers) for minus, t in signed)
+            return Box("sum", tuple(boxes), tuple(minus for minus, _ in signed))
         if op == "pow":
-            return self._power(expression, point, numbers)
+            base, exponent = (self._box(each, point, numbers) for each in expression.args)
+            root = expression.args[1].data == HALF
+            return Box("root", (base,)) if root else Box("power", (base, exponent))
         if op == "number":
             return _number(expression.data)
         if op in REDUCTIONS:
             return self._fold(expression, point, numbers)
-        arguments = sorted(expression.args, key=self._rank)
-        return Box(_FUNCTIONS[op], tuple(self._box(each, point, numbers) for each in arguments))
+        arguments = (self._box(each, point, numbers) for each in _in_order(self.book, expression))
+        return Box("ln" if op == "log" else op, tuple(arguments))
 
     def _symbol(self, symbol: Symbol, point: Point | None, numbers: bool) -> Box:
         if point is not None and symbol not in self.book.symbols:
@@ -104,54 +84,14 @@ class Typesetter:
             return Box("name", (self.name(symbol),))
         return _value(self.evaluation.symbol(symbol, point or {}))
 
-    def _sum(self, expression: Any, point: Point | None, numbers: bool) -> Box:
-        terms = []
-        for term in self.terms(expression):
-            minus = _is_negative(term)
-            terms.append((minus, self._box(_negated(term) if minus else term, point, numbers)))
-        return Box("sum", tuple(box for _, box in terms), tuple(minus for minus, _ in terms))
-
-    def terms(self, expression: Any) -> list[Any]:
-        """Terms as one would write them: positive ones first, products of more before those of
-        fewer, quantities in the order of the book; a constant last, but before fractions."""
-        known = self._order.terms
-        if expression not in known:
-            known[expression] = self._in_order(list(expression.args))
-        return known[expression]
-
-    def _in_order(self, terms: list[Any]) -> list[Any]:
-        fractions = any(term.op == "mul" and any(_is_below(f) for f in term.args) for term in terms)
-        others_negative = all(_is_negative(term) for term in terms if term.op != "number")
-
-        def key(term: Any) -> tuple[Any, ...]:
-            factors = term.args if term.op == "mul" else (term,)
-            ranks = sorted(self._rank(factor) for factor in factors if factor.op != "number")
-            if term.op == "number":
-                return (0 if fractions or others_negative else 3,)
-            return (2 if _is_negative(term) else 1, -len(ranks), ranks)
-
-        return sorted(terms, key=key)
-
-    def _rank(self, factor: Any) -> tuple[int, int, str]:
-        base = factor.args[0] if factor.op == "pow" else factor
-        if isinstance(base, Symbol):
-            note = self.book.notation.get(base)
-            if note is not None:
-                return (1, note.rank, "")
-            return (2, self._order.symbols.get(base, 0), "")
-        if base.op == "number":
-            return (0, 0, str(base.data))
-        if base.op == "add":
-            return (3, 0, base.text)
-        return (5 if base.op in REDUCTIONS else 4, 0, base.text)
+    def terms(self, expression: Any) -> tuple[Any, ...]:
+        """The terms of a sum as one would write them."""
+        return _in_order(self.book, expression)
 
     def _product(self, expression: Any, point: Point | None, numbers: bool) -> Box:
         above: list[Box] = []
         below: list[Box] = []
-        factors = self._order.factors.get(expression)
-        if factors is None:
-            factors = sorted(expression.args, key=self._rank)
-            self._order.factors[expression] = factors
+        factors = _in_order(self.book, expression) if expression.op == "mul" else (expression,)
         for factor in factors:
             if _is_below(factor):
                 base, exponent = factor.args
@@ -172,15 +112,6 @@ class Typesetter:
         top, bottom = (_row(side) for side in kept)
         box = Box("fraction", (top, bottom)) if kept[1] else top
         return Box("negative", (box,)) if minus else box
-
-    def _power(self, expression: Any, point: Point | None, numbers: bool) -> Box:
-        base, exponent = expression.args
-        if _is_below(expression):
-            inner = self._box(_powered(base, exponent), point, numbers)
-            return Box("fraction", (ONE, inner))
-        if exponent.data == HALF:
-            return Box("root", (self._box(base, point, numbers),))
-        return Box("power", (self._box(base, point, numbers), self._box(exponent, point, numbers)))
 
     # -- folds --------------------------------------------------------------------------------
 
@@ -219,12 +150,49 @@ class Typesetter:
         return Box("sum", tuple(box for _, box in flat), tuple(minus for minus, _ in flat))
 
 
+@lru_cache(maxsize=4)
+def _places(book: Book) -> dict[Any, int]:
+    return {symbol: i for i, symbol in enumerate(book.symbols)}
+
+
+@lru_cache(maxsize=16384)
+def _in_order(book: Book, expression: Expression) -> tuple[Any, ...]:
+    """The arguments of an expression as one would write them: quantities in the order of the book;
+    of a sum positive terms first, products of more before those of fewer, a constant last, but
+    before fractions."""
+    terms = expression.args
+    if expression.op != "add":
+        return tuple(sorted(terms, key=lambda factor: _rank(book, factor)))
+    fractions = any(term.op == "mul" and any(map(_is_below, term.args)) for term in terms)
+    others_negative = all(_is_negative(term) for term in terms if term.op != "number")
+
+    def key(term: Any) -> tuple[Any, ...]:
+        factors = term.args if term.op == "mul" else (term,)
+        ranks = sorted(_rank(book, factor) for factor in factors if factor.op != "number")
+        if term.op == "number":
+            return (0 if fractions or others_negative else 3,)
+        return (2 if _is_negative(term) else 1, -len(ranks), ranks)
+
+    return tuple(sorted(terms, key=key))
+
+
+def _rank(book: Book, factor: Any) -> tuple[int, int, str]:
+    """Where a factor stands: numbers, inputs, quantities, sums, functions, folds."""
+    base = factor.args[0] if factor.op == "pow" else factor
+    if isinstance(base, Symbol):
+        note = book.notation.get(base)
+        return (1, note.rank, "") if note is not None else (2, _places(book).get(base, 0), "")
+    if base.op == "number":
+        return (0, 0, str(base.data))
+    return (3 if base.op == "add" else 5 if base.op in REDUCTIONS else 4, 0, base.text)
+
+
 def _index(fold: Expression) -> str:
     """What a fold runs over, in words: `parts`, `components: core`."""
     words = []
     for key, value in fold.where.items():
         words.append({"True": key, "False": f"not {key}"}.get(value, value))
-    axis = fold.axis if fold.op == "which" else PLURAL.get(fold.axis, fold.axis)
+    axis = f"{fold.axis}s" if fold.axis in PLURAL and fold.op != "which" else fold.axis
     return axis + (": " + ", ".join(words) if words else "")
 
 

@@ -17,7 +17,7 @@ from fuzz import seeds
 from planner.base.errors import PlanError
 from planner.cli import main as cli
 from planner.connect import imports
-from planner.connect.imports import families, hf, rules
+from planner.connect.imports import families, hf, megatron, rules
 
 DATA = Path(__file__).parents[1] / "data"
 PRESETS = Path(__file__).parents[2] / "presets" / "models"
@@ -318,7 +318,7 @@ def total(document: dict[str, Any]) -> int:
 
 
 def test_megatron_arguments_of_llama_3_count_as_its_checkpoint() -> None:
-    assert total(imports.import_megatron(LLAMA3)) == 8030261248
+    assert total(megatron.read(LLAMA3)) == 8030261248
 
 
 def test_megatron_arguments_of_deepseek_v3_count_as_its_checkpoint() -> None:
@@ -332,7 +332,7 @@ def test_megatron_arguments_of_deepseek_v3_count_as_its_checkpoint() -> None:
         --moe-router-enable-expert-bias --vocab-size 129280 --max-position-embeddings 4096
         --moe-router-num-groups 8 --moe-router-group-topk 4
     """
-    made = imports.import_megatron(arguments)
+    made = megatron.read(arguments)
     assert total(made) == 671026404352
     assert (made["moe"]["router_groups"], made["moe"]["router_group_top_k"]) == (8, 4)
 
@@ -349,9 +349,9 @@ def test_groups_of_a_router_are_imported() -> None:
 
 
 def test_modules_that_predict_further_tokens_are_imported() -> None:
-    assert imports.import_megatron(LLAMA3 + "--mtp-num-layers 2\n")["mtp"] == 2
-    none = imports.import_megatron(LLAMA3 + "--mtp-num-layers 0\n")
-    assert none == imports.import_megatron(LLAMA3)
+    assert megatron.read(LLAMA3 + "--mtp-num-layers 2\n")["mtp"] == 2
+    none = megatron.read(LLAMA3 + "--mtp-num-layers 0\n")
+    assert none == megatron.read(LLAMA3)
 
 
 def test_deepseek_v3_with_its_module_counts_as_its_checkpoint() -> None:
@@ -384,13 +384,13 @@ def test_modules_that_are_left_out_are_named(count: int, tmp_path: Path) -> None
 
 def test_megatron_arguments_of_a_layout_change_no_weight() -> None:
     layout = "--context-parallel-size 2 --cp-comm-type all_gather\n"
-    assert imports.import_megatron(LLAMA3 + layout) == imports.import_megatron(LLAMA3)
+    assert megatron.read(LLAMA3 + layout) == megatron.read(LLAMA3)
 
 
 def test_padding_of_the_vocabulary_belongs_to_the_layout() -> None:
-    padded = imports.import_megatron(LLAMA3.replace("-size 1\n", "-size 8\n"))
+    padded = megatron.read(LLAMA3.replace("-size 1\n", "-size 8\n"))
     assert padded["vocab"] == 128256  # padding to 128 × 8 belongs to the layout
-    assert imports.import_megatron(LLAMA3)["vocab"] == 128256
+    assert megatron.read(LLAMA3)["vocab"] == 128256
 
 
 @pytest.mark.parametrize(
@@ -412,5 +412,5 @@ def test_padding_of_the_vocabulary_belongs_to_the_layout() -> None:
 )
 def test_bad_megatron_arguments_give_one_line(arguments: str, message: str) -> None:
     with pytest.raises(PlanError) as caught:
-        imports.import_megatron(arguments)
+        megatron.read(arguments)
     assert str(caught.value).splitlines()[0].startswith(message)

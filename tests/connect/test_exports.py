@@ -15,7 +15,7 @@ import yaml
 from fuzz import seeds
 from planner.base.errors import PlanError
 from planner.connect import exports
-from planner.connect.exports import FORMATS, config, export
+from planner.connect.exports import FORMATS, config
 from planner.plans.document import Plan
 from planner.questions import loading
 
@@ -66,7 +66,7 @@ def load(*changes: str, plan: str = LLAMA) -> Plan:
 
 
 def read(to: str, *changes: str, plan: str = LLAMA) -> dict[str, Any]:
-    return flat(READERS[to](export(load(*changes, plan=plan), to)))
+    return flat(READERS[to](config(load(*changes, plan=plan), to).text))
 
 
 @pytest.mark.parametrize("to", FORMATS)
@@ -318,7 +318,7 @@ def test_a_hostile_name_stays_in_its_comment() -> None:
     plan, clean = load(f"name={json.dumps(name)}"), load()
     assert plan.name == name
     for to in FORMATS:
-        back, usual = (flat(READERS[to](export(each, to))) for each in (plan, clean))
+        back, usual = (flat(READERS[to](config(each, to).text)) for each in (plan, clean))
         assert back.keys() == usual.keys(), to
 
 
@@ -338,7 +338,7 @@ def test_rows_of_a_framework_are_about_keys_of_a_plan(to: str) -> None:
 
 def test_an_unknown_framework_is_a_fault_with_its_nearest() -> None:
     with pytest.raises(PlanError, match="did you mean 'megatron'"):
-        export(load(), "megatrn")
+        config(load(), "megatrn")
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
@@ -350,7 +350,7 @@ def test_megatron_arguments_come_back_as_the_same_model(path: Path, tmp_path: Pa
         pytest.skip("there is no importer of Megatron-LM arguments yet")
     plan = loading.load(path)
     arguments_file = tmp_path / "run.args"
-    arguments_file.write_text(export(plan, "megatron"), encoding="utf-8")
+    arguments_file.write_text(config(plan, "megatron").text, encoding="utf-8")
     model = tmp_path / "model.yaml"
     model.write_text(imports.document(str(arguments_file), "megatron"), encoding="utf-8")
     again = loading.load(path, [f"model={model}"])

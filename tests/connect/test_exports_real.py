@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from planner.connect.exports import config, export
+from planner.connect.exports import config
 from planner.plans.document import Plan
 from planner.questions import loading
 
@@ -59,7 +59,7 @@ def load(layout: str) -> Plan:
 def test_deepspeed_reads_its_configuration(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = pytest.importorskip("deepspeed.runtime.config")
     plan = load(layout)
-    made = json.loads(export(plan, "deepspeed"))
+    made = json.loads(config(plan, "deepspeed").text)
 
     class Unit:
         """The model-parallel unit that tells DeepSpeed the data-parallel size."""
@@ -87,7 +87,7 @@ def test_accelerate_reads_its_configuration(layout: str, tmp_path: Path) -> None
     launch = pytest.importorskip("accelerate.commands.launch")
     plan = load(layout)
     file = tmp_path / "accelerate.yaml"
-    file.write_text(export(plan, "accelerate"), encoding="utf-8")
+    file.write_text(config(plan, "accelerate").text, encoding="utf-8")
     read = arguments.load_config_from_file(str(file))  # refuses unknown keys
     assert read.num_processes == plan.get("cluster.devices")
     known = {action.dest for action in launch.launch_command_parser()._actions}
@@ -98,7 +98,7 @@ def test_accelerate_reads_its_configuration(layout: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_torchtitan_has_every_key(layout: str) -> None:
     jobs = pytest.importorskip("torchtitan.config.job_config")
-    made = tomllib.loads(export(load(layout), "torchtitan"))
+    made = tomllib.loads(config(load(layout), "torchtitan").text)
     job = jobs.JobConfig()
     for section, keys in made.items():
         known = {f.name: f.type for f in dataclasses.fields(getattr(job, section))}

@@ -19,10 +19,10 @@ from planner.engine import instance, intervals
 from planner.engine.graph import Graph
 from planner.engine.intervals import Interval
 from planner.engine.lower import Absent
-from planner.engine.proofs import Proof, unproved
 from planner.engine.run import run, tidy
 from planner.engine.tape import Quantity, Tape
 from planner.questions import loading
+from tests.engine.proofs import Proof, unproved
 
 ENDS = st.fractions(-8, 8, max_denominator=6)
 OF_TWO = ("add", "mul", "div", "max", "min")

@@ -92,7 +92,7 @@ LACKS: dict[str, dict[str, set[Any]]] = {
 def test_what_a_framework_lacks_is_not_listed(framework: str) -> None:
     plan = loading.load(PLAN)
     walk = Walk(plan, (STEP,), launcher=framework)
-    for _, space in walk.spaces:
+    for space in walk.spaces:
         for rows in space.blocks():
             for changes in rows.all():
                 for key, values in LACKS[framework].items():

@@ -136,10 +136,8 @@ def test_replicas_need_no_less_memory(model: str, changes: dict[str, Any]) -> No
     loaded = loading.load(document(model, 16), {"training.global_batch": 32, **changes})
     compared = 0
     for chunk in Walk(loaded, (MEMORY,), {REPLICAS: (1, 2, 4, 8)}, full=True):
-        part = slice(chunk.start, chunk.start + chunk.valid.shape[2])
-        replicas = chunk.rows.of_replicate
-        others = [column[part] for column in chunk.rows.columns if column is not replicas]
-        replicas = replicas[part]
+        replicas = chunk.of_replicate
+        others = [column for column in chunk.columns if column is not replicas]
         order = np.lexsort((replicas, *others))
         keys = np.stack(others)[:, order]
         memory, valid = chunk.values[MEMORY][:, :, order], chunk.valid[:, :, order]

@@ -534,12 +534,12 @@ def test_what_there_is_none_of_is_not_divided() -> None:
 def test_what_no_layout_has_is_nothing_in_every_chunk() -> None:
     """Without prices there is no cost, of as many layouts as there are."""
     plan = small("gpt2-small")
-    sizes = set()
+    chunks = 0
     for chunk in islice(searching.Walk(plan, ("time.step_seconds", "cost.total"), full=True), 3):
         assert chunk.values["cost.total"].shape == chunk.valid.shape
         assert np.isnan(chunk.values["cost.total"]).all()
-        sizes.add(chunk.start)
-    assert len(sizes) > 1
+        chunks += 1
+    assert chunks > 1
 
 
 def test_a_limit_that_is_just_met_is_kept() -> None:

@@ -35,7 +35,7 @@ from planner.questions import loading
 from planner.questions.studies import evaluator, parquet, pieces, points, run, study, table, work
 from planner.questions.studies import summary as summaries
 from planner.questions.studies import text as cells
-from planner.questions.studies.formula_inputs import PLAIN, SYMBOLS
+from planner.questions.studies.dimensions import PLAIN, SYMBOLS
 from planner.questions.studies.grid import Pieces
 from planner.results.result import evaluate
 
@@ -249,7 +249,9 @@ def test_a_plain_key_changes_its_own_symbol_and_nothing_else(key: str, name: str
     low, high = (Fraction(1, 5), Fraction(3, 5)) if key == "time.mfu" else (3 * 10**9, 10**12)
     if key == "training.expert_imbalance":
         low, high = Fraction(6, 5), Fraction(2)
-    before, after = (bound(plans.revised(plan.document, {key: v})) for v in (low, high))
+    before, after = (
+        bound(plans.planned(plans.changed(plan.document, {key: v}))) for v in (low, high)
+    )
     own = SYMBOLS[key]
     assert before["bindings"].pop(own) == low and after["bindings"].pop(own) == high
     assert before == after

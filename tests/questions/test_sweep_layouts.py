@@ -14,7 +14,7 @@ from planner.base.errors import PlanError
 from planner.plans import plan as plans
 from planner.questions import loading
 from planner.questions.batch_graph import GRAPHS
-from planner.questions.studies import checking, evaluator, study, work
+from planner.questions.studies import checking, dimensions, evaluator, study, work
 from planner.questions.studies.points import Values, exact, is_name, missing, wanted
 from planner.questions.studies.summary import Summary
 
@@ -118,7 +118,7 @@ def agree(read: study.Study, found: Values, points: Iterable[int]) -> int:
 @pytest.fixture(autouse=True)
 def any_study(monkeypatch: pytest.MonkeyPatch) -> None:
     """Layouts are completed together however few they are."""
-    monkeypatch.setattr(evaluator, "LEAST", 1)
+    monkeypatch.setattr(dimensions, "LEAST", 1)
 
 
 @pytest.mark.slow
@@ -234,12 +234,9 @@ def test_a_piece_is_the_same_whatever_was_evaluated_before(monkeypatch: pytest.M
 def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
     draft, model = plans.begun(loading.load("presets/gpt3_a100x1024.yaml").document)
     rows = np.arange(24)
-    columns = {}
-    for key, values in (("training.micro_batch", [1, 2, 3]), ("parallelism.zero", [0, 1])):
-        columns[key] = checking.Column(rows % len(values) if len(values) == 3 else rows // 12)
-        for value in values:
-            columns[key].code(value)
-    drafts = checking.Drafts(draft, model, columns, len(rows))
+    drafts = checking.Drafts(draft, model, len(rows))
+    drafts.assign(rows % 3, [{"training.micro_batch": size} for size in (1, 2, 3)])
+    drafts.assign(rows // 12, [{"parallelism.zero": stage} for stage in (0, 1)])
     tried = []
 
     def step(given: plans.Draft) -> None:

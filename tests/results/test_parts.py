@@ -37,10 +37,8 @@ def some(plan: Plan, count: int) -> Iterator[Plan]:
     chance, blocks = random.Random(5), list(Space(plan, full=True).blocks())
     while count:
         rows = chance.choice(blocks)
-        row = chance.randrange(len(rows))
-        allowed = np.argwhere(rows.valid(slice(row, row + 1))[:, :, 0])
-        zero, recompute = chance.choice(allowed.tolist())
-        yield variant(plan, rows.changes(row, zero, recompute))
+        row = rows.take(np.array([chance.randrange(len(rows))]))
+        yield variant(plan, row.changes(chance.choice(np.flatnonzero(row.valid).tolist())))
         count -= 1
 
 

@@ -12,9 +12,7 @@ LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.2: the checkpoint is that o
 
 seconds = partial(Quantity, unit="s", exact=False, source="cluster.storage")
 
-size = Quantity(
-    "checkpoint.bytes", symbol=r"M_{\mathrm{ckpt}}", unit="bytes", title="size of a checkpoint"
-)
+size = Quantity("checkpoint.bytes", r"M_{\mathrm{ckpt}}", "size of a checkpoint", unit="bytes")
 
 
 @size.where(lora=False, source="weights, master weights and optimizer states, each once")
@@ -52,9 +50,7 @@ def _():
     return _adapters() + k_a * total
 
 
-@seconds(
-    "checkpoint.write_seconds", symbol=r"t_{\mathrm{ckpt}}", title="time to write a checkpoint"
-)
+@seconds("checkpoint.write_seconds", r"t_{\mathrm{ckpt}}", "time to write a checkpoint")
 def write():
     """All devices together write it once."""
     return size / B_sto
@@ -62,8 +58,8 @@ def write():
 
 @seconds(
     "checkpoint.stall_seconds",
-    symbol=r"t_{\mathrm{stall}}",
-    title="time that training stands still for a checkpoint",
+    r"t_{\mathrm{stall}}",
+    "time that training stands still for a checkpoint",
 )
 def stall():
     """All of the writing, or the share of it that is not done beside training

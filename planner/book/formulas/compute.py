@@ -32,12 +32,13 @@ OTHERS = ("mamba", "delta_net", "short_conv", "recurrence", "lightning")
 NOTHING = ("positions", "pooler")
 
 flops = partial(Quantity, unit="FLOP")
+of_component = partial(flops, per="component", coefficient="FLOP")
 
 keys = Quantity(
     "compute.keys",
-    symbol=r"s_k",
+    r"s_k",
+    "keys that a query meets, on average",
     unit="1",
-    title="keys that a query meets, on average",
     source="training.attention_count",
     per="component",
 )
@@ -83,13 +84,7 @@ keys.where(attention_count=("causal", "causal-window"), side="decoder").equals(
 
 CHUNKED = "the chunked form in plain PyTorch of transformers: "
 
-component = flops(
-    "compute.component",
-    symbol=r"C_c",
-    title="forward FLOPs of one component, per token",
-    per="component",
-    coefficient="FLOP",
-)
+component = of_component("compute.component", r"C_c", "forward FLOPs of one component, per token")
 
 
 @component.where(type="linear", side="", source=MATMUL)
@@ -171,12 +166,8 @@ def _():
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
-backward_component = flops(
-    "compute.component_backward",
-    symbol=r"C_c'",
-    title="backward FLOPs of one component, per token",
-    per="component",
-    coefficient="FLOP",
+backward_component = of_component(
+    "compute.component_backward", r"C_c'", "backward FLOPs of one component, per token"
 )
 backward_component.where(type="core", frozen=False, source=MATMUL).equals(
     2 * component, "One product for the gradient of each factor: twice the forward pass."
@@ -234,11 +225,7 @@ def _():
 
 
 @flops(
-    "compute.layer",
-    symbol=r"C_{\ell}",
-    title="forward FLOPs of one layer, per token",
-    source=MATMUL,
-    per="part",
+    "compute.layer", r"C_{\ell}", "forward FLOPs of one layer, per token", source=MATMUL, per="part"
 )
 def layer():
     """The sum over the matmuls of the layer; norms, softmax and rotary are not counted."""
@@ -247,8 +234,8 @@ def layer():
 
 forward = flops(
     "compute.forward_flops_per_token",
-    symbol=r"C_{\mathrm{fwd}}",
-    title="matmul FLOPs of one forward pass, per token",
+    r"C_{\mathrm{fwd}}",
+    "matmul FLOPs of one forward pass, per token",
 )
 forward.where(shape=True, source=MATMUL).equals(
     Sum(L_k * layer, "part"), "Each part as often as it occurs."
@@ -263,8 +250,8 @@ forward.where(
 
 backward = flops(
     "compute.backward_flops_per_token",
-    symbol=r"C_{\mathrm{bwd}}",
-    title="matmul FLOPs of one backward pass, per token",
+    r"C_{\mathrm{bwd}}",
+    "matmul FLOPs of one backward pass, per token",
 )
 
 
@@ -281,8 +268,8 @@ backward.where(
 
 @flops(
     "compute.flops_per_token",
-    symbol=r"C_{\mathrm{tok}}",
-    title="FLOPs of forward and backward, per token",
+    r"C_{\mathrm{tok}}",
+    "FLOPs of forward and backward, per token",
     source="Narayanan et al. 2021, appendix: backward is twice forward",
 )
 def per_token():
@@ -290,23 +277,16 @@ def per_token():
     return forward + backward
 
 
-@Quantity(
-    "compute.training_flops",
-    symbol="C",
-    unit="FLOP",
-    title="training FLOPs, exact count",
-    source=MATMUL,
-)
+@flops("compute.training_flops", "C", "training FLOPs, exact count", source=MATMUL)
 def training():
     """Every token passes forward and backward once."""
     return T * per_token
 
 
-@Quantity(
+@flops(
     "compute.training_flops_6nd",
-    symbol=r"C_{6ND}",
-    unit="FLOP",
-    title="training FLOPs by the 6ND rule",
+    r"C_{6ND}",
+    "training FLOPs by the 6ND rule",
     source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1; Hoffmann et al. 2022",
     exact=False,
     coefficient="FLOP",
@@ -317,11 +297,10 @@ def training_6nd():
     return 6 * active * T
 
 
-@Quantity(
+@flops(
     "compute.training_flops_megatron",
-    symbol=r"C_{\mathrm{Meg}}",
-    unit="FLOP",
-    title="training FLOPs as Megatron-LM 2021 counts them",
+    r"C_{\mathrm{Meg}}",
+    "training FLOPs as Megatron-LM 2021 counts them",
     source="Narayanan et al. 2021 (arXiv 2104.04473), equation 3",
     shape=True,
 )
@@ -332,11 +311,10 @@ def training_megatron():
     return T * (layers + Sum(3 * layer, "part", layers=False))
 
 
-@Quantity(
+@flops(
     "compute.training_flops_palm",
-    symbol=r"C_{\mathrm{PaLM}}",
-    unit="FLOP",
-    title="training FLOPs as PaLM counts them",
+    r"C_{\mathrm{PaLM}}",
+    "training FLOPs as PaLM counts them",
     source="Chowdhery et al. 2022 (arXiv 2204.02311), appendix B",
     coefficient="FLOP",
     shape=True,
@@ -349,8 +327,8 @@ def training_palm():
 
 again = flops(
     "compute.recomputed_flops_per_token",
-    symbol=r"C_{\mathrm{again}}",
-    title="FLOPs that recomputation runs again, per token",
+    r"C_{\mathrm{again}}",
+    "FLOPs that recomputation runs again, per token",
 )
 again.where(recompute="none", source="the plan (training.recompute)").equals(
     0, "Nothing is computed again."
@@ -362,8 +340,8 @@ ELSE = ("embedding", "head", "projection", *OTHERS, *NOTHING)
 
 block_again = flops(
     "compute.block.again",
-    symbol=r"C_{\mathrm{re}}",
-    title="FLOPs of a block that selective recomputation runs again, per token",
+    r"C_{\mathrm{re}}",
+    "FLOPs of a block that selective recomputation runs again, per token",
     per="block",
 )
 block_again.where(
@@ -446,8 +424,8 @@ again.where(
 
 @flops(
     "compute.executed_flops_per_token",
-    symbol=r"C_{\mathrm{hw}}",
-    title="FLOPs of forward and backward with what is computed again, per token",
+    r"C_{\mathrm{hw}}",
+    "FLOPs of forward and backward with what is computed again, per token",
     source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5 and appendix A",
 )
 def executed_per_token():

@@ -19,9 +19,9 @@ of_shape = partial(flops, shape=True)
 
 @Quantity(
     "compute.convolution",
-    symbol=r"C_{\mathrm{conv},c}",
+    r"C_{\mathrm{conv},c}",
+    "forward FLOPs of one depthwise convolution, per token",
     unit="FLOP",
-    title="forward FLOPs of one depthwise convolution, per token",
     source=COUNTER,
     per="component",
     coefficient="FLOP",
@@ -35,8 +35,8 @@ def convolution():
 
 @of_shape(
     "compute.convolution_flops_per_token",
-    symbol=r"C_{\mathrm{conv}}",
-    title="forward FLOPs of depthwise convolutions, per token",
+    r"C_{\mathrm{conv}}",
+    "forward FLOPs of depthwise convolutions, per token",
 )
 def convolutions():
     """Each part as often as it occurs."""
@@ -45,8 +45,8 @@ def convolutions():
 
 @of_shape(
     "compute.convolution_backward_flops_per_token",
-    symbol=r"C_{\mathrm{conv}}'",
-    title="backward FLOPs of depthwise convolutions as the counter has them, per token",
+    r"C_{\mathrm{conv}}'",
+    "backward FLOPs of depthwise convolutions as the counter has them, per token",
 )
 def convolutions_backward():
     """As much again for the gradient of the input; that of the kernel is counted as if the
@@ -56,9 +56,9 @@ def convolutions_backward():
 
 scores_again = Quantity(
     "compute.scores_again_flops_per_token",
-    symbol=r"C_{\mathrm{qk}}",
+    r"C_{\mathrm{qk}}",
+    "FLOPs of attention scores that the kernel computes again in backward, per token",
     unit="FLOP",
-    title="FLOPs of attention scores that the kernel computes again in backward, per token",
 )
 scores_again.where(training_attention="eager", source=COUNTER).equals(0, "The scores were kept.")
 
@@ -76,8 +76,8 @@ def _():
 
 convolutions_again = flops(
     "compute.convolution_again_flops_per_token",
-    symbol=r"C_{\mathrm{conv}}^{\mathrm{ckpt}}",
-    title="FLOPs of convolutions that activation checkpointing runs again, per token",
+    r"C_{\mathrm{conv}}^{\mathrm{ckpt}}",
+    "FLOPs of convolutions that activation checkpointing runs again, per token",
 )
 convolutions_again.where(recompute=("none", "selective")).equals(0, "None runs again.")
 convolutions_again.where(recompute="full", shape=True).equals(
@@ -87,8 +87,8 @@ convolutions_again.where(recompute="full", shape=True).equals(
 
 @of_shape(
     "compute.counter_forward_flops",
-    symbol=r"C_{\mathrm{fwd}}^{\mathrm{count}}",
-    title="forward pass of one micro-batch as PyTorch's counter counts it",
+    r"C_{\mathrm{fwd}}^{\mathrm{count}}",
+    "forward pass of one micro-batch as PyTorch's counter counts it",
 )
 def counter_forward():
     """All tokens of the micro-batch."""
@@ -97,8 +97,8 @@ def counter_forward():
 
 @of_shape(
     "compute.counter_backward_flops",
-    symbol=r"C_{\mathrm{bwd}}^{\mathrm{count}}",
-    title="backward pass of one micro-batch as PyTorch's counter counts it",
+    r"C_{\mathrm{bwd}}^{\mathrm{count}}",
+    "backward pass of one micro-batch as PyTorch's counter counts it",
 )
 def counter_backward():
     """The products of the backward pass and all that is computed again for it."""

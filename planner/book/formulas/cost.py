@@ -14,37 +14,28 @@ dollars = partial(Quantity, unit="USD", scales_with="time", source=PRICES)
 of_a_million = partial(Quantity, unit="USD/Mtokens", source=PRICES, exact=False, mode="inference")
 
 
-@dollars("cost.total", symbol=r"\pi", title="cost of the device hours")
+@dollars("cost.total", r"\pi", "cost of the device hours")
 def total():
     """Every device hour at the price of the cluster; storage, network and staff are not in it."""
     return device_hours * price
 
 
 @dollars(
-    "cost.reserved",
-    symbol=r"\pi_{\mathrm{run,res}}",
-    title="cost of the device hours under a long commitment",
+    "cost.reserved", r"\pi_{\mathrm{run,res}}", "cost of the device hours under a long commitment"
 )
 def reserved():
     """The same hours at the price of reserved devices."""
     return device_hours * reserved_price
 
 
-@dollars(
-    "cost.run",
-    symbol=r"\pi_{\mathrm{cal}}",
-    title="cost of the run with interruptions",
-    exact=False,
-)
+@dollars("cost.run", r"\pi_{\mathrm{cal}}", "cost of the run with interruptions", exact=False)
 def run():
     """The device hours on the calendar at the price of the cluster."""
     return run_device_hours * price
 
 
 @of_a_million(
-    "cost.million_input_tokens",
-    symbol=r"\pi_{\mathrm{in}}",
-    title="cost of a million tokens of prompts",
+    "cost.million_input_tokens", r"\pi_{\mathrm{in}}", "cost of a million tokens of prompts"
 )
 def million_input():
     """All devices for as long as they take to read a million tokens; an hour has 3600 seconds."""
@@ -52,9 +43,7 @@ def million_input():
 
 
 @of_a_million(
-    "cost.million_output_tokens",
-    symbol=r"\pi_{\mathrm{out}}",
-    title="cost of a million generated tokens",
+    "cost.million_output_tokens", r"\pi_{\mathrm{out}}", "cost of a million generated tokens"
 )
 def million_output():
     """All devices for as long as they take to generate a million tokens."""

@@ -12,23 +12,19 @@ PATTERSON = "Patterson et al. 2021 (arXiv 2104.10350), section 2"
 kwh = partial(Quantity, unit="kWh", scales_with="time", source=PATTERSON, exact=False)
 
 
-@kwh("energy.devices", symbol=r"E_{\mathrm{dev}}", title="energy of the accelerators")
+@kwh("energy.devices", r"E_{\mathrm{dev}}", "energy of the accelerators")
 def devices():
     """Every device hour at the rated power: an upper bound; 1000 turns W into kW."""
     return device_hours * power / 1000
 
 
-@kwh(
-    "energy.hosts",
-    symbol=r"E_{\mathrm{host}}",
-    title="energy of the nodes outside their accelerators",
-)
+@kwh("energy.hosts", r"E_{\mathrm{host}}", "energy of the nodes outside their accelerators")
 def hosts():
     """Processors, memory, fans and network cards, per device; 1000 turns W into kW."""
     return device_hours * host_power / 1000
 
 
-computers = kwh("energy.computers", symbol=r"E_{\mathrm{IT}}", title="energy of the computers")
+computers = kwh("energy.computers", r"E_{\mathrm{IT}}", "energy of the computers")
 computers.where(hosts_given=True).equals(
     devices + hosts, "Accelerators, and what surrounds them in a node."
 )
@@ -36,7 +32,7 @@ computers.where(hosts_given=False, title="energy of the accelerators alone").equ
     devices, "The cluster states no power for its hosts (cluster.host_power); they are not in it."
 )
 
-total = kwh("energy.total", symbol=r"E_{\mathrm{run}}", title="energy that the site draws")
+total = kwh("energy.total", r"E_{\mathrm{run}}", "energy that the site draws")
 
 
 @total.where(pue_given=True)
@@ -53,9 +49,9 @@ total.where(pue_given=False, title="energy of the computers, cooling left out").
 
 @Quantity(
     "energy.carbon",
-    symbol=r"m_{\mathrm{CO_2e}}",
+    r"m_{\mathrm{CO_2e}}",
+    "emissions of the energy drawn",
     unit="kgCO2e",
-    title="emissions of the energy drawn",
     scales_with="time",
     source=PATTERSON,
     exact=False,
@@ -67,19 +63,17 @@ def carbon():
 
 expected = Quantity(
     "energy.expected",
-    symbol=r"E_{\mathrm{exp}}",
+    r"E_{\mathrm{exp}}",
+    "energy by how busy the devices are",
     unit="kWh",
-    title="energy by how busy the devices are",
     source="Newkirk et al. 2025 (arXiv 2506.14551): nodes draw less than their rating, by the "
     "arithmetic that they do",
     exact=False,
 )
 
-
-def _drawn():
-    """The share of their rated power that the devices draw."""
-    idle, busy = idle_power / power, minimum(1, hfu / e_own)
-    return idle + (1 - idle) * busy
+_idle = idle_power / power
+#: The share of their rated power that the devices draw.
+_drawn = _idle + (1 - _idle) * minimum(1, hfu / e_own)
 
 
 @expected.where(hosts_given=True)
@@ -87,11 +81,11 @@ def _():
     """A device draws its idle power and, above it, as much as its arithmetic: at the share of the
     peak that large products sustain it draws the rated power. Hosts stay at their rating; the site
     adds to both what it adds to all."""
-    return (hosts + devices * _drawn()) * total / computers
+    return (hosts + devices * _drawn) * total / computers
 
 
 @expected.where(hosts_given=False)
 def _():
     """A device draws its idle power and, above it, as much as its arithmetic: at the share of the
     peak that large products sustain it draws the rated power. Hosts are not in it."""
-    return total * _drawn()
+    return total * _drawn

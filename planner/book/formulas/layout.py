@@ -13,15 +13,13 @@ GROUPS = "Narayanan et al. 2021 (arXiv 2104.04473), section 3"
 number = partial(Quantity, unit="1")
 
 
-@number("layout.data", symbol="d", title="data-parallel size", source=GROUPS)
+@number("layout.data", "d", "data-parallel size", source=GROUPS)
 def data():
     """The devices that are left when each copy of the model takes t times p times c of them."""
     return n / (t * p * c)
 
 
-@number(
-    "layout.micro_batches", symbol="m", title="micro-batches of one optimizer step", source=GROUPS
-)
+@number("layout.micro_batches", "m", "micro-batches of one optimizer step", source=GROUPS)
 def micro_batches():
     """A data-parallel rank works through its share of the global batch, b sequences at a time."""
     return B / (b * data)
@@ -29,8 +27,8 @@ def micro_batches():
 
 shards = number(
     "layout.shards",
-    symbol=r"d_{\mathrm{sh}}",
-    title="devices that share the sharded states of a weight",
+    r"d_{\mathrm{sh}}",
+    "devices that share the sharded states of a weight",
     per="component",
 )
 
@@ -56,8 +54,8 @@ def _():
 
 @number(
     "layout.vocabulary",
-    symbol=r"V_{\mathrm{pad}}",
-    title="vocabulary with padding",
+    r"V_{\mathrm{pad}}",
+    "vocabulary with padding",
     source="Megatron-LM (make-vocab-size-divisible-by)",
 )
 def vocabulary():
@@ -67,9 +65,9 @@ def vocabulary():
 
 @Quantity(
     "layout.tokens",
-    symbol=r"n_{\mathrm{tok}}",
+    r"n_{\mathrm{tok}}",
+    "tokens of a micro-batch on one device",
     unit="tokens",
-    title="tokens of a micro-batch on one device",
     source="Megatron-LM: context parallel divides the sequence",
     coefficient="tokens",
 )
@@ -80,9 +78,9 @@ def tokens():
 
 routed = Quantity(
     "layout.routed",
-    symbol=r"n_{\mathrm{rou}}",
+    r"n_{\mathrm{rou}}",
+    "rows that the experts of one device work on, of one micro-batch",
     unit="tokens",
-    title="rows that the experts of one device work on, of one micro-batch",
     exact=False,
     per="block",
 )
@@ -97,9 +95,7 @@ def _():
 
 
 sequence_ranks = number(
-    "layout.sequence_ranks",
-    symbol=r"t_{\mathrm{seq}}",
-    title="devices that share the residual stream",
+    "layout.sequence_ranks", r"t_{\mathrm{seq}}", "devices that share the residual stream"
 )
 sequence_ranks.where(
     sequence=True, source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2"

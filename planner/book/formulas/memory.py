@@ -8,20 +8,9 @@ stage. Three totals: live tensors, with the allocator's cache, with context and 
 from functools import partial
 from typing import Any
 
+from planner.book.formulas import memory_activations as kept
+from planner.book.formulas import memory_buffers as buffer
 from planner.book.formulas.layout import data, micro_batches
-from planner.book.formulas.memory_activations import again as computed_again
-from planner.book.formulas.memory_activations import layers as kept_by_layers
-from planner.book.formulas.memory_activations import live as activations_live
-from planner.book.formulas.memory_activations import whole as kept_by_part
-from planner.book.formulas.memory_buffers import (
-    buffers_live,
-    constant,
-    gathered,
-    loss,
-    reduced,
-    step,
-)
-from planner.book.formulas.memory_buffers import layer as backward_of_block
 from planner.book.formulas.memory_cache import cache_stage
 from planner.book.formulas.memory_states import (
     gradients_component,
@@ -75,8 +64,8 @@ in_bytes = partial(Quantity, unit="bytes")
 
 gradients_live = in_bytes(
     "memory.gradients.live",
-    symbol=r"M_{g,\sigma\varphi}",
-    title="gradients on one device of a stage in a phase",
+    r"M_{g,\sigma\varphi}",
+    "gradients on one device of a stage in a phase",
     attribution="gradients",
     source="PyTorch (gradients are set to none after each step)",
     per=("stage", "phase"),
@@ -135,8 +124,8 @@ gradients_live.where(gradients="fresh", phase="step").equals(gradients_stage, "A
 
 live = in_bytes(
     "memory.live",
-    symbol=r"M_{\sigma\varphi}",
-    title="live tensors on one device of a stage in a phase",
+    r"M_{\sigma\varphi}",
+    "live tensors on one device of a stage in a phase",
     source="sum of what is alive",
     per=("stage", "phase"),
 )
@@ -145,19 +134,19 @@ live = in_bytes(
 @live.where(mode="train")
 def _():
     """States, activations and buffers."""
-    return weights_stage + optimizer_stage + gradients_live + activations_live + buffers_live
+    return weights_stage + optimizer_stage + gradients_live + kept.live + buffer.live
 
 
 @live.where(mode="inference")
 def _():
     """Weights, the cache of the sequences that are served, activations and buffers."""
-    return weights_stage + cache_stage + activations_live + buffers_live
+    return weights_stage + cache_stage + kept.live + buffer.live
 
 
 @in_bytes(
     "memory.peak",
-    symbol=r"M_{\sigma}",
-    title="live tensors on one device of a stage at its peak",
+    r"M_{\sigma}",
+    "live tensors on one device of a stage at its peak",
     short="at the peak",
     source="the phase with most",
     per="stage",
@@ -168,7 +157,7 @@ def peak():
 
 
 def _at_peak(name: str, latex: str, title: str, term, short: str = "", **when):
-    found = in_bytes(f"memory.{name}", symbol=latex, title=title, short=short or name)
+    found = in_bytes(f"memory.{name}", latex, title, short=short or name)
     value = AtArgmax(AtArgmax(term, "phase", live), "stage", peak)
     return found.where(shape=True, **when, source=PEAK).equals(
         value, "At the peak of the fullest stage."
@@ -181,9 +170,9 @@ optimizer = _at_peak(
     "optimizer", "M_o", "master weights and optimizer states on the fullest device", optimizer_stage
 )
 activations = _at_peak(
-    "activations", r"M_{\mathrm{act}}", "activations on the fullest device", activations_live
+    "activations", r"M_{\mathrm{act}}", "activations on the fullest device", kept.live
 )
-buffers = _at_peak("buffers", r"M_{\mathrm{buf}}", "buffers on the fullest device", buffers_live)
+buffers = _at_peak("buffers", r"M_{\mathrm{buf}}", "buffers on the fullest device", buffer.live)
 cache = _at_peak(
     "cache",
     r"M_{\mathrm{kv}}",
@@ -195,8 +184,8 @@ cache = _at_peak(
 
 total = predicted(
     "memory.total",
-    symbol="M",
-    title="live tensors on the fullest device at its peak (max_memory_allocated)",
+    "M",
+    "live tensors on the fullest device at its peak (max_memory_allocated)",
     reading="live tensors (the allocator's peak)",
     source=PEAK,
 )
@@ -217,13 +206,13 @@ def _():
 fullest = partial(Quantity, unit="", source=PEAK, shape=True)
 
 
-@fullest("memory.stage", symbol=r"\sigma^{*}", title="the fullest pipeline stage")
+@fullest("memory.stage", r"\sigma^{*}", "the fullest pipeline stage")
 def fullest_stage():
     """The stage with the largest peak."""
     return Argmax(peak, "stage")
 
 
-@fullest("memory.phase", symbol=r"\varphi^{*}", title="the phase of the peak")
+@fullest("memory.phase", r"\varphi^{*}", "the phase of the peak")
 def fullest_phase():
     """The phase with the largest sum, on the fullest stage."""
     return AtArgmax(Argmax(live, "phase"), "stage", peak)
@@ -270,8 +259,8 @@ def _():
 
 @in_bytes(
     "memory.blocks",
-    symbol=r"M_{\mathrm{blk},\sigma}",
-    title="what each kind of tensor holds at its own peak on a stage, added up",
+    r"M_{\mathrm{blk},\sigma}",
+    "what each kind of tensor holds at its own peak on a stage, added up",
     source="PyTorch's caching allocator: a freed block serves others of its size",
     per="stage",
     mode="train",
@@ -282,26 +271,26 @@ def blocks():
     that is computed again in its backward pass, gradients on their way near its end. Their blocks
     differ in size, so none serves another kind. Where the layers keep less than one of them in
     full, as on the host, it is that one, before its backward pass."""
-    kept = kept_by_layers + Max(minimum(1, recomputed_in_flight) * computed_again, "part")
+    layers = kept.layers + Max(minimum(1, recomputed_in_flight) * kept.again, "part")
     return (
         weights_stage
         + optimizer_stage
         + Max(gradients_live, "phase")
-        + maximum(kept, largest_on_stage(kept_by_part, layers=True))
-        + Sum(in_flight * kept_by_part, "part", layers=False)
-        + loss
-        + backward_of_block
-        + Max(gathered, "phase")
-        + Max(reduced, "phase")
-        + step
-        + constant
+        + maximum(layers, largest_on_stage(kept.whole, layers=True))
+        + Sum(in_flight * kept.whole, "part", layers=False)
+        + buffer.loss
+        + buffer.layer
+        + Max(buffer.gathered, "phase")
+        + Max(buffer.reduced, "phase")
+        + buffer.step
+        + buffer.constant
     )
 
 
 allocator = predicted(
     "memory.allocator",
-    symbol=r"M_{\mathrm{all}}",
-    title="what the allocator keeps beyond live tensors",
+    r"M_{\mathrm{all}}",
+    "what the allocator keeps beyond live tensors",
     attribution="allocator's cache",
     source="PyTorch's caching allocator",
 )
@@ -324,8 +313,8 @@ allocator.where(shape=False).equals(0, "States stay where they are and leave no 
 
 @predicted(
     "memory.reserved",
-    symbol=r"M_{\mathrm{res}}",
-    title="memory that the allocator reserves (max_memory_reserved)",
+    r"M_{\mathrm{res}}",
+    "memory that the allocator reserves (max_memory_reserved)",
     reading="the allocator's cache",
     source="PyTorch's caching allocator",
 )
@@ -336,8 +325,8 @@ def reserved():
 
 @predicted(
     "memory.communicators",
-    symbol=r"M_{\mathrm{coll}}",
-    title="buffers of the collective library",
+    r"M_{\mathrm{coll}}",
+    "buffers of the collective library",
     attribution="buffers of collectives",
     source="NCCL: channels and their buffers for each communicator",
 )
@@ -350,8 +339,8 @@ def communicators():
 
 @predicted(
     "memory.process",
-    symbol=r"M_{\mathrm{proc}}",
-    title="memory of the process (what nvidia-smi shows)",
+    r"M_{\mathrm{proc}}",
+    "memory of the process (what nvidia-smi shows)",
     reading="the process (as the driver shows it)",
     source="device context, collective library and reserved memory",
 )
@@ -362,8 +351,8 @@ def process():
 
 @in_bytes(
     "memory.capacity",
-    symbol=r"M_{\mathrm{cap}}",
-    title="memory of one device",
+    r"M_{\mathrm{cap}}",
+    "memory of one device",
     source="the accelerator's document",
 )
 def capacity():
@@ -373,8 +362,8 @@ def capacity():
 
 @predicted(
     "memory.headroom",
-    symbol=r"\Delta M",
-    title="memory that is left on the fullest device",
+    r"\Delta M",
+    "memory that is left on the fullest device",
     source="capacity less process",
     within=SIGNED,
 )
@@ -385,8 +374,8 @@ def headroom():
 
 @predicted(
     "memory.at_worst",
-    symbol=r"M_{95}",
-    title="memory of the process at worst (95th percentile)",
+    r"M_{95}",
+    "memory of the process at worst (95th percentile)",
     source="published readings of training runs (presets/efficiency/memory.yaml)",
 )
 def at_worst():
@@ -396,8 +385,8 @@ def at_worst():
 
 @predicted(
     "memory.headroom_p95",
-    symbol=r"\Delta M_{95}",
-    title="memory that is left on the fullest device at worst (95th percentile)",
+    r"\Delta M_{95}",
+    "memory that is left on the fullest device at worst (95th percentile)",
     source="capacity less process at worst",
     within=SIGNED,
 )

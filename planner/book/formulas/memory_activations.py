@@ -28,9 +28,9 @@ of_phase = partial(Quantity, unit="bytes", per=("stage", "phase"))
 
 @Quantity(
     "memory.tensor",
-    symbol="M_j",
+    "M_j",
+    "one tensor of a layer, of one micro-batch on one device",
     unit="bytes",
-    title="one tensor of a layer, of one micro-batch on one device",
     source=PROFILE,
     per="tensor",
 )
@@ -41,9 +41,9 @@ def tensor():
 
 input_ranks = Quantity(
     "memory.activations.input_ranks",
-    symbol=r"t_{\mathrm{in}}",
+    r"t_{\mathrm{in}}",
+    "devices that share the kept input of a recomputed layer",
     unit="1",
-    title="devices that share the kept input of a recomputed layer",
 )
 input_ranks.where(partition_activations=False, source=KORTHIKANTI).equals(
     sequence_ranks, "As the residual stream is divided."
@@ -55,8 +55,8 @@ input_ranks.where(
 
 layer = of_part(
     "memory.activations.part",
-    symbol=r"M_{\mathrm{act}}^{k}",
-    title="activations that one layer keeps of one micro-batch",
+    r"M_{\mathrm{act}}^{k}",
+    "activations that one layer keeps of one micro-batch",
 )
 
 
@@ -79,9 +79,9 @@ layer.where(recompute="full", source=f"{KORTHIKANTI}, section 5: 2sbh").equals(
 
 @Quantity(
     "memory.activations.layer",
-    symbol=r"M_{\mathrm{act}}^{\ell}",
+    r"M_{\mathrm{act}}^{\ell}",
+    "activations that one layer keeps of one micro-batch on one device",
     unit="bytes",
-    title="activations that one layer keeps of one micro-batch on one device",
     source="the layer kind that keeps most",
 )
 def largest_layer():
@@ -91,8 +91,8 @@ def largest_layer():
 
 again = of_part(
     "memory.activations.again",
-    symbol=r"M_{\mathrm{re}}^{k}",
-    title="activations of one layer while it is computed again",
+    r"M_{\mathrm{re}}^{k}",
+    "activations of one layer while it is computed again",
     source=f"{KORTHIKANTI}, section 5",
 )
 
@@ -112,8 +112,8 @@ again.where(layers=False).equals(0, "Embedding and head are not computed again."
 
 @of_part(
     "memory.activations.whole",
-    symbol=r"M_{\mathrm{act}}^{k,0}",
-    title="activations that one layer would keep without recomputation",
+    r"M_{\mathrm{act}}^{k,0}",
+    "activations that one layer would keep without recomputation",
     source=PROFILE,
 )
 def whole():
@@ -123,9 +123,9 @@ def whole():
 
 @Quantity(
     "memory.activations.offloaded",
-    symbol=r"f_{\mathrm{dev}}",
+    r"f_{\mathrm{dev}}",
+    "share of the activations that stays on the device",
     unit="1",
-    title="share of the activations that stays on the device",
     source="training.offload.activations",
     within=SHARE,
 )
@@ -136,8 +136,8 @@ def stays():
 
 @of_stage(
     "memory.activations.layers",
-    symbol=r"M_{\mathrm{act},\sigma}^{L}",
-    title="activations that the layers of a stage keep, without embedding and head",
+    r"M_{\mathrm{act},\sigma}^{L}",
+    "activations that the layers of a stage keep, without embedding and head",
     source=f"Narayanan et al. 2021, section 2.2; {KORTHIKANTI}, equation 5 and section 4.2.3",
 )
 def layers():
@@ -152,8 +152,8 @@ def layers():
 
 @of_stage(
     "memory.activations.stage",
-    symbol=r"M_{\mathrm{act},\sigma}",
-    title="activations that one device of a stage keeps, of all micro-batches in flight",
+    r"M_{\mathrm{act},\sigma}",
+    "activations that one device of a stage keeps, of all micro-batches in flight",
     short="activations",
     source="layers, embedding and head",
 )
@@ -164,8 +164,8 @@ def stage():
 
 live = of_phase(
     "memory.activations.live",
-    symbol=r"M_{\mathrm{act},\sigma\varphi}",
-    title="activations on one device of a stage in a phase",
+    r"M_{\mathrm{act},\sigma\varphi}",
+    "activations on one device of a stage in a phase",
     attribution="activations",
 )
 _embedding = Sum(in_flight * whole, "part", part="embedding")

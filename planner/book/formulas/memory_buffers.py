@@ -35,8 +35,8 @@ in_bytes = partial(Quantity, unit="bytes")
 
 @of_stage(
     "memory.buffers.loss",
-    symbol=r"M_{\mathrm{loss},\sigma}",
-    title="temporary tensors of the loss and of the head's backward pass",
+    r"M_{\mathrm{loss},\sigma}",
+    "temporary tensors of the loss and of the head's backward pass",
     source=PROFILE,
 )
 def loss():
@@ -46,8 +46,8 @@ def loss():
 
 @of_stage(
     "memory.buffers.layer",
-    symbol=r"M_{\mathrm{bwd},\sigma}",
-    title="temporary tensors of the backward pass of one block",
+    r"M_{\mathrm{bwd},\sigma}",
+    "temporary tensors of the backward pass of one block",
     source=PROFILE,
 )
 def layer():
@@ -60,8 +60,8 @@ def layer():
 
 @in_bytes(
     "memory.buffers.gathered_part",
-    symbol=r"G_k",
-    title="weights of one layer, gathered",
+    r"G_k",
+    "weights of one layer, gathered",
     source=FSDP,
     per="part",
 )
@@ -72,8 +72,8 @@ def gathered_part():
 
 gathered = of_phase(
     "memory.buffers.gathered",
-    symbol=r"M_{\mathrm{gat},\sigma\varphi}",
-    title="weights in the compute format on one device of a stage",
+    r"M_{\mathrm{gat},\sigma\varphi}",
+    "weights in the compute format on one device of a stage",
     source=FSDP,
 )
 _root = total_on_stage(gathered_part, layers=False)
@@ -92,12 +92,9 @@ def _():
 
 
 gathered.where(zero=3, phase="first").equals(_root + _layer, "The root's group and this layer.")
-
-
-@gathered.where(zero=3, reshard=False, phase=("loss", "backward"))
-def _():
-    """All of them: nothing is let go of between forward and backward."""
-    return total_on_stage(gathered_part)
+gathered.where(zero=3, reshard=False, phase=("loss", "backward")).equals(
+    total_on_stage(gathered_part), "All of them: nothing is let go of between forward and backward."
+)
 
 
 @gathered.where(zero=3, phase="gradients")
@@ -129,8 +126,8 @@ gathered.where(phase="step", source="the optimizer works on shards").equals(0, "
 
 reduced = of_phase(
     "memory.buffers.reduced",
-    symbol=r"M_{\mathrm{red},\sigma\varphi}",
-    title="whole gradients on their way to their shards",
+    r"M_{\mathrm{red},\sigma\varphi}",
+    "whole gradients on their way to their shards",
     source=FSDP,
 )
 _of_head = total_on_stage(k_c * Sum(device_parameters, "component"), part="head")
@@ -165,9 +162,7 @@ reduced.where(zero=(0, 1, 2), source="gradients are summed where they lie").equa
 )
 
 step = of_stage(
-    "memory.buffers.step",
-    symbol=r"M_{\mathrm{step},\sigma}",
-    title="temporary tensors of the optimizer step",
+    "memory.buffers.step", r"M_{\mathrm{step},\sigma}", "temporary tensors of the optimizer step"
 )
 
 
@@ -196,8 +191,8 @@ def _():
 
 dummies = of_stage(
     "memory.buffers.dummies",
-    symbol=r"M_{\mathrm{dum},\sigma}",
-    title="placeholder gradients of the weights",
+    r"M_{\mathrm{dum},\sigma}",
+    "placeholder gradients of the weights",
     source="TransformerEngine (get_dummy_wgrad), Megatron-LM (gradient-accumulation fusion)",
 )
 
@@ -219,9 +214,7 @@ def _():
 dummies.where(dummies=False).equals(0, "Autograd hands the gradients over.")
 
 workspace = of_stage(
-    "memory.buffers.workspace",
-    symbol=r"M_{\mathrm{ws},\sigma}",
-    title="workspaces of the matmul libraries",
+    "memory.buffers.workspace", r"M_{\mathrm{ws},\sigma}", "workspaces of the matmul libraries"
 )
 workspace.where(
     head_workspace=False, source="PyTorch (CUBLAS_WORKSPACE_CONFIG: 32 MiB from Hopper on)"
@@ -248,8 +241,8 @@ def _():
 
 @in_bytes(
     "memory.buffers.buckets",
-    symbol=r"M_{\mathrm{bk}}",
-    title="buckets in which gradients are reduced and weights gathered",
+    r"M_{\mathrm{bk}}",
+    "buckets in which gradients are reduced and weights gathered",
     source="DeepSpeed (reduce_bucket_size, allgather_bucket_size)",
 )
 def buckets():
@@ -259,8 +252,8 @@ def buckets():
 
 @in_bytes(
     "memory.buffers.live_parameters",
-    symbol=r"M_{\mathrm{lp}}",
-    title="weights kept gathered besides the layers at work",
+    r"M_{\mathrm{lp}}",
+    "weights kept gathered besides the layers at work",
     source="DeepSpeed (stage3_max_live_parameters)",
 )
 def live_parameters():
@@ -270,8 +263,8 @@ def live_parameters():
 
 quantized = of_stage(
     "memory.buffers.quantized",
-    symbol=r"M_{\mathrm{quant},\sigma}",
-    title="weights in the format of quantized products",
+    r"M_{\mathrm{quant},\sigma}",
+    "weights in the format of quantized products",
 )
 
 
@@ -293,8 +286,8 @@ quantized.where(
 
 @of_stage(
     "memory.buffers.constant",
-    symbol=r"M_{\mathrm{con},\sigma}",
-    title="buffers that are there for the whole run",
+    r"M_{\mathrm{con},\sigma}",
+    "buffers that are there for the whole run",
     source=PROFILE,
 )
 def constant():
@@ -306,34 +299,32 @@ def constant():
 # -- what lives in which phase -------------------------------------------------------------------
 
 
-buffers_live = of_phase(
+live = of_phase(
     "memory.buffers.live",
-    symbol=r"M_{\mathrm{buf},\sigma\varphi}",
-    title="buffers on one device of a stage in a phase",
+    r"M_{\mathrm{buf},\sigma\varphi}",
+    "buffers on one device of a stage in a phase",
     attribution="buffers",
     source=PROFILE,
 )
 
 
-@buffers_live.where(phase="loss")
+@live.where(phase="loss")
 def _():
     """Temporary tensors of the loss, weights in the compute format, workspace."""
     return loss + gathered + constant
 
 
-@buffers_live.where(phase=("backward", "first"))
+@live.where(phase=("backward", "first"))
 def _():
     """Temporary tensors of a layer, weights in the compute format, gradients on their way."""
     return layer + gathered + reduced + constant
 
 
-@buffers_live.where(phase="gradients")
+@live.where(phase="gradients")
 def _():
     """Weights in the compute format, gradients on their way, workspace."""
     return gathered + reduced + constant
 
 
-buffers_live.where(phase="serving").equals(constant, "Buffers of the whole run.")
-buffers_live.where(phase="step").equals(
-    step + constant, "Temporary tensors of the optimizer, workspace."
-)
+live.where(phase="serving").equals(constant, "Buffers of the whole run.")
+live.where(phase="step").equals(step + constant, "Temporary tensors of the optimizer, workspace.")

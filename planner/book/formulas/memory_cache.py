@@ -35,9 +35,9 @@ held = b * micro_batches
 
 block = Quantity(
     "memory.cache.block",
-    symbol=r"M_{kv}^{j}",
+    r"M_{kv}^{j}",
+    "cache of one block on one device",
     unit="bytes",
-    title="cache of one block on one device",
     per="block",
     coefficient="1",
 )
@@ -101,9 +101,9 @@ block.where(block="lightning", source="MiniMax-01 (arXiv 2501.08313)").equals(
 
 @Quantity(
     "memory.cache.stage",
-    symbol=r"M_{kv,\sigma}",
+    r"M_{kv,\sigma}",
+    "cache on one device of a stage",
     unit="bytes",
-    title="cache on one device of a stage",
     short="cache",
     source=POPE,
     per="stage",

@@ -42,8 +42,8 @@ in_bytes = partial(Quantity, unit="bytes")
 
 device_parameters = parameters(
     "parameters.device",
-    symbol=r"N_{c}^{\mathrm{dev}}",
-    title="parameters of one component on one tensor and expert rank",
+    r"N_{c}^{\mathrm{dev}}",
+    "parameters of one component on one tensor and expert rank",
     source=MEGATRON,
 )
 device_parameters.where(split="none").equals(component, "Every rank holds all of it.")
@@ -96,8 +96,8 @@ width = partial(Quantity, unit="1", source=MEGATRON, per="component")
 
 inputs = width(
     "parameters.device_inputs",
-    symbol=r"n_{\mathrm{in}}'",
-    title="input width of a matrix on one tensor and expert rank",
+    r"n_{\mathrm{in}}'",
+    "input width of a matrix on one tensor and expert rank",
 )
 inputs.where(split=("none", "column")).equals(n_in, "All of them.")
 inputs.where(split="row").equals(n_in / t, "Divided over the tensor-parallel ranks.")
@@ -111,8 +111,8 @@ inputs.where(split="experts").equals(
 
 outputs = width(
     "parameters.device_outputs",
-    symbol=r"n_{\mathrm{out}}'",
-    title="output width of a matrix on one tensor and expert rank",
+    r"n_{\mathrm{out}}'",
+    "output width of a matrix on one tensor and expert rank",
 )
 outputs.where(split=("none", "row")).equals(n_out, "All of them.")
 outputs.where(split="column").equals(n_out / t, "Divided over the tensor-parallel ranks.")
@@ -126,8 +126,8 @@ outputs.where(split="experts").equals(
 
 biases = width(
     "parameters.device_biases",
-    symbol=r"n_{\mathrm{b}}'",
-    title="biases of a matrix on one tensor and expert rank",
+    r"n_{\mathrm{b}}'",
+    "biases of a matrix on one tensor and expert rank",
 )
 biases.where(bias=False).equals(0, "None.")
 biases.where(bias=True, split=("none", "column", "row", "vocabulary")).equals(
@@ -141,8 +141,8 @@ LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
 trained = parameters(
     "parameters.trained",
-    symbol=r"N_{c}^{\mathrm{tr}}",
-    title="parameters of one component that get gradients, on one tensor and expert rank",
+    r"N_{c}^{\mathrm{tr}}",
+    "parameters of one component that get gradients, on one tensor and expert rank",
 )
 trained.where(lora=False, source="all weights are trained").equals(
     device_parameters, "All of them."
@@ -171,20 +171,17 @@ QLORA = "Dettmers et al. 2023 (arXiv 2305.14314), section 3"
 
 frozen_bytes = in_bytes(
     "memory.weights.frozen_bytes",
-    symbol="k_f",
-    title="bytes of a frozen weight of a hidden matrix",
+    "k_f",
+    "bytes of a frozen weight of a hidden matrix",
     coefficient="bytes",
 )
 frozen_bytes.where(lora_base="bf16", source=LORA).equals(2, "Kept in bf16.")
 frozen_bytes.where(lora_base="int8", source="Dettmers et al. 2022 (arXiv 2208.07339)").equals(
     1, "One byte; the scale of a row is not counted."
 )
-
-
-@frozen_bytes.where(lora_base="nf4", source=QLORA)
-def _():
-    """Four bits, and an fp32 scale for each block of 64."""
-    return rational(1, 2) + rational(4, 64)
+frozen_bytes.where(lora_base="nf4", source=QLORA).equals(
+    rational(1, 2) + rational(4, 64), "Four bits, and an fp32 scale for each block of 64."
+)
 
 
 @frozen_bytes.where(lora_base="nf4-double", source=QLORA)
@@ -195,8 +192,8 @@ def _():
 
 frozen = of_component(
     "memory.weights.frozen",
-    symbol=r"M_{f,c}",
-    title="frozen weights of one component, before they are divided",
+    r"M_{f,c}",
+    "frozen weights of one component, before they are divided",
     source=LORA,
 )
 frozen.where(lora=False).equals(0, "None.")
@@ -208,10 +205,7 @@ frozen.where(lora=True, hidden_matrix=False).equals(
 )
 
 weights_component = of_component(
-    "memory.weights.component",
-    symbol=r"M_{w,c}",
-    title="weights of one component on one device",
-    source=ZERO,
+    "memory.weights.component", r"M_{w,c}", "weights of one component on one device", source=ZERO
 )
 weights_component.where(zero=(0, 1, 2)).equals(
     k_w * trained + frozen, "k_w bytes for each trained parameter, and the frozen ones."
@@ -226,8 +220,8 @@ def _():
 
 gradients_component = of_component(
     "memory.gradients.component",
-    symbol=r"M_{g,c}",
-    title="gradients of one component on one device",
+    r"M_{g,c}",
+    "gradients of one component on one device",
     source=ZERO,
 )
 gradients_component.where(zero=(0, 1)).equals(k_g * trained, "k_g bytes for each parameter.")
@@ -236,7 +230,7 @@ gradients_component.where(zero=(2, 3)).equals(
 )
 
 per_parameter = in_bytes(
-    "memory.optimizer.per_parameter", symbol="K_o", title="optimizer states of one parameter"
+    "memory.optimizer.per_parameter", "K_o", "optimizer states of one parameter"
 )
 per_parameter.where(optimizer="adamw", source="Loshchilov & Hutter 2019 (arXiv 1711.05101)").equals(
     2 * k_o, "A first and a second moment."
@@ -284,9 +278,7 @@ per_parameter.where(
 ALIKE = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "lion")
 
 each = of_component(
-    "memory.optimizer.each",
-    symbol=r"k_{o,c}",
-    title="optimizer states of one parameter of a component",
+    "memory.optimizer.each", r"k_{o,c}", "optimizer states of one parameter of a component"
 )
 each.where(optimizer=ALIKE, source="one state has the shape of the weight").equals(
     per_parameter, "The same for each parameter."
@@ -325,8 +317,8 @@ each.where(
 
 @of_component(
     "memory.optimizer.states",
-    symbol=r"K_{o,c}",
-    title="optimizer states of one component, before they are divided",
+    r"K_{o,c}",
+    "optimizer states of one component, before they are divided",
     source="the optimizer's states of each parameter",
 )
 def states():
@@ -336,8 +328,8 @@ def states():
 
 optimizer_component = of_component(
     "memory.optimizer.component",
-    symbol=r"M_{o,c}",
-    title="master weights and optimizer states of one component on one device",
+    r"M_{o,c}",
+    "master weights and optimizer states of one component on one device",
     source=ZERO,
 )
 optimizer_component.where(
@@ -359,8 +351,8 @@ def _():
 
 @of_component(
     "memory.optimizer.steps",
-    symbol=r"M_{t,c}",
-    title="step counters of one component",
+    r"M_{t,c}",
+    "step counters of one component",
     source="PyTorch (torch.optim keeps one for each weight tensor)",
 )
 def steps():
@@ -374,8 +366,8 @@ def steps():
 def _stage(name: str, latex: str, title: str, attribution: str = "") -> Quantity:
     return in_bytes(
         f"memory.{name}.stage",
-        symbol=latex,
-        title=title,
+        latex,
+        title,
         short=name,
         attribution=attribution,
         source="sum over the layers of the stage",
@@ -405,8 +397,8 @@ def optimizer_stage():
 
 @in_bytes(
     "memory.bytes_per_parameter",
-    symbol="K",
-    title="bytes of weight, gradient and optimizer for one parameter, nothing divided",
+    "K",
+    "bytes of weight, gradient and optimizer for one parameter, nothing divided",
     source="the recipe of the precision (training.bytes)",
 )
 def bytes_per_parameter():

@@ -5,7 +5,6 @@ its members in a node have; the link carries the rest.
 """
 
 from functools import partial
-from typing import Any
 
 from planner.book.expressions import Expression, Operand
 from planner.book.formulas.layout import data, tokens
@@ -58,8 +57,8 @@ seconds = partial(Quantity, unit="s", exact=False)
 
 link = rate(
     "network.link",
-    symbol=r"\beta_\ell",
-    title="bandwidth of collectives inside a node, per device and direction",
+    r"\beta_\ell",
+    "bandwidth of collectives inside a node, per device and direction",
 )
 
 
@@ -75,9 +74,9 @@ link.where(link_convention="per-direction", source="datasheet; it prints one dir
 
 fabric = Quantity(
     "network.fabric",
-    symbol=r"\beta_f",
+    r"\beta_f",
+    "bandwidth of collectives between nodes, per device and direction",
     unit="bytes/s",
-    title="bandwidth of collectives between nodes, per device and direction",
 )
 
 
@@ -99,8 +98,8 @@ def _():
 
 tensor = seconds(
     "network.tensor",
-    symbol=r"t_{\mathrm{AR}}",
-    title="one tensor-parallel exchange of the residual stream",
+    r"t_{\mathrm{AR}}",
+    "one tensor-parallel exchange of the residual stream",
     attribution="tensor-parallel exchange",
 )
 tensor.where(tensor="none", source=MEGATRON).equals(0, "One device has nothing to exchange.")
@@ -108,9 +107,7 @@ tensor.where(tensor="none", source=MEGATRON).equals(0, "One device has nothing t
 #: Bytes that a ring passes through each device, of the activations of all tokens.
 _passed_by_ranks = 2 * (t - 1) / t * k_a * tokens * h
 
-tensor_hops = seconds(
-    "network.tensor_hops", symbol=r"\alpha_t", title="hops of one tensor-parallel exchange"
-)
+tensor_hops = seconds("network.tensor_hops", r"\alpha_t", "hops of one tensor-parallel exchange")
 tensor_hops.where(tensor="node", switched=False, source=RING).equals(
     2 * (t - 1) * a_link, "A ring takes t - 1 hops to add up, and as many to pass the sums on."
 )
@@ -176,9 +173,9 @@ def _():
 
 @Quantity(
     "network.shards",
-    symbol=r"g",
+    r"g",
+    "devices that a weight's states are divided over",
     unit="1",
-    title="devices that a weight's states are divided over",
     source="Rajbhandari et al. 2020 (arXiv 1910.02054); Megatron-LM: data times context parallel",
 )
 def shards():
@@ -187,9 +184,7 @@ def shards():
 
 
 group = rate(
-    "network.data",
-    symbol=r"\beta_d",
-    title="bandwidth of the data-parallel group, per device and direction",
+    "network.data", r"\beta_d", "bandwidth of the data-parallel group, per device and direction"
 )
 group.where(shards="none", source="a group of one device").equals(
     e_mem * W, "A device alone exchanges nothing; what it would, stays in its memory."
@@ -206,8 +201,8 @@ def _():
 
 hops = seconds(
     "network.data_hops",
-    symbol=r"\alpha_d",
-    title="hops of one gathering or scattering over the data-parallel group",
+    r"\alpha_d",
+    "hops of one gathering or scattering over the data-parallel group",
 )
 hops.where(shards="none", source="a group of one device").equals(0, "None: a device alone.")
 hops.where(shards="node", switched=False, source=RING).equals(
@@ -237,8 +232,8 @@ TUNER = "NCCL, src/graph/tuning.cc: the fastest of ring, tree and NVLS"
 
 reduce_hops = seconds(
     "network.reduce_hops",
-    symbol=r"\alpha_{\mathrm{AR}}",
-    title="hops of one all-reduce over the data-parallel group",
+    r"\alpha_{\mathrm{AR}}",
+    "hops of one all-reduce over the data-parallel group",
 )
 reduce_hops.where(shards="none", source="a group of one device").equals(0, "None: a device alone.")
 
@@ -276,8 +271,8 @@ def _():
 
 replicas = rate(
     "network.replicas",
-    symbol=r"\beta_r",
-    title="bandwidth between the replicas of hybrid sharding, per device and direction",
+    r"\beta_r",
+    "bandwidth between the replicas of hybrid sharding, per device and direction",
 )
 replicas.where(replicas="none", source="a group of one device").equals(
     e_mem * W, "One replica exchanges nothing; what it would, stays in its memory."
@@ -296,9 +291,9 @@ WHOLE = ("none", "column", "row", "vocabulary")
 
 passed = Quantity(
     "network.passed",
-    symbol=r"\tau_c",
+    r"\tau_c",
+    "time in which a ring passes each byte of a component to those that share it",
     unit="s/bytes",
-    title="time in which a ring passes each byte of a component to those that share it",
     source=RING,
     exact=False,
     per="component",
@@ -329,8 +324,8 @@ def _():
 
 experts = of_block(
     "network.experts",
-    symbol=r"t_{\mathrm{a2a}}",
-    title="one exchange of tokens between experts, the mean of there and back",
+    r"t_{\mathrm{a2a}}",
+    "one exchange of tokens between experts, the mean of there and back",
     attribution="expert-parallel exchange",
 )
 experts.where(expert="none", source="Lepikhin et al. 2020 (arXiv 2006.16668)").equals(
@@ -341,8 +336,9 @@ DEEPEP = "DeepEP, README (normal kernels)"
 #: Nodes over which an expert-parallel group is spread.
 NODES = e * t_e / n_node
 
-REACH: dict[str, Any] = {"unit": "1", "exact": False, "per": "block"}
 LIMITED = "DeepSeek-AI 2024 (arXiv 2412.19437), section 2.1.2"
+
+of_experts = partial(Quantity, unit="1", exact=False, per="block", block="moe")
 
 
 def _of_groups(members: Operand) -> Expression:
@@ -350,12 +346,10 @@ def _of_groups(members: Operand) -> Expression:
     return minimum(members, maximum(members * g_r / G_r, g_r))
 
 
-reach = Quantity(
+reach = of_experts(
     "network.reach.devices",
-    symbol=r"e_{\mathrm{r}}",
-    title="devices of whose experts a token chooses",
-    **REACH,
-    block="moe",
+    r"e_{\mathrm{r}}",
+    "devices of whose experts a token chooses",
     expert=("node", "nodes"),
     dispatcher="deepep",
 )
@@ -364,12 +358,10 @@ reach.where(grouped=True, source=LIMITED).equals(
     _of_groups(e), "Those that hold the groups of the token."
 )
 
-reach_nodes = Quantity(
+reach_nodes = of_experts(
     "network.reach.nodes",
-    symbol=r"M_{\mathrm{r}}",
-    title="nodes of whose experts a token chooses",
-    **REACH,
-    block="moe",
+    r"M_{\mathrm{r}}",
+    "nodes of whose experts a token chooses",
     expert="nodes",
 )
 reach_nodes.where(grouped=False, source="definition").equals(
@@ -383,14 +375,10 @@ def _():
     return _of_groups(NODES)
 
 
-uneven = Quantity(
+uneven = of_experts(
     "network.experts.uneven",
-    symbol=r"\gamma_{\mathrm{a2a}}",
-    unit="1",
-    title="rows that travel to the experts of the fullest device, over an even share",
-    exact=False,
-    per="block",
-    block="moe",
+    r"\gamma_{\mathrm{a2a}}",
+    "rows that travel to the experts of the fullest device, over an even share",
 )
 uneven.where(capped=False, source="definition").equals(
     gamma, "All wait for the device to which most rows travel."
@@ -451,8 +439,8 @@ FOLDING = "Liu et al. 2025 (arXiv 2504.14960), MoE parallel folding; Megatron-LM
 
 experts_gather = of_block(
     "network.experts.gather",
-    symbol=r"t_{\mathrm{ge}}",
-    title="gathering rows among the devices that share an expert, the mean of there and back",
+    r"t_{\mathrm{ge}}",
+    "gathering rows among the devices that share an expert, the mean of there and back",
     attribution="expert-parallel exchange",
     source=FOLDING,
 )
@@ -484,8 +472,8 @@ _keys_and_values = k_a * tokens * maximum(1, a_kv / t) * (d_h + d_v)
 
 context = of_block(
     "network.context",
-    symbol=r"t_{\mathrm{kv}}",
-    title="one hop of a rank's keys and values round its context-parallel group",
+    r"t_{\mathrm{kv}}",
+    "one hop of a rank's keys and values round its context-parallel group",
     source=RING,
 )
 
@@ -509,8 +497,8 @@ def _():
 
 send = seconds(
     "network.pipeline",
-    symbol=r"t_{\mathrm{send}}",
-    title="sending the residual stream to the next stage",
+    r"t_{\mathrm{send}}",
+    "sending the residual stream to the next stage",
     short="sending to the next stage",
     attribution="pipeline exchange",
     source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1 (scatter, send, gather)",

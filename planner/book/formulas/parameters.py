@@ -12,9 +12,7 @@ of_shape = partial(Quantity, unit="parameters", source=SHAPES, shape=True)
 counted = partial(Quantity, unit="parameters", source=SHAPES)
 parameters = partial(Quantity, unit="parameters")
 
-component = counted(
-    "parameters.component", symbol="N_c", title="parameters of one component", per="component"
-)
+component = counted("parameters.component", "N_c", "parameters of one component", per="component")
 component.where(type="linear", bias=False, shared=False).equals(
     copies * n_in * n_out, "A weight matrix of input width times output width, once for each copy."
 )
@@ -60,13 +58,13 @@ component.where(type=("core", "index", "scan"), shared=False).equals(
 )
 
 
-@counted("parameters.layer", symbol=r"N_{\ell}", title="parameters of one layer", per="part")
+@counted("parameters.layer", r"N_{\ell}", "parameters of one layer", per="part")
 def layer():
     """The sum over the components of the layer."""
     return Sum(component, "component")
 
 
-total = parameters("parameters.total", symbol="N", title="parameters")
+total = parameters("parameters.total", "N", "parameters")
 total.where(shape=True, source=SHAPES).equals(
     Sum(L_k * layer, "part"), "Each part as often as it occurs; tied tensors are counted once."
 )
@@ -77,8 +75,8 @@ total.where(shape=False, source="the plan (model.parameters)").equals(
 
 @counted(
     "parameters.component_active",
-    symbol=r"N_c^{\mathrm{act}}",
-    title="parameters of one component that a token uses",
+    r"N_c^{\mathrm{act}}",
+    "parameters of one component that a token uses",
     per="component",
 )
 def component_active():
@@ -86,9 +84,7 @@ def component_active():
     return component * applied / copies
 
 
-active = parameters(
-    "parameters.active", symbol=r"N_{\mathrm{act}}", title="parameters used by one token"
-)
+active = parameters("parameters.active", r"N_{\mathrm{act}}", "parameters used by one token")
 
 
 @active.where(shape=True, source=SHAPES)
@@ -102,15 +98,13 @@ active.where(shape=False, source="the plan (model.parameters)").equals(
 )
 
 
-@of_shape(
-    "parameters.embedding", symbol=r"N_{\mathrm{emb}}", title="parameters of embedding tables"
-)
+@of_shape("parameters.embedding", r"N_{\mathrm{emb}}", "parameters of embedding tables")
 def embedding():
     """Every table that is looked up: tokens, learned positions, segments, biases by distance."""
     return Sum(L_k * Sum(component, "component", type="table"), "part")
 
 
-@of_shape("parameters.head", symbol=r"N_{\mathrm{head}}", title="parameters of the output head")
+@of_shape("parameters.head", r"N_{\mathrm{head}}", "parameters of the output head")
 def head():
     """The matrix over the vocabulary and its bias; 0 where it is the token embedding."""
     return Sum(L_k * Sum(component, "component", group="head", shared=False), "part")
@@ -118,8 +112,8 @@ def head():
 
 @parameters(
     "parameters.non_embedding",
-    symbol=r"N_{\overline{\mathrm{emb}}}",
-    title="parameters without embeddings and output head",
+    r"N_{\overline{\mathrm{emb}}}",
+    "parameters without embeddings and output head",
     source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1",
     shape=True,
 )
@@ -128,17 +122,13 @@ def non_embedding():
     return total - embedding - head
 
 
-@of_shape(
-    "parameters.routed_experts", symbol=r"N_{\mathrm{exp}}", title="parameters of routed experts"
-)
+@of_shape("parameters.routed_experts", r"N_{\mathrm{exp}}", "parameters of routed experts")
 def routed_experts():
     """All copies of all experts, whether a token uses them or not."""
     return Sum(L_k * Sum(component, "component", split="experts"), "part")
 
 
-@of_shape(
-    "parameters.per_layer", symbol=r"\bar N_{\ell}", title="parameters of one layer, on average"
-)
+@of_shape("parameters.per_layer", r"\bar N_{\ell}", "parameters of one layer, on average")
 def per_layer():
     """The sum over the layers, over their number; layers of one kind are all alike."""
     layers = Sum(L_k, "part", layers=True)

@@ -3,7 +3,7 @@
 Counts of one device and one micro-batch, forward, from shapes alone; no efficiency enters.
 """
 
-from typing import Any
+from functools import partial
 
 from planner.book.formulas.layout import tokens
 from planner.book.formulas.time_core import keys
@@ -17,31 +17,21 @@ WILLIAMS = "Williams et al. 2009, Roofline: an insightful visual performance mod
 FLASH = "Dao et al. 2022 (arXiv 2205.14135), section 3"
 FUSED = ("flash", "efficient")
 
+of_product = partial(Quantity, source=WILLIAMS, per="product", coefficient="FLOP")
+of_core = partial(Quantity, source=FLASH, per="block", coefficient="FLOP")
+intensity_of = partial(Quantity, unit="FLOP/bytes", source=WILLIAMS)
 
-@Quantity(
-    "roofline.product.flops",
-    symbol="F_x",
-    unit="FLOP",
-    title="FLOPs of a product on one device, forward",
-    source=WILLIAMS,
-    per="product",
-    coefficient="FLOP",
+
+@of_product(
+    "roofline.product.flops", "F_x", "FLOPs of a product on one device, forward", unit="FLOP"
 )
 def product_flops():
     """A multiplication and an addition for each of rows, columns and depth."""
     return 2 * rows * N_x * K_x * count
 
 
-INTENSITY: dict[str, Any] = {"unit": "FLOP/bytes", "source": WILLIAMS}
-
-
-@Quantity(
-    "roofline.product.intensity",
-    symbol="I_x",
-    title="FLOPs for each byte of a product",
-    per="product",
-    coefficient="FLOP",
-    **INTENSITY,
+@of_product(
+    "roofline.product.intensity", "I_x", "FLOPs for each byte of a product", unit="FLOP/bytes"
 )
 def product_intensity():
     """Both inputs are read and the output is written, each once, in the compute format. Above the
@@ -49,14 +39,11 @@ def product_intensity():
     return 2 * rows * N_x * K_x / (k_c * (rows * K_x + K_x * N_x + rows * N_x))
 
 
-core_flops = Quantity(
+core_flops = of_core(
     "roofline.core.flops",
-    symbol=r"F_{\mathrm{core}}",
+    r"F_{\mathrm{core}}",
+    "FLOPs of an attention core on one device, forward",
     unit="FLOP",
-    title="FLOPs of an attention core on one device, forward",
-    source=FLASH,
-    per="block",
-    coefficient="FLOP",
 )
 
 
@@ -70,14 +57,11 @@ core_flops.where(training_attention="eager").equals(
     2 * tokens * s * a * (d_h + d_v) / t, "Queries with all keys, and scores with values."
 )
 
-core_intensity = Quantity(
+core_intensity = of_core(
     "roofline.core.intensity",
-    symbol=r"I_{\mathrm{core}}",
+    r"I_{\mathrm{core}}",
+    "FLOPs for each byte of an attention core",
     unit="FLOP/bytes",
-    title="FLOPs for each byte of an attention core",
-    source=FLASH,
-    per="block",
-    coefficient="FLOP",
 )
 
 
@@ -96,22 +80,20 @@ def _():
     return 2 * tokens * s * a * (d_h + d_v) / moved
 
 
-@Quantity(
+@intensity_of(
     "roofline.ridge",
-    symbol=r"I^{*}",
-    title="FLOPs for each byte at which arithmetic and memory take the same time",
-    **INTENSITY,
+    r"I^{*}",
+    "FLOPs for each byte at which arithmetic and memory take the same time",
 )
 def ridge():
     """The dense peak of the training precision over the bandwidth of the memory."""
     return peak / W
 
 
-@Quantity(
+@intensity_of(
     "roofline.intensity",
-    symbol=r"\bar I",
-    title="FLOPs for each byte of all products and attention cores, forward",
-    **INTENSITY,
+    r"\bar I",
+    "FLOPs for each byte of all products and attention cores, forward",
 )
 def intensity():
     """Work over least traffic of all layers, embedding and head; a kernel moves its work over its

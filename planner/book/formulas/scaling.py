@@ -20,13 +20,15 @@ LAWS = (
 )
 
 by_law = partial(Quantity, exact=False, per="law")
+optimal = partial(by_law, source=LAWS)
+loss_of = partial(by_law, unit="1", law_loss=True)
 
 
 @Quantity(
     "scaling.tokens_per_parameter",
-    symbol=r"\rho",
+    r"\rho",
+    "training tokens for each parameter that a token uses",
     unit="1",
-    title="training tokens for each parameter that a token uses",
     source=f"{CHINCHILLA}, table 3",
     mode="train",
     lora=False,
@@ -36,13 +38,12 @@ def tokens_per_parameter():
     return T / active
 
 
-@by_law(
+@optimal(
     "scaling.model_tokens",
-    symbol=r"D_\lambda",
+    r"D_\lambda",
+    "compute-optimal tokens of a model of this size",
     unit="tokens",
-    title="compute-optimal tokens of a model of this size",
     short="optimal tokens for this size",
-    source=LAWS,
 )
 def model_tokens():
     """Optimal tokens grow with optimal parameters, from a point of the law to the model's."""
@@ -51,9 +52,9 @@ def model_tokens():
 
 @by_law(
     "scaling.ratio",
-    symbol=r"\tau_\lambda",
+    r"\tau_\lambda",
+    "the plan's tokens over the compute-optimal ones",
     unit="1",
-    title="the plan's tokens over the compute-optimal ones",
     short="the plan's over them",
     source="definition",
 )
@@ -67,26 +68,23 @@ def _loss(parameters: Any, tokens: Any) -> Any:
     return E_l + A_l / parameters**x_N + B_l / tokens**x_D
 
 
-@by_law(
+@loss_of(
     "scaling.loss",
-    symbol=r"\hat L_\lambda",
-    unit="1",
-    title="predicted loss, nats per token",
+    r"\hat L_\lambda",
+    "predicted loss, nats per token",
     short="predicted loss",
     source=f"{CHINCHILLA}, equation 2",
-    law_loss=True,
 )
 def loss():
     """On the data and vocabulary of the law: it ranks plans, and forecasts no other data."""
     return _loss(N_l, T)
 
 
-@by_law(
+@optimal(
     "optimal.parameters",
-    symbol=r"N^{\ast}_\lambda",
+    r"N^{\ast}_\lambda",
+    "parameters that are compute-optimal for the plan's compute",
     unit="parameters",
-    title="parameters that are compute-optimal for the plan's compute",
-    source=LAWS,
 )
 def parameters():
     """A power of compute through a point of the law. Of a law of the loss, E + A/N^alpha +
@@ -95,25 +93,22 @@ def parameters():
     return N_0 * (training_6nd / C_0) ** a_N
 
 
-@by_law(
+@optimal(
     "optimal.tokens",
-    symbol=r"D^{\ast}_\lambda",
+    r"D^{\ast}_\lambda",
+    "tokens that are compute-optimal for the plan's compute",
     unit="tokens",
-    title="tokens that are compute-optimal for the plan's compute",
-    source=LAWS,
 )
 def tokens():
     """A power of compute through a point of the law."""
     return D_0 * (training_6nd / C_0) ** a_D
 
 
-@by_law(
+@loss_of(
     "optimal.loss",
-    symbol=r"\hat L^{\ast}_\lambda",
-    unit="1",
-    title="lowest predicted loss for the plan's compute, nats per token",
+    r"\hat L^{\ast}_\lambda",
+    "lowest predicted loss for the plan's compute, nats per token",
     source=f"{CHINCHILLA}, equation 4",
-    law_loss=True,
 )
 def optimal_loss():
     """The loss at the compute-optimal parameters and tokens."""

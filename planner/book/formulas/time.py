@@ -18,9 +18,9 @@ by_rate = partial(Quantity, scales_with="rate", source=PALM)
 
 tokens_per_second = Quantity(
     "time.tokens_per_second",
-    symbol=r"r_{\mathrm{tok}}",
+    r"r_{\mathrm{tok}}",
+    "tokens per second, all devices",
     unit="tokens/s",
-    title="tokens per second, all devices",
     scales_with="rate",
 )
 
@@ -38,9 +38,9 @@ tokens_per_second.where(assumed=False, source="definition", exact=False).equals(
 
 @Quantity(
     "time.tokens_per_second_per_device",
-    symbol=r"r_{\mathrm{dev}}",
+    r"r_{\mathrm{dev}}",
+    "tokens per second and device",
     unit="tokens/s",
-    title="tokens per second and device",
     scales_with="rate",
     source="definition",
 )
@@ -55,10 +55,7 @@ step.where(assumed=True, title="time of one optimizer step", source="definition"
 
 
 @by_time(
-    "time.training_seconds",
-    symbol=r"t_{\mathrm{run}}",
-    unit="s",
-    title="time of the run without interruptions",
+    "time.training_seconds", r"t_{\mathrm{run}}", "time of the run without interruptions", unit="s"
 )
 def training_seconds():
     """All tokens at the rate of the run."""
@@ -67,40 +64,35 @@ def training_seconds():
 
 @by_time(
     "time.training_days",
-    symbol=r"t_{\mathrm{days}}",
+    r"t_{\mathrm{days}}",
+    "days of training without interruptions",
     unit="days",
-    title="days of training without interruptions",
 )
 def training_days():
     """A day has 86400 seconds."""
     return training_seconds / 86400
 
 
-@by_time("time.device_hours", symbol=r"t_{\mathrm{dev}}", unit="h", title="device hours")
+@by_time("time.device_hours", r"t_{\mathrm{dev}}", "device hours", unit="h")
 def device_hours():
     """Every device for the whole run; an hour has 3600 seconds."""
     return n * training_seconds / 3600
 
 
-@by_rate("time.mfu", symbol="u", unit="1", title="model FLOPs utilisation", share=True)
+@by_rate("time.mfu", "u", "model FLOPs utilisation", unit="1", share=True)
 def mfu():
     """Model FLOPs (attention in full, nothing recomputed) over what the dense peaks could do."""
     return tokens_per_second * per_token / (n * peak)
 
 
-@by_rate(
-    "time.hfu", symbol=r"u_{\mathrm{hw}}", unit="1", title="hardware FLOPs utilisation", share=True
-)
+@by_rate("time.hfu", r"u_{\mathrm{hw}}", "hardware FLOPs utilisation", unit="1", share=True)
 def hfu():
     """As the model FLOPs utilisation, with recomputed work counted too."""
     return mfu * executed_per_token / per_token
 
 
 @by_rate(
-    "time.tflops_per_device",
-    symbol=r"F_{\mathrm{dev}}",
-    unit="TFLOP/s",
-    title="model TFLOP/s of one device",
+    "time.tflops_per_device", r"F_{\mathrm{dev}}", "model TFLOP/s of one device", unit="TFLOP/s"
 )
 def tflops_per_device():
     """Model FLOPs of one device in one second, in units of 1e12."""
@@ -116,9 +108,9 @@ MASKED = rational(3, 2) * (_scores("past") + _scores("past window"))
 
 floor = Quantity(
     "time.floor",
-    symbol=r"\phi",
+    r"\phi",
+    "least share of the predicted time that physics leaves to a step",
     unit="1",
-    title="least share of the predicted time that physics leaves to a step",
     share=True,
     within=SHARE,
     source="a device does no more than its peak, and large products no more than they sustain",

@@ -20,10 +20,7 @@ by_convention = partial(Quantity, unit="1", source=CONVENTIONS, share=True, per=
 
 
 @by_convention(
-    "time.utilisation",
-    symbol=r"u_\kappa",
-    title="utilisation of the dense peak",
-    short="of the dense peak",
+    "time.utilisation", r"u_\kappa", "utilisation of the dense peak", short="of the dense peak"
 )
 def utilisation():
     """The FLOPs that the convention counts, in one second, over what the dense peaks could do."""
@@ -32,8 +29,8 @@ def utilisation():
 
 @by_convention(
     "time.utilisation_listed",
-    symbol=r"u'_\kappa",
-    title="utilisation of the peak as the datasheet prints it",
+    r"u'_\kappa",
+    "utilisation of the peak as the datasheet prints it",
     short="of the peak as printed",
 )
 def utilisation_listed():

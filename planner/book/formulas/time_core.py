@@ -49,9 +49,9 @@ of_block = partial(Quantity, exact=False, per="block")
 
 keys = of_block(
     "time.core.keys",
-    symbol=r"\bar s",
+    r"\bar s",
+    "keys that a fused kernel meets for a query, on average",
     unit="1",
-    title="keys that a fused kernel meets for a query, on average",
     source=FLASH,
 )
 keys.where(sees="all").equals(s, "All of them.")
@@ -81,18 +81,16 @@ def _():
 #: Heads below 128 fill the products of a fused kernel less well.
 _filled = minimum(1, d_h / 128) ** x_head
 
-core_rate = of_block(
-    "time.core.rate", symbol=r"R_{\mathrm{att}}", unit="FLOP/s", title="rate of fused attention"
-)
+rate = of_block("time.core.rate", r"R_{\mathrm{att}}", "rate of fused attention", unit="FLOP/s")
 
 
-@core_rate.where(time_attention="vendor", source=CALIBRATED)
+@rate.where(time_attention="vendor", source=CALIBRATED)
 def _():
     """A share of the 16-bit peak; heads below 128 fill the products less well."""
     return e_att * peak_16 * _filled
 
 
-@core_rate.where(time_attention="open", source=CALIBRATED, coefficient="FLOP")
+@rate.where(time_attention="open", source=CALIBRATED, coefficient="FLOP")
 def _():
     """Open kernels issue instructions of the Ampere generation: 2048 FLOP for each
     multiprocessor and clock (312 TFLOP/s on an A100), where these do as many (those of an L40S do
@@ -101,7 +99,7 @@ def _():
     return e_att * instructions * _filled
 
 
-@core_rate.where(time_attention="unknown", source="no published calibration")
+@rate.where(time_attention="unknown", source="no published calibration")
 def _():
     """Without multiprocessors and clock, and on accelerators of other vendors, the share of open
     kernels is taken of the 16-bit peak."""
@@ -110,41 +108,41 @@ def _():
 
 FUSED: dict[str, Any] = {"training_attention": ("flash", "efficient")}
 
-core_forward = seconds(
+forward = seconds(
     "time.core.forward",
-    symbol=r"t_{\mathrm{core}}",
-    title="forward pass of an attention core",
+    r"t_{\mathrm{core}}",
+    "forward pass of an attention core",
     attribution="attention",
     coefficient="FLOP",
 )
 
 
-@core_forward.where(**FUSED, source=FLASH)
+@forward.where(**FUSED, source=FLASH)
 def _():
     """2 FLOP for each query, key and width of query and value, heads divided over the tensor-
     parallel ranks."""
-    return 2 * tokens * keys * a * (d_h + d_v) / (t * core_rate)
+    return 2 * tokens * keys * a * (d_h + d_v) / (t * rate)
 
 
-core_backward = seconds(
+backward = seconds(
     "time.core.backward",
-    symbol=r"t_{\mathrm{core}}'",
-    title="backward pass of an attention core",
+    r"t_{\mathrm{core}}'",
+    "backward pass of an attention core",
     attribution="attention",
 )
 
 
-@core_backward.where(**FUSED, source=FLASH)
+@backward.where(**FUSED, source=FLASH)
 def _():
     """Five products instead of two, at a share of the forward rate."""
-    return core_forward * rational(5, 2) / e_back
+    return forward * rational(5, 2) / e_back
 
 
 half = Quantity(
     "time.core.half",
-    symbol=r"d_{\mathrm{core}}",
+    r"d_{\mathrm{core}}",
+    "depth at which the products of an unfused core run at half of their rate",
     unit="1",
-    title="depth at which the products of an unfused core run at half of their rate",
     exact=False,
 )
 half.where(tiles=True, source=CALIBRATED, coefficient="s/FLOP").equals(
@@ -165,8 +163,8 @@ def _product(m, n, k, tiled):
 
 @seconds(
     "time.core.scores",
-    symbol=r"t_{\mathrm{sc}}",
-    title="softmax and dropout of unfused scores, forward",
+    r"t_{\mathrm{sc}}",
+    "softmax and dropout of unfused scores, forward",
     source=KERNELS,
     coefficient="bytes",
 )
@@ -177,8 +175,8 @@ def scores():
 
 @seconds(
     "time.core.scores_backward",
-    symbol=r"t_{\mathrm{sc}}'",
-    title="softmax and dropout of unfused scores, backward",
+    r"t_{\mathrm{sc}}'",
+    "softmax and dropout of unfused scores, backward",
     source=KERNELS,
     coefficient="bytes",
 )
@@ -202,25 +200,25 @@ def _core_backward(tiled):
     )
 
 
-@core_forward.where(training_attention="eager", tiles=True, source=SCALED)
+@forward.where(training_attention="eager", tiles=True, source=SCALED)
 def _():
     """Queries with keys and scores with values, in full, and the kernels on the scores."""
     return _core(tiled=True)
 
 
-@core_forward.where(training_attention="eager", tiles=False, source=SCALED)
+@forward.where(training_attention="eager", tiles=False, source=SCALED)
 def _():
     """The same where it is not known how the device cuts products: nothing is wasted."""
     return _core(tiled=False)
 
 
-@core_backward.where(training_attention="eager", tiles=True, coefficient="FLOP", source=SCALED)
+@backward.where(training_attention="eager", tiles=True, coefficient="FLOP", source=SCALED)
 def _():
     """Four products of the transposed shapes, and the kernels on the scores."""
     return _core_backward(tiled=True)
 
 
-@core_backward.where(training_attention="eager", tiles=False, coefficient="FLOP", source=SCALED)
+@backward.where(training_attention="eager", tiles=False, coefficient="FLOP", source=SCALED)
 def _():
     """The same where it is not known how the device cuts products: nothing is wasted."""
     return _core_backward(tiled=False)
@@ -233,16 +231,16 @@ GATHERS: dict[str, Any] = {"context": ("node", "nodes"), "context_exchange": "ga
 
 context_forward = seconds(
     "time.core.context",
-    symbol=r"t_{\mathrm{cp}}",
-    title="keys and values of other context-parallel ranks, forward",
+    r"t_{\mathrm{cp}}",
+    "keys and values of other context-parallel ranks, forward",
     attribution="context-parallel exchange",
 )
 context_forward.where(context="none", source=RING).equals(0, "The device holds whole sequences.")
 
 context_backward = seconds(
     "time.core.context_backward",
-    symbol=r"t_{\mathrm{cp}}'",
-    title="keys and values of other context-parallel ranks, backward",
+    r"t_{\mathrm{cp}}'",
+    "keys and values of other context-parallel ranks, backward",
     attribution="context-parallel exchange",
 )
 context_backward.where(context="none", source=RING).equals(0, "The device holds whole sequences.")
@@ -254,7 +252,7 @@ def _():
     than a block shows. Each rank holds a piece from either end of the sequence, so that all blocks
     of a causal sequence are alike. Outputs of the c blocks are read and summed in fp32 (8)."""
     merged = (k_a + 8) * c * tokens * a * d_v / (t * W * e_mem)
-    return (c - 1) * maximum(0, context - core_forward / c) + merged
+    return (c - 1) * maximum(0, context - forward / c) + merged
 
 
 @context_backward.where(**RINGS, source=RING, coefficient="bytes")
@@ -262,7 +260,7 @@ def _():
     """Keys and values travel again, and their gradients with them, which go one hop further, home.
     Gradients of each block are added up: two values read and one written."""
     merged = 3 * k_a * c * tokens * (a * d_h + a_kv * (d_h + d_v)) / (t * W * e_mem)
-    return (c - 1) * maximum(0, 2 * context - core_backward / c) + context + merged
+    return (c - 1) * maximum(0, 2 * context - backward / c) + context + merged
 
 
 @context_forward.where(**GATHERS, source=GATHER)

@@ -42,7 +42,7 @@ estimate = partial(Quantity, exact=False, source=POPE)
 of_stage = partial(Quantity, exact=False, per="stage")
 
 
-@seconds("time.prefill_seconds", symbol=r"t_{\mathrm{pre}}", title="time to the first token")
+@seconds("time.prefill_seconds", r"t_{\mathrm{pre}}", "time to the first token")
 def prefill():
     """The forward pass of all layers over the prompts of a micro-batch, through the p stages.
     Logits of the last position alone are too few to count."""
@@ -51,8 +51,8 @@ def prefill():
 
 @rate(
     "time.prefill_tokens_per_second",
-    symbol=r"r_{\mathrm{pre}}",
-    title="tokens of prompts read per second, all devices",
+    r"r_{\mathrm{pre}}",
+    "tokens of prompts read per second, all devices",
 )
 def prefill_rate():
     """Each of the d replicas has m micro-batches of b prompts under way, one on each stage; those
@@ -65,9 +65,9 @@ def prefill_rate():
 
 @Quantity(
     "time.decode.touched",
-    symbol=r"f_{\mathrm{exp}}",
+    r"f_{\mathrm{exp}}",
+    "share of the experts that a step of decoding reads",
     unit="1",
-    title="share of the experts that a step of decoding reads",
     source="Rajbhandari et al. 2022 (arXiv 2201.05596), section 5.1",
     exact=False,
     per="block",
@@ -82,9 +82,9 @@ def touched():
 
 read = estimate(
     "time.decode.component",
-    symbol=r"D_c",
+    r"D_c",
+    "weights of one component that a step of decoding reads, on one device",
     unit="bytes",
-    title="weights of one component that a step of decoding reads, on one device",
     per="component",
 )
 read.where(table=True).equals(0, "Of a table only the rows of a few tokens are looked up.")
@@ -100,9 +100,9 @@ STATES = ("mamba", "delta_net", "recurrence", "short_conv", "lightning")
 
 cached = estimate(
     "time.decode.cache",
-    symbol=r"D_{kv}^{j}",
+    r"D_{kv}^{j}",
+    "cache that decoding one token of a micro-batch reads of one block",
     unit="bytes",
-    title="cache that decoding one token of a micro-batch reads of one block",
     per="block",
 )
 cached.where(block=STATES).equals(
@@ -130,9 +130,9 @@ def _():
 
 @of_stage(
     "time.decode.bytes",
-    symbol=r"D_\sigma",
+    r"D_\sigma",
+    "weights and cache that a step of decoding reads on a stage",
     unit="bytes",
-    title="weights and cache that a step of decoding reads on a stage",
     source=POPE,
 )
 def stage_bytes():
@@ -143,9 +143,9 @@ def stage_bytes():
 
 @of_stage(
     "time.decode.flops",
-    symbol=r"C_\sigma",
+    r"C_\sigma",
+    "products of a step of decoding on a stage",
     unit="FLOP",
-    title="products of a step of decoding on a stage",
     source=POPE,
 )
 def stage_flops():
@@ -156,9 +156,9 @@ def stage_flops():
 
 @of_stage(
     "time.decode.stage",
-    symbol=r"t_{\mathrm{dec},\sigma}",
+    r"t_{\mathrm{dec},\sigma}",
+    "one token of each sequence on one stage",
     unit="s",
-    title="one token of each sequence on one stage",
     source="Williams et al. 2009, Roofline: an insightful visual performance model",
 )
 def stage():
@@ -172,9 +172,9 @@ def stage():
 
 hop = Quantity(
     "time.decode.hop",
-    symbol=r"t_{\mathrm{hop}}",
+    r"t_{\mathrm{hop}}",
+    "one hop of a token's exchange, and its share of b h activations",
     unit="s",
-    title="one hop of a token's exchange, and its share of b h activations",
     source="cluster document",
     exact=False,
 )
@@ -190,9 +190,9 @@ def _():
 
 exchange = serving(
     "time.decode.exchange",
-    symbol=r"t_{\mathrm{ex,dec}}",
+    r"t_{\mathrm{ex,dec}}",
+    "exchanges of a step of decoding with tensor- and expert-parallel ranks",
     unit="s",
-    title="exchanges of a step of decoding with tensor- and expert-parallel ranks",
     source="Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms",
     coefficient="bytes",
 )
@@ -215,9 +215,9 @@ def _():
 
 sends = Quantity(
     "time.decode.sends",
-    symbol=r"t_{\mathrm{send,dec}}",
+    r"t_{\mathrm{send,dec}}",
+    "sending a step's tokens through the stages",
     unit="s",
-    title="sending a step's tokens through the stages",
     source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1",
     exact=False,
 )
@@ -235,7 +235,7 @@ sends.where(pipeline="nodes").equals(
 )
 
 
-@seconds("time.decode_seconds", symbol=r"t_{\mathrm{dec}}", title="time of one further token")
+@seconds("time.decode_seconds", r"t_{\mathrm{dec}}", "time of one further token")
 def decode():
     """The p stages one after another, the exchanges of all layers and the way between stages; where
     more micro-batches than stages are under way, each waits for its turn."""
@@ -244,16 +244,14 @@ def decode():
 
 
 @rate(
-    "time.decode_tokens_per_second",
-    symbol=r"r_{\mathrm{dec}}",
-    title="tokens generated per second, all devices",
+    "time.decode_tokens_per_second", r"r_{\mathrm{dec}}", "tokens generated per second, all devices"
 )
 def decode_rate():
     """Each of the d replicas has m micro-batches of b sequences under way."""
     return data * micro_batches * b / decode
 
 
-@seconds("time.latency_seconds", symbol=r"t_{\mathrm{lat}}", title="time of a whole answer")
+@seconds("time.latency_seconds", r"t_{\mathrm{lat}}", "time of a whole answer")
 def latency():
     """The first token, then each of the rest."""
     return prefill + s_o * decode

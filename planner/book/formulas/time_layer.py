@@ -2,19 +2,12 @@
 
 from functools import partial
 
+from planner.book.formulas import time_core as core
+from planner.book.formulas import time_product as product
 from planner.book.formulas.compute import NOTHING, OTHERS
 from planner.book.formulas.layout import IN_TURN, routed, sequence_ranks, tokens, vocabulary
 from planner.book.formulas.network import experts as experts_exchange
 from planner.book.formulas.network import experts_gather, tensor
-from planner.book.formulas.time_core import (
-    context_backward,
-    context_forward,
-    core_backward,
-    core_forward,
-)
-from planner.book.formulas.time_product import backward as product_backward
-from planner.book.formulas.time_product import casts
-from planner.book.formulas.time_product import forward as product_forward
 from planner.book.notation import (
     W,
     a,
@@ -48,9 +41,9 @@ of_part = partial(Quantity, unit="s", exact=False, per="part")
 
 traffic = Quantity(
     "time.elementwise.bytes",
-    symbol=r"D_{\mathrm{ew}}",
+    r"D_{\mathrm{ew}}",
+    "memory traffic of fused elementwise kernels, forward",
     unit="bytes",
-    title="memory traffic of fused elementwise kernels, forward",
     source="values read and written, in the format of activations",
     exact=False,
     per="block",
@@ -126,8 +119,8 @@ def _():
 
 @of_block(
     "time.elementwise",
-    symbol=r"t_{\mathrm{ew}}",
-    title="elementwise kernels of a block, forward",
+    r"t_{\mathrm{ew}}",
+    "elementwise kernels of a block, forward",
     attribution="elementwise kernels",
     source=CALIBRATED,
 )
@@ -143,9 +136,9 @@ QUIET = ("norm", "embedding", "head", *NOTHING)
 
 exchanges = Quantity(
     "time.exchanges",
-    symbol=r"n_{\mathrm{ex}}",
+    r"n_{\mathrm{ex}}",
+    "tensor-parallel exchanges of a block in one pass",
     unit="1",
-    title="tensor-parallel exchanges of a block in one pass",
     source="Shoeybi et al. 2019 (arXiv 1909.08053), section 3",
     per="block",
 )
@@ -157,9 +150,7 @@ exchanges.where(block=(*QUIET, "moe")).equals(0, "None.")
 ALONE = ("attention", "mlp", "projection", *QUIET, *OTHERS)
 
 exchange = of_block(
-    "time.exchange",
-    symbol=r"t_{\mathrm{ex}}",
-    title="exchanges of a block with other devices in one pass",
+    "time.exchange", r"t_{\mathrm{ex}}", "exchanges of a block with other devices in one pass"
 )
 exchange.where(block=ALONE, tensor_overlap=False, source=CALIBRATED).equals(
     exchanges * tensor, "The products wait for the exchange."
@@ -189,8 +180,8 @@ def _():
 
 gathered = of_block(
     "time.exchange.again",
-    symbol=r"t_{\mathrm{ag}}",
-    title="gathering the inputs of a block again for its backward pass",
+    r"t_{\mathrm{ag}}",
+    "gathering the inputs of a block again for its backward pass",
     source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2",
 )
 gathered.where(inputs_again=False).equals(
@@ -213,15 +204,15 @@ def _():
 
 @of_part(
     "time.part.forward",
-    symbol=r"t_F",
-    title="forward pass of a layer on the device",
+    r"t_F",
+    "forward pass of a layer on the device",
     source="sum of its kernels",
 )
 def forward():
     """Products, attention, elementwise kernels and exchanges, one after another."""
     return (
-        Sum(product_forward, "product")
-        + Sum(core_forward + context_forward, "block", block="attention")
+        Sum(product.forward, "product")
+        + Sum(core.forward + core.context_forward, "block", block="attention")
         + Sum(elementwise, "block")
         + Sum(exchange, "block")
     )
@@ -229,16 +220,16 @@ def forward():
 
 @of_part(
     "time.part.backward",
-    symbol=r"t_B",
-    title="backward pass of a layer on the device",
+    r"t_B",
+    "backward pass of a layer on the device",
     source="sum of its kernels",
 )
 def backward():
     """The gradients of products, attention and elementwise kernels, which move more than forward;
     as many exchanges, and inputs gathered again. Casts of both passes are here."""
     return (
-        Sum(product_backward + casts, "product")
-        + Sum(core_backward + context_backward, "block", block="attention")
+        Sum(product.backward + product.casts, "product")
+        + Sum(core.backward + core.context_backward, "block", block="attention")
         + Sum(elementwise * q_back, "block")
         + Sum(exchange + gathered, "block")
     )

@@ -42,9 +42,9 @@ _once = 2 * (k_w + k_m + each) + k_g
 
 update = Quantity(
     "time.update",
-    symbol=r"D_{\mathrm{upd}}",
+    r"D_{\mathrm{upd}}",
+    "memory traffic of the update, for each parameter of a component",
     unit="bytes",
-    title="memory traffic of the update, for each parameter of a component",
     per="component",
 )
 update.where(
@@ -149,9 +149,9 @@ update.where(**OUTSIDE, **OPERATIONS, source=ADAMW_SOURCE).equals(
 
 matrices = Quantity(
     "time.orthogonal.matrices",
-    symbol=r"n_{\perp}",
+    r"n_{\perp}",
+    "matrices of a component on one tensor and expert rank",
     unit="1",
-    title="matrices of a component on one tensor and expert rank",
     source="layout",
     per="component",
 )
@@ -161,9 +161,9 @@ matrices.where(split="experts").equals(copies / e, "One for each expert on the d
 
 @Quantity(
     "time.orthogonal.flops",
-    symbol=r"C_{\perp}",
+    r"C_{\perp}",
+    "FLOPs that make the update of one matrix orthogonal",
     unit="FLOP",
-    title="FLOPs that make the update of one matrix orthogonal",
     source=JORDAN,
     per="component",
     coefficient="FLOP",
@@ -179,8 +179,8 @@ def flops():
 
 matrix = seconds(
     "time.orthogonal.matrix",
-    symbol=r"t_{\perp,c}",
-    title="making the update of one matrix orthogonal",
+    r"t_{\perp,c}",
+    "making the update of one matrix orthogonal",
     source=JORDAN,
     per="component",
 )
@@ -199,7 +199,7 @@ matrix.where(**OUTSIDE).equals(0, "AdamW updates embeddings, head and vectors.")
 
 NOT_MUON = (*ALIKE, "adafactor")
 
-orthogonal = seconds("time.orthogonal", symbol=r"t_{\perp}", title="Muon's products")
+orthogonal = seconds("time.orthogonal", r"t_{\perp}", "Muon's products")
 orthogonal.where(optimizer=NOT_MUON, source="definition").equals(0, "None.")
 orthogonal.where(optimizer="muon", zero=0, source=JORDAN).equals(
     on_fullest_stage(matrices * matrix, hidden_matrix=True),
@@ -217,8 +217,8 @@ def _():
 
 momentum = seconds(
     "time.momentum",
-    symbol=r"t_{\mathrm{mom}}",
-    title="gathering momentum, so that a device has the whole of its matrices",
+    r"t_{\mathrm{mom}}",
+    "gathering momentum, so that a device has the whole of its matrices",
 )
 momentum.where(optimizer=NOT_MUON, source="definition").equals(
     0, "A parameter's update needs no other parameter."
@@ -240,8 +240,8 @@ def _():
 
 optimizer = seconds(
     "time.optimizer",
-    symbol=r"t_{\mathrm{opt}}",
-    title="the optimizer's update",
+    r"t_{\mathrm{opt}}",
+    "the optimizer's update",
     short="update of the weights",
     attribution="optimizer",
     source="bytes read and written over the memory's bandwidth",
@@ -260,24 +260,23 @@ def _():
     return on_fullest_stage(trained * update / owners) / (W * e_mem) + orthogonal + momentum
 
 
-offloaded = partial(
-    optimizer.where,
-    offload_optimizer=True,
-    optimizer=NOT_MUON,
-    source="Ren et al. 2021 (arXiv 2101.06840), section 4",
-)
+LEAVES: dict[str, Any] = {
+    "offload_optimizer": True,
+    "optimizer": NOT_MUON,
+    "source": "Ren et al. 2021 (arXiv 2101.06840), section 4",
+}
 #: Seconds for each parameter that a device owns.
 _on_host = (k_g + k_c) / B_host + _once * minimum(n, n_node) / B_dram
 
 
-@offloaded(zero=0)
+@optimizer.where(zero=0, **LEAVES)
 def _():
     """Gradients go to the host and weights come back; there weights, master weights and states are
     read and written, gradients read, at the rate of its memory, which the devices share."""
     return on_fullest_stage(trained * _on_host)
 
 
-@offloaded(zero=(1, 2, 3))
+@optimizer.where(zero=(1, 2, 3), **LEAVES)
 def _():
     """As without sharding, for the part that the device keeps."""
     return on_fullest_stage(trained * _on_host / owners)

@@ -1,12 +1,13 @@
 """Predicted time of a layer of one micro-batch: what is computed again, what the host launches,
 what travels beside."""
 
+from planner.book.formulas import time_core as core
+from planner.book.formulas import time_product as product
 from planner.book.formulas.compute import ELSE, MODULES
 from planner.book.formulas.layout import IN_TURN
 from planner.book.formulas.memory_activations import layer as kept
 from planner.book.formulas.memory_states import device_parameters
 from planner.book.formulas.network import hops, passed
-from planner.book.formulas.time_core import context_forward, core_forward
 from planner.book.formulas.time_layer import (
     CALIBRATED,
     backward,
@@ -14,9 +15,9 @@ from planner.book.formulas.time_layer import (
     exchange,
     exchanges,
     forward,
+    of_block,
     of_part,
 )
-from planner.book.formulas.time_product import forward as product_forward
 from planner.book.notation import (
     B_host,
     c,
@@ -39,13 +40,8 @@ from planner.book.reductions import Sum, maximum, minimum
 # -- what is computed again --------------------------------------------------------------------
 
 
-again = Quantity(
-    "time.block.again",
-    symbol=r"t_{\mathrm{re}}",
-    unit="s",
-    title="what the backward pass computes again of a block",
-    exact=False,
-    per="block",
+again = of_block(
+    "time.block.again", r"t_{\mathrm{re}}", "what the backward pass computes again of a block"
 )
 
 
@@ -58,7 +54,7 @@ again = Quantity(
 def _():
     """The attention core, with the keys and values of other ranks: what backward needs of it was
     not kept."""
-    return core_forward + context_forward
+    return core.forward + core.context_forward
 
 
 again.where(
@@ -81,7 +77,7 @@ for _kind in ("mlp", "moe"):  # dense and routed feed-forwards are chosen by the
     @again.where(**_CHOSEN, source=MODULES)
     def _():
         """The whole block: products, elementwise kernels and exchanges."""
-        return Sum(product_forward, "product") + elementwise + exchange
+        return Sum(product.forward, "product") + elementwise + exchange
 
     @again.where(**_LEFT, again_activation=True, source=MODULES)
     def _():
@@ -97,8 +93,8 @@ CHECKPOINTS = "Chen et al. 2016 (arXiv 1604.06174); Megatron-LM (recompute-granu
 
 repeated = of_part(
     "time.part.repeated",
-    symbol=r"t_R",
-    title="what the backward pass of a layer computes again",
+    r"t_R",
+    "what the backward pass of a layer computes again",
     attribution="recomputation",
 )
 repeated.where(recompute="none", source="definition").equals(0, "Nothing.")
@@ -114,7 +110,7 @@ repeated.where(recompute="selective", again_operations=False, source=MODULES).eq
 )
 def _():
     """Every second product and all elementwise kernels; attention and exchanges are kept."""
-    return Sum(product_forward, "product") / 2 + Sum(elementwise, "block")
+    return Sum(product.forward, "product") / 2 + Sum(elementwise, "block")
 
 
 repeated.where(recompute="full", layers=True, source=CHECKPOINTS).equals(
@@ -130,9 +126,9 @@ repeated.where(recompute="full", layers=False, source=CHECKPOINTS).equals(
 
 @Quantity(
     "time.part.launches",
-    symbol=r"n_\ell",
+    r"n_\ell",
+    "kernels that the host launches for one pass of a layer",
     unit="1",
-    title="kernels that the host launches for one pass of a layer",
     source=CALIBRATED,
     exact=False,
     per="part",
@@ -146,8 +142,8 @@ def launches():
 
 host = of_part(
     "time.part.host",
-    symbol=r"t_H",
-    title="host time of a layer: launches of its kernels",
+    r"t_H",
+    "host time of a layer: launches of its kernels",
     attribution="kernel launches",
     source=CALIBRATED,
 )
@@ -163,8 +159,8 @@ host.where(layers=True, recompute="full").equals(
 
 gathers = of_part(
     "time.part.gathers",
-    symbol=r"t_G",
-    title="gathering a layer's weights and scattering its gradients",
+    r"t_G",
+    "gathering a layer's weights and scattering its gradients",
     attribution="sharded weights' exchange",
 )
 gathers.where(
@@ -195,8 +191,8 @@ ZERO_INFINITY = "Rajbhandari et al. 2021 (arXiv 2104.07857), section 5.1.2"
 
 offload = of_part(
     "time.part.offload",
-    symbol=r"t_{\mathrm{off}}",
-    title="activations of a layer on their way to the host and back",
+    r"t_{\mathrm{off}}",
+    "activations of a layer on their way to the host and back",
     attribution="offloading activations",
     source=ZERO_INFINITY,
 )
@@ -216,8 +212,8 @@ def _():
 
 @of_part(
     "time.part.device",
-    symbol=r"t_D",
-    title="device time of a layer: forward, backward and what is computed again",
+    r"t_D",
+    "device time of a layer: forward, backward and what is computed again",
     source="sum of its passes",
 )
 def device():
@@ -231,9 +227,7 @@ _least = minimum(device, host)
 #: sharper.
 _rounded = _most * (1 + (_least / _most) ** x_busy) ** (1 / x_busy)
 
-busy = of_part(
-    "time.part.busy", symbol=r"t_{\mathrm{busy}}", title="device or host at work on a layer"
-)
+busy = of_part("time.part.busy", r"t_{\mathrm{busy}}", "device or host at work on a layer")
 
 
 @busy.where(schedule=IN_TURN, source=CALIBRATED)
@@ -261,10 +255,7 @@ def _():
 
 
 @of_part(
-    "time.part",
-    symbol=r"t_\ell",
-    title="a layer, forward and backward, of one micro-batch",
-    source=CALIBRATED,
+    "time.part", r"t_\ell", "a layer, forward and backward, of one micro-batch", source=CALIBRATED
 )
 def part():
     """What device or host are at work on; the gathers, less the share that this hides; and what

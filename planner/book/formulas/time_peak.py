@@ -6,12 +6,8 @@ from planner.book.notation import P_16, P_listed
 from planner.book.quantity import Quantity
 
 of_device = partial(Quantity, unit="FLOP/s")
-peak = of_device(
-    "time.peak", symbol="R", title="dense peak rate of one device in the training precision"
-)
-peak_16 = of_device(
-    "time.peak_16", symbol="R_{16}", title="dense peak rate of one device in 16 bit"
-)
+peak = of_device("time.peak", "R", "dense peak rate of one device in the training precision")
+peak_16 = of_device("time.peak_16", "R_{16}", "dense peak rate of one device in 16 bit")
 
 for _peak, _listed, _convention in (
     (peak, P_listed, "peak_convention"),

@@ -88,11 +88,7 @@ def shallow(rate: Operand) -> Expression:
 
 
 rows = of_product(
-    "time.product.rows",
-    symbol=r"M_x",
-    unit="1",
-    title="rows of a product on one device",
-    source="layout",
+    "time.product.rows", r"M_x", "rows of a product on one device", unit="1", source="layout"
 )
 rows.where(split=("column", "row", "vocabulary")).equals(
     tokens, "All tokens of the micro-batch on this device."
@@ -113,9 +109,9 @@ def _():
 
 count = Quantity(
     "time.product.count",
-    symbol=r"n_x",
+    r"n_x",
+    "such products, run as one kernel",
     unit="1",
-    title="such products, run as one kernel",
     source="layout",
     per="product",
 )
@@ -125,14 +121,14 @@ count.where(split=("column", "row", "vocabulary", "none")).equals(
 count.where(split="experts").equals(E / e, "One for each expert on the device (a grouped product).")
 
 
-@width("time.product.columns", symbol=r"\hat N_x", title="columns of a product as kernels run them")
+@width("time.product.columns", r"\hat N_x", "columns of a product as kernels run them")
 def columns():
     """A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a
     multiple of 8 or 64, whichever costs least."""
     return loaded(N_x)
 
 
-@width("time.product.depth", symbol=r"\hat K_x", title="depth of a product as kernels run it")
+@width("time.product.depth", r"\hat K_x", "depth of a product as kernels run it")
 def depth():
     """A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a
     multiple of 8 or 64, whichever costs least."""
@@ -141,8 +137,8 @@ def depth():
 
 @width(
     "time.product.rows_summed",
-    symbol=r"\hat M_x",
-    title="rows of a product as kernels run them where they are summed over",
+    r"\hat M_x",
+    "rows of a product as kernels run them where they are summed over",
 )
 def rows_summed():
     """The rows are the depth of the product that gives the weight's gradient: a multiple of 64 as
@@ -152,9 +148,9 @@ def rows_summed():
 
 rate = of_product(
     "time.product.rate",
-    symbol=r"R_x",
+    r"R_x",
+    "rate that a large product sustains",
     unit="FLOP/s",
-    title="rate that a large product sustains",
     source=CALIBRATED,
 )
 rate.where(wide=False).equals(
@@ -165,10 +161,7 @@ rate.where(wide=True).equals(
 )
 
 half = of_product(
-    "time.product.half",
-    symbol=r"d_x",
-    unit="1",
-    title="depth at which a product runs at half of its rate",
+    "time.product.half", r"d_x", "depth at which a product runs at half of its rate", unit="1"
 )
 
 
@@ -189,9 +182,7 @@ half.where(tiles=False, source="no multiprocessors are known").equals(
 
 def _waste(name: str, symbol: str, title: str, shape: Any) -> Quantity:
     """The same rule for each of the three products of a weight."""
-    waste = of_product(
-        f"time.product.{name}_waste", symbol=symbol, unit="1", title=title, source=TILES
-    )
+    waste = of_product(f"time.product.{name}_waste", symbol, title, unit="1", source=TILES)
 
     @waste.where(tiles=True)
     def _():
@@ -216,10 +207,7 @@ waste_weight = _waste("weight", "q_x''", "tiles and waves, gradient of the weigh
 
 
 @roofline(
-    "time.product.forward",
-    symbol=r"t_x",
-    title="forward pass of a product",
-    attribution="matrix products",
+    "time.product.forward", r"t_x", "forward pass of a product", attribution="matrix products"
 )
 def forward():
     """2 FLOP for each of rows, columns and depth as kernels run them, the depth with what shallow
@@ -227,22 +215,20 @@ def forward():
     return maximum(work(*FORWARD, count, waste_forward, rate, half), traffic(rows, N_x, K_x, count))
 
 
-@roofline("time.product.input", symbol=r"t_x^{\mathrm{in}}", title="gradient of a product's input")
+@roofline("time.product.input", r"t_x^{\mathrm{in}}", "gradient of a product's input")
 def gradient_of_input():
     """The output's gradient with the weight: the forward product, with columns and depth
     exchanged."""
     return maximum(work(*INPUT, count, waste_input, rate, half), traffic(rows, K_x, N_x, count))
 
 
-@roofline("time.product.weight", symbol=r"t_x^{\mathrm{w}}", title="gradient of a product's weight")
+@roofline("time.product.weight", r"t_x^{\mathrm{w}}", "gradient of a product's weight")
 def gradient_of_weight():
     """The input with the output's gradient: the rows are what is summed over."""
     return maximum(work(*WEIGHT, count, waste_weight, rate, half), traffic(K_x, N_x, rows, count))
 
 
-bias = seconds(
-    "time.product.bias", symbol=r"t_x^{\mathrm{b}}", title="gradient of a product's bias"
-)
+bias = seconds("time.product.bias", r"t_x^{\mathrm{b}}", "gradient of a product's bias")
 bias.where(bias=False, source="definition").equals(0, "There is no bias.")
 bias.where(bias=True, time_bias="fused", source="TransformerEngine").equals(
     0, "The kernel before or after sums it up on its way."
@@ -264,10 +250,7 @@ def _():
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
 backward = seconds(
-    "time.product.backward",
-    symbol=r"t_x'",
-    title="backward pass of a product",
-    attribution="matrix products",
+    "time.product.backward", r"t_x'", "backward pass of a product", attribution="matrix products"
 )
 
 
@@ -301,8 +284,8 @@ PACKED: dict[str, Any] = {"quantised": True, "hidden_matrix": True}
 
 casts = seconds(
     "time.product.casts",
-    symbol=r"t_{\mathrm{cast}}",
-    title="casts of a product's inputs to its format, forward and backward",
+    r"t_{\mathrm{cast}}",
+    "casts of a product's inputs to its format, forward and backward",
     attribution="casts to the format of products",
 )
 casts.where(casts=False, quantised=False, source="TransformerEngine").equals(

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from planner.book.expressions import Expression, Operand, exp, rational, sqrt, tanh
+from planner.book.expressions import exp, rational, sqrt, tanh
 from planner.book.formulas.checkpoint import stall, write
 from planner.book.formulas.time import training_days
 from planner.book.notation import n, n_fail, n_seen, t_res, t_seen, x_slow
@@ -16,13 +16,14 @@ DALY = (
 
 days = partial(Quantity, unit="days", scales_with="time", exact=False)
 estimate = partial(Quantity, exact=False, source=DALY)
+seconds = partial(estimate, unit="s")
 
 
 @Quantity(
     "time.between_failures",
-    symbol=r"t_{\mathrm{MTBF}}",
+    r"t_{\mathrm{MTBF}}",
+    "mean time between interruptions of the run",
     unit="s",
-    title="mean time between interruptions of the run",
     source="interruptions counted on such a cluster (cluster.failures)",
     exact=False,
     interrupted=True,
@@ -34,9 +35,9 @@ def between_failures():
 
 @estimate(
     "checkpoint.ratio",
-    symbol=r"\rho_{\mathrm{ckpt}}",
+    r"\rho_{\mathrm{ckpt}}",
+    "root of a checkpoint's stall over twice the time between interruptions",
     unit="1",
-    title="root of a checkpoint's stall over twice the time between interruptions",
 )
 def ratio():
     """What the best interval is a series in. It holds below 1: where a checkpoint takes longer than
@@ -44,11 +45,8 @@ def ratio():
     return minimum(1, sqrt(stall / (2 * between_failures)))
 
 
-@estimate(
-    "checkpoint.interval_seconds",
-    symbol=r"t_{\mathrm{int}}",
-    unit="s",
-    title="best time of training between checkpoints",
+@seconds(
+    "checkpoint.interval_seconds", r"t_{\mathrm{int}}", "best time of training between checkpoints"
 )
 def interval():
     """Seldom enough to stand still little, often enough to lose little: the root of twice the
@@ -58,11 +56,10 @@ def interval():
     return maximum(between_failures * best, write - stall)
 
 
-@estimate(
+@seconds(
     "checkpoint.kept_seconds",
-    symbol=r"t_{\mathrm{kept}}",
-    unit="s",
-    title="training between two interruptions that all checkpoints but the first keep",
+    r"t_{\mathrm{kept}}",
+    "training between two interruptions that all checkpoints but the first keep",
 )
 def kept():
     """An interval of training for each that passes with its checkpoint before the next
@@ -75,9 +72,9 @@ def kept():
 
 @estimate(
     "time.goodput",
-    symbol=r"g_{\mathrm{run}}",
+    r"g_{\mathrm{run}}",
+    "share of the time that moves the run forward",
     unit="1",
-    title="share of the time that moves the run forward",
     within=SHARE,
     finishes=True,
     beyond="the run cannot finish: interruptions (cluster.failures) come so often that no "
@@ -97,8 +94,8 @@ def goodput():
 
 @days(
     "time.straggler_days",
-    symbol=r"t_{\mathrm{slow}}",
-    title="days that stragglers add",
+    r"t_{\mathrm{slow}}",
+    "days that stragglers add",
     source="Lin et al. 2025 (arXiv 2505.05713): a step waits for its slowest device",
 )
 def straggler_days():
@@ -106,48 +103,42 @@ def straggler_days():
     return training_days * x_slow
 
 
-def _written(steps: Operand) -> Expression:
-    return steps * stall / interval
-
-
-def _lost(steps: Operand) -> Expression:
-    return steps * maximum(0, 1 / goodput - 1 - stall / interval)
-
+#: What checkpoints and interruptions take for each day of training.
+_written = stall / interval
+_lost = maximum(0, 1 / goodput - 1 - stall / interval)
 
 checkpoint_days = days(
     "time.checkpoint_days",
-    symbol=r"t_{\mathrm{wr}}",
-    title="days of standing still for checkpoints",
+    r"t_{\mathrm{wr}}",
+    "days of standing still for checkpoints",
     source=DALY,
 )
 checkpoint_days.where(stragglers_given=False).equals(
-    _written(training_days), "Training stands still once in each interval of training."
+    training_days * _written, "Training stands still once in each interval of training."
 )
 
 
 @checkpoint_days.where(stragglers_given=True)
 def _():
     """As without stragglers, of days that are longer by them."""
-    return _written(training_days + straggler_days)
+    return (training_days + straggler_days) * _written
 
 
 failure_days = days(
-    "time.failure_days",
-    symbol=r"t_{\mathrm{lost}}",
-    title="days lost to interruptions",
-    source=DALY,
+    "time.failure_days", r"t_{\mathrm{lost}}", "days lost to interruptions", source=DALY
 )
 failure_days.where(stragglers_given=False).equals(
-    _lost(training_days), "What goodput leaves for them: work that is done again, and restarts."
+    training_days * _lost, "What goodput leaves for them: work that is done again, and restarts."
 )
 failure_days.where(stragglers_given=True).equals(
-    _lost(training_days + straggler_days), "As without stragglers, of days that are longer by them."
+    (training_days + straggler_days) * _lost,
+    "As without stragglers, of days that are longer by them.",
 )
 
 run_days = days(
     "time.run_days",
-    symbol=r"t_{\mathrm{cal}}",
-    title="days of the run with interruptions",
+    r"t_{\mathrm{cal}}",
+    "days of the run with interruptions",
     source="sum of its parts",
 )
 
@@ -167,9 +158,9 @@ def _():
 
 @Quantity(
     "time.run_device_hours",
-    symbol=r"t_{\mathrm{dev,cal}}",
+    r"t_{\mathrm{dev,cal}}",
+    "device hours of the run with interruptions",
     unit="h",
-    title="device hours of the run with interruptions",
     scales_with="time",
     source="definition",
     exact=False,

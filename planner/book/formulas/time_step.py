@@ -48,9 +48,7 @@ REPLICATED = ("node", "nodes")
 
 seconds = partial(Quantity, unit="s", exact=False)
 
-stage = seconds(
-    "time.stage", symbol=r"t_\sigma", title="one micro-batch on one pipeline stage", per="stage"
-)
+stage = seconds("time.stage", r"t_\sigma", "one micro-batch on one pipeline stage", per="stage")
 
 
 @stage.where(schedule=IN_TURN, again_some=False, source=PIPELINE)
@@ -74,10 +72,7 @@ def _():
 
 
 @seconds(
-    "time.model",
-    symbol=r"t_{\mathrm{model}}",
-    title="one micro-batch through the whole model",
-    source=PIPELINE,
+    "time.model", r"t_{\mathrm{model}}", "one micro-batch through the whole model", source=PIPELINE
 )
 def model():
     """All layers, the embedding and the head, one after another."""
@@ -86,8 +81,8 @@ def model():
 
 @seconds(
     "time.micro_batch",
-    symbol=r"t_m",
-    title="one micro-batch in the steady state of the pipeline",
+    r"t_m",
+    "one micro-batch in the steady state of the pipeline",
     short="micro-batches, one after another",
     source=PIPELINE,
 )
@@ -99,8 +94,8 @@ def micro_batch():
 
 bubble = seconds(
     "time.bubble",
-    symbol=r"t_{\mathrm{bub}}",
-    title="filling and draining the pipeline",
+    r"t_{\mathrm{bub}}",
+    "filling and draining the pipeline",
     short="filling and draining the pipeline",
     attribution="pipeline bubble",
 )
@@ -132,9 +127,9 @@ def _():
 
 @Quantity(
     "time.parameters",
-    symbol=r"N_\sigma",
+    r"N_\sigma",
+    "trained parameters of the fullest stage on one tensor and expert rank",
     unit="parameters",
-    title="trained parameters of the fullest stage on one tensor and expert rank",
     source="layout",
 )
 def resident():
@@ -145,9 +140,9 @@ def resident():
 
 @Quantity(
     "time.owned",
-    symbol=r"N_{\mathrm{own}}",
+    r"N_{\mathrm{own}}",
+    "trained parameters of the fullest stage that one device owns",
     unit="parameters",
-    title="trained parameters of the fullest stage that one device owns",
     source=ZERO,
     exact=False,
 )
@@ -158,9 +153,9 @@ def owned():
 
 @Quantity(
     "time.ring",
-    symbol=r"\tau_{\mathrm{ring}}",
+    r"\tau_{\mathrm{ring}}",
+    "time in which rings pass each byte of the trained parameters of the fullest stage",
     unit="s/bytes",
-    title="time in which rings pass each byte of the trained parameters of the fullest stage",
     source=ZERO,
     exact=False,
 )
@@ -171,8 +166,8 @@ def ring():
 
 accumulation = seconds(
     "time.accumulation",
-    symbol=r"t_{\mathrm{acc}}",
-    title="adding gradients up over micro-batches",
+    r"t_{\mathrm{acc}}",
+    "adding gradients up over micro-batches",
     short="adding gradients up",
     attribution="gradient accumulation",
     source="Megatron-LM (gradient accumulation fusion)",
@@ -197,9 +192,9 @@ def _():
 
 buckets = Quantity(
     "time.buckets",
-    symbol=r"n_{\mathrm{rings}}",
+    r"n_{\mathrm{rings}}",
+    "messages that gradients are reduced in",
     unit="1",
-    title="messages that gradients are reduced in",
     exact=False,
 )
 buckets.where(
@@ -236,9 +231,7 @@ _scattered = k_red * ring + buckets * hops
 _between_replicas = 2 * k_red * owned * (1 - 1 / r) / replicas
 
 reduce = seconds(
-    "time.data.reduce",
-    symbol=r"t_{\mathrm{red}}",
-    title="reducing gradients over data parallelism, in one step",
+    "time.data.reduce", r"t_{\mathrm{red}}", "reducing gradients over data parallelism, in one step"
 )
 reduce.where(zero=0, source=ZERO).equals(
     2 * k_red * ring + buckets * reduce_hops, "An all-reduce: each gradient passes twice."
@@ -282,8 +275,8 @@ def _():
 
 gather = seconds(
     "time.data.gather",
-    symbol=r"t_{\mathrm{gat}}",
-    title="gathering updated weights over data parallelism",
+    r"t_{\mathrm{gat}}",
+    "gathering updated weights over data parallelism",
     source=ZERO,
 )
 gather.where(zero=(0, 3)).equals(
@@ -301,8 +294,8 @@ def _shown(traffic, beside):
 
 data = seconds(
     "time.data",
-    symbol=r"t_d",
-    title="traffic of data parallelism that nothing hides",
+    r"t_d",
+    "traffic of data parallelism that nothing hides",
     short="data parallelism",
     attribution="data-parallel exchange",
 )
@@ -347,8 +340,8 @@ _tied = k_red * Max(total_on_stage(Sum(trained, "component", shared=True)), "sta
 
 tied = seconds(
     "time.tied",
-    symbol=r"t_{\mathrm{tied}}",
-    title="adding up the gradients of tied embeddings on the first and the last stage",
+    r"t_{\mathrm{tied}}",
+    "adding up the gradients of tied embeddings on the first and the last stage",
     attribution="tied embeddings' exchange",
     source="Narayanan et al. 2021: the first and the last stage each hold tied embeddings",
 )
@@ -371,9 +364,9 @@ def _():
 
 step = Quantity(
     "time.step_seconds",
-    symbol=r"t_{\mathrm{step}}",
+    r"t_{\mathrm{step}}",
+    "predicted time of one optimizer step",
     unit="s",
-    title="predicted time of one optimizer step",
     scales_with="time",
 )
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from planner.connect.exports.table import Config, Rule, Unsaid
     from planner.plans.document import Plan
 
-__all__ = ["FORMATS", "Framework", "config", "export", "framework"]
-
 #: The frameworks, each a document of this folder.
 FORMATS = ("megatron", "torchtitan", "deepspeed", "nanotron", "accelerate")
 
@@ -33,18 +31,13 @@ class Framework:
     table: tuple[Rule, ...]
 
 
-def export(plan: Plan, to: str) -> str:
-    """The launch configuration of a framework, as the text of its file.
+def config(plan: Plan, to: str) -> Config:
+    """The launch configuration of a framework: its text, what it says and what it cannot say.
 
     Raises:
         PlanError: an unknown framework, or a plan whose layout is still to be searched.
     """
-    return config(plan, to).text
-
-
-def config(plan: Plan, to: str) -> Config:
-    """The configuration with what it says, by their keys, and what it cannot say."""
-    from planner.connect.exports.table import Config, makes, write
+    from planner.connect.exports.table import Config, Draft, write
 
     known = framework(to)
     if not isinstance(plan.data.get("parallelism"), dict):
@@ -55,7 +48,10 @@ def config(plan: Plan, to: str) -> Config:
                 "sizes under parallelism; plan.py search ranks layouts",
             )
         )
-    draft = makes(known.table, plan)
+    draft = Draft(plan)
+    for rule in known.table:
+        rule(draft)
+    draft.rest()
     unsaid = tuple(dict.fromkeys(draft.unsaid))
     text = write(known.form, draft.said, _head(plan, known, unsaid))
     return Config(text, dict(draft.said), unsaid, known.by_hand)

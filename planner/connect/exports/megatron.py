@@ -93,19 +93,13 @@ ACTIVATIONS: dict[tuple[bool, str], dict[str, Any]] = {
 def biases(draft: Draft) -> None:
     if not draft.get("model.layers"):
         return
-    keys = (
-        "bias",
-        "attention.bias",
-        "attention.key_bias",
-        "attention.output_bias",
-        "mlp.bias",
-        "moe.bias",
+    draft.heard.add("model.attention.key_bias")
+    bias, query, *rest = (
+        draft.get(f"model.{key}")
+        for key in ("bias", "attention.bias", "attention.output_bias", "mlp.bias", "moe.bias")
     )
-    values = {key: draft.get(f"model.{key}") for key in keys}
-    rest = [values["attention.output_bias"], values["mlp.bias"], values["moe.bias"]]
-    inner = {v for v in rest if v is not None} or {values["bias"]}
-    query = values["attention.bias"]
-    query = values["bias"] if query is None else query
+    inner = {each for each in rest if each is not None} or {bias}
+    query = bias if query is None else query
     if inner == {False}:
         draft.say({"disable-bias-linear": True})
         if query:
@@ -154,12 +148,6 @@ def layers_with_experts(draft: Draft) -> None:
     runs = [(value, len(list(run))) for value, run in groupby(layers)]
     text = "+".join(f"[{value}]*{count}" for value, count in runs)
     draft.say({"moe-layer-freq": text if len(runs) <= 8 else str(layers).replace(" ", "")})
-
-
-def samples(draft: Draft) -> None:
-    tokens, length = draft.get("training.tokens"), draft.get("training.sequence_length")
-    if tokens and length:
-        draft.say({"train-samples": int(-(-tokens // length))})
 
 
 def cut(draft: Draft) -> None:

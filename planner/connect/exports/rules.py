@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from inspect import getmembers, isfunction
+from math import prod
 from typing import Any
 
 from planner.base.display import one_line
@@ -12,39 +14,23 @@ from planner.connect.exports.table import Draft, Elsewhere, Row, Rule, Unsaid
 from planner.plans.layout import FOLLOWING, KERNELS, at
 
 
-def steps(draft: Draft, to: str) -> None:
-    """Optimizer steps of the run, the last one begun counted."""
-    tokens, batch, length = (
-        draft.get(f"training.{key}") for key in ("tokens", "global_batch", "sequence_length")
-    )
-    if tokens and batch and length:
-        draft.say({to: int(-(-tokens // (batch * length)))})
+def count(draft: Draft, to: str, of: Sequence[str]) -> None:
+    """How many steps or samples, of the tokens that these sizes multiply to, the run has; the last
+    one begun counts."""
+    tokens, *sizes = (draft.get(f"training.{key}") for key in ("tokens", *of))
+    if tokens and all(sizes):
+        draft.say({to: int(-(-tokens // prod(sizes)))})
 
 
 #: The rules that rows name; what else such a row says are their arguments.
 RULES: Mapping[str, Callable[..., None]] = {
     "named": lambda draft, to: draft.say({to: one_line(str(draft.plan.name))}),
-    "steps": steps,
-    "accelerate.machines": accelerate.machines,
-    "accelerate.shards": accelerate.shards,
-    "accelerate.undivided": accelerate.undivided,
-    "megatron.attention": megatron.attention,
-    "megatron.biases": megatron.biases,
-    "megatron.cut": megatron.cut,
-    "megatron.experts": megatron.experts,
-    "megatron.feed_forward": megatron.feed_forward,
-    "megatron.layers_with_experts": megatron.layers_with_experts,
-    "megatron.norm": megatron.norm,
-    "megatron.positions": megatron.positions,
-    "megatron.samples": megatron.samples,
-    "megatron.window": megatron.window,
-    "nanotron.architecture": nanotron.architecture,
-    "nanotron.cut": nanotron.cut,
-    "nanotron.feed_forward": nanotron.feed_forward,
-    "nanotron.head_width": nanotron.head_width,
-    "torchtitan.batch": torchtitan.batch,
-    "torchtitan.pipeline": torchtitan.pipeline,
-    "torchtitan.sharding": torchtitan.sharding,
+    "count": count,
+    **{
+        f"{module.__name__.rpartition('.')[2]}.{name}": rule
+        for module in (accelerate, megatron, nanotron, torchtitan)
+        for name, rule in getmembers(module, isfunction)
+    },
 }
 #: Under which value of a key a group of rows is heard.
 CONDITIONS: Mapping[str, Callable[[Any], object]] = {

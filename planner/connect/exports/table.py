@@ -8,8 +8,8 @@ of, and that the plan gives, is reported as unsaid; so a new key of the plan is 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from planner.base.display import one_line, plain, quoted
@@ -116,15 +116,6 @@ class Row:
         return {self.to: word} if self.to else word, None
 
 
-def makes(table: Sequence[Rule], plan: Plan) -> Draft:
-    """The configuration that a table makes of a plan."""
-    draft = Draft(plan)
-    for row in table:
-        row(draft)
-    draft.rest()
-    return draft
-
-
 def given(plan: Plan) -> Iterator[tuple[str, Any]]:
     """The keys of a plan that somebody wrote; what a model's kinds differ in counts as one."""
     seen: set[str] = set()
@@ -154,7 +145,7 @@ class Config:
     text: str
     said: Mapping[str, Any]
     unsaid: tuple[Unsaid, ...]
-    by_hand: tuple[str, ...] = field(default=())
+    by_hand: tuple[str, ...] = ()
 
 
 def stack(draft: Draft) -> tuple[str, ...]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["document", "import_config", "import_megatron"]
-
 LARGEST_FILE = 10_000_000  # bytes; configurations have thousands
 
 
@@ -19,17 +17,6 @@ def import_config(config: Mapping[str, Any]) -> dict[str, Any]:
     from planner.connect.imports.hf import convert
 
     return convert(config).document
-
-
-def import_megatron(arguments: str) -> dict[str, Any]:
-    """A model document from the arguments of Megatron-LM, as they stand in a shell script.
-
-    Raises:
-        PlanError: what is missing, malformed, contradictory or not modelled.
-    """
-    from planner.connect.imports import megatron
-
-    return megatron.read(arguments)
 
 
 def document(path: str, source: str = "huggingface") -> str:

@@ -17,6 +17,8 @@ class Config:
     were read since it was emptied, so that a key of the document can name those it came from.
     """
 
+    ABSENT = "the configuration has no key '{}'"
+
     def __init__(
         self,
         given: Mapping[str, Any],
@@ -76,12 +78,12 @@ class Config:
         """A whole number that has to be there."""
         value = self.whole(key, least)
         if value is None:
-            raise self.fault(f"the configuration has no key '{self.name(key)}'")
+            raise self.fault(self.ABSENT.format(self.name(key)))
         return value
 
-    def number(self, key: str, otherwise: float | None = None) -> float | None:
+    def number(self, key: str) -> float | None:
         """A number above zero, or None where the key is absent or null."""
-        value: float | None = self._typed(key, otherwise, (int, float), "a number")
+        value: float | None = self._typed(key, None, (int, float), "a number")
         if value is not None and not 0 < value <= LARGEST:
             raise self._refused(key, value, f"above 0, at most {LARGEST:,}")
         return value
@@ -91,8 +93,8 @@ class Config:
         value: bool | None = self._typed(key, otherwise, (bool,), "true or false")
         return value
 
-    def text(self, key: str, otherwise: str | None = None) -> str | None:
-        value: str | None = self._typed(key, otherwise, (str,), "a word")
+    def text(self, key: str) -> str | None:
+        value: str | None = self._typed(key, None, (str,), "a word")
         return value
 
     def _list(self, key: str, kind: type, allowed: str) -> list[Any] | None:
@@ -108,13 +110,6 @@ class Config:
     def indices(self, key: str) -> list[int] | None:
         """A list of layer indices, or None where the key is absent or null."""
         return self._list(key, int, "a list of whole numbers")
-
-    def each(self, key: str, layers: int) -> list[int] | None:
-        """A list with a whole number for each layer, or None where the key is absent or null."""
-        values = self.indices(key)
-        if values and len(values) < layers:
-            raise self.fault(f"{self.name(key)} names {len(values)} of {layers} layers")
-        return values
 
     def inner(self, key: str) -> Config:
         """A nested mapping, read as a part of this configuration."""

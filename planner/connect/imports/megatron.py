@@ -10,8 +10,8 @@ from typing import Any
 from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import ARGUMENTS, row
-from planner.connect.imports.rules import odd, values, word
-from planner.connect.imports.tidy import experts_rule, without_defaults
+from planner.connect.imports.rules import values
+from planner.connect.imports.tidy import without_defaults
 
 LONGEST = 200_000  # characters of an argument list
 
@@ -46,6 +46,8 @@ def parse(text: str, place: Place | None = None) -> dict[str, Any]:
 class Arguments(Config):
     """Typed access to the arguments, which are text or, without a value, true."""
 
+    ABSENT = "there is no argument {}"
+
     def __init__(self, found: dict[str, Any], place: Place | None) -> None:
         super().__init__({"model_type": "megatron", **found}, {}, {}, place)
 
@@ -60,12 +62,6 @@ class Arguments(Config):
         if not digits or int(value) < least:
             raise self.fault(f"--{key} is {value!r}", f"a whole number, at least {least}")
         return int(value)
-
-    def need(self, key: str, least: int = 1) -> int:
-        value = self.whole(key, least)
-        if value is None:
-            raise self.fault(f"there is no argument --{key}")
-        return value
 
     def flag(self, key: str, otherwise: bool | None = False) -> bool | None:
         value = self.get(key, otherwise)
@@ -116,65 +112,3 @@ def _words(said: Any) -> Iterator[str]:
     elif isinstance(said, (list, dict)):
         for inner in said.values() if isinstance(said, dict) else said:
             yield from _words(inner)
-
-
-@odd
-def megatron_vocabulary(c: Config) -> int:
-    """The vocabulary without padding, which belongs to the layout (parallelism.vocab_multiple)."""
-    padded = c.whole("padded-vocab-size")
-    c.whole("make-vocab-size-divisible-by")
-    return c.need("vocab-size") if c.whole("vocab-size") or padded is None else padded
-
-
-@odd
-def megatron_positions(c: Config) -> str:
-    if c.flag("use-rotary-position-embeddings"):
-        return "rope"
-    kind = c.get("position-embedding-type")
-    if c.flag("no-position-embedding") and kind is None:
-        return "none"
-    kinds = {"learned_absolute": "learned", "rope": "rope", "none": "none", "yarn": "rope"}
-    return str(word(c, "position-embedding-type", kinds, "learned_absolute"))
-
-
-@odd
-def megatron_width(c: Config) -> int | None:
-    """As given; behind a gate as many weights as without it, in multiples of 64."""
-    width = c.whole("ffn-hidden-size")
-    if width is None and c.flag("swiglu"):
-        width = int(4 * c.need("hidden-size") * 2 / 3 / 64) * 64
-    return width
-
-
-@odd
-def megatron_biases(c: Config) -> bool:
-    """Whether linears have biases."""
-    biased = not c.flag("disable-bias-linear")
-    if biased and c.flag("multi-latent-attention"):
-        raise c.fault("latent attention with biases is not modelled", "--disable-bias-linear")
-    return biased
-
-
-@odd
-def megatron_experts(c: Config) -> dict[str, int]:
-    """Which layers have experts. `2`: every second one from the first on; `([0]*3+[1]*58)`:
-    spelled out."""
-    layers, given = c.need("num-layers"), c.get("moe-layer-freq", "1")
-    text = str(given).replace(" ", "").strip("()")
-    if text.isdigit() and int(text):
-        pattern = [int(i % int(text) == 0) for i in range(layers)]
-    else:
-        pattern = []
-        for term in text.split("+"):
-            match = re.fullmatch(r"\(?\[([01](?:,[01])*)\](?:\*([0-9]{1,5}))?\)?", term)
-            if match is None:
-                raise c.fault(f"--moe-layer-freq is {text!r}", "2, or ([0]*3+[1]*58)")
-            pattern += [int(digit) for digit in match[1].split(",")] * int(match[2] or 1)
-    if len(pattern) != layers:
-        raise c.fault(f"--moe-layer-freq names {len(pattern)} of {layers} layers")
-    if 1 not in pattern:
-        raise c.fault("--moe-layer-freq leaves no layer to the experts")
-    rule = experts_rule(["sparse" if sparse else "dense" for sparse in pattern])
-    if rule is None:
-        raise c.fault(f"--moe-layer-freq {text!r} follows no period", "a period")
-    return rule

@@ -2,16 +2,20 @@
 
 A rule is written as a mapping, ``{rule: argument, option: value}``; anything else is a constant.
 Its function takes the configuration, the argument and the options, of which some are rules again.
-What only one class does has a function under ``ODD`` and is written ``{rule: name}``.
+What only one class does is a function that takes the configuration alone, ``{rule: name}``.
 """
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from inspect import getmembers, isfunction
 from typing import Any
 
 from planner.connect.imports.config import Config
 from planner.connect.imports.families import WORDS, Said, Traits
+from planner.connect.imports.tidy import experts_rule
 
 
 def worth(said: Said, c: Config) -> Any:
@@ -157,25 +161,7 @@ def at(c: Config, key: str, are: str, others: str, otherwise: Said = None) -> Se
 
 # What one class does --------------------------------------------------------------------------
 
-ODD: dict[str, Callable[[Config], Any]] = {
-    "even_head": lambda c: c.need("hidden_size") // c.need("num_attention_heads"),
-    "mamba1_inner": lambda c: int((c.number("expand") or 2) * c.need("hidden_size")),
-    "mamba_inner": lambda c: c.need("mamba_expand") * c.need("hidden_size"),
-    "mimo_windows": lambda c: _where(c, lambda i: i == 0 or (i + 1) % 6 == 0, "full", "sliding"),
-    "nemotron_depth": lambda c: len(nemotron_layers(c)),
-    "olmo_value_width": lambda c: c.whole("linear_value_head_dim") or 2 * olmo_key_width(c),
-    "t5_activation": lambda c: (c.text("feed_forward_proj") or "relu").removeprefix("gated-"),
-    "t5_gated": lambda c: (c.text("feed_forward_proj") or "").startswith("gated"),
-    "tied_unless_said": lambda c: c.flag("tie_word_embeddings") is not False,
-}
 
-
-def odd(function: Callable[[Config], Any]) -> Callable[[Config], Any]:
-    ODD[function.__name__] = function
-    return function
-
-
-@odd
 def head_dim(c: Config) -> int | None:
     """As given; where the class's own heads do not divide its width, the class rounds down."""
     given = c.whole("head_dim")
@@ -185,7 +171,6 @@ def head_dim(c: Config) -> int | None:
     return hidden // heads if hidden % heads else None
 
 
-@odd
 def helium_head_dim(c: Config) -> int | None:
     """Helium: the class makes its output projection as if the heads filled the hidden width."""
     width, heads, hidden = c.whole("head_dim"), c.need("num_attention_heads"), c.need("hidden_size")
@@ -194,21 +179,18 @@ def helium_head_dim(c: Config) -> int | None:
     return width
 
 
-@odd
 def long_window(c: Config) -> int | None:
     """Phi-3: published long-context configurations write a window beyond the context for none."""
     window, longest = c.whole("sliding_window"), c.whole("max_position_embeddings")
     return None if window and longest and window >= longest else window
 
 
-@odd
 def mimo_window(c: Config) -> int | None:
     """MiMo's checkpoints count the keys before a query, without its own."""
     before = c.whole("sliding_window_size")
     return c.whole("sliding_window") if before is None else before + 1
 
 
-@odd
 def mpt_positions(c: Config) -> str:
     """MPT: its attention has its own mapping; the class makes no table of positions."""
     attention = c.inner("attn_config")
@@ -217,7 +199,6 @@ def mpt_positions(c: Config) -> str:
     return "none" if attention.flag("alibi") is False else "alibi"
 
 
-@odd
 def falcon_shared_norm(c: Config) -> bool:
     norms = c.whole("num_ln_in_parallel_attn", 0)
     if c.flag("new_decoder_architecture"):
@@ -225,7 +206,6 @@ def falcon_shared_norm(c: Config) -> bool:
     return bool(c.flag("parallel_attn"))
 
 
-@odd
 def lfm_width(c: Config) -> int:
     """LFM2: the width of a SwiGLU with as many weights, rounded up to a multiple."""
     width = c.whole("block_ff_dim") or c.need("intermediate_size")
@@ -238,7 +218,6 @@ def lfm_width(c: Config) -> int:
     return width
 
 
-@odd
 def hunyuan_topk(c: Config) -> int:
     """Hunyuan writes the experts per token once, or once for each layer."""
     value = c.get("moe_topk")
@@ -249,7 +228,6 @@ def hunyuan_topk(c: Config) -> int:
     return c.need("moe_topk")
 
 
-@odd
 def olmo_key_width(c: Config) -> int:
     """OLMo hybrid: keys are three quarters as wide as those of attention unless given."""
     given = c.whole("linear_key_head_dim")
@@ -259,7 +237,6 @@ def olmo_key_width(c: Config) -> int:
     return 3 * c.need("hidden_size") // (4 * heads)
 
 
-@odd
 def qwen_windows(c: Config) -> list[str]:
     """With use_sliding_window, layers from max_window_layers on have the window."""
     start = c.whole("max_window_layers", 0) or 0
@@ -267,31 +244,35 @@ def qwen_windows(c: Config) -> list[str]:
     return _where(c, lambda i: on and i >= start, "sliding", "full")
 
 
-@odd
 def dots_windows(c: Config) -> list[str]:
     """Layers from max_window_layers on have the window that is given."""
     start = (c.whole("max_window_layers", 0) or 0) if c.whole("sliding_window") else depth(c)
     return _where(c, lambda i: i >= start, "sliding", "full")
 
 
-@odd
 def no_rope_windows(c: Config) -> list[str]:
     """SmolLM3: with use_sliding_window, the layers without rotary positions have the window."""
     on = c.flag("use_sliding_window") and c.whole("sliding_window", 0)
-    rope = c.each("no_rope_layers", depth(c))
-    step = c.whole("no_rope_layer_interval") or 1
-    return _where(c, lambda i: on and not (rope[i] if rope else (i + 1) % step), "sliding", "full")
+    rotary = _rotary_layers(c, 1)
+    return _where(c, lambda i: on and not rotary[i], "sliding", "full")
 
 
-@odd
 def llama4_windows(c: Config) -> list[str]:
     """The layers with rotary positions attend in chunks."""
-    rope = c.each("no_rope_layers", depth(c))
-    step = c.whole("no_rope_layer_interval") or 4
-    return _where(c, lambda i: rope[i] if rope else (i + 1) % step, "chunked", "full")
+    rotary = _rotary_layers(c, 4)
+    return _where(c, lambda i: rotary[i], "chunked", "full")
 
 
-@odd
+def _rotary_layers(c: Config, usual: int) -> list[int]:
+    """For each layer whether it has rotary positions, as a number that is 0 where it has not: as
+    listed, or all but every so many."""
+    listed = c.indices("no_rope_layers")
+    if listed and len(listed) < depth(c):
+        raise c.fault(f"{c.name('no_rope_layers')} names {len(listed)} of {depth(c)} layers")
+    step = c.whole("no_rope_layer_interval") or usual
+    return listed or [(i + 1) % step for i in range(depth(c))]
+
+
 def neo_windows(c: Config) -> list[str]:
     """GPT-Neo: attention_types [[[global, local], 12]] repeats a list so many times."""
     labels: list[str] = []
@@ -305,7 +286,6 @@ def neo_windows(c: Config) -> list[str]:
     return ["sliding" if label == "local" else "full" for label in labels]
 
 
-@odd
 def exaone_windows(c: Config) -> list[str]:
     """Every so many layers one has full attention, or as letters say, LLLG; null or 0: all."""
     if c.get("sliding_window") is None:
@@ -316,19 +296,16 @@ def exaone_windows(c: Config) -> list[str]:
     return every(c, "sliding_window_pattern", "full", "sliding")
 
 
-@odd
 def gemma4_windows(c: Config) -> list[str]:
     return [*every(c, 6, "full", "sliding")[:-1], "full"]
 
 
-@odd
 def gemma4_sharing(c: Config) -> list[str]:
     """Gemma 4: the last layers reuse the keys and values of an earlier one."""
     own = depth(c) - (c.whole("num_kv_shared_layers", 0) or 0)
     return _where(c, lambda i: i < own, "own", "reuse")
 
 
-@odd
 def indexers(c: Config) -> Sequence[str]:
     """GLM-5: layers that reuse the keys that an earlier layer's indexer picked have none."""
     given = c.words("indexer_types")
@@ -342,7 +319,6 @@ def indexers(c: Config) -> Sequence[str]:
     return _where(c, lambda i: max(i - start, 0) % step == 0, "full", "shared")
 
 
-@odd
 def qwen_experts(c: Config) -> list[str]:
     """Every decoder_sparse_step-th layer, unless listed in mlp_only_layers."""
     step, dense = c.whole("decoder_sparse_step", 0) or 1, c.indices("mlp_only_layers") or []
@@ -352,7 +328,6 @@ def qwen_experts(c: Config) -> list[str]:
     )
 
 
-@odd
 def ernie_experts(c: Config) -> list[str]:
     start, end = c.whole("moe_layer_start_index", 0) or 0, c.get("moe_layer_end_index")
     step = c.whole("moe_layer_interval") or 1
@@ -360,14 +335,12 @@ def ernie_experts(c: Config) -> list[str]:
     return _where(c, lambda i: (i + 1) % step == 0 and start <= i <= last, "sparse", "dense")
 
 
-@odd
 def jamba_experts(c: Config) -> list[str]:
     if c.need("num_experts") > 1:
         return period(c, "expert_layer_period", "expert_layer_offset", "sparse", "dense")
     return all_are(c, "dense")
 
 
-@odd
 def kimi_layers(c: Config) -> list[str]:
     full = c.inner("linear_attn_config").indices("full_attn_layers")
     c.inner("linear_attn_config").indices("kda_layers")
@@ -376,7 +349,6 @@ def kimi_layers(c: Config) -> list[str]:
     return _where(c, lambda i: i and i % 4 == 0, "full", "linear")
 
 
-@odd
 def olmo_hybrid_layers(c: Config) -> list[str]:
     labels = every(c, 4, "full", "linear")
     return labels if "full" in labels else [*labels[:-1], "full"]
@@ -385,7 +357,6 @@ def olmo_hybrid_layers(c: Config) -> list[str]:
 NEMOTRON = {"M": "linear", "*": "full", "-": "mlp", "E": "moe"}
 
 
-@odd
 def nemotron_layers(c: Config) -> Sequence[str]:
     """Nemotron-H: each layer is one block, named by a letter or a word."""
     labels, layers = _nemotron_labels(c), c.whole("num_hidden_layers")
@@ -411,6 +382,80 @@ def _nemotron_labels(c: Config) -> Sequence[str]:
         )
     return [NEMOTRON[letter] for letter in letters]
 
+
+# Arguments of Megatron-LM -----------------------------------------------------------------------
+
+
+def megatron_vocabulary(c: Config) -> int:
+    """The vocabulary without padding, which belongs to the layout (parallelism.vocab_multiple)."""
+    padded = c.whole("padded-vocab-size")
+    c.whole("make-vocab-size-divisible-by")
+    return c.need("vocab-size") if c.whole("vocab-size") or padded is None else padded
+
+
+def megatron_positions(c: Config) -> str:
+    if c.flag("use-rotary-position-embeddings"):
+        return "rope"
+    kind = c.get("position-embedding-type")
+    if c.flag("no-position-embedding") and kind is None:
+        return "none"
+    kinds = {"learned_absolute": "learned", "rope": "rope", "none": "none", "yarn": "rope"}
+    return str(word(c, "position-embedding-type", kinds, "learned_absolute"))
+
+
+def megatron_width(c: Config) -> int | None:
+    """As given; behind a gate as many weights as without it, in multiples of 64."""
+    width = c.whole("ffn-hidden-size")
+    if width is None and c.flag("swiglu"):
+        width = int(4 * c.need("hidden-size") * 2 / 3 / 64) * 64
+    return width
+
+
+def megatron_biases(c: Config) -> bool:
+    """Whether linears have biases."""
+    biased = not c.flag("disable-bias-linear")
+    if biased and c.flag("multi-latent-attention"):
+        raise c.fault("latent attention with biases is not modelled", "--disable-bias-linear")
+    return biased
+
+
+def megatron_experts(c: Config) -> dict[str, int]:
+    """Which layers have experts. `2`: every second one from the first on; `([0]*3+[1]*58)`:
+    spelled out."""
+    layers, given = c.need("num-layers"), c.get("moe-layer-freq", "1")
+    text = str(given).replace(" ", "").strip("()")
+    if text.isdigit() and int(text):
+        pattern = [int(i % int(text) == 0) for i in range(layers)]
+    else:
+        pattern = []
+        for term in text.split("+"):
+            match = re.fullmatch(r"\(?\[([01](?:,[01])*)\](?:\*([0-9]{1,5}))?\)?", term)
+            if match is None:
+                raise c.fault(f"--moe-layer-freq is {text!r}", "2, or ([0]*3+[1]*58)")
+            pattern += [int(digit) for digit in match[1].split(",")] * int(match[2] or 1)
+    if len(pattern) != layers:
+        raise c.fault(f"--moe-layer-freq names {len(pattern)} of {layers} layers")
+    if 1 not in pattern:
+        raise c.fault("--moe-layer-freq leaves no layer to the experts")
+    rule = experts_rule(["sparse" if sparse else "dense" for sparse in pattern])
+    if rule is None:
+        raise c.fault(f"--moe-layer-freq {text!r} follows no period", "a period")
+    return rule
+
+
+#: What one class does, by the names that rows write: the functions above, and these.
+ODD: dict[str, Callable[[Config], Any]] = {
+    **dict(getmembers(sys.modules[__name__], isfunction)),
+    "even_head": lambda c: c.need("hidden_size") // c.need("num_attention_heads"),
+    "mamba1_inner": lambda c: int((c.number("expand") or 2) * c.need("hidden_size")),
+    "mamba_inner": lambda c: c.need("mamba_expand") * c.need("hidden_size"),
+    "mimo_windows": lambda c: _where(c, lambda i: i == 0 or (i + 1) % 6 == 0, "full", "sliding"),
+    "nemotron_depth": lambda c: len(nemotron_layers(c)),
+    "olmo_value_width": lambda c: c.whole("linear_value_head_dim") or 2 * olmo_key_width(c),
+    "t5_activation": lambda c: (c.text("feed_forward_proj") or "relu").removeprefix("gated-"),
+    "t5_gated": lambda c: (c.text("feed_forward_proj") or "").startswith("gated"),
+    "tied_unless_said": lambda c: c.flag("tie_word_embeddings") is not False,
+}
 
 #: The rules by the names that rows write, each with its argument and options.
 RULES: dict[str, Callable[..., Any]] = {

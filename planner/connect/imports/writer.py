@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from planner.base.display import quoted
+from planner.base.display import flow
 from planner.connect.imports.families import DOCUMENT
 
 HEADER = "# yaml-language-server: $schema=schemas/model.schema.json"
@@ -48,30 +46,13 @@ def _entry(
         return "  # " + (", ".join(came_from.get(dotted, ())) or family)
 
     if key == "kinds":
-        return ["kinds:", *(f"  {name}: {_flow(kind or {})}" for name, kind in value.items())]
+        return ["kinds:", *(f"  {name}: {flow(kind or {})}" for name, kind in value.items())]
     if isinstance(value, Mapping):
         value = dict(sorted(value.items(), key=lambda item: _rank("inner_order", item[0])))
-        flow = f"{key}: {_flow(value)}"
+        line = f"{key}: {flow(value)}"
         unusual = any(f"{key}.{inner}" not in DOCUMENT["usual"] for inner in value)
-        if len(flow) <= WIDTH and (not unusual or key == "encoder"):
-            return [flow + comment(key if key == "encoder" else "name")]
+        if len(line) <= WIDTH and (not unusual or key == "encoder"):
+            return [line + comment(key if key == "encoder" else "name")]
         inside = ((inner, comment(f"{key}.{inner}")) for inner in value)
-        return [f"{key}:", *(f"  {inner}: {_flow(value[inner])}{why}" for inner, why in inside)]
-    return [f"{key}: {_flow(value)}{comment(key)}"]
-
-
-#: Text that YAML reads as such without quotes, but for the words that it reads otherwise.
-PLAIN = re.compile(r"[a-zA-Z]([a-zA-Z0-9 ._+/()-]*[a-zA-Z0-9._+/()-])?")
-
-
-def _flow(value: Any) -> str:
-    """A value in flow style; words stay bare where YAML reads them as words."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{k}: {_flow(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_flow, value)) + "]"
-    if value is None or isinstance(value, int):
-        return json.dumps(value)
-    text = str(value)
-    otherwise = text.lower() in ("true", "false", "null", "yes", "no", "on", "off")
-    return text if PLAIN.fullmatch(text) and not otherwise else quoted(text)
+        return [f"{key}:", *(f"  {inner}: {flow(value[inner])}{why}" for inner, why in inside)]
+    return [f"{key}: {flow(value)}{comment(key)}"]

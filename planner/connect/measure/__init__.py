@@ -12,8 +12,6 @@ from typing import Any
 
 from planner.base.errors import Fault, PlanError
 
-__all__ = ["need_torch"]
-
 
 def need_torch() -> Any:
     """The torch module.

@@ -220,6 +220,7 @@ class Decoder(nn.Module):
     def __init__(self, model: Model, run: Values) -> None:
         super().__init__()
         parts = {part.name: part.blocks for part in model.parts}
+        blocks = [block for part in model.parts for block in part.blocks]
         hidden, vocabulary = run["hidden"], run["vocab"]
         self.run = dict(run)
         self.tables: list[int] = []  # where the rotary tables of the last pass lie
@@ -233,15 +234,7 @@ class Decoder(nn.Module):
         self.head = nn.Linear(hidden, vocabulary, bias=head.values["bias"])
         if head.values["tied"]:
             self.head.weight = self.embedding.weight
-        self.width = next(
-            (
-                block.values["head_dim"]
-                for part in model.parts
-                for block in part.blocks
-                if block.kind == "attention"
-            ),
-            0,
-        )
+        self.width = next((b.values["head_dim"] for b in blocks if b.kind == "attention"), 0)
         for weight in self.parameters():
             if weight.dim() > 1:
                 nn.init.normal_(weight, std=0.02)

@@ -107,8 +107,7 @@ class Engine:
         the device cannot run it."""
         try:
             with self._context(job):
-                call = self._call(job)
-                return self._timed(call, seconds)
+                return self._timed(self._call(job), seconds)
         except (RuntimeError, NotImplementedError, AttributeError, TypeError) as error:
             if isinstance(error, torch.OutOfMemoryError):
                 torch.cuda.empty_cache()

@@ -19,6 +19,7 @@ from planner.plans.document import Plan
 ENDLESS = 10**24
 #: Precision recipes whose products run in a format.
 PRECISIONS = {"fp32": "fp32", "tf32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
+PASSES = ("forward", "backward")
 Document = Mapping[str, Any]
 Number = int | Fraction | float
 
@@ -66,15 +67,11 @@ def plan(
     return plans.planned(schema.validate(document, "plan"))
 
 
-def _value(made: Plan, identifier: str, axis: str = "", name: str = "") -> float:
-    from planner.engine import instance as case
+def _value(made: Plan, identifier: str) -> float:
+    from planner.results.result import evaluate
 
-    evaluation = Evaluation(case.build(made))
-    if not axis:
-        return float(evaluation.value(identifier))
-    entries: Any = evaluation.case.axes[axis]
-    entry = next(entry for entry in entries if entry.name == name)
-    return float(evaluation.value(identifier, {axis: entry}))
+    value: Any = evaluate(made)[identifier].value
+    return float(value)
 
 
 # -- products ----------------------------------------------------------------------------------
@@ -152,8 +149,7 @@ def attention(job: Attention, accelerator: Document) -> float:
         },
         {"attention": 1},
     )
-    passes = ("time.core.forward", "time.core.backward")
-    return sum(_value(made, each, "block", "attention") for each in passes)
+    return sum(_value(made, f"time.core.{way}[layer.attention]") for way in PASSES)
 
 
 def elementwise(job: Elementwise, bandwidth: Number, share: Number) -> float:
@@ -172,8 +168,8 @@ def elementwise(job: Elementwise, bandwidth: Number, share: Number) -> float:
             {"sequence_length": job.tokens, "precision": PRECISIONS[job.form]},
             {"memory": share, "elementwise": factor},
         )
-        kinds = ("time.part.forward", "time.part.backward")
-        return sum(_value(made, kind, "part", part) for kind in kinds for part in ("layer", "head"))
+        parts = [f"time.part.{way}[{part}]" for way in PASSES for part in ("layer", "head")]
+        return sum(_value(made, part) for part in parts)
 
     return passes(kernels.load("pytorch")["time"]["elementwise"]) - passes(0)
 
@@ -190,7 +186,7 @@ def tiny(job: Launches) -> Plan:
 
 def launches(job: Launches) -> float:
     """Launches of all layers, forward and backward."""
-    return job.layers * _value(tiny(job), "time.part.host", "part", "layer")
+    return job.layers * _value(tiny(job), "time.part.host[layer]")
 
 
 # -- collectives -------------------------------------------------------------------------------
@@ -213,6 +209,6 @@ def collective(job: Collective, bandwidth: Number, latency: Number) -> float:
         model["moe"] = {"experts": count, "top_k": 1}
         layout = {"expert": count, "data": count}
         made = plan(_link(bandwidth, latency), model, training, efficiency, layout)
-        return _value(made, "network.experts", "block", "moe")
+        return _value(made, "network.experts[layer.moe]")
     made = plan(_link(bandwidth, latency), model, training, efficiency, {"tensor": count})
     return _value(made, "network.tensor") / (2 if job.kind == "all-gather" else 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -100,21 +99,6 @@ class Collective:
 
 
 Job = Product | Traffic | Attention | Elementwise | Launches
-
-
-class Backend(Protocol):
-    """What runs benchmarks: PyTorch, or a stand-in."""
-
-    processes: int
-
-    def machine(self) -> Machine:
-        """What the device says about itself."""
-
-    def times(self, job: Job, seconds: float) -> list[float]:
-        """Seconds of one run, several times over, in about `seconds`; none where it cannot run."""
-
-    def collectives(self, jobs: list[Collective], seconds: float) -> dict[Collective, list[float]]:
-        """Seconds of one run of each; all share `seconds`."""
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.base.errors import Fault, PlanError
 from planner.connect.measure import expected, rates
 from planner.connect.measure.jobs import (
     Attention,
-    Backend,
     Collective,
     Elementwise,
     Launches,
@@ -21,6 +20,9 @@ from planner.connect.measure.jobs import (
 )
 from planner.connect.measure.rates import Share, share
 from planner.documents import schema, source
+
+if TYPE_CHECKING:
+    from planner.connect.measure.engine import Engine
 
 Tell = Callable[[str], None]
 J = TypeVar("J", Product, Traffic, Attention, Elementwise, Launches)
@@ -39,7 +41,7 @@ class Found:
     """What the benchmarks say, in the words of an accelerator document; ``tell`` is called with a
     line about what happens."""
 
-    backend: Backend
+    backend: Engine
     machine: Machine
     extends: str | None
     tell: Tell
@@ -86,7 +88,7 @@ class Found:
 
 
 def measure(
-    backend: Backend,
+    backend: Engine,
     seconds: float = SECONDS,
     extends: str | None = None,
     tell: Tell = lambda line: None,
@@ -94,7 +96,7 @@ def measure(
     """Run all benchmarks.
 
     Args:
-        backend: what runs them.
+        backend: what runs them: PyTorch, or a stand-in.
         seconds: for all of them, about.
         extends: a shipped accelerator, or a document, whose datasheet figures hold; shares are
             then of its figures. Left out, the fastest run of each kind stands for the figure.
@@ -154,7 +156,7 @@ def _memory(found: Found, seconds: float) -> None:
     found.efficiency["memory"] = share(shares, "copy and triad", remarks=remarks)
 
 
-def _widest(backend: Backend, form: str, seconds: float, memory: int) -> int | None:
+def _widest(backend: Engine, form: str, seconds: float, memory: int) -> int | None:
     """The widest square product of which all benchmarks take about `seconds`."""
     width = 256
     while True:
@@ -190,7 +192,7 @@ def _products(found: Found, form: str, seconds: float) -> None:
         f"{len(times)} products in {form}",
         remarks=_remarks(rated.rates, 1e12, "TFLOP/s"),
     )
-    found.efficiency[found.key("matmul", form) if form in MAIN else f"matmul_{form}"] = sustained
+    found.efficiency[found.key("matmul", form)] = sustained
     if form not in MAIN:
         return
     if rated.small is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.base import resources
 from planner.base.errors import Fault, PlanError
-from planner.plans.document import Block, Plan
+from planner.plans.document import Block, Model, Plan
 
 _SAID = resources.read_yaml(Path(__file__).with_name("supported.yaml"))
 OFF = (None, False, 0, "none")
@@ -23,40 +23,34 @@ def check(plan: Plan) -> None:
     if plan.model is None:
         where = plan.document.place(("model",))
         raise PlanError(Fault("a step needs the model's shape", where, "layers, hidden and so on"))
-    faults = list(_faults(plan))
+    faults: dict[Any, Fault] = {}  # what several blocks have is told once
+    for key, value, instead in _refused(plan, plan.model):
+        fault = f"measure --step cannot run {key} {_shown(value)}"
+        where = plan.document.place(tuple(key.split(".")))
+        faults.setdefault((key, instead), Fault(fault, where, instead))
     if faults:
-        raise PlanError(faults)
+        raise PlanError([*faults.values()])
 
 
-def _faults(plan: Plan) -> Iterator[Fault]:
-    def shown(value: Any) -> Any:
-        return str(value).lower() if isinstance(value, bool) else value
+def _shown(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
 
-    def fault(key: str, value: Any, instead: str) -> Fault:
-        return Fault(
-            f"measure --step cannot run {key} {shown(value)}",
-            plan.document.place(tuple(key.split("."))),
-            instead,
-        )
 
+def _refused(plan: Plan, model: Model) -> Iterator[tuple[str, Any, str]]:
+    """Keys with a value that it does not build or run, and what goes instead."""
     for key, known in _SAID["run"].items():
         if plan.get(key) not in known:
-            yield fault(key, plan.get(key), f"--set {key}={shown(known[0])}")
+            yield key, plan.get(key), f"--set {key}={_shown(known[0])}"
     if plan.get("training.lora") is not None:
-        yield fault("training.lora", "adapters", "--set training.lora=null")
+        yield "training.lora", "adapters", "--set training.lora=null"
     if plan.get("model.encoder") is not None:
-        yield fault("model.encoder", "models", "a decoder")
+        yield "model.encoder", "models", "a decoder"
     if plan.get("model.mtp"):
-        yield fault("model.mtp", plan.get("model.mtp"), "--set model.mtp=0")
+        yield "model.mtp", plan.get("model.mtp"), "--set model.mtp=0"
         return
-    assert plan.model is not None
-    seen = set()
-    for part in plan.model.parts:
-        for block in part.blocks:
-            for key, value in _unknown(block, plan.get("training.sequence_length")):
-                if key not in seen:
-                    seen.add(key)
-                    yield fault(key, value, "a plain decoder: attention, mlp or moe")
+    for block in (block for part in model.parts for block in part.blocks):
+        for key, value in _unknown(block, plan.get("training.sequence_length")):
+            yield key, value, "a plain decoder: attention, mlp or moe"
 
 
 def _unknown(block: Block, length: int) -> Iterator[tuple[str, Any]]:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import platform
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -40,20 +39,16 @@ class Found:
     notes: list[str] = field(default_factory=list)
 
 
-def devices() -> list[str]:
-    """The kinds of device that are there, the fastest first."""
-    found = ["cuda"] if torch.cuda.is_available() else []
-    mps = getattr(torch.backends, "mps", None)
-    return [*found, *(["mps"] if mps is not None and mps.is_available() else []), "cpu"]
-
-
 def device(wanted: str | None) -> Any:
-    """The device of that kind, or the best that is there.
+    """The device of that kind, or the fastest that is there.
 
     Raises:
         PlanError: PyTorch sees no such device.
     """
-    there = devices()
+    mps = getattr(torch.backends, "mps", None)
+    is_there = {"cuda": torch.cuda, "mps": mps}
+    there = [kind for kind, api in is_there.items() if api is not None and api.is_available()]
+    there.append("cpu")
     if wanted is not None and wanted not in there:
         fault = f"--device {wanted}: PyTorch sees no such device here"
         raise PlanError(Fault(fault, None, "one of: " + ", ".join(there)))
@@ -253,10 +248,13 @@ def _run(plan: Plan, where: Any, steps: int, tell: Any) -> Found:
     synchronize(where)
     if where.type == "cuda":
         torch.cuda.reset_peak_memory_stats(where)
-    times = []
-    for seconds in _timed(trainer, steps):
-        times.append(seconds)
-        tell(f"step {len(times)} of {steps}: {seconds:.3g} s")
+    times: list[float] = []
+    for index in range(steps):
+        start = time.perf_counter()
+        trainer.step()
+        synchronize(where)
+        times.append(time.perf_counter() - start)
+        tell(f"step {index + 1} of {steps}: {times[-1]:.3g} s")
     typical = Fraction(median(times))
     tokens = plan.get("training.micro_batch") * plan.get("training.sequence_length")
     how = f"median of {len(times)}, {min(times):.3g} to {max(times):.3g} s"
@@ -284,11 +282,3 @@ def _run(plan: Plan, where: Any, steps: int, tell: Any) -> Found:
         else:
             found.values["memory.total"] = peak, "live tensors, by PyTorch's tracker"
     return found
-
-
-def _timed(trainer: Trainer, steps: int) -> Iterator[float]:
-    for _ in range(steps):
-        start = time.perf_counter()
-        trainer.step()
-        synchronize(trainer.where)
-        yield time.perf_counter() - start

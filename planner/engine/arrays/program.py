@@ -209,10 +209,9 @@ def _take(array: Array, group: Group) -> None:
 
 
 def _rowless(state: State) -> Any:
-    return state.array if state.number is None else _float(state.number)
-
-
-def _float(number: Any) -> Any:
+    number = state.number
+    if number is None:
+        return state.array
     return number if isinstance(number, (bool, np.bool_)) else float(number)
 
 

@@ -15,9 +15,9 @@ from typing import Any
 from planner.base.display import exact_text
 from planner.base.errors import Fault, PlanError
 from planner.documents.source import Document
+from planner.plans import plan as plans
 from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWING, KERNELS, KEYS, at
-from planner.plans.plan import changed, revised
 from planner.questions.constraints import MARGIN, shown
 from planner.questions.search.engine import FITS, MOST, STEP, Layout, search
 from planner.questions.search.layouts import COMMON, starts
@@ -50,7 +50,7 @@ def planned(document: Document) -> Plan:
     chosen = {k: v for k, v in layout.changes.items() if k in (*KEYS, KERNELS)}
     # What the document gives besides (an assumed utilisation, a loss) stays as it is.
     document, batch = _with_batch(document)
-    found = revised(_closed(document), chosen)
+    found = plans.planned(plans.changed(_closed(document), chosen))
     given = {k for k in chosen if _given(document, k)}
     derived = {**found.derived, **batch, **{k: why for k in chosen if k not in given}}
     return replace(found, derived=derived, searched=kept)
@@ -146,7 +146,7 @@ def _with_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
         f"{exact_text(TOKENS)} tokens a step, as Llama 2 was trained with (arXiv 2307.09288, "
         "section 2.2), in whole sequences for each device"
     )
-    return changed(document, {"training.global_batch": batch}), {"training.global_batch": why}
+    return plans.changed(document, {"training.global_batch": batch}), {"training.global_batch": why}
 
 
 def _value(data: Mapping[str, Any], key: str) -> Any:
@@ -163,7 +163,7 @@ def _start(document: Document, fixed: Mapping[str, Any]) -> Plan:
     first: PlanError | None = None
     for changes in _tried(document, fixed):
         try:
-            return revised(document, {"parallelism.data": None, **changes})
+            return plans.planned(plans.changed(document, {"parallelism.data": None, **changes}))
         except PlanError as error:
             first = first or error
     assert first is not None

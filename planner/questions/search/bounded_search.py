@@ -22,8 +22,8 @@ from planner.questions.search.engine import (
     FITS,
     MEMORY,
     MOST,
+    PREDICTED,
     STEP,
-    Chunk,
     Layout,
     Walk,
     explain_absence,
@@ -31,14 +31,12 @@ from planner.questions.search.engine import (
     of_memory,
     wanted,
 )
-from planner.questions.search.layouts import SpaceRows
+from planner.questions.search.layouts import Chunk, SpaceRows
 from planner.questions.search.selection import Best, Item, Plain
 
 Array = NDArray[Any]
 Options = Mapping[str, Sequence[Any]]
 Groups = tuple[tuple[str, ...], ...]
-#: By what is predicted.
-PREDICTED = Limit(FITS, ">=", 0)
 #: Rows that are asked first, and how many times as many each time after.
 FIRST, MORE = 512, 6
 #: Where memory leaves a smaller share of many rows, only these are asked for the rest.
@@ -87,7 +85,7 @@ class BoundedSearch:
         self.rows: list[SpaceRows] = []  # of each space
         space, order, stride = [], [], []
         done = 0
-        for number, (_, found) in enumerate(self.walk.spaces):
+        for number, found in enumerate(self.walk.spaces):
             blocks = list(found.blocks())
             self.rows.append(SpaceRows.joined(blocks))
             for block in blocks:
@@ -141,23 +139,19 @@ class BoundedSearch:
         for number in np.unique(self.space[places]).tolist():
             inside = places[self.space[places] == number]
             for start in range(0, len(inside), MOST_ROWS):
-                block = inside[start : start + MOST_ROWS]
-                for chunk in self._chunks(number, block - self.starts[number], groups):
-                    length = chunk.valid.shape[2]
-                    rows = block[chunk.start : chunk.start + length]
-                    yield Evaluated(self, rows, chunk, chunk.valid)
+                yield from self._evaluated(number, inside[start : start + MOST_ROWS], groups)
 
-    def _chunks(self, number: int, places: Array, groups: Groups) -> Iterator[Chunk]:
-        """Some rows of a space, by their places in it. Where many are asked, all are prepared, so
-        that for further ones nothing is left to prepare."""
-        every = self.rows[number]
-        rows = every.take(places)
+    def _evaluated(self, number: int, rows: Array, groups: Groups) -> Iterator[Evaluated]:
+        """Some rows of a space. Where many are asked, all are prepared, so that for further ones
+        nothing is left to prepare."""
+        every, places = self.rows[number], rows - self.starts[number]
+        some = every.take(places)
         many = len(every) <= MOST_ROWS and len(places) > SOME * len(every)
         if many and number not in self._whole:
             self._whole[number] = self.walk.made(number, every)
         whole = self._whole.get(number)
         prepared = [many or (whole is not None and group in whole.programs) for group in groups]
-        made = whole if all(prepared) else self.walk.made(number, rows)
+        made = whole if all(prepared) else self.walk.made(number, some)
         assert made is not None
         for part in made.batch.stretches(len(rows)):
             values: dict[str, Array] = {}
@@ -166,7 +160,8 @@ class BoundedSearch:
                     values |= whole.values(group, places[part])
                 else:
                     values |= made.values(group, part)
-            yield self.walk.chunk(number, rows, part, values)
+            chunk = some.worth(part, values)
+            yield Evaluated(self, rows[part], chunk, chunk.valid)
 
 
 @dataclass(frozen=True, eq=False)

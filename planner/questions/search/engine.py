@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from typing import Any
 
@@ -30,7 +30,7 @@ from planner.plans.plan import chosen_by, variant
 from planner.questions.batch import Batch, BatchRows
 from planner.questions.constraints import MARGIN, Limit, fit_limit, numeric
 from planner.questions.search import modes
-from planner.questions.search.layouts import CUT, Setting, Space, SpaceRows
+from planner.questions.search.layouts import CUT, Chunk, Space, SpaceRows
 from planner.questions.search.selection import Best, ByChoice, Front, Item, Plain, Sample
 from planner.results.attribution import taken_apart
 from planner.results.intervals import around
@@ -39,6 +39,8 @@ FITS = "memory.headroom"
 SURE = "memory.headroom_p95"
 MEMORY = "memory.process"
 STEP = "time.step_seconds"
+#: That a layout fits by what is predicted.
+PREDICTED = Limit(FITS, ">=", 0)
 #: Quantities of which a limit is one on memory.
 OF_MEMORY = frozenset({FITS, SURE, MEMORY})
 #: Where one answer is wanted soon, a space of more layouts is narrowed, step by step.
@@ -148,45 +150,6 @@ class Found:
     tight: bool = False  # none keeps the margin; those that fit as estimated are ranked
 
 
-@dataclass(frozen=True, eq=False)
-class Chunk:
-    """Some layouts of a space: places in ``rows``, and quantities as (zero, recompute, rows); NaN
-    where a quantity is absent."""
-
-    plan: Plan
-    space: int  # its number
-    varied: Mapping[str, Any]
-    rows: SpaceRows
-    start: int
-    values: Mapping[str, Array]
-    valid: Array
-
-    @property
-    def choices(self) -> tuple[list[tuple[str, Sequence[Any], Array]], ...]:
-        """What is chosen along each axis: keys, their values, and which value each place along it
-        has, as (zero,), (recompute,) and (rows,)."""
-        length = self.valid.shape[2]
-        *outer, along = self.rows.choices(slice(self.start, self.start + length))
-        same = np.zeros(length, dtype=np.int64)
-        return (*outer, along + [(key, (value,), same) for key, value in self.varied.items()])
-
-    def changes(self, place: int) -> dict[str, Any]:
-        """A layout, by its place in the flattened arrays, as changes of the plan."""
-        zero, recompute, row = np.unravel_index(place, self.valid.shape)
-        found = self.rows.changes(self.start + int(row), int(zero), int(recompute))
-        return {**self.varied, **found}
-
-    def plainness(self, places: Array) -> Array:
-        """How plain layouts are, as (layouts,), by their places in the flattened arrays."""
-        zero, recompute, rows = np.unravel_index(places, self.valid.shape)
-        return self.rows.plainness(zero, recompute, self.start + rows)
-
-    def setting(self, place: int) -> Setting:
-        """A layout by its place, with what follows from it."""
-        row = place % self.valid.shape[2]
-        return Setting(self.changes(place), self.rows.follows(self.start + row))
-
-
 def wanted(by: str, limits: Sequence[Limit]) -> tuple[str, ...]:
     """The quantities that layouts are ranked by: whether they fit, their memory, what is made small
     and what is limited.
@@ -251,45 +214,45 @@ class Walk:
 
     def __post_init__(self) -> None:
         self.absent: dict[str, str] = {}
-        self.spaces: list[tuple[Mapping[str, Any], Space]] = []
         self.given = frozenset(self.options)
-        self._batches: dict[int, Batch] = {}
         if self.launcher is not None and not chosen_by(self.plan, KERNELS):
             kernels = exports.framework(self.launcher).kernels
             self.options = {**({KERNELS: (kernels,)} if kernels else {}), **self.options}
-        self._fill()
-        for _, space in self.spaces if self.launcher else ():
+        self._take(self._spaces())
+        for space in self.spaces if self.launcher else ():
             space.started()
         #: Modes of recomputation that are not asked, each with the one that is the same step.
         self.same = {} if self.full or modes.RECOMPUTE in self.options else self._same()
-        for _, space in self.spaces:
+        for space in self.spaces:
             space.recompute = tuple(mode for mode in space.recompute if mode not in self.same)
         self.every, self._all = self.size, self.spaces
         self.narrowed: dict[str, tuple[Any, ...]] = {}
         for key, values in NARROWER:
             if self.most is not None and self.size > self.most and key not in self.options:
-                self.options = {**self.options, key: values}
-                self.narrowed[key] = values
-                self.spaces = [
-                    (varied, space.narrowed(key, values)) for varied, space in self.spaces
-                ]
+                self._narrow(key, values)
+
+    def _take(self, spaces: list[Space]) -> None:
+        self.spaces = spaces
+        self._batches: dict[int, Batch] = {}
+
+    def _narrow(self, key: str, values: tuple[Any, ...]) -> None:
+        self.narrowed = {**self.narrowed, key: values}
+        self._take([space.narrowed(key, values) for space in self.spaces])
 
     def wider(self) -> Walk | None:
         """What to ask where nothing fits: all layouts but those with replicas, which only add
         memory. None where no others were left out."""
-        more = self.narrowed.keys() - {REPLICAS}
-        if not more:
+        if not self.narrowed.keys() - {REPLICAS}:
             return None
-        found = copy(self)
-        found.options = {key: said for key, said in self.options.items() if key not in more}
-        found.narrowed = {k: values for k, values in self.narrowed.items() if k == REPLICAS}
-        found.spaces, found._batches = self._all, {}
-        for key, values in found.narrowed.items():
-            found.spaces = [(v, space.narrowed(key, values)) for v, space in found.spaces]
+        found, before = copy(self), self.narrowed
+        found.narrowed = {}
+        found._take(self._all)
+        if REPLICAS in before:
+            found._narrow(REPLICAS, before[REPLICAS])
         found.most, found.every, found._all = None, found.size, found.spaces
         return found
 
-    def _fill(self) -> None:
+    def _spaces(self) -> list[Space]:
         if self.plan.model is None:
             raise PlanError(Fault("a search needs the shape of the model"))
         if self.plan.get("training.sequence_length") is None:
@@ -297,15 +260,16 @@ class Walk:
                                   "training.sequence_length"))  # fmt: skip
         inner = {key: values for key, values in self.options.items() if key in KEYS and values}
         outer = {key: values for key, values in self.options.items() if key not in KEYS}
-        free = {key for key, values in self.options.items() if key in KEYS and not values}
+        full = self.full or {k for k, values in self.options.items() if k in KEYS and not values}
+        found: list[Space] = []
         faults: list[Fault] = []
         for combination in product(*outer.values()):
             varied = dict(zip(outer, combination, strict=True))
             try:
                 changed = variant(self.plan, {**varied, "time.mfu": None}) if varied else self.plan
-                space = Space(changed, inner, self.full or free, self.launcher)
+                space = Space(changed, inner, full, self.launcher, varied)
                 if space.size:
-                    self.spaces.append((varied, space))
+                    found.append(space)
                 else:
                     none = "no schedule runs the micro-batches"
                     if self.launcher is not None:
@@ -313,41 +277,31 @@ class Walk:
                     faults.append(Fault(f"no layout is valid: {none}"))
             except PlanError as error:
                 faults += error.faults
-        if not self.spaces:
+        if not found:
             raise PlanError(faults)
+        return found
 
     def _same(self) -> dict[str, str]:
         """Where the plan's keys have several values, what holds with all of them."""
-        first, *others = (modes.twins(space, self.quantities) for _, space in self.spaces)
+        first, *others = (modes.twins(space, self.quantities) for space in self.spaces)
         return {mode: by for mode, by in first.items() if all(o.get(mode) == by for o in others)}
 
     @property
     def size(self) -> int:
-        return sum(space.size for _, space in self.spaces)
+        return sum(space.size for space in self.spaces)
 
     def __iter__(self) -> Iterator[Chunk]:
-        for number, (_, space) in enumerate(self.spaces):
+        for number, space in enumerate(self.spaces):
             for rows in space.blocks():
-                yield from self.over(number, rows, self.quantities)
-
-    def over(self, number: int, rows: SpaceRows, *groups: tuple[str, ...]) -> Iterator[Chunk]:
-        """Some rows of a space, by its number, with groups of quantities."""
-        for part, values in self.made(number, rows).chunks(*groups):
-            yield self.chunk(number, rows, part, values)
+                for part, values in self.made(number, rows).chunks(self.quantities):
+                    yield rows.worth(part, values)
 
     def made(self, number: int, rows: SpaceRows) -> BatchRows:
-        """Some rows of a space, to be evaluated."""
+        """Some rows of a space, by its number, to be evaluated."""
         batch = self._batches.get(number)
         if batch is None:
-            batch = self._batches[number] = Batch(self.spaces[number][1], self.absent)
+            batch = self._batches[number] = Batch(self.spaces[number], self.absent)
         return batch.over(rows)
-
-    def chunk(
-        self, number: int, rows: SpaceRows, part: slice, values: Mapping[str, Array]
-    ) -> Chunk:
-        """A stretch of some rows of a space, with what they are worth, (zero, recompute, rows)."""
-        varied, _ = self.spaces[number]
-        return Chunk(self.plan, number, varied, rows, part.start, values, rows.valid(part))
 
 
 def search(
@@ -392,17 +346,45 @@ def search(
     keeps = fit_limit(margin, plan)
     quantities = wanted(by, (*limits, keeps))
     options = {**{k: (v,) for k, v in (fixed or {}).items()}, **(vary or {})}
-    walk = Walk(plan, quantities, options, full, most, launcher)
-    asked = Asked(plan, by, tuple(limits), keeps, quantities, top, points, choices)
-    found = asked.over(walk, progress)
-    wider = None if found.best else walk.wider()
+    walk = searched = Walk(plan, quantities, options, full, most, launcher)
+    ask = partial(_Selected, by, (*limits, PREDICTED), keeps, top, points, choices, progress)
+    found = ask(walk)
+    wider = None if found.kept.count else walk.wider()
     if wider is not None:
-        found = asked.over(wider, progress)
-    narrowed = (wider or walk).narrowed
-    found = replace(found, every=walk.every, narrowed=narrowed, same=walk.same)
-    if not found.best and of_memory(limits):
-        found = replace(found, size=walk.every, narrowed={})
-    return replace(found, varied=tuple(vary or ()), launcher=launcher)
+        searched, found = wider, ask(wider)
+    kept, proven = found.kept, not found.kept.count and of_memory(limits)
+    own = _own(plan, quantities, by)
+    like = [] if own is None or own.evaluation is None else [own.evaluation]
+    best = [
+        layout_of(plan, item, (by, MEMORY), quantities if number < EXACT else (), by, like)
+        for number, item in enumerate(kept.best.items())
+    ]
+    front = [layout_of(plan, item, (by, MEMORY)) for item in kept.front.items()]
+    shown = [Point(m, s, f) for s, m, f in found.sample.thinned()]
+    if points:
+        shown += [Point(x.values[MEMORY], x.values[by], True, True) for x in front]
+    plain, nearest = kept.plain.first, None if kept.count else found.nearest.first
+    return Found(
+        plan=plan,
+        by=by,
+        size=walk.every if proven else searched.size,
+        fitting=found.safe.count,
+        best=tuple(sorted(best, key=lambda layout: (layout.values[by], layout.values[MEMORY]))),
+        front=tuple(front),
+        own=own,
+        limits=tuple(limits),
+        varied=tuple(vary or ()),
+        points=tuple(shown),
+        nearest=nearest and layout_of(plan, nearest, (), quantities),
+        choices=tuple(_choices(plan, kept.chosen, by)) if kept.chosen else (),
+        every=walk.every,
+        same=walk.same,
+        narrowed={} if proven else searched.narrowed,
+        margin=keeps,
+        plain=plain and layout_of(plan, plain, (by,), quantities, by, like),
+        launcher=launcher,
+        tight=kept is found.tight and kept.count > 0,
+    )
 
 
 class _Kept:
@@ -414,94 +396,66 @@ class _Kept:
         self.chosen = ByChoice() if choices else None
 
     def add(self, chunk: Chunk, score: Array, memory: Array, fits: Array) -> None:
-        """Those of the layouts of a chunk, flattened to (layouts,), that fit."""
+        """Those of the layouts of a chunk, as (zero, recompute, rows), that fit."""
         kept = np.flatnonzero(fits)
         self.count += len(kept)
-        self.best.add(score[kept], memory[kept], chunk.setting, kept)
-        self.front.add(score[kept], memory[kept], chunk.setting, kept)
-        self.plain.add(score[kept], chunk.plainness, chunk.setting, kept)
+        some = score.ravel()[kept]
+        for best in (self.best, self.front):
+            best.add(some, memory.ravel()[kept], chunk.setting, kept)
+        self.plain.add(some, chunk.plainness, chunk.setting, kept)
         if self.chosen is not None:
-            shape = chunk.valid.shape
-            cubes = [column.reshape(shape) for column in (score, memory, fits)]
-            self.chosen.add(cubes[0], cubes[1], cubes[2], chunk.choices, chunk.setting)
+            self.chosen.add(score, memory, fits, chunk.choices, chunk.setting)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What is asked of a search (``search``)."""
+class _Selected:
+    """What is kept of all layouts of a walk: of those that fit with a margin (``safe``), until
+    there is one of those that fit by the limits alone (``tight``), until then the ``nearest``.
 
-    plan: Plan
-    by: str
-    limits: tuple[Limit, ...]
-    margin: Limit
-    quantities: tuple[str, ...]
-    top: int
-    points: int
-    choices: bool
+    Raises:
+        PlanError: none of them has what is made small.
+    """
 
-    def over(self, walk: Walk, progress: Progress | None) -> Found:
-        """The best of some layouts.
-
-        Raises:
-            PlanError: none of them has what is made small.
-        """
-        plan, by, start = self.plan, self.by, time.perf_counter()
-        safe, tight = (_Kept(self.top, by, self.choices) for _ in range(2))
-        nearest, sample = Best(1), Sample(self.points, walk.size)
-        done = 0
-        seen_any = False
+    def __init__(
+        self,
+        by: str,
+        limits: Sequence[Limit],
+        margin: Limit,
+        top: int,
+        points: int,
+        choices: bool,
+        progress: Progress | None,
+        walk: Walk,
+    ) -> None:
+        self.safe, self.tight = (_Kept(top, by, choices) for _ in range(2))
+        self.nearest, self.sample = Best(1), Sample(points, walk.size)
+        start, done, some = time.perf_counter(), 0, False
         for chunk in walk:
-            score, memory, room = (chunk.values[name].ravel() for name in (by, MEMORY, FITS))
-            there = chunk.valid.ravel() & np.isfinite(score)
+            score, memory = chunk.values[by], chunk.values[MEMORY]
+            there = chunk.valid & np.isfinite(score)
             done += int(np.count_nonzero(chunk.valid))
-            seen_any = seen_any or bool(there.any())
-            fits = there & (room >= 0)
-            for limit in self.limits:
-                fits &= limit.of_arrays.holds(chunk.values[limit.quantity].ravel())
-            least = chunk.values[self.margin.quantity].ravel()
-            spare = fits & self.margin.of_arrays.holds(least)
-            safe.add(chunk, score, memory, spare)
-            if not safe.count:
-                tight.add(chunk, score, memory, fits)
-            if not safe.count and not tight.count:
+            some = some or bool(there.any())
+            fits = there
+            for limit in limits:
+                fits = fits & limit.of_arrays.holds(chunk.values[limit.quantity])
+            least = chunk.values[margin.quantity]
+            self.safe.add(chunk, score, memory, fits & margin.of_arrays.holds(least))
+            if not self.safe.count:
+                self.tight.add(chunk, score, memory, fits)
+            if not self.kept.count:
                 short = np.flatnonzero(there)
-                nearest.add(-room[short], score[short], chunk.setting, short)
-            if self.points:
-                sample.add(score, memory, there, fits)
+                room = chunk.values[FITS].ravel()[short]
+                self.nearest.add(-room, score.ravel()[short], chunk.setting, short)
+            if points:
+                self.sample.add(*(column.ravel() for column in (score, memory, there, fits)))
             if progress is not None:
                 progress(done, walk.size, time.perf_counter() - start)
-        if not seen_any:
+        if not some:
             explain_absence(walk, by)
-        kept = safe if safe.count else tight
-        own = _own(plan, self.quantities, by)
-        like = [] if own is None or own.evaluation is None else [own.evaluation]
-        exact = [
-            layout_of(plan, item, (by, MEMORY), self.quantities if number < EXACT else (), by, like)
-            for number, item in enumerate(kept.best.items())
-        ]
-        exact.sort(key=lambda layout: (layout.values[by], layout.values[MEMORY]))
-        edge = [layout_of(plan, item, (by, MEMORY)) for item in kept.front.items()]
-        shown = [Point(m, s, f) for s, m, f in sample.thinned()]
-        if self.points:
-            shown += [Point(x.values[MEMORY], x.values[by], True, True) for x in edge]
-        short_of = nearest.items() if not kept.count else []
-        plain = kept.plain.first
-        return Found(
-            plan,
-            by,
-            walk.size,
-            safe.count,
-            tuple(exact),
-            tuple(edge),
-            own,
-            self.limits,
-            points=tuple(shown),
-            nearest=next((layout_of(plan, i, (), self.quantities) for i in short_of), None),
-            choices=tuple(_choices(plan, kept.chosen, by)) if kept.chosen else (),
-            margin=self.margin,
-            plain=plain and layout_of(plan, plain, (by,), self.quantities, by, like),
-            tight=not safe.count and bool(tight.count),
-        )
+
+    @property
+    def kept(self) -> _Kept:
+        """The layouts that fit with a margin, or where there are none, without."""
+        return self.safe if self.safe.count else self.tight
 
 
 def _choices(plan: Plan, chosen: ByChoice, by: str) -> Iterator[Choice]:
@@ -512,30 +466,12 @@ def _choices(plan: Plan, chosen: ByChoice, by: str) -> Iterator[Choice]:
             yield Choice(key, value, layout)
 
 
-def scatter(
-    plan: Plan,
-    points: int = POINTS,
-    by: str = STEP,
-    fixed: Mapping[str, Any] | None = None,
-    vary: Mapping[str, Sequence[Any]] | None = None,
-    margin: str = MARGIN,
-    launcher: str | None = None,
-) -> Found:
-    """What a report shows of a search: the best five, what each choice costs, and ``points`` of a
-    scatter plot of memory and ``by``: a sample of the layouts and the whole front, the same each
-    time. ``own`` is the plan's layout. A large space is narrowed as for ``best``."""
-    return search(
-        plan,
-        5,
-        by,
-        fixed,
-        vary=vary,
-        points=points,
-        choices=True,
-        most=MOST,
-        margin=margin,
-        launcher=launcher,
-    )
+def scatter(plan: Plan, points: int = POINTS, by: str = STEP, **options: Any) -> Found:
+    """What a report shows of a search, which takes further ``options``: the best five, what each
+    choice costs, and ``points`` of a scatter plot of memory and ``by``: a sample of the layouts and
+    the whole front, the same each time. ``own`` is the plan's layout. A large space is narrowed as
+    for ``best``."""
+    return search(plan, 5, by, points=points, choices=True, most=MOST, **options)
 
 
 def layout_of(

@@ -8,12 +8,11 @@ ZeRO stage and recomputation go with every row, so they are axes of their own.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import compress, islice, product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +26,14 @@ from planner.plans.document import Draft, Plan
 from planner.plans.layout import KERNELS, KEYS, ROW
 from planner.plans.plan import checked, chosen_by, devices_of, layout_draft, variant, with_keys
 from planner.questions.batch_graph import Kind
-from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows, Run
+from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows, Run, chosen
 from planner.questions.domains import divisors
 from planner.questions.search.launcher import Launcher
 
 Array = NDArray[Any]
+T = TypeVar("T")
+#: A key, the values that it has, and of each place along an axis (places,) which it is.
+Choices = tuple[str, Sequence[Any], Array]
 VIRTUAL, SCHEDULE, CUT = layout.RUN
 SEQUENCE, REPLICAS, MICRO_BATCH = layout.OWN
 SCHEDULES = ROW[SCHEDULE].values
@@ -83,6 +85,8 @@ class Space:
         full: every valid value, sensible or not: schedules that lose against another in every
             respect, and replicas of every size; or the keys of which that holds.
         launcher: the framework that has to be able to start a layout.
+        varied: keys of the plan that were given another value before, which each layout says too.
+        within: of the values that keys have, those that are left.
 
     Raises:
         PlanError: a key that no layout has, a value that it cannot have, or no valid layout.
@@ -94,11 +98,13 @@ class Space:
         options: Mapping[str, Sequence[Any]] | None = None,
         full: bool | Collection[str] = False,
         launcher: str | None = None,
+        varied: Mapping[str, Any] | None = None,
+        within: Mapping[str, tuple[Any, ...]] | None = None,
     ) -> None:
+        self.varied, self.within = varied or {}, within or {}
         self.options = {key: tuple(values) for key, values in (options or {}).items()}
         self.launcher = None if launcher is None else Launcher(plan, launcher)
         self._started: dict[tuple[Any, ...], Array] = {}  # by what a launcher can tell apart
-        self._sizes: dict[tuple[str, ...], int] = {}
         self.full = (KEYS if full else ()) if isinstance(full, bool) else full
         for key in self.options:
             if key not in KEYS:
@@ -121,46 +127,36 @@ class Space:
         # Which layouts are valid rests on the model, on the plan's layout, training and memory, and
         # on how many devices there are, not on which.
         document = plan.document.data
-        known = _known(
-            self.options, tuple(self.full), plan.model, document["parallelism"],
-            document["training"], plan.data["model"], plan.data.get("memory"),
-            devices_of(plan.data),
+        self._known: dict[Any, Any] = _known(
+            SCHEDULE in self.options, plan.model, document["parallelism"], document["training"],
+            plan.data["model"], plan.data.get("memory"), devices_of(plan.data),
         )  # fmt: skip
-        self._found: dict[Any, Any] = known.setdefault("found", {})
-        self._checked: dict[Any, bool] = known.setdefault("checked", {})
-        self._runs: dict[Run, int] = known.setdefault("runs", {})
-        self._crossed: dict[str, Any] = known.setdefault("crossed", {})
+        self._asked = (*self.options.items(), *self.within.items(), None, *self.full)
 
     def narrowed(self, key: str, values: Sequence[Any]) -> Space:
         """Those of the layouts of which a key that was free has one of some values.
 
         Raises:
-            PlanError: no combination of degrees is left.
+            PlanError: no layout is left.
         """
-        found = copy(self)
-        found.options = {**self.options, key: tuple(values)}
-        found._found, found._crossed, found._sizes = {}, {}, {}
-        for asked in ("degrees", "crossed", "_sharded", "alone", "plain"):
-            found.__dict__.pop(asked, None)
-        if key in (*OUTER, *INNER):
-            kept = [degrees.changes[key] in values for degrees in self.degrees]
-        else:
-            kept = [True] * len(self.degrees)
-        if not any(kept):
-            raise PlanError(Fault("no layout is valid", None))
-        crossed: Iterable[Crossed] = compress(self.crossed, kept)
-        if key == REPLICAS:
-            crossed = ((s, tuple(r for r in rs if r in values), b) for s, rs, b in crossed)
-        elif key == MICRO_BATCH:
-            said = {id(b): b for _, _, b in self.crossed}  # which many combinations share
-            small = {place: b[np.isin(b[:, 1], values)] for place, b in said.items()}
-            crossed = ((s, rs, small[id(b)]) for s, rs, b in crossed)
-        found.__dict__["degrees"] = tuple(compress(self.degrees, kept))
-        found.__dict__["crossed"] = tuple(crossed)
+        launcher = None if self.launcher is None else self.launcher.name
+        within = {**self.within, key: tuple(values)}
+        found = Space(self.plan, self.options, self.full, launcher, self.varied, within)
+        found.zero, found.recompute = self.zero, self.recompute
+        return found
+
+    def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """What is known by a key, of this space or of one that rests on the same."""
+        if key not in self._known:
+            self._known[key] = make()
+        found: T = self._known[key]
         return found
 
     def _options(self, key: str, free: tuple[Any, ...]) -> tuple[Any, ...]:
-        return self.options.get(key, free)
+        return self._within(key, self.options.get(key, free))
+
+    def _within(self, key: str, values: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(v for v in values if key not in self.within or v in self.within[key])
 
     def plan_of(self, degrees: Degrees) -> Plan:
         """A plan with some degrees, and so with what follows from implementation and loss."""
@@ -180,17 +176,20 @@ class Space:
     @cached_property
     def degrees(self) -> tuple[Degrees, ...]:
         """Every combination of degrees that makes a valid plan."""
-        if "degrees" not in self._crossed:
-            self._crossed["degrees"] = self._valid_degrees()
-        found: tuple[Degrees, ...] = self._crossed["degrees"]
-        return found
+        return self._once(("degrees", *self._asked), self._valid_degrees)
 
     def _valid_degrees(self) -> tuple[Degrees, ...]:
         devices, faults = self.plan.get("cluster.devices"), dict[str, Fault]()
+
+        def agrees(found: Iterable[Fault]) -> bool:
+            """Whether there are no faults; these are noted."""
+            several = [faults.setdefault(fault.message, fault) for fault in found]
+            return not several
+
         experts = self.plan.get("model.moe.experts") or 1
         sizes = {
             key: tuple(value for value in self._options(key, _free(key, devices, experts))
-                       if not self._keep(faults, self._indivisible(key, value)))
+                       if agrees(self._indivisible(key, value)))
             for key in (*OUTER, *INNER)
         }  # fmt: skip
         for key, left in sizes.items():
@@ -202,17 +201,15 @@ class Space:
             if devices % math.prod(outer) and faults:
                 continue
             divided = dict(zip(OUTER, outer, strict=True))
-            draft = self._draft(divided)
-            if self._keep(faults, draft.faults):
+            draft = self._once(("outer", *outer), partial(self._draft, divided))
+            if not agrees(draft.faults):
                 continue
             data, training = draft.get("parallelism", "data"), draft.get("training")
             for inner in product(*(self._alike(key, sizes[key], divided) for key in INNER)):
                 # Experts divide over the devices of a stage, however these are divided otherwise.
-                known = ("experts", divided["parallelism.pipeline"], *inner)
-                if known not in self._checked:
-                    draft = self._draft({**divided, **dict(zip(INNER, inner, strict=True))})
-                    self._checked[known] = not self._keep(faults, draft.faults)
-                if self._checked[known]:
+                told = ("experts", divided["parallelism.pipeline"], *inner)
+                changes = {**divided, **dict(zip(INNER, inner, strict=True))}
+                if agrees(self._once(told, partial(self._draft, changes)).faults):
                     kernels = (training["implementation"], training["loss"])
                     found.append(Degrees((*outer, *inner), data, self.batch // data, *kernels))
         if not found:
@@ -242,13 +239,8 @@ class Space:
 
     def _indivisible(self, key: str, value: int) -> list[Fault]:
         """What is wrong with one degree whatever the others are: it does not divide the model."""
-        return layout_draft(self.plan, {**self.start, key: value}, False).faults
-
-    @staticmethod
-    def _keep(faults: dict[str, Fault], found: list[Fault]) -> bool:
-        for fault in found:
-            faults.setdefault(fault.message, fault)
-        return bool(found)
+        changes = {**self.start, key: value}
+        return self._once((key, value), lambda: layout_draft(self.plan, changes, False).faults)
 
     def _schedules(self, stages: int) -> Iterator[Run]:
         """Virtual stages, schedules and cuts that go together for a number of stages. Where layers
@@ -269,159 +261,145 @@ class Space:
                     ):
                         yield virtual, schedule, cut
 
-    def _batches(self, stages: int, share: int) -> Array:
-        """What a pipeline can run with a share of the batch, as two columns: virtual stages,
-        schedule and cut (by place in ``runs``), and micro-batch."""
-        key = (stages, share)
-        if key not in self._found:
-            found = []
-            sizes = self._options(MICRO_BATCH, divisors(share))
-            for run in self._schedules(stages):
-                for size in sizes:
-                    if share % size == 0 and self._can_run(stages, run, share // size):
-                        found.append((self._runs.setdefault(run, len(self._runs)), size))
-            self._found[key] = np.array(found, dtype=np.int64).reshape(-1, 2)
-        return self._found[key]  # type: ignore[no-any-return]
+    def _batches(self, stages: int, share: int) -> Iterator[tuple[Run, int]]:
+        """What a pipeline can run with a share of the batch, with the micro-batch."""
+        sizes = self._options(MICRO_BATCH, divisors(share))
+        for run in self._schedules(stages):
+            for size in sizes:
+                if share % size == 0 and self._can_run(stages, run, share // size):
+                    yield run, size
 
     def _can_run(self, stages: int, run: Run, micro_batches: int) -> bool:
-        """Whether a schedule can run that many micro-batches: the plan's own checks, only one of
-        which asks how many they are."""
-        key, model = (stages, *run), self.plan.model
+        """Whether there are layers for so many chunks, and a schedule can run that many
+        micro-batches: the plan's own checks, only one of which asks how many they are."""
+        model = self.plan.model
         assert model is not None
-        if (key, None) not in self._checked:
-            draft = self._running(stages, run, None)
+
+        def cut() -> Draft:
+            chosen = {"parallelism.pipeline": stages, **dict(zip(layout.RUN, run, strict=True))}
+            draft = layout_draft(self.plan, {**self.start, **chosen}, False)
             pipeline.check(draft, model)
-            self._checked[key, None] = not draft.faults and self._can_cut(stages, run)
-        if (key, micro_batches) not in self._checked:
-            draft = self._running(stages, run, micro_batches)
+            return draft
+
+        def running() -> bool:
+            steps = {"training.gradient_accumulation": micro_batches}
+            draft = Draft(self.plan.document, with_keys(known.data, steps))
             pipeline.check_schedule(draft, model)
-            self._checked[key, micro_batches] = not draft.faults
-        return self._checked[key, None] and self._checked[key, micro_batches]
+            return not draft.faults
 
-    def _running(self, stages: int, run: Run, micro_batches: Any) -> Draft:
-        """What a pipeline's checks ask of a layout."""
-        data = with_keys(self.plan.data, {
-            **dict.fromkeys(layout.CLEARED),
-            **{key: value for key, value in zip(layout.RUN, run, strict=True) if value is not None},
-            "parallelism.pipeline": stages,
-            "parallelism.context": 1,
-            "training.gradient_accumulation": micro_batches,
-        })  # fmt: skip
-        return Draft(self.plan.document, data)
-
-    def _can_cut(self, stages: int, run: Run) -> bool:
-        """Whether there are layers for so many chunks: the plan's own check."""
-        virtual, _, cut = run
-        key = (stages, virtual, cut)
-        if key not in self._checked:
-            chunks = {"parallelism.pipeline": stages, **dict(zip(layout.RUN, run, strict=True))}
-            draft = layout_draft(self.plan, {**self.start, **chunks}, False)
-            self._checked[key] = not draft.faults
-        return self._checked[key]
+        known = self._once(("cut", stages, *run), cut)
+        return not known.faults and self._once(("steps", stages, *run, micro_batches), running)
 
     def _sequences(self, degrees: Degrees) -> tuple[bool, ...]:
         """Whether the residual stream may be divided over the tensor-parallel ranks."""
         tensor, context = (degrees.named[name] for name in ("tensor", "context"))
-        key = ("sequence", tensor, context)
-        if key not in self._found:
-            free = self._options(SEQUENCE, (False, True) if tensor > 1 else (False,))
-            valid = (s for s in free if not self._draft({**degrees.changes, SEQUENCE: s}).faults)
-            self._found[key] = tuple(valid)
-        return self._found[key]  # type: ignore[no-any-return]
+        free = self._options(SEQUENCE, (False, True) if tensor > 1 else (False,))
+
+        def valid() -> tuple[bool, ...]:
+            drafts = ((s, self._draft({**degrees.changes, SEQUENCE: s})) for s in free)
+            return tuple(sequence for sequence, draft in drafts if not draft.faults)
+
+        return self._once(("sequences", tensor, context, *self._asked), valid)
 
     def _replicas(self, degrees: Degrees) -> tuple[int, ...]:
         """Replicas of hybrid sharding that have something left to divide: sensibly none, or as many
         as there are nodes, each with its shards behind one link."""
         tensor = degrees.named["tensor"]
         shards = degrees.data * degrees.named["context"]
-        experts = [degrees.changes[key] for key in INNER]
-        key = ("replicas", shards, tensor, *experts)
-        if key not in self._found:
-            free: tuple[int, ...] = (1,)
-            if self.zero != (0,):
-                free = divisors(shards)[:-1] or free
-            options = self._options(REPLICAS, free)
+
+        def faultless(replicas: int) -> bool:  # with one replica the degrees were checked
+            return replicas == 1 or not self._draft({**degrees.changes, REPLICAS: replicas}).faults
+
+        def valid() -> tuple[int, ...]:
+            free = divisors(shards)[:-1] if self.zero != (0,) else ()
+            options: tuple[int, ...] = self.options.get(REPLICAS, free or (1,))
             most = len(options)
             if REPLICAS not in (*self.full, *self.options):
                 node = self.plan.get("cluster.devices_per_node")
-                inside = [r for r in free if shards // r * tensor <= node]
+                inside = [r for r in options if shards // r * tensor <= node]
                 options, most = tuple(dict.fromkeys((1, *inside))), 1 if inside[:1] == [1] else 2
-            # With one replica the degrees were checked.
-            valid = (
-                r for r in options
-                if r == 1 or not self._draft({**degrees.changes, REPLICAS: r}).faults
-            )  # fmt: skip
-            self._found[key] = tuple(islice(valid, most))
-        return self._found[key]  # type: ignore[no-any-return]
+            return self._within(REPLICAS, islice(filter(faultless, options), most))
+
+        inner = (degrees.changes[key] for key in INNER)
+        return self._once(("replicas", shards, tensor, *inner, self.zero, *self._asked), valid)
 
     # -- the rows -----------------------------------------------------------------------------
 
     @cached_property
+    def _pairs(self) -> tuple[tuple[Crossed, ...], tuple[Run, ...]]:
+        return self._once(("crossed", self.zero, *self._asked), self._crossing)
+
+    def _crossing(self) -> tuple[tuple[Crossed, ...], tuple[Run, ...]]:
+        runs: dict[Run, int] = {}
+        batches: dict[tuple[int, int], Array] = {}
+        crossed: list[Crossed] = []
+        for degrees in self.degrees:
+            share = (degrees.named["pipeline"], degrees.share)
+            if share not in batches:
+                found = [(runs.setdefault(r, len(runs)), size) for r, size in self._batches(*share)]
+                batches[share] = np.array(found, dtype=np.int64).reshape(-1, 2)
+            crossed.append((self._sequences(degrees), self._replicas(degrees), batches[share]))
+        return tuple(crossed), tuple(runs)
+
+    @property
     def crossed(self) -> tuple[Crossed, ...]:
         """What each combination of degrees is crossed with: sequence parallelism, replicas, and
         pipelines with micro-batches."""
-        if "crossed" not in self._crossed:
-            self._crossed["crossed"] = tuple(
-                (
-                    self._sequences(degrees),
-                    self._replicas(degrees),
-                    self._batches(degrees.named["pipeline"], degrees.share),
-                )
-                for degrees in self.degrees
-            )
-        found: tuple[Crossed, ...] = self._crossed["crossed"]
-        return found
+        return self._pairs[0]
 
-    @cached_property
+    @property
     def runs(self) -> tuple[Run, ...]:
         """Virtual stages, schedules and cuts that occur."""
-        assert self.crossed is not None  # which finds them
-        return tuple(self._runs)
+        return self._pairs[1]
 
     @property
     def size(self) -> int:
         """How many layouts there are."""
+        return sum(self._sizes[mode] for mode in self.recompute)
+
+    @cached_property
+    def _sizes(self) -> Mapping[str, int]:
+        """How many there are of each mode of recomputation, also of those that are left out."""
         if self.launcher is None:
-            return self._sharded * len(self.recompute)
-        if self.recompute not in self._sizes:
-            found = (np.count_nonzero(rows.valid(slice(None))) for rows in self._blocks(65_536))
-            self._sizes[self.recompute] = int(sum(found))
-        return self._sizes[self.recompute]
+            return dict.fromkeys(self.recompute, self._sharded)
+        counts = np.zeros(len(self.recompute), dtype=np.int64)
+        for rows in self._blocks():
+            counts += np.count_nonzero(rows.valid, axis=(0, 2))
+        return dict(zip(self.recompute, counts.tolist(), strict=True))
 
     def started(self) -> None:
         """Leave out modes of recomputation and ZeRO stages with which the launcher starts nothing,
         so that none of them stands for another."""
-        several = [rows.valid(slice(None)).any(axis=2) for rows in self._blocks(65_536)]
+        several = [rows.valid.any(axis=2) for rows in self._blocks()]
         if several and (there := np.any(several, axis=0)).any():
             self.zero = tuple(compress(self.zero, there.any(axis=1)))
             self.recompute = tuple(compress(self.recompute, there.any(axis=0)))
         self._started.clear()
 
-    def starts(self, rows: SpaceRows, part: slice) -> Array:
+    def starts(self, rows: SpaceRows) -> Array:
         """Which choices of some rows the launcher can start, as (zero, recompute, rows). Its rules
         ask of a degree whether it is above 1."""
         above = np.array([degrees.values for degrees in self.degrees]) > 1
         kinds = above.astype(np.int64) @ (1 << np.arange(above.shape[1]))
-        replicas = rows.of_replicate[part] > 1
-        told = np.stack((kinds[rows.of_degrees[part]], rows.of_run[part], rows.of_sequence[part],
-                         replicas))  # fmt: skip
+        told = np.stack((kinds[rows.of_degrees], rows.of_run, rows.of_sequence,
+                         rows.of_replicate > 1))  # fmt: skip
         _, first, places = np.unique(told, axis=1, return_index=True, return_inverse=True)
-        tables = [self._can_start(rows, part.start or 0, int(row), tuple(told[:, row].tolist()))
-                  for row in first]  # fmt: skip
+        for row in first.tolist():
+            if (key := tuple(told[:, row].tolist())) not in self._started:
+                self._started[key] = self._can_start(rows, row)
+        tables = [self._started[tuple(told[:, row].tolist())] for row in first]
         return np.stack(tables, axis=2)[:, :, places.ravel()]
 
-    def _can_start(self, rows: SpaceRows, start: int, row: int, told: tuple[Any, ...]) -> Array:
+    def _can_start(self, rows: SpaceRows, row: int) -> Array:
         """Whether the launcher starts a row, over ZeRO stage and recomputation."""
         assert self.launcher is not None
-        if told not in self._started:
-            found = np.zeros((len(self.zero), len(self.recompute)), dtype=bool)
-            for zero, mode in product(range(found.shape[0]), range(found.shape[1])):
-                changes = rows.changes(start + row, zero, mode)
-                chosen = {k: v for k, v in changes.items() if k in KEYS and v is not None}
-                chosen["parallelism.data"] = self.degrees[rows.of_degrees[start + row]].data
-                found[zero, mode] = self.launcher.starts(chosen)
-            self._started[told] = found
-        return self._started[told]
+        found = np.zeros(rows.shape[:2], dtype=bool)
+        for zero, mode in np.ndindex(*found.shape):
+            changes = rows.changes(int(np.ravel_multi_index((zero, mode, row), rows.shape)))
+            chosen = {k: v for k, v in changes.items() if k in KEYS and v is not None}
+            chosen["parallelism.data"] = self.degrees[rows.of_degrees[row]].data
+            found[zero, mode] = self.launcher.starts(chosen)
+        return found
 
     @cached_property
     def _sharded(self) -> int:
@@ -470,7 +448,7 @@ class Space:
             raise PlanError(Fault("no layout is valid: no schedule runs these micro-batches", None))
         yield from self._blocks(most)
 
-    def _blocks(self, most: int) -> Iterator[SpaceRows]:
+    def _blocks(self, most: int = 65_536) -> Iterator[SpaceRows]:
         made: dict[Any, Array] = {}  # of what many combinations of degrees are crossed with
         pieces: list[Array] = []
         lengths: list[int] = []
@@ -491,7 +469,7 @@ class Space:
                 of_degrees = np.repeat(np.arange(first, place + 1), lengths)
                 found = SpaceRows(self, of_degrees, *np.concatenate(pieces, axis=1))
                 if self.launcher is not None and len(found):
-                    found = found.take(np.flatnonzero(found.valid(slice(None)).any(axis=(0, 1))))
+                    found = found.take(np.flatnonzero(found.valid.any(axis=(0, 1))))
                 if len(found) or self.launcher is None:
                     yield found
                 pieces, lengths, first, rows = [], [], place + 1, 0
@@ -529,27 +507,36 @@ class SpaceRows(Rows):
             found &= np.isin(column, values)
         return found
 
-    def take(self, places: Array) -> SpaceRows:
-        """Some of the rows, by their places (rows,)."""
+    def take(self, places: Array | slice) -> SpaceRows:
+        """Some of the rows, by their places (rows,) or a stretch."""
         return SpaceRows(self.space, *(column[places] for column in self.columns))
 
-    def valid(self, rows: slice) -> Array:
+    def worth(self, part: slice, values: Mapping[str, Array]) -> Chunk:
+        """A stretch of the rows, with quantities as (zero, recompute, rows)."""
+        degrees, run, sequence, replicate, batch = (column[part] for column in self.columns)
+        return Chunk(self.space, degrees, run, sequence, replicate, batch, values)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """How many ZeRO stages, modes of recomputation and rows there are. A layout is told by its
+        place in the flattened arrays of this shape."""
+        return len(self.space.zero), len(self.space.recompute), len(self)
+
+    @cached_property
+    def valid(self) -> Array:
         """Which choices each row may take, as (zero, recompute, rows): replicas need something that
         is sharded."""
         space = self.space
-        sharded = np.array([stage > 0 for stage in space.zero])[:, None, None]
-        shape = (len(space.zero), len(space.recompute), len(self.of_replicate[rows]))
-        found = sharded | (self.of_replicate[rows] == 1)
+        found = np.array([stage > 0 for stage in space.zero])[:, None, None]
+        found = found | (self.of_replicate == 1)
         if any(space.alone):
-            found = found.copy()
-            found[1:] &= ~np.array(space.alone)[self.of_degrees[rows]]
+            found[1:] &= ~np.array(space.alone)[self.of_degrees]
         if space.launcher is not None:
-            found = found & space.starts(self, rows)
-        return np.broadcast_to(found, shape)
+            found = found & space.starts(self)
+        return np.broadcast_to(found, self.shape)
 
-    def plainness(self, zero: Array, recompute: Array, rows: Array) -> Array:
-        """How plain layouts are, by their places along each axis, all (layouts,); a smaller number
-        is plainer.
+    def plainness(self, places: Array) -> Array:
+        """How plain layouts are, by their places, both (layouts,); a smaller number is plainer.
 
         What counts most stands first: how many kinds of parallelism there are; whether the
         schedule is a common one; virtual stages; the product of the degrees; the ZeRO stage; then
@@ -557,16 +544,15 @@ class SpaceRows(Rows):
         that could be divided is not, kernels of another implementation, the micro-batch.
         """
         space = self.space
-        of_degrees, of_run = self.of_degrees[rows], self.of_run[rows]
-        kinds, product_, said = (column[of_degrees] for column in space.plain)
-        replicas, virtual = (
-            self.of_replicate[rows],
-            np.array([run[0] for run in space.runs])[of_run],
+        zero, recompute, rows = np.unravel_index(places, self.shape)
+        of_degrees, of_run, replicas = (
+            column[rows] for column in (self.of_degrees, self.of_run, self.of_replicate)
         )
-        schedule = np.array([SCHEDULES.index(run[1]) for run in space.runs])[of_run]
-        cut = np.array([run[2] is not None for run in space.runs])[of_run]
+        kinds, product_, said = (column[of_degrees] for column in space.plain)
+        virtual, schedule, cut = np.array(
+            [(virtual, SCHEDULES.index(name), cut is not None) for virtual, name, cut in space.runs]
+        ).T[:, of_run]
         tensor = np.array([degrees.named["tensor"] > 1 for degrees in space.degrees])[of_degrees]
-        stage = np.array(space.zero)[zero]
         mode = np.array([ROW[layout.AXES[1]].values.index(m) for m in space.recompute])[recompute]
         found: Array = np.zeros(len(rows), dtype=np.int64)
         for bits, column in (
@@ -574,7 +560,7 @@ class SpaceRows(Rows):
             (1, schedule >= len(COMMON)),
             (8, virtual),
             (19, product_ * replicas),
-            (2, stage),
+            (2, np.array(space.zero)[zero]),
             (3, schedule),
             (1, cut),
             (2, mode),
@@ -585,72 +571,75 @@ class SpaceRows(Rows):
             found = found << bits | np.minimum(column, (1 << bits) - 1)
         return found
 
-    def choices(self, rows: slice) -> tuple[list[tuple[str, Sequence[Any], Array]], ...]:
+    @property
+    def choices(self) -> tuple[list[Choices], list[Choices], list[Choices]]:
         """What is chosen along each axis (ZeRO stage, recomputation, rows): keys, their values, and
         the place of each one's value among them, as (zero,), (recompute,) and (rows,)."""
-        space = self.space
-        of_degrees, of_run = self.of_degrees[rows], self.of_run[rows]
-        along: list[tuple[str, Sequence[Any], Array]] = []
-        columns: dict[str, list[Any]] = {
-            key: [degrees.changes[key] for degrees in space.degrees] for key in (*OUTER, *INNER)
+        space, degrees, runs = self.space, self.space.degrees, self.space.runs
+        along = {
+            key: chosen((d.changes[key] for d in degrees), self.of_degrees)
+            for key in (*OUTER, *INNER)
         }
-        columns[KERNELS] = [degrees.implementation for degrees in space.degrees]
-        for key, column in columns.items():
-            values, places = np.unique(column, return_inverse=True)
-            along.append((key, values.tolist(), places[of_degrees]))
+        along[KERNELS] = chosen((d.implementation for d in degrees), self.of_degrees)
         for number, key in enumerate(layout.RUN):
-            names = list(dict.fromkeys(run[number] for run in space.runs))
-            of_runs = np.array([names.index(run[number]) for run in space.runs])
-            along.append((key, names, of_runs[of_run]))
+            along[key] = chosen((run[number] for run in runs), self.of_run)
         for key, own in self.own.items():
-            if ROW[key].values:
-                along.append((key, ROW[key].values, own[rows]))
-            else:
-                values, places = np.unique(own[rows], return_inverse=True)
-                along.append((key, values.tolist(), places))
-        axes: list[list[tuple[str, Sequence[Any], Array]]] = [
-            [(key, options, np.arange(len(options)))]
+            values, places = np.unique(own, return_inverse=True)
+            along[key] = chosen((type(ROW[key].neutral)(v) for v in values), places)
+        for key, value in space.varied.items():
+            along[key] = chosen((value,), np.zeros(len(self), dtype=np.int64))
+        zero, recompute = (
+            list[Choices]([(key, options, np.arange(len(options)))])
             for key, options in zip(layout.AXES, (space.zero, space.recompute), strict=True)
-        ]
-        return (*axes, along)
+        )
+        return zero, recompute, [(key, *found) for key, found in along.items()]
 
-    def changes(self, row: int, zero: int, recompute: int) -> dict[str, Any]:
-        """One layout as changes of the plan; None for a key that is to follow from the others."""
+    def changes(self, place: int) -> dict[str, Any]:
+        """A layout by its place, as changes of the plan; None for a key that is to follow from the
+        others."""
         space = self.space
+        zero, recompute, row = np.unravel_index(place, self.shape)
         degrees, run = space.degrees[self.of_degrees[row]], space.runs[self.of_run[row]]
         values = {**degrees.changes, **dict(zip(layout.RUN, run, strict=True))}
         values |= zip(layout.AXES, (space.zero[zero], space.recompute[recompute]), strict=True)
         for key, column in self.own.items():
             values[key] = type(ROW[key].neutral)(column[row])
-        return {**space.base, **{key: values[key] for key in KEYS}, **degrees.kernels}
+        own = {key: values[key] for key in KEYS}
+        return {**space.varied, **space.base, **own, **degrees.kernels}
 
-    def follows(self, row: int) -> dict[str, Any]:
-        """What follows from a layout, where the plan leaves it open."""
-        degrees, plan = self.space.degrees[self.of_degrees[row]], self.space.plan
-        devices = plan.get("cluster.devices")
+    def setting(self, place: int) -> Setting:
+        """A layout by its place, with what follows from it where the plan leaves it open."""
+        space, row = self.space, place % len(self)
+        degrees, devices = space.degrees[self.of_degrees[row]], space.plan.get("cluster.devices")
         sizes = {
             f"parallelism.{name}": devices // math.prod(degrees.named[other] for other in over)
             for name, over in layout.QUOTIENTS.items()
-            if name not in layout.AFTER_EXPERTS or plan.get("model.moe")
+            if name not in layout.AFTER_EXPERTS or space.plan.get("model.moe")
         }
         found = {
             **sizes,
             "training.gradient_accumulation": degrees.share // int(self.of_batch[row]),
             **dict(zip(layout.OWN_CHOICE, (degrees.implementation, degrees.loss), strict=True)),
         }
-        open_ones = self.space.base.keys() - degrees.kernels.keys()
-        return {key: found[key] for key in layout.FOLLOWS if key in open_ones and key in found}
+        open_ones = space.base.keys() - degrees.kernels.keys()
+        follows = {k: found[k] for k in layout.FOLLOWS if k in open_ones and k in found}
+        return Setting(self.changes(place), follows)
 
     def all(self) -> Iterator[dict[str, Any]]:
-        """Every layout, one after another."""
-        valid = self.valid(slice(None))
-        for row in range(len(self)):
-            for zero, recompute in np.argwhere(valid[:, :, row]):
-                yield self.changes(row, int(zero), int(recompute))
+        """Every layout, row after row."""
+        for row, *choice in np.argwhere(np.moveaxis(self.valid, 2, 0)):
+            yield self.changes(int(np.ravel_multi_index((*choice, row), self.shape)))
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk(SpaceRows):
+    """Some rows of a space, with quantities as (zero, recompute, rows); NaN where one is absent."""
+
+    values: Mapping[str, Array]
 
 
 @recent(4)
-def _known(*rests_on: Any) -> dict[str, dict[Any, Any]]:
+def _known(*rests_on: Any) -> dict[Any, Any]:
     """What is known of a space, to be filled, for further ones that rest on the same."""
     return {}
 

@@ -7,15 +7,13 @@ the same faults from it. Which keys those are is not written down anywhere: they
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.base.errors import Fault
 from planner.engine.arrays.table import Codes, Group, Table
 from planner.plans.document import Draft, Model
 from planner.plans.plan import CHECKS, STEPS, copied
@@ -55,32 +53,21 @@ class Column:
         return self.values[self.of_row[row]]
 
 
-@dataclass(frozen=True, eq=False)
-class _Outcome:
-    """What a step did to one row."""
-
-    changed: Mapping[str, Any]
-    faults: tuple[Fault, ...]
-
-
 class Drafts:
     """The drafts of many plans of one document, which differ in keys of ``SECTIONS``.
 
     Args:
         draft: their common draft, its model lowered.
         model: its model.
-        columns: the keys in which they differ.
         size: how many they are.
     """
 
-    def __init__(
-        self, draft: Draft, model: Model | None, columns: Mapping[str, Column], size: int
-    ) -> None:
+    def __init__(self, draft: Draft, model: Model | None, size: int) -> None:
         self.document, self.model, self.size = draft.document, model, size
         #: What is the same for all rows, where no column says otherwise.
         self.sections = {name: dict(draft.data[name]) for name in SECTIONS}
         self.whole = {name: held for name, held in draft.data.items() if name not in SECTIONS}
-        self.columns = dict(columns)
+        self.columns: dict[str, Column] = {}
         self.faults = Column(np.zeros(size, dtype=np.int64))
         self.faults.code(())
 
@@ -108,30 +95,43 @@ class Drafts:
         if key in self.columns:
             return self.columns[key]
         column = Column(np.zeros(self.size, dtype=np.int64))
-        section, dot, name = key.partition(".")
-        column.code(
-            self.sections[section].get(name, MISSING) if dot else self.whole.get(key, MISSING)
-        )
+        held, name = self._shared(key)
+        column.code(held.get(name, MISSING))
         return column
 
-    def _share(self, key: str, value: Any) -> None:
-        self.columns.pop(key, None)
+    def _shared(self, key: str) -> tuple[dict[str, Any], str]:
+        """Where the value of a key stands that is the same for all rows, and its name there."""
         section, dot, name = key.partition(".")
-        if dot:
-            self.sections[section][name] = value
-        else:
-            self.whole[key] = value
+        return (self.sections[section], name) if dot else (self.whole, key)
+
+    def assign(self, of_rows: Array, changes: Sequence[Mapping[str, Any]]) -> None:
+        """Give each row the values of the changes whose place it has in ``of_rows``, (rows,)."""
+        for key in dict.fromkeys(key for changed in changes for key in changed):
+            column = self.column(key)
+            codes = np.array([column.code(c[key]) if key in c else -1 for c in changes])[of_rows]
+            column.of_row = np.where(codes >= 0, codes, column.of_row)
+            if (column.of_row == column.of_row[0]).all():
+                self.columns.pop(key, None)
+                held, name = self._shared(key)
+                held[name] = column.at(0)
+            else:
+                self.columns[key] = column
 
     def run(self, step: Callable[[Draft], None]) -> None:
         """One step, once for each combination of what it reads."""
         told: set[str] = set()
         while True:
             group, seen = self._group(told), set[str]()
-            outcomes = [self._tried(step, row, seen) for row in group.first.tolist()]
+            drafts = [self._draft(row, seen) for row in group.first.tolist()]
+            for draft in drafts:
+                step(draft)
             seen &= self.columns.keys()
             if seen <= told:
-                return self._take(group.of_rows, outcomes)
+                break
             told |= seen
+        self.assign(group.of_rows, [draft.data.changed() for draft in drafts])
+        if any(draft.faults for draft in drafts):
+            self._blame(group.of_rows, [tuple(draft.faults) for draft in drafts])
 
     def _group(self, told: set[str]) -> Group:
         columns = {
@@ -140,60 +140,65 @@ class Drafts:
         table = Table(self.size, columns)
         return table.exact(table.mask(list(columns)))
 
-    def _tried(self, step: Callable[[Draft], None], row: int, seen: set[str]) -> _Outcome:
-        tree = _Tree(self, row, seen)
-        draft = Draft(self.document, tree)
-        step(draft)
-        return _Outcome(tree.changed(), tuple(draft.faults))
+    def _draft(self, row: int, seen: set[str]) -> Draft:
+        """The draft of a row, which says what is read of it."""
+        own = {key: column.at(row) for key, column in self.columns.items()}
+        besides = {key: value for key, value in own.items() if "." not in key}
+        tree = _Watched("", {**self.whole, **besides}, seen)
+        for section, shared in self.sections.items():
+            inside = {
+                key.partition(".")[2]: own[key] for key in own if key.startswith(f"{section}.")
+            }
+            tree[section] = _Watched(f"{section}.", {**shared, **inside}, seen)
+        return Draft(self.document, tree)
 
-    def _take(self, of_rows: Array, outcomes: list[_Outcome]) -> None:
-        """What a step did, to every row that is like the one that it was tried on."""
-        for key in dict.fromkeys(key for outcome in outcomes for key in outcome.changed):
-            column = self.column(key)
-            codes = np.array(
-                [column.code(o.changed[key]) if key in o.changed else -1 for o in outcomes]
-            )[of_rows]
-            column.of_row = np.where(codes >= 0, codes, column.of_row)
-            if (column.of_row == column.of_row[0]).all():
-                self._share(key, column.at(0))
-            else:
-                self.columns[key] = column
-        if any(outcome.faults for outcome in outcomes):
-            before, new = self.faults, Column(of_rows)
-            pairs = before.of_row * len(outcomes) + of_rows
-            distinct, places = np.unique(pairs, return_inverse=True)
-            both = (divmod(int(pair), len(outcomes)) for pair in distinct)
-            codes = np.array([new.code(before.values[a] + outcomes[b].faults) for a, b in both])
-            new.of_row = codes[places.ravel()]
-            self.faults = new
+    def _blame(self, of_rows: Array, faults: Sequence[tuple[Any, ...]]) -> None:
+        """Add to each row the faults whose place it has in ``of_rows``, (rows,)."""
+        before, after = self.faults, Column(of_rows)
+        pairs = before.of_row * len(faults) + of_rows
+        distinct, places = np.unique(pairs, return_inverse=True)
+        both = (divmod(int(pair), len(faults)) for pair in distinct)
+        codes = np.array([after.code(before.values[a] + faults[b]) for a, b in both])
+        after.of_row = codes[places.ravel()]
+        self.faults = after
 
 
 class _Watched(dict[str, Any]):
-    """A mapping that says which of its keys are read."""
+    """A mapping that says which of its keys are read; values are copied when they are."""
 
-    def __init__(self, values: Mapping[str, Any], before: str, seen: set[str]) -> None:
-        super().__init__(values)
+    def __init__(self, before: str, source: Mapping[str, Any], seen: set[str]) -> None:
+        super().__init__()
         self._before, self._seen = before, seen
+        self._source = {key: value for key, value in source.items() if value is not MISSING}
+
+    def _read(self, key: Any) -> None:
+        self._seen.add(f"{self._before}{key}")
+        if key in self._source and not super().__contains__(key):
+            super().__setitem__(key, copied(self._source[key]))
 
     def __getitem__(self, key: str) -> Any:
-        self._seen.add(self._before + key)
+        self._read(key)
         return super().__getitem__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        self._seen.add(self._before + key)
+        self._read(key)
         return super().get(key, default)
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        self._seen.add(self._before + key)
+        self._read(key)
         return super().setdefault(key, default)
 
     def __contains__(self, key: object) -> bool:
-        self._seen.add(f"{self._before}{key}")
+        self._read(key)
         return super().__contains__(key)
 
     def __iter__(self) -> Iterator[str]:
-        self._seen.update(self._before + key for key in super().__iter__())
+        for key in self._source:
+            self._read(key)
         return super().__iter__()
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
     def keys(self) -> Any:
         return list(self)
@@ -204,61 +209,14 @@ class _Watched(dict[str, Any]):
     def items(self) -> Any:
         return [(key, self[key]) for key in self]
 
-
-class _Tree(dict[str, Any]):
-    """The tree of one row's draft: keys of ``SECTIONS`` are watched, other sections are copied when
-    they are asked for."""
-
-    def __init__(self, drafts: Drafts, row: int, seen: set[str]) -> None:
-        super().__init__()
-        self._drafts, self._row, self._seen = drafts, row, seen
-        self._before: dict[str, Any] = {}
-        for name, shared in drafts.sections.items():
-            held = dict(shared)
-            for key, column in drafts.columns.items():
-                section, dot, inner = key.partition(".")
-                if dot and section == name:
-                    held[inner] = column.at(row)
-            held = {key: value for key, value in held.items() if value is not MISSING}
-            self._before[name] = held
-            super().__setitem__(name, _Watched(copied(held), f"{name}.", seen))
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self._fetch(key)
-        return super().get(key, default)
-
-    def __getitem__(self, key: str) -> Any:
-        self._fetch(key)
-        return super().__getitem__(key)
-
-    def setdefault(self, key: str, default: Any = None) -> Any:
-        self._fetch(key)
-        return super().setdefault(key, default)
-
-    def _fetch(self, key: str) -> None:
-        if super().__contains__(key):
-            return
-        self._seen.add(key)
-        column = self._drafts.columns.get(key)
-        value = self._drafts.whole.get(key, MISSING) if column is None else column.at(self._row)
-        if value is not MISSING:
-            self._before[key] = value
-            super().__setitem__(key, copied(value))
-
     def changed(self) -> dict[str, Any]:
-        """What the step gave another value."""
+        """What was given another value, by dotted key."""
         found: dict[str, Any] = {}
-        for name in super().__iter__():
-            held = super().__getitem__(name)
-            if name in SECTIONS:
-                before = self._before[name]
-                found |= {
-                    f"{name}.{key}": value
-                    for key, value in dict.items(held)
-                    if key not in before or not _same(value, before[key])
-                }
-            elif name not in self._before or not _same(held, self._before[name]):
-                found[name] = held
+        for key, value in dict.items(self):
+            if isinstance(value, _Watched):
+                found |= value.changed()
+            elif not _same(value, self._source.get(key, MISSING)):
+                found[self._before + key] = value
         return found
 
 

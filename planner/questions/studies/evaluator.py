@@ -1,6 +1,6 @@
 """The points of a piece of a study as batches of plans.
 
-Dimensions along which only inputs of formulas change (formula_inputs.py) stay axes of the arrays.
+Dimensions along which only inputs of formulas change (dimensions.py) stay axes of the arrays.
 Along the others each place is a plan: where only layouts differ these are completed together
 (checking.py), else one after another. Plans that can share a graph are one batch
 (planner.questions.batch).
@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from planner.base.errors import PlanError
-from planner.documents import schema
 from planner.engine import instance as case
 from planner.engine.arrays.table import Codes, Group, Table
+from planner.plans.document import Plan
 from planner.plans.layout import AXES, FOLLOWS, KEYS, OWN, OWN_CHOICE, RUN
 from planner.plans.plan import begun, changed
 from planner.questions.batch import KIND, Batch
@@ -28,9 +28,8 @@ from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows
 from planner.questions.studies import bounds
 from planner.questions.studies.axes import LAYOUT, Axis
 from planner.questions.studies.checking import MISSING, SECTIONS, Column, Drafts
-from planner.questions.studies.formula_inputs import LIMITED, PLAIN, SYMBOLS, rests_on
+from planner.questions.studies.dimensions import INPUTS, LAYOUTS, differences
 from planner.questions.studies.points import (
-    DECIDING,
     Array,
     Point,
     Values,
@@ -42,9 +41,6 @@ from planner.questions.studies.points import (
     words,
 )
 from planner.questions.studies.study import Study, in_order
-
-#: Layouts that are worth completing together; fewer are completed one by one.
-LEAST = 8
 
 _, SCHEDULE, _ = RUN
 SEQUENCE, REPLICAS, _ = OWN
@@ -59,69 +55,21 @@ SPELLED = ("parallelism.stages", "parallelism.margin", "parallelism.for")
 Places = tuple[int, ...]
 
 
-def plain(study: Study) -> tuple[bool, ...]:
-    """Along which dimensions only plain keys change."""
-    decides = rests_on(DECIDING) if study.searches else frozenset()
-    varied = {key for axis in study.axes for key in axis.keys}
-
-    def given(key: str) -> bool:
-        around = {key.rsplit(".", steps)[0] for steps in range(key.count(".") + 1)}
-        if varied & around:
-            return True
-        nodes: list[Any] = [base.data for base in study.bases]
-        for step in key.split("."):
-            nodes = [node.get(step) for node in nodes if isinstance(node, Mapping)]
-        return any(node is not None for node in nodes)
-
-    def alone(key: str, values: Sequence[Any]) -> bool:
-        numbers = all(schema.is_number(value) for value in values)
-        checked = key in LIMITED and given(LIMITED[key])
-        return key in PLAIN and numbers and not checked and SYMBOLS[key] not in decides
-
-    return tuple(
-        all(
-            axis.keys and all(alone(k, [c.changes.get(k) for c in axis.choices]) for k in axis.keys)
-            for axis in axes
-        )
-        for axes in study.dimensions
-    )
-
-
-def of_layouts(study: Study) -> tuple[bool, ...]:
-    """Along which dimensions only the layout changes, so that plans are completed together; none
-    where a layout is found, or is set as a whole beside what another dimension sets in it."""
-    found = tuple(
-        all(axis.keys and all(map(_of_layout, axis.keys)) for axis in axes)
-        for axes in study.dimensions
-    )
-    keys: dict[bool, set[str]] = {True: set(), False: set()}
-    for one, axes in zip(found, study.dimensions, strict=True):
-        keys[one].update(key for axis in axes for key in axis.keys)
-    size = math.prod(n for n, one in zip(study.shape, found, strict=True) if one)
-    mixed = LAYOUT in keys[True] and any(map(_of_layout, keys[False]))
-    if study.searches or mixed or size < LEAST:
-        return (False,) * len(found)
-    return found
-
-
-def _of_layout(key: str) -> bool:
-    return key == LAYOUT or key.startswith(LAYOUT + ".") or key in KEYS
-
-
 class Evaluator:
     """Evaluates pieces of one study; keeps what several pieces need."""
 
     def __init__(self, study: Study) -> None:
-        self.study = study
-        self.plain, self.layouts = plain(study), of_layouts(study)
+        self.study, self.differences = study, differences(study)
         self.names = tuple(filter(is_name, wanted(study)))
         self.quantities = tuple(name for name in wanted(study) if name not in self.names)
         self._plans: _Plans | None = None  # of the last piece
 
     def evaluate(self, ranges: Sequence[range]) -> Values:
         """The points of a piece."""
-        slow = [r for r, one in zip(ranges, self.plain, strict=True) if not one]
-        fast = [r for r, one in zip(ranges, self.plain, strict=True) if one]
+        # In the arrays here dimensions of plans come first, those of inputs last.
+        axes = sorted(range(len(ranges)), key=lambda axis: self.differences[axis] == INPUTS)
+        slow = [ranges[axis] for axis in axes if self.differences[axis] != INPUTS]
+        fast = [ranges[axis] for axis in axes[len(slow) :]]
         plans = self._plans
         if plans is None or plans.ranges != slow:
             plans = self._plans = None  # those before go first, so that memory stays flat
@@ -131,19 +79,12 @@ class Evaluator:
             points.add(group)
         if self.names:
             points.add_names(self.names)
-        return self._ordered(plans, points, list(map(len, slow)))
-
-    def _ordered(self, plans: _Plans, points: _Points, slow: Sequence[int]) -> Values:
-        """Values over plans and plain dimensions in the order of the study's dimensions."""
-        axes = [i for i, one in enumerate(self.plain) if not one]
-        axes += [i for i, one in enumerate(self.plain) if one]
-        order = [axes.index(i) for i in range(len(axes))]
-        ones = [1] * sum(self.plain)
 
         def over(array: Array) -> Array:
-            """Values (plans, …), the plain dimensions last, as (dimension, …)."""
-            beside = array.shape[1:] or ones
-            return array.reshape((*slow, *beside)).transpose(order)
+            """Values (plans, …inputs) as (dimension, …)."""
+            beside = array.shape[1:] or [1] * len(fast)
+            found: Array = array.reshape((*map(len, slow), *beside)).transpose(np.argsort(axes))
+            return found
 
         study = self.study
         none = dict.fromkeys(bounds.readings(study), bounds.NONE)
@@ -163,7 +104,7 @@ class Evaluator:
 
 
 class _Plans:
-    """The plans of a piece, one for each place along the dimensions that are not plain.
+    """The plans of a piece, one for each place along the dimensions that are not of inputs.
 
     Arrays have the shape (plans,).
     """
@@ -178,22 +119,21 @@ class _Plans:
         self.kinds: list[Kind] = []
         self.of_kind = np.full(self.size, -1)  # of no plan
         self.words = np.full(self.size, "", dtype=object)  # layouts that were found
-        together = [one for one, p in zip(evaluator.layouts, evaluator.plain, strict=True) if not p]
+        together = [one == LAYOUTS for one in evaluator.differences if one != INPUTS]
+        inner = [r for r, one in zip(ranges, together, strict=True) if one]
         rows = np.arange(self.size).reshape(lengths)
-        heads = [range(1) if one else range(n) for n, one in zip(lengths, together, strict=True)]
+        heads = ([slice(None)] if t else range(n) for n, t in zip(lengths, together, strict=True))
         for head in product(*heads):
-            at = tuple(slice(None) if one else n for n, one in zip(head, together, strict=True))
-            self._complete(
-                rows[at].ravel(), [r for r, one in zip(ranges, together, strict=True) if one]
-            )
+            self._complete(rows[head].ravel(), inner)
 
     def places(self, row: int, point: Sequence[int] = ()) -> Places:
-        """A point of the study: one of the plans, at some places along the plain dimensions, by
+        """A point of the study: one of the plans, at some places along the dimensions of inputs, by
         default the first ones."""
         slow = iter(np.unravel_index(row, [len(r) for r in self.ranges]))
         ranges, fast = iter(self.ranges), iter(point)
         return tuple(
-            next(fast, 0) if one else next(ranges)[int(next(slow))] for one in self.evaluator.plain
+            next(fast, 0) if one == INPUTS else next(ranges)[int(next(slow))]
+            for one in self.evaluator.differences
         )
 
     # -- completing them ------------------------------------------------------------------------
@@ -211,37 +151,44 @@ class _Plans:
             return
         for row in rows.tolist():
             try:
-                plan = self.study.plan_at(self.places(row))
+                plan = self._add(row)
             except PlanError as error:
                 self.faults.of_row[row] = self.faults.code(why(error))
                 continue
             if self.study.searches_at(self.places(row)):
                 self.words[row] = words(plan)
-            self.of_kind[row] = len(self.kinds)
-            self.kinds.append(Kind(plan, case.build(plan)))
+            self.of_kind[row] = len(self.kinds) - 1
             for key, column in self.columns.items():
                 section, _, name = key.partition(".")
                 column.of_row[row] = column.code(plan.data[section].get(name, MISSING))
 
+    def _add(self, row: int) -> Plan:
+        """Complete a plan by itself, as a kind of its own."""
+        plan = self.study.plan_at(self.places(row))
+        self.kinds.append(Kind(plan, case.build(plan)))
+        return plan
+
     def _drafts(self, row: int, inner: Sequence[range]) -> Drafts | None:
         """The completed drafts of layouts, the first of which is ``row``; None where the layout is
         written in another way."""
-        dimensions = list(zip(self.study.dimensions, self.evaluator.layouts, strict=True))
-        places = self.places(row)
-        chosen = {
-            key: value
-            for (axes, inside), place in zip(dimensions, places, strict=True)
-            for axis in axes
-            for key, value in axis.choices[place].changes.items()
-            if not inside
-        }
+        places, differ = self.places(row), self.evaluator.differences
+        chosen: dict[str, Any] = {}
+        layouts: list[Sequence[Axis]] = []
+        for axes, place, one in zip(self.study.dimensions, places, differ, strict=True):
+            if one == LAYOUTS:
+                layouts.append(axes)
+            else:
+                chosen |= {k: v for axis in axes for k, v in axis.choices[place].changes.items()}
         document = changed(self.study.base_at(places), in_order(chosen))
         if not all(isinstance(document.data.get(name), Mapping) for name in SECTIONS):
             return None
-        columns = _columns([axes for axes, inside in dimensions if inside], inner, document.data)
         draft, model = begun(document)
-        drafts = Drafts(draft, model, columns, math.prod(map(len, inner)))
-        if any(_spelled(drafts.column(key)) for key in SPELLED):
+        drafts = Drafts(draft, model, math.prod(map(len, inner)))
+        along = [indices.ravel() for indices in np.indices([len(r) for r in inner])]
+        for changes in (_of_section, _of_keys):  # a section before the keys inside it
+            for of_rows, axes, several in zip(along, layouts, inner, strict=True):
+                drafts.assign(of_rows, [changes(axes, p, document.data[LAYOUT]) for p in several])
+        if any(isinstance(v, str) for key in SPELLED for v in drafts.column(key).values):
             return None
         drafts.complete()
         return drafts
@@ -259,13 +206,11 @@ class _Plans:
         if not len(valid):
             return
         tell = [key for key in drafts.columns if key not in TOLD or key in OWN_CHOICE]
-        columns = {key: _codes(drafts.columns[key], valid) for key in tell}
-        table = Table(len(valid), columns)
+        table = Table(len(valid), {key: _codes(drafts.columns[key], valid) for key in tell})
         group = table.exact(table.all.mask)
         self.of_kind[rows[valid]] = len(self.kinds) + group.of_rows
         for row in rows[valid][group.first].tolist():
-            plan = self.study.plan_at(self.places(row))
-            self.kinds.append(Kind(plan, case.build(plan)))
+            self._add(row)
 
     # -- those that share a graph ---------------------------------------------------------------
 
@@ -274,58 +219,26 @@ class _Plans:
         """The plans that can share a graph, together."""
         kinds: dict[Hashable, list[int]] = {}
         for number, kind in enumerate(self.kinds):
-            kinds.setdefault(shape(kind), []).append(number)
+            kinds.setdefault(shape(kind) if len(self.kinds) > 1 else None, []).append(number)
         there = (np.flatnonzero(np.isin(self.of_kind, numbers)) for numbers in kinds.values())
         return [_Group(self, rows) for rows in there]
-
-
-def _spelled(column: Column) -> bool:
-    return any(isinstance(value, str) for value in column.values)
 
 
 def _codes(column: Column, rows: Array) -> Codes:
     return Codes(column.of_row[rows], len(column.values))
 
 
-def _columns(
-    dimensions: Sequence[Sequence[Axis]], ranges: Sequence[range], data: Mapping[str, Any]
-) -> dict[str, Column]:
-    """The keys that layouts change, as columns over the places along some dimensions; ``data`` is
-    what they change."""
-    columns: dict[str, Column] = {}
-    lengths = [len(r) for r in ranges]
-    along = [indices.ravel() for indices in np.indices(lengths)]
-    for pick in (_sections, _keys):  # a section before the keys inside it
-        for number, (axes, places) in enumerate(zip(dimensions, ranges, strict=True)):
-            chosen = [pick(axes, place) for place in places]
-            keys = dict.fromkeys(key for changes in chosen for key in changes or ())
-            if pick is _sections and keys:
-                keys |= dict.fromkeys(f"{LAYOUT}.{name}" for name in data[LAYOUT])
-            for key in keys:
-                if key not in columns:
-                    columns[key] = Column(np.zeros(math.prod(lengths), dtype=np.int64))
-                    section, _, name = key.partition(".")
-                    columns[key].code(data[section].get(name, MISSING))
-                column = columns[key]
-                codes = np.array([
-                    -1 if c is None or (pick is _keys and key not in c)
-                    else column.code(c.get(key, MISSING))
-                    for c in chosen
-                ])[along[number]]  # fmt: skip
-                column.of_row = np.where(codes >= 0, codes, column.of_row)
-    return columns
-
-
-def _sections(axes: Sequence[Axis], place: int) -> dict[str, Any] | None:
-    """The layout that a place of a dimension sets as a whole, where it sets one."""
+def _of_section(axes: Sequence[Axis], place: int, layout: Mapping[str, Any]) -> dict[str, Any]:
+    """What a place of a dimension makes of each key of a layout, where it sets one as a whole."""
     for axis in axes:
         section = axis.choices[place].changes.get(LAYOUT)
         if section is not None:
-            return {f"{LAYOUT}.{name}": value for name, value in section.items()}
-    return None
+            keys = (*layout, *section)
+            return {f"{LAYOUT}.{key}": section.get(key, MISSING) for key in keys}
+    return {}
 
 
-def _keys(axes: Sequence[Axis], place: int) -> dict[str, Any]:
+def _of_keys(axes: Sequence[Axis], place: int, layout: Mapping[str, Any]) -> dict[str, Any]:
     """The keys that a place of a dimension sets."""
     return {
         key: MISSING if value is None else value
@@ -457,8 +370,8 @@ class _Points:
     def inputs(self) -> dict[str, Array]:
         """The values of plain keys, as (1, 1, 1, …) with the further axes of a batch last."""
         found = {}
-        plain = self.plans.evaluator.plain
-        dimensions = [a for a, one in zip(self.study.dimensions, plain, strict=True) if one]
+        differ = zip(self.study.dimensions, self.plans.evaluator.differences, strict=True)
+        dimensions = [axes for axes, one in differ if one == INPUTS]
         for number, (axes, places) in enumerate(zip(dimensions, self.fast, strict=True)):
             along = [1, 1, 1, *(1 for _ in dimensions)]
             along[3 + number] = len(places)

@@ -28,8 +28,6 @@ USE = "time.mfu"
 COMPARED = (DAYS, COST, MEMORY, FITS, SURE, USE)
 #: The key along which charts go, where it varies.
 DEVICES = "cluster.devices"
-#: What the choice of a layout that is found rests on.
-DECIDING = ("memory.headroom", "memory.process", "time.step_seconds")
 
 
 @dataclass

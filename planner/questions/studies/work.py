@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.base.version import full
-from planner.questions.studies import evaluator, parquet, table, text
+from planner.questions.studies import dimensions, evaluator, parquet, table, text
 from planner.questions.studies.grid import Pieces
 from planner.questions.studies.points import Values, is_name, wanted
 from planner.questions.studies.study import Study
@@ -44,13 +44,12 @@ class Job:
     @cached_property
     def pieces(self) -> Pieces:
         """How the points are cut, whoever works on them."""
-        both = evaluator.plain(self.study), evaluator.of_layouts(self.study)
-        inside = [any(one) for one in zip(*both, strict=True)]
+        differ = dimensions.differences(self.study)
         most = ONE_BY_ONE if any(map(is_name, wanted(self.study))) else OVER_ARRAYS
         while True:
             cut, plans = Pieces(self.study.shape, most), 1
-            for places, alone in zip(cut.ranges(0), inside, strict=True):
-                plans *= 1 if alone else len(places)
+            for places, one in zip(cut.ranges(0), differ, strict=True):
+                plans *= len(places) if one == dimensions.PLANS else 1
             if plans <= MOST_PLANS or most == 1:
                 return cut
             most //= 2

@@ -65,15 +65,15 @@ def accelerator_of(plan: Plan) -> str | None:
 
 def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
     """The controls that mean something for a plan, by the title of their group."""
-    accelerator = accelerator_of(plan)
-    presets = Control(ACCELERATOR, "Accelerator", accelerator, tuple(accelerators()))
-    numbers = {title: [_number(plan, *row) for row in rows] for title, rows in NUMBERS.items()}
-    stated = plan.document.data["training"]
+    accelerator, stated = accelerator_of(plan), plan.document.data["training"]
+    run, batch, model = ([_number(plan, *row) for row in rows] for rows in (RUN, BATCH, MODEL))
+    if accelerator is not None:
+        run.insert(0, Control(ACCELERATOR, "Accelerator", accelerator, tuple(accelerators())))
     sections = {
-        "Run": [*([presets] if accelerator is not None else []), *numbers["Run"]],
+        "Run": run,
         "Batch": [
             control
-            for control in numbers["Batch"]
+            for control in batch
             if control.key not in EITHER or stated.get(control.key.partition(".")[2]) is not None
         ],
         "Layout": _layout(plan),
@@ -83,11 +83,7 @@ def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
             _choice(plan, "training.optimizer", "Optimizer"),
             _choice(plan, "training.schedule", optional="by the layout"),
         ],
-        "Model": [
-            control
-            for control in (numbers["Model"] if plan.model is not None else ())
-            if plan.get(control.key) is not None
-        ],
+        "Model": [control for control in model if plan.get(control.key) is not None],
     }
     return [
         (title, [c for c in found if c.value is not None or c.optional])
@@ -126,13 +122,6 @@ VOCABULARIES = (32000, 50304, 65536, 100352, 128256, 152064, 200064, 256000)
 EIGHTHS = (2, 4, 6, 8, 10, 12, 16, 24, 32)
 
 
-def _ratios(value: Any) -> list[int]:
-    """From a quarter to four times, where it stays whole."""
-    if not isinstance(value, int):
-        return []
-    return [value * eighth // 8 for eighth in EIGHTHS if value * eighth % 8 == 0]
-
-
 def _choice(plan: Plan, key: str, label: str = "", optional: str = "") -> Control:
     said = about(key)
     options = tuple(said.get("enum") or (True, False))
@@ -146,29 +135,25 @@ def _number(
     plan: Plan, key: str, label: str, sizes: Callable[[Any], Iterable[Any]], optional: str = ""
 ) -> Control:
     """A number, whose slider stands at its own value and at sizes that go with it."""
-    said = about(key)
-    value, steps = _value(plan, key, optional), sizes(plan.get(key))
-    least, most, above = (said.get(k) for k in ("minimum", "maximum", "exclusiveMinimum"))
-    own = {value} if value is not None else set()
-    kept = {
-        step
-        for step in {*steps, *own}
-        if (least is None or step >= least) and (most is None or step <= most)
-    }
+    said, value = about(key), _value(plan, key, optional)
+    least, most = said.get("minimum"), said.get("maximum")
+    steps = {*sizes(plan.get(key)), value} - {None}
     unit = said.get("unit", "1")
-    kinds = said["type"] if isinstance(said["type"], list) else [said["type"]]
     return Control(
         key,
         label or layout.ROW[key].title,
         value,
-        (),
-        tuple(sorted(kept)),
-        unit if "/" in unit else "",
-        "integer" in kinds,
-        least,
-        above,
-        most,
-        optional,
+        steps=tuple(
+            step
+            for step in sorted(steps)
+            if (least is None or step >= least) and (most is None or step <= most)
+        ),
+        unit=unit if "/" in unit else "",
+        whole="integer" in said["type"],
+        least=least,
+        above=said.get("exclusiveMinimum"),
+        most=most,
+        optional=optional,
     )
 
 
@@ -185,19 +170,22 @@ def _doubled(value: int | None, times: int = 6) -> list[int]:
     """Halved and doubled so often, as long as it stays whole."""
     if value is None:
         return []
-    found = [value * 2**i for i in range(times + 1)]
-    return found + [value // 2**i for i in range(1, times + 1) if value % 2**i == 0]
+    halves = [value // 2**i for i in range(1, times + 1) if value % 2**i == 0]
+    return [value * 2**i for i in range(times + 1)] + halves
+
+
+def _ratios(value: Any) -> list[int]:
+    """From a quarter to four times, where it stays whole."""
+    if not isinstance(value, int):
+        return []
+    return [value * eighth // 8 for eighth in EIGHTHS if value * eighth % 8 == 0]
 
 
 def _tenths(value: Any) -> list[Any]:
     """From a tenth to tenfold, twenty steps each, to two digits."""
     if value is None:
         return []
-    found = []
-    for i in range(-20, 21):
-        size = float(value) * 10 ** (i / 20)
-        found.append(int(float(f"{size:.1e}")))
-    return found
+    return [int(float(f"{float(value) * 10 ** (i / 20):.1e}")) for i in range(-20, 21)]
 
 
 def _parts(first: int, last: int, of: int) -> list[Fraction]:
@@ -217,27 +205,26 @@ def _pipeline(layers: int) -> list[int]:
 
 #: Keys of which a plan states one, and the other follows.
 EITHER = ("training.global_batch", "training.gradient_accumulation")
+Rows = tuple[tuple[Any, ...], ...]
 #: Numbers that a reader moves: key, label, the sizes of its slider by the plan's own value, and
 #: what is said where it is left to its rule.
-NUMBERS: dict[str, tuple[tuple[Any, ...], ...]] = {
-    "Run": (
-        ("cluster.devices", "Devices", _doubled),
-        ("training.tokens", "Training tokens", _tenths),
-        ("time.mfu", "Assumed utilisation", lambda _: _parts(5, 85, 100), "predicted"),
-        ("cluster.price", "Price of a device hour, USD", lambda _: _parts(2, 100, 10), "as listed"),
-    ),
-    "Batch": (
-        ("training.micro_batch", "", lambda _: _powers(64)),
-        ("training.global_batch", "Global batch", lambda value: _doubled(value, 5)),
-        ("training.gradient_accumulation", "Gradient accumulation", lambda v: _doubled(v, 5)),
-        ("training.sequence_length", "Sequence length, tokens", lambda _: _powers(2**20, 256)),
-    ),
-    "Model": (
-        ("model.layers", "Layers", lambda value: [n for n in _ratios(value) if n > 1]),
-        ("model.hidden", "Hidden size", _ratios),
-        ("model.attention.heads", "Attention heads", _ratios),
-        ("model.attention.kv_heads", "Key and value heads", _ratios, "as many as heads"),
-        ("model.mlp.intermediate", "Feed-forward width", _ratios, "by the hidden size"),
-        ("model.vocab", "Vocabulary", lambda _: VOCABULARIES),
-    ),
-}
+RUN: Rows = (
+    ("cluster.devices", "Devices", _doubled),
+    ("training.tokens", "Training tokens", _tenths),
+    ("time.mfu", "Assumed utilisation", lambda _: _parts(5, 85, 100), "predicted"),
+    ("cluster.price", "Price of a device hour, USD", lambda _: _parts(2, 100, 10), "as listed"),
+)
+BATCH: Rows = (
+    ("training.micro_batch", "", lambda _: _powers(64)),
+    ("training.global_batch", "Global batch", lambda value: _doubled(value, 5)),
+    ("training.gradient_accumulation", "Gradient accumulation", lambda v: _doubled(v, 5)),
+    ("training.sequence_length", "Sequence length, tokens", lambda _: _powers(2**20, 256)),
+)
+MODEL: Rows = (
+    ("model.layers", "Layers", lambda value: [n for n in _ratios(value) if n > 1]),
+    ("model.hidden", "Hidden size", _ratios),
+    ("model.attention.heads", "Attention heads", _ratios),
+    ("model.attention.kv_heads", "Key and value heads", _ratios, "as many as heads"),
+    ("model.mlp.intermediate", "Feed-forward width", _ratios, "by the hidden size"),
+    ("model.vocab", "Vocabulary", lambda _: VOCABULARIES),
+)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from types import SimpleNamespace
 from typing import Any
 
 from planner.base import resources
@@ -20,7 +19,7 @@ from planner.plans.plan import about
 from planner.report import facts
 from planner.report.figures import COLOURS
 from planner.report.layout import KEY_FIGURES, PREFIXES
-from planner.report.numbers import clean, headline
+from planner.report.numbers import Data, clean, headline
 from planner.report.report import page, view_of
 from planner.report.what_if import controls
 from planner.results.result import Quantity, Result
@@ -52,7 +51,7 @@ def html(result: Result) -> str:
     text = _script(result, listed)
     policy = b64encode(sha256(text.encode()).digest()).decode()
     labels = {row.id: row.label for row in KEY_FIGURES}
-    every: dict[str, list[SimpleNamespace]] = {}
+    every: dict[str, list[Data]] = {}
     for quantity in listed:
         prefix = quantity.id.split(".")[0]
         row = _row(quantity, headline(quantity.title))
@@ -71,11 +70,11 @@ def html(result: Result) -> str:
     )
 
 
-def _row(quantity: Quantity, label: str) -> SimpleNamespace:
+def _row(quantity: Quantity, label: str) -> Data:
     """A quantity of the plan as it stands."""
     absent = quantity.absent is not None
     text = "–" if absent else facts.brief(quantity).removesuffix(" parameters")
-    return SimpleNamespace(id=quantity.id, label=label, title=label, text=text)
+    return Data(id=quantity.id, label=label, title=label, text=text)
 
 
 def _listed(result: Result) -> list[Quantity]:

@@ -16,6 +16,7 @@ import ast
 import builtins
 import inspect
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -52,24 +53,29 @@ _COMPARISONS: dict[type[ast.AST], str] = {
     ast.In: "$.in({0},{1})",
     ast.NotIn: "!$.in({0},{1})",
 }
-#: What is made of nothing but its parts. A part that is a body is a block, one that is a test is
-#: asked for its truth, one that is missing is null.
+#: What is made of nothing but its parts: expressions, or what a method named here says of them.
 _FORMS: dict[type[ast.AST], str] = {
-    ast.Assert: "",
-    ast.Pass: "",
-    ast.ImportFrom: "",
     ast.Continue: "continue;",
     ast.Break: "break;",
+    ast.Expr: "{value};",
     ast.Return: "return {value};",
     ast.Raise: "throw {exc};",
-    ast.If: "if({test}){body}else{orelse}",
-    ast.IfExp: "({test}?{body}:{orelse})",
+    ast.If: "if({test:truth}){body:block}else{orelse:block}",
+    ast.For: "for({target:target} of $.iter({iter})){body:block}",
+    ast.While: "while({test:truth}){body:block}",
+    ast.IfExp: "({test:truth}?{body}:{orelse})",
     ast.Yield: "yield {value}",
     ast.YieldFrom: "yield* $.iter({value})",
-    ast.List: "[{elts}]",
-    ast.Tuple: "[{elts}]",
-    ast.Set: "new $.Set_([{elts}])",
+    ast.Name: "{id:name}",
+    ast.Subscript: "$.at({value},{slice})",
+    ast.BinOp: "$.{op:operator}({left},{right})",
+    ast.Not: "!{operand:truth}",
+    ast.USub: "(-{operand})",
+    ast.List: "[{elts:items}]",
+    ast.Tuple: "[{elts:items}]",
+    ast.Set: "new $.Set_([{elts:items}])",
 }
+_PART = re.compile(r"\{(\w+)(?::(\w+))?\}")
 #: The functions of Python that ``$`` has.
 BUILTINS = frozenset(
     name
@@ -107,8 +113,8 @@ class Program:
         while missing := [
             (cls, name)
             for cls in self._classes.values()
-            for name, node in _members(cls).items()
-            if name in (self.read if _is_property(node) else self.called)
+            for name in _members(cls)
+            if name in (self.read if _is_property(cls, name) else self.called)
             and (cls, name) not in bodies
         ]:
             for cls, name in missing:
@@ -246,11 +252,8 @@ def _members(cls: type) -> dict[str, Any]:
     return {"__init__": None, **found} if fields else found
 
 
-def _is_property(node: ast.FunctionDef | None) -> bool:
-    return node is not None and any(
-        isinstance(d, ast.Name) and d.id in ("property", "cached_property")
-        for d in node.decorator_list
-    )
+def _is_property(cls: type, name: str) -> bool:
+    return isinstance(inspect.getattr_static(cls, name), (property, cached_property))
 
 
 class _Function:
@@ -314,26 +317,26 @@ class _Function:
         return f"{{{''.join(self._statement(node) for node in body)}}}"
 
     def _form(self, node: ast.AST) -> str:
-        """What is made of nothing but its parts."""
-        if type(node) not in _FORMS:
+        """What is made of nothing but its parts; an operator may say how."""
+        how: ast.AST = getattr(node, "op", node)
+        form = _FORMS.get(type(node)) or _FORMS.get(type(how))
+        if form is None or (getattr(node, "orelse", None) and "orelse" not in form):
             text = ast.unparse(node)
             raise Untranslated(f"{self.module}: no JavaScript for {type(node).__name__}: {text}")
-        form, parts = _FORMS[type(node)], ast.iter_fields(node)
-        return form.format_map({n: self._part(n, p) for n, p in parts if f"{{{n}}}" in form})
 
-    def _part(self, name: str, part: Any) -> str:
-        if name == "elts":
-            return self._items(part)
-        if isinstance(part, list):
-            return self._block(part)
-        return self._truth(part) if name == "test" else self.expression(part)
+        def part(found: re.Match[str]) -> str:
+            write = getattr(self, f"_{found[2]}") if found[2] else self.expression
+            return str(write(getattr(node, found[1])))
+
+        return _PART.sub(part, form).removesuffix("else{}")
+
+    def _operator(self, op: ast.operator) -> str:
+        return _BINARY[type(op)]
 
     def _statement(self, node: ast.stmt) -> str:
         match node:
-            case ast.Expr(value=ast.Constant()) | ast.Assert():
+            case ast.Expr(value=ast.Constant()) | ast.Assert() | ast.Pass() | ast.ImportFrom():
                 return ""
-            case ast.Expr(value=value):
-                return f"{self.expression(value)};"
             case ast.Assign(targets=[target], value=value):
                 return self._assign(target, self.expression(value))
             case ast.Assign(targets=targets, value=value):
@@ -345,19 +348,12 @@ class _Function:
                 grown = f"$.grown({self.expression(target)},{self.expression(value)})"
                 return self._assign(target, grown)
             case ast.AugAssign(target=target, op=op, value=value):
-                return self._assign(target, self._operate(op, target, value))
-            case ast.For(target=target, iter=items, body=body, orelse=[]):
-                values = f"$.iter({self.expression(items)})"
-                return f"for({self._target(target)} of {values}){self._block(body)}"
-            case ast.While(test=test, body=body, orelse=[]):
-                return f"while({self._truth(test)}){self._block(body)}"
+                return self._assign(target, self._form(ast.BinOp(target, op, value)))
             case ast.Try(body=body, handlers=handlers, orelse=[], finalbody=[]):
                 caught = "".join(map(self._handler, handlers))
                 return f"try{self._block(body)}catch($e){{{caught}throw $e;}}"
             case ast.FunctionDef():
                 return self.define(node, identifier(node.name))
-            case ast.If(test=test, body=body, orelse=[]):
-                return f"if({self._truth(test)}){self._block(body)}"
         return self._form(node)
 
     def _handler(self, node: ast.ExceptHandler) -> str:
@@ -398,26 +394,16 @@ class _Function:
                 return "null"
             case ast.Constant(value=value):
                 return literal(value)
-            case ast.Name(id=name):
-                return self._name(name)
             case ast.Attribute():
                 return self._attribute(node)
             case ast.Subscript(value=value, slice=ast.Slice(lower=low, upper=high, step=step)):
                 ends = (self.expression(end) for end in (low, high, step))
                 return f"$.slice({self.expression(value)},{','.join(ends)})"
-            case ast.Subscript(value=value, slice=place):
-                return f"$.at({self.expression(value)},{self.expression(place)})"
             case ast.Call():
                 return self._call(node)
-            case ast.BinOp(left=left, op=op, right=right):
-                return self._operate(op, left, right)
             case ast.BoolOp(op=op, values=values):
                 name = "$.and" if isinstance(op, ast.And) else "$.or"
                 return f"{name}({','.join(f'()=>({self.expression(v)})' for v in values)})"
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return f"!{self._truth(operand)}"
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return f"(-{self.expression(operand)})"
             case ast.Compare(left=left, ops=ops, comparators=rights):
                 return self._compare([left, *rights], ops)
             case ast.Dict(keys=keys, values=values):
@@ -474,9 +460,6 @@ class _Function:
             case ast.Compare() | ast.UnaryOp(op=ast.Not()):
                 return self.expression(node)
         return f"$.bool({self.expression(node)})"
-
-    def _operate(self, op: ast.operator, left: ast.expr, right: ast.expr) -> str:
-        return f"$.{_BINARY[type(op)]}({self.expression(left)},{self.expression(right)})"
 
     def _compare(self, sides: list[ast.expr], ops: list[ast.cmpop]) -> str:
         match sides, ops:

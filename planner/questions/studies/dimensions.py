@@ -1,0 +1,72 @@
+"""In what the plans along each dimension of a study differ.
+
+Completing a plan reads none of the keys that are inputs of formulas and nothing else, so plans that
+differ in such keys differ in the values of these symbols only, and are evaluated together over
+arrays. tests/questions/test_sweep.py holds them against what completing a plan does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import planner.book.formulas  # noqa: F401  (registers the quantities)
+from planner.book.quantity import BOOK
+from planner.documents import schema
+from planner.documents.source import lookup
+from planner.plans.layout import KEYS
+from planner.questions.batch_graph import below
+from planner.questions.studies.axes import LAYOUT, Axis
+from planner.questions.studies.study import Study
+
+#: In inputs of formulas alone, in their layouts alone, in anything else.
+INPUTS, LAYOUTS, PLANS = "inputs", "layouts", "plans"
+PLAIN = frozenset(str(n.key) for n in BOOK.notation.values() if n.only_formulas)
+#: Keys that completing a plan holds against another key, where that is given.
+LIMITED = {
+    "cluster.network.bandwidth": "cluster.network.sustained",
+    "cluster.accelerator.power": "cluster.accelerator.idle_power",
+}
+#: The symbol of each key.
+SYMBOLS = {n.key: n.symbol for n in BOOK.notation.values() if n.key and not n.per}
+#: What the choice of a layout that is found rests on.
+DECIDING = ("memory.headroom", "memory.process", "time.step_seconds")
+#: Layouts that are worth completing together; fewer are completed one by one.
+LEAST = 8
+
+
+def differences(study: Study) -> tuple[str, ...]:
+    """In what plans differ along each dimension. Layouts are completed one by one where one is to
+    be found, or is set as a whole beside what another dimension sets in it."""
+    formulas = (f for name in below(DECIDING) for f in BOOK.quantities[name].formulas)
+    decides = {s for f in formulas for s in f.expression.symbols} if study.searches else set()
+    varied = {key for axis in study.axes for key in axis.keys}
+
+    def given(key: str) -> bool:
+        around = {key.rsplit(".", steps)[0] for steps in range(key.count(".") + 1)}
+        bases = (lookup(base.data, key) for base in study.bases)
+        return bool(varied & around) or any(value is not None for value in bases)
+
+    def is_input(axis: Axis, key: str) -> bool:
+        numbers = all(schema.is_number(choice.changes.get(key)) for choice in axis.choices)
+        checked = key in LIMITED and given(LIMITED[key])
+        return key in PLAIN and numbers and not checked and SYMBOLS[key] not in decides
+
+    def difference(axes: Iterable[Axis]) -> str:
+        if all(axis.keys and all(is_input(axis, key) for key in axis.keys) for axis in axes):
+            return INPUTS
+        return LAYOUTS if all(a.keys and all(map(_of_layout, a.keys)) for a in axes) else PLANS
+
+    found = tuple(map(difference, study.dimensions))
+    keys: dict[bool, set[str]] = {True: set(), False: set()}
+    for one, axes in zip(found, study.dimensions, strict=True):
+        keys[one == LAYOUTS].update(key for axis in axes for key in axis.keys)
+    size = math.prod(n for n, one in zip(study.shape, found, strict=True) if one == LAYOUTS)
+    mixed = LAYOUT in keys[True] and any(map(_of_layout, keys[False]))
+    if study.searches or mixed or size < LEAST:
+        return tuple(PLANS if one == LAYOUTS else one for one in found)
+    return found
+
+
+def _of_layout(key: str) -> bool:
+    return key == LAYOUT or key.startswith(f"{LAYOUT}.") or key in KEYS
