@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, product
 from typing import Any
@@ -193,11 +192,32 @@ class Batch:
 
     # -- a block of rows ----------------------------------------------------------------------
 
-    def over(self, rows: Rows) -> BatchRows:
-        """The table of some rows."""
-        columns, values = self._columns(rows)
-        table = self._table = Table(len(rows), columns, self.rules, self._table)
-        return BatchRows(self, len(rows), table, _Leaves(self, values))
+    def over(
+        self, rows: Rows, *groups: tuple[str, ...]
+    ) -> Iterator[tuple[slice, dict[str, Array]]]:
+        """Quantities of some rows, as (zero, recompute, rows, …), the further axes last: stretches
+        of rows whose arrays stay in a core's cache. NaN where one is absent. Those of a group share
+        a graph. A further axis along which a quantity does not vary has length 1."""
+        columns, numbers = self._columns(rows)
+        self._table = Table(len(rows), columns, self.rules, self._table)
+        leaves, beside = _Leaves(self, numbers), (1,) * len(self.beside)
+        graphs = [self.graph.compiled(quantities) for quantities in groups]
+        programs = [
+            Program(found.graph, found.roots.values(), self._table, leaves, len(beside))
+            for found in graphs
+        ]
+        for found in graphs:
+            self.absent |= found.absent
+        step = max(1, CHUNK // math.prod((*self.axes, *self.beside)))
+        for start in range(0, len(rows), step):
+            part = slice(start, min(start + step, len(rows)))
+            values: dict[str, Array] = {}
+            for found, program in zip(graphs, programs, strict=True):
+                roots = program.run(part, self.axes)
+                values |= {name: roots[node] for name, node in found.roots.items()}
+                shape = (*self.axes, part.stop - part.start, *beside)
+                values |= dict.fromkeys(found.absent, np.broadcast_to(np.nan, shape))
+            yield part, values
 
     def _columns(self, rows: Rows) -> tuple[dict[str, Codes], dict[str, Array]]:
         """The columns of a table, and what the codes of those that are numbers are worth."""
@@ -232,12 +252,6 @@ class Batch:
             columns["stages"] = self._of_stages(self.pipelines, rows, steps)
             self._of_tensors(rows, columns)
         return columns, numbers
-
-    def stretches(self, rows: int) -> Iterator[slice]:
-        """Rows in stretches whose arrays stay in a core's cache."""
-        step = max(1, CHUNK // math.prod((*self.axes, *self.beside)))
-        for start in range(0, rows, step):
-            yield slice(start, min(start + step, rows))
 
     def _of_stages(self, pipelines: Pipelines, rows: Rows, steps: Array) -> Codes:
         """Which of the distinct pipelines a row has."""
@@ -295,52 +309,6 @@ class Batch:
                     cases = cases.take([0], axis=axis)
             found.append((codes.ravel(), cases))
         return tuple(found)
-
-
-@dataclass(frozen=True, eq=False)
-class BatchRows:
-    """Some rows of a batch, with what their leaves are worth."""
-
-    batch: Batch
-    size: int
-    table: Table
-    leaves: _Leaves
-    programs: dict[tuple[str, ...], Program] = field(default_factory=dict)
-
-    def program(self, quantities: tuple[str, ...]) -> Program:
-        """Some quantities that share a graph, for these rows."""
-        found = self.programs.get(quantities)
-        if found is None:
-            made = self.batch.graph.compiled(quantities)
-            found = self.programs[quantities] = Program(
-                made.graph, made.roots.values(), self.table, self.leaves, len(self.batch.beside)
-            )
-            self.batch.absent |= made.absent
-        return found
-
-    def chunks(self, *groups: tuple[str, ...]) -> Iterator[tuple[slice, dict[str, Array]]]:
-        """Quantities as (zero, recompute, rows, …), the further axes last, some rows at a time; NaN
-        where one is absent. Those of a group share a graph. A further axis along which a quantity
-        does not vary has length 1."""
-        for quantities in groups:
-            self.program(quantities)
-        for part in self.batch.stretches(self.size):
-            values: dict[str, Array] = {}
-            for quantities in groups:
-                values |= self.values(quantities, part)
-            yield part, values
-
-    def values(self, quantities: tuple[str, ...], part: slice | Array) -> dict[str, Array]:
-        """The quantities of a group, as (zero, recompute, rows, …), for a stretch of the rows or
-        for those at some places (rows,)."""
-        made = self.batch.graph.compiled(quantities)
-        found = self.program(quantities).run(part, self.batch.axes)
-        values = {name: found[node] for name, node in made.roots.items()}
-        length = part.stop - part.start if isinstance(part, slice) else len(part)
-        for name in made.absent:
-            shape = (*self.batch.axes, length, *(1 for _ in self.batch.beside))
-            values[name] = np.broadcast_to(np.nan, shape)
-        return values
 
 
 class _Leaves:

@@ -6,7 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -31,17 +31,18 @@ class Limit:
     def unit(self) -> str:
         return BOOK.quantities[self.quantity].unit
 
-    @property
-    def of_arrays(self) -> Limit:
-        """The same of arrays of floats, which take no fractions."""
-        return replace(self, value=float(self.value))
-
     def holds(self, value: Any) -> Any:
-        return _COMPARE[self.relation](value, self.value)
+        """Whether a value keeps the limit. Of an array of any shape, such an array."""
+        return _COMPARE[self.relation](value, self._bound(value))
 
     def slack(self, value: Any) -> Any:
-        """How far the value is inside the limit; negative outside. Of an array, an array."""
-        return self.value - value if self.relation == "<=" else value - self.value
+        """How far a value is inside the limit; negative outside. Of an array, an array."""
+        bound = self._bound(value)
+        return bound - value if self.relation == "<=" else value - bound
+
+    def _bound(self, value: Any) -> Number:
+        """The limit, as it can be compared with a value: an array takes no fractions."""
+        return float(self.value) if hasattr(value, "dtype") else self.value
 
     def share(self, value: Any) -> float:
         """The slack as a share of the limit or of the value, whichever is larger."""

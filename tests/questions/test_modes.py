@@ -68,7 +68,7 @@ def test_a_mode_stands_for_another_where_all_layouts_are_as_fast_and_hold_no_mor
     """Every layout with every mode, over arrays: what is left out is as fast to the last digit and
     needs as much memory or more; what is not left out differs in time, or holds more somewhere."""
     small = plan(**changes)
-    assert modes.twins(Space(small), ()) == expected
+    assert modes.equivalent_modes(Space(small), ()) == expected
     whole = Walk(small, (FITS, MEMORY, STEP), {KEY: MODES})
     assert not whole.same
     faster, roomier = np.zeros((3, 3), dtype=bool), np.zeros((3, 3), dtype=bool)

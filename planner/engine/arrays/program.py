@@ -170,7 +170,7 @@ class Program:
                 frees[place].append(slot)
         return [tuple(found) for found in frees]
 
-    def run(self, rows: slice | Array, axes: tuple[int, int]) -> dict[int, Array]:
+    def run(self, rows: slice, axes: tuple[int, int]) -> dict[int, Array]:
         """The roots for some rows, in their order, as (zero, recompute, rows, …): then the further
         axes, of length 1 where a root does not vary along one."""
         slots: list[Any] = [None] * self.slots
@@ -189,7 +189,7 @@ class Program:
                     )
                 for free in frees:
                     slots[free] = None
-        size = len(range(*rows.indices(self.table.size))) if isinstance(rows, slice) else len(rows)
+        size = len(range(*rows.indices(self.table.size)))
         found_roots = {}
         for root, state in self._roots.items():
             if state.slot is not None:

@@ -8,7 +8,7 @@ verdict says so as for any plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWING, KERNELS, KEYS, at
 from planner.questions.constraints import MARGIN, shown
 from planner.questions.search.engine import FITS, MOST, STEP, Layout, search
-from planner.questions.search.layouts import COMMON, starts
+from planner.questions.search.layouts import COMMON, first_valid, starts
 from planner.questions.search.ranking import of_how_many, percent
 from planner.questions.search.selection import SPARE
 
@@ -85,7 +85,7 @@ def _found(document: Document) -> tuple[Layout, str, Kept]:
                 Fault(f"{key} follows from the layout, which parallelism: auto leaves open",
                       document.key_place(key.split(".")), "left out")
             )  # fmt: skip
-    fixed = {k: _value(data, k) for k in KEYS if _given(document, k)}
+    fixed = {k: document.get(k) for k in KEYS if _given(document, k)}
     start = _start(_closed(document), fixed)
     if start.model is None:
         raise PlanError(
@@ -149,33 +149,13 @@ def _with_batch(document: Document) -> tuple[Document, Mapping[str, str]]:
     return plans.changed(document, {"training.global_batch": batch}), {"training.global_batch": why}
 
 
-def _value(data: Mapping[str, Any], key: str) -> Any:
-    section, name = key.split(".")
-    return data[section][name]
-
-
 def _start(document: Document, fixed: Mapping[str, Any]) -> Plan:
     """Some valid plan to search from.
 
     Raises:
         PlanError: there is none; what is wrong with the first that was tried.
     """
-    first: PlanError | None = None
-    for changes in _tried(document, fixed):
-        try:
-            return plans.planned(plans.changed(document, {"parallelism.data": None, **changes}))
-        except PlanError as error:
-            first = first or error
-    assert first is not None
-    raise first
-
-
-def _tried(document: Document, fixed: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    devices = document.data["cluster"]["devices"]
-    experts = (document.data["model"].get("moe") or {}).get("experts") or 1
-    seen = set()
-    for layout in starts(devices, experts):
-        changes = {**layout, **fixed}
-        if (key := tuple(changes.values())) not in seen:
-            seen.add(key)
-            yield changes
+    devices, experts = document.get("cluster.devices"), document.get("model.moe.experts") or 1
+    tried = ({"parallelism.data": None, **layout, **fixed} for layout in starts(devices, experts))
+    changed = {tuple(said.values()): plans.changed(document, said) for said in tried}
+    return first_valid(plans.planned, changed.values())

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.plans.document import Plan
-from planner.questions.batch import BatchRows
 from planner.questions.constraints import Limit
 from planner.questions.search.engine import (
     FITS,
@@ -36,13 +35,10 @@ from planner.questions.search.selection import Best, Item, Plain
 
 Array = NDArray[Any]
 Options = Mapping[str, Sequence[Any]]
-Groups = tuple[tuple[str, ...], ...]
 #: Rows that are asked first, and how many times as many each time after.
 FIRST, MORE = 512, 6
 #: Where memory leaves a smaller share of many rows, only these are asked for the rest.
 FEW = 0.25
-#: Where a larger share of all rows is asked, what they have in common is prepared for all.
-SOME = 0.25
 #: As many at a time at most, for arrays grow with them.
 MOST_ROWS = 65_536
 #: What most good layouts have, and most of those that leave room: rows to begin with where a space
@@ -98,7 +94,6 @@ class BoundedSearch:
         self.starts = np.searchsorted(self.space, np.arange(len(self.rows)))
         #: Of the layouts asked for room in chunks of which none fits, the one that lacks least.
         self.nearest = Best(1)
-        self._whole: dict[int, BatchRows] = {}  # all rows of spaces of which many were asked
         self.excluded = np.zeros(len(self.space), dtype=bool)  # rows of which nothing fits
 
     def ask(
@@ -139,29 +134,10 @@ class BoundedSearch:
         for number in np.unique(self.space[places]).tolist():
             inside = places[self.space[places] == number]
             for start in range(0, len(inside), MOST_ROWS):
-                yield from self._evaluated(number, inside[start : start + MOST_ROWS], groups)
-
-    def _evaluated(self, number: int, rows: Array, groups: Groups) -> Iterator[Evaluated]:
-        """Some rows of a space. Where many are asked, all are prepared, so that for further ones
-        nothing is left to prepare."""
-        every, places = self.rows[number], rows - self.starts[number]
-        some = every.take(places)
-        many = len(every) <= MOST_ROWS and len(places) > SOME * len(every)
-        if many and number not in self._whole:
-            self._whole[number] = self.walk.made(number, every)
-        whole = self._whole.get(number)
-        prepared = [many or (whole is not None and group in whole.programs) for group in groups]
-        made = whole if all(prepared) else self.walk.made(number, some)
-        assert made is not None
-        for part in made.batch.stretches(len(rows)):
-            values: dict[str, Array] = {}
-            for group, ready in zip(groups, prepared, strict=True):
-                if ready and whole is not None:
-                    values |= whole.values(group, places[part])
-                else:
-                    values |= made.values(group, part)
-            chunk = some.worth(part, values)
-            yield Evaluated(self, rows[part], chunk, chunk.valid)
+                rows = inside[start : start + MOST_ROWS]
+                some = self.rows[number].take(rows - self.starts[number])
+                for part, chunk in self.walk.over(some, *groups):
+                    yield Evaluated(self, rows[part], chunk, chunk.valid)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +168,7 @@ class Evaluated:
         """Those that keep some limits."""
         kept = self.kept
         for limit in limits:
-            kept = kept & limit.of_arrays.holds(self.chunk.values[limit.quantity])
+            kept = kept & limit.holds(self.chunk.values[limit.quantity])
         return replace(self, kept=kept)
 
     def fitting(self) -> Evaluated:
@@ -252,7 +228,7 @@ class Candidates:
         for found in self._fitting(rows, True, *groups):
             if not self.limits and not found.kept.any():
                 every = replace(found, kept=found.chunk.valid)
-                every.give(search.nearest, -search.fit.of_arrays.slack(every[search.fit.quantity]))
+                every.give(search.nearest, -search.fit.slack(every[search.fit.quantity]))
             kept = found.within(search.limits)
             kept.give(best, -_share(kept))
         return best.first
@@ -339,7 +315,7 @@ def _share(found: Evaluated) -> Array:
     for limit in found.search.limits:
         value, bound = found[limit.quantity], float(limit.value)
         size = np.maximum(np.abs(value), abs(bound))
-        least = np.minimum(least, limit.of_arrays.slack(value) / np.where(size > 0, size, 1))
+        least = np.minimum(least, limit.slack(value) / np.where(size > 0, size, 1))
     return least
 
 

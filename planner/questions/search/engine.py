@@ -27,7 +27,7 @@ from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWS, KERNELS, KEYS
 from planner.plans.plan import chosen_by, variant
-from planner.questions.batch import Batch, BatchRows
+from planner.questions.batch import Batch
 from planner.questions.constraints import MARGIN, Limit, fit_limit, numeric
 from planner.questions.search import modes
 from planner.questions.search.layouts import CUT, Chunk, Space, SpaceRows
@@ -233,7 +233,7 @@ class Walk:
 
     def _take(self, spaces: list[Space]) -> None:
         self.spaces = spaces
-        self._batches: dict[int, Batch] = {}
+        self._batches: dict[Space, Batch] = {}
 
     def _narrow(self, key: str, values: tuple[Any, ...]) -> None:
         self.narrowed = {**self.narrowed, key: values}
@@ -283,7 +283,7 @@ class Walk:
 
     def _same(self) -> dict[str, str]:
         """Where the plan's keys have several values, what holds with all of them."""
-        first, *others = (modes.twins(space, self.quantities) for space in self.spaces)
+        first, *others = (modes.equivalent_modes(space, self.quantities) for space in self.spaces)
         return {mode: by for mode, by in first.items() if all(o.get(mode) == by for o in others)}
 
     @property
@@ -291,17 +291,18 @@ class Walk:
         return sum(space.size for space in self.spaces)
 
     def __iter__(self) -> Iterator[Chunk]:
-        for number, space in enumerate(self.spaces):
+        for space in self.spaces:
             for rows in space.blocks():
-                for part, values in self.made(number, rows).chunks(self.quantities):
-                    yield rows.worth(part, values)
+                for _, chunk in self.over(rows, self.quantities):
+                    yield chunk
 
-    def made(self, number: int, rows: SpaceRows) -> BatchRows:
-        """Some rows of a space, by its number, to be evaluated."""
-        batch = self._batches.get(number)
+    def over(self, rows: SpaceRows, *groups: tuple[str, ...]) -> Iterator[tuple[slice, Chunk]]:
+        """Some rows of a space with groups of quantities, in stretches."""
+        batch = self._batches.get(rows.space)
         if batch is None:
-            batch = self._batches[number] = Batch(self.spaces[number], self.absent)
-        return batch.over(rows)
+            batch = self._batches[rows.space] = Batch(rows.space, self.absent)
+        for part, values in batch.over(rows, *groups):
+            yield part, rows.worth(part, values)
 
 
 def search(
@@ -436,9 +437,9 @@ class _Selected:
             some = some or bool(there.any())
             fits = there
             for limit in limits:
-                fits = fits & limit.of_arrays.holds(chunk.values[limit.quantity])
+                fits = fits & limit.holds(chunk.values[limit.quantity])
             least = chunk.values[margin.quantity]
-            self.safe.add(chunk, score, memory, fits & margin.of_arrays.holds(least))
+            self.safe.add(chunk, score, memory, fits & margin.holds(least))
             if not self.safe.count:
                 self.tight.add(chunk, score, memory, fits)
             if not self.kept.count:

@@ -66,6 +66,22 @@ def starts(devices: int, experts: int = 1) -> Iterator[dict[str, int]]:
         yield dict(zip(keys, degrees, strict=True))
 
 
+def first_valid(make: Callable[[T], Plan], tried: Iterable[T]) -> Plan:
+    """The plan that is made of the first of several things that makes a valid one.
+
+    Raises:
+        PlanError: none do; what is wrong with the first.
+    """
+    first: PlanError | None = None
+    for one in tried:
+        try:
+            return make(one)
+        except PlanError as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
 def _divided(size: int, times: int) -> Iterator[tuple[int, ...]]:
     """Numbers whose product divides a size."""
     if not times:

@@ -6,7 +6,7 @@ again, selective recomputation then takes as long as none, and keeps no more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 
 from planner.book.quantity import BOOK
@@ -23,7 +23,7 @@ STEP = "time.step_seconds"
 KEPT, AGAIN = "memory.activations.part", "memory.activations.again"
 
 
-def twins(space: Space, quantities: Collection[str]) -> dict[str, str]:
+def equivalent_modes(space: Space, quantities: Collection[str]) -> dict[str, str]:
     """Modes that a search need not ask, each with the one that is the same step and holds no more;
     of two that hold the same, the plan's own is asked, else the first.
 
@@ -42,32 +42,23 @@ def twins(space: Space, quantities: Collection[str]) -> dict[str, str]:
         like = under(modes[0], number) if mode != modes[0] else None
         return Evaluation(case.build(variant(plans[number], {RECOMPUTE: mode})), like=like)
 
-    def every(test: Callable[[Evaluation, Evaluation], bool], mode: str, other: str) -> bool:
-        """Whether something holds of two modes whatever the kernels."""
-        return all(test(under(mode, n), under(other, n)) for n in range(len(plans)))
-
-    def agree(one: Evaluation, other: Evaluation) -> bool:
-        return all(_agree(name, one, other) for name in names)
+    @cache
+    def stands_for(mode: str, other: str) -> bool:
+        """Whether a mode is the same step as another and holds no more, whatever the kernels."""
+        pairs = [(under(mode, number), under(other, number)) for number in range(len(plans))]
+        return all(_agree(name, *pair) for pair in pairs for name in names) and all(
+            _holds_no_more(*pair) for pair in pairs
+        )
 
     own = space.plan.get(RECOMPUTE)
     modes = sorted(space.recompute, key=lambda mode: mode != own)
-    found: dict[str, str] = {}
     kept: list[str] = []
-    for mode in modes:
-        for other in kept:
-            if not every(agree, mode, other):
-                continue
-            if every(_holds_no_more, other, mode):
-                found[mode] = other
-                break
-            if every(_holds_no_more, mode, other):
-                found = {one: mode if by == other else by for one, by in found.items()}
-                found[other] = mode
-                kept[kept.index(other)] = mode
-                break
-        else:
+    for place, mode in enumerate(modes):
+        later = (other for other in modes[place + 1 :] if not stands_for(mode, other))
+        if not any(stands_for(other, mode) for other in (*kept, *later)):
             kept.append(mode)
-    return found
+    left = (mode for mode in space.recompute if mode not in kept)
+    return {mode: next(one for one in kept if stands_for(one, mode)) for mode in left}
 
 
 def resting(quantities: tuple[str, ...]) -> tuple[str, ...]:

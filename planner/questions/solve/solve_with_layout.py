@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -22,7 +23,7 @@ from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
 from planner.questions.search.bounded_search import FEWER, ROOMIER, BoundedSearch, Candidates
 from planner.questions.search.engine import FITS, left_out, of_memory
-from planner.questions.search.layouts import NOT_KEPT, starts
+from planner.questions.search.layouts import NOT_KEPT, first_valid, starts
 from planner.questions.search.selection import Item
 from planner.questions.solve.evaluations import AsItIs, Evaluated, Goal, Probe, Probes
 from planner.questions.solve.optimum import optimise
@@ -212,14 +213,8 @@ def any_layout(plan: Plan, changes: Changes, devices: int | None = None) -> Plan
     if not plan.document.data["training"].get("global_batch"):
         cleared["training.global_batch"] = None
     layouts = ({**cleared, **degrees} for degrees in islice(starts(devices), MOST_STARTS))
-    first: PlanError | None = None
-    for layout in chain([{}], layouts):
-        try:
-            return variant(plan, {**layout, **changes})
-        except PlanError as error:
-            first = first or error
-    assert first is not None
-    raise first
+    tried = ({**layout, **changes} for layout in chain([{}], layouts))
+    return first_valid(partial(variant, plan), tried)
 
 
 def solve_free(

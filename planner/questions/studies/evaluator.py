@@ -386,7 +386,7 @@ class _Points:
         zero, recompute = group.axes
         order = np.argsort(group.of_rows, kind="stable")
         of_rows = group.of_rows[order]
-        for part, found in batch.over(group.held).chunks(tuple(self.quantities)):
+        for part, found in batch.over(group.held, tuple(self.quantities)):
             first, last = np.searchsorted(of_rows, (part.start, part.stop))
             inside = order[first:last]
             places = zero[inside], recompute[inside], of_rows[first:last] - part.start

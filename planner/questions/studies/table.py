@@ -169,7 +169,7 @@ def rows(study: Study, ranges: Sequence[range], values: Values) -> Rows:
     holds = values.valid
     for limit in study.where:
         with np.errstate(invalid="ignore"):
-            holds = holds & limit.of_arrays.holds(values.numbers[limit.quantity])
+            holds = holds & limit.holds(values.numbers[limit.quantity])
     values.numbers.update(bounds.ends(study, values.numbers, values.shares))
     return Rows(study, tuple(ranges), values, holds)
 
