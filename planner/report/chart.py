@@ -45,11 +45,11 @@ class _Scale:
         return round(self.start + share * (self.end - self.start), 1)
 
 
-def _steps(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers from below the low end to above the high one."""
+def _steps(low: float, high: float) -> list[float]:
+    """Round numbers, about five, from below the low end to above the high one."""
     span = (high - low) or abs(high) or 1.0
-    size = 10.0 ** math.floor(math.log10(span / about))
-    step = next(size * m for m in (1, 2, 2.5, 5, 10) if span / (size * m) <= about)
+    size = 10.0 ** math.floor(math.log10(span / 5))
+    step = next(size * m for m in (1, 2, 2.5, 5, 10) if span / (size * m) <= 5)
     first = math.floor(low / step)
     count = math.ceil(round(high / step - first, 6))
     return [round((first + i) * step, 12) for i in range(max(count, 1) + 1)]

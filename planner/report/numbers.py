@@ -61,18 +61,17 @@ def signed(change: Fraction) -> str:
     return f"{'+' if change > 0 else '−'}{percent(abs(change))}"
 
 
-def shares(values: Sequence[Any], decimals: int = 1) -> list[str]:
+def shares(values: Sequence[Any]) -> list[str]:
     """Percentages of the whole that add up to 100 as printed, by the largest remainder."""
     total = sum(Fraction(value) for value in values)
     if not total or any(value < 0 for value in values):
         return ["–"] * len(values)
-    units = 100 * 10**decimals
-    exact = [Fraction(value) * units / total for value in values]
-    whole = [int(part) for part in exact]
-    order = sorted(range(len(values)), key=lambda i: (whole[i] - exact[i], i))
-    for i in order[: units - sum(whole)]:
-        whole[i] += 1
-    return [f"{part // 10**decimals}.{part % 10**decimals:0{decimals}d}" for part in whole]
+    exact = [Fraction(value) * 1000 / total for value in values]
+    tenths = [int(part) for part in exact]
+    order = sorted(range(len(values)), key=lambda i: (tenths[i] - exact[i], i))
+    for i in order[: 1000 - sum(tenths)]:
+        tenths[i] += 1
+    return [f"{part // 10}.{part % 10}" for part in tenths]
 
 
 def column(values: Sequence[Any], unit: str) -> tuple[str, list[str]]:

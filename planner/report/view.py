@@ -120,24 +120,6 @@ class View:
             return Data(sentence=said, closest="", title="", best={}, picture=None, costs=())
 
     @cached_property
-    def contents(self) -> list[Data]:
-        """The anchors of the page."""
-        decides = self.warnings or self.sensitivities or self.cliffs
-        parts = (
-            ("key-figures", "Key figures", True),
-            ("plan-and-reality", "Plan and reality", self.comparison),
-            ("what-decides", "What decides", decides),
-            ("inputs", "Inputs", True),
-            *((section.id, section.title, True) for section in self.sections),
-            ("alternatives", "Alternatives", self.alternatives),
-            ("derivations", "Derivations", True),
-            ("assumptions", "Assumptions and limits", True),
-            ("references", "References", True),
-            ("reproduce", "How to reproduce", True),
-        )
-        return [Data(id=identifier, title=title) for identifier, title, there in parts if there]
-
-    @cached_property
     def derivations(self) -> Derivations:
         return Derivations(self.result)
 

@@ -27,7 +27,14 @@ class Input:
 
 def inputs(plan: Plan) -> list[Input]:
     """The values in the order of the document; derived ones where they belong."""
-    return [_input(plan, path, value) for path, value in _leaves(plan.data, ())]
+    found = []
+    for path, value in _leaves(plan.data, ()):
+        key = ".".join(path)
+        kind, text = origin(plan, key)
+        node = plan.document.find(path) if kind != "derived" else None
+        written = (node.text, node.unit) if node is not None else (None, None)
+        found.append(Input(key, value, kind, text, *written))
+    return found
 
 
 def _leaves(node: Any, path: Path) -> Iterator[tuple[Path, Any]]:
@@ -37,15 +44,6 @@ def _leaves(node: Any, path: Path) -> Iterator[tuple[Path, Any]]:
                 yield from _leaves(value, (*path, str(key)))
     elif node is not None:
         yield path, node
-
-
-def _input(plan: Plan, path: Path, value: Any) -> Input:
-    key = ".".join(path)
-    kind, text = origin(plan, key)
-    if kind == "derived":
-        return Input(key, value, kind, text)
-    node = plan.document.find(path)
-    return Input(key, value, kind, text, node.text, node.unit)
 
 
 def origin(plan: Plan, key: str) -> tuple[str, str]:

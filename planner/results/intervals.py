@@ -22,16 +22,9 @@ HEADROOM, PROCESS, WORST = "memory.headroom", "memory.process", "memory.at_worst
 STATES, FLOOR = ("memory.weights", "memory.gradients", "memory.optimizer"), "time.floor"
 
 
-def interval(quantity: Any) -> tuple[Value, Value] | None:
-    """Lowest and highest value that published runs leave open, of a quantity of
-    ``planner.results.result``; None for one that no published run is held against."""
-    if quantity.absent is not None or isinstance(quantity.value, str):
-        return None
-    return around(quantity.base, quantity.number, quantity.result.evaluation)
-
-
 def around(base: str, value: Value, evaluation: Any) -> tuple[Value, Value] | None:
-    """As ``interval``, of a value of the quantity of that name in an evaluation."""
+    """Lowest and highest value that published runs leave open, of a value of the quantity of that
+    name in an evaluation; None for one that no published run is held against."""
     found = basis(base, evaluation.case.settings)
     if found is None:
         return None

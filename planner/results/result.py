@@ -76,10 +76,7 @@ class Result:
             raise KeyError(str(error)) from None
 
     def __contains__(self, identifier: object) -> bool:
-        try:
-            return isinstance(identifier, str) and self.find(identifier).absent is None
-        except PlanError:
-            return False
+        return isinstance(identifier, str) and self.get(identifier) is not None
 
     def __iter__(self) -> Iterator[str]:
         """The ids of all quantities that have a value, in the order of the book."""
@@ -106,9 +103,11 @@ class Result:
 
     def get(self, identifier: str) -> Quantity | None:
         """The quantity, or None where it is unknown or absent."""
-        if identifier not in self:
+        try:
+            quantity = self.find(identifier)
+        except PlanError:
             return None
-        return self.find(identifier)
+        return quantity if quantity.absent is None else None
 
     def find(self, identifier: str) -> Quantity:
         """As ``result[identifier]``, but an unknown id is a fault with a near spelling.
@@ -406,7 +405,9 @@ class Quantity:
     @cached_property
     def interval(self) -> tuple[Number, Number] | None:
         """Lowest and highest value that published runs of the kind leave open, of a prediction."""
-        return intervals.interval(self)
+        if self.absent is not None or isinstance(self.value, str):
+            return None
+        return intervals.around(self.base, self.number, self.result.evaluation)
 
     @cached_property
     def predicted(self) -> Quantity | None:
