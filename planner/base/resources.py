@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cache", "folder", "read_bytes", "read_json", "read_text", "read_yaml"]
+__all__ = ["cache", "folder", "preset", "read_bytes", "read_json", "read_text", "read_yaml"]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -63,3 +64,10 @@ def read_yaml(path: Path) -> Any:
     import yaml
 
     return yaml.load(read_text(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+@functools.cache
+def preset(name: str) -> Any:
+    """The data of a YAML file below presets/, named without its ending, as ``read_yaml`` reads it;
+    nobody may change it."""
+    return read_yaml(folder("presets") / f"{name}.yaml")

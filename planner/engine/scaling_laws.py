@@ -13,7 +13,6 @@ from planner.book.notation import C_0, D_0, N_0, A_l, B_l, E_l, N_l, a_D, a_N, x
 from planner.engine.evaluate import Entry
 
 Exact = int | Fraction
-FILE = "scaling/laws.yaml"
 #: Parameters of a model by what a source counts.
 COUNTS = {"total": active.symbol, "non_embedding": active - embedding - head}
 POINT = {"compute": C_0, "parameters": N_0, "tokens": D_0}
@@ -28,7 +27,7 @@ PRODUCT = 10**22
 @cache
 def published() -> tuple[Mapping[str, Any], ...]:
     """The laws as their sources print them."""
-    return tuple(resources.read_yaml(resources.folder("presets") / FILE)["laws"])
+    return tuple(resources.preset("scaling/laws")["laws"])
 
 
 @cache

@@ -26,8 +26,6 @@ DENSE, EXPERTS, LORA, INFERENCE = "dense", "experts", "lora", "inference"
 WORKLOADS = (DENSE, EXPERTS, LORA, INFERENCE)
 #: Of no generation that constants were calibrated on.
 REST = "other"
-FILE = "efficiency/bands.yaml"
-MEMORY = "efficiency/memory.yaml"
 
 
 class Basis(NamedTuple):
@@ -61,21 +59,16 @@ def _many(count: int, word: str) -> str:
     return f"{count} {word}" + ("s" if count > 1 else "")
 
 
-def _read(file: str) -> Mapping[str, Any]:
-    read: Mapping[str, Any] = resources.read_yaml(resources.folder("presets") / file)
-    return read
-
-
 @cache
 def kinds() -> tuple[Mapping[str, Any], ...]:
     """The kinds of runs with their bands."""
-    return tuple(_read(FILE)["kinds"])
+    return tuple(resources.preset("efficiency/bands")["kinds"])
 
 
 @cache
 def memory() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
     """``measured``: readings of published runs with their bands, ``counted``: by other software."""
-    return {name: tuple(rows) for name, rows in _read(MEMORY).items()}
+    return {name: tuple(rows) for name, rows in resources.preset("efficiency/memory").items()}
 
 
 def above() -> Fraction:

@@ -15,6 +15,7 @@ from typing import Any
 
 from planner.base import resources, units
 from planner.base.errors import Fault, PlanError, nearest
+from planner.documents.references import preset_names
 from planner.plans import kernels as profile
 from planner.plans.document import Draft
 
@@ -139,13 +140,8 @@ def _found(fact: Mapping[str, Any]) -> str:
 @cache
 def calibration() -> Mapping[str, Any]:
     """The shares that belong to no accelerator, and the defaults."""
-    facts: Mapping[str, Any] = _read("efficiency/training.yaml")
+    facts: Mapping[str, Any] = resources.preset("efficiency/training")
     return facts
-
-
-@cache
-def _read(name: str) -> Any:
-    return resources.read_yaml(resources.folder("presets") / name)
 
 
 def measured(accelerator: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -159,11 +155,11 @@ def measured(accelerator: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @cache
 def _shares(name: str) -> Mapping[str, Any]:
-    names = [path.stem for path in (resources.folder("presets") / "accelerators").glob("*.yaml")]
+    names = preset_names("accelerator")
     if name not in names:
         fault = f"efficiency.like: no accelerator '{name}' ships"
         raise PlanError(Fault(fault, None, "see plan.py list accelerators", nearest(name, names)))
-    return _read(f"accelerators/{name}.yaml").get("efficiency") or {}
+    return resources.preset(f"accelerators/{name}").get("efficiency") or {}
 
 
 def _value(fact: Mapping[str, Any], unit: str = "s") -> Any:

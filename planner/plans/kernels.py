@@ -18,7 +18,6 @@ from planner.plans import error_bands as bands
 from planner.plans.document import Draft, merged
 
 Profile = Mapping[str, Any]
-FOLDER = "implementations"
 #: Architectures for which PyTorch gives cuBLAS 32 MiB (at::cuda::getChosenWorkspaceSize).
 WIDE_WORKSPACE = ("hopper", "blackwell", "blackwell-ultra")
 WORKSPACE = "PyTorch's default: 32 MiB on Hopper and Blackwell, else 2 × 4 MiB + 8 × 16 KiB"
@@ -31,8 +30,7 @@ def load(name: str) -> Profile:
     Raises:
         FileNotFoundError: no such profile ships (the schema's list of names is wrong).
     """
-    path = resources.folder("presets") / FOLDER / f"{name}.yaml"
-    profile: dict[str, Any] = resources.read_yaml(path)
+    profile: Profile = resources.preset(f"implementations/{name}")
     base = profile.get("extends")
     return merged(load(base), profile) if base else profile
 

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from planner.base import resources
+from planner.documents import json_schema
 from planner.plans.document import Draft, Path
 
 TOKEN_MIXERS = (
@@ -59,7 +60,7 @@ class Shape:
 def _constants(block: str) -> Mapping[str, Any]:
     """The schema's constant defaults; it fills them in for the model, not for its layer kinds."""
     file = resources.folder("schemas") / "model.schema.json"
-    given = resources.read_json(file)["definitions"].get(f"{block}_defaults", {})
+    given = json_schema.read(file)["definitions"].get(f"{block}_defaults", {})
     return {key: said["default"] for key, said in given.get("properties", {}).items()}
 
 
