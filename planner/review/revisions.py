@@ -38,31 +38,42 @@ def copied(revision: str, path: str, folder: Path) -> tuple[Path, Path | None]:
     Raises:
         PlanError: there is no such revision, document or repository.
     """
-    side = _Side(revision, path)
-    if revision.startswith("-"):
-        raise side.fault("no such revision")
-    top = os.fsdecode(side.git("rev-parse", "--show-toplevel").rstrip(b"\n"))
-    here = os.fsdecode(side.git("rev-parse", "--show-prefix").rstrip(b"\n"))
-    commit = side.git("rev-parse", "--verify", "--quiet", f"{revision}^{{tree}}", failing=True)
-    if not commit:
-        raise side.fault("no such revision")
-    tree = _Tree(side, top, commit.strip().decode())
+    tree = _Tree(revision, path)
     # From the current folder, as other paths; else from the top, as git means it.
+    here = os.fsdecode(tree.git("rev-parse", "--show-prefix").rstrip(b"\n"))
     asked = path.replace(os.sep, "/")
     near = [posixpath.normpath(posixpath.join(base, asked)) for base in (here, "")]
     wanted = next((name for name in near if tree.target(name) is not None), None)
     if wanted is None:
-        raise side.fault("no such file in that revision")
+        raise tree.fault("no such file in that revision")
     tree.copy(wanted, folder)
     presets = folder / "presets"
     return folder / wanted, presets if presets.is_dir() else None
 
 
-class _Side:
-    """One side of a comparison, as it is named in faults."""
+class _Tree:
+    """The files of a revision by path, and their contents once they were asked for; faults name it
+    as it was asked for."""
 
     def __init__(self, revision: str, path: str) -> None:
         self.place = Place(f"{revision}:{path}")
+        if revision.startswith("-"):
+            raise self.fault("no such revision")
+        self.top = os.fsdecode(self.git("rev-parse", "--show-toplevel").rstrip(b"\n"))
+        tree = f"{revision}^{{tree}}"
+        commit = self.git("rev-parse", "--verify", "--quiet", tree, failing=True).strip().decode()
+        if not commit:
+            raise self.fault("no such revision")
+        self.blobs: dict[str, bytes] = {}  # path -> object
+        self.links: dict[str, bytes] = {}
+        self.contents: dict[bytes, bytes] = {}
+        for entry in self.git("-C", self.top, "ls-tree", "-r", "-z", commit).split(b"\0"):
+            about, tab, name = entry.partition(b"\t")
+            if tab:
+                mode, kind, sha = about.split()
+                if kind == b"blob":
+                    # A name that is no UTF-8 keeps its bytes.
+                    (self.links if mode == _LINK else self.blobs)[os.fsdecode(name)] = sha
 
     def fault(self, message: str) -> PlanError:
         return PlanError(Fault(message, self.place, "REVISION:PATH"))
@@ -82,30 +93,13 @@ class _Side:
             raise self.fault(said.splitlines()[0] if said else "git failed")
         return b"" if done.returncode else done.stdout
 
-
-class _Tree:
-    """The files of a revision by path, and their contents once they were asked for."""
-
-    def __init__(self, side: _Side, top: str, commit: str) -> None:
-        self.side, self.top = side, top
-        self.blobs: dict[str, bytes] = {}  # path -> object
-        self.links: dict[str, bytes] = {}
-        self.contents: dict[bytes, bytes] = {}
-        for entry in side.git("-C", top, "ls-tree", "-r", "-z", commit).split(b"\0"):
-            about, tab, name = entry.partition(b"\t")
-            if tab:
-                mode, kind, sha = about.split()
-                if kind == b"blob":
-                    # A name that is no UTF-8 keeps its bytes.
-                    (self.links if mode == _LINK else self.blobs)[os.fsdecode(name)] = sha
-
     def fetch(self, objects: Iterable[bytes]) -> None:
         """The contents of some objects, by one process."""
         asked = [sha for sha in dict.fromkeys(objects) if sha not in self.contents]
         if not asked:
             return
         lines = b"".join(sha + b"\n" for sha in asked)
-        data = self.side.git("-C", self.top, "cat-file", "--batch", given=lines)
+        data = self.git("-C", self.top, "cat-file", "--batch", given=lines)
         at = 0
         for sha in asked:
             end = data.index(b"\n", at)
