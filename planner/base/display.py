@@ -121,12 +121,12 @@ def _grouped(whole: int, separator: str) -> str:
     return f"{whole:,}".replace(",", separator)
 
 
-def significant(value: Exact, digits: int, separator: str = THIN) -> str:
+def significant(value: Exact, digits: int) -> str:
     """So many significant digits, written out, more where the whole part has more."""
     if value == 0:
         return "0"
     _, power = rounded(value, digits)
-    return _fixed(value, max(0, -power), separator)
+    return _fixed(value, max(0, -power))
 
 
 def scientific(value: Exact, digits: int = 3) -> str:
@@ -159,7 +159,6 @@ def plain_text(value: Exact) -> str:
 
 
 _BINARY: Steps = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
-_DECIMAL: Steps = (("PB", 10**15), ("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 _RATES: Steps = (("P", 10**15), ("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3))
 _COUNTS: Steps = (("T", 10**12), ("B", 10**9), ("M", 10**6))
 #: Units that grow large, and what they are called then.
@@ -181,20 +180,17 @@ _DURATIONS: tuple[tuple[str, Exact, int], ...] = (
 )
 
 
-def format_value(
-    value: Exact, unit: str = "1", digits: int = 3, binary: bool = True, short: bool = False
-) -> str:
+def format_value(value: Exact, unit: str = "1", digits: int = 3, short: bool = False) -> str:
     """A number with its unit, rounded for a summary.
 
     Args:
         value: exact, in `unit`.
         unit: as in planner.base.units.
         digits: significant digits.
-        binary: bytes in GiB rather than GB.
         short: large counts as 70.6B instead of all digits.
     """
     if unit == "bytes":
-        return _prefixed(value, _BINARY if binary else _DECIMAL, "bytes", digits)
+        return _prefixed(value, _BINARY, "bytes", digits)
     if unit in ("bytes/s", "FLOP/s", "W"):
         names = tuple((p + unit.replace("bytes", "B"), size) for p, size in _RATES)
         return _prefixed(value, names, unit.replace("bytes", "B"), digits)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.book.inventory import components
-from planner.plans.document import Block, Draft, Model, Part, Path, merged
+from planner.plans.document import Block, Draft, Model, Part, merged
 from planner.plans.shapes import CHANNEL_MIXERS, TOKEN_MIXERS, shape
 
 Kind = dict[str, Any]
@@ -23,39 +23,39 @@ ADAPTED = ("query", "key", "value", "output", "gate", "up", "down", "head")
 MOST_BLOCKS = 600  # each is evaluated on its own; published models have up to a hundred
 
 
-def lower(draft: Draft, path: Path = ("model",)) -> Model | None:
+def lower(draft: Draft) -> Model | None:
     """The stack of a model document; None where only its size is given. Adds faults to draft."""
-    data: dict[str, Any] = draft.get(*path)
+    data: dict[str, Any] = draft.get("model")
     if data.get("parameters") is not None:
         if data.get("layers") is not None:
             draft.fault(
-                (*path, "parameters"),
+                ("model", "parameters"),
                 "the model has a shape, so its parameters are counted",
                 "either parameters or layers, hidden and so on",
             )
         return None
     encoder = _encoder(data) if data.get("encoder") else None  # before defaults are filled in
-    kinds, sequence = _kinds(draft, path, data, data["layers"])
-    parts, layers = [_layers(draft, path, kinds, sequence, data)], list(sequence)
-    ends = _embedding(draft, path, data, kinds[sequence[0]])
+    kinds, sequence = _kinds(draft, data, data["layers"])
+    parts, layers = [_layers(draft, kinds, sequence, data)], list(sequence)
+    ends = _embedding(draft, data, kinds[sequence[0]])
     if encoder is not None:
         parts = [tuple(map(_decoder, parts[0]))]
-        inner, order = _kinds(draft, path, encoder, encoder["layers"])
+        inner, order = _kinds(draft, encoder, encoder["layers"])
         inner = {_prefixed("encoder", name): kind for name, kind in inner.items()}
         order = [_prefixed("encoder", name) for name in order]
-        parts.insert(0, _layers(draft, path, inner, order, data))
+        parts.insert(0, _layers(draft, inner, order, data))
         layers = order + layers
         ends += _encoder_ends(encoder, inner[order[0]])
-    modules = _modules(draft, path, data)
+    modules = _modules(draft, data)
     if modules:
-        parts.append((_further(draft, path, kinds[sequence[-1]], data, modules),))
+        parts.append((_further(draft, kinds[sequence[-1]], data, modules),))
         layers += [FURTHER] * modules
     embedding = Part("embedding", "embedding", 1, tuple(ends))
     head = _head(data, modules) if encoder is None else _decoder(_head(data, 0))
     stack = tuple(part for group in parts for part in group)
     blocks = sum(len(part.blocks) for part in stack)
     if blocks > MOST_BLOCKS:
-        draft.fault(path, f"the layer kinds have {blocks} blocks", f"at most {MOST_BLOCKS}")
+        draft.fault(("model",), f"the layer kinds have {blocks} blocks", f"at most {MOST_BLOCKS}")
         draft.finish()
     model = Model((embedding, *stack, head), tuple(layers))
     _check_adapters(draft, model)
@@ -91,20 +91,20 @@ def _prefixed(prefix: str, name: str) -> str:
 
 
 def _layers(
-    draft: Draft, path: Path, kinds: Mapping[str, Kind], sequence: list[str], data: Kind
+    draft: Draft, kinds: Mapping[str, Kind], sequence: list[str], data: Kind
 ) -> tuple[Part, ...]:
     parts = []
     for name, kind in kinds.items():
         title = "layers" if name == "layer" else f"{name} layers"
-        blocks = _blocks(draft, path, kind, data)
+        blocks = _blocks(draft, kind, data)
         parts.append(Part(name, title, sequence.count(name), blocks))
     return tuple(parts)
 
 
-def _kinds(draft: Draft, path: Path, data: Kind, layers: int) -> tuple[dict[str, Kind], list[str]]:
+def _kinds(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list[str]]:
     """Layer kinds by name (each a mapping like a model's) and the kind of each layer."""
     if data.get("kinds"):
-        return _spelled_out(draft, path, data, layers)
+        return _spelled_out(draft, data, layers)
     moe, attention = data.get("moe") or {}, data.get("attention") or {}
     every, first = moe.get("every", 1), moe.get("first_dense_layers", 0)
     offset = moe.get("offset")
@@ -131,13 +131,11 @@ def _kinds(draft: Draft, path: Path, data: Kind, layers: int) -> tuple[dict[str,
     return kinds, sequence
 
 
-def _spelled_out(
-    draft: Draft, path: Path, data: Kind, layers: int
-) -> tuple[dict[str, Kind], list[str]]:
+def _spelled_out(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list[str]]:
     for name in data["kinds"]:
         if name in ("embedding", "head"):
             draft.fault(
-                (*path, "kinds", name),
+                ("model", "kinds", name),
                 f"a layer kind cannot be called {name}",
                 "a name that no end of the model has",
             )
@@ -147,7 +145,7 @@ def _spelled_out(
     for index, item in enumerate(data.get("pattern") or list(kinds)):
         name, count = (item, 1) if isinstance(item, str) else (item["kind"], item.get("count", 1))
         if name not in kinds:
-            draft.fault((*path, "pattern", index), f"unknown layer kind {name!r}", _names(kinds))
+            draft.fault(("model", "pattern", index), f"unknown layer kind {name!r}", _names(kinds))
         pattern += [name] * min(count, layers - len(pattern))  # what is beyond is never reached
     draft.finish()
     sequence = [pattern[i % len(pattern)] for i in range(layers)]
@@ -180,13 +178,13 @@ def _norm(data: Mapping[str, Any], name: str, narrow: bool = False) -> Block:
     return Block("norm", name, values)
 
 
-def _blocks(draft: Draft, path: Path, kind: Kind, data: Kind) -> tuple[Block, ...]:
+def _blocks(draft: Draft, kind: Kind, data: Kind) -> tuple[Block, ...]:
     """The blocks of one layer kind in the order of the forward pass."""
     mixers = _groups(kind.get("mixer") or "attention")
     feed_forwards = _groups(kind.get("feed_forward") or ("moe" if kind.get("moe") else "mlp"))
     labels = _labels(mixers, "mixer") + _labels(feed_forwards, "mlp")
     groups = [
-        [_block(draft, path, kind, name, data, known, role) for name in group]
+        [_block(draft, kind, name, data, known, role) for name in group]
         for known, role, found in (
             (TOKEN_MIXERS, "mixer", mixers),
             (CHANNEL_MIXERS, "feed_forward", feed_forwards),
@@ -209,7 +207,7 @@ def _blocks(draft: Draft, path: Path, kind: Kind, data: Kind) -> tuple[Block, ..
                 suffix = "_post_norm" if placement == "sandwich" else "_norm"
                 blocks.append(_norm(kind, f"{label}{suffix}"))
     if kind.get("per_layer_embedding"):
-        blocks.append(_per_layer(draft, path, kind, data, table=False))
+        blocks.append(_per_layer(draft, kind, data, table=False))
     if blocks:
         blocks[-1] = Block(blocks[-1].kind, blocks[-1].name, {**blocks[-1].values, "last": True})
     return tuple(Block(b.kind, b.name, {**b.values, **reused}) for b in blocks)
@@ -221,28 +219,28 @@ def _labels(groups: list[list[str]], label: str) -> list[str]:
 
 
 def _block(
-    draft: Draft, path: Path, kind: Kind, name: str, data: Kind, known: tuple[str, ...], role: str
+    draft: Draft, kind: Kind, name: str, data: Kind, known: tuple[str, ...], role: str
 ) -> Block:
     if name not in known:
-        draft.fault((*path, role), f"unknown {role.replace('_', '-')} {name!r}", _names(known))
+        draft.fault(("model", role), f"unknown {role.replace('_', '-')} {name!r}", _names(known))
         draft.finish()
     block = "attention" if name == "cross_attention" else name
-    return Block(block, name, shape(draft, path, kind, name, data))
+    return Block(block, name, shape(draft, kind, name, data))
 
 
-def _embedding(draft: Draft, path: Path, data: Kind, first: Kind) -> list[Block]:
+def _embedding(draft: Draft, data: Kind, first: Kind) -> list[Block]:
     keys = ("embedding_dim", "embedding_projection", "token_types")
     blocks = [Block("embedding", "embedding", {key: data.get(key) for key in keys})]
-    blocks += _positions(draft, path, first, data["positions"], "positions")
+    blocks += _positions(draft, first, data["positions"], "positions")
     if data["embedding_norm"]:
         blocks.append(_norm(data, "embedding_norm", _narrow(data)))
     if data.get("per_layer_embedding"):
-        blocks.append(_per_layer(draft, path, data, data, table=True))
+        blocks.append(_per_layer(draft, data, data, table=True))
     return blocks
 
 
-def _per_layer(draft: Draft, path: Path, kind: Kind, data: Kind, table: bool) -> Block:
-    values = shape(draft, path, kind, "per_layer_embedding", data)
+def _per_layer(draft: Draft, kind: Kind, data: Kind, table: bool) -> Block:
+    values = shape(draft, kind, "per_layer_embedding", data)
     return Block("per_layer_embedding", "per_layer_embedding", {**values, "table": table})
 
 
@@ -251,9 +249,7 @@ def _narrow(data: Kind) -> bool:
     return bool(data.get("embedding_dim")) and data["embedding_projection"] == "all"
 
 
-def _positions(
-    draft: Draft | None, path: Path, first: Kind, positions: str, name: str
-) -> list[Block]:
+def _positions(draft: Draft | None, first: Kind, positions: str, name: str) -> list[Block]:
     if positions not in ("learned", "relative"):
         return []
     attention = first.get("attention") or {}
@@ -265,7 +261,7 @@ def _positions(
     }
     if draft is not None:
         key = "max_sequence" if positions == "learned" else "relative_buckets"
-        where = path if positions == "learned" else (*path, "attention")
+        where = ("model",) if positions == "learned" else ("model", "attention")
         if (draft.get(*where) or {}).get(key) is None:
             draft.fault(where, f"{positions} positions need {'.'.join(map(str, where))}.{key}")
     return [Block("positions", name, values)]
@@ -281,7 +277,7 @@ def _encoder(data: Kind) -> Kind:
 
 def _encoder_ends(encoder: Kind, first: Kind) -> list[Block]:
     """What stands around the encoder's layers; it shares the token embedding."""
-    blocks = _positions(None, (), first, encoder["positions"], "encoder_positions")
+    blocks = _positions(None, first, encoder["positions"], "encoder_positions")
     if encoder["embedding_norm"]:
         blocks.append(_norm(encoder, "encoder_embedding_norm"))
     if encoder["final_norm"]:
@@ -289,7 +285,7 @@ def _encoder_ends(encoder: Kind, first: Kind) -> list[Block]:
     return blocks
 
 
-def _modules(draft: Draft, path: Path, data: Kind) -> int:
+def _modules(draft: Draft, data: Kind) -> int:
     """How many modules predict further tokens; serving leaves them out."""
     count = data.get("mtp") or 0
     if not count or draft.get("training", "mode") == "inference":
@@ -302,12 +298,12 @@ def _modules(draft: Draft, path: Path, data: Kind) -> int:
     for what, there in beside.items():
         if there:
             message = f"modules that predict further tokens are not modelled beside {what}"
-            draft.fault((*path, "mtp"), message, "0")
+            draft.fault(("model", "mtp"), message, "0")
     draft.finish()
     return int(count)
 
 
-def _further(draft: Draft, path: Path, last: Kind, data: Kind, count: int) -> Part:
+def _further(draft: Draft, last: Kind, data: Kind, count: int) -> Part:
     """Modules that predict further tokens: norms of the hidden state and of the next token's
     embedding, their projection, and a layer like the last."""
     keys = ("embedding_dim", "embedding_projection", "token_types")
@@ -317,7 +313,7 @@ def _further(draft: Draft, path: Path, last: Kind, data: Kind, count: int) -> Pa
         Block("embedding", "next_embedding", lookup),
         _norm(data, "next_norm"),
         Block("projection", "projection", {}),
-        *_blocks(draft, path, last, data),
+        *_blocks(draft, last, data),
     ]
     return Part(FURTHER, "modules that predict further tokens", count, tuple(blocks))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.base import resources
 from planner.documents import json_schema
-from planner.plans.document import Draft, Path
+from planner.plans.document import Draft
 
 TOKEN_MIXERS = (
     "attention",
@@ -27,9 +27,9 @@ Kind = Mapping[str, Any]
 class Shape:
     """The values of one block of one layer kind while they are completed."""
 
-    def __init__(self, draft: Draft, path: Path, kind: Kind, block: str, data: Kind) -> None:
+    def __init__(self, draft: Draft, kind: Kind, block: str, data: Kind) -> None:
         self.draft, self.kind, self.block = draft, kind, block
-        self.here = (*path, block)
+        self.here = ("model", block)
         self.values: dict[str, Any] = dict(kind.get(block) or {})
         # What a kind overrides is its own; the model's key is completed for all to see.
         self.common = kind.get(block) is data.get(block)
@@ -64,9 +64,9 @@ def _constants(block: str) -> Mapping[str, Any]:
     return {key: said["default"] for key, said in given.get("properties", {}).items()}
 
 
-def shape(draft: Draft, path: Path, kind: Kind, block: str, data: Kind) -> dict[str, Any]:
+def shape(draft: Draft, kind: Kind, block: str, data: Kind) -> dict[str, Any]:
     """The values of a block with the defaults that depend on other keys."""
-    here = Shape(draft, path, kind, block, data)
+    here = Shape(draft, kind, block, data)
     for key, value in _constants(block).items():
         here.values.setdefault(key, value)
     _COMPLETE[block](here)
