@@ -5,7 +5,7 @@ Each instance of a quantity is a node, so that what a value was made of is a wal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -97,7 +97,6 @@ class Lowering:
     Args:
         case: settings may be ``Varying``; where one decides between formulas, each is in the graph.
         graph: into which it writes.
-        ends: quantities that are inputs, whatever they are made of.
         conditional: entries that are there in some of the plans only, each with a key; it is the
             key of the node ``present`` that says in which.
         like: another one, into whose graph this one writes too: instances of quantities that both
@@ -109,13 +108,12 @@ class Lowering:
         case: Case,
         book: Book = BOOK,
         graph: Graph | None = None,
-        ends: Collection[str] = (),
         conditional: Mapping[Entry, int] | None = None,
         like: Lowering | None = None,
     ) -> None:
         self.case, self.book = case, book
         self.graph: Graph = (graph or Graph()) if like is None else like.graph
-        self.ends, self.conditional = ends, conditional or {}
+        self.conditional = conditional or {}
         self.nodes: dict[Key, int] = {}
         self.chosen: dict[Key, Formula] = {}
         self.asked: set[str] = set()  # settings
@@ -134,17 +132,13 @@ class Lowering:
 
     def _share(self, like: Lowering) -> None:
         """Take over the instances that rest on nothing that is of another form in this case."""
-        assert not like.ends and not like.conditional and not self.conditional
+        assert not like.conditional and not self.conditional
         others: set[Any] = set(moved(like.case, self.case, like.asked, _identical))
         axes = others.intersection(self.case.axes)
         others |= {symbol for symbol, _, _ in like.case.crossed.keys() ^ self.case.crossed.keys()}
         for key, rests in like.rests.items():
             identifier, entries = key
-            if (
-                identifier in self.ends
-                or not rests.isdisjoint(others)
-                or any(entry.axis in axes for entry in entries)
-            ):
+            if not rests.isdisjoint(others) or any(entry.axis in axes for entry in entries):
                 others |= {key, self.book.quantities[identifier].symbol}
                 continue
             self.nodes[key], self.rests[key] = like.nodes[key], rests
@@ -174,13 +168,10 @@ class Lowering:
         key = (identifier, entries)
         found = self.nodes.get(key)
         if found is None:
-            if identifier in self.ends:
-                found = self.graph.input(first.symbol, entries, None)
-            else:
-                around, self._resting = self._resting, set()
-                wide = widen(dict(zip(first.per, entries, strict=True)))
-                found = self.graph.quantity(self._choice(key, wide), key)
-                self.rests[key], self._resting = self._resting, around
+            around, self._resting = self._resting, set()
+            wide = widen(dict(zip(first.per, entries, strict=True)))
+            found = self.graph.quantity(self._choice(key, wide), key)
+            self.rests[key], self._resting = self._resting, around
             self.nodes[key] = found
         self._resting.add(key)
         return found

@@ -7,7 +7,7 @@ no value is an Absent with its reason, as is all that rests on it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -213,7 +213,11 @@ FLOATS = {**EXACT, "ceil": _snapped(math.ceil), "floor": _snapped(math.floor)}
 
 
 def slopes(
-    nodes: Sequence[Content], values: Sequence[Any], result: int, rounds: int = 0
+    nodes: Sequence[Content],
+    values: Sequence[Any],
+    result: int,
+    rounds: int = 0,
+    ends: Container[int] = (),
 ) -> dict[int, Any]:
     """The derivative of one node by each input that it rests on, by the input's node.
 
@@ -226,6 +230,7 @@ def slopes(
         result: the node to derive.
         rounds: a rounding to a whole number below it is a step, whose derivative is zero; larger
             ones are passed over.
+        ends: nodes that count as inputs, whatever they are made of; the result does not.
     """
     found: list[Any] = [0] * (result + 1)
     found[result] = 1
@@ -234,7 +239,7 @@ def slopes(
         slope, (operation, arguments) = found[place], nodes[place]
         if not slope:
             continue
-        if operation == "input":
+        if operation == "input" or (place in ends and place != result):
             inputs[place] = slope
         elif operation not in LEAVES and not (
             operation in ("ceil", "floor") and abs(values[place]) < rounds

@@ -8,7 +8,7 @@ exactly for derivatives.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -27,8 +27,7 @@ Quantity = tuple[str, tuple[Place, ...]]
 
 
 class Leaf(NamedTuple):
-    """A bound symbol: of the plan, of one entry or of a pair of entries; or a quantity at which a
-    tape ends."""
+    """A bound symbol: of the plan, of one entry or of a pair of entries."""
 
     symbol: Symbol
     places: tuple[Place, ...]
@@ -40,8 +39,6 @@ class Tape:
     Args:
         case: what is evaluated.
         quantities: the results.
-        ends: quantities that are leaves, whatever they are made of. Their symbols are no symbols
-            that a case binds, so that ``values`` has none for them.
         absent: takes why a quantity has no value, whatever the numbers, in the place of a result.
         like: a lowering of the case, or of one like it, whose graph is used again.
 
@@ -54,11 +51,10 @@ class Tape:
         self,
         case: Case,
         quantities: Iterable[str],
-        ends: Collection[str] = (),
         absent: dict[str, str] | None = None,
         like: Lowering | None = None,
     ) -> None:
-        lowering = Lowering(case, ends=ends, like=like)
+        lowering = Lowering(case, like=like)
         self.graph = lowering.graph
         self.results, lacking = lowering.roots(quantities)
         if absent is not None:

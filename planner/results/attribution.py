@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.engine.evaluate import Evaluation, Point
-from planner.engine.tape import Leaf, Tape
+from planner.engine.evaluate import Evaluation
+from planner.engine.run import slopes
 
 #: What is left of a quantity, as a share, is due to rounding below this.
 ROUNDING = 1e-9
 
 
 def taken_apart(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
-    """What a quantity consists of, in its own unit, and what it has besides by its own id.
+    """What a quantity consists of, in its own unit and in the order of the book, and what it has
+    besides by its own id.
 
     A quantity that grows with those that declare an ``attribution`` has these as names, another one
     the ids of its summands.
@@ -28,28 +29,21 @@ def taken_apart(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
     Raises:
         Absent: the quantity has no value.
     """
-    book = evaluation.book
+    book, whole = evaluation.book, evaluation.value(quantity)
     parts = {i: q.attribution for i, q in book.quantities.items() if q.attribution}
-    tape = Tape(evaluation.case, [quantity], ends=parts.keys() - {quantity}, like=evaluation)
-    values = [evaluation.symbol(leaf.symbol, _point(evaluation, leaf)) for leaf in tape.leaves]
-    done, result = tape.run(values), tape.results[quantity]
-    found: dict[str, Any] = {}
-    for number, slope in tape.gradient(done, result).items():
-        part = parts.get(book.symbols.get(tape.leaves[number].symbol, ""))
-        if part is not None and values[number]:
-            found[part] = found.get(part, 0) + slope * values[number]
-    named, whole = sum(found.values()), done[result]
+    ends = {node: parts[i] for (i, _), node in evaluation.nodes.items() if i in parts}
+    result, values = evaluation.instance(quantity, {}), evaluation.values
+    found: dict[str, Any] = dict.fromkeys(parts.values(), 0)
+    for node, slope in sorted(slopes(evaluation.graph.nodes, values, result, ends=ends).items()):
+        if node in ends:
+            found[ends[node]] += slope * values[node]
+    found = {part: value for part, value in found.items() if value}
+    named = sum(found.values())
     if not 0 < named <= whole * (1 + ROUNDING):
         found = _summands(evaluation, quantity)
         named = sum(found.values())
     rest = whole - named
     return found if abs(rest) <= ROUNDING * abs(whole) else {**found, quantity: rest}
-
-
-def _point(evaluation: Evaluation, leaf: Leaf) -> Point:
-    """Where a leaf holds."""
-    axes = evaluation.case.axes
-    return {axis: axes[axis][place] for axis, place in leaf.places}  # type: ignore[index]
 
 
 def _summands(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
