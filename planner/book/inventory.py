@@ -36,12 +36,12 @@ Values = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class Component:
     name: str
-    type: str
     n_in: Expression
     n_out: Expression
     group: str  # the line of a breakdown that it belongs to
     split: str = "none"
     bias: bool = False
+    type: str = "linear"
     copies: Expression = ONE
     applied: Expression = ONE
     shared: bool = False  # the weight is another component's, counted there
@@ -60,39 +60,27 @@ Components = Iterator[Component]
 MATMULS = ("linear", "core", "index", "scan")
 
 
-def _linear(
-    name: str,
-    n_in: Expression,
-    n_out: Expression,
-    group: str,
-    split: str,
-    bias: bool = False,
-    **more: Any,
-) -> Component:
-    return Component(name, "linear", n_in, n_out, group, split, bias, **more)
-
-
 def _norm(name: str, width: Expression, bias: bool = False) -> Component:
-    return Component(name, "norm", ONE, width, "norm", bias=bias)
+    return Component(name, ONE, width, "norm", type="norm", bias=bias)
 
 
 def _vector(name: str, width: Expression, group: str, **more: Any) -> Component:
-    return Component(name, "vector", ONE, width, group, **more)
+    return Component(name, ONE, width, group, type="vector", **more)
 
 
 def _conv(
     name: str, kernel: Expression, channels: Expression, group: str, bias: bool = False
 ) -> Component:
-    return Component(name, "conv", kernel, channels, group, "column", bias)
+    return Component(name, kernel, channels, group, "column", bias, type="conv")
 
 
 def attention(values: Values) -> Components:
     """Grouped-query attention (Ainslie et al. 2023, arXiv 2305.13245); a_kv = a is multi-head."""
     yield from _latent(values) if values.get("kv_rank") else _projections(values)
     if values["output_gate"] == "full":
-        yield _linear("gate", h, a * d_v, "attention", "column", values["gate_bias"])
+        yield Component("gate", h, a * d_v, "attention", "column", values["gate_bias"])
     if values["output_gate"] == "head":
-        yield _linear("gate", h, a, "attention", "column", values["gate_bias"])
+        yield Component("gate", h, a, "attention", "column", values["gate_bias"])
     if values["differential"]:
         yield _vector("lambda", 4 * d_h, "attention")
     if values["sinks"]:
@@ -100,19 +88,19 @@ def attention(values: Values) -> Components:
     # Differential attention runs the core once for each half of the values.
     runs = 2 if values["differential"] else 1
     scores = "attention scores"
-    yield Component("core", "core", runs * a * d_h, runs * a * d_v, scores, "column")
+    yield Component("core", runs * a * d_h, runs * a * d_v, scores, "column", type="core")
     if values["output_norm"]:
         yield _norm("output_norm", a * d_v)
-    yield _linear("output", a * d_v, h, "attention", "row", values["output_bias"])
+    yield Component("output", a * d_v, h, "attention", "row", values["output_bias"])
 
 
 def _projections(values: Values) -> Components:
     bias, own = values["bias"], not values["shared_kv"]
-    yield _linear("query", h, a * d_h, "attention", "column", bias)
+    yield Component("query", h, a * d_h, "attention", "column", bias)
     if own:
-        yield _linear("key", h, a_kv * d_h, "attention", "column", values["key_bias"])
+        yield Component("key", h, a_kv * d_h, "attention", "column", values["key_bias"])
     if own and not values["value_from_key"]:
-        yield _linear("value", h, a_kv * d_v, "attention", "column", bias)
+        yield Component("value", h, a_kv * d_v, "attention", "column", bias)
     if values["qk_norm"] != "none":
         each = values["qk_norm"] == "head"
         yield _norm("query_norm", d_h if each else a * d_h, values["qk_norm_bias"])
@@ -124,16 +112,16 @@ def _latent(values: Values) -> Components:
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): queries, and keys
     and values together, pass through narrow projections; one rotary key serves all heads."""
     if values.get("query_rank"):
-        yield _linear("query_down", h, n.r_q, "attention", "none", values["latent_bias"])
+        yield Component("query_down", h, n.r_q, "attention", "none", values["latent_bias"])
         if values["latent_norm"]:
             yield _norm("query_latent_norm", n.r_q)
-        yield _linear("query_up", n.r_q, a * d_h, "attention", "column")
+        yield Component("query_up", n.r_q, a * d_h, "attention", "column")
     else:
-        yield _linear("query", h, a * d_h, "attention", "column", values["bias"])
-    yield _linear("kv_down", h, n.r_kv + n.d_r, "attention", "none", values["latent_bias"])
+        yield Component("query", h, a * d_h, "attention", "column", values["bias"])
+    yield Component("kv_down", h, n.r_kv + n.d_r, "attention", "none", values["latent_bias"])
     if values["latent_norm"]:
         yield _norm("kv_latent_norm", n.r_kv)
-    yield _linear("kv_up", n.r_kv, a * (n.d_n + d_v), "attention", "column")
+    yield Component("kv_up", n.r_kv, a * (n.d_n + d_v), "attention", "column")
     if values.get("index_heads"):
         yield from _indexer(values)
 
@@ -142,31 +130,31 @@ def _indexer(values: Values) -> Components:
     """DeepSeek sparse attention's indexer (DeepSeek-V3.2, arXiv 2512.02556): few narrow heads score
     all keys, and the best k_i of them are attended to. It gets no gradient from the loss."""
     frozen: dict[str, Any] = {"frozen": True}
-    yield _linear("index_query", n.r_q, n.a_i * n.d_i, "indexer", "none", **frozen)
-    yield _linear("index_key", h, n.d_i, "indexer", "none", **frozen)
+    yield Component("index_query", n.r_q, n.a_i * n.d_i, "indexer", "none", **frozen)
+    yield Component("index_key", h, n.d_i, "indexer", "none", **frozen)
     yield replace(_norm("index_key_norm", n.d_i, True), group="indexer")
-    yield _linear("index_weights", h, n.a_i, "indexer", "none", **frozen)
-    yield Component("index_scores", "index", n.a_i * n.d_i, n.a_i, "indexer", "none", **frozen)
+    yield Component("index_weights", h, n.a_i, "indexer", "none", **frozen)
+    yield Component("index_scores", n.a_i * n.d_i, n.a_i, "indexer", "none", type="index", **frozen)
 
 
 def mlp(values: Values) -> Components:
     """Feed-forward; gated: Shazeer 2020, arXiv 2002.05202."""
     bias = values["bias"]
     if values["gated"]:
-        yield _linear("gate", h, f, "mlp", "column", bias)
-    yield _linear("up", h, f, "mlp", "column", bias)
+        yield Component("gate", h, f, "mlp", "column", bias)
+    yield Component("up", h, f, "mlp", "column", bias)
     if values["activation_parameters"]:
         yield _vector("activation", n.n_act, "mlp")
     if values["inner_norm"]:
         yield _norm("inner_norm", f)
-    yield _linear("down", f, h, "mlp", "row", bias)
+    yield Component("down", f, h, "mlp", "row", bias)
     yield from _side_norms(values)
 
 
 def moe(values: Values) -> Components:
     """Routed experts (Shazeer et al. 2017, arXiv 1701.06538) and experts that all tokens share."""
     bias, latent = values["bias"], bool(values.get("latent"))
-    yield _linear("router", h, E + n.E_0, "router", "none", values["router_bias"])
+    yield Component("router", h, E + n.E_0, "router", "none", values["router_bias"])
     if values["correction_bias"]:
         yield _vector("router_correction", E + n.E_0, "router")
     if values["router_scales"]:
@@ -176,23 +164,23 @@ def moe(values: Values) -> Components:
     outside: dict[str, Any] = {"group": "experts", "split": "none"}
     width = n.h_l if latent else h
     if latent:
-        yield _linear("latent_down", h, width, **outside)
+        yield Component("latent_down", h, width, **outside)
     routed: dict[str, Any] = {"copies": E, "applied": k, "bias": bias}
     routed |= {"group": "experts", "split": "experts"}
     if values["gated"]:
-        yield _linear("expert_gate", width, f_e, **routed)
-    yield _linear("expert_up", width, f_e, **routed)
-    yield _linear("expert_down", f_e, width, **routed)
+        yield Component("expert_gate", width, f_e, **routed)
+    yield Component("expert_up", width, f_e, **routed)
+    yield Component("expert_down", f_e, width, **routed)
     if latent:
-        yield _linear("latent_up", width, h, **outside)
+        yield Component("latent_up", width, h, **outside)
     shared_bias = values["shared_bias"]
     if values["shared_intermediate"]:
         if values["gated"]:
-            yield _linear("shared_gate", h, f_s, "shared experts", "column", shared_bias)
-        yield _linear("shared_up", h, f_s, "shared experts", "column", shared_bias)
-        yield _linear("shared_down", f_s, h, "shared experts", "row", shared_bias)
+            yield Component("shared_gate", h, f_s, "shared experts", "column", shared_bias)
+        yield Component("shared_up", h, f_s, "shared experts", "column", shared_bias)
+        yield Component("shared_down", f_s, h, "shared experts", "row", shared_bias)
         if values["shared_gate"]:
-            yield _linear("shared_expert_gate", h, ONE, "shared experts", "none")
+            yield Component("shared_expert_gate", h, ONE, "shared experts", "none")
     yield from _side_norms(values)
 
 
@@ -207,83 +195,83 @@ def mamba(values: Values) -> Components:
     inner, state = n.m_in, n.n_st
     shared = 2 * n.g_m * state if second else number(0)
     steps = n.a_m if second else number(0)
-    yield _linear("input", h, 2 * inner + shared + steps, group, "column", bias)
+    yield Component("input", h, 2 * inner + shared + steps, group, "column", bias)
     yield _conv("convolution", n.k_conv, inner + shared, group, values["conv_bias"])
     if second:
         yield _vector("decay", n.a_m, group)
         yield _vector("skip", n.a_m, group)
         yield _vector("step_bias", n.a_m, group)
-        yield Component("scan", "scan", inner, state, group, "column", scan="mamba2")
+        yield Component("scan", inner, state, group, "column", type="scan", scan="mamba2")
         if values["norm"]:
             yield _norm("norm", inner)
     else:
-        yield _linear("selection", inner, n.r_dt + 2 * state, group, "row")
+        yield Component("selection", inner, n.r_dt + 2 * state, group, "row")
         if values["inner_norms"]:
             yield _norm("step_norm", n.r_dt)
             yield _norm("input_norm", state)
             yield _norm("output_norm", state)
-        yield _linear("step", n.r_dt, inner, group, "column", True)
+        yield Component("step", n.r_dt, inner, group, "column", True)
         yield _vector("decay", inner * state, group)
         yield _vector("skip", inner, group)
-        yield Component("scan", "scan", inner, state, group, "column", scan="mamba1")
-    yield _linear("output", inner, h, group, "row", values["output_bias"])
+        yield Component("scan", inner, state, group, "column", type="scan", scan="mamba1")
+    yield Component("output", inner, h, group, "row", values["output_bias"])
 
 
 def delta_net(values: Values) -> Components:
     """Gated delta-net (Yang et al. 2024, arXiv 2412.06464) as in Qwen3-Next."""
     group = "delta net"
     keys, vals = n.a_dk * n.d_dk, n.a_dv * n.d_dv
-    yield _linear("query_key_value", h, 2 * keys + vals, group, "column")
+    yield Component("query_key_value", h, 2 * keys + vals, group, "column")
     low_rank = values.get("gate_rank")
     if low_rank:
-        yield _linear("output_gate_down", h, n.r_g, group, "none")
-        yield _linear("output_gate_up", n.r_g, vals, group, "column")
-        yield _linear("decay_gate_down", h, n.r_g, group, "none")
-        yield _linear("decay_gate_up", n.r_g, vals, group, "column")
+        yield Component("output_gate_down", h, n.r_g, group, "none")
+        yield Component("output_gate_up", n.r_g, vals, group, "column")
+        yield Component("decay_gate_down", h, n.r_g, group, "none")
+        yield Component("decay_gate_up", n.r_g, vals, group, "column")
     else:
-        yield _linear("output_gate", h, vals, group, "column")
-        yield _linear("decay_gate", h, n.a_dv, group, "column")
-    yield _linear("step", h, n.a_dv, group, "column")
+        yield Component("output_gate", h, vals, group, "column")
+        yield Component("decay_gate", h, n.a_dv, group, "column")
+    yield Component("step", h, n.a_dv, group, "column")
     yield _conv("convolution", n.k_d, 2 * keys + vals, group)
     yield _vector("decay", n.a_dv, group)
     yield _vector("step_bias", vals if low_rank else n.a_dv, group)
     yield Component(
-        "scan", "scan", keys, vals, group, "column", scan="kda" if low_rank else "delta"
+        "scan", keys, vals, group, "column", type="scan", scan="kda" if low_rank else "delta"
     )
     yield _norm("norm", n.d_dv)
-    yield _linear("output", vals, h, group, "row")
+    yield Component("output", vals, h, group, "row")
 
 
 def short_conv(values: Values) -> Components:
     """Gated short convolution (LFM2, arXiv 2511.23404): two gates around a convolution."""
     group, bias = "short convolution", values["bias"]
-    yield _linear("input", h, 3 * h, group, "column", bias)
+    yield Component("input", h, 3 * h, group, "column", bias)
     yield _conv("convolution", n.k_s, h, group, bias)
-    yield _linear("output", h, h, group, "row", bias)
+    yield Component("output", h, h, group, "row", bias)
 
 
 def recurrence(values: Values) -> Components:
     """Real-gated linear recurrence unit (De et al. 2024, arXiv 2402.19427, section 2.4)."""
     group, width, gates = "recurrence", n.w_r, n.a_r
-    yield _linear("input", h, width, group, "column", True)
-    yield _linear("side", h, width, group, "column", True)
+    yield Component("input", h, width, group, "column", True)
+    yield Component("side", h, width, group, "column", True)
     yield _conv("convolution", n.k_r, width, group, True)
     for name in ("input_gate", "recurrence_gate"):
-        yield _linear(
+        yield Component(
             name, width / gates, width / gates, group, "column", True, copies=gates, applied=gates
         )
     yield _vector("decay", width, group)
-    yield _linear("output", width, h, group, "row", True)
+    yield Component("output", width, h, group, "row", True)
 
 
 def lightning(values: Values) -> Components:
     """Lightning attention with an output gate (MiniMax-01, arXiv 2501.08313, section 2.2)."""
     group, width = "linear attention", n.a_l * n.d_l
-    yield _linear("query_key_value", h, 3 * width, group, "column")
+    yield Component("query_key_value", h, 3 * width, group, "column")
     yield _norm("norm", width)
-    yield _linear("output_gate", h, width, group, "column")
-    yield Component("scan", "scan", width, width, group, "column", scan="lightning")
-    yield _linear("output", width, h, group, "row")
+    yield Component("output_gate", h, width, group, "column")
+    yield Component("scan", width, width, group, "column", type="scan", scan="lightning")
+    yield Component("output", width, h, group, "row")
 
 
 def norm(values: Values) -> Components:
@@ -296,54 +284,54 @@ def embedding(values: Values) -> Components:
     """The token table; a narrower one is projected (Lan et al. 2019, arXiv 1909.11942)."""
     narrow = values.get("embedding_dim")
     width = n.h_e if narrow else h
-    yield Component("token", "table", V, width, "embedding", "vocabulary")
+    yield Component("token", V, width, "embedding", "vocabulary", type="table")
     if values["token_types"]:
-        yield Component("token_type", "table", n.n_seg, width, "embedding")
+        yield Component("token_type", n.n_seg, width, "embedding", type="table")
     if narrow:
         bias = values["embedding_projection"] == "all"
-        yield _linear("projection", width, h, "embedding projection", "none", bias)
+        yield Component("projection", width, h, "embedding projection", "none", bias)
 
 
 def positions(values: Values) -> Components:
     """A table of learned positions (Gehring et al. 2017), or of biases by distance (T5)."""
     if values["positions"] == "learned":
         width = n.h_e if values["narrow"] else h
-        yield Component("position", "table", s_max + n.s_off, width, "embedding")
+        yield Component("position", s_max + n.s_off, width, "embedding", type="table")
     if values["positions"] == "relative":
-        yield Component("distance", "table", n.n_rel, n.a_rel, "embedding")
+        yield Component("distance", n.n_rel, n.a_rel, "embedding", type="table")
 
 
 def per_layer_embedding(values: Values) -> Components:
     """Per-layer embeddings: one table for all layers, mixed into the output of each."""
     group = "per-layer embedding"
     if values["table"]:
-        yield Component("token", "table", n.V_p, n.L * n.h_p, "embedding")
-        yield _linear("projection", h, n.L * n.h_p, group, "none")
+        yield Component("token", n.V_p, n.L * n.h_p, "embedding", type="table")
+        yield Component("projection", h, n.L * n.h_p, group, "none")
         yield _norm("norm", n.h_p)
     else:
-        yield _linear("gate", h, n.h_p, group, "none")
-        yield _linear("projection", n.h_p, h, group, "none")
+        yield Component("gate", h, n.h_p, group, "none")
+        yield Component("projection", n.h_p, h, group, "none")
         yield _norm("norm", h)
 
 
 def head(values: Values) -> Components:
     width = n.h_e if values.get("embedding_dim") else h
     if values.get("embedding_dim"):
-        yield _linear("projection", h, width, "embedding projection", "none")
+        yield Component("projection", h, width, "embedding projection", "none")
     if values["transform"]:
-        yield _linear("transform", h, width, "head transform", "none", values["transform_bias"])
+        yield Component("transform", h, width, "head transform", "none", values["transform_bias"])
         yield _norm("transform_norm", width, values["norm_bias"])
-    yield _linear("output", width, V, "head", "vocabulary", values["bias"], shared=values["tied"])
+    yield Component("output", width, V, "head", "vocabulary", values["bias"], shared=values["tied"])
 
 
 def projection(values: Values) -> Components:
     """Hidden state and next embedding, side by side (DeepSeek-AI 2024, section 2.2, eq. 21)."""
-    yield _linear("projection", 2 * h, h, "projection", "column")
+    yield Component("projection", 2 * h, h, "projection", "column")
 
 
 def pooler(values: Values) -> Components:
     """A dense layer on the first token (Devlin et al. 2018, arXiv 1810.04805)."""
-    yield _linear("pooler", h, h, "pooler", "none", True, side="first")
+    yield Component("pooler", h, h, "pooler", "none", True, side="first")
 
 
 BLOCKS: dict[str, Callable[[Values], Components]] = {
