@@ -409,7 +409,7 @@ def _sweep(options: argparse.Namespace) -> int:
 
     if not options.output:
         raise PlanError(Fault("a sweep needs an output", None, "-o FILE.csv, .parquet or .html"))
-    tables = [path for path in options.output if outputs.ending(path) in outputs.TABLES]
+    tables = [path for path in options.output if outputs.is_table(path)]
     reports = [path for path in options.output if path not in tables]
     for path in reports:
         outputs.comparison(path, outputs.TABLES)

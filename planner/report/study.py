@@ -15,42 +15,32 @@ from planner.base.display import columns, exact_text, format_value
 from planner.base.files import write_text
 from planner.base.version import __version__
 from planner.book.quantity import BOOK, KINDS
-from planner.questions.studies import outputs
-from planner.questions.studies.axes import Axis
-from planner.questions.studies.points import (
-    COST,
-    DAYS,
-    DEVICES,
-    FITS,
-    MEMORY,
-    USE,
-    Point,
-    exact,
-)
+from planner.questions.studies import outputs, points
+from planner.questions.studies.axes import LAYOUT, Axis
+from planner.questions.studies.points import COST, DAYS, DEVICES, FITS, MEMORY, USE
 from planner.questions.studies.run import Outcome
-from planner.questions.studies.summary import MOST_LINES, QUESTIONS, roles
+from planner.questions.studies.summary import CHARTS, MOST_LINES, QUESTIONS, roles
 from planner.report import chart
 from planner.report.facts import with_interval
 from planner.report.layout import BETWEEN
-from planner.report.numbers import clean, headline, percent, shown
+from planner.report.numbers import clean, headline, shown
 from planner.report.report import page, words
-from planner.results.result import Quantity, evaluate
+from planner.results.result import Quantity, Result, evaluate
 
 __all__ = ["html", "markdown", "text", "write"]
 
 Data = SimpleNamespace
 CAPACITY = "memory.capacity"
-#: What stands beside every highlighted point.
-BESIDE = (DAYS, COST, MEMORY, FITS, USE)
-#: With more tasks the highlights leave out the questions beyond time and money.
-FEW_TASKS = 3
-HEADS = {
+#: What stands beside every highlighted point, and what it is called.
+BESIDE = {
     DAYS: "Days",
     COST: "Cost",
     MEMORY: "Memory per device",
     FITS: "Left",
     USE: "MFU",
 }
+#: With more tasks the highlights leave out the questions beyond time and money.
+FEW_TASKS = 3
 WORDS = {"ok": "Something fits", "bad": "Nothing fits", "unknown": "Memory unknown"}
 #: Rows of a table, and bars of a chart, that are shown.
 MOST_ROWS, MOST_BARS, MOST_VALUES, MOST_TASKS = 40, 24, 8, 12
@@ -69,10 +59,7 @@ class View:
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
-        self.study, self.found = outcome.study, outcome.summary
-        self._exact: dict[int, Point] = {}
-        self._quantities: dict[int, list[Quantity | None]] = {}
-        study, found = self.study, self.found
+        study, found = self.study, self.found = outcome.study, outcome.summary
         self.name, self.notes = clean(study.name), clean(study.notes or "", 2000)
         self.version, self.fingerprint = __version__, study.digest
         self.limits = [str(limit) for limit in study.where]
@@ -89,17 +76,16 @@ class View:
         """How many points there are, and what became of them."""
         found = self.found
         tight = f" ({exact_text(found.tight)} only tightly)" if found.tight else ""
+        others = {
+            "do not fit": found.unfit,
+            "break a limit of the study": found.outside,
+            "are no valid plan": found.invalid,
+        }
         said = [
             f"{exact_text(found.points)} plans",
             f"{exact_text(found.fit)} fit into memory{tight}",
+            *(f"{exact_text(count)} {what}" for what, count in others.items() if count),
         ]
-        for count, what in (
-            (found.unfit, "do not fit"),
-            (found.outside, "break a limit of the study"),
-            (found.invalid, "are no valid plan"),
-        ):
-            if count:
-                said.append(f"{exact_text(count)} {what}")
         return ", ".join(said)
 
     @cached_property
@@ -130,40 +116,46 @@ class View:
 
     # -- highlights ---------------------------------------------------------------------------
 
-    def exact(self, point: int) -> Point:
-        """A point evaluated by itself."""
-        if point not in self._exact:
-            places = self.study.places(point)
-            self._exact[point] = exact(self.study, places, (CAPACITY,))
-        return self._exact[point]
+    @cached_property
+    def highlights(self) -> list[tuple[str, int]]:
+        """Questions with the point that is best, task by task."""
+        lines = sorted(self.found.best.items(), key=lambda item: int(item[0]))
+        asked = list(QUESTIONS)[: None if len(lines) <= FEW_TASKS else 2]
+        return [(q, best[q][1]) for _, best in lines[:MOST_TASKS] for q in asked if q in best]
+
+    @cached_property
+    def results(self) -> dict[int, Result]:
+        """The highlighted points, each evaluated exactly, as a plan by itself."""
+        several = dict.fromkeys(point for _, point in self.highlights)
+        return {point: evaluate(self.study.plan(point)) for point in several}
 
     @cached_property
     def best(self) -> Data | None:
-        """The best point for each question and each task, evaluated exactly."""
-        rows = []
-        lines = sorted(self.found.best.items(), key=lambda item: int(item[0]))
-        for _, questions in lines[:MOST_TASKS]:
-            for question in list(QUESTIONS)[: None if len(lines) <= FEW_TASKS else 2]:
-                if question in questions:
-                    _, point = questions[question]
-                    cells = [self._cell(quantity) for quantity in self._beside(point)]
-                    rows.append((question, *self._axes_of(point), *cells))
-        if not rows:
+        """The best point for each question and each task."""
+        if not self.highlights:
             return None
-        cells = [cell for row in rows for cell in row[-len(BESIDE) :]]
-        said = ["~ marks what is not exact."] if any("~" in cell for cell in cells) else []
-        if any("(" in cell for cell in cells):
-            said.append(f"In parentheses {BETWEEN}.")
-        note = " ".join([*said, _first_of(MOST_TASKS, len(lines)).strip()]).strip()
-        heads = [clean(axis.name) for axis in self.varying]
-        if self.study.searches:
-            heads.append("layout")
-        head = ("Question", *heads, *(f"{HEADS[b]}, {self._known(b)}".rstrip(", ") for b in BESIDE))
-        return table("The best for each question", head, rows, note)
+        numbers = {
+            point: [_cell(result.get(quantity)) for quantity in BESIDE]
+            for point, result in self.results.items()
+        }
+        rows = [(q, *self._varied(p), *self._found(p), *numbers[p]) for q, p in self.highlights]
+        cells = "".join(cell for several in numbers.values() for cell in several)
+        said = ["~ marks what is not exact."] if "~" in cells else []
+        said += [f"In parentheses {BETWEEN}."] if "(" in cells else []
+        if len(self.found.best) > MOST_TASKS:
+            count = len(self.found.best)
+            said.append(f"The first {MOST_TASKS} of {count} are shown; the table has all.")
+        head = ["Question", *(clean(axis.name) for axis in self.varying)]
+        head += ["layout"] if self.study.searches else []
+        head += [f"{name}, {self._known(q)}".rstrip(", ") for q, name in BESIDE.items()]
+        return table("The best for each question", head, rows, " ".join(said))
 
-    def _axes_of(self, point: int) -> list[str]:
-        layout = [self.exact(point).layout or "as given"] if self.study.searches else []
-        return [*self._varied(point), *layout]
+    def _found(self, point: int) -> list[str]:
+        """The layout of a highlighted point, where some are found."""
+        if not self.study.searches:
+            return []
+        found = self.study.searches_at(self.study.places(point))
+        return [(found and points.words(self.results[point].plan)) or "as given"]
 
     def _varied(self, point: int) -> list[str]:
         """The values of a point along the axes that have several."""
@@ -175,37 +167,17 @@ class View:
             if axis in self.varying
         ]
 
-    def _beside(self, point: int) -> list[Quantity | None]:
-        """What stands beside a point; None where it has no value."""
-        if point not in self._quantities:
-            plan = self.exact(point).plan
-            result = None if plan is None else evaluate(plan)
-            self._quantities[point] = [result.get(base) if result else None for base in BESIDE]
-        return self._quantities[point]
-
-    @staticmethod
-    def _cell(quantity: Quantity | None) -> str:
-        """A value with what published runs leave open of it, and with what is predicted where its
-        time is assumed."""
-        if quantity is None:
-            return "–"
-        text = with_interval(quantity) if quantity.exact else f"~{with_interval(quantity)}"
-        if quantity.predicted is not None:
-            text += f", predicted {with_interval(quantity.predicted)}"
-        return text
-
-    def _known(self, base: str) -> str:
+    def _known(self, quantity: str) -> str:
         """How a quantity of the highlighted points is known; nothing where it is exact."""
-        every = (quantities[BESIDE.index(base)] for quantities in self._quantities.values())
-        found = {quantity.kind for quantity in every if quantity is not None} - {"exact"}
+        every = (result.get(quantity) for result in self.results.values())
+        found = {one.kind for one in every if one is not None} - {"exact"}
         return " or ".join(kind for kind in KINDS if kind in found)
 
     def value(self, quantity: str, value: Any) -> str:
         """A number of a quantity, with its unit, marked where it is not exact."""
-        mark = "~" if self.best is not None and self._known(quantity) else ""
-        if quantity == USE:
-            return mark + percent(Fraction(value))
-        return mark + shown(value, BOOK.quantities[quantity].unit)
+        declared = BOOK.quantities[quantity]
+        mark = "~" if self._known(quantity) else ""
+        return mark + shown(value, declared.unit, declared.share)
 
     # -- charts -------------------------------------------------------------------------------
 
@@ -224,77 +196,66 @@ class View:
             found.append((role.line(self.study, at), ", ".join(words)))
         return found
 
-    @property
-    def _left_out(self) -> str:
-        count = self.roles.count(self.study)
-        return f" {len(self.lines)} of {count} lines are drawn." if count > len(self.lines) else ""
-
-    def _x(self, dimension: int, place: int) -> float:
-        """Where a value stands along x: at its number, or one after another."""
-        axis = self.study.dimensions[dimension][0]
-        return float(axis.choices[place].label) if axis.numeric else float(place)
-
     @cached_property
     def charts(self) -> list[Data]:
         """One chart for each question, each with the table that it draws."""
-        found = [
-            self._against("days", "Days", DAYS),
-            self._against("cost", "Cost", COST),
-            self._front(),
-            self._memory(),
-        ]
-        return [one for one in found if one is not None]
+        found = [self._against(*one) for one in CHARTS.items()]
+        return [one for one in (*found, self._front(), self._memory()) if one is not None]
 
-    def _against(self, name: str, what: str, quantity: str) -> Data | None:
-        cells = self.found.cells.get(name)
-        x_dimension = self.roles.x
-        if x_dimension is None or not cells:
+    def _chart(self, name: str, title: str, said: str, rows: Data, picture: Data | None) -> Data:
+        """A chart of lines, and the table that it draws."""
+        count = self.roles.count(self.study)
+        if count > len(self.lines):
+            said += f" {len(self.lines)} of {count} lines are drawn."
+        return Data(id=name, title=title, caption=said, lines=picture, bars=None, table=rows)
+
+    def _against(self, name: str, question: str) -> Data | None:
+        """The best of a question along x."""
+        x, cells, quantity = self.roles.x, self.found.cells.get(name), QUESTIONS[question][0]
+        if x is None or not cells:
             return None
-        places = range(self.study.shape[x_dimension])
-        drawn = []
-        for place, label in self.lines:
-            points = [
-                (self._x(x_dimension, x), float(cells[f"{x},{place}"][0]))
-                for x in places
-                if f"{x},{place}" in cells
-            ]
-            drawn.append((label, points))
-        x_name = self.dimension(x_dimension)
-        words = {self._x(x_dimension, place): self.at(x_dimension, place) for place in places}
+        axis, x_name = self.study.dimensions[x][0], self.dimension(x)
+        texts = [self.at(x, place) for place in range(self.study.shape[x])]
+        # A value stands at its number, or they stand one after another.
+        labels = [choice.label for choice in axis.choices] if axis.numeric else range(len(texts))
+        along = list(map(float, labels))
+        best = [
+            [cells.get(f"{place},{line}") for place in range(len(along))] for line, _ in self.lines
+        ]
+        drawn = [
+            (label, [(at, float(b[0])) for at, b in zip(along, several, strict=True) if b])
+            for (_, label), several in zip(self.lines, best, strict=True)
+        ]
+        words = dict(zip(along, texts, strict=True))
         picture = chart.lines(
             drawn,
             (x_name, "days" if quantity == DAYS else "cost, USD"),
-            (lambda x: words.get(x, f"{x:g}"), lambda y: _few(quantity, y)),
-            [self._x(x_dimension, place) for place in places] if len(places) <= 16 else None,
+            (lambda at: words.get(at, f"{at:g}"), _tick(quantity)),
+            along if len(along) <= 16 else None,
         )
-        rows = []
-        for x in places:
-            best = [cells.get(f"{x},{place}") for place, _ in self.lines]
-            texts = [self.value(quantity, cell[0]) if cell else "–" for cell in best]
-            rows.append((self.at(x_dimension, x), *texts))
-        said = "The shortest run" if quantity == DAYS else "The lowest cost"
-        return Data(
-            id=name,
-            title=f"{what} against {'devices' if x_name == DEVICES else x_name}",
-            caption=f"{said} that fits for each value of {x_name}, over everything else."
-            f"{self._left_out}",
-            lines=picture,
-            bars=None,
-            table=table("", (x_name, *(label or what for _, label in self.lines)), rows),
-        )
+        rows = [
+            (text, *(self.value(quantity, b[0]) if b else "–" for b in several))
+            for text, *several in zip(texts, *best, strict=True)
+        ]
+        what = BESIDE[quantity]
+        head = (x_name, *(label or what for _, label in self.lines))
+        title = f"{what} against {'devices' if x_name == DEVICES else x_name}"
+        said = f"The {question} that fits for each value of {x_name}, over everything else."
+        return self._chart(name, title, said, table("", head, rows), picture)
 
     def _front(self) -> Data | None:
-        if not self.found.front:
-            return None
+        """What no other plan beats in cost and in days."""
         series = [
             (label, self.found.front[str(place)])
             for place, label in self.lines
             if str(place) in self.found.front
         ]
+        if not self.found.front:
+            return None
         picture = chart.lines(
             [(label, [(days, cost) for cost, days, _ in points]) for label, points in series],
             ("days", "cost, USD"),
-            (lambda x: _few(DAYS, x), lambda y: _few(COST, y)),
+            (_tick(DAYS), _tick(COST)),
         )
         rows = [
             (label or "all", self.value(DAYS, days), self.value(COST, cost), *self._varied(point))
@@ -302,93 +263,88 @@ class View:
             for cost, days, point in points
         ]
         head = ("Line", "Days", "Cost", *(clean(axis.name) for axis in self.varying))
-        return Data(
-            id="front",
-            title="Cost against days",
-            caption="What fits, and no other plan is both cheaper and sooner." + self._left_out,
-            lines=picture,
-            bars=None,
-            table=table("", head, rows),
-        )
+        said = "What fits, and no other plan is both cheaper and sooner."
+        return self._chart("front", "Cost against days", said, table("", head, rows), picture)
 
     def _memory(self) -> Data | None:
-        layout = self.roles.layout
-        if layout is None or not self.found.memory:
+        """The least and the most memory of each layout."""
+        dimension, limit = self.roles.layout, self._capacity()
+        if dimension is None or not self.found.memory:
             return None
-        limit = self._capacity()
         rows = [
-            (self.at(layout, int(place)), ends["least"][0], -ends["most"][0])
+            (self.at(dimension, int(place)), ends["least"][0], -ends["most"][0])
             for place, ends in sorted(self.found.memory.items(), key=lambda i: int(i[0]))
         ]
-        text = []
-        for label, low, high in rows:
-            fits = [] if limit is None else [_verdict(low, high, limit)]
-            text.append((label, self.value(MEMORY, low), self.value(MEMORY, high), *fits))
-        named = "layout" if self._is_layout(layout) else self.dimension(layout)
-        head = (self.dimension(layout), "Least", "Most", *([] if limit is None else ["Fits"]))
-        beside = f" The line is the memory of a device, {shown(limit, 'bytes')}." if limit else ""
-        most = float(limit) if limit else None
-        drawn = f" The first {MOST_BARS} of {len(rows)} are shown." if len(rows) > MOST_BARS else ""
+        cells = [
+            (label, self.value(MEMORY, low), self.value(MEMORY, high), *_fitting(low, high, limit))
+            for label, low, high in rows
+        ]
+        axes = self.study.dimensions[dimension]
+        of_layout = any(key.startswith(LAYOUT) for axis in axes for key in axis.keys)
+        said = "Least and most that a device needs, over everything else."
+        if limit:
+            said += f" The line is the memory of a device, {shown(limit, 'bytes')}."
+        if len(rows) > MOST_BARS:
+            said += f" The first {MOST_BARS} of {len(rows)} are shown."
+        head = (self.dimension(dimension), "Least", "Most", *(["Fits"] if limit else []))
+        bars = chart.bars(rows[:MOST_BARS], limit, lambda size: shown(size, "bytes"))
         return Data(
             id="memory",
-            title=f"Memory by {named}",
-            caption="Least and most that a device needs, over everything else." + beside + drawn,
+            title=f"Memory by {'layout' if of_layout else self.dimension(dimension)}",
+            caption=said,
             lines=None,
-            bars=chart.bars(rows[:MOST_BARS], most, lambda v: shown(v, "bytes")),
-            table=table("", head, text),
+            bars=bars,
+            table=table("", head, cells),
         )
 
-    def _is_layout(self, dimension: int) -> bool:
-        return any(
-            key.startswith("parallelism")
-            for axis in self.study.dimensions[dimension]
-            for key in axis.keys
-        )
-
-    def _capacity(self) -> int | None:
+    def _capacity(self) -> float | None:
         """The memory of a device, where all points have the same."""
-        moved = {key for axis in self.varying for key in axis.keys if key.startswith("cluster")} - {
-            "cluster.devices",
-            "cluster.price",
-        }
-        best = next((b for line in self.found.best.values() for b in line.values()), None)
-        if moved or self.study.several or best is None:
+        moved = {key for axis in self.varying for key in axis.keys if key.startswith("cluster")}
+        if moved - {DEVICES, "cluster.price"} or self.study.several or not self.results:
             return None
-        value = self.exact(best[1]).values.get(CAPACITY)
-        return None if value is None else int(value)
+        quantity = next(iter(self.results.values())).get(CAPACITY)
+        return None if quantity is None else float(quantity.number)
 
     # -- each axis ----------------------------------------------------------------------------
+
+    @cached_property
+    def each(self) -> list[tuple[int, list[tuple[str, dict[str, Any]]]]]:
+        """Of each dimension along which something changes what there is at each of its places."""
+        return [
+            (int(number), [(self.at(int(number), int(place)), places[place]) for place in places])
+            for number, places in self.found.each.items()
+            if self.study.shape[int(number)] > 1
+        ]
 
     @cached_property
     def tables(self) -> list[Data]:
         """For each value of an axis how many plans fit, and the best of each question."""
         found = []
-        for number, places in self.found.each.items():
-            dimension = int(number)
-            if self.study.shape[dimension] < 2:
-                continue
+        for dimension, places in self.each:
             rows = []
-            for place, found_there in sorted(places.items(), key=lambda i: int(i[0])):
-                best = found_there["best"]
+            for label, facts in places:
+                counts = [exact_text(facts[count]) for count in ("plans", "valid", "fit")]
                 cells = [
-                    self.value(quantity, sign * best[question][0]) if question in best else "–"
+                    self.value(quantity, sign * best[0]) if best else "–"
                     for question, (quantity, sign) in QUESTIONS.items()
+                    for best in [facts["best"].get(question)]
                 ]
-                counts = [exact_text(found_there[count]) for count in ("plans", "valid", "fit")]
-                rows.append((self.at(dimension, int(place)), *counts, *cells))
-            head = (self.dimension(dimension), "Plans", "Valid", "Fit", *map(headline, QUESTIONS))
-            found.append(table(f"By {self.dimension(dimension)}", head, rows))
+                rows.append((label, *counts, *cells))
+            name = self.dimension(dimension)
+            head = (name, "Plans", "Valid", "Fit", *map(headline, QUESTIONS))
+            found.append(table(f"By {name}", head, rows))
         return found
 
     @cached_property
     def nothing(self) -> list[str]:
         """The values at which nothing fits."""
-        return [
-            f"{self.dimension(int(number))}: {self.at(int(number), int(place))}"
-            for number, places in self.found.each.items()
-            for place, found in places.items()
-            if not found["fit"] and self.study.shape[int(number)] > 1
-        ][:MOST_ROWS]
+        found = (
+            f"{self.dimension(dimension)}: {label}"
+            for dimension, places in self.each
+            for label, facts in places
+            if not facts["fit"]
+        )
+        return list(islice(found, MOST_ROWS))
 
     @cached_property
     def reasons(self) -> list[tuple[str, str]]:
@@ -404,21 +360,34 @@ class View:
         return f"plan.py sweep {shlex.quote(name)} -o {shlex.quote(table.rsplit('/', 1)[-1])}"
 
 
-def _first_of(most: int, count: int) -> str:
-    return f" The first {most} of {count} are shown; the table has all." if count > most else ""
+def _cell(quantity: Quantity | None) -> str:
+    """A value with what published runs leave open of it, and with what is predicted where its time
+    is assumed."""
+    if quantity is None:
+        return "–"
+    text = with_interval(quantity) if quantity.exact else f"~{with_interval(quantity)}"
+    if quantity.predicted is not None:
+        text += f", predicted {with_interval(quantity.predicted)}"
+    return text
 
 
-def _verdict(low: float, high: float, limit: int) -> str:
-    return "all" if high <= limit else "none" if low > limit else "some"
+def _fitting(low: float, high: float, limit: float | None) -> list[str]:
+    """How many of what needs so much fits, where that can be said."""
+    if limit is None:
+        return []
+    return ["all" if high <= limit else "none" if low > limit else "some"]
 
 
-def _few(quantity: str, value: float) -> str:
-    """A short number for a tick: the unit stands on the axis."""
-    if quantity == COST:
+def _tick(quantity: str) -> chart.Words:
+    """How a tick says a number: short, the unit stands on the axis."""
+
+    def said(value: float) -> str:
         for name, size in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
-            if value >= size:
+            if quantity == COST and value >= size:
                 return f"{value / size:.3g}{name}"
-    return chart.tick(value)
+        return chart.tick(value)
+
+    return said
 
 
 def markdown(outcome: Outcome) -> str:

@@ -48,8 +48,7 @@ class Study:
         Raises:
             PlanError: the engine fails.
         """
-        engine = chosen(None if on else workers, on)
-        job = Job.of(self.study, "jsonl")
+        engine, job = chosen(None if on else workers, on), Job(self.study, "jsonl")
         with contextlib.closing(engine(job, range(len(job.pieces)))) as pieces:
             for piece in pieces:
                 yield from map(json.loads, piece.data.decode().splitlines())
@@ -63,9 +62,8 @@ class Study:
         try:
             import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
         except ImportError:
-            raise PlanError(
-                Fault("data frames need pandas", None, "pip install 'trainplan[notebook]'")
-            ) from None
+            fix = "pip install 'trainplan[notebook]'"
+            raise PlanError(Fault("data frames need pandas", None, fix)) from None
         return pandas.DataFrame(self.rows(workers, on))
 
     def sweep(
@@ -81,8 +79,7 @@ class Study:
         Raises:
             PlanError: the table cannot be written, or the engine fails.
         """
-        found = run.sweep(self.study, output, None if on else workers, on, restart)
-        return Comparison(found)
+        return Comparison(run.sweep(self.study, output, None if on else workers, on, restart))
 
 
 class Comparison:
@@ -103,17 +100,12 @@ class Comparison:
         from planner.questions.studies.summary import QUESTIONS
 
         found = []
-        for questions in self.outcome.summary.best.values():
-            for question, (score, point) in questions.items():
+        for best in self.outcome.summary.best.values():
+            for question, (score, point) in best.items():
                 quantity, sign = QUESTIONS[question]
-                found.append(
-                    {
-                        "question": question,
-                        "quantity": quantity,
-                        "value": sign * score,
-                        "point": plain(self.outcome.study.labels(point)),
-                    }
-                )
+                labels = plain(self.outcome.study.labels(point))
+                row = {"question": question, "quantity": quantity, "value": sign * score}
+                found.append({**row, "point": labels})
         return found
 
     def write(self, path: str | Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from html import escape
 from typing import Any, Protocol
 
-from planner.base.display import exact_text, format_value
+from planner.base.display import exact_text, format_value, plain
 from planner.plans.document import Plan
 
 
@@ -28,15 +28,9 @@ COLUMNS = ("id", "value", "unit", "title", "symbol", "exact", "source")
 def records(result: Shown) -> list[dict[str, Any]]:
     """The quantities that have a value, a mapping of COLUMNS each; integers stay exact."""
     return [
-        {name: _plain(getattr(quantity, name)) for name in COLUMNS}
+        {name: plain(getattr(quantity, name)) for name in COLUMNS}
         for quantity in result.quantities.values()
     ]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Fraction):
-        return value.numerator if value.denominator == 1 else float(value)
-    return value
 
 
 def frame(result: Shown) -> Any:
@@ -59,49 +53,36 @@ _STYLE = "text-align:left;padding:0 1em 0 0"
 
 def html(result: Shown) -> str:
     """The quantities of the whole plan as an HTML table; those per layer or stage are folded."""
-    whole: list[Any] = []
-    single: list[Any] = []
-    for quantity in result.quantities.values():
-        (single if "[" in quantity.id else whole).append(quantity)
-    parts = [f"<div><b>{escape(result.plan.name)}</b>", _table(whole)]
+    several = result.quantities.values()
+    whole, single = ([q for q in several if ("[" in q.id) == inner] for inner in (False, True))
+    parts = [f"<b>{escape(result.plan.name)}</b>{_table(whole)}"]
     if single:
-        parts.append(
-            f"<details><summary>{len(single)} per layer kind, component or stage"
-            f"</summary>{_table(single)}</details>"
-        )
+        parts.append(_folded(f"{len(single)} per layer kind, component or stage", _table(single)))
     if result.absent:
         rows = "".join(
             f"<li><code>{escape(name)}</code>: {escape(reason)}</li>"
             for name, reason in result.absent.items()
         )
-        parts.append(
-            f"<details><summary>{len(result.absent)} absent, with reason</summary>"
-            f"<ul>{rows}</ul></details>"
+        parts.append(_folded(f"{len(result.absent)} absent, with reason", f"<ul>{rows}</ul>"))
+    return f"<div>{''.join(parts)}</div>"
+
+
+def _folded(summary: str, inner: str) -> str:
+    return f"<details><summary>{summary}</summary>{inner}</details>"
+
+
+def _table(quantities: Iterable[Any]) -> str:
+    rows = []
+    for quantity in quantities:
+        value, unit = quantity.value, quantity.unit
+        whole = shown = str(value)
+        if isinstance(value, (int, Fraction)):
+            whole, shown = f"{exact_text(value)} {unit}", format_value(value, unit)
+        elif isinstance(value, float):
+            shown = format_value(Fraction(value), unit)
+        rows.append(
+            f'<tr><td style="{_STYLE}"><code>{escape(quantity.id)}</code></td>'
+            f'<td style="{_STYLE}">{escape(quantity.title)}</td><td title="{escape(whole)}">'
+            f"{'' if quantity.exact else '≈ '}{escape(shown)}</td></tr>"
         )
-    return "".join(parts) + "</div>"
-
-
-def _table(quantities: list[Any]) -> str:
-    rows = "".join(
-        f'<tr><td style="{_STYLE}"><code>{escape(q.id)}</code></td>'
-        f'<td style="{_STYLE}">{escape(q.title)}</td>'
-        f'<td title="{escape(_exactly(q))}">{"" if q.exact else "≈ "}{escape(_shown(q))}</td></tr>'
-        for q in quantities
-    )
-    return f"<table><tbody>{rows}</tbody></table>"
-
-
-def _shown(quantity: Any) -> str:
-    value = quantity.value
-    if isinstance(value, float):
-        value = Fraction(value)
-    if isinstance(value, (int, Fraction)):
-        return format_value(value, quantity.unit)
-    return str(value)
-
-
-def _exactly(quantity: Any) -> str:
-    value = quantity.value
-    if isinstance(value, (int, Fraction)):
-        return f"{exact_text(value)} {quantity.unit}"
-    return str(value)
+    return f"<table><tbody>{''.join(rows)}</tbody></table>"

@@ -662,15 +662,15 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(work.Job, "work", counted)
     _stopped(read, out, 50)
     before = len(worked)
-    assert 1 < before < len(work.Job.of(read, "csv").pieces)
+    assert 1 < before < len(work.Job(read, "csv").pieces)
     lost = tmp_path / "out.csv.pieces" / "000001.csv"
     lost.unlink()
     run.sweep(read, out, workers=1)
-    assert sorted(worked) == sorted([1, *range(len(work.Job.of(read, "csv").pieces))])
+    assert sorted(worked) == sorted([1, *range(len(work.Job(read, "csv").pieces))])
     _stopped(read, out, 50)
     worked.clear()
     run.sweep(read, out, workers=1, restart=True)
-    assert worked == list(range(len(work.Job.of(read, "csv").pieces)))
+    assert worked == list(range(len(work.Job(read, "csv").pieces)))
 
 
 @pytest.mark.usefixtures("little_pieces")

@@ -97,7 +97,7 @@ def test_a_scheduler_loads_nothing_that_works_on_pieces() -> None:
         "import pickle, sys; pickle.loads(sys.stdin.buffer.read());"
         "print(*{'numpy', 'sympy', 'pyarrow', 'planner.questions.studies.work'} & set(sys.modules))"
     )
-    sent = pickle.dumps((engines.work, pickle.dumps(work.Job.of(study.load(STUDY), "csv")), 0))
+    sent = pickle.dumps((engines.work, pickle.dumps(work.Job(study.load(STUDY), "csv")), 0))
     loaded = subprocess.run([sys.executable, "-c", code], input=sent, cwd=ROOT, capture_output=True)
     assert (loaded.stdout.strip(), loaded.stderr) == (b"", b"")
 

@@ -221,14 +221,14 @@ def test_models_of_one_build_and_accelerators_of_the_same_facts_share_a_graph() 
 @pytest.mark.slow
 def test_a_piece_is_the_same_whatever_was_evaluated_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "OVER_ARRAYS", 1500)
-    job = work.Job.of(study.load(MANY), "csv")
+    job = work.Job(study.load(MANY), "csv")
     numbers = range(len(job.pieces))
     assert len(numbers) > 10
     pieces = [bytes(job.work(number).data) for number in numbers]
     again = [bytes(job.work(number).data) for number in reversed(numbers)]
     GRAPHS.clear()
     assert pieces == again[::-1]
-    assert pieces[3] == bytes(work.Job.of(study.load(MANY), "csv").work(3).data)
+    assert pieces[3] == bytes(work.Job(study.load(MANY), "csv").work(3).data)
 
 
 def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
@@ -283,7 +283,7 @@ def test_a_step_is_run_once_for_each_combination_of_what_it_reads() -> None:
 def test_studies_of_other_kinds_are_those_of_single_plans(document: Mapping[str, Any]) -> None:
     axes = {name: values[:2] for name, values in document["axes"].items()}
     read = study.load({**document, "axes": axes})
-    job = work.Job.of(read, None)
+    job = work.Job(read, None)
     assert Summary.from_json(job.work(0).summary).points > 0
     found = evaluator.Evaluator(read).evaluate([range(n) for n in read.shape])
     agree(read, found, range(0, read.size, max(1, read.size // 12)))

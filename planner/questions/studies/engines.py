@@ -56,14 +56,12 @@ def chosen(workers: int | None, on: str | Executor | None) -> Engine:
     if on is None:
         return partial(_here, workers=count)
     if workers is not None:
-        raise PlanError(
-            Fault("--workers is for this machine, --on for a cluster", None, "one of them")
-        )
+        what = "--workers is for this machine, --on for a cluster"
+        raise PlanError(Fault(what, None, "one of them"))
     scheme, _, place = on.partition("://")
     if not place or scheme not in CLUSTERS:
-        raise PlanError(
-            Fault(f"--on {on} is no engine", None, "dask://HOST:PORT or ray://HOST:PORT")
-        )
+        allowed = "dask://HOST:PORT or ray://HOST:PORT"
+        raise PlanError(Fault(f"--on {on} is no engine", None, allowed))
     return partial(_on_executor, partial(CLUSTERS[scheme], on), f"--on {on}")
 
 
@@ -93,7 +91,9 @@ def _on_executor(
         except PlanError:
             raise
         except Exception as error:
-            raise PlanError(_failed(name, error)) from error
+            what = f"a worker failed: {type(error).__name__}: {_said(error)}"
+            allowed = "what is done is kept; the same command goes on"
+            raise PlanError(Fault(what, Place(name), allowed)) from error
 
 
 def _in_order(executor: Executor, job: bytes, numbers: Sequence[int], workers: int) -> Pieces:
@@ -131,13 +131,9 @@ def _here(job: Job, numbers: Sequence[int], workers: int) -> Pieces:
             return
         except BrokenProcessPool:
             continue
-    raise PlanError(
-        Fault(
-            "worker processes keep dying (killed, or out of memory)",
-            None,
-            "fewer --workers; what is done is kept, the same command goes on",
-        )
-    )
+    what = "worker processes keep dying (killed, or out of memory)"
+    allowed = "fewer --workers; what is done is kept, the same command goes on"
+    raise PlanError(Fault(what, None, allowed))
 
 
 @contextlib.contextmanager
@@ -175,39 +171,40 @@ def _end_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def _dask(address: str) -> Iterator[Opened]:
-    """A Dask cluster, whose scheduler gives the work of a lost worker to another.
+def _reaching(engine: str, address: str) -> Iterator[None]:
+    """That what fails is a fault of the cluster.
 
     Raises:
-        PlanError: Dask is not installed, or the cluster does not answer.
+        PlanError: the engine is not installed, or the cluster does not answer.
     """
     try:
-        from distributed import Client
+        yield
     except ImportError:
-        raise PlanError(_missing("dask")) from None
-    try:
+        fix = f"pip install 'trainplan[{engine}]'"
+        raise PlanError(Fault(f"--on {engine}:// needs {engine}", None, fix)) from None
+    except (OSError, ValueError, RuntimeError) as error:
+        what = f"the cluster does not answer: {_said(error) or type(error).__name__}"
+        raise PlanError(Fault(what, Place(f"--on {address}"))) from None
+
+
+@contextlib.contextmanager
+def _dask(address: str) -> Iterator[Opened]:
+    """A Dask cluster, whose scheduler gives the work of a lost worker to another."""
+    with _reaching("dask", address):
+        from distributed import Client
+
         client = Client(f"tcp://{address.removeprefix('dask://')}", timeout=PATIENCE)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise PlanError(_unreachable(address, error)) from None
     with client:
         yield client.get_executor(pure=False, retries=MOST_DEATHS), max(1, len(client.nthreads()))
 
 
 @contextlib.contextmanager
 def _ray(address: str) -> Iterator[Opened]:
-    """A Ray cluster; a task whose worker is lost is run again.
-
-    Raises:
-        PlanError: Ray is not installed, or the cluster does not answer.
-    """
-    try:
+    """A Ray cluster; a task whose worker is lost is run again."""
+    with _reaching("ray", address):
         import ray
-    except ImportError:
-        raise PlanError(_missing("ray")) from None
-    try:
+
         ray.init(address, log_to_driver=False)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise PlanError(_unreachable(address, error)) from None
     try:
         yield _Ray(), max(1, int(ray.cluster_resources().get("CPU", 1)))
     finally:
@@ -241,25 +238,7 @@ def _passed_on(found: Future[Any], theirs: Future[Any]) -> None:
 CLUSTERS = {"dask": _dask, "ray": _ray}
 
 
-def _missing(engine: str) -> Fault:
-    fix = f"pip install 'trainplan[{engine}]'"
-    return Fault(f"--on {engine}:// needs {engine}", None, fix)
-
-
 def _said(error: BaseException) -> str:
     """The first line of an error, and the last where the first only announces it."""
     lines = str(error).strip().splitlines() or [""]
     return f"{lines[0]} {lines[-1].strip()}" if lines[0].endswith(":") else lines[0]
-
-
-def _unreachable(address: str, error: BaseException) -> Fault:
-    said = _said(error) or type(error).__name__
-    return Fault(f"the cluster does not answer: {said}", Place(f"--on {address}"))
-
-
-def _failed(name: str, error: BaseException) -> Fault:
-    return Fault(
-        f"a worker failed: {type(error).__name__}: {_said(error)}",
-        Place(name),
-        "what is done is kept; the same command goes on",
-    )

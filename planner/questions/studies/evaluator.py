@@ -122,7 +122,9 @@ class _Plans:
         together = [one == LAYOUTS for one in evaluator.differences if one != INPUTS]
         inner = [r for r, one in zip(ranges, together, strict=True) if one]
         rows = np.arange(self.size).reshape(lengths)
-        heads = ([slice(None)] if t else range(n) for n, t in zip(lengths, together, strict=True))
+        heads: list[Any] = [
+            [slice(None)] if one else range(n) for n, one in zip(lengths, together, strict=True)
+        ]
         for head in product(*heads):
             self._complete(rows[head].ravel(), inner)
 
@@ -173,7 +175,7 @@ class _Plans:
         written in another way."""
         places, differ = self.places(row), self.evaluator.differences
         chosen: dict[str, Any] = {}
-        layouts: list[Sequence[Axis]] = []
+        layouts = []
         for axes, place, one in zip(self.study.dimensions, places, differ, strict=True):
             if one == LAYOUTS:
                 layouts.append(axes)
@@ -186,8 +188,8 @@ class _Plans:
         drafts = Drafts(draft, model, math.prod(map(len, inner)))
         along = [indices.ravel() for indices in np.indices([len(r) for r in inner])]
         for changes in (_of_section, _of_keys):  # a section before the keys inside it
-            for of_rows, axes, several in zip(along, layouts, inner, strict=True):
-                drafts.assign(of_rows, [changes(axes, p, document.data[LAYOUT]) for p in several])
+            for of_rows, layout, several in zip(along, layouts, inner, strict=True):
+                drafts.assign(of_rows, [changes(layout, p, document.data[LAYOUT]) for p in several])
         if any(isinstance(v, str) for key in SPELLED for v in drafts.column(key).values):
             return None
         drafts.complete()

@@ -64,9 +64,8 @@ class PieceFolder:
                     return lock, True
             except BlockingIOError:
                 lock.close()
-                raise PlanError(
-                    Fault("another sweep is writing this", Place(str(self.table)), "another file")
-                ) from None
+                what = "another sweep is writing this"
+                raise _refused(what, self.table, "another file") from None
             except FileNotFoundError:  # removed since it was opened: the lock is on nothing
                 pass
             lock.close()
@@ -86,22 +85,15 @@ class PieceFolder:
         Raises:
             PlanError: it is not, or has.
         """
-        found = self.folder.lstat()
-        own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+        own = not hasattr(os, "getuid") or self.folder.lstat().st_uid == os.getuid()
         if not self.folder.is_dir() or self.folder.is_symlink() or not own:
-            raise PlanError(
-                Fault("this is a link or no folder of yours", Place(str(self.folder)), "remove it")
-            )
+            raise _refused("this is a link or no folder of yours", self.folder, "remove it")
         entries = list(os.scandir(self.folder))
         for entry in entries:
             if not entry.is_file(follow_symlinks=False):
-                raise PlanError(
-                    Fault("this is a link or no regular file", Place(entry.path), "remove it")
-                )
+                raise _refused("this is a link or no regular file", entry.path, "remove it")
         if entries and not any(entry.name == STUDY for entry in entries):
-            raise PlanError(
-                Fault("this folder holds no pieces of a table", Place(str(self.folder)), "move it")
-            )
+            raise _refused("this folder holds no pieces of a table", self.folder, "move it")
 
     def _begin(self, about: Mapping[str, Any], restart: bool) -> None:
         self._lock.seek(0)
@@ -109,49 +101,37 @@ class PieceFolder:
         with contextlib.suppress(PlanError):  # damaged
             found = files.parse_json(self._lock.read(LONGEST))
         if not restart and found is not None and found != about:
-            raise PlanError(
-                Fault(
-                    "an unfinished table of another study, or of another version of it",
-                    Place(str(self.folder)),
-                    "--restart to begin afresh, or another file",
-                )
-            )
+            what = "an unfinished table of another study, or of another version of it"
+            raise _refused(what, self.folder, "--restart to begin afresh, or another file")
         if restart or found is None:
             self._empty()
             self._lock.truncate(0)
             self._lock.write(json.dumps(about).encode())
             self._lock.flush()
-        self.done = {number for number in range(self.count) if self._agrees(number)}
-
-    def _rows(self, number: int) -> Path:
-        return self.folder / f"{number:06}.{self.ending}"
-
-    def _facts(self, number: int) -> Path:
-        return self.folder / f"{number:06}.json"
-
-    def _agrees(self, number: int) -> bool:
-        """Whether a piece is there, and is what was written."""
-        try:
-            checksum, size, summary = self._read_facts(number)
-            rows = files.read_bytes(self._rows(number), size)
-        except (PlanError, ValueError):
-            return False
-        return checksum == zlib.crc32(rows, zlib.crc32(summary))
-
-    def _read_facts(self, number: int) -> tuple[int, int, bytes]:
-        """The checksum of a piece, the size of its rows, and its summary."""
-        said, _, summary = files.read_bytes(self._facts(number), LONGEST).partition(b"\n")
-        checksum, size = said.split()
-        return int(checksum, 16), int(size), summary
-
-    def summary(self, number: int) -> str:
-        """What the comparison needs of a piece that is done, as JSON."""
-        return self._read_facts(number)[2].decode()
-
-    def rows(self) -> Iterator[bytes]:
-        """The rows of each piece."""
+        self.done = set()
         for number in range(self.count):
-            yield files.read_bytes(self._rows(number), self._read_facts(number)[1])
+            with contextlib.suppress(PlanError, ValueError):
+                self.read(number)
+                self.done.add(number)
+
+    def _paths(self, number: int) -> tuple[Path, Path]:
+        """The files of the rows of a piece and of its facts."""
+        rows, facts = (f"{number:06}.{ending}" for ending in (self.ending, "json"))
+        return self.folder / rows, self.folder / facts
+
+    def read(self, number: int) -> tuple[bytes, str]:
+        """The rows of a piece that is done, and as JSON what the comparison needs of it.
+
+        Raises:
+            PlanError, ValueError: it is not there, or not what was written.
+        """
+        of_rows, of_facts = self._paths(number)
+        said, _, facts = files.read_bytes(of_facts, LONGEST).partition(b"\n")
+        checksum, size = said.split()
+        rows = files.read_bytes(of_rows, int(size))
+        if int(checksum, 16) != zlib.crc32(rows, zlib.crc32(facts)):
+            raise ValueError("a damaged piece")
+        return rows, facts.decode()
 
     def add(self, number: int, rows: bytes, summary: str) -> None:
         """A piece, done.
@@ -162,7 +142,7 @@ class PieceFolder:
         facts = summary.encode()
         sealed = b"%08x %d\n%s" % (zlib.crc32(rows, zlib.crc32(facts)), len(rows), facts)
         with _writing(self.table):
-            for path, data in ((self._rows(number), rows), (self._facts(number), sealed)):
+            for path, data in zip(self._paths(number), (rows, sealed), strict=True):
                 with files.replacing(path) as file:
                     file.write(data)
 
@@ -177,7 +157,7 @@ class PieceFolder:
         """
         whole = self.folder / f"whole.{self.ending}"  # there, a killed one is found and removed
         with files.replacing(whole) as file:
-            join(self.rows(), file)
+            join((self.read(number)[0] for number in range(self.count)), file)
         with _writing(self.table):
             os.chmod(whole, files.mode(self.table))
             os.replace(whole, self.table)
@@ -198,6 +178,10 @@ class PieceFolder:
         """Leave what is there for the next run."""
         with contextlib.suppress(OSError):  # a full disk was told already
             self._lock.close()
+
+
+def _refused(what: str, path: Path | str, allowed: str) -> PlanError:
+    return PlanError(Fault(what, Place(str(path)), allowed))
 
 
 @contextlib.contextmanager

@@ -56,7 +56,7 @@ def sweep(
     kind = None if output is None else outputs.table(str(output))
     if kind == "parquet":
         parquet.loaded()
-    job, found, start = Job.of(study, kind), Summary(), time.perf_counter()
+    job, found, start = Job(study, kind), Summary(), time.perf_counter()
 
     def told(summaries: Iterable[str]) -> Summary:
         for summary in summaries:
@@ -86,7 +86,7 @@ def _summaries(folder: PieceFolder, engine: Engine, job: Job) -> Generator[str, 
     with contextlib.closing(engine(job, missing)) as made:
         for number in range(folder.count):
             if number in folder.done:
-                yield folder.summary(number)
+                yield folder.read(number)[1]
             else:
                 piece = next(made)
                 folder.add(number, piece.data, piece.summary)

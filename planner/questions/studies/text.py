@@ -16,10 +16,8 @@ from planner.questions.studies.table import Column, Rows, columns, is_whole
 BLOCK = 1 << 14
 
 
-def header(study: Study, kind: str) -> bytes:
-    """What stands before the first row."""
-    if kind != "csv":
-        return b""
+def header(study: Study) -> bytes:
+    """What stands before the first row of CSV."""
     return (",".join(_quoted(column.name) for column in columns(study)) + "\n").encode()
 
 

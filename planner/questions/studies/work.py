@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -35,11 +35,7 @@ class Job:
 
     study: Study
     kind: str | None  # csv, jsonl, parquet; None: no table
-    version: str
-
-    @classmethod
-    def of(cls, study: Study, kind: str | None) -> Job:
-        return cls(study, kind, full())
+    version: str = field(default_factory=full)
 
     @cached_property
     def pieces(self) -> Pieces:
@@ -72,12 +68,11 @@ class Job:
             raise PlanError(Fault(f"a worker runs {full()}, the study {self.version}"))
         ranges = self.pieces.ranges(number)
         rows = table.rows(self.study, ranges, self.evaluate(ranges))
-        data = self._encoded(rows)
-        if number == 0 and self.kind is not None:
-            data = text.header(self.study, self.kind) + data
+        data = b""
+        if self.kind == "parquet":
+            data = parquet.piece(rows)
+        elif self.kind is not None:
+            data = text.encoded(rows, self.kind)
+        if self.kind == "csv" and number == 0:
+            data = text.header(self.study) + data
         return Piece(data, summary(rows).to_json())
-
-    def _encoded(self, rows: table.Rows) -> bytes:
-        if self.kind is None:
-            return b""
-        return parquet.piece(rows) if self.kind == "parquet" else text.encoded(rows, self.kind)
