@@ -23,7 +23,6 @@ KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198)"
 
 of_part = partial(Quantity, unit="bytes", per="part")
 of_stage = partial(Quantity, unit="bytes", per="stage")
-of_phase = partial(Quantity, unit="bytes", per=("stage", "phase"))
 
 
 @Quantity(
@@ -162,11 +161,13 @@ def stage():
     return layers + Sum(in_flight * whole, "part", layers=False)
 
 
-live = of_phase(
+live = Quantity(
     "memory.activations.live",
     r"M_{\mathrm{act},\sigma\varphi}",
     "activations on one device of a stage in a phase",
+    unit="bytes",
     attribution="activations",
+    per=("stage", "phase"),
 )
 _embedding = Sum(in_flight * whole, "part", part="embedding")
 live.where(phase="loss", source="end of the forward pass").equals(

@@ -188,7 +188,6 @@ def _():
 
 # -- what is there for the whole run -----------------------------------------------------------
 
-
 dummies = of_stage(
     "memory.buffers.dummies",
     r"M_{\mathrm{dum},\sigma}",
@@ -297,7 +296,6 @@ def constant():
 
 
 # -- what lives in which phase -------------------------------------------------------------------
-
 
 live = of_phase(
     "memory.buffers.live",

@@ -166,7 +166,6 @@ def _():
 
 # -- bytes of one component ---------------------------------------------------------------------
 
-
 QLORA = "Dettmers et al. 2023 (arXiv 2305.14314), section 3"
 
 frozen_bytes = in_bytes(

@@ -95,7 +95,6 @@ def _():
 
 # -- tensor parallelism ------------------------------------------------------------------------
 
-
 tensor = seconds(
     "network.tensor",
     r"t_{\mathrm{AR}}",
@@ -321,7 +320,6 @@ def _():
 
 # -- expert parallelism ------------------------------------------------------------------------
 
-
 experts = of_block(
     "network.experts",
     r"t_{\mathrm{a2a}}",
@@ -466,7 +464,6 @@ def _():
 
 # -- context parallelism -----------------------------------------------------------------------
 
-
 #: Bytes of a rank's keys and values; a tensor-parallel rank has one head at least.
 _keys_and_values = k_a * tokens * maximum(1, a_kv / t) * (d_h + d_v)
 
@@ -493,7 +490,6 @@ def _():
 
 
 # -- pipeline ----------------------------------------------------------------------------------
-
 
 send = seconds(
     "network.pipeline",

@@ -169,7 +169,6 @@ def stage():
 
 # -- what it exchanges -----------------------------------------------------------------------------
 
-
 hop = Quantity(
     "time.decode.hop",
     r"t_{\mathrm{hop}}",

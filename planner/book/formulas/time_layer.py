@@ -131,7 +131,6 @@ def elementwise():
 
 # -- exchanges ---------------------------------------------------------------------------------
 
-
 QUIET = ("norm", "embedding", "head", *NOTHING)
 
 exchanges = Quantity(

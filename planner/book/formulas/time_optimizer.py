@@ -237,7 +237,6 @@ def _():
 
 # -- the update --------------------------------------------------------------------------------
 
-
 optimizer = seconds(
     "time.optimizer",
     r"t_{\mathrm{opt}}",

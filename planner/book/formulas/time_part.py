@@ -39,7 +39,6 @@ from planner.book.reductions import Sum, maximum, minimum
 
 # -- what is computed again --------------------------------------------------------------------
 
-
 again = of_block(
     "time.block.again", r"t_{\mathrm{re}}", "what the backward pass computes again of a block"
 )
@@ -185,7 +184,6 @@ def _():
 
 
 # -- host memory -------------------------------------------------------------------------------
-
 
 ZERO_INFINITY = "Rajbhandari et al. 2021 (arXiv 2104.07857), section 5.1.2"
 

@@ -86,7 +86,6 @@ def shallow(rate: Operand) -> Expression:
 
 # -- shapes ------------------------------------------------------------------------------------
 
-
 rows = of_product(
     "time.product.rows", r"M_x", "rows of a product on one device", unit="1", source="layout"
 )
