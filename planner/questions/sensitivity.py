@@ -106,6 +106,7 @@ class Slopes:
     def __init__(self, built: Case, target: str, evaluation: Evaluation | None = None) -> None:
         self.target, self.tape = target, Tape(built, [target], like=evaluation)
         self._evaluator = AsItIs([target], [self.tape])
+        self._evaluation = evaluation or Evaluation(built)
         leaves = self.tape.values(built)
         assert leaves is not None
         self.leaves, self._result = leaves, self.tape.results[target]
@@ -140,17 +141,15 @@ class Slopes:
         _, values, _ = self._evaluator.values((plan,), exact=True)
         return Fraction(values[self.target]) / Fraction(self.value) - 1
 
-    def change(self, notes: Sequence[Notation], share: Fraction) -> Fraction | None:
+    def change(self, entries: Sequence[Elasticity], share: Fraction) -> Fraction | None:
         """By which share the quantity changes where measures are larger by a share of themselves;
         None where it has no value there."""
-        symbols = {note.symbol for note in notes}
-        moved = [
-            value * (1 + share) if leaf.symbol in symbols else value
-            for leaf, value in zip(self.tape.leaves, self.leaves, strict=True)
-        ]
+        moved = self._evaluation
+        for entry in entries:
+            moved = moved.varied(entry.note.symbol, Fraction(entry.value) * (1 + share))
         try:
-            return Fraction(self.tape.run(moved)[self._result]) / Fraction(self.value) - 1
-        except (ArithmeticError, ValueError):
+            return Fraction(moved.value(self.target)) / Fraction(self.value) - 1
+        except Absent:
             return None
 
 
@@ -197,7 +196,7 @@ def _changed(
             return slopes.of(other)
     except PlanError:
         pass
-    return slopes.change([e.note for e in entries], share)
+    return slopes.change(entries, share)
 
 
 def by_step(plan: Plan, target: str) -> list[Step]:

@@ -82,9 +82,8 @@ class Coefficient:
 
     def combined(self, operation: Callable[[Any, Any], Any], other: Coefficient) -> Coefficient:
         """The sum, the product or the quotient of two."""
-        symbols = None
-        if self.symbols is not None and other.symbols is not None:
-            symbols = operation(self.symbols, other.symbols)
+        known = self.symbols is not None and other.symbols is not None
+        symbols = operation(self.symbols, other.symbols) if known else None
         return Coefficient(operation(self.value, other.value), symbols)
 
     def __neg__(self) -> Coefficient:

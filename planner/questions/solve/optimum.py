@@ -53,22 +53,24 @@ def optimise(
         raise PlanError(Fault(f"{goal.quantity} does not change with {domain.key}", None))
     peaks = _peaks(scanned, goal)
     if domain.endless and _goes_on(scanned, peaks[0], goal, domain.start):
-        raise _unbounded(search, goal, peaks[0])
-    best = max((_climbed(search, peak, goal) for peak in peaks), key=goal.rank)
-    if best.broken:
+        best = shown(peaks[0].value, domain.unit)
+        why = f"{goal.quantity} has no {goal.word} value; it is still better at {best}"
+        raise PlanError(Fault(f"{domain.key} is unbounded: {why}", None, "a limit with --until"))
+    top = max((_climbed(search, peak, goal) for peak in peaks), key=goal.rank)
+    if top.broken:
         return replace(answer, **missed(search), tried=len(search.known))
-    best = search.confirmed(best)
-    beside = [search.beyond(best.index + toward, toward) for toward in (-1, 1)]
+    top = search.confirmed(top)
+    beside = [search.beyond(top.index + toward, toward) for toward in (-1, 1)]
     known = search.known
     notes = []
     if len({peak.index for peak in _peaks(known, goal)}) > 1:
         notes.append(f"{goal.quantity} rises and falls more than once; other peaks are worse")
-    same = [p for p in known if not p.broken and p.index != best.index]
-    if any(goal.of(p) == goal.of(best) for p in same):
+    same = [p for p in known if not p.broken and p.index != top.index]
+    if any(goal.of(p) == goal.of(top) for p in same):
         notes.append(f"other values give the same {goal.quantity}")
     return replace(
         answer,
-        holds=best,
+        holds=top,
         beside=tuple(search.confirmed(probe) for probe in beside if probe is not None),
         notes=tuple(notes),
         tried=len(known),
@@ -170,15 +172,3 @@ def _between(search: Probes, peak: Probe, other: Probe) -> Probe | None:
     low, high = sorted((peak.index, other.index))
     aim = peak.index + round((other.index - peak.index) * share)
     return search.nearest_valid(min(max(aim, low + 1), high - 1), low, high)
-
-
-def _unbounded(search: Probes, goal: Goal, best: Probe) -> PlanError:
-    value = shown(best.value, search.domain.unit)
-    return PlanError(
-        Fault(
-            f"{search.domain.key} is unbounded: {goal.quantity} has no {goal.word} value; it is "
-            f"still better at {value}",
-            None,
-            "a limit with --until",
-        )
-    )
