@@ -349,4 +349,4 @@ def best(
     options = {key: (value,) for key, value in (fixed or {}).items()}
     search = BoundedSearch(plan, by, limits, options)
     found = search.ask(Candidates.plainest)
-    return None if found is None else layout_of(plan, found, (by,), search.wanted)
+    return found and layout_of(found, by).exactly(plan, search.wanted)

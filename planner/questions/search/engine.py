@@ -98,11 +98,15 @@ class Layout:
     def evaluation(self) -> Evaluation | None:
         return None if self.evaluated is None else self.evaluated[0]
 
-    def exactly(self, plan: Plan, by: str, like: Iterable[Layout]) -> Layout:
-        """The layout with the exact value and the parts of ``by``, as layouts ``like`` it have."""
+    def exactly(
+        self, plan: Plan, quantities: Iterable[str], by: str = "", like: Iterable[Layout] = ()
+    ) -> Layout:
+        """The layout with exact values of some quantities, and the parts of ``by``; what it has in
+        common with the nearest of layouts ``like`` it is not evaluated again."""
         alike = [layout.evaluation for layout in like if layout.evaluation is not None]
-        values, evaluation = _exactly(self.of(plan), (by,), alike)
-        return replace(self, values={**self.values, **values}, evaluated=(evaluation, by))
+        values, evaluation = _exactly(self.of(plan), quantities, alike)
+        values = {**values, **self.values, **values}
+        return replace(self, values=values, evaluated=(evaluation, by) if by else None)
 
 
 @dataclass(frozen=True)
@@ -355,16 +359,20 @@ def search(
         searched, found = wider, ask(wider)
     kept, proven = found.kept, not found.kept.count and of_memory(limits)
     own = _own(plan, quantities, by)
-    like = [] if own is None or own.evaluation is None else [own.evaluation]
-    best = [
-        layout_of(plan, item, (by, MEMORY), quantities if number < EXACT else (), by, like)
-        for number, item in enumerate(kept.best.items())
-    ]
-    front = [layout_of(plan, item, (by, MEMORY)) for item in kept.front.items()]
+    like = [] if own is None else [own]
+    best = [layout_of(item, by, MEMORY) for item in kept.best.items()]
+    for place, layout in enumerate(best[:EXACT]):
+        best[place] = layout.exactly(plan, quantities, by, like)
+        like.append(best[place])
+    plain = kept.plain.first and layout_of(kept.plain.first, by)
+    if plain is not None:
+        same = (layout for layout in best[:EXACT] if layout.changes == plain.changes)
+        plain = next(same, None) or plain.exactly(plan, quantities, by, like)
+    front = [layout_of(item, by, MEMORY) for item in kept.front.items()]
     shown = [Point(m, s, f) for s, m, f in found.sample.thinned()]
     if points:
         shown += [Point(x.values[MEMORY], x.values[by], True, True) for x in front]
-    plain, nearest = kept.plain.first, None if kept.count else found.nearest.first
+    nearest = None if kept.count else found.nearest.first
     return Found(
         plan=plan,
         by=by,
@@ -376,13 +384,13 @@ def search(
         limits=tuple(limits),
         varied=tuple(vary or ()),
         points=tuple(shown),
-        nearest=nearest and layout_of(plan, nearest, (), quantities),
-        choices=tuple(_choices(plan, kept.chosen, by)) if kept.chosen else (),
+        nearest=nearest and layout_of(nearest).exactly(plan, quantities),
+        choices=tuple(_choices(kept.chosen, by)) if kept.chosen else (),
         every=walk.every,
         same=walk.same,
         narrowed={} if proven else searched.narrowed,
         margin=keeps,
-        plain=plain and layout_of(plan, plain, (by,), quantities, by, like),
+        plain=plain,
         launcher=launcher,
         tight=kept is found.tight and kept.count > 0,
     )
@@ -459,12 +467,11 @@ class _Selected:
         return self.safe if self.safe.count else self.tight
 
 
-def _choices(plan: Plan, chosen: ByChoice, by: str) -> Iterator[Choice]:
+def _choices(chosen: ByChoice, by: str) -> Iterator[Choice]:
     """For the keys that have several values, the best layout with each, smallest ``by`` first."""
     for key, values in chosen.items().items():
         for value, item in values if len(values) > 1 else ():
-            layout = None if item is None else layout_of(plan, item, (by, MEMORY))
-            yield Choice(key, value, layout)
+            yield Choice(key, value, item and layout_of(item, by, MEMORY))
 
 
 def scatter(plan: Plan, points: int = POINTS, by: str = STEP, **options: Any) -> Found:
@@ -475,31 +482,17 @@ def scatter(plan: Plan, points: int = POINTS, by: str = STEP, **options: Any) ->
     return search(plan, 5, by, points=points, choices=True, most=MOST, **options)
 
 
-def layout_of(
-    plan: Plan,
-    item: Item,
-    names: Sequence[str],
-    exactly: Sequence[str] = (),
-    by: str = "",
-    alike: list[Evaluation] | None = None,
-) -> Layout:
-    """A layout that was selected, with exact values of some quantities; its evaluation joins those
-    of layouts that are alike."""
+def layout_of(item: Item, *names: str) -> Layout:
+    """A layout that was selected, with the names of its numbers."""
     *numbers, (changes, follows) = item
     over_arrays = dict(zip(names, numbers, strict=False))
     shown = {k: v for k, v in changes.items() if v is not None}
     cleared = tuple(k for k, v in changes.items() if v is None)
-    if not exactly:
-        return Layout(shown, follows, over_arrays, over_arrays, cleared)
-    values, evaluation = _exactly(variant(plan, changes), exactly, alike or ())
-    if alike is not None:
-        alike.append(evaluation)
-    kept = (evaluation, by) if by else None
-    return Layout(shown, follows, values, over_arrays, cleared, kept)
+    return Layout(shown, follows, over_arrays, over_arrays, cleared)
 
 
 def _exactly(
-    plan: Plan, quantities: Sequence[str], alike: Sequence[Evaluation] = ()
+    plan: Plan, quantities: Iterable[str], alike: Sequence[Evaluation] = ()
 ) -> tuple[dict[str, Any], Evaluation]:
     """Quantities of a plan, and their evaluation, which uses the nearest of some others again.
 

@@ -241,6 +241,7 @@ def costs(found: Found) -> list[tuple[str, str, str]]:
     """For each choice its heading, the best value, and the others, each by how far the best layout
     with it is behind, those that cost least first."""
     headings = {key: heading for heading, key in columns(found)}
+    exact = {_key(layout): layout for layout in found.best if layout.evaluated}
     rows = []
     for key, several in groupby(found.choices, key=lambda choice: choice.key):
         choices = list(several)
@@ -251,7 +252,7 @@ def costs(found: Found) -> list[tuple[str, str, str]]:
         for number, choice in enumerate(fitting[1:LISTED]):
             assert choice.layout is not None
             slower = _slower(choice.layout, first.layout, found.by)
-            why = "" if number or slower == SAME else _lost(choice.layout, found)
+            why = "" if number or slower == SAME else _lost(choice.layout, found, exact)
             said.append(f"{_word(choice.value)}: {slower}{why}")
         if len(fitting) > LISTED:
             said.append(f"{len(fitting) - LISTED} more")
@@ -270,10 +271,16 @@ def _slower(layout: Layout, first: Layout, by: str) -> str:
     return f"× {ratio:.1f}" if ratio >= 2 else f"+{100 * (ratio - 1):.1f} %"
 
 
-def _lost(layout: Layout, found: Found) -> str:
-    """Where a layout loses most against the best, in brackets."""
-    best = found.best[0]
-    most, least = _told(layout.exactly(found.plan, found.by, found.best), best, found.by)
+def _key(layout: Layout) -> str:
+    return repr(layout.changes)
+
+
+def _lost(layout: Layout, found: Found, exact: dict[str, Layout]) -> str:
+    """Where a layout loses most against the best, in brackets; ``exact`` are the layouts that were
+    evaluated exactly, which it joins."""
+    if _key(layout) not in exact:
+        exact[_key(layout)] = layout.exactly(found.plan, (found.by,), found.by, found.best)
+    most, least = _told(exact[_key(layout)], found.best[0], found.by)
     less = f", less {named(least[0])}" if least else ""
     return f" ({named(most[0])}{less})" if most else ""
 
