@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from planner.base import files
 from planner.base.display import one_line
 from planner.base.errors import Fault, PlanError
+from planner.cli.completion import SHELLS
 from planner.connect.exports import FORMATS
 
 if TYPE_CHECKING:
@@ -57,14 +58,15 @@ def command(name: str, help: str, *arguments: Argument) -> Callable[[Handler], H
 
 
 def argument(
-    name: str, metavar: str | None = None, help: str | None = None, **how: Any
+    names: str, metavar: str | None = None, help: str | None = None, **how: Any
 ) -> Argument:
-    return (name,), {"metavar": metavar, "help": help, **how}
+    """What argparse is told of an argument; an option may have several names."""
+    return tuple(names.split(", ")), {"metavar": metavar, "help": help, **how}
 
 
-def many(name: str, metavar: str, help: str, **how: Any) -> Argument:
+def many(names: str, metavar: str, help: str, **how: Any) -> Argument:
     """An option that may stand several times."""
-    return argument(name, metavar, f"{help}; repeatable", action="append", default=[], **how)
+    return argument(names, metavar, f"{help}; repeatable", action="append", default=[], **how)
 
 
 def flag(name: str, help: str) -> Argument:
@@ -76,16 +78,9 @@ def formats(*names: str, help: str | None = None) -> Argument:
     return argument("--format", None, help, choices=names, default=names[0])
 
 
-def output(help: str, metavar: str = "FILE") -> Argument:
-    """The one file that a command writes, in the place of standard output."""
-    return ("-o", "--output"), {"metavar": metavar, "help": help}
-
-
-def outputs(help: str) -> Argument:
-    """The files that a command writes, whose endings pick what is in them."""
-    return ("-o", "--output"), many("", "FILE", help)[1]
-
-
+#: The one file that a command writes in the place of standard output, or the files whose endings
+#: pick what is in them.
+OUTPUT = "-o, --output"
 EVERYWHERE = (
     argument(
         "--root",
@@ -132,7 +127,7 @@ def _at_least_one(top: int | None) -> None:
     "report",
     "evaluate a plan, print a summary, write reports",
     *PLAN,
-    outputs("write a report; .md, .html, .json or .txt picks the format"),
+    many(OUTPUT, "FILE", "write a report; .md, .html, .json or .txt picks the format"),
     argument(
         "--format", None, "print the report in this format", choices=("text", "md", "html", "json")
     ),
@@ -346,9 +341,11 @@ def _solve(options: argparse.Namespace) -> int:
         "--front", "list the layouts that no other beats both in memory and in what is made small"
     ),
     formats("text", "md", "html", "json", "csv"),
-    outputs(
+    many(
+        OUTPUT,
+        "FILE",
         "write what was found; .html (with a picture of the space), .md, .json, .csv or .txt "
-        "picks the format"
+        "picks the format",
     ),
 )
 def _search(options: argparse.Namespace) -> int:
@@ -389,7 +386,7 @@ def _search(options: argparse.Namespace) -> int:
     "sweep",
     "evaluate a grid of plans into a table",
     argument("study", "STUDY.yaml", "a study document; - is standard input"),
-    outputs("the table (.csv, .jsonl, .parquet), a comparison (.html, .md)"),
+    many(OUTPUT, "FILE", "the table (.csv, .jsonl, .parquet), a comparison (.html, .md)"),
     argument("--workers", "N", "processes on this machine; all cores by default", type=int),
     argument(
         "--on",
@@ -474,7 +471,7 @@ def _diff(options: argparse.Namespace) -> int:
     "turn a published configuration into a model document",
     argument("config", "CONFIG", "config.json, or a file of arguments"),
     argument("--from", dest="source", choices=("huggingface", "megatron"), default="huggingface"),
-    output("the model document to write"),
+    argument(OUTPUT, "FILE", "the model document to write"),
 )
 def _import(options: argparse.Namespace) -> int:
     from planner.connect import imports
@@ -488,7 +485,7 @@ def _import(options: argparse.Namespace) -> int:
     "write the launch configuration of a framework",
     *PLAN,
     argument("--to", None, "the framework", required=True, choices=FORMATS),
-    output("the file to write"),
+    argument(OUTPUT, "FILE", "the file to write"),
 )
 def _export(options: argparse.Namespace) -> int:
     from planner.connect import exports
@@ -510,9 +507,11 @@ def _export(options: argparse.Namespace) -> int:
         "--warm-up", "N", "records left out at the start; 5, or half of a shorter log", type=int
     ),
     argument("--format", None, "the table alone in this format", choices=("text", "md", "json")),
-    outputs(
+    many(
+        OUTPUT,
+        "FILE",
         "write the plan's report with the comparison as a section; .md, .html or .json picks "
-        "the format, .txt (and any ending with --format) is the table alone"
+        "the format, .txt (and any ending with --format) is the table alone",
     ),
 )
 def _compare(options: argparse.Namespace) -> int:
@@ -543,7 +542,7 @@ def _compare(options: argparse.Namespace) -> int:
 @command(
     "measure",
     "measure this machine, or a training step on it beside its plan",
-    output("the accelerator document to write", "FILE.yaml"),
+    argument(OUTPUT, "FILE.yaml", "the accelerator document to write"),
     argument("--device", None, "the best by default", choices=("cuda", "cpu", "mps")),
     argument("--name", None, "of the accelerator; the device's own by default"),
     argument("--seconds", "N", "for all benchmarks (40), or all steps (60)", type=float),
@@ -600,11 +599,7 @@ def _list(options: argparse.Namespace) -> int:
     return OK
 
 
-@command(
-    "completion",
-    "print the completion script of a shell",
-    argument("shell", choices=("bash", "zsh", "fish")),
-)
+@command("completion", "print the completion script of a shell", argument("shell", choices=SHELLS))
 def _completion(options: argparse.Namespace) -> int:
     from planner.cli.completion import script
 
