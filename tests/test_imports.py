@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -147,3 +149,23 @@ def test_documents_are_read_without_anything_heavy() -> None:
 
 def test_the_probe_sees_a_heavy_package() -> None:
     assert "sympy" in heavy_after("import sympy")
+
+
+def test_what_is_imported_is_a_declared_dependency() -> None:
+    """What only tests or developers install is not there where the program is installed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    groups = [v for name, v in extras.items() if name not in ("test", "dev", "docs")]
+    declared = {
+        re.match(r"[\w-]+", word)[0].lower()  # type: ignore[index]
+        for word in (*project["dependencies"], *(word for group in groups for word in group))
+    }
+    imported = set()
+    for file in (ROOT / "planner").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                imported.add(node.module.partition(".")[0])
+    foreign = imported - set(sys.stdlib_module_names) - {"planner"}
+    assert {{"yaml": "pyyaml"}.get(name, name) for name in foreign} <= declared | {"_signal"}
