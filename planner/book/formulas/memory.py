@@ -10,15 +10,9 @@ from typing import Any
 
 from planner.book.formulas import memory_activations as kept
 from planner.book.formulas import memory_buffers as buffer
+from planner.book.formulas import memory_states as states
 from planner.book.formulas.layout import data, micro_batches
 from planner.book.formulas.memory_cache import cache_stage
-from planner.book.formulas.memory_states import (
-    gradients_component,
-    gradients_stage,
-    optimizer_stage,
-    per_parameter,
-    weights_stage,
-)
 from planner.book.formulas.parameters import total as parameters_total
 from planner.book.notation import (
     M_com,
@@ -74,13 +68,13 @@ gradients_live.where(
     gradients="persistent",
     phase=("loss", "backward", "first", "gradients", "step"),
     source="Megatron-LM (one gradient buffer for the whole run)",
-).equals(gradients_stage, "The buffer is there in every phase.")
+).equals(states.gradients_stage, "The buffer is there in every phase.")
 gradients_live.where(phase="serving", source="nothing is trained").equals(0, "None.")
 
 #: What the micro-batches before left: nothing in the first one.
-_summed = minimum(1, micro_batches - 1) * gradients_stage
-_of_head = total_on_stage(Sum(gradients_component, "component"), part="head")
-_of_layers = Sum(copies_on_stage * gradients_component, "component", layers=True)
+_summed = minimum(1, micro_batches - 1) * states.gradients_stage
+_of_head = total_on_stage(Sum(states.gradients_component, "component"), part="head")
+_of_layers = Sum(copies_on_stage * states.gradients_component, "component", layers=True)
 
 gradients_live.where(gradients="fresh", phase="loss").equals(
     _summed, "None yet in the first micro-batch; all of them from the second one on."
@@ -97,7 +91,7 @@ def _():
 
 
 gradients_live.where(gradients="fresh", phase="gradients", zero=(0, 1, 2)).equals(
-    gradients_stage, "All of them."
+    states.gradients_stage, "All of them."
 )
 
 
@@ -118,7 +112,7 @@ def _():
     return maximum(_summed, _of_layers + _of_head)
 
 
-gradients_live.where(gradients="fresh", phase="step").equals(gradients_stage, "All of them.")
+gradients_live.where(gradients="fresh", phase="step").equals(states.gradients_stage, "All of them.")
 
 # -- the peak -----------------------------------------------------------------------------------
 
@@ -134,13 +128,13 @@ live = in_bytes(
 @live.where(mode="train")
 def _():
     """States, activations and buffers."""
-    return weights_stage + optimizer_stage + gradients_live + kept.live + buffer.live
+    return states.weights_stage + states.optimizer_stage + gradients_live + kept.live + buffer.live
 
 
 @live.where(mode="inference")
 def _():
     """Weights, the cache of the sequences that are served, activations and buffers."""
-    return weights_stage + cache_stage + kept.live + buffer.live
+    return states.weights_stage + cache_stage + kept.live + buffer.live
 
 
 @in_bytes(
@@ -164,10 +158,13 @@ def _at_peak(name: str, latex: str, title: str, term, short: str = "", **when):
     )
 
 
-weights = _at_peak("weights", "M_w", "weights on the fullest device", weights_stage)
+weights = _at_peak("weights", "M_w", "weights on the fullest device", states.weights_stage)
 gradients = _at_peak("gradients", "M_g", "gradients on the fullest device", gradients_live)
 optimizer = _at_peak(
-    "optimizer", "M_o", "master weights and optimizer states on the fullest device", optimizer_stage
+    "optimizer",
+    "M_o",
+    "master weights and optimizer states on the fullest device",
+    states.optimizer_stage,
 )
 activations = _at_peak(
     "activations", r"M_{\mathrm{act}}", "activations on the fullest device", kept.live
@@ -221,13 +218,13 @@ def fullest_phase():
 # -- a model given by its size ------------------------------------------------------------------
 
 
-def _from_size(states: Quantity, title: str, whole: Any, divided: Any, each: Any) -> None:
+def _from_size(quantity: Quantity, title: str, whole: Any, divided: Any, each: Any) -> None:
     """States of a model without a shape: an even share of all parameters, and the ZeRO stages that
     leave it whole and that divide it."""
     how: dict[str, Any] = {"title": title, "shape": False, "source": ZERO, "exact": False}
     why = "An even share of the parameters"
-    states.where(**how, zero=whole).equals(each * parameters_total / (t * p), f"{why}.")
-    states.where(**how, zero=divided).equals(
+    quantity.where(**how, zero=whole).equals(each * parameters_total / (t * p), f"{why}.")
+    quantity.where(**how, zero=divided).equals(
         each * parameters_total * r / (t * p * data * c),
         f"{why}, divided over the data-parallel devices too.",
     )
@@ -240,7 +237,7 @@ _from_size(
     "master weights and optimizer states on one device",
     0,
     (1, 2, 3),
-    k_m + k_G + per_parameter,
+    k_m + k_G + states.per_parameter,
 )
 
 
@@ -273,8 +270,8 @@ def blocks():
     full, as on the host, it is that one, before its backward pass."""
     layers = kept.layers + Max(minimum(1, recomputed_in_flight) * kept.again, "part")
     return (
-        weights_stage
-        + optimizer_stage
+        states.weights_stage
+        + states.optimizer_stage
         + Max(gradients_live, "phase")
         + maximum(layers, largest_on_stage(kept.whole, layers=True))
         + Sum(in_flight * kept.whole, "part", layers=False)

@@ -2,19 +2,10 @@
 
 from functools import partial
 
+from planner.book.formulas import network
 from planner.book.formulas.layout import IN_TURN, micro_batches
 from planner.book.formulas.layout import shards as owners
 from planner.book.formulas.memory_states import trained
-from planner.book.formulas.network import (
-    fabric,
-    hops,
-    link,
-    passed,
-    reduce_hops,
-    replicas,
-    send,
-    shards,
-)
 from planner.book.formulas.time_optimizer import optimizer
 from planner.book.formulas.time_part import part, repeated
 from planner.book.notation import (
@@ -89,7 +80,7 @@ def model():
 def micro_batch():
     """The slowest stage sets the pace; activations and gradients are sent once for each of its v
     chunks."""
-    return Max(stage, "stage") + 2 * v * send
+    return Max(stage, "stage") + 2 * v * network.send
 
 
 bubble = seconds(
@@ -104,7 +95,7 @@ bubble = seconds(
 @bubble.where(schedule=("1f1b", "gpipe", "interleaved"), source=PIPELINE)
 def _():
     """p - 1 passes of an average stage, which v chunks for each device shorten v-fold."""
-    return (p - 1) / v * (model / p + 2 * v * send)
+    return (p - 1) / v * (model / p + 2 * v * network.send)
 
 
 @bubble.where(
@@ -115,14 +106,14 @@ def _():
     """ZB-H1 waits p - 1 times for a forward pass and the gradients of inputs, less those of
     weights, which fill it; both gradients are half of the backward pass, so a forward pass is
     left."""
-    return (p - 1) * ((1 - f_back) * model / p + 2 * send)
+    return (p - 1) * ((1 - f_back) * model / p + 2 * network.send)
 
 
 @bubble.where(schedule="dualpipe", source="DeepSeek-AI 2024 (arXiv 2412.19437), table 2")
 def _():
     """p/2 - 1 slots of a forward and backward pass that overlap, and of a backward pass, less three
     times the gradients of weights, half of a backward pass each."""
-    return (p / 2 - 1) * ((1 - f_back / 2) * model / p + 2 * send)
+    return (p / 2 - 1) * ((1 - f_back / 2) * model / p + 2 * network.send)
 
 
 @Quantity(
@@ -161,7 +152,7 @@ def owned():
 )
 def ring():
     """Every component in its own group."""
-    return on_fullest_stage(trained * passed)
+    return on_fullest_stage(trained * network.passed)
 
 
 accumulation = seconds(
@@ -201,7 +192,7 @@ buckets.where(
     buckets="growing",
     source="Megatron-LM (bucket size: 40 million parameters, or 1 million for each rank)",
 ).equals(
-    maximum(1, resident / maximum(40 * 10**6, 10**6 * shards)),
+    maximum(1, resident / maximum(40 * 10**6, 10**6 * network.shards)),
     "At least one; large groups take larger messages.",
 )
 
@@ -226,15 +217,15 @@ def _():
 
 
 #: Each gradient passes once round the ring that divides them.
-_scattered = k_red * ring + buckets * hops
+_scattered = k_red * ring + buckets * network.hops
 #: All-reduce of the shards' gradients over r replicas.
-_between_replicas = 2 * k_red * owned * (1 - 1 / r) / replicas
+_between_replicas = 2 * k_red * owned * (1 - 1 / r) / network.replicas
 
 reduce = seconds(
     "time.data.reduce", r"t_{\mathrm{red}}", "reducing gradients over data parallelism, in one step"
 )
 reduce.where(zero=0, source=ZERO).equals(
-    2 * k_red * ring + buckets * reduce_hops, "An all-reduce: each gradient passes twice."
+    2 * k_red * ring + buckets * network.reduce_hops, "An all-reduce: each gradient passes twice."
 )
 reduce.where(zero=1, replicas="none", source=ZERO).equals(
     _scattered, "Gradients are reduced and scattered: each passes once."
@@ -283,7 +274,8 @@ gather.where(zero=(0, 3)).equals(
     0, "Every device updates all that it needs, or layers gather for themselves."
 )
 gather.where(zero=(1, 2)).equals(
-    k_gat * ring + buckets * hops, "Each device gets the weights that the g - 1 others updated."
+    k_gat * ring + buckets * network.hops,
+    "Each device gets the weights that the g - 1 others updated.",
 )
 
 
@@ -352,14 +344,14 @@ tied.where(
     source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.3",
 ).equals(0, "The first and the last stage lie on one device, which holds one matrix.")
 tied.where(pipeline="node", schedule=IN_TURN).equals(
-    _tied / link, "The two copies' gradients pass over the link once each way."
+    _tied / network.link, "The two copies' gradients pass over the link once each way."
 )
 
 
 @tied.where(pipeline="nodes", schedule=IN_TURN)
 def _():
     """The two copies' gradients pass once each way, over the network card of a device."""
-    return _tied / fabric
+    return _tied / network.fabric
 
 
 step = Quantity(
