@@ -47,7 +47,7 @@ class Graph:
         if place is None:
             place = self._places[content] = len(self.nodes)
             self.nodes.append(content)
-            if self.lacking and operation not in LEAVES:
+            if operation not in LEAVES and self.lacking.keys() & arguments:
                 reason = self._lacks(operation, arguments)
                 if reason is not None:
                     self.lacking[place] = reason

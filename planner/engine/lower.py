@@ -250,18 +250,15 @@ class Lowering:
         entries = self.case.axes[axis]
         if isinstance(entries, Absent):
             raise entries
-        points = []
-        for below in self._below(axis, entries, point):
-            if any(point.get(a) not in (None, e) for a, e in below.items()):
-                continue
-            merged = {**point, **below}
-            if all(str(self.setting(k, merged)) == v for k, v in where.items()):
-                points.append(merged)
+        points = [{**point, **below} for below in self._below(axis, entries, point)]
+        for name, wanted in where.items():
+            points = [each for each in points if str(self.setting(name, each)) == wanted]
         return points
 
     def _below(self, axis: str, entries: tuple[Entry, ...], point: Point) -> Sequence[Point]:
-        """Candidates: the lineages of those below the narrowest entry of the point. Found by
-        index, for a model of many layer kinds has thousands of components."""
+        """The lineages of those below the narrowest entry of the point, and so below the others
+        that these have. Found by index, for a model of many layer kinds has thousands of
+        components."""
         index = self._index.get(axis)
         if index is None:
             index = self._index[axis] = {None: []}
