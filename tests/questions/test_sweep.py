@@ -32,11 +32,21 @@ from planner.cli import main as cli
 from planner.plans import plan as plans
 from planner.plans.document import Plan
 from planner.questions import loading
-from planner.questions.studies import evaluator, parquet, pieces, points, run, study, table, work
+from planner.questions.studies import (
+    bounds,
+    evaluator,
+    parquet,
+    pieces,
+    points,
+    run,
+    study,
+    table,
+    work,
+)
 from planner.questions.studies import summary as summaries
 from planner.questions.studies import text as cells
 from planner.questions.studies.dimensions import PLAIN, SYMBOLS
-from planner.questions.studies.grid import Pieces
+from planner.questions.studies.work import Pieces
 from planner.results.result import evaluate
 
 LLAMA = {"extends": "llama70b_h100x1024", "time": {"mfu": None}}
@@ -469,7 +479,9 @@ def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
     def made(values: list[Any]) -> Any:
         return chance.choice(values, tuple(n if chance.random() < 0.5 else 1 for n in read.shape))
 
-    numbers = {q: made([math.nan, 1, 2.5, 4, 4]) for q in points.wanted(read)}
+    ends = [f"{name}.{end}" for name in bounds.bounded(read) for end in ("low", "high")]
+    assert "memory.process.low" in ends
+    numbers = {name: made([math.nan, 1, 2.5, 4, 4]) for name in (*points.wanted(read), *ends)}
     texts = ["", "one", "two, or more"]
     valid, reasons = made([True, True, False]), made([0, 1, 2])
     whole = table.rows(

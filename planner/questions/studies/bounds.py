@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,7 @@ from planner.questions.studies.study import Study
 from planner.results import intervals
 
 Array = NDArray[Any]
-#: How measured values compare with predicted ones, at the 5th and the 95th percentile.
-Shares = tuple[Any, Any]
-NONE: Shares = (np.nan, np.nan)
-#: All quantities that rest on the time of a step have its shares.
-STEP = "time.step_seconds"
+NONE = (np.nan, np.nan)
 
 
 def bounded(study: Study) -> tuple[str, ...]:
@@ -25,55 +22,52 @@ def bounded(study: Study) -> tuple[str, ...]:
 
 
 def needed(study: Study) -> tuple[str, ...]:
-    """The quantities that their intervals rest on."""
-    return tuple(other for name in bounded(study) for other in intervals.rests_on(name))
-
-
-def readings(study: Study) -> tuple[str, ...]:
-    """Quantities, the shares of which are those of all."""
-    return tuple(dict.fromkeys((intervals.PROCESS, *map(_reading, bounded(study)))))
-
-
-def _reading(quantity: str) -> str:
-    if quantity == intervals.HEADROOM:
-        return intervals.PROCESS
-    return quantity if intervals.scales_with(quantity) == "memory" else STEP
-
-
-def shares(study: Study, settings: Mapping[str, Any]) -> dict[str, Shares]:
-    """The shares of each of ``readings`` under a plan's settings; NaN where it has no interval."""
-    found = {}
-    for reading in readings(study):
-        basis = intervals.basis(reading, settings)
-        found[reading] = NONE if basis is None else (float(1 + basis.low), float(1 + basis.high))
-    return found
-
-
-def stacked(study: Study, plans: Sequence[Mapping[str, Shares]]) -> dict[str, Shares]:
-    """The shares of several plans, each as arrays (plans,)."""
-    found = {}
-    for reading in readings(study):
-        lows, highs = zip(*(plan[reading] for plan in plans), strict=True)
-        found[reading] = np.array(lows), np.array(highs)
-    return found
+    """The quantities that intervals rest on."""
+    names = (*bounded(study), intervals.PROCESS)
+    return tuple(other for name in names for other in intervals.rests_on(name))
 
 
 def ends(
-    study: Study, numbers: Mapping[str, Array], of_readings: Mapping[str, Shares]
+    study: Study,
+    numbers: Mapping[str, Array],
+    settings: Sequence[Mapping[str, Any]],
+    of_kind: Array,
 ) -> dict[str, Array]:
-    """``ID.low`` and ``ID.high`` of what is recorded and may have an interval; NaN where it has
-    none. Arrays are (dimension, …), as of ``points.Values``, and broadcast to each other."""
-    found = {}
+    """``ID.low`` and ``ID.high`` of memory in use and of what is recorded and may have an interval,
+    as arrays (dimension, …); NaN where it has none.
+
+    Args:
+        numbers: the quantities, as (dimension, …); all broadcast to each other.
+        settings: of each kind of plans.
+        of_kind: which of these each plan is of, as (dimension, …); -1 of none.
+    """
+
+    @cache
+    def shares(reading: str) -> tuple[Array, Array]:
+        """How measured values compare with predicted ones, at the 5th and the 95th percentile."""
+        several = [intervals.basis(reading, one) for one in settings]
+        known = [NONE if b is None else (float(1 + b.low), float(1 + b.high)) for b in several]
+        low, high = np.array([*known, NONE]).T
+        return low[of_kind], high[of_kind]
 
     def other(name: str) -> Array:
         """Another quantity, as (dimension, …), 0 where it is absent."""
         return np.nan_to_num(numbers[name])
 
-    for name in bounded(study):
-        value, (low, high) = numbers[name], of_readings.get(_reading(name), NONE)
+    found = {}
+    for name in dict.fromkeys((*bounded(study), intervals.PROCESS)):
+        value, (low, high) = numbers[name], shares(_reading(name))
         with np.errstate(invalid="ignore", divide="ignore"):
             found[f"{name}.low"], found[f"{name}.high"] = (
                 np.where(np.isnan(value + low), np.nan, end)
                 for end in intervals.bounds(name, value, other, low, high, np.minimum, np.maximum)
             )
     return found
+
+
+def _reading(quantity: str) -> str:
+    """A quantity whose measured values tell about another: all that rest on the time of a step have
+    its shares."""
+    if quantity == intervals.HEADROOM:
+        return intervals.PROCESS
+    return quantity if intervals.scales_with(quantity) == "memory" else "time.step_seconds"

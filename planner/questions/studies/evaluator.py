@@ -40,7 +40,7 @@ from planner.questions.studies.points import (
     why,
     words,
 )
-from planner.questions.studies.study import Study, in_order
+from planner.questions.studies.study import Study, changes_at, in_order
 
 _, SCHEDULE, _ = RUN
 SEQUENCE, REPLICAS, _ = OWN
@@ -86,20 +86,15 @@ class Evaluator:
             found: Array = array.reshape((*map(len, slow), *beside)).transpose(np.argsort(axes))
             return found
 
-        study = self.study
-        none = dict.fromkeys(bounds.readings(study), bounds.NONE)
-        of_kinds = [bounds.shares(study, kind.case.settings) for kind in plans.kinds]
-        shares = bounds.stacked(study, [*of_kinds, none])  # of no plan, whose kind is -1
+        numbers = {name: over(array) for name, array in points.numbers.items()}
+        of_kind = over(plans.of_kind)
+        settings = [kind.case.settings for kind in plans.kinds]
         return Values(
-            {name: over(array) for name, array in points.numbers.items()},
-            over(plans.of_kind >= 0),
+            numbers | bounds.ends(self.study, numbers, settings, of_kind),
+            of_kind >= 0,
             over(points.reasons),
             list(points.texts),
-            over(plans.words) if study.searches else None,
-            {
-                reading: (over(low[plans.of_kind]), over(high[plans.of_kind]))
-                for reading, (low, high) in shares.items()
-            },
+            over(plans.words) if self.study.searches else None,
         )
 
 
@@ -180,7 +175,7 @@ class _Plans:
             if one == LAYOUTS:
                 layouts.append(axes)
             else:
-                chosen |= {k: v for axis in axes for k, v in axis.choices[place].changes.items()}
+                chosen |= changes_at(axes, place)
         document = changed(self.study.base_at(places), in_order(chosen))
         if not all(isinstance(document.data.get(name), Mapping) for name in SECTIONS):
             return None
@@ -232,22 +227,16 @@ def _codes(column: Column, rows: Array) -> Codes:
 
 def _of_section(axes: Sequence[Axis], place: int, layout: Mapping[str, Any]) -> dict[str, Any]:
     """What a place of a dimension makes of each key of a layout, where it sets one as a whole."""
-    for axis in axes:
-        section = axis.choices[place].changes.get(LAYOUT)
-        if section is not None:
-            keys = (*layout, *section)
-            return {f"{LAYOUT}.{key}": section.get(key, MISSING) for key in keys}
-    return {}
+    section = changes_at(axes, place).get(LAYOUT)
+    if section is None:
+        return {}
+    return {f"{LAYOUT}.{key}": section.get(key, MISSING) for key in (*layout, *section)}
 
 
 def _of_keys(axes: Sequence[Axis], place: int, layout: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys that a place of a dimension sets."""
-    return {
-        key: MISSING if value is None else value
-        for axis in axes
-        for key, value in axis.choices[place].changes.items()
-        if key != LAYOUT
-    }
+    """The keys that a place of a dimension sets one by one."""
+    changes = changes_at(axes, place).items()
+    return {key: MISSING if value is None else value for key, value in changes if key != LAYOUT}
 
 
 class _Group:
@@ -377,8 +366,9 @@ class _Points:
         for number, (axes, places) in enumerate(zip(dimensions, self.fast, strict=True)):
             along = [1, 1, 1, *(1 for _ in dimensions)]
             along[3 + number] = len(places)
-            for key in {key for axis in axes for key in axis.keys}:
-                values = [float(_latest(axes, place, key)) for place in places]
+            changes = [changes_at(axes, place) for place in places]
+            for key in changes[0]:
+                values = [float(changed[key]) for changed in changes]
                 found[key] = np.array(values).reshape(along)
         return found
 
@@ -386,12 +376,9 @@ class _Points:
         """Write what some plans are worth that share a graph."""
         batch = Batch(group, further=self.inputs, graphs=group.graphs, checked=True)
         zero, recompute = group.axes
-        order = np.argsort(group.of_rows, kind="stable")
-        of_rows = group.of_rows[order]
         for part, found in batch.over(group.held, tuple(self.quantities)):
-            first, last = np.searchsorted(of_rows, (part.start, part.stop))
-            inside = order[first:last]
-            places = zero[inside], recompute[inside], of_rows[first:last] - part.start
+            inside = np.flatnonzero((group.of_rows >= part.start) & (group.of_rows < part.stop))
+            places = zero[inside], recompute[inside], group.of_rows[inside] - part.start
             for name, array in found.items():
                 values = array[places]
                 values[~np.isfinite(values)] = np.nan
@@ -410,28 +397,22 @@ class _Points:
         if not holes:
             return
         absent = batch.graph.compiled(tuple(self.quantities)).absent
-        columns = {"lacking": group.lacking}
-        beside: tuple[int, ...] = (1,) * len(self.fast)
-        recorded = list(holes)
-        first = self._exact(rows[0], (), recorded).absent
-        if all(holes[name].all() and absent.get(name) == first.get(name) for name in holes):
-            holes = {}
-        else:
-            columns |= {str(n): codes for n, codes in enumerate(group.settings(batch))}
-            beside = np.broadcast_shapes(*(array.shape[1:] for array in holes.values()))
-        shape = (len(rows), *beside)
-        repeated = {
-            name: Codes(np.repeat(codes.of_row, math.prod(beside)), codes.count)
-            for name, codes in columns.items()
-        }
-        for name, array in holes.items():
-            repeated[name] = Codes(np.broadcast_to(array, shape).ravel().astype(np.int64), 2)
-        whole = Table(math.prod(shape), repeated)
+        first = self._exact(rows[0], (), list(holes)).absent
+        several = [group.lacking]
+        if not all(holes[name].all() and absent.get(name) == first.get(name) for name in holes):
+            several += group.settings(batch)
+        shape = (len(rows), *np.broadcast_shapes(*(array.shape[1:] for array in holes.values())))
+        beside = math.prod(shape[1:])
+        columns = [Codes(np.repeat(codes.of_row, beside), codes.count) for codes in several]
+        for array in holes.values():
+            columns.append(Codes(np.broadcast_to(array, shape).ravel().astype(np.int64), 2))
+        whole = Table(math.prod(shape), {str(n): codes for n, codes in enumerate(columns)})
         told = whole.exact(whole.all.mask)
-        codes = []
-        for row, *point in zip(*np.unravel_index(told.first, shape), strict=True):
-            codes.append(self._code(self._exact(rows[row], point, recorded).absent))
-        self.reasons = _widened(self.reasons, beside)
+        codes = [
+            self._code(self._exact(rows[row], point, list(holes)).absent)
+            for row, *point in zip(*np.unravel_index(told.first, shape), strict=True)
+        ]
+        self.reasons = _widened(self.reasons, shape[1:])
         self.reasons[rows] = np.array(codes)[told.of_rows].reshape(shape)
 
     def add_names(self, names: Sequence[str]) -> None:
@@ -454,11 +435,6 @@ class _Points:
     def _exact(self, row: int, point: Sequence[int], quantities: Sequence[str]) -> Point:
         fast = [r[int(n)] for r, n in zip(self.fast, point or [0] * len(self.fast), strict=True)]
         return exact(self.study, self.plans.places(int(row), fast), quantities)
-
-
-def _latest(axes: Sequence[Axis], place: int, key: str) -> Any:
-    """The value of a key where several axes of one dimension may set it."""
-    return [a.choices[place].changes[key] for a in axes if key in a.choices[place].changes][-1]
 
 
 def _widened(array: Array, beside: tuple[int, ...]) -> Array:

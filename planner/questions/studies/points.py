@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
@@ -35,13 +35,12 @@ class Values:
     """Quantities of the points of a piece, in arrays (dimension, …): an axis for each dimension of
     the study, as long as the piece's or of length 1."""
 
-    numbers: dict[str, Array]  # float64, NaN where absent; an array of objects for names
+    # Quantities, and the ends of their intervals: float64, NaN where absent; names as objects.
+    numbers: dict[str, Array]
     valid: Array  # False where the values do not go together
     reasons: Array  # places in ``texts``; 0 where there is nothing to say
-    texts: list[str] = field(default_factory=lambda: [""])
+    texts: list[str]
     layouts: Array | None = None  # those that were found, where that was asked for
-    # of each reading, how measured values compare with predicted ones (bounds.py)
-    shares: Mapping[str, bounds.Shares] = field(default_factory=dict)
 
 
 def wanted(study: Study) -> tuple[str, ...]:

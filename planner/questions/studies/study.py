@@ -91,15 +91,10 @@ class Study:
             found.append(place)
         return tuple(reversed(found))
 
-    def choices(self, places: Sequence[int]) -> Iterator[tuple[Axis, Choice]]:
-        """The value of each axis at the places of a point."""
-        for axes, place in zip(self.dimensions, places, strict=True):
-            for axis in axes:
-                yield axis, axis.choices[place]
-
     def labels(self, point: int) -> dict[str, Any]:
         """The values of a point by axis, as a table calls them."""
-        return {axis.name: choice.label for axis, choice in self.choices(self.places(point))}
+        both = zip(self.dimensions, self.places(point), strict=True)
+        return {axis.name: axis.choices[place].label for axes, place in both for axis in axes}
 
     def plan(self, point: int) -> Plan:
         """The plan of a point.
@@ -116,7 +111,10 @@ class Study:
 
     def changes(self, places: Sequence[int]) -> dict[str, Any]:
         """What the values at some places change in the base."""
-        return {k: v for _, choice in self.choices(places) for k, v in choice.changes.items()}
+        found: dict[str, Any] = {}
+        for axes, place in zip(self.dimensions, places, strict=True):
+            found |= changes_at(axes, place)
+        return found
 
     def base_at(self, places: Sequence[int]) -> Document:
         """The plan that the point at some places changes."""
@@ -406,6 +404,11 @@ def _named_value(key: str, node: Node) -> tuple[str | None, tuple[Setting, ...]]
     assert isinstance(node.value, dict)
     rest = {name: child for name, child in node.value.items() if name != "name"}
     return called.value, ((key, replace(node, value=rest)),)
+
+
+def changes_at(axes: Sequence[Axis], place: int) -> dict[str, Any]:
+    """What the axes of a dimension change at a place."""
+    return {k: v for axis in axes for k, v in axis.choices[place].changes.items()}
 
 
 def in_order(changes: Mapping[str, Any]) -> dict[str, Any]:

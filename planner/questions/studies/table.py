@@ -144,8 +144,8 @@ class Rows:
     def verdict(self) -> Array:
         """The places in ``STATES``, as (dimension, …); ``Result.verdict`` says it of a plan."""
         safe = self.values.numbers[SURE] >= 0
-        shaped, _ = self.values.shares.get(MEMORY, bounds.NONE)  # of a size alone there are none
-        known = np.where(np.isnan(shaped) | (self.fits < 0), 1, np.where(safe, 4, 3))
+        least = self.values.numbers[f"{MEMORY}.low"]  # a model of a size alone has none
+        known = np.where(np.isnan(least) | (self.fits < 0), 1, np.where(safe, 4, 3))
         return np.where(self.values.valid, np.where(self.fits == 0, 2, known), 0)
 
     @property
@@ -165,12 +165,11 @@ class Rows:
 
 
 def rows(study: Study, ranges: Sequence[range], values: Values) -> Rows:
-    """The rows of a piece, with the bounds of the intervals of its values."""
+    """The rows of a piece."""
     holds = values.valid
     for limit in study.where:
         with np.errstate(invalid="ignore"):
             holds = holds & limit.holds(values.numbers[limit.quantity])
-    values.numbers.update(bounds.ends(study, values.numbers, values.shares))
     return Rows(study, tuple(ranges), values, holds)
 
 
