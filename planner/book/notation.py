@@ -126,30 +126,23 @@ r = symbol("r", "replicas of hybrid sharding", "parallelism.replicate")
 g_V = symbol(
     "g_V", "the padded vocabulary per tensor rank is a multiple of it", "parallelism.vocab_multiple"
 )
-layers_on_stage = symbol(
-    "L_ks", "layers of a part on a stage", latex=r"L_{k\sigma}", per=("stage", "part")
-)
-in_flight = symbol(
-    "A_ks",
-    "layers of a part on a stage times micro-batches alive",
-    latex=r"A_{k\sigma}",
-    per=("stage", "part"),
+part_on_stage = partial(symbol, per=("stage", "part"))
+component_on_stage = partial(symbol, per=("stage", "component"))
+layers_on_stage = part_on_stage("L_ks", "layers of a part on a stage", latex=r"L_{k\sigma}")
+in_flight = part_on_stage(
+    "A_ks", "layers of a part on a stage times micro-batches alive", latex=r"A_{k\sigma}"
 )
 
-recomputed_in_flight = symbol(
-    "R_ks", "of these, those that are recomputed", latex=r"R_{k\sigma}", per=("stage", "part")
+recomputed_in_flight = part_on_stage(
+    "R_ks", "of these, those that are recomputed", latex=r"R_{k\sigma}"
 )
-copies_on_stage = symbol(
-    "held_sc",
-    "how often a stage holds a component",
-    latex=r"L_{\sigma c}",
-    per=("stage", "component"),
+copies_on_stage = component_on_stage(
+    "held_sc", "how often a stage holds a component", latex=r"L_{\sigma c}"
 )
-first_on_stage = symbol(
+first_on_stage = component_on_stage(
     "first_sc",
     "whether a component is the first of its shape on a stage",
     latex=r"\delta_{\sigma c}",
-    per=("stage", "component"),
 )
 
 # Bytes of one parameter and of one activation: the recipe of the precision
@@ -247,21 +240,15 @@ mfu_assumed = formula_input(
     latex=r"u_{\mathrm{given}}",
     kind="assumed",
 )
-price = formula_input(
-    "price",
-    "price of one device for one hour",
-    "cluster.price",
-    latex=r"\pi_{\mathrm{h}}",
-    unit="USD/h",
-    cited=True,
+hourly = partial(formula_input, unit="USD/h", cited=True)
+price = hourly(
+    "price", "price of one device for one hour", "cluster.price", latex=r"\pi_{\mathrm{h}}"
 )
-reserved_price = formula_input(
+reserved_price = hourly(
     "reserved_price",
     "price of one device for one hour under a long commitment",
     "cluster.reserved_price",
     latex=r"\pi_{\mathrm{res}}",
-    unit="USD/h",
-    cited=True,
 )
 power = formula_input(
     "power",
@@ -487,18 +474,11 @@ N_x = symbol("N_x", "columns of a product on one device", per="product")
 K_x = symbol("K_x", "depth of a product on one device", per="product")
 
 # The run around the step
-n_fail = symbol(
-    "n_fail", "interruptions that were counted", "cluster.failures.count", kind="measured"
-)
-n_seen = symbol(
-    "n_seen", "devices on which they were counted", "cluster.failures.devices", kind="measured"
-)
-t_seen = symbol(
-    "t_seen",
-    "time over which they were counted",
-    "cluster.failures.period",
-    unit="s",
-    kind="measured",
+measured = partial(symbol, kind="measured")
+n_fail = measured("n_fail", "interruptions that were counted", "cluster.failures.count")
+n_seen = measured("n_seen", "devices on which they were counted", "cluster.failures.devices")
+t_seen = measured(
+    "t_seen", "time over which they were counted", "cluster.failures.period", unit="s"
 )
 B_sto = bytes_per_second(
     "B_sto",
