@@ -12,39 +12,14 @@ from functools import lru_cache
 from html.entities import html5
 from typing import Any, NamedTuple
 
-_TOKEN = re.compile(r"\\[A-Za-z]+|\\[,;:! ]|[{}_^]|[0-9]+|\s+|.")
+_TOKEN = re.compile(r"\\[A-Za-z]+|[{}_^]|[0-9]+|\s+|.")
 _GREEK = (
     "alpha beta gamma delta epsilon eta theta kappa lambda mu nu pi rho sigma tau phi chi psi "
     "omega Delta Sigma Phi Psi Omega Lambda ell"
 )
 LETTERS = {name: html5[f"{name};"] for name in _GREEK.split()} | {"varphi": "φ"}
 WORDS = ("max", "min")
-SIGNS = {
-    "star": "⋆",
-    "ast": "∗",
-    "prime": "′",
-    "to": "→",
-    "rightarrow": "→",
-    "leftarrow": "←",
-    "leftrightarrow": "↔",
-    "updownarrow": "↕",
-    "uparrow": "↑",
-    "downarrow": "↓",
-    "times": "×",
-    "cdot": "·",
-    "infty": "∞",
-    "parallel": "∥",
-    "circ": "∘",
-    "dagger": "†",
-    "cap": "∩",
-    "perp": "⊥",
-    "leq": "≤",
-    "geq": "≥",
-    "lt": "<",
-    "gt": ">",
-    "pm": "±",
-    "ldots": "…",
-}
+SIGNS = {"ast": "∗", "perp": "⊥"}
 ACCENTS = {"hat": "^", "bar": "¯", "tilde": "~", "dot": "˙", "overline": "¯"}
 
 
@@ -54,7 +29,7 @@ class Box(NamedTuple):
     ``kind``: number (of the formula), value (of a symbol), name, words, sum, negative, product,
     fraction, power, root, ceil, floor, exp, tanh, ln, max, min; total, largest and which (what a
     fold runs over, and its body), at (the body, what the fold runs over, what is largest there).
-    In a name: letter, word, numeral, sign, space, row, accent, and script (the base, what stands
+    In a name: letter, word, numeral, sign, row, accent, and script (the base, what stands
     below and above it, EMPTY where nothing does). In a derivation: carried (a sum that goes on in
     a line of its own), unit and rounded (behind a value).
     ``data`` is the number, the words, the letter, or the signs of the terms of a sum.
@@ -144,8 +119,6 @@ def _atom(token: str, tokens: list[str], latex: str) -> Box:
             return Box(kind, (), known[name])
     if name in WORDS:
         return Box("word", (), name)
-    if name in (",", ";", ":", "!", " ", "quad"):
-        return Box("space", (), " ")
     raise ValueError(f"{token} is no part of a name, in {latex}")
 
 

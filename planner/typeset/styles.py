@@ -173,7 +173,7 @@ class _Latex(Style):
         "which": r"\arg\max_{%s} %s",
         "at": r"\left[%s\right]_{\arg\max_{%s} %s}",
     }
-    commands = {char: f"\\{name}" for name, char in (LETTERS | SIGNS).items()} | {" ": r"\,"}
+    commands: Mapping[str, str] = {char: f"\\{name}" for name, char in (LETTERS | SIGNS).items()}
 
     def text(self, words: Any) -> str:
         return self.commands.get(words, str(words))
@@ -301,9 +301,6 @@ class _MathML(Style):
     def _power(self, box: Box) -> str:
         base, exponent = box.parts
         return f"<msup>{self._one(base, ATOM)}{self._one(exponent)}</msup>"
-
-    def _space(self, box: Box) -> str:
-        return '<mspace width="0.17em"/>'
 
     def _row(self, box: Box) -> str:
         return f"<mrow>{super()._row(box)}</mrow>"
