@@ -47,17 +47,10 @@ def _tree(
         lines.append(f"{rest}  {line}")
     if depth == 0:
         return
-    used = quantity.uses
-    for i, below in enumerate(used):
-        last = i == len(used) - 1
-        _tree(
-            below,
-            None if depth is None else depth - 1,
-            rest + ("└─ " if last else "├─ "),
-            rest + ("   " if last else "│  "),
-            seen,
-            lines,
-        )
+    deeper = None if depth is None else depth - 1
+    for below in quantity.uses:
+        branch, trunk = ("└─ ", "   ") if below is quantity.uses[-1] else ("├─ ", "│  ")
+        _tree(below, deeper, rest + branch, rest + trunk, seen, lines)
 
 
 def _formula(quantity: Quantity) -> list[str]:
@@ -66,17 +59,16 @@ def _formula(quantity: Quantity) -> list[str]:
     value = exactly(quantity.value, quantity.unit)
     texts = [quantity.formula, quantity.substituted, value]
     steps = [text for i, text in enumerate(texts) if i == 0 or text != texts[i - 1]]
-    lines = [f"{name} = {steps[0]}", *(f"{' ' * len(name)} = {step}" for step in steps[1:])]
-    if not isinstance(quantity.value, str):
-        rounded = shown(quantity.value, quantity.unit, share)
-        if rounded != value:
-            lines[-1] += f" = {rounded}"
-    pad = " " * (len(name) + 3)
+    pad = " " * len(name)
+    lines = [f"{pad if i else name} = {step}" for i, step in enumerate(steps)]
+    rounded = brief(quantity, False)
+    if not isinstance(quantity.value, str) and rounded != value:
+        lines[-1] += f" = {rounded}"
     if quantity.interval is not None:
         low, high = (shown(end, quantity.unit, share) for end in quantity.interval)
-        lines.append(f"{pad}{low} to {high}: {BETWEEN}")
+        lines.append(f"{pad}   {low} to {high}: {BETWEEN}")
     if quantity.predicted is not None:
-        lines.append(f"{pad}predicted: {with_interval(quantity.predicted)}")
+        lines.append(f"{pad}   predicted: {with_interval(quantity.predicted)}")
     return lines
 
 

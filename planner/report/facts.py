@@ -49,12 +49,10 @@ def brief(quantity: Quantity, estimate: bool | None = None) -> str:
 
 def with_interval(quantity: Quantity) -> str:
     """The rounded value, and in parentheses what published runs leave open of it."""
-    interval, unit = between(quantity)
-    text = shown(quantity.value, quantity.unit, quantity.declared.share)
-    if not interval:
-        return text
-    same = not unit or text.endswith(f" {unit}")
-    return f"{text} ({interval})" if same else f"{text} ({interval} {unit})"
+    (interval, unit), text = between(quantity), brief(quantity, False)
+    if unit and not text.endswith(f" {unit}"):
+        interval = f"{interval} {unit}"
+    return f"{text} ({interval})" if interval else text
 
 
 def between(quantity: Quantity) -> tuple[str, str]:
@@ -190,24 +188,12 @@ def moved(result: Result) -> list[Data]:
     ]
 
 
-class Safer(NamedTuple):
-    """A plan nearby that is safe: what changes, and what comes of it."""
-
-    changes: str
-    effect: str
-
-
 class Advised(NamedTuple):
-    """Of a plan that is not safe: what holds most of its memory, and the nearest plans that are."""
+    """Of a plan that is not safe: what holds most of its memory, or that nothing helps; and of the
+    nearest plans that are, what changes and what comes of it."""
 
-    most: str
-    id: str
-    safer: tuple[Safer, ...]
-
-    @property
-    def none(self) -> str:
-        """Said where no plan nearby is safe."""
-        return "" if self.safer else "no one or two changes of the layout make it safe"
+    said: str
+    safer: list[tuple[str, str]]
 
 
 def advised(result: Result) -> Advised | None:
@@ -216,9 +202,11 @@ def advised(result: Result) -> Advised | None:
     advice = result.advice
     if advice is None:
         return None
+    if not advice.remedies:
+        return Advised("no one or two changes of the layout make it safe", [])
     most = result[advice.decides]
     said = f"{most.title.split(' on ')[0]} take most: {shown(most.value, most.unit)}"
-    return Advised(said, most.id, tuple(Safer(str(r), _effect(r)) for r in advice.remedies))
+    return Advised(said, [(str(remedy), _effect(remedy)) for remedy in advice.remedies])
 
 
 def _effect(remedy: Remedy) -> str:
@@ -228,6 +216,5 @@ def _effect(remedy: Remedy) -> str:
     if remedy.slowdown is None:
         return text
     percent = round(100 * (remedy.slowdown - 1))
-    if percent == 0:
-        return f"{text}, about as fast"
-    return f"{text}, {abs(percent)} % {'slower' if percent > 0 else 'faster'}"
+    speed = f"{abs(percent)} % {'slower' if percent > 0 else 'faster'}"
+    return f"{text}, {speed if percent else 'about as fast'}"

@@ -28,7 +28,7 @@ def summary(result: Result, colour: bool | None = None) -> str:
     lines += _wrapped("  Layout:", layout(result))
     advice = advised(result)
     if advice is not None:
-        lines += _wrapped("  To be safe:", advice.none or advice.most)
+        lines += _wrapped("  To be safe:", advice.said)
         for changes, effect in advice.safer:
             lines += _wrapped("  -", f"{changes}: {effect}")
     figures = key_figures(result)
