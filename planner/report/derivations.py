@@ -106,9 +106,7 @@ class Derivations:
                     name=parse(row.note.latex),
                     meaning=clean(row.note.meaning),
                     value=row.text,
-                    origin=clean(row.given.origin)
-                    if row.given and row.given.kind != "derived"
-                    else "",
+                    origin=clean(row.given.origin) if row.stated else "",
                 )
                 for row in inputs_of(quantity)
             ],
@@ -201,6 +199,7 @@ def inputs_of(quantity: Quantity) -> list[Data]:
         row = found.setdefault(note.latex, Data(note=note, given=given, values=[]))
         row.values.append(_number(value))
     for row in found.values():
+        row.stated = row.given is not None and row.given.kind != "derived"
         row.text = ", ".join(row.values[:MANY]) + (", …" if len(row.values) > MANY else "")
     return list(found.values())
 
@@ -214,14 +213,8 @@ def grouped(quantities: list[Quantity]) -> list[Data]:
     by_base: dict[str, list[str]] = {}
     for quantity in quantities:
         by_base.setdefault(quantity.base, []).append(quantity.id)
-    return [
-        Data(
-            id=ids[0] if len(ids) == 1 else base,
-            text=ids[0] if len(ids) == 1 else base,
-            more=len(ids) - 1,
-        )
-        for base, ids in by_base.items()
-    ]
+    names = {ids[0] if len(ids) == 1 else base: len(ids) - 1 for base, ids in by_base.items()}
+    return [Data(id=name, text=name, more=more) for name, more in names.items()]
 
 
 def place(entry: Entry) -> str:

@@ -78,7 +78,7 @@ def _inputs(quantity: Quantity) -> list[str]:
     for row in inputs_of(quantity):
         note, given = row.note, row.given
         kind = known.get(note.symbol)  # of what the document states; a default says it itself
-        said = [kind] if kind and given is not None and given.kind != "derived" else []
+        said = [kind] if kind and row.stated else []
         said += [clean(given.origin)] if given is not None else []
         origin = f" ({', '.join(said)})" if said else ""
         name = TEXT.write(parse(note.latex))

@@ -172,11 +172,14 @@ class _Latex(Style):
         "largest": r"\max_{%s} %s",
         "which": r"\arg\max_{%s} %s",
         "at": r"\left[%s\right]_{\arg\max_{%s} %s}",
+        "unit": r"\ \mathrm{%s}",
+        "rounded": r" = \mathbf{%s}",
     }
     commands: Mapping[str, str] = {char: f"\\{name}" for name, char in (LETTERS | SIGNS).items()}
 
     def text(self, words: Any) -> str:
-        return self.commands.get(words, str(words))
+        escaped = words.replace("%", r"\%").replace("_", r"\_").replace(THIN, r"\,")
+        return self.commands.get(words) or escaped.replace("−", "-").replace(" ", r"\ ")
 
     def number(self, text: str, power: int | None) -> str:
         text = text.replace(THIN, r"\,")
@@ -185,17 +188,6 @@ class _Latex(Style):
     def _words(self, box: Box) -> str:
         kept = "".join(c if c.isalnum() or c in " .,:;()/+-" else " " for c in box.data)
         return rf"\text{{{kept}}}"
-
-    def _unit(self, box: Box) -> str:
-        return rf"\ \mathrm{{{self._amount(box.data)}}}"
-
-    def _rounded(self, box: Box) -> str:
-        return rf" = \mathbf{{{self._amount(box.data)}}}"
-
-    def _amount(self, words: str) -> str:
-        """A unit, or digits with one."""
-        escaped = words.replace("%", r"\%").replace("_", r"\_").replace(THIN, r"\,")
-        return escaped.replace("−", "-").replace(" ", r"\ ")
 
     def _power(self, box: Box) -> str:
         base, exponent = box.parts

@@ -19,7 +19,7 @@ from planner.typeset.styles import LATEX, TEXT
 
 IN_FULL = 3  # entries of a fold whose bodies are spelled out; of more, their values
 PLURAL = ("part", "block", "component", "stage", "phase", "tensor")  # axes that are said so
-ONE = Box("number", (), 1)
+ONE, MINUS_ONE = Box("number", (), 1), Box("number", (), -1)
 HALF = Fraction(1, 2)
 
 
@@ -99,18 +99,12 @@ class Typesetter:
                 _spread(box, below, above)
             else:
                 _spread(self._box(factor, point, numbers), above, below)
-        minus = False
-        kept: list[list[Box]] = []
-        for side in (above, below):
-            rest = []
-            for box in side:
-                if box.kind == "number" and box.data == -1:
-                    minus = not minus
-                elif box is not ONE:
-                    rest.append(box)
-            kept.append(rest)
-        top, bottom = (_row(side) for side in kept)
-        box = Box("fraction", (top, bottom)) if kept[1] else top
+        # What multiplies by one is not written, and a minus stands before all of it.
+        minus = (above + below).count(MINUS_ONE) % 2
+        top, bottom = (
+            _row([box for box in side if box not in (ONE, MINUS_ONE)]) for side in (above, below)
+        )
+        box = top if bottom is ONE else Box("fraction", (top, bottom))
         return Box("negative", (box,)) if minus else box
 
     # -- folds --------------------------------------------------------------------------------
