@@ -33,7 +33,7 @@ def view(found: Found) -> Data:
         word="Layouts that fit" if found.best else "No layout fits",
         sentence=ranking.counted(found),
         plainest=ranking.plainest(found),
-        leeway=ranking.leeway_words(found),
+        leeway=ranking.leeway(found),
         closest="" if found.best else ranking.closest(found).strip(),
         title=title,
         best=_table(found, front=False),

@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,12 +87,14 @@ class Layout:
         """A plan with this layout."""
         return variant(plan, {**dict.fromkeys(self.cleared), **self.changes})
 
-    def interval(self, by: str) -> tuple[Any, Any] | None:
-        """What published runs leave open of a quantity, 5th to 95th percentile; None where no
-        published run is held against it, or the layout is not evaluated exactly."""
+    @cached_property
+    def interval(self) -> tuple[Any, Any] | None:
+        """What published runs leave open of what is made small, 5th to 95th percentile; None where
+        no published run is held against it, or the layout is not evaluated exactly."""
         if self.evaluated is None:
             return None
-        return around(by, self.values[by], self.evaluated[0])
+        evaluation, by = self.evaluated
+        return around(by, self.values[by], evaluation)
 
     @property
     def evaluation(self) -> Evaluation | None:
@@ -119,8 +121,7 @@ class Point:
     front: bool = False
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """The best layout with one value of one key; None where none fits."""
 
     key: str

@@ -20,7 +20,6 @@ from planner.questions.constraints import Limit, shown
 from planner.questions.search.engine import FITS, MEMORY, Found, Layout, only
 from planner.questions.search.modes import RECOMPUTE
 from planner.questions.search.selection import SPARE
-from planner.results.result import evaluate
 
 #: Heading and key of each column of a layout.
 COLUMNS = tuple((row.heading, row.key) for row in ROWS if row.key in (*KEYS, KERNELS))
@@ -101,47 +100,28 @@ def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], lis
     those near the best before them and the plan's own last; and for each row where the layout loses
     against the best."""
     listed = found.front if front else found.best
-    shown_columns = [column for column in columns(found) if _differs(found, listed, column[1])]
-    by = BOOK.quantities[found.by]
-    between = [(5, 95)] if any(_interval(layout, found) for layout in listed) else []
-    rows = [
-        (
-            "",
-            *(heading for heading, _ in shown_columns),
-            by.title.split(" (")[0],
-            *(f"{low} to {high} %" for low, high in between),
-            "memory",
-        )
-    ]
-    reasons = [""]
     labelled = [(str(number), layout) for number, layout in enumerate(listed, start=1)]
-    if not front and plainest(found):
-        assert found.plain is not None
+    if not front and found.plain is not None and plainest(found):
         rest = [pair for pair in labelled if not _same(pair[1], [found.plain])]
         labelled = [("plainest", found.plain), *rest]
-    own = [
-        found.own is not None and _choices(layout, found) == _choices(found.own, found)
-        for _, layout in labelled
-    ]
-    if found.own is not None and not any(own):
-        labelled.append(("own", found.own))
-    for (label, layout), is_own in zip(labelled, (*own, False), strict=False):
-        cells = _row(f"own, {label}" if is_own else label, layout, shown_columns, found.by)
-        low_high = [_between(layout, found)] if between else []
-        rows.append((*cells[:-1], *low_high, cells[-1]))
+    if (own := found.own) is not None:
+        is_own = [_choices(layout, found) == _choices(own, found) for _, layout in labelled]
+        labelled = [(f"own, {label}" if one else label, layout)
+                    for (label, layout), one in zip(labelled, is_own, strict=True)]  # fmt: skip
+        labelled += [] if any(is_own) else [("own", own)]
+    said = [column for column in columns(found) if _differs(found, listed, column[1])]
+    by, between = BOOK.quantities[found.by], any(layout.interval for layout in listed)
+    headings, title = [heading for heading, _ in said], by.title.split(" (")[0]
+    rows = [("", *headings, title, *(["5 to 95 %"] if between else []), "memory")]
+    reasons = [""]
+    for label, layout in labelled:
+        cells = [label, *(_word(layout.get(key)) for _, key in said)]
+        cells.append(shown(layout.values[found.by], by.unit))
+        if between:
+            cells.append(" to ".join(shown(bound, by.unit) for bound in layout.interval or ()))
+        rows.append((*cells, shown(layout.values[MEMORY], "bytes")))
         reasons.append(behind(layout, listed[0], found.by))
     return rows, reasons
-
-
-def _interval(layout: Layout, found: Found) -> tuple[Any, Any] | None:
-    return layout.interval(found.by)
-
-
-def _between(layout: Layout, found: Found) -> str:
-    """What published runs leave open of what is made small; nothing where that is not known."""
-    bounds = _interval(layout, found)
-    unit = BOOK.quantities[found.by].unit
-    return "" if bounds is None else " to ".join(shown(value, unit) for value in bounds)
 
 
 def _choices(layout: Layout, found: Found) -> dict[str, Any]:
@@ -158,17 +138,10 @@ def same(found: Found) -> str:
     )
 
 
-def leeway(found: Found) -> tuple[Any, Any] | None:
-    """Between which values published runs leave what is made small of the best layout; None where
-    it rests on no prediction."""
-    if not found.best:
-        return None
-    return evaluate(found.best[0].of(found.plan)).find(found.by).interval
-
-
-def leeway_words(found: Found) -> str:
-    """The same in a sentence; empty where there is nothing to say."""
-    between = leeway(found)
+def leeway(found: Found) -> str:
+    """Between which values published runs leave what is made small of the best layout, in a
+    sentence; empty where it rests on no prediction."""
+    between = found.best[0].interval if found.best else None
     if between is None:
         return ""
     unit = BOOK.quantities[found.by].unit
@@ -194,7 +167,7 @@ def text(found: Found, front: bool = False) -> str:
         lines += display.columns(choices, right=(1,), indent="  ")
     if found.same:
         lines += ["", same(found)]
-    if said := leeway_words(found):
+    if said := leeway(found):
         lines += ["", said]
     return "\n".join(lines) + "\n"
 
@@ -313,12 +286,6 @@ def _differs(found: Found, listed: Sequence[Layout], key: str) -> bool:
     return value is not None and key != KERNELS and (always or value != row.neutral)
 
 
-def _row(label: str, layout: Layout, columns: list[tuple[str, str]], by: str) -> tuple[str, ...]:
-    cells = (_word(layout.get(key)) for _, key in columns)
-    value = shown(layout.values[by], BOOK.quantities[by].unit)
-    return (label, *cells, value, shown(layout.values[MEMORY], "bytes"))
-
-
 def _word(value: Any) -> str:
     """A value in words; None is what follows where the plan says nothing."""
     if value is None:
@@ -328,48 +295,43 @@ def _word(value: Any) -> str:
 
 def as_data(found: Found) -> dict[str, Any]:
     """Plain data for JSON."""
-    between = leeway(found)
-    data = {
+    between = found.best[0].interval if found.best else None
+    data: dict[str, Any] = {
         "by": found.by,
         "layouts": found.every,
         "searched": found.size,
         "narrowed": {key: list(values) for key, values in found.narrowed.items()},
         "fitting": found.fitting,
         "limits": [str(limit) for limit in found.limits],
-        "best": [_data(layout, found) for layout in found.best],
+        "best": [_data(layout) for layout in found.best],
         "interval": between and [float(bound) for bound in between],
         "front": [_data(layout) for layout in found.front],
-        "own": None if found.own is None else _data(found.own, found),
+        "own": None if found.own is None else _data(found.own),
         "same": {RECOMPUTE: dict(found.same)} if found.same else {},
         "margin": None if found.margin is None else str(found.margin),
         "tight": found.tight,
         "for": found.launcher,
-        "plain": None if found.plain is None else _data(found.plain, found),
+        "plain": None if found.plain is None else _data(found.plain),
     }
     if found.choices:
         data["choices"] = [
-            {
-                "key": choice.key,
-                "value": choice.value,
-                **(_data(choice.layout) if choice.layout is not None else {}),
-            }
-            for choice in found.choices
+            {"key": key, "value": value, **({} if layout is None else _data(layout))}
+            for key, value, layout in found.choices
         ]
     if found.nearest is not None:
         data["nearest"] = _data(found.nearest)
     return data
 
 
-def _data(layout: Layout, found: Found | None = None) -> dict[str, Any]:
-    """A layout; of a search also the interval of what is made small."""
+def _data(layout: Layout) -> dict[str, Any]:
+    """A layout, with the interval of what is made small."""
     data: dict[str, Any] = {
         "set": plain(layout.changes),
         "follows": plain(layout.follows),
         "quantities": plain(layout.values),
     }
-    bounds = None if found is None else _interval(layout, found)
-    if bounds is not None:
-        data["interval"] = [float(bound) for bound in bounds]
+    if layout.interval is not None:
+        data["interval"] = [float(bound) for bound in layout.interval]
     return {**data, "parts": plain(layout.parts)} if layout.parts else data
 
 
