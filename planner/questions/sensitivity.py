@@ -175,18 +175,18 @@ def measures(plan: Plan, slopes: Slopes) -> Iterator[Measure]:
     }
     for key in sorted(together, key=lambda key: -abs(whole[key])):
         entries, slope = together[key], whole[key]
-        more, less = _changed(plan, slopes, key, entries, TENTH), None
+        more, less = _change(plan, slopes, key, entries, TENTH), None
         if more is None:
             continue
         if any(entry.rounded for entry in entries):
-            less = _changed(plan, slopes, key, entries, -TENTH)
+            less = _change(plan, slopes, key, entries, -TENTH)
         if less is not None:
             slope = (more - less) / (2 * TENTH)
         first = entries[0]
         yield Measure(key, first.value, slope, more, less is not None, first.note.meaning)
 
 
-def _changed(
+def _change(
     plan: Plan, slopes: Slopes, key: str, entries: list[Elasticity], share: Fraction
 ) -> Fraction | None:
     """By which share a quantity changes in the plan whose key is set to another value."""
@@ -224,7 +224,7 @@ def by_step(plan: Plan, target: str) -> list[Step]:
             continue
         if probe is None:
             continue
-        probe, before = search.confirmed(probe), plan.get(key)
+        probe, before = search.confirm(probe), plan.get(key)
         change = Fraction(probe.values[target]) / Fraction(here) - 1
         if change:
             fits = bool(probe.values[FITS] >= 0) if FITS in probe.values else None
@@ -345,13 +345,13 @@ def sensitivities(result: Result, target: str, most: int = 5) -> list[Measure]:
     quantity = result.get(target)
     if quantity is None or not quantity.number:
         return []
-    known, further = _measured(result, target)
+    known, further = _measures(result, target)
     known += islice(further, max(0, most - len(known)))
     return known[:most]
 
 
 @lru_cache(maxsize=1)
-def _measured(result: Result, target: str) -> tuple[list[Measure], Iterator[Measure]]:
+def _measures(result: Result, target: str) -> tuple[list[Measure], Iterator[Measure]]:
     """Those that are known, and those that come after them; a report and its summary share them."""
     found = measures(result.plan, Slopes(result.evaluation.case, target, result.evaluation))
     return [], (entry for entry in found if entry.key.startswith(SMOOTH))

@@ -321,7 +321,7 @@ def test_rounder_numbers_are_the_next_multiples_of_powers_of_two(index: int) -> 
 
 def test_what_fails_says_so_of_what_lies_further_on_in_its_row() -> None:
     """Of rows of four values each, and of a domain that has no rows."""
-    covers: Callable[..., bool] = solve_with_layout._Free._covers
+    covers: Callable[..., bool] = solve_with_layout._FreeLayout._covers
     rows = SimpleNamespace(domain=SimpleNamespace(rows=((0, 3), (4, 7), (8, 11))))
     none = SimpleNamespace(domain=SimpleNamespace(rows=()))
     for index, other in product(range(12), repeat=2):
@@ -344,7 +344,7 @@ def test_a_question_goes_to_where_its_limit_comes_nearer(relation: str, grows: b
         (Limit(TIME, "<=", 50), Limit(BYTES, relation, 50)),
         evaluator=Functions({TIME: lambda x: 1, BYTES: size}, lambda x: x not in (6, 12)),
     )
-    toward: Callable[..., int] = solve_with_layout._Free._direction
+    toward: Callable[..., int] = solve_with_layout._FreeLayout._direction
     nearer_above = grows == (relation == "<=")
     assert toward(SimpleNamespace(search=search)) == (1 if nearer_above else -1)
 

@@ -91,23 +91,23 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
                 "training.mode: train, without training.lora",
             )
         )
-    active = Fraction(_needed(base, ACTIVE))
+    active = Fraction(_required(base, ACTIVE))
     flops = _flops(base, plan, active, budget)
     tokens = Fraction(flops) / (6 * active)
-    spent, rate = base.varied(notation.T, tokens), _found(base, "time.tokens_per_second")
+    spent, rate = base.varied(notation.T, tokens), _value(base, "time.tokens_per_second")
     seconds = None if rate is None else tokens / Fraction(rate)
     price = plan.get("cluster.price")
     hours = None if seconds is None else seconds / 3600 * plan.get("cluster.devices")
     choices = tuple(
         Choice(
             law,
-            _needed(spent, "optimal.parameters", entry),
-            _needed(spent, "optimal.tokens", entry),
-            _found(spent, "optimal.loss", entry),
-            _found(base, "scaling.model_tokens", entry),
-            _found(base, "scaling.ratio", entry),
-            _found(base, "scaling.loss", entry),
-            _found(base, "optimal.loss", entry),
+            _required(spent, "optimal.parameters", entry),
+            _required(spent, "optimal.tokens", entry),
+            _value(spent, "optimal.loss", entry),
+            _value(base, "scaling.model_tokens", entry),
+            _value(base, "scaling.ratio", entry),
+            _value(base, "scaling.loss", entry),
+            _value(base, "optimal.loss", entry),
         )
         for law, entry in zip(laws.published(), entries, strict=True)
     )
@@ -148,7 +148,7 @@ def _notes(
     between = rate and around("time.tokens_per_second", rate, base)
     if between and rate and seconds is not None:
         low, high = (Fraction(bound) / Fraction(rate) for bound in between)
-        if budget is not None and _parsed(budget)[1] != "FLOP":
+        if budget is not None and _parse(budget)[1] != "FLOP":
             ends = [shown(Fraction(flops) * share, "FLOP") for share in (low, high)]
         else:
             ends = [shown(seconds / share, "s") for share in (high, low)]
@@ -171,14 +171,14 @@ def _shape(plan: Plan, choice: Choice) -> Shape | None:
     return Shape(str(choice.law["name"]), best.values[ACTIVE], family.changes(best.value))
 
 
-def _found(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
+def _value(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
     try:
         return evaluation.value(quantity, {"law": entry} if entry else None)
     except Absent:
         return None
 
 
-def _needed(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
+def _required(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
     try:
         return evaluation.value(quantity, {"law": entry} if entry else None)
     except Absent as absent:
@@ -187,8 +187,8 @@ def _needed(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -
 
 def _flops(base: Evaluation, plan: Plan, active: Fraction, budget: str | None) -> Number:
     if budget is None:
-        return _needed(base, "compute.training_flops_6nd")  # type: ignore[no-any-return]
-    value, unit = _parsed(budget)
+        return _required(base, "compute.training_flops_6nd")  # type: ignore[no-any-return]
+    value, unit = _parse(budget)
     if value <= 0:
         raise PlanError(Fault(f"--budget {budget} buys nothing", None, BUDGETS))
     if unit == "FLOP":
@@ -200,14 +200,14 @@ def _flops(base: Evaluation, plan: Plan, active: Fraction, budget: str | None) -
             place = plan.document.place(("cluster",))
             raise PlanError(Fault("the cluster has no price (cluster.price)", place, "2.5 USD/h"))
         seconds = Fraction(value) * 3600 / (price * plan.get("cluster.devices"))
-    rate = _found(base, "time.tokens_per_second")
+    rate = _value(base, "time.tokens_per_second")
     if rate is None:
         known = "time.mfu, or a model of known shape, from which it is predicted"
         raise PlanError(Fault("the plan has no rate that turns time into compute", None, known))
     return 6 * active * Fraction(rate) * seconds
 
 
-def _parsed(budget: str) -> tuple[Number, str]:
+def _parse(budget: str) -> tuple[Number, str]:
     """A budget and its unit; a number without a unit is FLOP."""
     for unit in UNITS:
         try:

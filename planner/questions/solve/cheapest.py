@@ -74,7 +74,7 @@ def cheapest(plan: Plan, limits: tuple[Limit, ...], accelerators: Sequence[str] 
         elif floor >= least:
             row = Row(offer, None, f"{shown(floor, 'USD')} at full utilisation already")
         else:
-            row = _priced(base, offer, limits, least, space_of(plan))
+            row = _price(base, offer, limits, least, space_of(plan))
             least = least if row.cost is None else min(least, row.cost)
         rows.append(row)
     answers = [row.answer for row in rows if row.answer is not None]
@@ -104,7 +104,7 @@ def _at_best(plan: Plan, offer: Offer) -> tuple[Plan | PlanError, Number]:
     return base, cost
 
 
-def _priced(
+def _price(
     base: Plan, offer: Offer, limits: tuple[Limit, ...], least: Number, space: Options
 ) -> Row:
     """The fewest devices of an offer that keep the limits, or more where that is cheaper; ``least``
@@ -128,7 +128,7 @@ def _priced(
         return Row(offer, answer, f"{limit} missed by {missed}")
     if lost(answer.holds):
         return Row(offer, answer)
-    best, beside = _compared(base, domain, answer, space)
+    best, beside = _compare(base, domain, answer, space)
     return Row(offer, replace(answer, goal=GOAL, holds=best, fails=None, beside=beside))
 
 
@@ -149,7 +149,7 @@ def _too_few(base: Plan, domain: Domain, layouts: Layouts, least: Number) -> str
     )
 
 
-def _compared(
+def _compare(
     base: Plan, domain: Domain, answer: Answer, space: Options
 ) -> tuple[Probe, tuple[Probe, ...]]:
     """The cheapest count from the fewest on, with the counts beside it. One count more is searched
@@ -169,4 +169,4 @@ def _compared(
     else:
         layouts.thorough = True
         sides = (search.probe(best.index - 1), search.probe(best.index + 1))
-    return search.confirmed(best), tuple(search.confirmed(side) for side in sides if side)
+    return search.confirm(best), tuple(search.confirm(side) for side in sides if side)

@@ -154,14 +154,14 @@ class Probes:
         self.plan, self.domain, self.limits = plan, domain, limits
         measure = [domain.measure] if domain.rows else []
         self.evaluator = evaluator or AsItIs([*(li.quantity for li in limits), *also, *measure])
-        self.found: dict[int, Probe | None] = {}
+        self.probes: dict[int, Probe | None] = {}
         self.faults: dict[int, PlanError] = {}
 
     def probe(self, index: int) -> Probe | None:
         """What holds at an index; None outside the domain and where no valid plan results."""
-        if index not in self.found:
-            self.found[index] = self._probe(index)
-        return self.found[index]
+        if index not in self.probes:
+            self.probes[index] = self._probe(index)
+        return self.probes[index]
 
     def _probe(self, index: int) -> Probe | None:
         if not self.domain.has(index):
@@ -172,22 +172,22 @@ class Probes:
         except PlanError as error:
             self.faults[index] = error
             return None
-        probe = self._evaluated(index, value, plans, exact=False)
+        probe = self._evaluate(index, value, plans, exact=False)
         if not probe.exact and any(abs(probe.share(limit)) < NEAR for limit in self.limits):
-            probe = self._evaluated(index, value, plans, exact=True)
+            probe = self._evaluate(index, value, plans, exact=True)
         return probe
 
-    def _evaluated(self, index: int, value: Number, plans: Sequence[Plan], exact: bool) -> Probe:
+    def _evaluate(self, index: int, value: Number, plans: Sequence[Plan], exact: bool) -> Probe:
         meant, values, is_exact = self.evaluator.values(plans, exact)
         number = values[self.domain.measure] if self.domain.rows else value
         fails = broken(values, self.limits)
         return Probe(index, value, number, meant, values, fails, is_exact)
 
-    def confirmed(self, probe: Probe) -> Probe:
+    def confirm(self, probe: Probe) -> Probe:
         """The same with exact values, which replace the estimates."""
         if not probe.exact:
-            probe = self._evaluated(probe.index, probe.value, (probe.plan,), exact=True)
-            self.found[probe.index] = probe
+            probe = self._evaluate(probe.index, probe.value, (probe.plan,), exact=True)
+            self.probes[probe.index] = probe
         return probe
 
     def first_valid(self, indices: Iterable[int]) -> Probe | None:
@@ -226,14 +226,14 @@ class Probes:
             self.probe(index)
         return True
 
-    def keep_held(self) -> None:
+    def forget_broken(self) -> None:
         """Forget what broke a limit or was no valid plan: the evaluator knows more now."""
-        self.found = {i: p for i, p in self.found.items() if p is not None and not p.broken}
+        self.probes = {i: p for i, p in self.probes.items() if p is not None and not p.broken}
         self.faults = {}
 
     @property
     def known(self) -> list[Probe]:
-        return sorted((p for p in self.found.values() if p), key=lambda p: p.index)
+        return sorted((p for p in self.probes.values() if p), key=lambda p: p.index)
 
 
 def narrow(

@@ -67,7 +67,7 @@ def closed_form(answer: Answer) -> ClosedForm:
         raise NoForm("it is found by trying values")
     if answer.binding is None or answer.holds is None or answer.fails is None:
         raise NoForm("no limit binds")
-    return _Solver(answer).solved()
+    return _Solver(answer).solve()
 
 
 # rational functions of the unknown ----------------------------------------------------------
@@ -80,14 +80,14 @@ class Coefficient:
     value: Fraction
     symbols: Expression | None
 
-    def combined(self, operation: Callable[[Any, Any], Any], other: Coefficient) -> Coefficient:
+    def combine(self, operation: Callable[[Any, Any], Any], other: Coefficient) -> Coefficient:
         """The sum, the product or the quotient of two."""
         known = self.symbols is not None and other.symbols is not None
         symbols = operation(self.symbols, other.symbols) if known else None
         return Coefficient(operation(self.value, other.value), symbols)
 
     def __neg__(self) -> Coefficient:
-        return self.combined(operator.mul, Coefficient(Fraction(-1), number(-1)))
+        return self.combine(operator.mul, Coefficient(Fraction(-1), number(-1)))
 
 
 Terms = Mapping[int, Coefficient]  # by power of the unknown
@@ -97,13 +97,13 @@ ONE: Terms = {0: Coefficient(Fraction(1), number(1))}
 def _sum(a: Terms, b: Terms) -> Terms:
     found = dict(a)
     for power, term in b.items():
-        found[power] = found[power].combined(operator.add, term) if power in found else term
+        found[power] = found[power].combine(operator.add, term) if power in found else term
     return {power: term for power, term in found.items() if term.value}
 
 
 def _product(a: Terms, b: Terms) -> Terms:
     rows = (
-        {p + q: one.combined(operator.mul, other) for q, other in b.items()} for p, one in a.items()
+        {p + q: one.combine(operator.mul, other) for q, other in b.items()} for p, one in a.items()
     )
     return reduce(_sum, rows, {})
 
@@ -114,7 +114,7 @@ class Ratio:
     def __init__(self, above: Terms, below: Terms = ONE) -> None:
         if len(below) == 1 and below is not ONE:
             ((power, by),) = below.items()
-            above = {p - power: each.combined(operator.truediv, by) for p, each in above.items()}
+            above = {p - power: each.combine(operator.truediv, by) for p, each in above.items()}
             below = ONE
         self.above, self.below = above, below
 
@@ -179,7 +179,7 @@ class _Solver:
         for place, values in zip(self.tape.inputs, series, strict=True):
             if any(value != values[0] for value in values):
                 pairs = [(x, Fraction(v)) for (x, _), v in zip(points, values, strict=True)]
-                terms = {power: Coefficient(v, number(v)) for power, v in _fitted(pairs) if v}
+                terms = {power: Coefficient(v, number(v)) for power, v in _fit(pairs) if v}
                 found[place] = Ratio(terms)
         return found
 
@@ -202,7 +202,7 @@ class _Solver:
     def _form(self, operation: str, arguments: tuple[int, ...]) -> Ratio:
         """The function of a node that hangs on the unknown."""
         if operation in ("max", "min", "pick"):
-            return self._of(self._chosen(operation, arguments))
+            return self._of(self._choice(operation, arguments))
         if operation in ("ceil", "floor"):
             return self._of(arguments[0])
         if operation == "quantity":
@@ -215,7 +215,7 @@ class _Solver:
         whole = reduce(operator.mul, [self._of(arguments[0])] * abs(exponent))
         return whole if exponent > 0 else Ratio(ONE) / whole
 
-    def _chosen(self, operation: str, arguments: tuple[int, ...]) -> int:
+    def _choice(self, operation: str, arguments: tuple[int, ...]) -> int:
         """The argument that an operation has the value of."""
         if operation == "pick":
             return operands(operation, arguments, self.values)[-1]
@@ -242,7 +242,7 @@ class _Solver:
         if operation in LEAVES:
             return number(Fraction(self.values[place]))
         if operation == "pick":
-            return self._symbols(self._chosen(operation, arguments))
+            return self._symbols(self._choice(operation, arguments))
         inner = [self._symbols(argument) for argument in arguments]
         known = [each for each in inner if each is not None]
         if len(known) < len(inner):
@@ -270,7 +270,7 @@ class _Solver:
         words = (f"the part without {x}", f"per {x}", f"per {x} squared")
         return Ratio(
             {
-                power: self._named(
+                power: self._name(
                     f"{identifier} {power}",
                     with_subscript(name, str(power)),
                     term.value,
@@ -280,14 +280,14 @@ class _Solver:
             }
         )
 
-    def _named(self, label: str, name: Box, value: Any, meaning: str) -> Coefficient:
+    def _name(self, label: str, name: Box, value: Any, meaning: str) -> Coefficient:
         symbol = Symbol(label, positive=True)
         self.names[symbol], self.numbers[symbol], self.meanings[symbol] = name, value, meaning
         return Coefficient(Fraction(value), symbol)
 
     # -- solving --------------------------------------------------------------------------------
 
-    def solved(self) -> ClosedForm:
+    def solve(self) -> ClosedForm:
         """Where the quantity is its limit.
 
         Raises:
@@ -306,7 +306,7 @@ class _Solver:
             if self._is_answer(root.value):
                 if root.symbols is None:
                     raise NoForm(f"the formula of {quantity} folds over more than one axis")
-                return self._printed(degree, root.value, root.symbols)
+                return self._print(degree, root.value, root.symbols)
         raise NoForm("roundings or another branch of the formula decide")
 
     def _less_the_limit(self) -> Terms:
@@ -317,7 +317,7 @@ class _Solver:
         first = BOOK.quantities[limit.quantity]
         name = with_subscript(parse(first.latex), "max" if limit.relation == "<=" else "min")
         label, meaning = f"{limit.quantity} limit", f"{first.title}: the limit"
-        return {0: -self._named(label, name, limit.value, meaning)}
+        return {0: -self._name(label, name, limit.value, meaning)}
 
     def _is_answer(self, root: Fraction) -> bool:
         """Whether a root lies where bisection found the answer."""
@@ -327,7 +327,7 @@ class _Solver:
         slack = abs(high) / 10**6  # what roundings to whole units can move
         return low - slack <= root <= high + slack
 
-    def _printed(self, degree: int, value: Fraction, root: Expression) -> ClosedForm:
+    def _print(self, degree: int, value: Fraction, root: Expression) -> ClosedForm:
         tree = from_sympy(to_sympy(root))
         bindings = {**self.case.bindings, **self.numbers}
         setter = _Setter(Evaluation(replace(self.case, bindings=bindings)))
@@ -357,7 +357,7 @@ class _Setter(Typesetter):
         return self.names.get(symbol) or super().name(symbol)
 
 
-def _fitted(pairs: list[tuple[Fraction, Fraction]]) -> list[tuple[int, Fraction]]:
+def _fit(pairs: list[tuple[Fraction, Fraction]]) -> list[tuple[int, Fraction]]:
     """An input as a line through its values, or as a constant over the unknown, by power."""
     (x0, v0), (x1, v1) = pairs[:2]
     slope = (v1 - v0) / (x1 - x0)
@@ -370,7 +370,7 @@ def _fitted(pairs: list[tuple[Fraction, Fraction]]) -> list[tuple[int, Fraction]
 
 def _linear(b: Coefficient, c: Coefficient) -> list[Coefficient]:
     """The root of b x + c, the divisor positive."""
-    found = (-c).combined(operator.truediv, b) if b.value > 0 else c.combined(operator.truediv, -b)
+    found = (-c).combine(operator.truediv, b) if b.value > 0 else c.combine(operator.truediv, -b)
     if found.symbols is None:
         return [found]
     return [replace(found, symbols=from_sympy(sympy.factor_terms(to_sympy(found.symbols))))]

@@ -16,7 +16,7 @@ from planner.plans.document import Plan
 from planner.questions.constraints import Limit, shown
 from planner.questions.domains import Domain
 from planner.questions.solve.evaluations import AsItIs, Goal, Probe, Probes, narrow
-from planner.questions.solve.solve import Answer, held_near, missed, strides
+from planner.questions.solve.solve import Answer, find_near, nearest_miss, strides
 
 #: Values of a coarse scan between the two ends of a domain.
 SCAN = 24
@@ -56,10 +56,10 @@ def optimise(
         best = shown(peaks[0].value, domain.unit)
         why = f"{goal.quantity} has no {goal.word} value; it is still better at {best}"
         raise PlanError(Fault(f"{domain.key} is unbounded: {why}", None, "a limit with --until"))
-    top = max((_climbed(search, peak, goal) for peak in peaks), key=goal.rank)
+    top = max((_climb(search, peak, goal) for peak in peaks), key=goal.rank)
     if top.broken:
-        return replace(answer, **missed(search), tried=len(search.known))
-    top = search.confirmed(top)
+        return replace(answer, **nearest_miss(search), tried=len(search.known))
+    top = search.confirm(top)
     beside = [search.beyond(top.index + toward, toward) for toward in (-1, 1)]
     known = search.known
     notes = []
@@ -71,7 +71,7 @@ def optimise(
     return replace(
         answer,
         holds=top,
-        beside=tuple(search.confirmed(probe) for probe in beside if probe is not None),
+        beside=tuple(search.confirm(probe) for probe in beside if probe is not None),
         notes=tuple(notes),
         tried=len(known),
     )
@@ -90,17 +90,17 @@ def _scan(search: Probes) -> None:
             worse, before = worse + 1 if further else 0, probe
             if worse == 3:
                 break
-    low, high = _held(search, start)
+    low, high = _ends(search, start)
     if high - low <= ROUGH:
         # Rounder values first: products run best on sizes that powers of two divide.
         for index, end in pairwise(low + (high - low) * part // SCAN for part in range(SCAN + 1)):
             search.beyond(_rounder(max(index, 1), end), 1)
 
 
-def _held(search: Probes, start: Probe) -> tuple[int, int]:
+def _ends(search: Probes, start: Probe) -> tuple[int, int]:
     """The first and the last index at which limits hold. Strides are wide: what holds may lie
     between two of them, and goes on from the last that holds towards the next."""
-    held_near(search, start, 1)
+    find_near(search, start, 1)
     held = [place for place, probe in enumerate(search.known) if not probe.broken]
     if not held:
         return start.index, start.index
@@ -145,7 +145,7 @@ def _peaks(probes: Sequence[Probe], goal: Goal) -> list[Probe]:
     return sorted(found, key=goal.rank, reverse=True)[:MOST_PEAKS]
 
 
-def _climbed(search: Probes, peak: Probe, goal: Goal) -> Probe:
+def _climb(search: Probes, peak: Probe, goal: Goal) -> Probe:
     """From a peak of the scan to a value that is better than the next valid ones."""
     while True:
         for toward in (-1, 1):  # at an end of what was scanned

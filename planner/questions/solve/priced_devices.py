@@ -60,9 +60,9 @@ def offers(plan: Plan, asked: Sequence[str] | None = None) -> tuple[Offer, ...]:
         PlanError: an unknown name, a price that is none, or an accelerator without a price.
     """
     if asked is not None:
-        return tuple(_asked(plan, text) for text in asked)
+        return tuple(_by_name(plan, text) for text in asked)
     own = [] if plan.get("cluster.price") is None else [_own(plan)]
-    found = {offer.accelerator: offer for offer in (*reversed(_shipped()), *own)}
+    found = {offer.accelerator: offer for offer in (*reversed(_presets()), *own)}
     return tuple(sorted(found.values(), key=lambda offer: (offer not in own, offer.price)))
 
 
@@ -73,7 +73,9 @@ def _title(plan: Plan) -> str:
 def _own(plan: Plan, price: Price | None = None) -> Offer:
     """The plan's own devices, at its own price or another."""
     if price is None:
-        listed = _listed(plan.get("cluster.accelerator") or {}, plan.get("cluster.provider") or "")
+        listed = _list_price(
+            plan.get("cluster.accelerator") or {}, plan.get("cluster.provider") or ""
+        )
         amount, whose = plan.get("cluster.price"), origin(plan, "cluster.price")[1]
         price = Price(amount, whose, listed.source if listed and listed.amount == amount else "")
     nodes, changes = plan.get("cluster.devices_per_node"), {"cluster.price": price.amount}
@@ -88,7 +90,7 @@ def _offer(name: str, cluster: Mapping[str, Any], nodes: int, price: Price) -> O
 
 
 @cache
-def _shipped() -> tuple[Offer, ...]:
+def _presets() -> tuple[Offer, ...]:
     """The shipped clusters with a price, the cheapest first."""
     found = [_cluster(name, None) for name in source.preset_names("cluster")]
     return tuple(sorted(filter(None, found), key=lambda offer: offer.price))
@@ -97,7 +99,7 @@ def _shipped() -> tuple[Offer, ...]:
 def _cluster(name: str, price: Price | None) -> Offer | None:
     """A shipped cluster, at its provider's price where none is given."""
     data = _read("cluster", name)
-    price = price or _listed(data["accelerator"], data.get("provider") or "")
+    price = price or _list_price(data["accelerator"], data.get("provider") or "")
     title = str(data["accelerator"].get("name") or name)
     return price and _offer(title, {"extends": name}, data["devices_per_node"], price)
 
@@ -107,7 +109,7 @@ def _read(kind: str, name: str) -> dict[str, Any]:
     return schema.validate(source.load(path, kind=kind), kind).data
 
 
-def _listed(accelerator: Mapping[str, Any], provider: str | None) -> Price | None:
+def _list_price(accelerator: Mapping[str, Any], provider: str | None) -> Price | None:
     """Of an accelerator's prices the one that a plan on it would take; without a provider, the
     lowest."""
     rows = [row for row in accelerator.get("prices") or () if row["kind"] != "reserved"]
@@ -121,7 +123,7 @@ def _listed(accelerator: Mapping[str, Any], provider: str | None) -> Price | Non
     return None
 
 
-def _asked(plan: Plan, text: str) -> Offer:
+def _by_name(plan: Plan, text: str) -> Offer:
     """What a name stands for, with or without ``=PRICE``."""
     name, equals, written = (part.strip() for part in text.partition("="))
     try:
@@ -148,12 +150,12 @@ def _accelerator(plan: Plan, name: str, price: Price | None) -> Offer | None:
     title = str(data.get("name") or name)
     if title == _title(plan) and (price or plan.get("cluster.price") is not None):
         return _own(plan, price)
-    price = price or _listed(data, plan.get("cluster.provider") or "")
+    price = price or _list_price(data, plan.get("cluster.provider") or "")
     if price is None:
-        for offer in _shipped():
+        for offer in _presets():
             if offer.accelerator == title:
                 return offer
-        price = _listed(data, None)
+        price = _list_price(data, None)
     if price is None:
         return None
     cluster = {"accelerator": name, "devices_per_node": nodes}

@@ -101,18 +101,18 @@ def solve(
     start = search.start()
     if direction is None:
         direction = _direction(search, start)
-    inside = held_near(search, start, direction)
+    inside = find_near(search, start, direction)
     if inside is None:  # perhaps one that was tried on the way
         inside = next((probe for probe in search.known if not probe.broken), None)
-    found = missed(search) if inside is None else _last(search, inside, direction, few)
+    found = nearest_miss(search) if inside is None else _last(search, inside, direction, few)
     return replace(Answer(domain, direction, limits), **found, tried=len(search.known))
 
 
-def missed(search: Probes) -> dict[str, Any]:
+def nearest_miss(search: Probes) -> dict[str, Any]:
     """What an answer says where no value is known at which all limits hold: the nearest miss, and
     the limits that no value meets, or two that none meets together."""
     probes = search.known
-    miss = search.confirmed(max(probes, key=lambda p: min(map(p.share, p.broken))))
+    miss = search.confirm(max(probes, key=lambda p: min(map(p.share, p.broken))))
     alone = tuple(li for li in search.limits if all(li in probe.broken for probe in probes))
     if alone:
         return {"miss": miss, "unmet": alone}
@@ -129,8 +129,8 @@ def _largest(search: Probes) -> dict[str, Any]:
         holds, beyond = _largest_known(search)
         if holds is None:
             search.start()  # raises where no value is valid
-            return missed(search)
-        holds, next_ones = search.confirmed(holds), tuple(map(search.confirmed, beyond[:1]))
+            return nearest_miss(search)
+        holds, next_ones = search.confirm(holds), tuple(map(search.confirm, beyond[:1]))
         if not holds.broken and all(probe.broken for probe in next_ones):
             fails = next_ones[0] if beyond else None
             return {"holds": holds, "fails": fails, "beyond": (*next_ones, *beyond[1:])}
@@ -233,7 +233,7 @@ def _crossing(limits: tuple[Limit, ...], here: Probe, there: Probe) -> int:
     return nearest_one
 
 
-def held_near(search: Probes, start: Probe, direction: int) -> Probe | None:
+def find_near(search: Probes, start: Probe, direction: int) -> Probe | None:
     """A value at which every limit holds, looked for on both sides; None where none is found."""
     if not start.broken:
         return start
@@ -288,8 +288,8 @@ def _last(search: Probes, inside: Probe, direction: int, few: bool) -> dict[str,
                 raise unbounded(search, shown(inside.value, search.domain.unit))
         if outside is not None:
             inside, outside = narrow(search, inside, outside)
-            outside = search.confirmed(outside)
-        inside = search.confirmed(inside)
+            outside = search.confirm(outside)
+        inside = search.confirm(inside)
         if inside.broken:  # an estimate was wrong: never by much
             inside = next(probe for probe in search.known if not probe.broken)
             continue

@@ -118,20 +118,20 @@ class Layouts(AsItIs):
     def start(self, plan: Plan, changes: Changes) -> None:
         """A layout to start from: the fastest of a few that fit, or of all; where memory is the
         only limit, any layout."""
-        if self.scarce or self._found(plan, changes, lambda some: some.first(False), FEWER):
+        if self.scarce or self._find(plan, changes, lambda some: some.first(False), FEWER):
             return
         self.fastest(plan, changes, within=False)
 
     def fastest(self, plan: Plan, changes: Changes, within: bool = True) -> Changes | None:
         """The best layout of all that keeps the limits, or, of those that fit, whatever the limits;
         from now on among the known ones."""
-        return self._found(plan, changes, lambda every: every.first(within))
+        return self._find(plan, changes, lambda every: every.first(within))
 
     def plainest(self, plan: Plan, changes: Changes, edge: bool) -> Changes | None:
         """The layout that an answer is told with: the plainest of those nearly as good as the best
         that keeps the limits. At the ``edge``, beyond which nothing keeps them, few are left."""
         scarce = edge and self.scarce
-        return self._found(plan, changes, lambda every: every.plainest(scarce=scarce))
+        return self._find(plan, changes, lambda every: every.plainest(scarce=scarce))
 
     def nearest(self, plan: Plan, changes: Changes) -> None:
         """Where no layout keeps the limits: the fastest that fits, or of those that were asked for
@@ -141,12 +141,12 @@ class Layouts(AsItIs):
         if self.sized and self.scarce:
             self.further(plan, changes)
         elif self.fastest(plan, changes, within=False) is None:
-            self._lacking(plan, changes)
+            self._least_lacking(plan, changes)
 
-    def _lacking(self, plan: Plan, changes: Changes) -> None:
+    def _least_lacking(self, plan: Plan, changes: Changes) -> None:
         """Where all layouts were asked for room and none has any, the one that lacks least."""
         self._hopeless.add(_key(changes))
-        self._found(plan, changes, lambda every: every.search.nearest.first)
+        self._find(plan, changes, lambda every: every.search.nearest.first)
 
     def further(self, plan: Plan, changes: Changes, soon: bool = True) -> bool:
         """Whether there is a layout that keeps the limits; it is known from now on. The one that
@@ -156,13 +156,13 @@ class Layouts(AsItIs):
         asked: tuple[Options | None, ...] = (ROOMIER, None)
         asked = asked if soon and not self.scarce else asked[:1] if self.sized else asked[1:]
         ask = Candidates.roomiest
-        if any(self._found(plan, changes, ask, options) is not None for options in asked):
+        if any(self._find(plan, changes, ask, options) is not None for options in asked):
             return True
         if self.scarce:
-            self._lacking(plan, changes)
+            self._least_lacking(plan, changes)
         return False
 
-    def _found(
+    def _find(
         self, plan: Plan, changes: Changes, ask: Ask, options: Options | None = None
     ) -> Changes | None:
         """A layout at a value of the unknown, of all or of those that have some values of keys,
@@ -233,10 +233,10 @@ def solve_free(
     layouts = layouts or Layouts(limits, also, space=space_of(plan))
     if not layouts.known:
         layouts.start(plan, own_changes(plan, domain))
-    return _Free(plan, domain, layouts, lost).solved(direction)
+    return _FreeLayout(plan, domain, layouts, lost).solve_question(direction)
 
 
-class _Free:
+class _FreeLayout:
     """A question whose layout is free, and what is known of its values."""
 
     def __init__(
@@ -247,31 +247,31 @@ class _Free:
         self.failed: set[int] = set()  # rounder values at which no layout keeps the limits
         self.proven: list[int] = []  # values next to an answer at which none does
 
-    def solved(self, direction: int | None) -> Answer:
+    def solve_question(self, direction: int | None) -> Answer:
         layouts = self.layouts
         if direction is None:
             direction = self._direction()
         layouts.hasty, layouts.sized = True, bool(self.domain.rows)
         notes: tuple[str, ...] = (f"the last of {MOST_ROUNDS} better answers",)
         for _ in range(MOST_ROUNDS):
-            self.search.keep_held()
+            self.search.forget_broken()
             answer = solve(self.plan, self.domain, layouts.limits, direction, search=self.search)
             sides = answer.beyond or (answer.fails or answer.miss,)
             edges = [edge for edge in sides if edge is not None and edge.broken]
-            if any(self._moved(edge, answer.direction) for edge in edges):
+            if any(self._moves_on(edge, answer.direction) for edge in edges):
                 continue
             if edges and answer.holds is None and not layouts.thorough:
                 # No known layout helps anywhere: search at the values that are tried next.
                 layouts.thorough, layouts.left = True, LAST_RESORT
                 continue
-            told = self._told(answer)
+            told = self._with_layouts(answer)
             # What is best at the answer may hold one step further.
             if not edges or told.fails is None or told.fails.broken:
                 notes = ()
                 break
         else:
-            told = self._told(answer)
-        return _noted(replace(told, notes=(*told.notes, *notes)), self.plan, layouts)
+            told = self._with_layouts(answer)
+        return _with_notes(replace(told, notes=(*told.notes, *notes)), self.plan, layouts)
 
     def _changes(self, probe: Probe) -> Changes:
         return self.domain.changes(probe.value)
@@ -286,7 +286,7 @@ class _Free:
         changes = (double.slack(limit) - start.slack(limit) for limit in self.search.limits)
         return next((1 if change < 0 else -1 for change in changes if change), None)
 
-    def _moved(self, edge: Probe, direction: int) -> bool:
+    def _moves_on(self, edge: Probe, direction: int) -> bool:
         """Whether a layout is found that keeps the limits where no known one does, or, of what
         layouts divide, at a rounder value further on: more of them divide that. Where there is
         none, that is proven of the value, and with it of what lies further on in its row."""
@@ -300,7 +300,7 @@ class _Free:
             if not probe.broken:
                 return True
             if self.layouts.fastest(probe.plan, self._changes(probe)) is not None:
-                self.search.keep_held()
+                self.search.forget_broken()
                 self.search.probe(index)
                 return True
             self.failed.add(index)
@@ -318,7 +318,7 @@ class _Free:
 
     # -- what is told -------------------------------------------------------------------------
 
-    def _told(self, answer: Answer) -> Answer:
+    def _with_layouts(self, answer: Answer) -> Answer:
         """An answer with the best layout of each of its values that are told."""
         layouts, beaten = self.layouts, False
         layouts.thorough = layouts.hasty = False
@@ -374,7 +374,7 @@ def optimise_free(plan: Plan, domain: Domain, limits: tuple[Limit, ...], goal: G
     layout is the one that makes the goal small; a goal to make large takes the fastest layout."""
     by = goal.quantity if goal.sense < 0 else BY
     layouts = Layouts(limits, (goal.quantity,), by, True, space_of(plan))
-    answer = _noted(optimise(plan, domain, limits, goal, evaluator=layouts), plan, layouts)
+    answer = _with_notes(optimise(plan, domain, limits, goal, evaluator=layouts), plan, layouts)
     if layouts.left <= 0:
         note = f"all layouts were searched at {MOST_SEARCHES} values, elsewhere those found there"
         answer = replace(answer, notes=(*answer.notes, note))
@@ -389,7 +389,7 @@ def space_of(plan: Plan) -> Options:
     return {**fixed, **{key: tuple(values) for key, values in kept.get("vary", {}).items()}}
 
 
-def _noted(answer: Answer, plan: Plan, layouts: Layouts) -> Answer:
+def _with_notes(answer: Answer, plan: Plan, layouts: Layouts) -> Answer:
     notes = answer.notes
     if layouts.narrowed:
         proven = of_memory(answer.limits) and not layouts.sized
