@@ -166,20 +166,19 @@ def of_plan(plan: Plan, family: str | None = None, free: bool = False) -> tuple[
             needed = "a model with layers, hidden and so on, or --family NAME"
             raise PlanError(Fault(size_only, plan.document.place(("model",)), needed))
         return plan, _family(plan, plan.document.data["model"], free)
+    from planner.questions.search.layouts import first_valid
+
     # As a plan's `model: NAME` would be read: a shipped name, or a path.
     document = source.load({"extends": family}, kind="model")
     model = schema.validate(document, "model").data
     if not model.get("layers"):
         raise PlanError(Fault(f"--family {family} has no shape to scale", None, "another model"))
     found = _family(plan, model, free)
-    faults = []
-    for index in found.around():
-        try:
-            changed = changed_data({"model": model}, found.domain.changes(index))
-            return variant(plan, changed), found
-        except PlanError as error:
-            faults.append(error)
-    raise faults[0]
+
+    def member(index: int) -> Plan:
+        return variant(plan, changed_data({"model": model}, found.domain.changes(index)))
+
+    return first_valid(member, found.around()), found
 
 
 def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:

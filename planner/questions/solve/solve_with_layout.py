@@ -25,7 +25,7 @@ from planner.questions.search.bounded_search import FEWER, ROOMIER, BoundedSearc
 from planner.questions.search.engine import FITS, left_out, of_memory
 from planner.questions.search.layouts import NOT_KEPT, first_valid, starts
 from planner.questions.search.selection import Item
-from planner.questions.solve.evaluations import AsItIs, Evaluated, Goal, Probe, Probes
+from planner.questions.solve.evaluations import AsItIs, Evaluated, Goal, Probe, Probes, broken
 from planner.questions.solve.optimum import optimise
 from planner.questions.solve.solve import Answer, solve
 
@@ -115,23 +115,10 @@ class Layouts(AsItIs):
             return True, -float(values[self.by]), 0.0
         return False, worst, float(tightest.slack(values[tightest.quantity]))
 
-    def start(self, plan: Plan, changes: Changes) -> None:
-        """A layout to start from: the fastest of a few that fit, or of all; where memory is the
-        only limit, any layout."""
-        if self.scarce or self._find(plan, changes, lambda some: some.first(False), FEWER):
-            return
-        self.fastest(plan, changes, within=False)
-
     def fastest(self, plan: Plan, changes: Changes, within: bool = True) -> Changes | None:
         """The best layout of all that keeps the limits, or, of those that fit, whatever the limits;
         from now on among the known ones."""
-        return self._find(plan, changes, lambda every: every.first(within))
-
-    def plainest(self, plan: Plan, changes: Changes, edge: bool) -> Changes | None:
-        """The layout that an answer is told with: the plainest of those nearly as good as the best
-        that keeps the limits. At the ``edge``, beyond which nothing keeps them, few are left."""
-        scarce = edge and self.scarce
-        return self._find(plan, changes, lambda every: every.plainest(scarce=scarce))
+        return self.find(plan, changes, lambda every: every.first(within))
 
     def nearest(self, plan: Plan, changes: Changes) -> None:
         """Where no layout keeps the limits: the fastest that fits, or of those that were asked for
@@ -146,7 +133,7 @@ class Layouts(AsItIs):
     def _least_lacking(self, plan: Plan, changes: Changes) -> None:
         """Where all layouts were asked for room and none has any, the one that lacks least."""
         self._hopeless.add(_key(changes))
-        self._find(plan, changes, lambda every: every.search.nearest.first)
+        self.find(plan, changes, lambda every: every.search.nearest.first)
 
     def further(self, plan: Plan, changes: Changes, soon: bool = True) -> bool:
         """Whether there is a layout that keeps the limits; it is known from now on. The one that
@@ -156,13 +143,13 @@ class Layouts(AsItIs):
         asked: tuple[Options | None, ...] = (ROOMIER, None)
         asked = asked if soon and not self.scarce else asked[:1] if self.sized else asked[1:]
         ask = Candidates.roomiest
-        if any(self._find(plan, changes, ask, options) is not None for options in asked):
+        if any(self.find(plan, changes, ask, options) is not None for options in asked):
             return True
         if self.scarce:
             self._least_lacking(plan, changes)
         return False
 
-    def _find(
+    def find(
         self, plan: Plan, changes: Changes, ask: Ask, options: Options | None = None
     ) -> Changes | None:
         """A layout at a value of the unknown, of all or of those that have some values of keys,
@@ -231,8 +218,11 @@ def solve_free(
     it is not told with its best layout."""
     also = (domain.measure,) if domain.rows else ()
     layouts = layouts or Layouts(limits, also, space=space_of(plan))
-    if not layouts.known:
-        layouts.start(plan, own_changes(plan, domain))
+    if not layouts.known and not layouts.scarce:
+        # The fastest of a few that fit, or of all; where memory is the only limit, any layout.
+        own = own_changes(plan, domain)
+        if layouts.find(plan, own, lambda few: few.first(within=False), FEWER) is None:
+            layouts.fastest(plan, own, within=False)
     return _FreeLayout(plan, domain, layouts, lost).solve_question(direction)
 
 
@@ -333,13 +323,15 @@ class _FreeLayout:
         return answer
 
     def _best(self, probe: Probe, edge: bool) -> Probe:
-        """A value with its plainest layout where that keeps the limits, else with the best of those
-        that are known."""
+        """A value with the plainest of the layouts nearly as good as the best where that keeps the
+        limits, else with the best of those that are known. At the ``edge``, beyond which nothing
+        keeps them, few are left."""
         layouts, changes = self.layouts, self._changes(probe)
-        plain = layouts.plainest(probe.plan, changes, edge)
+        scarce = edge and layouts.scarce
+        plain = layouts.find(probe.plan, changes, lambda every: every.plainest(scarce=scarce))
         chosen = [variant(self.plan, {**plain, **changes})] if plain is not None else []
         meant, values, _ = layouts.values(chosen or layouts.variants(self.plan, changes), True)
-        if chosen and not all(limit.holds(values[limit.quantity]) for limit in layouts.limits):
+        if chosen and broken(values, layouts.limits):
             meant, values, _ = layouts.values(layouts.variants(self.plan, changes), True)
         return replace(probe, plan=meant, values={name: values[name] for name in layouts.shown})
 
