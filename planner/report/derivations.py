@@ -50,7 +50,7 @@ class Derivations:
                 yield tables[formula]
             table = tables[formula]
             if one not in same:
-                row = _instance(quantity)
+                row = _instance(quantity, table)
                 same[one] = rows.setdefault((formula, row.alike), row)
                 if same[one] is row:
                     table.rows.append(row)
@@ -175,10 +175,11 @@ def _terms(quantity: Quantity) -> Data | None:
     return Data(unit=unit, rows=rows)
 
 
-def _instance(quantity: Quantity) -> Data:
+def _instance(quantity: Quantity, table: Data) -> Data:
     """A row of a table: what a formula says at one entry."""
     symbolic, numeric = quantity.boxes
-    text, formula = _number(quantity.value), TEXT.write(symbolic)
+    text = _number(quantity.value)
+    formula = table.plain if symbolic is table.generic else TEXT.write(symbolic)
     numbers = TEXT.write(numeric) if numeric else ""
     return Data(
         entries=[],
