@@ -49,8 +49,7 @@ def config(plan: Plan, to: str) -> Config:
             )
         )
     draft = Draft(plan)
-    for rule in known.table:
-        rule(draft)
+    draft.follow(known.table)
     draft.rest()
     unsaid = tuple(dict.fromkeys(draft.unsaid))
     text = write(known.form, draft.said, _head(plan, known, unsaid))

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from planner.connect.exports.table import Draft
 
 
-def machines(draft: Draft) -> None:
+def machines(draft: Draft) -> dict[str, Any]:
     devices, node = (draft.plan.get(f"cluster.{key}") for key in ("devices", "devices_per_node"))
-    draft.say(
-        {
-            "compute_environment": "LOCAL_MACHINE",
-            "num_processes": devices,
-            "num_machines": -(-devices // (node or devices)),
-        }
-    )
+    return {
+        "compute_environment": "LOCAL_MACHINE",
+        "num_processes": devices,
+        "num_machines": -(-devices // (node or devices)),
+    }
 
 
-def undivided(draft: Draft) -> None:
+def undivided(draft: Draft) -> dict[str, Any]:
     several = draft.plan.get("cluster.devices") > 1
-    draft.say({"distributed_type": "MULTI_GPU" if several else "NO"})
+    return {"distributed_type": "MULTI_GPU" if several else "NO"}
 
 
-def shards(draft: Draft) -> None:
+def shards(draft: Draft) -> dict[str, Any]:
     size = draft.get("parallelism.data") // draft.get("parallelism.replicate")
-    draft.say({"parallelism_config.parallelism_config_dp_shard_size": size})
+    return {"parallelism_config.parallelism_config_dp_shard_size": size}

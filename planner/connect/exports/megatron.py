@@ -9,6 +9,8 @@ from planner.connect.exports.table import Draft, with_experts
 from planner.plans import pipeline
 from planner.plans.document import Block
 
+Options = dict[str, Any]
+
 
 def _blocks(draft: Draft, kind: str) -> list[Block]:
     """The different blocks of a kind among the layers."""
@@ -19,64 +21,58 @@ def _blocks(draft: Draft, kind: str) -> list[Block]:
     return found
 
 
-def positions(draft: Draft) -> None:
+def positions(draft: Draft) -> Options:
     longest = draft.get("model.max_sequence") or draft.get("training.sequence_length")
-    if longest is not None and draft.get("model.layers"):
-        draft.say({"max-position-embeddings": longest})
+    has = longest is not None and draft.get("model.layers")
+    return {"max-position-embeddings": longest} if has else {}
 
 
-def attention(draft: Draft) -> None:
+def attention(draft: Draft) -> Options:
     blocks = _blocks(draft, "attention")
     if not blocks:
-        return
+        return {}
     values = blocks[0].values
-    draft.say({"num-attention-heads": values["heads"]})
+    said = {"num-attention-heads": values["heads"]}
     if values.get("kv_rank"):
-        draft.say({"multi-latent-attention": True})
+        said["multi-latent-attention"] = True
         if values.get("query_rank"):
-            draft.say({"q-lora-rank": values["query_rank"]})
-        draft.say(
-            {
-                "kv-lora-rank": values["kv_rank"],
-                "qk-head-dim": values["nope_dim"],
-                "qk-pos-emb-head-dim": values["rope_dim"],
-                "v-head-dim": values["value_head_dim"],
-            }
-        )
-        return
+            said["q-lora-rank"] = values["query_rank"]
+        return said | {
+            "kv-lora-rank": values["kv_rank"],
+            "qk-head-dim": values["nope_dim"],
+            "qk-pos-emb-head-dim": values["rope_dim"],
+            "v-head-dim": values["value_head_dim"],
+        }
     if values["kv_heads"] != values["heads"]:
-        draft.say({"group-query-attention": True, "num-query-groups": values["kv_heads"]})
-    draft.say({"kv-channels": values["head_dim"]})
+        said |= {"group-query-attention": True, "num-query-groups": values["kv_heads"]}
     if values["value_head_dim"] != values["head_dim"]:
         draft.cannot("model.attention.value_head_dim", "value heads are as wide as the others")
+    return said | {"kv-channels": values["head_dim"]}
 
 
-def window(draft: Draft) -> None:
+def window(draft: Draft) -> Options:
     width, every = draft.get("model.attention.window"), draft.get("model.attention.global_every")
-    if width:
-        # Of our window of so many tokens one is the token itself.
-        draft.say({"window-size": f"({width - 1},0)"})
-        if every:
-            draft.say({"window-attn-skip-freq": every})
+    if not width:
+        return {}
+    # Of our window of so many tokens one is the token itself.
+    said = {"window-size": f"({width - 1},0)"}
+    return {**said, "window-attn-skip-freq": every} if every else said
 
 
-def feed_forward(draft: Draft) -> None:
+def feed_forward(draft: Draft) -> Options:
     dense, routed = _blocks(draft, "mlp"), _blocks(draft, "moe")
-    if dense:
-        draft.say({"ffn-hidden-size": dense[0].values["intermediate"]})
-    elif routed:  # the width of a dense layer is asked for even where there is none
-        draft.say({"ffn-hidden-size": routed[0].values["intermediate"]})
-    kinds = {(b.values["gated"], b.values["activation"]) for b in dense + routed}
-    if not kinds:
-        return
+    blocks = dense + routed
+    if not blocks:
+        return {}
+    kinds = {(b.values["gated"], b.values["activation"]) for b in blocks}
     gated, activation = sorted(kinds)[-1]
     word = ACTIVATIONS.get((bool(gated), str(activation)))
     if len(kinds) > 1:
         draft.cannot("model.moe.activation", "experts have the activation of the dense layers")
     if word is None:
         draft.cannot("model.mlp.activation", f"no option for {'gated ' * gated}{activation}")
-    else:
-        draft.say(word)
+    # The width of a dense layer is asked for even where there is none.
+    return {"ffn-hidden-size": blocks[0].values["intermediate"], **(word or {})}
 
 
 ACTIVATIONS: dict[tuple[bool, str], dict[str, Any]] = {
@@ -90,9 +86,9 @@ ACTIVATIONS: dict[tuple[bool, str], dict[str, Any]] = {
 }
 
 
-def biases(draft: Draft) -> None:
+def biases(draft: Draft) -> Options:
     if not draft.get("model.layers"):
-        return
+        return {}
     draft.heard.add("model.attention.key_bias")
     bias, query, *rest = (
         draft.get(f"model.{key}")
@@ -101,79 +97,69 @@ def biases(draft: Draft) -> None:
     inner = {each for each in rest if each is not None} or {bias}
     query = bias if query is None else query
     if inner == {False}:
-        draft.say({"disable-bias-linear": True})
-        if query:
-            draft.say({"add-qkv-bias": True})
-    elif inner != {True} or not query:
+        return {"disable-bias-linear": True} | ({"add-qkv-bias": True} if query else {})
+    if inner != {True} or not query:
         draft.cannot("model.bias", "linears have biases all or none, but for query, key and value")
+    return {}
 
 
-def norm(draft: Draft) -> None:
+def norm_bias(draft: Draft) -> None:
     norm, bias = draft.get("model.norm"), draft.get("model.norm_bias")
-    if norm is None:
-        return
-    draft.say({"normalization": {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}[norm]})
-    if bias is not None and bias != (norm == "layernorm"):
+    if None not in (norm, bias) and bias != (norm == "layernorm"):
         draft.cannot("model.norm_bias", "LayerNorm has biases, RMSNorm has none")
 
 
-def experts(draft: Draft) -> None:
+def experts(draft: Draft) -> Options:
     blocks = _blocks(draft, "moe")
     if not blocks:
-        return
+        return {}
     values = blocks[0].values
-    draft.say(
-        {
-            "num-experts": values["experts"],
-            "moe-router-topk": values["top_k"],
-            "moe-ffn-hidden-size": values["intermediate"],
-        }
-    )
+    said = {
+        "num-experts": values["experts"],
+        "moe-router-topk": values["top_k"],
+        "moe-ffn-hidden-size": values["intermediate"],
+    }
     if values["router_group_top_k"] < values["router_groups"]:
-        draft.say(
-            {
-                "moe-router-num-groups": values["router_groups"],
-                "moe-router-group-topk": values["router_group_top_k"],
-            }
-        )
+        said |= {
+            "moe-router-num-groups": values["router_groups"],
+            "moe-router-group-topk": values["router_group_top_k"],
+        }
     if values.get("shared_intermediate"):
-        draft.say({"moe-shared-expert-intermediate-size": values["shared_intermediate"]})
+        said["moe-shared-expert-intermediate-size"] = values["shared_intermediate"]
+    return said
 
 
-def layers_with_experts(draft: Draft) -> None:
+def layers_with_experts(draft: Draft) -> Options:
     """``[0]*3+[1]*58``: the expression that the option takes."""
     layers = [int(one) for one in with_experts(draft)]
     if all(layers) or not any(layers):
-        return
+        return {}
     runs = [(value, len(list(run))) for value, run in groupby(layers)]
     text = "+".join(f"[{value}]*{count}" for value, count in runs)
-    draft.say({"moe-layer-freq": text if len(runs) <= 8 else str(layers).replace(" ", "")})
+    return {"moe-layer-freq": text if len(runs) <= 8 else str(layers).replace(" ", "")}
 
 
-def cut(draft: Draft) -> None:
+def cut(draft: Draft) -> Options:
     """Layers that do not divide evenly: the ends said apart where that is enough, else the whole
     layout. Further-token modules stand on the last stage unless a layout says more."""
     model, further = draft.plan.model, draft.get("model.mtp") or 0
     size, chunks = draft.get("parallelism.pipeline"), draft.get("parallelism.virtual_pipeline")
     draft.heard |= {"parallelism.stages", "parallelism.cut"}
     if model is None or size * chunks == 1:
-        return
+        return {}
     layout, vocab = draft.plan.data["parallelism"], draft.plan.get("model.vocab")
     held = pipeline.chunks(model, layout, vocab)
     plain = [*held[:-1], held[-1] - further]
     if plain[-1] >= 0 and len(set(plain)) == 1:
-        return
+        return {}
     if plain[-1] >= 0 and chunks == 1 and len(plain) > 2 and len(set(plain[1:-1])) == 1:
-        draft.say(
-            {
-                "decoder-first-pipeline-num-layers": plain[0],
-                "decoder-last-pipeline-num-layers": plain[-1],
-            }
-        )
-        return
+        return {
+            "decoder-first-pipeline-num-layers": plain[0],
+            "decoder-last-pipeline-num-layers": plain[-1],
+        }
     text = pipeline.written(held, further)
     if text is None:
         draft.cannot("parallelism.stages", "one stage holds all modules of model.mtp")
-    else:
-        draft.said.pop("num-virtual-stages-per-pipeline-rank", None)  # which follow from it
-        draft.say({"pipeline-model-parallel-layout": text})
+        return {}
+    draft.said.pop("num-virtual-stages-per-pipeline-rank", None)  # which follow from it
+    return {"pipeline-model-parallel-layout": text}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from planner.connect.exports.table import Draft, with_experts
 
 MODEL = "model.model_config"
@@ -14,10 +16,10 @@ def cut(draft: Draft) -> None:
         draft.cannot(key, "layers are cut by their matmul weights")
 
 
-def architecture(draft: Draft) -> None:
+def architecture(draft: Draft) -> dict[str, Any]:
     """Llama's shape; Qwen2's where there are experts or a window."""
     other = draft.plan.get("model.moe") or draft.get("model.attention.window")
-    draft.say({f"{MODEL}.{'is_qwen2_config' if other else 'is_llama_config'}": True})
+    return {f"{MODEL}.{'is_qwen2_config' if other else 'is_llama_config'}": True}
 
 
 def head_width(draft: Draft) -> None:
@@ -26,15 +28,10 @@ def head_width(draft: Draft) -> None:
         draft.cannot("model.attention.head_dim", "heads divide the hidden size")
 
 
-def feed_forward(draft: Draft) -> None:
-    width = draft.get("model.mlp.intermediate")
-    if draft.plan.get("model.moe"):
-        width = _experts(draft, width)
-    if width:
-        draft.say({f"{MODEL}.intermediate_size": width})
-
-
-def _experts(draft: Draft, dense: int | None) -> int:
+def feed_forward(draft: Draft) -> dict[str, Any]:
+    dense = draft.get("model.mlp.intermediate")
+    if not draft.plan.get("model.moe"):
+        return {f"{MODEL}.intermediate_size": dense} if dense else {}
     width, has = int(draft.get("model.moe.intermediate")), with_experts(draft)
     shared = draft.get("model.moe.shared_experts")
     config = {
@@ -43,9 +40,8 @@ def _experts(draft: Draft, dense: int | None) -> int:
         "layers": [-1] if all(has) else [index for index, one in enumerate(has) if one],
         "enable_shared_expert": bool(shared),
     }
-    draft.say({f"{MODEL}.moe_config": config})
     if shared and shared > 1:
         draft.cannot("model.moe.shared_experts", "one shared expert, as wide as the others")
     if dense not in (None, width) and not all(has):
         draft.cannot("model.moe.intermediate", "experts are as wide as the dense layers")
-    return width
+    return {f"{MODEL}.moe_config": config, f"{MODEL}.intermediate_size": width}

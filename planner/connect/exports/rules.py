@@ -14,17 +14,16 @@ from planner.connect.exports.table import Draft, Elsewhere, Row, Rule, Unsaid
 from planner.plans.layout import FOLLOWING, KERNELS, at
 
 
-def count(draft: Draft, to: str, of: Sequence[str]) -> None:
+def count(draft: Draft, to: str, of: Sequence[str]) -> dict[str, int]:
     """How many steps or samples, of the tokens that these sizes multiply to, the run has; the last
     one begun counts."""
     tokens, *sizes = (draft.get(f"training.{key}") for key in ("tokens", *of))
-    if tokens and all(sizes):
-        draft.say({to: int(-(-tokens // prod(sizes)))})
+    return {to: int(-(-tokens // prod(sizes)))} if tokens and all(sizes) else {}
 
 
 #: The rules that rows name; what else such a row says are their arguments.
-RULES: Mapping[str, Callable[..., None]] = {
-    "named": lambda draft, to: draft.say({to: one_line(str(draft.plan.name))}),
+RULES: Mapping[str, Callable[..., Mapping[str, Any] | None]] = {
+    "named": lambda draft, to: {to: one_line(str(draft.plan.name))},
     "count": count,
     **{
         f"{module.__name__.rpartition('.')[2]}.{name}": rule
@@ -32,7 +31,7 @@ RULES: Mapping[str, Callable[..., None]] = {
         for name, rule in getmembers(module, isfunction)
     },
 }
-#: Under which value of a key a group of rows is heard.
+#: Under which value of a key a row or a group of rows is heard.
 CONDITIONS: Mapping[str, Callable[[Any], object]] = {
     "given": bool,
     "unless": lambda value: not value,
@@ -43,7 +42,8 @@ CONDITIONS: Mapping[str, Callable[[Any], object]] = {
 def rows(said: Sequence[Mapping[str, Any]]) -> Iterator[Rule]:
     """The rules that the rows of a document stand for: ``{KEY: option}``, ``{KEY: {to: …}}``, or
     one that hears of keys that need no saying, speaks for a section, names a rule, or holds rows
-    that are heard where a key is ``given`` and not 0, ``unless`` it is, or for ``several``."""
+    that are heard where a key is ``given`` and not 0, ``unless`` it is, or for ``several``. The
+    row of a key may name such a condition too."""
     for each in said:
         (key, about), *more = each.items()
         options = dict(more)
@@ -55,18 +55,23 @@ def rows(said: Sequence[Mapping[str, Any]]) -> Iterator[Rule]:
             yield partial(RULES[about], **options)
         elif key in CONDITIONS:
             yield partial(_where, CONDITIONS[key], about, tuple(rows(options["rows"])))
-        elif isinstance(about, str):
-            yield Row(key, about)
         else:
-            yield _row(key, dict(about))
+            yield from _row(key, {"to": about} if isinstance(about, str) else dict(about))
 
 
-def _row(key: str, about: dict[str, Any]) -> Row:
+def _row(key: str, about: dict[str, Any]) -> Iterator[Rule]:
+    """The row of a key; where it stands under a condition, the key counts as heard all the same."""
     if "elsewhere" in about or "why" in about:
         about["why"] = _reason(about)
     if "only" in about:
         about["words"] = {about.pop("only"): {}}
-    return Row(key, **about)
+    conditions = {name: about.pop(name) for name in CONDITIONS if name in about}
+    row = Row(key, **about)
+    if not conditions:
+        yield row
+    for name, other in conditions.items():
+        yield partial(_hear, (key,))
+        yield partial(_where, CONDITIONS[name], other, (row,))
 
 
 def _reason(about: dict[str, Any]) -> str:
@@ -93,8 +98,7 @@ def _section(section: str, why: str, draft: Draft) -> None:
 
 def _where(holds: Callable[[Any], object], key: str, table: Sequence[Rule], draft: Draft) -> None:
     if holds(draft.get(key)):
-        for each in table:
-            each(draft)
+        draft.follow(table)
 
 
 #: What holds of all: a configuration is of a training run, whoever makes it. Which kernels a plan

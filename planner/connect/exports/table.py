@@ -8,7 +8,7 @@ of, and that the plan gives, is reported as unsaid; so a new key of the plan is 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,12 +55,14 @@ class Draft:
         self.heard.add(key)
         return plain(self.plan.get(key))
 
-    def say(self, keys: Mapping[str, Any]) -> None:
-        self.said.update(keys)
-
     def cannot(self, key: str, why: str) -> None:
         self.heard.add(key)
         self.unsaid.append(Unsaid(key, shown(self.plan.get(key)), why))
+
+    def follow(self, rules: Iterable[Rule]) -> None:
+        """What rules say, one after another."""
+        for rule in rules:
+            self.said.update(rule(self) or {})
 
     def rest(self) -> None:
         """What the document gives and no row has heard."""
@@ -69,7 +71,8 @@ class Draft:
                 self.unsaid.append(Unsaid(key, shown(value), "no key for it"))
 
 
-Rule = Callable[[Draft], None]
+#: Says something of a plan in the words of a framework, or only hears of its keys.
+Rule = Callable[[Draft], Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class Row:
     the word is a mapping of their keys (an empty one where nothing needs saying), or holds what is
     ``near``, and ``why`` it differs. ``only`` is the one value that goes without saying.
     A value without a word is unsaid, for the reason ``why``; what is said ``elsewhere`` hinders
-    nothing. A row is silent unless the plan has ``several`` of a size, or gives the key ``given``.
+    nothing.
     """
 
     ours: str
@@ -88,21 +91,15 @@ class Row:
     words: Mapping[Any, Any] | None = None
     why: str = "no key for it"
     near: str | None = None
-    several: str | None = None
-    given: str | None = None
 
-    def __call__(self, draft: Draft) -> None:
+    def __call__(self, draft: Draft) -> Mapping[str, Any] | None:
         value = draft.get(self.ours)
-        if (
-            value is None
-            or (self.several is not None and draft.get(self.several) <= 1)
-            or (self.given is not None and draft.get(self.given) is None)
-        ):
-            return
+        if value is None:
+            return None
         keys, why = self._said(value)
         if why is not None:
             draft.cannot(self.ours, why)
-        draft.say(keys)
+        return keys
 
     def _said(self, value: Any) -> tuple[Mapping[str, Any], str | None]:
         """Their keys for a value, and why they do not say it, or not quite."""

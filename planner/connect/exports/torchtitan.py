@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
 from planner.connect.exports.table import Draft, stack
 from planner.plans.pipeline import chunks as chunks_of_stages
@@ -10,44 +11,40 @@ from planner.plans.pipeline import chunks as chunks_of_stages
 SCHEDULES = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B", "gpipe": "GPipe"}
 
 
-def batch(draft: Draft) -> None:
+def batch(draft: Draft) -> dict[str, Any]:
     """A pipeline takes the micro-batches of a step at once, else they are accumulated."""
     micro, count = draft.get("training.micro_batch"), draft.get("training.gradient_accumulation")
-    if draft.get("parallelism.pipeline") > 1:
-        draft.say(
-            {
-                "training.local_batch_size": micro * count,
-                "parallelism.pipeline_parallel_microbatch_size": micro,
-            }
-        )
-    else:
-        draft.say({"training.local_batch_size": micro})
+    if draft.get("parallelism.pipeline") == 1:
+        return {"training.local_batch_size": micro}
+    return {
+        "training.local_batch_size": micro * count,
+        "parallelism.pipeline_parallel_microbatch_size": micro,
+    }
 
 
-def sharding(draft: Draft) -> None:
+def sharding(draft: Draft) -> dict[str, Any]:
     """No resharding after forward is ZeRO 2: weights are gathered once a step."""
     stage, data = draft.get("parallelism.zero"), draft.get("parallelism.data")
     copies = draft.get("parallelism.replicate") if stage else data
-    draft.say(
-        {
-            "parallelism.data_parallel_replicate_degree": copies,
-            "parallelism.data_parallel_shard_degree": data // copies,
-        }
-    )
-    if stage:
-        draft.say({"parallelism.fsdp_reshard_after_forward": "always" if stage == 3 else "never"})
     if stage == 1:
         draft.cannot("parallelism.zero", "said as 2: gradients are divided too")
+    said = {
+        "parallelism.data_parallel_replicate_degree": copies,
+        "parallelism.data_parallel_shard_degree": data // copies,
+    }
+    if stage:
+        said["parallelism.fsdp_reshard_after_forward"] = "always" if stage == 3 else "never"
+    return said
 
 
-def pipeline(draft: Draft) -> None:
+def pipeline(draft: Draft) -> dict[str, Any]:
     size, chunks = draft.get("parallelism.pipeline"), draft.get("parallelism.virtual_pipeline")
     schedule, stages = draft.get("training.schedule"), draft.get("parallelism.stages")
-    draft.say({"parallelism.pipeline_parallel_degree": size})
+    said: dict[str, Any] = {"parallelism.pipeline_parallel_degree": size}
     if size == 1:
-        return
+        return said
     if schedule in SCHEDULES:
-        draft.say({"parallelism.pipeline_parallel_schedule": SCHEDULES[schedule]})
+        said["parallelism.pipeline_parallel_schedule"] = SCHEDULES[schedule]
     else:
         draft.cannot(
             "training.schedule",
@@ -59,15 +56,14 @@ def pipeline(draft: Draft) -> None:
         held = chunks_of_stages(
             model, draft.plan.data["parallelism"], draft.plan.get("model.vocab")
         )
-        draft.say({"parallelism.module_fqns_per_model_part": _modules(held)})
+        said["parallelism.module_fqns_per_model_part"] = _modules(held)
     elif layers and layers % (size * chunks) == 0:
-        draft.say(
-            {
-                "parallelism.pipeline_parallel_layers_per_stage": layers // (size * chunks),
-                "parallelism.pipeline_parallel_first_stage_less_layers": 0,
-                "parallelism.pipeline_parallel_last_stage_less_layers": 0,
-            }
-        )
+        said |= {
+            "parallelism.pipeline_parallel_layers_per_stage": layers // (size * chunks),
+            "parallelism.pipeline_parallel_first_stage_less_layers": 0,
+            "parallelism.pipeline_parallel_last_stage_less_layers": 0,
+        }
+    return said
 
 
 def _modules(stages: list[int]) -> list[list[str]]:

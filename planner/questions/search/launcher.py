@@ -40,8 +40,7 @@ class Launcher:
         script or the model counts as said."""
         # Neither completed nor checked.
         draft = Draft(replace(self.plan, data=with_keys(self.plan.data, layout)))
-        for rule in self.rules:
-            rule(draft)
+        draft.follow(self.rules)
         unsaid = {one.key for one in draft.unsaid if not isinstance(one.why, Elsewhere)}
         unheard = {
             key
