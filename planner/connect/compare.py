@@ -17,16 +17,7 @@ if TYPE_CHECKING:
     from planner.results.result import Quantity, Result
 
 #: Quantities in the order of the table; of memory the peak counts, of time the typical step.
-QUANTITIES = (
-    "time.step_seconds",
-    "time.tokens_per_second",
-    "time.tokens_per_second_per_device",
-    "time.tflops_per_device",
-    "time.mfu",
-    "memory.total",
-    "memory.reserved",
-    "memory.process",
-)
+QUANTITIES = tuple(name for name in logs.COLUMNS if "." in name)
 #: Records that are left out unless told otherwise: compilation, autotuning, first allocations.
 WARM_UP = 5
 

@@ -59,31 +59,21 @@ def window(draft: Draft) -> Options:
     return {**said, "window-attn-skip-freq": every} if every else said
 
 
-def feed_forward(draft: Draft) -> Options:
+def feed_forward(draft: Draft, activations: dict[str, Options]) -> Options:
     dense, routed = _blocks(draft, "mlp"), _blocks(draft, "moe")
     blocks = dense + routed
     if not blocks:
         return {}
     kinds = {(b.values["gated"], b.values["activation"]) for b in blocks}
     gated, activation = sorted(kinds)[-1]
-    word = ACTIVATIONS.get((bool(gated), str(activation)))
+    name = f"{'gated ' * gated}{activation}"
+    word = activations.get(name)
     if len(kinds) > 1:
         draft.cannot("model.moe.activation", "experts have the activation of the dense layers")
     if word is None:
-        draft.cannot("model.mlp.activation", f"no option for {'gated ' * gated}{activation}")
+        draft.cannot("model.mlp.activation", f"no option for {name}")
     # The width of a dense layer is asked for even where there is none.
     return {"ffn-hidden-size": blocks[0].values["intermediate"], **(word or {})}
-
-
-ACTIVATIONS: dict[tuple[bool, str], dict[str, Any]] = {
-    (True, "silu"): {"swiglu": True},
-    (True, "swish"): {"swiglu": True},
-    (False, "gelu"): {},
-    (False, "gelu_new"): {},
-    (False, "gelu_fast"): {},
-    (False, "gelu_pytorch_tanh"): {},
-    (False, "relu2"): {"squared-relu": True},
-}
 
 
 def biases(draft: Draft) -> Options:

@@ -6,11 +6,13 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn import functional
 
+from planner.base import resources
 from planner.base.errors import Fault, PlanError
 from planner.connect.measure import collectives, training
 from planner.connect.measure.jobs import (
@@ -25,18 +27,8 @@ from planner.connect.measure.jobs import (
 )
 
 FORMATS = {"fp32": torch.float32, "tf32": torch.float32, **training.DTYPES}
-#: Architectures by compute capability (NVIDIA, CUDA C++ programming guide), as presets call them.
-ARCHITECTURES = {
-    (7, 0): "volta",
-    (7, 5): "turing",
-    (8, 0): "ampere",
-    (8, 6): "ampere",
-    (8, 9): "ada",
-    (9, 0): "hopper",
-    (10, 0): "blackwell",
-    (10, 3): "blackwell-ultra",
-    (12, 0): "blackwell",
-}
+#: Architectures by compute capability.
+ARCHITECTURES = resources.read_yaml(Path(__file__).with_name("architectures.yaml"))
 #: Repetitions of one benchmark, and what one of them lasts at least, so that clocks are exact.
 FEWEST, MOST = 3, 30
 SHORTEST = 0.002
@@ -65,7 +57,7 @@ class Engine:
             kilohertz = getattr(given, "clock_rate", None)
             facts = {
                 "count": torch.cuda.device_count(),
-                "architecture": ARCHITECTURES.get((given.major, given.minor)),
+                "architecture": ARCHITECTURES.get(f"{given.major}.{given.minor}"),
                 "multiprocessors": given.multi_processor_count,
                 "clock": kilohertz * 1000 if kilohertz else None,
             }
