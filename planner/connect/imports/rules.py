@@ -443,35 +443,17 @@ def megatron_experts(c: Config) -> dict[str, int]:
     return rule
 
 
-#: What one class does, by the names that rows write: the functions above, and these.
-ODD: dict[str, Callable[[Config], Any]] = {
-    **dict(getmembers(sys.modules[__name__], isfunction)),
-    "even_head": lambda c: c.need("hidden_size") // c.need("num_attention_heads"),
-    "mamba1_inner": lambda c: int((c.number("expand") or 2) * c.need("hidden_size")),
-    "mamba_inner": lambda c: c.need("mamba_expand") * c.need("hidden_size"),
-    "mimo_windows": lambda c: _where(c, lambda i: i == 0 or (i + 1) % 6 == 0, "full", "sliding"),
-    "nemotron_depth": lambda c: len(nemotron_layers(c)),
-    "olmo_value_width": lambda c: c.whole("linear_value_head_dim") or 2 * olmo_key_width(c),
-    "t5_activation": lambda c: (c.text("feed_forward_proj") or "relu").removeprefix("gated-"),
-    "t5_gated": lambda c: (c.text("feed_forward_proj") or "").startswith("gated"),
-    "tied_unless_said": lambda c: c.flag("tie_word_embeddings") is not False,
-}
-
-#: The rules by the names that rows write, each with its argument and options.
+#: The rules by the names that rows write, each with its argument and options: the functions above,
+#: and these.
 RULES: dict[str, Callable[..., Any]] = {
+    **dict(getmembers(sys.modules[__name__], isfunction)),
     # What a key holds, twice or half of it.
     "need": lambda c, key: c.need(key),
     "whole": lambda c, key, least=1, otherwise=None: c.whole(key, least, otherwise),
     "text": lambda c, key: c.text(key),
-    "word": word,
-    "flag": flag,
-    "first": first,
     "twice": lambda c, key: 2 * c.need(key),
     "half": lambda c, key: c.need(key) // 2,
-    "narrower": narrower,
     "unless_auto": lambda c, key: None if c.get(key) == "auto" else c.whole(key),
-    "unless_greedy": unless_greedy,
-    "mamba_head_dim": mamba_head_dim,
     # Whether a key says a word, or one of some flags is set.
     "says": lambda c, key, word: c.text(key) == word,
     "any": lambda c, keys: any(c.flag(key) for key in keys),
@@ -482,11 +464,15 @@ RULES: dict[str, Callable[..., Any]] = {
     "part": lambda c, name, of: worth(of, c).get(name),
     # A label for each layer.
     "all": all_are,
-    "listed": listed,
-    "repeated": repeated,
-    "every": every,
-    "period": period,
-    "up_to": up_to,
-    "at": at,
-    "rule": lambda c, name: ODD[name](c),
+    # What one class does.
+    "rule": lambda c, name: RULES[name](c),
+    "even_head": lambda c: c.need("hidden_size") // c.need("num_attention_heads"),
+    "mamba1_inner": lambda c: int((c.number("expand") or 2) * c.need("hidden_size")),
+    "mamba_inner": lambda c: c.need("mamba_expand") * c.need("hidden_size"),
+    "mimo_windows": lambda c: _where(c, lambda i: i == 0 or (i + 1) % 6 == 0, "full", "sliding"),
+    "nemotron_depth": lambda c: len(nemotron_layers(c)),
+    "olmo_value_width": lambda c: c.whole("linear_value_head_dim") or 2 * olmo_key_width(c),
+    "t5_activation": lambda c: (c.text("feed_forward_proj") or "relu").removeprefix("gated-"),
+    "t5_gated": lambda c: (c.text("feed_forward_proj") or "").startswith("gated"),
+    "tied_unless_said": lambda c: c.flag("tie_word_embeddings") is not False,
 }
