@@ -7,6 +7,7 @@ from typing import Any
 
 from planner.base.errors import Fault, Place, PlanError
 
+Keys = Mapping[str, Any]
 LARGEST = 10**15  # nothing in a configuration is larger; a slip or an attack is
 
 
@@ -19,20 +20,14 @@ class Config:
 
     ABSENT = "the configuration has no key '{}'"
 
-    def __init__(
-        self,
-        given: Mapping[str, Any],
-        defaults: Mapping[str, Any],
-        names: Mapping[str, str],
-        place: Place | None = None,
-    ) -> None:
+    def __init__(self, given: Keys, defaults: Keys, names: Keys, place: Place | None) -> None:
         self.type = str(given["model_type"])
         self.defaults = defaults
         self.place = place
         self.read: set[str] = set()
         self.noted: set[str] = set()
         self._inside = {outside: inside for inside, outside in names.items()}
-        self._outside = dict(names)
+        self._outside: dict[str, str] = dict(names)
         self.given: dict[str, Any] = {}
         for key, value in given.items():
             inside = self._inside.get(key, key)
@@ -113,21 +108,12 @@ class Config:
 
     def inner(self, key: str) -> Config:
         """A nested mapping, read as a part of this configuration."""
-        value = self.get(key)
-        if value is not None and not isinstance(value, Mapping):
-            raise self.fault(f"{self.name(key)} is {_shown(value)}", "a mapping")
+        value = self._typed(key, None, (Mapping,), "a mapping") or {}
         default = self.defaults.get(key)
-        inner = Config(
-            {"model_type": self.type, **(value or {})},
-            default if isinstance(default, Mapping) else {},
-            {},
-            self.place,
-        )
+        defaults = default if isinstance(default, Mapping) else {}
+        inner = Config({"model_type": self.type, **value}, defaults, {}, self.place)
         inner.noted = self.noted
         return inner
-
-    def unread(self) -> dict[str, Any]:
-        return {key: value for key, value in self.given.items() if key not in self.read}
 
 
 def _is(value: Any, *kinds: type) -> bool:

@@ -205,9 +205,9 @@ def _judge_unread(c: Config, said: Mapping[str, Any]) -> None:
     """A key that nobody read is harmless, or the configuration is refused: never ignored."""
     harmless = {*said.get("harmless", ()), *_classes()["harmless"], *said.get("defaults", ())}
     harmless_name = re.compile("|".join(HARMLESS))
-    for key, value in c.unread().items():
+    for key, value in c.given.items():
         empty = value is None or value is False or value in ("", 0, [], {})
-        if empty or key == "model_type" or key in harmless or harmless_name.search(key):
+        if empty or key in {"model_type", *c.read, *harmless} or harmless_name.search(key):
             continue
         raise c.fault(
             f"{c.type}: the key {c.name(key)!r} is not modelled and could change the architecture",

@@ -21,12 +21,10 @@ def parse(text: str, place: Place | None = None) -> dict[str, Any]:
     if len(text) > LONGEST:
         allowed = f"at most {LONGEST:,} characters"
         raise PlanError(Fault("too long for an argument list", place, allowed))
-    lines = [
-        line.split("#", 1)[0] if line.lstrip().startswith("#") else line
-        for line in text.replace("\\\n", " ").splitlines()
-    ]
+    lines = text.replace("\\\n", " ").splitlines()
+    told = " ".join(line for line in lines if not line.lstrip().startswith("#"))
     try:
-        words = shlex.split(" ".join(lines), comments=False)
+        words = shlex.split(told, comments=False)
     except ValueError as error:
         raise PlanError(Fault(f"not an argument list: {error}", place)) from None
     found: dict[str, Any] = {}

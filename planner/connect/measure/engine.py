@@ -55,14 +55,13 @@ class Engine:
         if where.type == "cuda":
             given = torch.cuda.get_device_properties(where)
             kilohertz = getattr(given, "clock_rate", None)
-            facts = {
-                "count": torch.cuda.device_count(),
-                "architecture": ARCHITECTURES.get(f"{given.major}.{given.minor}"),
-                "multiprocessors": given.multi_processor_count,
-                "clock": kilohertz * 1000 if kilohertz else None,
-            }
-            if torch.version.hip is not None:  # other tiles: nothing is said about them
-                facts |= {"architecture": None, "multiprocessors": None, "clock": None}
+            facts["count"] = torch.cuda.device_count()
+            if torch.version.hip is None:  # other tiles than NVIDIA's: nothing is said about them
+                facts |= {
+                    "architecture": ARCHITECTURES.get(f"{given.major}.{given.minor}"),
+                    "multiprocessors": given.multi_processor_count,
+                    "clock": kilohertz * 1000 if kilohertz else None,
+                }
         return Machine(
             where.type,
             training.device_name(where),
