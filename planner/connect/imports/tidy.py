@@ -63,13 +63,13 @@ def filled(document: Mapping[str, Any], place: Place | None) -> dict[str, Any]:
     """The document with every default, checked; faults are placed in the configuration."""
     try:
         read = schema.validate(source.load(nested(document)), "model")
-        draft = Draft(read, copy.deepcopy(read.data))
-        lower(draft, ())
+        draft = Draft(read, {"model": copy.deepcopy(read.data)})
+        lower(draft)
         draft.finish()
     except PlanError as error:
         faults = [Fault(f.message, place, f.allowed, f.hint) for f in error.faults]
         raise PlanError(faults) from None
-    data: dict[str, Any] = draft.data
+    data: dict[str, Any] = draft.data["model"]
     return data
 
 
