@@ -73,13 +73,11 @@ def _picture(found: Found, title: str, capacity: float) -> Data | None:
     def place(layout: Any) -> tuple[float, float]:
         return float(layout.values[found.by]), float(layout.values[MEMORY] / GIB)
 
-    points = [(point.score, point.memory / GIB) for point in found.points]
-    kinds = [2 if point.front else int(point.fits) for point in found.points]
-    unfit, fit, front = (
-        [p for p, k in zip(points, kinds, strict=True) if k == i] for i in (0, 1, 2)
-    )
+    unfit, fit, front = kinds = ([], [], [])  # type: tuple[list[Any], list[Any], list[Any]]
+    for point in found.points:
+        kinds[2 if point.front else int(point.fits)].append((point.score, point.memory / GIB))
     own = [place(found.own)] if found.own is not None else []
-    scores = [score for score, _ in points]
+    scores = [point.score for point in found.points]
     device = [(score, capacity) for score in (min(scores), max(scores))]
     series = (unfit, fit, sorted(front), [place(layout) for layout in found.best], own, device)
     return chart.lines(

@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from planner.base.display import exact_text, significant
+from planner.base.display import exact_text, flow, significant
 from planner.base.errors import PlanError
 from planner.base.version import __version__
 from planner.book.quantity import BOOK
@@ -500,11 +500,5 @@ def input_text(entry: Input) -> str:
         text = exact_text(value)
         return f"{text} {entry.unit}" if entry.unit and entry.unit != "1" else text
     if isinstance(value, (list, tuple)):
-        return clean(", ".join(_item(item) for item in value))
+        return clean(", ".join(map(flow, value)))
     return clean(value)
-
-
-def _item(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k}: {_item(v)}" for k, v in value.items()) + "}"
-    return exact_text(value) if isinstance(value, Fraction) else str(value)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from planner.base.display import flow
 from planner.base.errors import PlanError
 from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
@@ -41,8 +42,8 @@ class Remedy:
     rank: int  # how much it interferes, low first
 
     def __str__(self) -> str:
-        told = {key: value for key, value in self.changes.items() if value is not None}
-        return ", ".join(f"{key}: {_plain(value)}" for key, value in told.items())
+        told = ((key, value) for key, value in self.changes.items() if value is not None)
+        return ", ".join(f"{key}: {flow(value)}" for key, value in told)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -68,10 +69,6 @@ class Advice:
     def to_json(self) -> dict[str, Any]:
         safer = [remedy.to_json() for remedy in self.remedies]
         return {"missing": self.missing, "decides": self.decides, "safer": safer}
-
-
-def _plain(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def remedies(plan: Plan, most: int = 3) -> Advice | None:
@@ -144,8 +141,8 @@ def _tried(plan: Plan, changes: Mapping[str, Any], now: float | None, rank: int)
 def _candidates(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Single changes with their rank, those first that interfere least."""
     layout, training = plan.data["parallelism"], plan.data["training"]
-    # What the schema or the plan derives from these has to be derived again.
-    again = dict.fromkeys(at(FOLLOWING))
+    # What the document gives and would follow otherwise contradicts a change: it follows again.
+    again = {key: None for key in at(FOLLOWING) if plan.document.get(key) is not None}
     if training["mode"] == "train":
         for stage in range(layout["zero"] + 1, 4):
             yield stage, {"parallelism.zero": stage, "training.distributed_optimizer": None}
@@ -157,21 +154,11 @@ def _candidates(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for rank, mode in enumerate(modes[modes.index(training["recompute"]) + 1 :], 3):
         yield rank, {"training.recompute": mode}
     if training["micro_batch"] % 2 == 0:
-        yield 3, {"training.micro_batch": training["micro_batch"] // 2, **_given(plan, again)}
+        yield 3, {"training.micro_batch": training["micro_batch"] // 2, **again}
     for key in at(OUTER):
         rank = 4 if ROW[key].divides == MATRICES else 5
-        yield rank, {key: plan.get(key) * 2, **_given(plan, again)}
+        yield rank, {key: plan.get(key) * 2, **again}
     if training["optimizer"] == "adamw" and training["mode"] == "train":
         yield 7, {"training.optimizer": "adam-8bit"}
     if training["mode"] == "train" and not training["offload"]["optimizer"]:
         yield 8, {"training.offload.optimizer": True}
-
-
-def _given(plan: Plan, keys: Mapping[str, None]) -> Mapping[str, None]:
-    """Of some keys, those that the document gives and that would contradict the change."""
-    data = plan.document.data
-    return {
-        key: None
-        for key in keys
-        if (data.get(key.split(".")[0]) or {}).get(key.split(".")[1]) is not None
-    }

@@ -132,7 +132,6 @@ def settled(plan: Plan) -> Iterator[tuple[str, str]]:
         return
     yield "parallelism.auto", "false"
     for key in sorted(plan.derived):
-        section, _, name = key.partition(".")
-        given = (plan.document.data.get(section) or {}).get(name)  # as the search completed it
+        given = plan.document.get(key)  # as the search completed it
         if given is not None and given != about(key).get("default"):
             yield key, str(given).lower()
