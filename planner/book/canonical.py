@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import atexit
 import json
+
+# The module `hashlib` loads OpenSSL as well, which takes milliseconds.
+from _blake2 import blake2b
 from contextlib import suppress
 from functools import cache
-from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any

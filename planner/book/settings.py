@@ -8,10 +8,11 @@ shorter one has the keyword; names of one length need more of their words.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from planner.base.errors import nearest
 
 #: Names of settings, by what they begin with: those without are of the entries of axes, or of what
 #: a plan and its implementation come to together.
@@ -60,6 +61,6 @@ def named(conditions: Mapping[str, Any]) -> dict[str, Any]:
     """Conditions by the full names of their settings."""
     for keyword in conditions:
         if keyword not in KEYWORDS:
-            near = difflib.get_close_matches(keyword, KEYWORDS, 1)
-            raise TypeError(f"no setting is called {keyword}" + "".join(f"; {n}?" for n in near))
+            near = nearest(keyword, KEYWORDS)
+            raise TypeError(f"no setting is called {keyword}" + (f"; {near}?" if near else ""))
     return {KEYWORDS[keyword]: wanted for keyword, wanted in conditions.items()}

@@ -7,7 +7,6 @@ number in JSON only). Formulas are printed when they are asked for: a summary ne
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -298,6 +297,8 @@ class Result:
 
     def fingerprint(self) -> str:
         """A hash of the resolved input, the same wherever it is computed."""
+        import hashlib  # which loads OpenSSL
+
         text = json.dumps([[i.key, plain(i.value)] for i in self.inputs.values()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
