@@ -11,26 +11,17 @@ __version__ = "0.1.0"
 _DIGITS = 8  # of the hash; enough to tell two states of one repository apart
 
 
-def formulas() -> str:
-    """The formula set: what the book, its symbols, sums and inventory say, as a short hash."""
-    book = Path(__file__).resolve().parent.parent / "book"
-    pages = (book / f"{name}.py" for name in ("inventory", "notation", "reductions"))
-    files = [*book.glob("formulas/**/*.py"), *pages]
-    return _hash(files, book)
-
-
-def presets() -> str:
-    """The preset set: every shipped document, as a short hash."""
-    from planner.base import resources
-
-    folder = resources.folder("presets")
-    return _hash(folder.glob("**/*.yaml"), folder)
-
-
 @cache
 def full() -> str:
-    """Program, formula set and preset set, on one line."""
-    return f"trainplan {__version__} (formulas {formulas()}, presets {presets()})"
+    """Program, formula set (what the book, its symbols, sums and inventory say) and preset set
+    (every shipped document), on one line; the sets as short hashes."""
+    from planner.base import resources
+
+    book, shipped = Path(__file__).resolve().parent.parent / "book", resources.folder("presets")
+    pages = (book / f"{name}.py" for name in ("inventory", "notation", "reductions"))
+    formulas = _hash([*book.glob("formulas/**/*.py"), *pages], book)
+    presets = _hash(shipped.glob("**/*.yaml"), shipped)
+    return f"trainplan {__version__} (formulas {formulas}, presets {presets})"
 
 
 def _hash(files: Iterable[Path], root: Path) -> str:

@@ -96,14 +96,8 @@ def _with_command(arguments: list[str]) -> list[str]:
     if first in COMMANDS:
         return [rest[0], *lead, *rest[1:]]
     if not (first == "-" or os.path.splitext(first)[1] or os.sep in first or Path(first).exists()):
-        raise PlanError(
-            Fault(
-                f"unknown command {first}",
-                None,
-                "a plan file or one of: " + ", ".join(COMMANDS),
-                nearest(first, COMMANDS),
-            )
-        )
+        allowed = "a plan file or one of: " + ", ".join(COMMANDS)
+        raise PlanError(Fault(f"unknown command {first}", None, allowed, nearest(first, COMMANDS)))
     return ["report", *lead, *rest]
 
 

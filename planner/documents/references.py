@@ -136,11 +136,8 @@ class Resolver:
         reference = node.reference
         if parent is not None:
             if not isinstance(parent.value, str):
-                raise PlanError(
-                    Fault(
-                        "extends takes one name", parent.place, "the name or path of one document"
-                    )
-                )
+                wanted = "the name or path of one document"
+                raise PlanError(Fault("extends takes one name", parent.place, wanted))
             base = self.fetch(parent, kind, chain)
             reference = parent.value
             # Changing keys of a model that the parent names needs the model itself.

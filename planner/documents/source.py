@@ -179,13 +179,8 @@ def _set(node: Node, steps: list[str], value: Node, kind: str | None, names: Res
     if isinstance(node.value, list):
         if not step.isdigit() or int(step) >= len(node.value):
             last = len(node.value) - 1
-            raise PlanError(
-                Fault(
-                    f"'{step}' is not an item of this list",
-                    value.place,
-                    f"0 to {last}" if last >= 0 else "the list is empty",
-                )
-            )
+            allowed = f"0 to {last}" if last >= 0 else "the list is empty"
+            raise PlanError(Fault(f"'{step}' is not an item of this list", value.place, allowed))
         items = list(node.value)
         inner = _set(items[int(step)], rest, value, None, names) if rest else value
         items[int(step)] = inner

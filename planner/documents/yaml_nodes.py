@@ -95,14 +95,8 @@ def _scalar(text: str, place: Place) -> str | int | Fraction | bool | None:
         return text
     zero = _LEADING_ZERO.fullmatch(text)
     if zero:
-        raise PlanError(
-            Fault(
-                f"the number {text} starts with a zero",
-                place,
-                "quote it if it is text",
-                zero[1] + zero[2],
-            )
-        )
+        wrong, allowed = f"the number {text} starts with a zero", "quote it if it is text"
+        raise PlanError(Fault(wrong, place, allowed, zero[1] + zero[2]))
     try:
         return units.number(text)
     except units.UnitError as error:
@@ -148,11 +142,8 @@ class _Composer:
         for event in self.events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if found is not None:
-                    raise self.stop(
-                        "a second document starts here",
-                        self.place(event.start_mark),
-                        "one document per file",
-                    )
+                    here = self.place(event.start_mark)
+                    raise self.stop("a second document starts here", here, "one document per file")
                 found = self.node(next(self.events), 0)
         return found
 
@@ -182,11 +173,8 @@ class _Composer:
     def count(self, more: int, place: Place) -> None:
         self.size += more
         if self.size > MAX_NODES:
-            raise self.stop(
-                "the document is too large",
-                place,
-                f"at most {MAX_NODES} values, aliases written out",
-            )
+            allowed = f"at most {MAX_NODES} values, aliases written out"
+            raise self.stop("the document is too large", place, allowed)
 
     def alias(self, event: Any, place: Place) -> Node:
         if event.anchor not in self.anchors:
@@ -290,10 +278,5 @@ def from_data(data: object, file: str, origin: Origin, depth: int = 0) -> Node:
             return Node(units.parse(data), place, origin, text=str(data))
         except units.UnitError as error:
             raise PlanError(Fault(error.message, place, error.allowed, error.hint)) from None
-    raise PlanError(
-        Fault(
-            f"a value of type {type(data).__name__}",
-            place,
-            "mappings, lists, text, numbers, true, false",
-        )
-    )
+    allowed = "mappings, lists, text, numbers, true, false"
+    raise PlanError(Fault(f"a value of type {type(data).__name__}", place, allowed))

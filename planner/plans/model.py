@@ -134,11 +134,8 @@ def _kinds(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list
 def _spelled_out(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind], list[str]]:
     for name in data["kinds"]:
         if name in ("embedding", "head"):
-            draft.fault(
-                ("model", "kinds", name),
-                f"a layer kind cannot be called {name}",
-                "a name that no end of the model has",
-            )
+            wrong = f"a layer kind cannot be called {name}"
+            draft.fault(("model", "kinds", name), wrong, "a name that no end of the model has")
     own = {key: value for key, value in data.items() if key not in ("kinds", "pattern")}
     kinds = {name: merged(own, changes or {}) for name, changes in data["kinds"].items()}
     pattern: list[str] = []

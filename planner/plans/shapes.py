@@ -79,14 +79,11 @@ def _attention(it: Shape) -> None:
     heads, latent = values["heads"], values.get("kv_rank") is not None
     if latent:
         it.need("nope_dim", "rope_dim")
-        it.default("head_dim", values["nope_dim"] + values["rope_dim"], "nope_dim + rope_dim")
+        parts = values["nope_dim"] + values["rope_dim"]
+        it.default("head_dim", parts, "nope_dim + rope_dim")
         it.default("value_head_dim", values["nope_dim"], "equals attention.nope_dim")
-        if values["head_dim"] != values["nope_dim"] + values["rope_dim"]:
-            it.fault(
-                "head_dim",
-                f"{values['head_dim']} is not nope_dim + rope_dim",
-                str(values["nope_dim"] + values["rope_dim"]),
-            )
+        if values["head_dim"] != parts:
+            it.fault("head_dim", f"{values['head_dim']} is not nope_dim + rope_dim", str(parts))
     elif values.get("head_dim") is None:
         it.divides(
             "heads", kind["hidden"], "{} heads do not divide hidden {}", "hidden, or head_dim given"
@@ -109,11 +106,8 @@ def _attention(it: Shape) -> None:
     values["sees"] = " ".join(["past"] * past + ["window"] * bool(window)) or "all"
     longest = kind.get("max_sequence")
     if window and longest and window > longest:
-        it.fault(
-            "window",
-            f"a window of {window} tokens is longer than max_sequence {longest}",
-            f"at most {longest}",
-        )
+        wrong = f"a window of {window} tokens is longer than max_sequence {longest}"
+        it.fault("window", wrong, f"at most {longest}")
 
 
 def _cross_attention(it: Shape) -> None:
@@ -161,25 +155,16 @@ def _moe(it: Shape) -> None:
     it.divides(
         "router_groups", values["experts"], "{} groups do not divide {} experts", "moe.experts"
     )
-    if values["router_group_top_k"] > groups:
-        it.fault(
-            "router_group_top_k",
-            f"a token cannot choose {values['router_group_top_k']} of {groups} groups",
-            f"1 to {groups}",
-        )
-    held = values["router_group_top_k"] * values["experts"] // groups
-    if held < values["top_k"] <= values["experts"]:
-        it.fault(
-            "top_k",
-            f"a token cannot use {values['top_k']} of the {held} experts of its groups",
-            f"1 to {held}",
-        )
-    if values["top_k"] > values["experts"] + values["zero_experts"]:
-        it.fault(
-            "top_k",
-            f"a token cannot use {values['top_k']} of {values['experts']} experts",
-            f"1 to {values['experts']}",
-        )
+    chosen, used, experts = values["router_group_top_k"], values["top_k"], values["experts"]
+    if chosen > groups:
+        wrong = f"a token cannot choose {chosen} of {groups} groups"
+        it.fault("router_group_top_k", wrong, f"1 to {groups}")
+    held = chosen * experts // groups
+    if held < used <= experts:
+        wrong = f"a token cannot use {used} of the {held} experts of its groups"
+        it.fault("top_k", wrong, f"1 to {held}")
+    if used > experts + values["zero_experts"]:
+        it.fault("top_k", f"a token cannot use {used} of {experts} experts", f"1 to {experts}")
 
 
 def _mamba(it: Shape) -> None:
@@ -205,12 +190,9 @@ def _mamba(it: Shape) -> None:
         "mamba.inner",
     )
     it.default("heads", values["inner"] // values["head_dim"], "inner / head_dim")
-    if values["heads"] * values["head_dim"] != values["inner"]:
-        it.fault(
-            "inner",
-            f"{values['inner']} is not heads × head_dim",
-            str(values["heads"] * values["head_dim"]),
-        )
+    wide = values["heads"] * values["head_dim"]
+    if wide != values["inner"]:
+        it.fault("inner", f"{values['inner']} is not heads × head_dim", str(wide))
     it.divides("groups", values["heads"], "{} groups do not divide {} heads", "mamba.heads")
 
 

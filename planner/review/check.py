@@ -29,6 +29,7 @@ SKIPPED = frozenset((".git", ".hg", ".svn", ".tox", ".nox", "node_modules", "__p
 #: What lies in a folder that is a virtual environment.
 ENVIRONMENT = "pyvenv.cfg"
 KINDS = (".md", ".html", ".json")
+WRITTEN = "a .md, .html or .json written with -o"
 #: How a report ends: with the fingerprint of its input.
 _MARK = re.compile(r"^(?:<p[^>]*>)?trainplan [^;\n]+;[^\n]*resolved input", re.MULTILINE)
 _INPUT = re.compile(
@@ -92,9 +93,7 @@ def check(paths: Sequence[Path] = (), plans: Sequence[Path] = ()) -> list[Findin
     ]
     if paths and not found:
         named = " ".join(map(str, paths))
-        raise PlanError(
-            Fault("no reports found", Place(named), "a .md, .html or .json written with -o")
-        )
+        raise PlanError(Fault("no reports found", Place(named), WRITTEN))
     return found
 
 
@@ -172,13 +171,7 @@ def _reports(paths: Sequence[Path]) -> Iterator[tuple[Path, Claim]]:
             _present(path)
             claim = read(path)
             if claim is None:
-                raise PlanError(
-                    Fault(
-                        "this is no report of trainplan",
-                        Place(str(path)),
-                        "a .md, .html or .json written with -o",
-                    )
-                )
+                raise PlanError(Fault("this is no report of trainplan", Place(str(path)), WRITTEN))
             yield path, claim
 
 
