@@ -116,48 +116,39 @@ class Batch:
         return tuple(sorted({r for _, replicas, _ in self.layouts.crossed for r in replicas}))
 
     @cached_property
+    def pairs(self) -> Array:
+        """The combinations of degrees and of replicas that occur, as (2, pairs), by place."""
+        every = enumerate(self.layouts.crossed)
+        found = [(place, self.replicas.index(n)) for place, (_, some, _) in every for n in some]
+        return np.array(found).T
+
+    @cached_property
     def of_hardware(self) -> Mapping[str, tuple[Array, tuple[Any, ...]]]:
         """Settings that the hardware decides, as codes (degrees, replicas) and values; those that
         are the same everywhere left out."""
-        shape = (len(self.layouts.degrees), len(self.replicas))
-        firsts = [self.kind_of.index(kind) for kind in range(len(self.kinds))]
-        several = (hardware.settings(self._draft(place, self.replicas[0])) for place in firsts)
-        names = [n for n in dict.fromkeys(n for one in several for n in one) if n in deciding()]
-        told: dict[tuple[Any, ...], int] = {}  # which of their combinations occur
-        codes = np.zeros(shape, dtype=np.int64)
-        for place in range(len(self.layouts.degrees)):
-            for replicas in self.layouts.crossed[place][1]:
-                found = hardware.settings(self._draft(place, replicas))
-                key = tuple([found.get(name) for name in names])
-                codes[place, self.replicas.index(replicas)] = told.setdefault(key, len(told))
-        columns = dict(zip(names, zip(*told, strict=True), strict=True))
-        kept = {name: tuple(dict.fromkeys(c)) for name, c in columns.items() if len(set(c)) > 1}
-        return {
-            name: (np.array([values.index(v) for v in columns[name]])[codes], values)
-            for name, values in kept.items()
-        }
+        settings = [hardware.settings(self._draft(*pair)) for pair in self.pairs.T.tolist()]
+        places = np.zeros((len(self.layouts.degrees), len(self.replicas)), dtype=np.int64)
+        places[tuple(self.pairs)] = np.arange(len(settings))
+        names = dict.fromkeys(name for one in settings for name in one if name in deciding())
+        found = {name: chosen((one.get(name) for one in settings), places) for name in names}
+        return {name: (at, tuple(values)) for name, (values, at) in found.items() if values[1:]}
 
     def _draft(self, place: int, replicas: int) -> Draft:
-        """What hardware settings ask of a combination of degrees."""
+        """What hardware settings ask of a combination of degrees and of replicas, by place."""
         degrees = self.layouts.degrees[place]
         base = self.kinds[self.kind_of[place]].plan
         layout = {**base.data["parallelism"], **degrees.named}
-        layout |= {"data": degrees.data, "replicate": replicas}
+        layout |= {"data": degrees.data, "replicate": self.replicas[replicas]}
         return Draft(base.document, {**base.data, "parallelism": layout})
 
     @cached_property
     def of_kinds(self) -> Mapping[str, tuple[Any, ...]]:
         """Settings that differ between kinds, one value for each."""
         settings = [kind.case.settings for kind in self.kinds]
-        names = dict.fromkeys(name for one in settings for name in one)
-        several = {name: tuple(one.get(name) for one in settings)
-                   for name in names
-                   if name in deciding() and name not in (*OF_ROWS, *self.of_hardware)}  # fmt: skip
-        return {
-            name: values
-            for name, values in several.items()
-            if any(value != values[0] for value in values)
-        }
+        names = dict.fromkeys(name for one in settings for name in one if name in deciding())
+        told = names.keys() - {*OF_ROWS, *self.of_hardware}
+        found = {name: tuple(one.get(name) for one in settings) for name in names if name in told}
+        return {name: values for name, values in found.items() if len(set(values)) > 1}
 
     @cached_property
     def varying(self) -> Mapping[str, tuple[Any, ...]]:
@@ -272,14 +263,11 @@ class Batch:
     @cached_property
     def rules(self) -> list[tuple[tuple[str, ...], str]]:
         """From which columns those follow that the hardware decides."""
-        there = np.zeros((len(self.layouts.degrees), len(self.replicas)), dtype=bool)
-        for place, (_, replicas, _) in enumerate(self.layouts.crossed):
-            there[place, np.searchsorted(self.replicas, replicas)] = True
-        columns = {name: column[:, None] for name, column in self.of_degrees.items()}
-        columns["parallelism.replicate"] = np.array(self.replicas)[None, :]
-        flat = {name: np.broadcast_to(c, there.shape)[there] for name, c in columns.items()}
+        places, replicas = self.pairs
+        columns = {name: column[places] for name, column in self.of_degrees.items()}
+        columns["parallelism.replicate"] = np.array(self.replicas)[replicas]
         return [
-            (_determining(codes[there], flat), name)
+            (_determining(codes[places, replicas], columns), name)
             for name, (codes, _) in self.of_hardware.items()
         ]
 

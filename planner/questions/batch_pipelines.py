@@ -66,21 +66,14 @@ class Pipelines:
     @cached_property
     def all(self) -> dict[tuple[int, int, int, int], tuple[int, ...]]:
         """Every pipeline of the batch: stages, run, micro-batches, kind."""
-        found: dict[tuple[int, int, int, int], tuple[int, ...]] = {}
-        seen = set()
-        runs = self.layouts.runs
-        for degrees, place, (_, _, batches) in zip(
-            self.layouts.degrees, self.of_degrees, self.layouts.crossed, strict=True
-        ):
-            stages = degrees.named["pipeline"]
-            key = (stages, degrees.share, place)
-            if key in seen:
-                continue
-            seen.add(key)
+        layouts, found = self.layouts, dict[tuple[int, int, int, int], tuple[int, ...]]()
+        every = zip(layouts.degrees, self.of_degrees, layouts.crossed, strict=True)
+        shares = {(d.named["pipeline"], d.share, kind): batches for d, kind, (*_, batches) in every}
+        for (stages, share, kind), batches in shares.items():
             for run, size in batches.tolist():
-                at = (stages, run, degrees.share // size, place)
+                at = (stages, run, share // size, kind)
                 if at not in found:
-                    found[at] = self._pipeline(stages, runs[run], degrees.share // size, place)
+                    found[at] = self._pipeline(stages, layouts.runs[run], share // size, kind)
         return found
 
     @cached_property
