@@ -217,7 +217,7 @@ def test_arrays_agree_with_plans_evaluated_one_by_one(document: Mapping[str, Any
         exact = points.exact(read, read.places(point), points.wanted(read))
         assert bool(at(found.valid, point)) == (exact.plan is not None)
         reason = exact.reason or points.missing(read, exact.absent)
-        assert found.texts[at(found.reasons, point)] == reason
+        assert at(found.words["reason"], point) == reason
         for quantity in points.wanted(read):
             number = at(found.numbers[quantity], point)
             if quantity in exact.values:
@@ -482,12 +482,11 @@ def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
     ends = [f"{name}.{end}" for name in bounds.bounded(read) for end in ("low", "high")]
     assert "memory.process.low" in ends
     numbers = {name: made([math.nan, 1, 2.5, 4, 4]) for name in (*points.wanted(read), *ends)}
-    texts = ["", "one", "two, or more"]
-    valid, reasons = made([True, True, False]), made([0, 1, 2])
+    valid, reasons = made([True, True, False]), made(["", "one", "two, or more"]).astype(object)
     whole = table.rows(
         read,
         [range(n) for n in read.shape],
-        points.Values(numbers, valid, reasons, texts),
+        points.Values(numbers, {"reason": reasons}, valid),
     )
     merged, lines = summaries.Summary(), {"csv": b"", "jsonl": b""}
     for place in np.ndindex(*read.shape):
@@ -500,9 +499,8 @@ def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
             [range(i, i + 1) for i in place],
             points.Values(
                 {q: alone(a) for q, a in numbers.items()},
+                {"reason": alone(reasons)},
                 alone(valid),
-                alone(reasons),
-                texts,
             ),
         )
         merged.add(summaries.summary(one))

@@ -102,9 +102,9 @@ def agree(read: study.Study, found: Values, points: Iterable[int]) -> int:
     for point in points:
         one = exact(read, read.places(point), wanted(read))
         assert bool(at(found.valid, point)) == (one.plan is not None)
-        assert found.texts[at(found.reasons, point)] == (one.reason or missing(read, one.absent))
+        assert at(found.words["reason"], point) == (one.reason or missing(read, one.absent))
         for quantity in wanted(read):
-            number = at(found.numbers[quantity], point)
+            number = at((found.words if is_name(quantity) else found.numbers)[quantity], point)
             if is_name(quantity):
                 assert number == one.values.get(quantity)
             elif quantity in one.values:

@@ -30,6 +30,8 @@ from planner.questions.studies.axes import LAYOUT, Axis
 from planner.questions.studies.checking import MISSING, SECTIONS, Column, Drafts
 from planner.questions.studies.dimensions import INPUTS, LAYOUTS, differences
 from planner.questions.studies.points import (
+    LAYOUT_FOUND,
+    REASON,
     Array,
     Point,
     Values,
@@ -89,12 +91,13 @@ class Evaluator:
         numbers = {name: over(array) for name, array in points.numbers.items()}
         of_kind = over(plans.of_kind)
         settings = [kind.case.settings for kind in plans.kinds]
+        words = {**points.words, REASON: points.reasons}
+        if self.study.searches:
+            words[LAYOUT_FOUND] = plans.words
         return Values(
             numbers | bounds.ends(self.study, numbers, settings, of_kind),
+            {name: over(array) for name, array in words.items()},
             of_kind >= 0,
-            over(points.reasons),
-            list(points.texts),
-            over(plans.words) if self.study.searches else None,
         )
 
 
@@ -354,8 +357,9 @@ class _Points:
         self.quantities = plans.evaluator.quantities
         narrow = (plans.size, *(1 for _ in fast))
         self.numbers = {quantity: np.full(narrow, np.nan) for quantity in self.quantities}
-        self.texts = {text: place for place, text in enumerate(plans.faults.values)}
-        self.reasons = plans.faults.of_row.reshape(narrow)
+        self.words: dict[str, Array] = {}
+        reasons = np.array(plans.faults.values, dtype=object)
+        self.reasons = reasons[plans.faults.of_row].reshape(narrow)
 
     @cached_property
     def inputs(self) -> dict[str, Array]:
@@ -408,29 +412,24 @@ class _Points:
             columns.append(Codes(np.broadcast_to(array, shape).ravel().astype(np.int64), 2))
         whole = Table(math.prod(shape), {str(n): codes for n, codes in enumerate(columns)})
         told = whole.exact(whole.all.mask)
-        codes = [
-            self._code(self._exact(rows[row], point, list(holes)).absent)
+        reasons = [
+            missing(self.study, self._exact(rows[row], point, list(holes)).absent)
             for row, *point in zip(*np.unravel_index(told.first, shape), strict=True)
         ]
         self.reasons = _widened(self.reasons, shape[1:])
-        self.reasons[rows] = np.array(codes)[told.of_rows].reshape(shape)
+        self.reasons[rows] = np.array(reasons, dtype=object)[told.of_rows].reshape(shape)
 
     def add_names(self, names: Sequence[str]) -> None:
         """Write what is no number to evaluate over arrays, point by point."""
         shape = (self.plans.size, *map(len, self.fast))
-        found = {name: np.full(shape, None, dtype=object) for name in names}
+        self.words = {name: np.full(shape, None, dtype=object) for name in names}
         self.reasons = _widened(self.reasons, shape[1:])
         for at in np.ndindex(*shape):
             if self.plans.of_kind[at[0]] >= 0:
                 point = self._exact(at[0], at[1:], self.study.record)
                 for name in names:
-                    found[name][at] = point.values.get(name)
-                self.reasons[at] = self._code(point.absent)
-        self.numbers |= found
-
-    def _code(self, absent: Mapping[str, str]) -> int:
-        """The place of the reason why quantities are absent."""
-        return self.texts.setdefault(missing(self.study, absent), len(self.texts))
+                    self.words[name][at] = point.values.get(name)
+                self.reasons[at] = missing(self.study, point.absent)
 
     def _exact(self, row: int, point: Sequence[int], quantities: Sequence[str]) -> Point:
         fast = [r[int(n)] for r, n in zip(self.fast, point or [0] * len(self.fast), strict=True)]

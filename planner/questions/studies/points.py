@@ -26,6 +26,8 @@ FITS, SURE = "memory.headroom", "memory.headroom_p95"
 USE = "time.mfu"
 #: The quantities that a comparison asks of every point, recorded or not.
 COMPARED = (DAYS, COST, MEMORY, FITS, SURE, USE)
+#: The texts of a point besides names: the layout that was found, and why something is absent.
+LAYOUT_FOUND, REASON = "layout", "reason"
 #: The key along which charts go, where it varies.
 DEVICES = "cluster.devices"
 
@@ -35,12 +37,9 @@ class Values:
     """Quantities of the points of a piece, in arrays (dimension, …): an axis for each dimension of
     the study, as long as the piece's or of length 1."""
 
-    # Quantities, and the ends of their intervals: float64, NaN where absent; names as objects.
-    numbers: dict[str, Array]
+    numbers: dict[str, Array]  # of quantities and ends of intervals: float64, NaN where absent
+    words: dict[str, Array]  # of quantities that are names, the layout found, the reason: objects
     valid: Array  # False where the values do not go together
-    reasons: Array  # places in ``texts``; 0 where there is nothing to say
-    texts: list[str]
-    layouts: Array | None = None  # those that were found, where that was asked for
 
 
 def wanted(study: Study) -> tuple[str, ...]:

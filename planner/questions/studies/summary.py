@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from planner.base import files
-from planner.questions.studies.points import COST, DAYS, DEVICES, MEMORY, USE, Array
+from planner.questions.studies.points import COST, DAYS, DEVICES, MEMORY, REASON, USE, Array
 from planner.questions.studies.study import Study
 from planner.questions.studies.table import STATES, Rows
 
@@ -171,11 +172,11 @@ def summary(table: Rows) -> Summary:
         unfit=table.count(table.holds & (fits == 0)),
         whole=table.whole,
     )
-    reasons = np.broadcast_to(np.where(values.valid, -1, values.reasons), table.shape)
-    counts = np.bincount(reasons[reasons >= 0], minlength=len(values.texts)).tolist()
-    told = [(text, count) for text, count in zip(values.texts, counts, strict=True) if count]
+    reasons = np.where(values.valid, "", values.words[REASON])
+    refused = Counter(np.broadcast_to(reasons, table.shape).ravel().tolist())
+    refused.pop("", None)
     # In an order of their own: texts come in that in which rules were tried.
-    found.reasons = dict(sorted(told, key=lambda reason: (-reason[1], reason[0])))
+    found.reasons = dict(sorted(refused.items(), key=lambda reason: (-reason[1], reason[0])))
     scores = {
         question: _score(sign * values.numbers[quantity], usable)
         for question, (quantity, sign) in QUESTIONS.items()

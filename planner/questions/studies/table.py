@@ -12,7 +12,16 @@ import numpy as np
 from planner.base.display import plain
 from planner.questions.studies import bounds
 from planner.questions.studies.axes import Axis
-from planner.questions.studies.points import FITS, MEMORY, SURE, Array, Values, is_name
+from planner.questions.studies.points import (
+    FITS,
+    LAYOUT_FOUND,
+    MEMORY,
+    REASON,
+    SURE,
+    Array,
+    Values,
+    is_name,
+)
 from planner.questions.studies.study import Study
 
 #: What a verdict is, by its code; none where there is no plan.
@@ -47,9 +56,7 @@ def columns(study: Study) -> tuple[Column, ...]:
             name = f"{axis.name} (given)" if twice else axis.name
             found.append(Column(name, _kind(axis), partial(_of_axis, dimension, axis)))
     if study.searches:
-        found.append(
-            Column("layout", TEXT, lambda rows: _distinct(np.asarray(rows.values.layouts)))
-        )
+        found.append(Column(LAYOUT_FOUND, TEXT, partial(_of_words, LAYOUT_FOUND)))
     found += [
         Column("fits", FLAG, lambda rows: (rows.fits + 1, [None, False, True])),
         Column("verdict", TEXT, lambda rows: (rows.verdict, STATES)),
@@ -58,12 +65,12 @@ def columns(study: Study) -> tuple[Column, ...]:
     may_have = bounds.bounded(study)
     for name in study.record:
         if is_name(name):
-            found.append(Column(name, TEXT, partial(_of_name, name)))
+            found.append(Column(name, TEXT, partial(_of_words, name)))
         elif name not in numeric:
             found.append(Column(name, NUMBER))
         if name in may_have:
             found += [Column(f"{name}.{end}", NUMBER) for end in ("low", "high")]
-    return (*found, Column("reason", TEXT, lambda rows: (rows.values.reasons, rows.reasons)))
+    return (*found, Column(REASON, TEXT, partial(_of_words, REASON)))
 
 
 def _kind(axis: Axis) -> str:
@@ -77,14 +84,11 @@ def _of_axis(dimension: int, axis: Axis, rows: Rows) -> tuple[Array, list[Any]]:
     return rows.places(dimension), plain([choice.label for choice in axis.choices])
 
 
-def _of_name(quantity: str, rows: Rows) -> tuple[Array, list[Any]]:
-    return _distinct(rows.values.numbers[quantity])
-
-
-def _distinct(names: Array) -> tuple[Array, list[Any]]:
+def _of_words(name: str, rows: Rows) -> tuple[Array, list[Any]]:
+    texts = rows.values.words[name]
     places: dict[Any, int] = {}
-    codes = [places.setdefault(name or None, len(places)) for name in names.ravel().tolist()]
-    return np.array(codes, dtype=np.int64).reshape(names.shape), list(places)
+    codes = [places.setdefault(text or None, len(places)) for text in texts.ravel().tolist()]
+    return np.array(codes, dtype=np.int64).reshape(texts.shape), list(places)
 
 
 @dataclass(frozen=True)
@@ -147,11 +151,6 @@ class Rows:
         least = self.values.numbers[f"{MEMORY}.low"]  # a model of a size alone has none
         known = np.where(np.isnan(least) | (self.fits < 0), 1, np.where(safe, 4, 3))
         return np.where(self.values.valid, np.where(self.fits == 0, 2, known), 0)
-
-    @property
-    def reasons(self) -> list[str | None]:
-        """The texts of reasons; None for the empty one."""
-        return [text or None for text in self.values.texts]
 
     @cached_property
     def whole(self) -> dict[str, bool]:
