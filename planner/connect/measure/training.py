@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -173,37 +174,33 @@ class Trainer:
         """Bytes that a forward pass keeps for the backward pass, and the most that a layer does:
         each storage once, no weights and no casts of them, no rotary tables in a layer."""
         known = {weight.untyped_storage().data_ptr() for weight in self.model.parameters()}
-        sizes: dict[int | None, dict[int, int]] = {}
+        sizes: Counter[int | None] = Counter()  # bytes by layer, None outside of all
         alive: list[Any] = []  # what is kept stays alive, so that no address is used twice
         here: list[int | None] = [None]
 
         def pack(tensor: Any) -> Any:
-            storage = tensor.untyped_storage()
             alive.append(tensor)
-            if storage.data_ptr() not in known and not _cast(tensor):
-                known.add(storage.data_ptr())
-                tables = self.model.tables
-                mine = any(tensor.untyped_storage().data_ptr() == t for t in tables)
-                sizes.setdefault(None if mine else here[0], {})[storage.data_ptr()] = (
-                    storage.nbytes()
-                )
+            storage = tensor.untyped_storage()
+            address = storage.data_ptr()
+            if address not in known and not _cast(tensor):
+                known.add(address)
+                sizes[None if address in self.model.tables else here[0]] += storage.nbytes()
             return tensor
 
-        def enter(index: int) -> Any:
+        def enter(index: int | None) -> Any:
             return lambda *_: here.__setitem__(0, index)
 
         handles = []
         for index, layer in enumerate(self.model.layers):
             handles.append(layer.register_forward_pre_hook(enter(index)))
-            handles.append(layer.register_forward_hook(lambda *_: here.__setitem__(0, None)))
+            handles.append(layer.register_forward_hook(enter(None)))
         hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
         with self.compute(), hooks:
             self.model(self.tokens, self.tokens)
         for handle in handles:
             handle.remove()
-        each = {index: sum(found.values()) for index, found in sizes.items()}
-        layers = [size for index, size in each.items() if index is not None]
-        return sum(each.values()), max(layers, default=0)
+        layers = [size for index, size in sizes.items() if index is not None]
+        return sizes.total(), max(layers, default=0)
 
     def live(self) -> int | None:
         """Bytes alive at the peak of a step, by PyTorch's own tracker; None where it has none."""
