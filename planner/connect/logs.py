@@ -352,28 +352,26 @@ def _table(text: _Text) -> Log | None:
     reader = csv.reader(chain([first], lines), delimiter=separator)
     try:
         header = [label.strip() for label in next(reader, [])]
-        if not any(column(label) for label in header):
+        known = {index: label for index, label in enumerate(header) if column(label)}
+        if not known:
             return None
-        twice = next((label for label in header if column(label) and header.count(label) > 1), None)
+        twice = next((label for label in known.values() if header.count(label) > 1), None)
         if twice is not None:
             fault = Fault(f"the column {twice} is there twice", Place(text.place.file, start + 1))
             raise PlanError(fault)
-        return _rows(_cells(reader, header, start, text.place), text.place, "CSV")
+        rows = _cells(reader, known, len(header), start, text.place)
+        return _rows(rows, text.place, "CSV")
     except csv.Error as error:
         raise PlanError(Fault(f"not a table: {error}", text.place, "CSV")) from None
 
 
 def _cells(
-    reader: Any, header: Sequence[str], start: int, place: Place
+    reader: Any, known: Mapping[int, str], width: int, start: int, place: Place
 ) -> Iterator[tuple[int, Mapping[str, str]]]:
     """The rows of a table with their lines, columns that say nothing left out."""
-    known = [(index, label) for index, label in enumerate(header) if column(label)]
-    for row in reader:
+    for row in filter(None, reader):
         line = start + reader.line_num
-        if row and len(row) != len(header):
-            fault = f"{len(row)} columns"
-            raise PlanError(
-                Fault(fault, Place(place.file, line), f"{len(header)}, as in the header")
-            )
-        if row:
-            yield line, {label: row[index] for index, label in known}
+        if len(row) != width:
+            where, allowed = Place(place.file, line), f"{width}, as in the header"
+            raise PlanError(Fault(f"{len(row)} columns", where, allowed))
+        yield line, {label: row[index] for index, label in known.items()}

@@ -244,12 +244,6 @@ def qwen_windows(c: Config) -> list[str]:
     return _where(c, lambda i: on and i >= start, "sliding", "full")
 
 
-def dots_windows(c: Config) -> list[str]:
-    """Layers from max_window_layers on have the window that is given."""
-    start = (c.whole("max_window_layers", 0) or 0) if c.whole("sliding_window") else depth(c)
-    return _where(c, lambda i: i >= start, "sliding", "full")
-
-
 def no_rope_windows(c: Config) -> list[str]:
     """SmolLM3: with use_sliding_window, the layers without rotary positions have the window."""
     on = c.flag("use_sliding_window") and c.whole("sliding_window", 0)
@@ -333,12 +327,6 @@ def ernie_experts(c: Config) -> list[str]:
     step = c.whole("moe_layer_interval") or 1
     last = depth(c) - 1 if end in (None, -1) else c.need("moe_layer_end_index")
     return _where(c, lambda i: (i + 1) % step == 0 and start <= i <= last, "sparse", "dense")
-
-
-def jamba_experts(c: Config) -> list[str]:
-    if c.need("num_experts") > 1:
-        return period(c, "expert_layer_period", "expert_layer_offset", "sparse", "dense")
-    return all_are(c, "dense")
 
 
 def kimi_layers(c: Config) -> list[str]:
@@ -454,9 +442,10 @@ RULES: dict[str, Callable[..., Any]] = {
     "twice": lambda c, key: 2 * c.need(key),
     "half": lambda c, key: c.need(key) // 2,
     "unless_auto": lambda c, key: None if c.get(key) == "auto" else c.whole(key),
-    # Whether a key says a word, or one of some flags is set.
+    # Whether a key says a word, one of some flags is set, or there are several of something.
     "says": lambda c, key, word: c.text(key) == word,
     "any": lambda c, keys: any(c.flag(key) for key in keys),
+    "several": lambda c, key: c.need(key) > 1,
     # One thing or another; of the mapping that a key holds; of several that a rule finds.
     "if": choice,
     "or": either,
