@@ -12,6 +12,7 @@ from typing import Any
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.book.quantity import BOOK, Formula
 from planner.engine.evaluate import Case, Evaluation
+from planner.report.layout import prefix
 from planner.report.report import words
 from planner.typeset import Typesetter
 
@@ -36,8 +37,8 @@ def page(mathml: bool = False) -> str:
 
     def place(identifier: str) -> int:
         """Sections in the order of TITLES; within one, the order of the book."""
-        prefix = _prefix(identifier)
-        return names.index(prefix) if prefix in names else len(names)
+        start = prefix(identifier)
+        return names.index(start) if start in names else len(names)
 
     found = [BOOK.quantities[name] for name in sorted(BOOK.quantities, key=place)]
     return words(
@@ -46,8 +47,8 @@ def page(mathml: bool = False) -> str:
         quantities=found,
         count=sum(1 for _ in BOOK.formulas()),
         sections=[
-            (TITLES.get(prefix, prefix.capitalize()), list(group))
-            for prefix, group in groupby(found, key=lambda quantity: _prefix(quantity.id))
+            (TITLES.get(start, start.capitalize()), list(group))
+            for start, group in groupby(found, key=lambda quantity: prefix(quantity.id))
         ],
         notation=BOOK.notation.values(),
         setter=Typesetter(Evaluation(Case({}, {}, {}))),
@@ -57,10 +58,6 @@ def page(mathml: bool = False) -> str:
         cell=_cell,
         units={"1": "no unit", "–": "words"},
     )
-
-
-def _prefix(identifier: str) -> str:
-    return identifier.partition(".")[0]
 
 
 def _uses(formula: Formula) -> list[str]:

@@ -105,6 +105,12 @@ SHOWN = frozenset(base for section in SECTIONS for base in section.sums)
 #: What the prefix of an id is called, where it is not the word itself.
 PREFIXES = {"checkpoint": "Checkpoints", "scaling": "Scaling laws"}
 
+
+def prefix(identifier: str) -> str:
+    """How an id or a key begins."""
+    return identifier.partition(".")[0]
+
+
 #: Groups of the inputs by how their keys begin; the last one takes all others.
 INPUT_GROUPS = {
     "model": "Model",

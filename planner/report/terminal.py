@@ -20,8 +20,9 @@ COLOURS = {"ok": "32", "tight": "33", "bad": "31", "unknown": "36"}
 
 def summary(result: Result, colour: bool | None = None) -> str:
     """At most one screen of text. Colour only where standard output is a terminal."""
-    paint = _wanted() if colour is None else colour
-    answer, colon = verdict(result), ":" if verdict(result).sentence else ""
+    wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    paint, answer = wanted if colour is None else colour, verdict(result)
+    colon = ":" if answer.sentence else ""
     lines = [_styled(_cut(clean(result.plan.name)), "1", paint)]
     word = _styled(answer.word + colon, f"1;{COLOURS[answer.status]}", paint)
     lines += _wrapped(word, answer.sentence, _width(answer.word + colon))
@@ -32,11 +33,7 @@ def summary(result: Result, colour: bool | None = None) -> str:
         for changes, effect in advice.safer:
             lines += _wrapped("  -", f"{changes}: {effect}")
     figures = key_figures(result)
-    told = [
-        line
-        for identifier, words in warnings(result)
-        for line in _wrapped("!", f"{words} ({identifier})")
-    ]
+    told = [line for i, words in warnings(result) for line in _wrapped("!", f"{words} ({i})")]
     decides = [line for line in (_moved(result), _spent(result)) if line]
     for block in (_table(figures), told, decides, _absent_figures(result)):
         lines += ["", *block] if block else []
@@ -50,7 +47,7 @@ def summary(result: Result, colour: bool | None = None) -> str:
 def _table(figures: Sequence[Figure]) -> list[str]:
     """Key figures in columns: label, value, interval and note."""
     first = max((_width(figure.label) for figure in figures), default=0)
-    values = [f.text.replace("~", "", 1) if f.estimate else f.text for f in figures]
+    values = [figure.text.removeprefix("~") for figure in figures]
     second = max(map(_width, values), default=0)
     lines = []
     for figure, value in zip(figures, values, strict=True):
@@ -92,10 +89,6 @@ def _absent_figures(result: Result) -> list[str]:
         if quantity.absent is not None
         and (quantity.chosen is not None or quantity.absent == SIZE_ONLY)
     ]
-
-
-def _wanted() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def _styled(text: str, code: str, paint: bool) -> str:

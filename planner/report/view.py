@@ -30,6 +30,7 @@ from planner.report.layout import (
     STEP,
     Beside,
     Section,
+    prefix,
 )
 from planner.report.numbers import (
     Data,
@@ -160,7 +161,7 @@ class View:
         """Groups of resolved values; those that are off or none by default stand apart."""
         groups = {title: Data(title=title, rows=[], quiet=[]) for title in INPUT_GROUPS.values()}
         for entry in joined(self.result.inputs):
-            group = groups[INPUT_GROUPS.get(_prefix(entry.key), INPUT_GROUPS[""])]
+            group = groups[INPUT_GROUPS.get(prefix(entry.key), INPUT_GROUPS[""])]
             quiet = entry.kind in ("default", "derived") and entry.value in QUIET
             (group.quiet if quiet else group.rows).append(self._input(entry))
         return [group for group in groups.values() if group.rows or group.quiet]
@@ -211,17 +212,17 @@ class View:
     def sections(self) -> list[Data]:
         """Elements 5 to 8, those that have anything to show."""
         named = {prefix for section in SECTIONS for prefix in section.prefixes}
-        rest = tuple(dict.fromkeys(p for q in self._plain if (p := _prefix(q.id)) not in named))
+        rest = tuple(dict.fromkeys(p for q in self._plain if (p := prefix(q.id)) not in named))
         further = Section("further-quantities", "Further quantities", rest)
         views = [self._section(section) for section in (*SECTIONS, further)]
         return [view for view in views if view is not None]
 
     def _section(self, section: Section) -> Data | None:
-        quantities = {q.id: q for q in self._plain if _prefix(q.id) in section.prefixes}
+        quantities = {q.id: q for q in self._plain if prefix(q.id) in section.prefixes}
         absent = [
             Data(id=i, reason=clean(self.result.absent[i]))
             for i in self._missing
-            if _prefix(i) in section.prefixes
+            if prefix(i) in section.prefixes
         ]
         sums = [self._sum(q) for base in section.sums for q in self._summed(base)]
         if section.apart and self.result.step_parts:
@@ -464,14 +465,10 @@ class View:
         """Derivations by the prefix of their ids."""
         groups: dict[str, Data] = {}
         for item in self.derivations.items:
-            prefix = _prefix(item.base)
-            title = PREFIXES.get(prefix, prefix.capitalize())
-            groups.setdefault(prefix, Data(id=prefix, title=title, items=[])).items.append(item)
+            start = prefix(item.base)
+            title = PREFIXES.get(start, start.capitalize())
+            groups.setdefault(start, Data(id=start, title=title, items=[])).items.append(item)
         return list(groups.values())
-
-
-def _prefix(identifier: str) -> str:
-    return identifier.partition(".")[0]
 
 
 def joined(entries: dict[str, Input]) -> list[Input]:

@@ -18,7 +18,7 @@ from planner.plans.document import Plan
 from planner.plans.plan import about
 from planner.report import facts
 from planner.report.figures import COLOURS
-from planner.report.layout import KEY_FIGURES, PREFIXES
+from planner.report.layout import KEY_FIGURES, PREFIXES, prefix
 from planner.report.numbers import Data, clean, headline
 from planner.report.report import page, view_of
 from planner.report.what_if import controls
@@ -53,9 +53,9 @@ def html(result: Result) -> str:
     labels = {row.id: row.label for row in KEY_FIGURES}
     every: dict[str, list[Data]] = {}
     for quantity in listed:
-        prefix = quantity.id.split(".")[0]
+        start = prefix(quantity.id)
         row = _row(quantity, headline(quantity.title))
-        every.setdefault(PREFIXES.get(prefix, prefix.capitalize()), []).append(row)
+        every.setdefault(PREFIXES.get(start, start.capitalize()), []).append(row)
     known = {quantity.id: quantity for quantity in listed}
     first = [known[name] for name in (*labels, *FURTHER) if name in known]
     return page(

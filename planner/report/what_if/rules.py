@@ -463,10 +463,9 @@ class _Function:
 
     def _compare(self, sides: list[ast.expr], ops: list[ast.cmpop]) -> str:
         match sides, ops:
-            case [ast.Call(func=ast.Name(id="type"), args=[value]), kind], [ast.Is()]:
-                return f"$.isinstance({self.expression(value)},{self._types(kind)})"
-            case [ast.Call(func=ast.Name(id="type"), args=[value]), kind], [ast.IsNot()]:
-                return f"!$.isinstance({self.expression(value)},{self._types(kind)})"
+            case [ast.Call(func=ast.Name(id="type"), args=[value]), kind], [ast.Is() | ast.IsNot()]:
+                sign = "!" if isinstance(ops[0], ast.IsNot) else ""
+                return f"{sign}$.isinstance({self.expression(value)},{self._types(kind)})"
         texts = [self.expression(side) for side in sides]
         parts = [
             _COMPARISONS[type(op)].format(left, right)
