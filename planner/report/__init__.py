@@ -39,7 +39,8 @@ def as_text(result: Result, kind: str) -> str:
         from planner.report.what_if.page import html
 
         return html(result)
-    from planner.report.report import page, view_of, words
+    from planner.report.report import page, words
+    from planner.report.view import view_of
 
     view = view_of(result)
     if kind == "md":

@@ -1,4 +1,4 @@
-"""Markdown and HTML: one view, two templates, a sandbox that escapes what it is told to."""
+"""Markdown and HTML from templates, in a sandbox that escapes what it is told to."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from planner.base import resources
-from planner.report.view import View
-from planner.results.result import Result
 from planner.typeset import HTML, LATEX, MATHML, TEXT
-
-
-@lru_cache(maxsize=1)
-def view_of(result: Result) -> View:
-    """The view of a result; the formats of one report share it."""
-    return View(result)
 
 
 def words(template: str, **given: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from planner.base.display import exact_text, flow, significant
@@ -106,16 +106,16 @@ class View:
 
     @cached_property
     def layouts(self) -> Any:
-        """What a search among all layouts says of this one (``space.view``); None where none is
+        """What a search among all layouts says of this one (``searched.view``); None where none is
         asked for."""
         plan = self.result.plan
         if plan.searched is None and plan.get("report.alternatives") != "search":
             return None
         from planner.questions.search.engine import scatter
-        from planner.report import space  # imports NumPy
+        from planner.report import searched  # imports NumPy
 
         try:
-            return space.view(scatter(plan, **(plan.searched or {})))
+            return searched.view(scatter(plan, **(plan.searched or {})))
         except PlanError as error:
             said = f"There is no search: {clean(error.faults[0].message)}"
             return Data(sentence=said, closest="", title="", best={}, picture=None, costs=())
@@ -469,6 +469,12 @@ class View:
             title = PREFIXES.get(start, start.capitalize())
             groups.setdefault(start, Data(id=start, title=title, items=[])).items.append(item)
         return list(groups.values())
+
+
+@lru_cache(maxsize=1)
+def view_of(result: Result) -> View:
+    """The view of a result; the formats of one report share it."""
+    return View(result)
 
 
 def joined(entries: dict[str, Input]) -> list[Input]:

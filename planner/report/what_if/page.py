@@ -20,7 +20,8 @@ from planner.report import facts
 from planner.report.figures import COLOURS
 from planner.report.layout import KEY_FIGURES, PREFIXES, prefix
 from planner.report.numbers import Data, clean, headline
-from planner.report.report import page, view_of
+from planner.report.report import page
+from planner.report.view import view_of
 from planner.report.what_if import controls
 from planner.results.result import Quantity, Result
 
