@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import islice, product
 from typing import Any, NamedTuple
 
@@ -345,16 +345,9 @@ def sensitivities(result: Result, target: str, most: int = 5) -> list[Measure]:
     quantity = result.get(target)
     if quantity is None or not quantity.number:
         return []
-    known, further = _measures(result, target)
-    known += islice(further, max(0, most - len(known)))
-    return known[:most]
-
-
-@lru_cache(maxsize=1)
-def _measures(result: Result, target: str) -> tuple[list[Measure], Iterator[Measure]]:
-    """Those that are known, and those that come after them; a report and its summary share them."""
-    found = measures(result.plan, Slopes(result.evaluation.case, target, result.evaluation))
-    return [], (entry for entry in found if entry.key.startswith(SMOOTH))
+    slopes = Slopes(result.evaluation.case, target, result.evaluation)
+    named = (found for found in measures(result.plan, slopes) if found.key.startswith(SMOOTH))
+    return list(islice(named, most))
 
 
 @dataclass(frozen=True)

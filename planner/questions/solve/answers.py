@@ -209,26 +209,21 @@ def _reasons(answer: Answer) -> list[str]:
             first, second = answer.unmet
             why = f"{first} and {second} contradict each other: each can be met, both cannot be met"
             which = str(limit)
-        return [f"{why}; the nearest value misses {which} by {_short(miss, limit)}."]
+        return [f"{why}; the nearest value misses {which} by {miss.shortfall(limit)}."]
     if answer.goal is not None and holds is not None:
         beside = [_beside(answer.goal, holds, probe) for probe in answer.beside]
         return beside or ["There is no other valid value."]
     if answer.fails is None or holds is None or limit is None:
         return ["No limit binds: this is the last value that makes a valid plan."]
-    left, short = shown(holds.slack(limit), limit.unit), _short(answer.fails, limit)
+    left, short = shown(holds.slack(limit), limit.unit), answer.fails.shortfall(limit)
     return [f"{limit} binds: {left} left here, short by {short} one step further."]
-
-
-def _short(probe: Probe, limit: Limit) -> str:
-    """By how much a limit is missed."""
-    return shown(-probe.slack(limit), limit.unit)
 
 
 def _beside(goal: Goal, best: Probe, probe: Probe) -> str:
     where = "One step less" if probe.index < best.index else "One step more"
     if probe.broken:
         limit = min(probe.broken, key=probe.share)
-        return f"{where}: {limit} is missed by {_short(probe, limit)}."
+        return f"{where}: {limit} is missed by {probe.shortfall(limit)}."
     change = abs(goal.of(best) - goal.of(probe))
     if not change:
         return f"{where}: {goal.quantity} is the same."

@@ -124,8 +124,7 @@ def _price(
     if answer.holds is None:
         limit, miss = answer.binding, answer.miss
         assert limit is not None and miss is not None
-        missed = shown(-miss.slack(limit), limit.unit)
-        return Row(offer, answer, f"{limit} missed by {missed}")
+        return Row(offer, answer, f"{limit} missed by {miss.shortfall(limit)}")
     if lost(answer.holds):
         return Row(offer, answer)
     best, beside = _compare(base, domain, answer, space)

@@ -18,7 +18,7 @@ from planner.engine.run import tidy
 from planner.engine.tape import Tape
 from planner.plans.document import Plan
 from planner.plans.plan import variant
-from planner.questions.constraints import Limit
+from planner.questions.constraints import Limit, shown
 from planner.questions.domains import Domain
 
 #: Values passed over in search of the next one that makes a valid plan.
@@ -57,6 +57,10 @@ class Probe:
 
     def share(self, limit: Limit) -> float:
         return limit.share(self.values[limit.quantity])
+
+    def shortfall(self, limit: Limit) -> str:
+        """By how much a limit is missed, in words."""
+        return shown(-self.slack(limit), limit.unit)
 
 
 @dataclass(frozen=True)
