@@ -75,13 +75,12 @@ def _table(answer: Answer) -> list[str]:
     for probe in answer.beside:
         sides.append(("less" if best and probe.index < best.index else "more", probe))
     sides.append(("misses", answer.miss))
-    told = [(label, value_text(answer, probe), probe) for label, probe in sides if probe]
-    width = max(len(value) for _, value, _ in told)
-    lines = []
-    for label, value, probe in told:
-        values = ", ".join(f"{k} {shown(v, unit_of(k))}" for k, v in _values(answer, probe).items())
-        lines.append(f"  {label:<6} {value:<{width}}  {values}")
-    return lines
+    cells = []
+    for label, side in sides:
+        if side is not None:
+            values = (f"{k} {shown(v, unit_of(k))}" for k, v in _values(answer, side).items())
+            cells.append((f"{label:<6} {value_text(answer, side)}", ", ".join(values)))
+    return columns(cells, indent="  ")
 
 
 def _values(answer: Answer, probe: Probe) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from planner.base.errors import Fault, PlanError
 from planner.book import notation
 from planner.engine import instance as case
 from planner.engine import scaling_laws as laws
-from planner.engine.evaluate import Absent, Entry, Evaluation
+from planner.engine.evaluate import Absent, Entry, Evaluation, Number
 from planner.plans.document import Plan
 from planner.questions.constraints import Limit, shown
 from planner.questions.solve import families
@@ -29,8 +29,6 @@ QUESTION = "compute-optimal"
 ACTIVE = "parameters.active"
 UNITS = ("FLOP", "USD", "s")
 BUDGETS = "compute, money or time, such as '1e24 FLOP', '2M USD' or '30 days'"
-
-Number = int | Fraction | float
 
 
 @dataclass(frozen=True)
