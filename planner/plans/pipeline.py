@@ -241,20 +241,18 @@ def check_schedule(draft: Draft, model: Model) -> None:
                 f"pipeline × virtual_pipeline a divisor of {whole}, or stages spelled out",
             )
         if steps and steps % size:
-            draft.fault(
-                ("training", "gradient_accumulation"),
+            wrong = (
                 f"{steps} micro-batches are no multiple of pipeline {size}, which the interleaved "
-                "schedule needs",
-                f"a multiple of {size}",
+                "schedule needs"
             )
+            draft.fault(("training", "gradient_accumulation"), wrong, f"a multiple of {size}")
     # Without a weight gradient for each stage the bubble stays open (Qi et al. 2023).
     if training["schedule"] == "zero-bubble" and steps and steps < size:
-        draft.fault(
-            ("training", "gradient_accumulation"),
+        wrong = (
             f"zero-bubble fills {size} stages with weight gradients, {steps} micro-batches have "
-            "too few",
-            f"at least {size}",
+            "too few"
         )
+        draft.fault(("training", "gradient_accumulation"), wrong, f"at least {size}")
     # Half of them enter at either end (DeepSeek-V3, section 3.2.1; deepseek-ai/DualPipe).
     if training["schedule"] == "dualpipe" and steps and (steps % 2 or steps < 2 * size):
         draft.fault(
@@ -314,19 +312,15 @@ def _check_groups(draft: Draft, model: Model) -> None:
         )
     shards = data * layout["context"]
     if shards % layout["replicate"]:
-        draft.fault(
-            ("parallelism", "replicate"),
-            f"{layout['replicate']} replicas do not divide data × context = {shards} devices",
-            divisors(shards, 4096),
-        )
+        wrong = f"{layout['replicate']} replicas do not divide data × context = {shards} devices"
+        draft.fault(("parallelism", "replicate"), wrong, divisors(shards, 4096))
     # Experts are sharded within a replica too (Megatron-LM: partial expert data-parallel groups).
     elif ranks % inner == 0 and ranks // inner % layout["replicate"]:
-        draft.fault(
-            ("parallelism", "replicate"),
+        wrong = (
             f"{layout['replicate']} replicas do not divide the {ranks // inner} devices that hold "
-            "the same experts (tensor × context × data over expert × expert_tensor)",
-            divisors(ranks // inner, 4096),
+            "the same experts (tensor × context × data over expert × expert_tensor)"
         )
+        draft.fault(("parallelism", "replicate"), wrong, divisors(ranks // inner, 4096))
     if layout["sequence"] and length and length % (tensor * layout["context"]):
         draft.fault(
             ("parallelism", "sequence"),

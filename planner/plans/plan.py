@@ -172,23 +172,14 @@ def _choices(draft: Draft) -> None:
         layout["zero"] = 1
         draft.derived["parallelism.zero"] = "1 under training.distributed_optimizer"
     elif stage and not given:
-        draft.fault(
-            ("training", "distributed_optimizer"),
-            f"false contradicts parallelism.zero {stage}",
-            "true, or zero: 0",
-        )
+        wrong = f"false contradicts parallelism.zero {stage}"
+        draft.fault(("training", "distributed_optimizer"), wrong, "true, or zero: 0")
     if stage != 3 and draft.get("memory", "live_parameters"):
-        draft.fault(
-            ("memory", "live_parameters"),
-            f"weights are not divided under parallelism.zero {stage}",
-            "0, or zero: 3",
-        )
+        wrong = f"weights are not divided under parallelism.zero {stage}"
+        draft.fault(("memory", "live_parameters"), wrong, "0, or zero: 3")
     if virtual and training["schedule"] not in ("interleaved", "dualpipe"):
-        draft.fault(
-            ("training", "schedule"),
-            f"{training['schedule']} has no virtual stages",
-            "interleaved, or virtual_pipeline: 1",
-        )
+        wrong = f"{training['schedule']} has no virtual stages"
+        draft.fault(("training", "schedule"), wrong, "interleaved, or virtual_pipeline: 1")
 
 
 def _positions(draft: Draft) -> None:
@@ -219,12 +210,11 @@ def _quotient(draft: Draft, name: str) -> int | None:
     size: int = draft.default(("parallelism", name), devices // inner, f"devices / ({others})")
     if size * inner == devices:
         return size
-    draft.fault(
-        ("parallelism", name),
+    wrong = (
         f"{name} {size} × {others} {inner} is {size * inner}, "
-        f"not the {devices} devices of the cluster",
-        f"{devices // inner}",
+        f"not the {devices} devices of the cluster"
     )
+    draft.fault(("parallelism", name), wrong, f"{devices // inner}")
     return None
 
 
@@ -257,12 +247,11 @@ def _sizes(draft: Draft) -> None:
         else "data × micro_batch × gradient_accumulation",
     )
     if batch % per_pass:
-        draft.fault(
-            ("training", "global_batch"),
+        wrong = (
             f"{batch} sequences do not divide over data {data} × micro_batch "
-            f"{training['micro_batch']}",
-            f"a multiple of {per_pass}",
+            f"{training['micro_batch']}"
         )
+        draft.fault(("training", "global_batch"), wrong, f"a multiple of {per_pass}")
         return
     steps = draft.default(
         ("training", "gradient_accumulation"),
@@ -270,12 +259,11 @@ def _sizes(draft: Draft) -> None:
         "global_batch / (data × micro_batch)",
     )
     if steps * per_pass != batch:
-        draft.fault(
-            ("training", "gradient_accumulation"),
+        wrong = (
             f"{steps} × data {data} × micro_batch {training['micro_batch']} is "
-            f"{steps * per_pass}, not the global batch {batch}",
-            f"{batch // per_pass}",
+            f"{steps * per_pass}, not the global batch {batch}"
         )
+        draft.fault(("training", "gradient_accumulation"), wrong, f"{batch // per_pass}")
 
 
 def _experts(draft: Draft) -> None:
@@ -294,31 +282,22 @@ def _divisions(draft: Draft, model: Model) -> None:
     blocks = {block.kind: block for part in model.parts for block in part.blocks}
     heads = blocks["attention"].values["heads"] if "attention" in blocks else 0
     if heads % tensor:
-        draft.fault(
-            ("parallelism", "tensor"),
-            f"{heads} attention heads do not divide over tensor {tensor}",
-            divisors(heads),
-        )
+        wrong = f"{heads} attention heads do not divide over tensor {tensor}"
+        draft.fault(("parallelism", "tensor"), wrong, divisors(heads))
     if expert > 1 and "moe" not in blocks:
         draft.fault(("parallelism", "expert"), "the model has no experts to divide", "1")
     elif expert > 1 and blocks["moe"].values["experts"] % expert:
         experts = blocks["moe"].values["experts"]
-        draft.fault(
-            ("parallelism", "expert"),
-            f"{experts} experts do not divide over expert {expert}",
-            divisors(experts),
-        )
+        wrong = f"{experts} experts do not divide over expert {expert}"
+        draft.fault(("parallelism", "expert"), wrong, divisors(experts))
     layers = len(model.sequence)
     chunks = pipeline.chunk_count(layout)
     if (
         pipeline.counted(layers, layout.get("cut") or "even", chunks) < chunks
         and layout.get("stages") is None
     ):
-        draft.fault(
-            ("parallelism", "pipeline"),
-            f"{layers} layers cannot fill {chunks} pipeline stages",
-            f"at most {layers} stages",
-        )
+        wrong = f"{layers} layers cannot fill {chunks} pipeline stages"
+        draft.fault(("parallelism", "pipeline"), wrong, f"at most {layers} stages")
     stages = layout.get("stages")
     if stages is not None and (len(stages) != chunks or sum(stages) != layers):
         draft.fault(
