@@ -156,7 +156,7 @@ def number(value: Value) -> Expression:
     Raises:
         TypeError: it is a float, which is not exact.
     """
-    if isinstance(value, Fraction) and value.denominator == 1:
+    if type(value) is Fraction and value.denominator == 1:
         value = value.numerator
     if not isinstance(value, (int, Fraction)):
         raise TypeError(f"{value!r} is not exact: write an integer or a Fraction")

@@ -44,12 +44,12 @@ def run(
         value: Any
         try:
             if operation == "mul":
-                value = 1
-                for i in arguments:
+                value = values[arguments[0]]
+                for i in arguments[1:]:
                     value *= values[i]
             elif operation == "add":
-                value = 0
-                for i in arguments:
+                value = values[arguments[0]]
+                for i in arguments[1:]:
                     value += values[i]
             elif operation == "quantity":
                 value = values[arguments[0]]
@@ -111,7 +111,7 @@ def picked(compared: Sequence[Any]) -> int:
 
 def tidy(value: Any) -> Any:
     """A Fraction that is whole as an int."""
-    if isinstance(value, Fraction) and value.denominator == 1:
+    if type(value) is Fraction and value.denominator == 1:
         return value.numerator
     if isinstance(value, float) and not math.isfinite(value):
         raise OverflowError("beyond the range of floating-point numbers")
