@@ -338,6 +338,13 @@ class Term:
     id: str | None = None
 
 
+#: What the JSON of a quantity says of it in any case.
+SAID = (
+    *("value", "unit", "symbol", "title", "formula", "latex", "substituted"),
+    *("kind", "exact", "source", "why"),
+)
+
+
 class Quantity:
     """One evaluated quantity. What it prints is made when it is asked for."""
 
@@ -488,14 +495,14 @@ class Quantity:
     def _summand(self, term: Any) -> Term:
         evaluation, typesetter = self.result.evaluation, self.result.typesetter
         book, point = evaluation.book, self.trace.point
-        carrier = self._id_of(term, point)
-        if carrier is not None:
-            label = self.result.find(carrier).title
+        identifier = self._id_of(term, point)
+        if identifier is not None:
+            label = self.result.find(identifier).title
         elif term.op == "largest" and term.body in book.symbols:
             label = f"the largest of: {book.quantities[book.symbols[term.body]].title}"
         else:
             label = typesetter.text.write(typesetter.symbolic(term, point))
-        return Term(label, evaluation.compute(term, point), carrier)
+        return Term(label, evaluation.compute(term, point), identifier)
 
     def _id_of(self, term: Any, point: Point) -> str | None:
         """The quantity that a term is, or is a multiple of, with its entry."""
@@ -559,21 +566,9 @@ class Quantity:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; ``terms``, ``interval`` and ``predicted`` only where there are any."""
-        data: dict[str, Any] = {
-            "value": plain(self.value),
-            "unit": self.unit,
-            "symbol": self.symbol,
-            "title": self.title,
-            "formula": self.formula,
-            "latex": self.latex,
-            "substituted": self.substituted,
-            "kind": self.kind,
-            "exact": self.exact,
-            "source": self.source,
-            "why": self.why,
-            "uses": [used.id for used in self.uses],
-            "used_by": [user.id for user in self.used_by],
-        }
+        data = {name: plain(getattr(self, name)) for name in SAID}
+        data["uses"] = [used.id for used in self.uses]
+        data["used_by"] = [user.id for user in self.used_by]
         if self.terms:
             data["terms"] = [
                 {"label": t.label, "value": plain(t.value)} | ({"id": t.id} if t.id else {})
