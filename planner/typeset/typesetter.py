@@ -107,9 +107,9 @@ class Typesetter:
         factors = _in_order(self.book, expression) if expression.op == "mul" else (expression,)
         for factor in factors:
             if _is_below(factor):
-                base, exponent = factor.args
-                box = self._box(_powered(base, exponent), point, numbers)
-                _spread(box, below, above)
+                base, opposite = factor.args[0], _negated(factor.args[1])
+                power = base if opposite.data == 1 else base**opposite
+                _spread(self._box(power, point, numbers), below, above)
             else:
                 _spread(self._box(factor, point, numbers), above, below)
         # What multiplies by one is not written, and a minus stands before all of it.
@@ -226,12 +226,6 @@ def _negated(term: Expression) -> Expression:
     if first.data != -1:
         return product(number(-first.data), *rest)
     return rest[0] if len(rest) == 1 else product(*rest)
-
-
-def _powered(base: Expression, exponent: Expression) -> Expression:
-    """What stands below the line for a negative power."""
-    opposite = _negated(exponent)
-    return base if opposite.data == 1 else base**opposite
 
 
 def _is_below(factor: Any) -> bool:
