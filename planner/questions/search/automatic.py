@@ -78,7 +78,6 @@ def _given(document: Document, key: str) -> bool:
 def _found(document: Document) -> tuple[Layout, str, Kept]:
     place = document.key_place(("parallelism",))
     document, _ = _with_batch(document)
-    data = document.data
     for key in (*at(FOLLOWING), "parallelism.stages"):
         if _given(document, key):
             raise PlanError(
@@ -96,19 +95,20 @@ def _found(document: Document) -> tuple[Layout, str, Kept]:
             Fault("parallelism: auto ranks layouts by the time of a training step", place,
                   "a layout spelled out, or training.mode: train")
         )  # fmt: skip
+    said = document.data["parallelism"].get("margin", MARGIN)
+    kept = {
+        "fixed": fixed,
+        "vary": {} if "training.schedule" in fixed else {"training.schedule": COMMON},
+        "margin": said if isinstance(said, str) else str(float(said)),
+        "launcher": document.get("parallelism.for"),
+    }
     try:
-        said = data["parallelism"].get("margin", MARGIN)
-        launcher = data["parallelism"].get("for")
-        margin = said if isinstance(said, str) else str(float(said))
-        vary = {} if "training.schedule" in fixed else {"training.schedule": COMMON}
-        found = search(start, 1, STEP, fixed, vary=vary, most=MOST, margin=margin,
-                       launcher=launcher)  # fmt: skip
+        found = search(start, 1, STEP, most=MOST, **kept)
     except PlanError as error:
         raise PlanError(
             Fault(f"parallelism: auto: {fault.message}", fault.place or place, fault.allowed)
             for fault in error.faults
         ) from None
-    kept = {"fixed": fixed, "vary": vary, "margin": margin, "launcher": launcher}
     counted = of_how_many(found)
     if found.plain is not None:
         how = "tight: none fits in the worst case, this is" if found.tight else "found:"

@@ -223,7 +223,8 @@ class Walk:
         if self.launcher is not None and not chosen_by(self.plan, KERNELS):
             kernels = exports.framework(self.launcher).kernels
             self.options = {**({KERNELS: (kernels,)} if kernels else {}), **self.options}
-        self._take(self._spaces())
+        self.spaces = self._spaces()
+        self._batches: dict[Space, Batch] = {}
         for space in self.spaces if self.launcher else ():
             space.started()
         #: Modes of recomputation that are not asked, each with the one that is the same step.
@@ -236,25 +237,19 @@ class Walk:
             if self.most is not None and self.size > self.most and key not in self.options:
                 self._narrow(key, values)
 
-    def _take(self, spaces: list[Space]) -> None:
-        self.spaces = spaces
-        self._batches: dict[Space, Batch] = {}
-
     def _narrow(self, key: str, values: tuple[Any, ...]) -> None:
         self.narrowed = {**self.narrowed, key: values}
-        self._take([space.narrowed(key, values) for space in self.spaces])
+        self.spaces = [space.narrowed(key, values) for space in self.spaces]
 
     def wider(self) -> Walk | None:
         """What to ask where nothing fits: all layouts but those with replicas, which only add
         memory. None where no others were left out."""
         if not self.narrowed.keys() - {REPLICAS}:
             return None
-        found, before = copy(self), self.narrowed
-        found.narrowed = {}
-        found._take(self._all)
-        if REPLICAS in before:
-            found._narrow(REPLICAS, before[REPLICAS])
-        found.most, found.every, found._all = None, found.size, found.spaces
+        found = copy(self)
+        found.spaces, found.narrowed = self._all, {}
+        if REPLICAS in self.narrowed:
+            found._narrow(REPLICAS, self.narrowed[REPLICAS])
         return found
 
     def _spaces(self) -> list[Space]:
@@ -303,10 +298,9 @@ class Walk:
 
     def over(self, rows: SpaceRows, *groups: tuple[str, ...]) -> Iterator[tuple[slice, Chunk]]:
         """Some rows of a space with groups of quantities, in stretches."""
-        batch = self._batches.get(rows.space)
-        if batch is None:
-            batch = self._batches[rows.space] = Batch(rows.space, self.absent)
-        for part, values in batch.over(rows, *groups):
+        if rows.space not in self._batches:
+            self._batches[rows.space] = Batch(rows.space, self.absent)
+        for part, values in self._batches[rows.space].over(rows, *groups):
             yield part, rows.worth(part, values)
 
 
