@@ -118,8 +118,6 @@ def measure(
     forms = found.machine.formats
     for form in forms:
         _products(found, form, seconds * PARTS["products"] / len(forms))
-    if not found.measured | set(found.efficiency):
-        raise PlanError(Fault(f"no benchmark runs on {found.machine.name}"))
     both = [form for form in dict.fromkeys((found.main, "fp32")) if form in forms]
     for kind, run in (("attention", _attention), ("elementwise", _elementwise)):
         for form in both:
@@ -283,18 +281,13 @@ def _collectives(found: Found, seconds: float) -> None:
         peak = float(given["bandwidth"]) / (2 if given["convention"] == "bidirectional" else 1)
     found.link = peak, latency
     found.link_name = "NCCL" if found.gpu else f"gloo, {count} processes of one host"
+    speeds = {job: [volumes[job] / each for each in seen] for job, seen in times.items()}
     found.efficiency["link"] = share(
         [rate / peak for rate in bandwidths],
         f"all-reduce and all-gather of {sizes[-1] // 2**20} MiB over {count}",
-        remarks=_remarks(
-            {job: [volumes[job] / each for each in seen] for job, seen in times.items()},
-            1e9,
-            "GB/s",
-        ),
+        remarks=_remarks(speeds, 1e9, "GB/s"),
     )
     largest = Collective("all-to-all", sizes[-1], count)
-    if largest in times:
-        rate = median(bandwidths)
-        found.efficiency["all_to_all"] = share(
-            [volumes[largest] / each / rate for each in times[largest]], str(largest)
-        )
+    if largest in speeds:
+        samples = [speed / median(bandwidths) for speed in speeds[largest]]
+        found.efficiency["all_to_all"] = share(samples, str(largest))
