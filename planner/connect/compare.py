@@ -133,20 +133,10 @@ def compare(plan: Plan, path: str | Path, warm_up: int | None = None) -> Compari
         )
     tokens = batch * length if batch and length else None
     _derive(measured, tokens, devices, result)
-    rows = []
-    for identifier in QUANTITIES:
-        if identifier in measured:
-            rows.append(Row.of(result[identifier], *measured[identifier]))
-    name = Path(path)
-    return Comparison(
-        plan.name,
-        name.name if name.is_absolute() else name.as_posix(),
-        log.format,
-        tuple(rows),
-        tuple(notes),
-        result,
-        warm_up,
-    )
+    rows = tuple(Row.of(result[key], *measured[key]) for key in QUANTITIES if key in measured)
+    file = Path(path)
+    name = file.name if file.is_absolute() else file.as_posix()
+    return Comparison(plan.name, name, log.format, rows, tuple(notes), result, warm_up)
 
 
 Measured = dict[str, tuple[Fraction, str]]
@@ -167,13 +157,8 @@ def _measured(log: logs.Log, warm_up: int | None) -> tuple[Measured, list[str]]:
         values = columns[0]  # one quantity, though some logs have it in several units
         skipped = min(WARM_UP, len(values) // 2) if warm_up is None else max(0, warm_up)
         if skipped >= len(values):
-            raise PlanError(
-                Fault(
-                    f"{len(values)} records, all of them warm-up",
-                    Place(log.file),
-                    f"--warm-up below {len(values)}",
-                )
-            )
+            fault = f"{len(values)} records, all of them warm-up"
+            raise PlanError(Fault(fault, Place(log.file), f"--warm-up below {len(values)}"))
         found[identifier] = values.median(skipped), f"median of {len(values) - skipped}"
         note = f"the first {skipped} of {len(values)} records are left out as warm-up"
         if skipped and note not in notes:

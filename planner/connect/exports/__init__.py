@@ -41,13 +41,9 @@ def config(plan: Plan, to: str) -> Config:
 
     known = framework(to)
     if not isinstance(plan.data.get("parallelism"), dict):
-        raise PlanError(
-            Fault(
-                "a launch configuration needs a layout",
-                plan.document.place(("parallelism",)),
-                "sizes under parallelism; plan.py search ranks layouts",
-            )
-        )
+        where = plan.document.place(("parallelism",))
+        allowed = "sizes under parallelism; plan.py search ranks layouts"
+        raise PlanError(Fault("a launch configuration needs a layout", where, allowed))
     draft = Draft(plan)
     draft.follow(known.table)
     draft.rest()

@@ -60,10 +60,8 @@ def convert(config: Any, place: Place | None = None) -> Imported:
     for key, allowed in family.refused.items():
         value = c.get(key)
         if value not in allowed:
-            raise c.fault(
-                f"{kind}: {c.name(key)} {value!r} is not modelled",
-                "one of: " + ", ".join(map(str, allowed)),
-            )
+            fault = f"{kind}: {c.name(key)} {value!r} is not modelled"
+            raise c.fault(fault, "one of: " + ", ".join(map(str, allowed)))
     made = Imported({}, notes=notes, family=kind)
     for dotted, trait in family.traits.items():
         c.noted.clear()
@@ -193,11 +191,8 @@ def _drop_assumed_length(c: Config, document: dict[str, Any]) -> None:
     longest = document.get("max_sequence")
     keys = ("max_position_embeddings", "max_seq_len")
     assumed = longest and not any(key in c.given for key in keys)
-    if (
-        assumed
-        and document.get("positions") != "learned"
-        and any(window and window > longest for window in given)
-    ):
+    contradicted = assumed and any(window and window > longest for window in given)
+    if contradicted and document.get("positions") != "learned":
         del document["max_sequence"]
 
 
@@ -209,10 +204,8 @@ def _judge_unread(c: Config, said: Mapping[str, Any]) -> None:
         empty = value is None or value is False or value in ("", 0, [], {})
         if empty or key in {"model_type", *c.read, *harmless} or harmless_name.search(key):
             continue
-        raise c.fault(
-            f"{c.type}: the key {c.name(key)!r} is not modelled and could change the architecture",
-            "remove it if it does not",
-        )
+        fault = f"the key {c.name(key)!r} is not modelled and could change the architecture"
+        raise c.fault(f"{c.type}: {fault}", "remove it if it does not")
 
 
 #: How many modules predict further tokens, by the configurations that name them.

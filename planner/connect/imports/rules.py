@@ -117,10 +117,8 @@ def listed(
         raise c.fault(f"{c.name(key)} names {len(given)} of {layers} layers")
     for word in given:
         if word not in known:
-            raise c.fault(
-                f"{c.name(key)} holds {word!r}, which is not modelled",
-                "one of: " + ", ".join(known),
-            )
+            fault = f"{c.name(key)} holds {word!r}, which is not modelled"
+            raise c.fault(fault, "one of: " + ", ".join(known))
     return [known[word] for word in given[:layers]]
 
 
