@@ -63,6 +63,30 @@ def test_in_which_portions_rows_are_asked_decides_nothing(
 
 
 @pytest.mark.slow
+def test_the_roomiest_stays_furthest_from_all_limits() -> None:
+    """By shares worked out from every layout's own values: of a limit what is left of it over the
+    larger of limit and value, of memory what is free of what is there."""
+    few = {"cluster.devices": 2, "training.global_batch": 2, "training.micro_batch": 1}
+    plan = loading.load("presets/gpt2small_hgx-h100.yaml", few)
+    every = [c for rows in layouts.Space(plan).blocks() for c in rows.all()]
+    values = [evaluated(variant(plan, c), (MEMORY, engine.FITS, STEP)) for c in every]
+    fastest, slowest = (f(v[STEP] for v in values) for f in (min, max))
+    for factor in (0.9, 0.3, 0.1):
+        limit = fastest + factor * (slowest - fastest)
+        shares = [
+            min(
+                v[engine.FITS] / (v[engine.FITS] + v[MEMORY]),
+                (limit - v[STEP]) / max(limit, v[STEP]),
+            )
+            for v in values
+            if v[engine.FITS] >= 0 and v[STEP] <= limit
+        ]
+        limits = [Limit(STEP, "<=", limit)]
+        found = BoundedSearch(plan, limits=limits).ask(Candidates.roomiest)
+        assert found is not None
+        assert -found[0] == pytest.approx(float(max(shares)), rel=1e-9)
+
+
 def test_the_roomiest_leaves_most_of_what_is_scarcest(plan: Plan) -> None:
     fastest, slimmest = (engine.search(plan, 1, by, margin="0").best[0] for by in (STEP, MEMORY))
     found = BoundedSearch(plan).ask(Candidates.roomiest)

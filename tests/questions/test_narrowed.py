@@ -95,6 +95,8 @@ def test_a_narrowed_space_has_those_layouts_that_have_one_of_the_values(key: str
         found = [changes for rows in small.blocks() for changes in rows.all()]
         assert found == [changes for changes in every if changes[key] in kept]
         assert small.size == len(found) < len(every) == whole.size
+        having = [r.take(np.flatnonzero(r.having({key: kept}))) for r in whole.blocks()]
+        assert [changes for rows in having for changes in rows.all()] == found
 
 
 def test_each_layout_of_a_space_has_a_place_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
