@@ -1,8 +1,8 @@
 """Between which values an answer lies, where it rests on a predicted time.
 
-Published runs say how far predictions have been off (``bands``). An answer that a limit on time or
-cost holds back lies between those that the limit would have if every run took as long as the
-slowest of them, and as short as the fastest: the same question with the limit moved by as much.
+Published runs say how far predictions have been off (``error_bands``). An answer that a limit on
+time or cost holds back lies between those that the limit would have if every run took as long as
+the slowest of them, and as short as the fastest: the same question with the limit moved by as much.
 """
 
 from __future__ import annotations

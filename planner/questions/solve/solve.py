@@ -191,11 +191,16 @@ def _direction(search: Probes, start: Probe) -> int:
             other = search.beyond(start.index + sign * 2**power, sign)
             if other is None:
                 break
-            for limit in search.limits:
-                change = other.slack(limit) - start.slack(limit)
-                if change:
-                    return sign if change < 0 else -sign
+            if way := nearer_way(search.limits, start, other):
+                return way
     return 1
+
+
+def nearer_way(limits: tuple[Limit, ...], start: Probe, other: Probe) -> int | None:
+    """The way on which the first limit that differs between two values comes nearer."""
+    toward = 1 if other.index > start.index else -1
+    changes = (other.slack(limit) - start.slack(limit) for limit in limits)
+    return next((toward if change < 0 else -toward for change in changes if change), None)
 
 
 def strides(search: Probes, start: Probe, toward: int) -> Iterator[Probe]:

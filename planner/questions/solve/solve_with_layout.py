@@ -27,7 +27,7 @@ from planner.questions.search.layouts import NOT_KEPT, first_valid, starts
 from planner.questions.search.selection import Item
 from planner.questions.solve.evaluations import AsItIs, Evaluated, Goal, Probe, Probes, broken
 from planner.questions.solve.optimum import optimise
-from planner.questions.solve.solve import Answer, solve
+from planner.questions.solve.solve import Answer, nearer_way, solve
 
 #: What makes one layout better than another that keeps the limits too.
 BY = "time.step_seconds"
@@ -271,10 +271,7 @@ class _FreeLayout:
         own; None where that tells nothing."""
         start = self.search.start()
         double = self.search.probe(2 * start.index)
-        if double is None:
-            return None
-        changes = (double.slack(limit) - start.slack(limit) for limit in self.search.limits)
-        return next((1 if change < 0 else -1 for change in changes if change), None)
+        return None if double is None else nearer_way(self.search.limits, start, double)
 
     def _moves_on(self, edge: Probe, direction: int) -> bool:
         """Whether a layout is found that keeps the limits where no known one does, or, of what
