@@ -99,14 +99,9 @@ def read(path: str | Path) -> Log:
             log = reader(text)
             if log is not None:
                 return log
-    raise PlanError(
-        Fault(
-            "no log of a training run",
-            place,
-            "lines of Megatron-LM or torchtitan, or CSV or JSON with columns such "
-            "as step_seconds and memory_reserved_gib",
-        )
-    )
+    columns = "columns such as step_seconds and memory_reserved_gib"
+    allowed = f"lines of Megatron-LM or torchtitan, or CSV or JSON with {columns}"
+    raise PlanError(Fault("no log of a training run", place, allowed))
 
 
 @dataclass(frozen=True)

@@ -362,10 +362,8 @@ def _nemotron_labels(c: Config) -> Sequence[str]:
             raise c.fault(f"layers_block_type holds {unknown[0]!r}, which is not modelled")
         return [known[word] for word in given]
     if not set(letters) <= set(NEMOTRON):
-        raise c.fault(
-            f"hybrid_override_pattern is {letters!r}",
-            "the letters M (Mamba), * (attention), - (MLP) and E (experts)",
-        )
+        allowed = "the letters M (Mamba), * (attention), - (MLP) and E (experts)"
+        raise c.fault(f"hybrid_override_pattern is {letters!r}", allowed)
     return [NEMOTRON[letter] for letter in letters]
 
 

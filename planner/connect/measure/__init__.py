@@ -24,7 +24,6 @@ def need_torch() -> Any:
     except (ImportError, OSError) as error:
         absent = isinstance(error, ModuleNotFoundError) and error.name == "torch"
         what = "PyTorch is not installed" if absent else f"PyTorch cannot be loaded: {error}"
-        raise PlanError(
-            Fault(f"plan.py measure: {what}", None, "pip install 'trainplan[measure]'")
-        ) from None
+        install = "pip install 'trainplan[measure]'"
+        raise PlanError(Fault(f"plan.py measure: {what}", None, install)) from None
     return torch
