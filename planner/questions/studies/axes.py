@@ -64,29 +64,6 @@ class Axis:
         return str(about(self.name).get("unit", "1")) if self.numeric else "1"
 
 
-def items(name: str, node: Node) -> list[Node]:
-    """The written values of an axis; a single value is a list of one.
-
-    Raises:
-        PlanError: there are none.
-    """
-    if not isinstance(node.value, list):
-        return [node]
-    if not node.value:
-        raise PlanError(Fault(f"axes.{name} has no values", node.place, "at least one"))
-    return node.value
-
-
-def is_range(node: Node) -> bool:
-    """Whether an axis is a range rather than values: a mapping with one of the ends."""
-    return isinstance(node.value, dict) and bool({"from", "to"} & set(node.value))
-
-
-def is_item(node: Node) -> bool:
-    """Whether a value sets several keys: ``{name: …, set: {KEY: VALUE}}``."""
-    return isinstance(node.value, dict) and "set" in node.value
-
-
 def key_known(key: str, place: Place | None) -> Mapping[str, Any]:
     """What the schema of plans says about the key of an axis.
 

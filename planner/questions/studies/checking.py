@@ -35,18 +35,12 @@ class Column:
 
     def code(self, value: Any) -> int:
         """The place of a value, which is added where it is new."""
-        try:
-            key = (type(value), value)
-            found = self._known.get(key)
-        except TypeError:  # a mapping or a list
-            same = (i for i, known in enumerate(self.values) if known == value)
-            found, key = next(same, None), None
-        if found is None:
-            found = len(self.values)
+        nested = isinstance(value, (dict, list))
+        key = type(value), repr(value) if nested else value
+        place = self._known.setdefault(key, len(self.values))
+        if place == len(self.values):
             self.values.append(value)
-            if key is not None:
-                self._known[key] = found
-        return found
+        return place
 
     def at(self, row: int) -> Any:
         """The value of a row."""

@@ -9,6 +9,7 @@ Along the others each place is a plan: where only layouts differ these are compl
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
@@ -289,20 +290,18 @@ class _Group:
     def crossed(self) -> tuple[Crossed, ...]:
         """What each combination of degrees occurs with. Pipelines are the same for equal stages
         and shares of the batch."""
-        held = self.held
-        of_degrees, pipelines = (
-            held.of_degrees.tolist(),
-            zip(held.of_run.tolist(), held.of_batch.tolist(), strict=True),
-        )
-        sequences = _by_first(of_degrees, held.of_sequence.tolist())
-        replicas = _by_first(of_degrees, held.of_replicate.tolist())
         shares = [(d.named["pipeline"], d.share, d.others) for d in self.degrees]
-        batches = _by_first([shares[place] for place in of_degrees], pipelines)
+        sequences, replicas, pipelines = (defaultdict[Any, set[Any]](set) for _ in range(3))
+        for place, run, *own in zip(*(c.tolist() for c in self.held.columns), strict=True):
+            sequence, replicate, batch = own
+            sequences[place].add(bool(sequence))
+            replicas[place].add(replicate)
+            pipelines[shares[place]].add((run, batch))
         return tuple(
             (
-                tuple(map(bool, sequences[place])),
-                tuple(replicas[place]),
-                np.array(batches[share], dtype=np.int64),
+                tuple(sorted(sequences[place])),
+                tuple(sorted(replicas[place])),
+                np.array(sorted(pipelines[share]), dtype=np.int64),
             )
             for place, share in enumerate(shares)
         )
@@ -338,14 +337,6 @@ class _Group:
         places: dict[Hashable, int] = {}
         codes = np.array([places.setdefault(value, len(places)) for value in values])
         return Codes(codes[self.table.columns[KIND].of_row], len(places))
-
-
-def _by_first(first: Iterable[Any], second: Iterable[Any]) -> dict[Any, list[Any]]:
-    """Of distinct pairs, the second ones in order, by the first."""
-    found: dict[Any, list[Any]] = {}
-    for one, other in sorted(set(zip(first, second, strict=True))):
-        found.setdefault(one, []).append(other)
-    return found
 
 
 class _Points:

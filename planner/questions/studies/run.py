@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from planner.base import files
@@ -57,37 +59,33 @@ def sweep(
     if kind == "parquet":
         parquet.loaded()
     job, found, start = Job(study, kind), Summary(), time.perf_counter()
-
-    def told(summaries: Iterable[str]) -> Summary:
-        for summary in summaries:
+    with contextlib.ExitStack() as stack:
+        folder = None
+        if output is not None:
+            files.spare(output, study.files)
+            about = {"study": study.digest, "format": kind, "pieces": len(job.pieces)}
+            folder = stack.enter_context(closing(PieceFolder(Path(output), about, restart)))
+        for summary in stack.enter_context(closing(_summaries(folder, engine, job))):
             found.add(Summary.from_json(summary))
             if progress is not None:
                 progress(found.points, study.size, time.perf_counter() - start)
-        return found
-
-    if output is None:
-        with contextlib.closing(engine(job, range(len(job.pieces)))) as pieces:
-            return Outcome(study, None, told(piece.summary for piece in pieces))
-    files.spare(output, study.files)
-    about = {"study": study.digest, "format": kind, "pieces": len(job.pieces)}
-    with contextlib.closing(PieceFolder(Path(output), about, restart)) as folder:
-        with contextlib.closing(_summaries(folder, engine, job)) as summaries:
-            told(summaries)
-        if kind == "parquet":
-            folder.finish(lambda pieces, file: parquet.join(study, pieces, file, found.whole))
-        else:
+        if folder is not None and kind == "parquet":
+            folder.finish(partial(parquet.join, study, whole=found.whole))
+        elif folder is not None:
             folder.finish(lambda pieces, file: file.writelines(pieces))
-    return Outcome(study, str(output), found)
+    return Outcome(study, None if output is None else str(output), found)
 
 
-def _summaries(folder: PieceFolder, engine: Engine, job: Job) -> Generator[str, None, None]:
-    """What the comparison needs of each piece in turn, those that were missing added."""
-    missing = [number for number in range(folder.count) if number not in folder.done]
-    with contextlib.closing(engine(job, missing)) as made:
-        for number in range(folder.count):
-            if number in folder.done:
+def _summaries(folder: PieceFolder | None, engine: Engine, job: Job) -> Generator[str, None, None]:
+    """What the comparison needs of each piece in turn, those added that a folder does not have."""
+    done = set() if folder is None else folder.done
+    missing = [number for number in range(len(job.pieces)) if number not in done]
+    with closing(engine(job, missing)) as made:
+        for number in range(len(job.pieces)):
+            if folder is not None and number in done:
                 yield folder.read(number)[1]
-            else:
-                piece = next(made)
+                continue
+            piece = next(made)
+            if folder is not None:
                 folder.add(number, piece.data, piece.summary)
-                yield piece.summary
+            yield piece.summary

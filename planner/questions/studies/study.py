@@ -30,10 +30,7 @@ from planner.questions.studies.axes import (
     LAYOUT,
     Axis,
     Choice,
-    is_item,
     is_numeric,
-    is_range,
-    items,
     key_known,
     label,
     number,
@@ -271,7 +268,7 @@ class _Reader:
         if name in OWN_COLUMNS:
             what = f"axes.{name}: the table has a column of that name"
             raise PlanError(Fault(what, node.key_place))
-        if is_range(node):
+        if isinstance(node.value, dict) and {"from", "to"} & set(node.value):
             said = key_known(name, node.key_place)
             origin, unit = Origin("study", f"axes.{name}"), said.get("unit")
             made = (
@@ -279,8 +276,10 @@ class _Reader:
                 for value in spread(name, node, said, self.document.data["limit"])
             )
             return _Written(name, tuple((None, ((name, one),)) for one in made), True)
-        several = items(name, node)
-        if all(map(is_item, several)):
+        several = node.value if isinstance(node.value, list) else [node]
+        if not several:
+            raise PlanError(Fault(f"axes.{name} has no values", node.place, "at least one"))
+        if all(isinstance(item.value, dict) and "set" in item.value for item in several):
             return _Written(name, tuple(self._item(name, item) for item in several))
         said = key_known(name, node.key_place)
         if name == LAYOUT:
