@@ -44,7 +44,8 @@ def ends(
 
     @cache
     def shares(reading: str) -> tuple[Array, Array]:
-        """How measured values compare with predicted ones, at the 5th and the 95th percentile."""
+        """How measured values compare with predicted ones, at the 5th and the 95th percentile, each
+        as (dimension, …)."""
         several = [intervals.basis(reading, one) for one in settings]
         known = [NONE if b is None else (float(1 + b.low), float(1 + b.high)) for b in several]
         low, high = np.array([*known, NONE]).T

@@ -19,6 +19,8 @@ from planner.questions.studies.study import Study
 from planner.questions.studies.summary import Summary
 from planner.questions.studies.work import Job
 
+#: Of what is kept of a piece: one of another form is not gone on with.
+FORM = 2
 #: Called with points done, points in all, seconds passed.
 Progress = Callable[[int, int, float], None]
 
@@ -63,7 +65,7 @@ def sweep(
         folder = None
         if output is not None:
             files.spare(output, study.files)
-            about = {"study": study.digest, "format": kind, "pieces": len(job.pieces)}
+            about = {"study": study.digest, "format": kind, "pieces": len(job.pieces), "form": FORM}
             folder = stack.enter_context(closing(PieceFolder(Path(output), about, restart)))
         for summary in stack.enter_context(closing(_summaries(folder, engine, job))):
             found.add(Summary.from_json(summary))

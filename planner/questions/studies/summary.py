@@ -220,7 +220,7 @@ def _lowest(table: Rows, scores: Array, keep: Sequence[int]) -> tuple[Array, Arr
     rest = [d for d in range(len(shape)) if d not in keep]
 
     def moved(array: Array) -> Array:
-        """What is said of each point, as (…kept dimensions, all others)."""
+        """What is said of each point, (dimension, …), as (…kept dimensions, all others)."""
         over = np.broadcast_to(array, shape).transpose((*keep, *rest))
         return over.reshape(*over.shape[: len(keep)], -1)
 

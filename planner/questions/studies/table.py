@@ -110,7 +110,7 @@ class Rows:
 
     @cached_property
     def kept(self) -> Array:
-        """Which points the table keeps, as the shape of the piece: those within the limits, and
+        """Which points the table keeps, as (dimension, …) in full: those within the limits, and
         with their reason those that are no plan, unless the study drops them."""
         kept = self.holds | ~self.values.valid if self.study.keep_invalid else self.holds
         return np.broadcast_to(kept, self.shape)
@@ -119,21 +119,21 @@ class Rows:
         return self.count(self.kept)
 
     def laid(self, array: Array) -> Array:
-        """What is said of each point, as (rows,) of the table."""
+        """What is said of each point, as (dimension, …), as (rows,) of the table."""
         found: Array = np.broadcast_to(array, self.shape)[self.kept]
         return found
 
     def count(self, true: Array) -> int:
-        """How many points of the piece something is true of."""
+        """How many points of the piece something, as (dimension, …), is true of."""
         return int(np.count_nonzero(np.broadcast_to(true, self.shape)))
 
     @cached_property
     def numbers(self) -> Array:
-        """The numbers of the points in the study, as the shape of the piece."""
+        """The numbers of the points in the study, as (dimension, …) in full."""
         return np.asarray(np.ravel_multi_index(np.ix_(*self.ranges), self.study.shape))
 
     def places(self, dimension: int) -> Array:
-        """The places of the study along a dimension, of length 1 along all others."""
+        """The places of the study along a dimension, as (dimension, …) of length 1 along others."""
         along = [1] * len(self.shape)
         along[dimension] = -1
         return np.array(self.ranges[dimension], dtype=np.int64).reshape(along)
