@@ -224,8 +224,9 @@ def place(entry: Entry) -> str:
 
 
 def _setting(key: str, value: Any) -> str:
-    words = " or ".join(map(str, value)) if isinstance(value, (tuple, set, frozenset)) else value
-    return f"{key}: {str(words).lower() if isinstance(words, bool) else words}"
+    values = value if isinstance(value, (tuple, set, frozenset)) else (value,)
+    words = (str(each).lower() if isinstance(each, bool) else str(each) for each in values)
+    return f"{key}: {' or '.join(words)}"
 
 
 def broken(box: Box) -> list[Box]:

@@ -18,7 +18,6 @@ from planner.typeset.boxes import Box, parse
 from planner.typeset.styles import LATEX, TEXT
 
 IN_FULL = 3  # entries of a fold whose bodies are spelled out; of more, their values
-PLURAL = ("part", "block", "component", "stage", "phase", "tensor")  # axes that are said so
 ONE, MINUS_ONE = Box("number", (), 1), Box("number", (), -1)
 HALF = Fraction(1, 2)
 
@@ -199,7 +198,7 @@ def _index(fold: Expression) -> str:
     words = []
     for key, value in fold.where.items():
         words.append({"True": key, "False": f"not {key}"}.get(value, value))
-    axis = f"{fold.axis}s" if fold.axis in PLURAL and fold.op != "which" else fold.axis
+    axis = fold.axis if fold.op == "which" else f"{fold.axis}s"
     return axis + (": " + ", ".join(words) if words else "")
 
 
