@@ -492,7 +492,7 @@ def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
     for place in np.ndindex(*read.shape):
 
         def alone(array: Any, place: tuple[int, ...] = place) -> Any:
-            return np.broadcast_to(array, read.shape)[place].reshape([1] * len(place))
+            return np.broadcast_to(array, read.shape)[tuple(slice(i, i + 1) for i in place)]
 
         one = table.rows(
             read,
