@@ -88,9 +88,13 @@ def _canonical(tree: Expression) -> Expression:
     return found
 
 
+#: Files of other versions that stay.
+MOST_KEPT = 4
+
+
 class Kept:
     """Canonical forms by what they are of, in a file that holds for one version of all that makes
-    them."""
+    them; checkouts of different versions have one each."""
 
     def __init__(self, file: Path, version: str) -> None:
         self.file, self.version = file, version
@@ -116,11 +120,15 @@ class Kept:
         with suppress(OSError, PlanError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
             files.write_text(self.file, json.dumps(found, separators=(",", ":")))
+            others = sorted(self.file.parent.glob("expressions*.json"), key=lambda file: file.stat().st_mtime)
+            for old in others[: -1 - MOST_KEPT]:
+                old.unlink()
 
 
 @cache
 def _kept() -> Kept:
-    return Kept(resources.cache() / "expressions.json", _version())
+    version = _version()
+    return Kept(resources.cache() / f"expressions-{version[:12]}.json", version)
 
 
 def _version() -> str:

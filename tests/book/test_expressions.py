@@ -114,7 +114,7 @@ def test_what_is_kept_may_be_damaged_or_missing(
 ) -> None:
     folder, whole = filled
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    (file,) = tmp_path.rglob("expressions.json")
+    (file,) = tmp_path.rglob("expressions-*.json")
     kept = json.loads(file.read_text())
     if damage == "cut":
         file.write_text(file.read_text()[:1000])
@@ -133,14 +133,14 @@ def test_what_is_kept_may_be_damaged_or_missing(
         file.parent.write_text("no folder")
     assert summary(tmp_path) == whole
     # What is written replaces it whole, and leaves nothing beside it.
-    assert damage == "nowhere" or list(tmp_path.rglob("*expressions.json*")) == [file]
+    assert damage == "nowhere" or list(tmp_path.rglob("*expressions*.json*")) == [file]
 
 
 def test_under_a_root_what_is_kept_is_read(filled: tuple[Path, str]) -> None:
     folder, _ = filled
     with files.within(ROOT / "presets"):
         assert not files.inside(folder)
-        assert files.inside(resources.cache() / "expressions.json")
+        assert files.inside(resources.cache() / "expressions-0.json")
     assert summary(folder, "'sympy' in sys.modules", "--root", "presets")[-6:] == "False\n"
 
 

@@ -92,6 +92,7 @@ def test_the_last_value_that_holds_is_that_of_an_enumeration(
     last = max(holds) if direction > 0 else min(holds)
     beyond = [index for index in valid if (index - last) * direction > 0]
     assert found.holds is not None and found.holds.index == last
+    assert not any("monotone" in note for note in found.notes)
     assert (None if found.fails is None else found.fails.index) == (
         min(beyond, key=lambda index: abs(index - last)) if beyond else None
     )

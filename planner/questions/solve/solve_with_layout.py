@@ -8,6 +8,7 @@ search too finds none and so proves the answer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -197,10 +198,16 @@ def any_layout(plan: Plan, changes: Changes, devices: int | None = None) -> Plan
     """
     devices = changes.get("cluster.devices", devices) or plan.get("cluster.devices")
     cleared = {key: None for key in NOT_KEPT if key not in OWN_CHOICE} | UNDIVIDED
-    if not plan.document.data["training"].get("global_batch"):
+    given = plan.document.data["training"].get("global_batch")
+    if not given:
         cleared["training.global_batch"] = None
-    layouts = ({**cleared, **degrees} for degrees in islice(starts(devices), MOST_STARTS))
-    tried = ({**layout, **changes} for layout in chain([{}], layouts))
+    batch = changes.get("training.global_batch", given) or 0
+    layouts = (
+        {**cleared, **degrees}
+        for degrees in starts(devices)
+        if batch % (devices // math.prod(degrees.values())) == 0
+    )
+    tried = ({**layout, **changes} for layout in chain([{}], islice(layouts, MOST_STARTS)))
     return first_valid(partial(variant, plan), tried)
 
 
