@@ -22,18 +22,28 @@ PLAN = Path("presets/gpt2small_hgx-h100.yaml").resolve()
 FORMATS = ("md", "html", "json")
 
 
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a plan and its reports in docs/, one of them with an override."""
+    folder = tmp_path_factory.mktemp("reports")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        (folder / "plans").mkdir()
+        (folder / "docs" / "deep").mkdir(parents=True)
+        shutil.copy(PLAN, "plans/small.yaml")
+        for ending in FORMATS:
+            write(f"docs/small.{ending}")
+            write(f"docs/deep/long.{ending}", "training.tokens=20B", 'name=it\'s "longer"')
+        Path("docs/notes.md").write_text("# Notes\n\npython plan.py plans/small.yaml\n")
+        Path("docs/other.json").write_text('{"plan": 1}')
+    return folder
+
+
 @pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with a plan and its reports in docs/, one of them with an override."""
+def repository(reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of one test's own with that plan and its reports."""
+    shutil.copytree(reports, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "plans").mkdir()
-    (tmp_path / "docs" / "deep").mkdir(parents=True)
-    shutil.copy(PLAN, "plans/small.yaml")
-    for ending in FORMATS:
-        write(f"docs/small.{ending}")
-        write(f"docs/deep/long.{ending}", "training.tokens=20B", 'name=it\'s "longer"')
-    Path("docs/notes.md").write_text("# Notes\n\npython plan.py plans/small.yaml\n")
-    Path("docs/other.json").write_text('{"plan": 1}')
     return tmp_path
 
 
