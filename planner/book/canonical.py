@@ -120,8 +120,8 @@ class Kept:
         with suppress(OSError, PlanError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
             files.write_text(self.file, json.dumps(found, separators=(",", ":")))
-            others = sorted(self.file.parent.glob("expressions*.json"), key=lambda file: file.stat().st_mtime)
-            for old in others[: -1 - MOST_KEPT]:
+            every = self.file.parent.glob("expressions*.json")
+            for old in sorted(every, key=lambda file: file.stat().st_mtime)[: -1 - MOST_KEPT]:
                 old.unlink()
 
 

@@ -74,7 +74,7 @@ NARROW = {words.format(site=SITE) for words in {*HOSTILE} - {*SOME}} | {"few wor
 
 
 def pairs(each: str, *others: str) -> list[object]:
-    """A kind of page with a name: every name and some of them in one kind, all at once in others."""
+    """A kind of page with a name: every name and some of them in one, all at once in the others."""
     every = [pytest.param(each, words, marks=pytest.mark.slow) for words in HOSTILE]
     return [*every, *((each, words) for words in SOME), *((kind, SOME[-1]) for kind in others)]
 
