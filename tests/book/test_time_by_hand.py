@@ -218,3 +218,24 @@ def test_activations_that_leave_and_return_show_what_passes_do_not_hide(share: A
     passes = e.value("time.part.busy", layer)
     assert passes < way
     assert float(e.value("time.part.offload", layer)) == pytest.approx(float(2 * way - passes))
+
+
+@pytest.mark.parametrize(("recompute", "again"), [("none", 1), ("full", 4 / 3)])
+@pytest.mark.parametrize("count", ["full", "causal"])
+def test_a_step_takes_no_less_than_its_flops_at_the_peak_and_its_products_as_they_run(
+    recompute: str, again: float, count: str
+) -> None:
+    """Of a model computed forwards and twice as much backwards a third more runs again under full
+    recomputation: (1 + 1/3) at the peak is less than 1 at 0.7 of it, so that products decide, and
+    more than 1 at 0.9 of it. Of the scores of full attention half are masked."""
+    plan = {"model": {"extends": "llama2-7b"}, "training__recompute": recompute}
+    for rate in (Fraction(7, 10), Fraction(9, 10)):
+        e = evaluation(**plan, training__attention_count=count, time__efficiency__matmul=rate)
+        mfu, hfu = e.value("time.mfu"), e.value("time.hfu")
+        layers, length, hidden = 32, 4096, 4096
+        scores = 3 * layers * 2 * (length if count == "full" else (length + 1) / 2) * 2 * hidden
+        every = float(e.value("compute.flops_per_token"))
+        needed = 1 - scores / 2 / every if count == "full" else 1.0
+        expected = max(float(hfu), float(mfu) * needed / float(rate))
+        assert float(e.value("time.floor")) == pytest.approx(expected)
+        assert float(hfu / mfu) == pytest.approx(again, rel=0.05)  # the head runs once

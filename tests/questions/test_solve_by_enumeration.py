@@ -20,9 +20,9 @@ from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
 from planner.questions.search.selection import Sample
 from planner.questions.solve import families, references, solve_with_layout
-from planner.questions.solve.evaluations import Goal, Probes
+from planner.questions.solve.evaluations import Goal, Probe, Probes
 from planner.questions.solve.optimum import optimise
-from planner.questions.solve.solve import solve
+from planner.questions.solve.solve import _crossing, solve
 
 #: Quantities of plans that the functions stand for; only their names are used.
 TIME, BYTES = "time.step_seconds", "memory.total"
@@ -113,6 +113,19 @@ def test_what_holds_again_half_as_far_on_is_found(direction: int) -> None:
     found = solve(None, over, (limit,), direction=direction, search=search)  # type: ignore[arg-type]
     assert found.holds is not None and found.holds.index == (1700 if direction > 0 else 600)
     assert "not monotone" in found.notes[0]
+
+
+def test_the_nearest_limit_is_aimed_at_by_a_straight_line() -> None:
+    """From 100 at 10 over 160 at 20 the line is at 300 after 23.33 more, at 200 after 6.67."""
+    limits = tuple(Limit(name, "<=", edge) for name, edge in ((BYTES, 300), (TIME, 200)))
+    here, there = (
+        Probe(index, index, index, None, {BYTES: value, TIME: value}, ())  # type: ignore[arg-type]
+        for index, value in ((10, 100), (20, 160))
+    )
+    for order in (limits, limits[::-1]):
+        assert _crossing(order, here, there) == 7
+    assert _crossing(limits[:1], here, there) == 24
+    assert _crossing(limits[:1], there, here) == 0  # the other way it is further and further off
 
 
 @settings(max_examples=40)
