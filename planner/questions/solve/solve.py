@@ -125,15 +125,25 @@ def nearest_miss(search: Probes) -> dict[str, Any]:
 def _largest(search: Probes) -> dict[str, Any]:
     """What an answer says where values come in rows: the largest that holds, and of each row that
     might have a larger one the first that is larger, which does not hold; the smallest first."""
+    before: list[Probe] = []
     while True:
         holds, beyond = _largest_known(search)
         if holds is None:
             search.start()  # raises where no value is valid
-            return nearest_miss(search)
+            held = [probe for probe in search.known if not probe.broken]
+            if not held:
+                return nearest_miss(search)
+            holds, beyond = max(held, key=lambda probe: probe.number), []
         holds, next_ones = search.confirm(holds), tuple(map(search.confirm, beyond[:1]))
         if not holds.broken and all(probe.broken for probe in next_ones):
             fails = next_ones[0] if beyond else None
             return {"holds": holds, "fails": fails, "beyond": (*next_ones, *beyond[1:])}
+        if search.known == before:  # a larger value holds beyond one that does not
+            note = f"{search.domain.key} is not monotone: limits break and hold again"
+            held = [probe for probe in (holds, *next_ones) if not probe.broken]
+            best = max(held, key=lambda probe: probe.number)
+            return {"holds": best, "fails": next(iter(beyond[1:]), None), "notes": (note,)}
+        before = search.known
 
 
 def _largest_known(search: Probes) -> tuple[Probe | None, list[Probe]]:
