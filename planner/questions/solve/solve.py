@@ -125,56 +125,73 @@ def nearest_miss(search: Probes) -> dict[str, Any]:
 def _largest(search: Probes) -> dict[str, Any]:
     """What an answer says where values come in rows: the largest that holds, and of each row that
     might have a larger one the first that is larger, which does not hold; the smallest first."""
-    before: list[Probe] = []
     while True:
         holds, beyond = _largest_known(search)
         if holds is None:
-            search.start()  # raises where no value is valid
-            held = [probe for probe in search.known if not probe.broken]
-            if not held:
-                return nearest_miss(search)
-            holds, beyond = max(held, key=lambda probe: probe.number), []
+            return nearest_miss(search)
         holds, next_ones = search.confirm(holds), tuple(map(search.confirm, beyond[:1]))
         if not holds.broken and all(probe.broken for probe in next_ones):
-            fails = next_ones[0] if beyond else None
-            return {"holds": holds, "fails": fails, "beyond": (*next_ones, *beyond[1:])}
-        if search.known == before:  # a larger value holds beyond one that does not
-            note = f"{search.domain.key} is not monotone: limits break and hold again"
-            held = [probe for probe in (holds, *next_ones) if not probe.broken]
-            best = max(held, key=lambda probe: probe.number)
-            return {"holds": best, "fails": next(iter(beyond[1:]), None), "notes": (note,)}
-        before = search.known
+            break
+    first, _ = _row_of(search, holds)
+    before = (probe for probe in search.known if first <= probe.index < holds.index)
+    name = search.domain.key
+    again = any(probe.broken for probe in before)
+    return {
+        "holds": holds,
+        "fails": next_ones[0] if beyond else None,
+        "beyond": (*next_ones, *beyond[1:]),
+        "notes": (f"{name} is not monotone: limits break and hold again",) if again else (),
+    }
 
 
 def _largest_known(search: Probes) -> tuple[Probe | None, list[Probe]]:
     """The largest value that holds, and what might be larger.
 
     Raises:
-        PlanError: the limits hold at the end of the domain.
+        PlanError: no value is valid, or the limits hold at the end of the domain.
     """
-    rows, best, asked = search.domain.rows, None, []
+    rows, asked, best = search.domain.rows, [], None
 
     def fails(row: tuple[int, int]) -> bool:
         first = search.probe(row[0])
         return first is None or bool(first.broken)
 
     widest = bisect_left(rows, True, key=fails)
+    if not widest and not search.start().broken:  # rows begin with what is no valid plan
+        best = search.start()
+        asked = [_row_of(search, best)]
     for low, high in reversed(rows[:widest]):
         end = search.probe(high)
         if best is not None and end is not None and end.number <= best.number:
             break
         asked.append((low, high))
-        inside = search.probe(low) if best is None else _larger(search, (low, high), best)
-        if inside is not None and not inside.broken:
-            best = inside if end is None else end
-            if end is not None and end.broken:
-                best, _ = narrow(search, inside, end)
+        best = _last_of_row(search, (low, high), best)
     if best is None:
         return None, []
-    if best.index == rows[-1][1]:
-        raise unbounded(search, shown(best.number, "parameters"))
-    found = (_larger(search, row, best) for row in (*rows[widest : widest + 1], *asked))
-    return best, sorted(filter(None, found), key=lambda probe: probe.number)
+    asked = [*rows[widest : widest + 1], *asked]
+    while True:
+        if best.index == rows[-1][1]:
+            raise unbounded(search, shown(best.number, "parameters"))
+        larger = [probe for row in asked if (probe := _larger(search, row, best))]
+        if all(probe.broken for probe in larger):
+            return best, sorted(larger, key=lambda probe: probe.number)
+        for row in asked:  # limits that broke on the way hold again
+            best = _last_of_row(search, row, best) or best
+
+
+def _row_of(search: Probes, probe: Probe) -> tuple[int, int]:
+    return next(row for row in search.domain.rows if row[0] <= probe.index <= row[1])
+
+
+def _last_of_row(search: Probes, row: tuple[int, int], best: Probe | None) -> Probe | None:
+    """The last value of a row that holds, if it is larger than another; else the other."""
+    inside = search.probe(row[0]) if best is None else _larger(search, row, best)
+    if inside is None or inside.broken:
+        return best
+    end = search.probe(row[1])
+    if end is None or not end.broken:
+        return end or inside
+    return narrow(search, inside, end)[0]
 
 
 def _larger(search: Probes, row: tuple[int, int], best: Probe) -> Probe | None:
