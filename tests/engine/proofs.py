@@ -15,10 +15,10 @@ from fractions import Fraction
 from functools import cached_property
 
 from planner.book.quantity import BOOK
-from planner.engine import intervals
 from planner.engine.graph import LEAVES, Graph, Number
-from planner.engine.intervals import INFINITE, Interval
 from planner.engine.tape import Quantity, Tape
+from tests.engine import intervals
+from tests.engine.intervals import INFINITE, Interval
 
 #: A product of powers of nodes, and a sum of such products with the factor of each.
 Product = tuple[tuple[int, int], ...]

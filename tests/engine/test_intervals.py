@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 from planner.book.expressions import Symbol
 from planner.book.quantity import BOOK
-from planner.engine import instance, intervals
+from planner.engine import instance
 from planner.engine.graph import Graph
-from planner.engine.intervals import Interval
 from planner.engine.lower import Absent
 from planner.engine.run import run, tidy
 from planner.engine.tape import Quantity, Tape
 from planner.questions import loading
+from tests.engine import intervals
+from tests.engine.intervals import Interval
 from tests.engine.proofs import Proof, unproved
 
 ENDS = st.fractions(-8, 8, max_denominator=6)

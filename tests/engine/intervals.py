@@ -1,7 +1,7 @@
 """A graph worked out in intervals: where each node can lie while its inputs run over ranges.
 
 An interval is as wide as if no input stood in a formula twice; what that leaves open,
-``tests/engine/proofs.py`` settles where it can. Ends are exact; floats enter only through roots,
+``proofs.py`` settles where it can. Ends are exact; floats enter only through roots,
 exponentials, logarithms and tangents, rounded outwards. All of it is about real numbers: that a
 float is rounded is not part of a proof.
 """
