@@ -14,8 +14,8 @@ two again. A sample does not move when another line of the code does.
 All changes are tried by forks of one process that has read the tests and imported the program: a
 fork puts the changed functions in the place of the old ones (and the file on disk, for tests that
 start the program), so that nothing of one change reaches the next. A changed module of the book is
-run again for the bodies of its formulas. What else a module computes when it is imported stays as
-it was: a change that is seen there alone survives.
+run again for its formulas. What else a module computes when it is imported stays as it was: a
+change that is seen there alone survives.
 
 Golden pages, and everything else that compares with what the program once printed, do not run,
 so they cannot notice anything. A run that does not end counts as noticed: it has ``PATIENCE``
@@ -24,10 +24,9 @@ times the processor time that the same tests took unchanged, and a minute.
 Not drawn, because no value can depend on them: texts (docstrings, titles, words of an error, also
 numbers in their places), raised errors, assertions, annotations, decorators and default values;
 sizes of caches and of pieces of work at the top of a module; and what Python does not compile. Nor
-are thresholds of the search outside functions, since a fork exchanges functions and the bodies of
-formulas. Everything else is drawn, also formulas in a line (``equals``) and values that several
-formulas share (``_name = …``), and what only makes the program slower: such a change survives, and
-is counted.
+are thresholds of the search outside functions, since a fork exchanges functions and formulas.
+Everything else is drawn, also values that several formulas share (``_name = …``), and what only
+makes the program slower: such a change survives, and is counted.
 """
 
 from __future__ import annotations
@@ -229,7 +228,7 @@ def is_python(text: str) -> bool:
 
 
 def is_equal(node: ast.AST) -> TypeGuard[ast.Call]:
-    """Whether it declares a formula in a line (``equals``)."""
+    """Whether it declares a formula (``equals``)."""
     named = node.func if isinstance(node, ast.Call) else None
     return isinstance(named, ast.Attribute) and named.attr == "equals"
 
@@ -274,9 +273,13 @@ import atexit, builtins, os
 builtins.__reached__ = getattr(builtins, "__reached__", set())
 def _declared(quantity, place):
     formula = quantity.formulas[-1]
-    build = formula.build
-    object.__setattr__(formula, "build", lambda: __reached__.add(place) or build())
+    if not PLACES:
+        canonical = type(formula).expression
+        expression = canonical.func
+        canonical.func = lambda self: (__reached__.add(PLACES.get(self, "")), expression(self))[1]
+    PLACES[formula] = place
     return quantity
+PLACES = {}
 builtins.__declared__ = _declared
 def _tell():
     with open(os.environ["MUTATION_REACHED"], "a") as file:
@@ -287,7 +290,7 @@ atexit.register(_tell)
 
 def marked(file: Path, name: str) -> str:
     """The file's text, where each statement of a function first says that it is reached, and each
-    formula in a line says so when it is read."""
+    formula says so when it is read."""
 
     class Constants(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> ast.AST:
@@ -440,7 +443,7 @@ def exchange(file: Path, text: str) -> None:
 
 
 def exchange_formulas(code: CodeType) -> None:
-    """The bodies of formulas that another text of their module declares."""
+    """The formulas that another text of their module declares."""
     from planner.book.quantity import BOOK
 
     before = dict(BOOK.quantities)
@@ -454,12 +457,12 @@ def exchange_formulas(code: CodeType) -> None:
             del quantity.formulas[counts[name] :]
         for new in made:
             (old,) = (each for each in quantity.formulas if each.when == new.when)
-            object.__setattr__(old, "build", new.build)
+            object.__setattr__(old, "written", new.written)
     BOOK.quantities = before
 
 
 def forget() -> None:
-    """So that a formula builds its expression anew."""
+    """So that a formula makes its canonical form anew."""
     from planner.book.quantity import BOOK
 
     for formula in BOOK.formulas():

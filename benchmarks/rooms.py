@@ -1,6 +1,7 @@
 """How large the house is: `python -m benchmarks.rooms`, for every room of planner/ and for all.
 
-Lines of its .py files, the share of them that are comments or docstrings, the lines of the median
+Lines of its .py files, the share of them that are comments, docstrings or what a formula says in
+words (the sentence that `equals` is given beside its value), the lines of the median
 function (from `def` to its end), and of the public functions that take or give arrays how many
 say their shape. Exit status 1 where planner/ has grown past ``MOST``: who adds a capability that
 needs more raises it in the same change, and says what for.
@@ -32,7 +33,7 @@ class Room:
     """What is counted of the files of one folder."""
 
     lines: int = 0
-    words: int = 0  # lines of comments and docstrings
+    words: int = 0  # lines of comments, docstrings and sentences on formulas
     functions: list[int] = field(default_factory=list)  # lines of each
     arrays: list[bool] = field(default_factory=list)  # whether each that passes arrays says shapes
 
@@ -44,7 +45,10 @@ class Room:
         rows = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.ClassDef | Function) and ast.get_docstring(node):
-                said = node.body[0]
+                said: ast.stmt | ast.expr = node.body[0]
+                rows.update(range(said.lineno, (said.end_lineno or said.lineno) + 1))
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "equals":
+                said = node.args[-1]
                 rows.update(range(said.lineno, (said.end_lineno or said.lineno) + 1))
             if isinstance(node, Function):
                 self.functions.append((node.end_lineno or node.lineno) - node.lineno + 1)

@@ -129,7 +129,7 @@ def test_floating_point_overflow_is_absence() -> None:
 
     book, power = Book(), in_order("pow", (number(10**400), rational(3, 2)))
     huge = Quantity("test.huge", symbol="x", unit="1", title="huge", book=book)
-    huge.define(lambda: power, "Beyond what floats can hold.")
+    huge.equals(power, "Beyond what floats can hold.")
     value = Evaluation(Case({}, {}, {}), book).trace("test.huge").value
     assert isinstance(value, Absent)
     assert "cannot be computed" in value.reason

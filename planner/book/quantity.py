@@ -1,39 +1,32 @@
 """Named quantities: what each is, the formulas that give its value, and the book that has them all.
 
-A quantity is one object, declared once with its id, unit and title; in a formula's body its Python
-name stands for its symbol, like ``h`` or ``s``, so a reference to something that does not
-exist is a NameError that linters see. Its formulas are stated below it, each with the settings
-under which it holds (``settings.py``)::
+A quantity is one object, declared once with its id, unit and title; where other formulas use it,
+its Python name stands for its symbol, like ``h`` or ``s``. Its formulas are stated below it, each
+with the settings under which it holds (``settings.py``), its value and a sentence on it::
 
     gathers = Quantity("time.part.gathers", "t_G", "gathering weights", unit="s", per="part")
     gathers.where(zero=(0, 1, 2), source=ZERO).equals(0, "Every device holds its weights.")
+    gathers.where(zero=3, reshard=True, source=FSDP).equals(
+        3 * rings, "Weights are gathered for the forward and for the backward pass."
+    )
 
-    @gathers.where(zero=3, reshard=True, source=FSDP)
-    def _():
-        \"""Weights are gathered for the forward and for the backward pass.\"""
-        return 3 * rings
-
-A quantity with one formula is declared by a decorator around it: ``@Quantity("time.model", …)``.
+A quantity of one formula is its declaration and that formula: ``Quantity(…).equals(…)``.
 ``per="part"`` says that it has one value for each part of the model (each layer kind, the
 embedding, the head); the reductions of ``reductions.py`` make such values into one.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache, cached_property
-from pathlib import Path
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from planner.base import resources
 from planner.book.canonical import canonical
 from planner.book.expressions import Expression, Operand, Symbol, expression
 from planner.book.settings import named
 
 When = Mapping[str, Any]
-Body = Callable[[], Any]
 #: Lowest and highest value that a quantity can have; None where there is no bound.
 Range = tuple[int | None, int | None]
 COUNTED: Range = (0, None)  # seconds, bytes, parameters, dollars: nothing is negative
@@ -120,33 +113,20 @@ class Quantity(Operand):
         self.reading = reading
         self.beyond = beyond
         self.formulas: list[Formula] = []
-        self._shared = {"source": source, "exact": exact, "coefficient": coefficient, **settings}
+        own = {"title": title, "source": source, "exact": exact, "coefficient": coefficient}
+        self.shared = {**own, **settings}
         (BOOK if book is None else book).add(self)
 
     def __repr__(self) -> str:
         return f"<{self.id}, in {self.unit or 'names'}, of {len(self.formulas)} formulas>"
 
-    # -- formulas -----------------------------------------------------------------------------
-
-    def __call__(self, build: Body) -> Quantity:
-        """Declares its only formula."""
-        return self.where()(build)
-
     def where(self, **how: Any) -> Where:
         """Under which settings a formula holds, and what it states anew."""
         return Where(self, how)
 
-    def define(self, build: Body, why: str, *, title: str = "", **how: Any) -> Quantity:
-        """Declares a formula by its body and what it says in words."""
-        why = " ".join(why.split())
-        if not why:
-            raise TypeError(f"{self.id}: a formula explains itself in its docstring")
-        settings = self._shared | how
-        said = {name: settings.pop(name) for name in ("source", "exact", "coefficient")}
-        self.formulas.append(
-            Formula(self, named(settings), title or self.title, build=build, why=why, **said)
-        )
-        return self
+    def equals(self, value: Any, why: str) -> Quantity:
+        """Declares its only formula."""
+        return self.where().equals(value, why)
 
     def choose(self, settings: Callable[[str], Any]) -> Formula | None:
         """The one formula that holds under these settings; None where none does."""
@@ -175,15 +155,16 @@ class Where:
     """A formula to be: it holds where the settings have these values (or one of several)."""
 
     quantity: Quantity
-    how: Mapping[str, Any]
-
-    def __call__(self, build: Body) -> Quantity:
-        """Declares it by its body, whose docstring explains each coefficient in a clause."""
-        return self.quantity.define(build, _docstring(build), **self.how)
+    how: dict[str, Any]
 
     def equals(self, value: Any, why: str) -> Quantity:
-        """Declares it by a number, or a value that is said in a line."""
-        return self.quantity.define(lambda: value, why, **self.how)
+        """Declares it by its value, and a sentence that explains each coefficient in a clause."""
+        quantity, said = self.quantity, self.quantity.shared | self.how
+        own = {name: said.pop(name) for name in ("title", "source", "exact", "coefficient")}
+        quantity.formulas.append(
+            Formula(quantity, named(said), **own, why=why, written=expression(value))
+        )
+        return quantity
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,8 +177,8 @@ class Formula:
     source: str
     exact: bool
     coefficient: str
-    build: Body = field(repr=False)
     why: str
+    written: Expression
 
     @property
     def id(self) -> str:
@@ -205,8 +186,8 @@ class Formula:
 
     @cached_property
     def expression(self) -> Expression:
-        """Its canonical form; built at first use, since a plan needs a part of the book only."""
-        return canonical(expression(self.build()))
+        """Its canonical form; made at first use, since a plan needs a part of the book only."""
+        return canonical(self.written)
 
     def holds(self, settings: Callable[[str], Any]) -> bool:
         return all(agrees(settings(name), wanted) for name, wanted in self.when.items())
@@ -247,31 +228,6 @@ class Book:
 
 
 BOOK = Book()
-
-
-def _docstring(build: Callable[[], Any]) -> str:
-    """What a formula says of itself. Under -OO Python compiles no docstrings; reports are the same
-    bytes under every interpreter, so they are read from the source then."""
-    if build.__doc__ is None and sys.flags.optimize > 1:
-        code = build.__code__
-        return _docstrings(code.co_filename).get(code.co_firstlineno, "")
-    return build.__doc__ or ""
-
-
-@cache
-def _docstrings(file: str) -> Mapping[int, str]:
-    """The docstrings of a module's functions, by the first line of each with its decorators."""
-    import ast
-
-    functions = (
-        node
-        for node in ast.walk(ast.parse(resources.read_text(Path(file))))
-        if isinstance(node, ast.FunctionDef)
-    )
-    return {
-        min([node.lineno, *(d.lineno for d in node.decorator_list)]): ast.get_docstring(node) or ""
-        for node in functions
-    }
 
 
 def _axes(per: str | tuple[str, ...]) -> tuple[str, ...]:

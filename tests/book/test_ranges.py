@@ -17,7 +17,7 @@ def book(**more: Any) -> Book:
     """A book of one quantity, whose value is the symbol x."""
     found = Book()
     share = Quantity("a.share", symbol="a", unit="1", title="a share", book=found, **more)
-    share.define(lambda: Symbol("x"), "It is given.")
+    share.equals(Symbol("x"), "It is given.")
     return found
 
 

@@ -13,55 +13,44 @@ LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.2: the checkpoint is that o
 seconds = partial(Quantity, unit="s", exact=False, source="cluster.storage")
 
 size = Quantity("checkpoint.bytes", r"M_{\mathrm{ckpt}}", "size of a checkpoint", unit="bytes")
-
-
-@size.where(lora=False, source="weights, master weights and optimizer states, each once")
-def _():
-    """Bytes of a weight, its master copy and its optimizer states for each parameter; gradients are
-    not saved."""
-    return (k_w + k_m + per_parameter) * total
-
-
-def _adapters():
-    """Both matrices of every adapter, with what training keeps of them."""
-    pair = copies * k_l * (n_in + n_out)
-    adapted = Sum((k_w + k_m + each) * pair, "component", adapted=True)
-    return Sum(L_k * adapted, "part")
-
-
-@size.where(
-    lora=True, lora_checkpoint="adapters", title="size of a checkpoint of the adapters", source=LORA
+size.where(lora=False, source="weights, master weights and optimizer states, each once").equals(
+    (k_w + k_m + per_parameter) * total,
+    "Bytes of a weight, its master copy and its optimizer states for each parameter; gradients are "
+    "not saved.",
 )
-def _():
-    """Two matrices of rank r beside each projection that has an adapter, with their optimizer
-    states; the frozen weights stay where they came from (training.lora.checkpoint: adapters)."""
-    return _adapters()
 
+_pair = copies * k_l * (n_in + n_out)
+#: Both matrices of every adapter, with what training keeps of them.
+_adapters = Sum(L_k * Sum((k_w + k_m + each) * _pair, "component", adapted=True), "part")
 
-@size.where(
+size.where(
+    lora=True, lora_checkpoint="adapters", title="size of a checkpoint of the adapters", source=LORA
+).equals(
+    _adapters,
+    "Two matrices of rank r beside each projection that has an adapter, with their optimizer "
+    "states; the frozen weights stay where they came from (training.lora.checkpoint: adapters).",
+)
+size.where(
     lora=True,
     lora_checkpoint="merged",
     title="size of a checkpoint with merged weights",
     source=LORA,
+).equals(
+    _adapters + k_a * total,
+    "Adapters and their optimizer states, and all weights with the adapters added to them, in the "
+    "format of the matmuls (training.lora.checkpoint: merged).",
 )
-def _():
-    """Adapters and their optimizer states, and all weights with the adapters added to them, in the
-    format of the matmuls (training.lora.checkpoint: merged)."""
-    return _adapters() + k_a * total
 
+write = seconds(
+    "checkpoint.write_seconds", r"t_{\mathrm{ckpt}}", "time to write a checkpoint"
+).equals(size / B_sto, "All devices together write it once.")
 
-@seconds("checkpoint.write_seconds", r"t_{\mathrm{ckpt}}", "time to write a checkpoint")
-def write():
-    """All devices together write it once."""
-    return size / B_sto
-
-
-@seconds(
+stall = seconds(
     "checkpoint.stall_seconds",
     r"t_{\mathrm{stall}}",
     "time that training stands still for a checkpoint",
+).equals(
+    write * x_blk,
+    "All of the writing, or the share of it that is not done beside training "
+    "(cluster.storage.blocking).",
 )
-def stall():
-    """All of the writing, or the share of it that is not done beside training
-    (cluster.storage.blocking)."""
-    return write * x_blk

@@ -67,14 +67,11 @@ keys.where(attention_count="window", sees="past window", side=("", "cross")).equ
     minimum(s, w), "As many keys as the window holds, or the sequence where it is shorter."
 )
 
-
-@keys.where(attention_count="causal-window", sees="past window", side=("", "cross"))
-def _():
-    """A full window for every query, less what the first queries lack: the i-th meets i keys."""
-    reach = minimum(s, w)
-    return reach - reach * (reach - 1) / (2 * s)
-
-
+_reach = minimum(s, w)
+keys.where(attention_count="causal-window", sees="past window", side=("", "cross")).equals(
+    _reach - _reach * (_reach - 1) / (2 * s),
+    "A full window for every query, less what the first queries lack: the i-th meets i keys.",
+)
 keys.where(attention_count=("full", "window"), side="decoder").equals(
     s_dec, "All of the decoder's own."
 )
@@ -85,84 +82,71 @@ keys.where(attention_count=("causal", "causal-window"), side="decoder").equals(
 CHUNKED = "the chunked form in plain PyTorch of transformers: "
 
 component = of_component("compute.component", r"C_c", "forward FLOPs of one component, per token")
-
-
-@component.where(type="linear", side="", source=MATMUL)
-def _():
-    """Each weight is multiplied and added once: 2 FLOP for each weight that a token uses."""
-    return 2 * applied * n_in * n_out
-
-
+component.where(type="linear", side="", source=MATMUL).equals(
+    2 * applied * n_in * n_out,
+    "Each weight is multiplied and added once: 2 FLOP for each weight that a token uses.",
+)
 component.where(type="linear", side="first", source=MATMUL).equals(
     2 * applied * n_in * n_out / s, "2 FLOP for each weight, on one of the s tokens of a sequence."
 )
-
-
-@component.where(type="linear", side="decoder", source=MATMUL)
-def _():
-    """2 FLOP for each weight that a token of the decoder uses, of which there are s_dec for s."""
-    return 2 * applied * n_in * n_out * s_dec / s
-
-
-@component.where(
+component.where(type="linear", side="decoder", source=MATMUL).equals(
+    2 * applied * n_in * n_out * s_dec / s,
+    "2 FLOP for each weight that a token of the decoder uses, of which there are s_dec for s.",
+)
+component.where(
     type=("core", "index"),
     side="",
     source="Narayanan et al. 2021, appendix; Korthikanti et al. 2022, section 5",
+).equals(
+    2 * keys * (n_in + n_out),
+    "A query meets its keys over n_in, and the scores weigh values over n_out.",
 )
-def _():
-    """A query meets its keys over n_in, and the scores weigh values over n_out."""
-    return 2 * keys * (n_in + n_out)
-
-
-@component.where(
+component.where(
     type="core",
     side=("decoder", "cross"),
     source="Raffel et al. 2019 (arXiv 1910.10683), section 2.1",
+).equals(
+    2 * keys * (n_in + n_out) * s_dec / s,
+    "As for any core, for the s_dec queries of the decoder instead of s.",
 )
-def _():
-    """As for any core, for the s_dec queries of the decoder instead of s."""
-    return 2 * keys * (n_in + n_out) * s_dec / s
+component.where(
+    type="scan", scan="mamba1", source="Gu & Dao 2023 (arXiv 2312.00752), section 3.2"
+).equals(
+    2 * n_in * n_out,
+    "Each state of each channel is read once; how states come to be is not a matmul.",
+)
 
-
-@component.where(type="scan", scan="mamba1", source="Gu & Dao 2023 (arXiv 2312.00752), section 3.2")
-def _():
-    """Each state of each channel is read once; how states come to be is not a matmul."""
-    return 2 * n_in * n_out
-
-
-@component.where(
+_chunks = ceil(s / c_m)
+_within = a_m * c_m * n_out + c_m * n_in + 2 * n_in * n_out
+component.where(
     type="scan", scan="mamba2", source=CHUNKED + "Dao & Gu 2024 (arXiv 2405.21060), section 6"
+).equals(
+    (2 * _chunks * c_m * _within + 2 * (_chunks + 1) ** 2 * n_in * n_out) / s,
+    "Within a chunk C with B over the state and the result with x; into and out of the states of "
+    "chunks; and every chunk's state from all before it. n_in is the inner width, n_out the state.",
 )
-def _():
-    """Within a chunk C with B over the state and the result with x; into and out of the states of
-    chunks; and every chunk's state from all before it. n_in is the inner width, n_out the state."""
-    chunks = ceil(s / c_m)
-    within = a_m * c_m * n_out + c_m * n_in + 2 * n_in * n_out
-    return (2 * chunks * c_m * within + 2 * (chunks + 1) ** 2 * n_in * n_out) / s
 
-
-@component.where(
+#: Tokens of a sequence in whole chunks.
+_in_chunks = ceil(s / c_d) * c_d
+_each = 2 * c_d * d_dk + c_d * d_dv + 3 * d_dk * d_dv
+component.where(
     type="scan",
     scan=("delta", "kda"),
     source=CHUNKED + "Yang et al. 2024 (arXiv 2412.06464), section 3.3",
+).equals(
+    2 * a_dv * _in_chunks * _each / s,
+    "Within a chunk keys with keys, queries with keys, and scores with values; three products with "
+    "the state for each chunk.",
 )
-def _():
-    """Within a chunk keys with keys, queries with keys, and scores with values; three products
-    with the state for each chunk."""
-    tokens = ceil(s / c_d) * c_d
-    each = 2 * c_d * d_dk + c_d * d_dv + 3 * d_dk * d_dv
-    return 2 * a_dv * tokens * each / s
 
-
-@component.where(
+_full = floor(s / c_l)
+_rest = s - _full * c_l
+component.where(
     type="scan", scan="lightning", source=CHUNKED + "MiniMax-01 (arXiv 2501.08313), section 2.2"
+).equals(
+    4 * n_in * (_full * c_l**2 + _rest**2 + s * d_l) / s,
+    "Two products within a chunk, and two with the state; the last chunk may be shorter.",
 )
-def _():
-    """Two products within a chunk, and two with the state; the last chunk may be shorter."""
-    full = floor(s / c_l)
-    rest = s - full * c_l
-    return 4 * n_in * (full * c_l**2 + rest**2 + s * d_l) / s
-
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
@@ -178,15 +162,11 @@ backward_component.where(type="linear", frozen=False, lora=False, source=MATMUL)
 backward_component.where(type="linear", frozen=False, lora=True, adapted=False, source=LORA).equals(
     component, "The weight is frozen: one product, for the gradient of the input."
 )
-
-
-@backward_component.where(type="linear", frozen=False, lora=True, adapted=True, source=LORA)
-def _():
-    """One product for the gradient of the frozen weight's input; and the adapter's two narrow
-    products, forward once and backward twice: 2 FLOP for each of their weights and passes."""
-    return component + 6 * applied * k_l * (n_in + n_out)
-
-
+backward_component.where(type="linear", frozen=False, lora=True, adapted=True, source=LORA).equals(
+    component + 6 * applied * k_l * (n_in + n_out),
+    "One product for the gradient of the frozen weight's input; and the adapter's two narrow "
+    "products, forward once and backward twice: 2 FLOP for each of their weights and passes.",
+)
 backward_component.where(
     type=("linear", "index"), frozen=True, source="DeepSeek-V3.2 (arXiv 2512.02556), section 2.1"
 ).equals(0, "The loss sends no gradient here.")
@@ -194,43 +174,36 @@ backward_component.where(type="scan", scan=("mamba1", "mamba2"), source=MATMUL).
     2 * component, "One product for the gradient of each factor: twice the forward pass."
 )
 
-
-@backward_component.where(
+_solves = _in_chunks * (d_dk + d_dv)
+backward_component.where(
     type="scan", scan="delta", source=CHUNKED + "the first state is zero, the last is not used"
+).equals(
+    2 * component + 2 * a_dv * c_d * (_solves - 4 * d_dk * d_dv) / s,
+    "Twice the forward pass; the gradient of the two triangular solves besides, less the products "
+    "with the first and the last state, which need no gradient.",
 )
-def _():
-    """Twice the forward pass; the gradient of the two triangular solves besides, less the products
-    with the first and the last state, which need no gradient."""
-    chunks = ceil(s / c_d)
-    solves = chunks * c_d * (d_dk + d_dv)
-    return 2 * component + 2 * a_dv * c_d * (solves - 4 * d_dk * d_dv) / s
-
-
-@backward_component.where(
+backward_component.where(
     type="scan", scan="kda", source=CHUNKED + "the first state is zero, the last is not used"
+).equals(
+    2 * component - 8 * a_dv * c_d * d_dk * d_dv / s,
+    "Twice the forward pass, less the products with the first and the last state; the triangular "
+    "systems are solved row by row, which multiplies no matrices.",
 )
-def _():
-    """Twice the forward pass, less the products with the first and the last state; the triangular
-    systems are solved row by row, which multiplies no matrices."""
-    return 2 * component - 8 * a_dv * c_d * d_dk * d_dv / s
 
-
-@backward_component.where(
+_first, _last = minimum(s, c_l), s - (ceil(s / c_l) - 1) * c_l
+backward_component.where(
     type="scan", scan="lightning", source=CHUNKED + "the first state is zero, the last is not used"
+).equals(
+    2 * component - 2 * n_in * d_l * (_first + 2 * _last) / s,
+    "Twice the forward pass, less the products with the first and the last state.",
 )
-def _():
-    """Twice the forward pass, less the products with the first and the last state."""
-    first, last = minimum(s, c_l), s - (ceil(s / c_l) - 1) * c_l
-    return 2 * component - 2 * n_in * d_l * (first + 2 * last) / s
 
-
-@flops(
+layer = flops(
     "compute.layer", r"C_{\ell}", "forward FLOPs of one layer, per token", source=MATMUL, per="part"
+).equals(
+    Sum(component, "component", matmul=True),
+    "The sum over the matmuls of the layer; norms, softmax and rotary are not counted.",
 )
-def layer():
-    """The sum over the matmuls of the layer; norms, softmax and rotary are not counted."""
-    return Sum(component, "component", matmul=True)
-
 
 forward = flops(
     "compute.forward_flops_per_token",
@@ -253,77 +226,62 @@ backward = flops(
     r"C_{\mathrm{bwd}}",
     "matmul FLOPs of one backward pass, per token",
 )
-
-
-@backward.where(shape=True, source=MATMUL)
-def _():
-    """Each part as often as it occurs; nothing recomputed."""
-    return Sum(L_k * Sum(backward_component, "component", matmul=True), "part")
-
-
+backward.where(shape=True, source=MATMUL).equals(
+    Sum(L_k * Sum(backward_component, "component", matmul=True), "part"),
+    "Each part as often as it occurs; nothing recomputed.",
+)
 backward.where(
     shape=False, source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1", exact=False
 ).equals(2 * forward, "Backward multiplies twice, for the input's and for the weight's gradient.")
 
-
-@flops(
+per_token = flops(
     "compute.flops_per_token",
     r"C_{\mathrm{tok}}",
     "FLOPs of forward and backward, per token",
     source="Narayanan et al. 2021, appendix: backward is twice forward",
-)
-def per_token():
-    """One forward and one backward pass; nothing recomputed."""
-    return forward + backward
+).equals(forward + backward, "One forward and one backward pass; nothing recomputed.")
 
+training = flops(
+    "compute.training_flops", "C", "training FLOPs, exact count", source=MATMUL
+).equals(T * per_token, "Every token passes forward and backward once.")
 
-@flops("compute.training_flops", "C", "training FLOPs, exact count", source=MATMUL)
-def training():
-    """Every token passes forward and backward once."""
-    return T * per_token
-
-
-@flops(
+training_6nd = flops(
     "compute.training_flops_6nd",
     r"C_{6ND}",
     "training FLOPs by the 6ND rule",
     source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1; Hoffmann et al. 2022",
     exact=False,
     coefficient="FLOP",
+).equals(
+    6 * active * T,
+    "2 FLOP per parameter and token forward, 4 backward; counts embeddings as if multiplied and "
+    "leaves the attention scores out. N is what one token uses.",
 )
-def training_6nd():
-    """2 FLOP per parameter and token forward, 4 backward; counts embeddings as if multiplied and
-    leaves the attention scores out. N is what one token uses."""
-    return 6 * active * T
 
-
-@flops(
+training_megatron = flops(
     "compute.training_flops_megatron",
     r"C_{\mathrm{Meg}}",
     "training FLOPs as Megatron-LM 2021 counts them",
     source="Narayanan et al. 2021 (arXiv 2104.04473), equation 3",
     shape=True,
+).equals(
+    T * (Sum(4 * L_k * layer, "part", layers=True) + Sum(3 * layer, "part", layers=False)),
+    "Layers run forward twice (full recomputation counts) and backward, the head once. For a GPT "
+    "this is 96 B s L h^2 (1 + s/6h + V/16Lh) for each step.",
 )
-def training_megatron():
-    """Layers run forward twice (full recomputation counts) and backward, the head once.
-    For a GPT this is 96 B s L h^2 (1 + s/6h + V/16Lh) for each step."""
-    layers = Sum(4 * L_k * layer, "part", layers=True)
-    return T * (layers + Sum(3 * layer, "part", layers=False))
 
-
-@flops(
+training_palm = flops(
     "compute.training_flops_palm",
     r"C_{\mathrm{PaLM}}",
     "training FLOPs as PaLM counts them",
     source="Chowdhery et al. 2022 (arXiv 2204.02311), appendix B",
     coefficient="FLOP",
     shape=True,
+).equals(
+    T * (6 * active + Sum(3 * L_k * Sum(component, "component", type="core"), "part")),
+    "6 for each parameter that a token uses, and the attention scores: 12 L H Q s for a GPT, which "
+    "is 3 times their forward pass.",
 )
-def training_palm():
-    """6 for each parameter that a token uses, and the attention scores: 12 L H Q s for a GPT, which
-    is 3 times their forward pass."""
-    return T * (6 * active + Sum(3 * L_k * Sum(component, "component", type="core"), "part"))
-
 
 again = flops(
     "compute.recomputed_flops_per_token",
@@ -356,18 +314,13 @@ block_again.where(
     source="Dao et al. 2022 (arXiv 2205.14135), section 3.1; Megatron-LM (recompute-modules)",
 ).equals(0, "Its core is kept, or is a fused one of an implementation that does not run it again.")
 
-
 for _kind in ("mlp", "moe"):
-
-    @block_again.where(block=_kind, **{f"again_{_kind}": True}, source=MODULES)
-    def _():
-        """The whole block runs forward once more."""
-        return Sum(component, "component")
-
+    block_again.where(block=_kind, **{f"again_{_kind}": True}, source=MODULES).equals(
+        Sum(component, "component"), "The whole block runs forward once more."
+    )
     block_again.where(block=_kind, **{f"again_{_kind}": False}, source=MODULES).equals(
         0, "No product of it runs again."
     )
-
 
 block_again.where(block=("norm", *ELSE), source=MODULES).equals(
     0, "No product of it can be chosen."
@@ -375,43 +328,33 @@ block_again.where(block=("norm", *ELSE), source=MODULES).equals(
 
 SELECTIVE: dict[str, Any] = {"recompute": "selective", "shape": True}
 
-
-@again.where(**SELECTIVE, again_operations=False, source=MODULES)
-def _():
-    """The chosen modules (training.recompute_modules) of every layer."""
-    return Sum(L_k * Sum(block_again, "block"), "part", layers=True)
-
-
-@again.where(
+again.where(**SELECTIVE, again_operations=False, source=MODULES).equals(
+    Sum(L_k * Sum(block_again, "block"), "part", layers=True),
+    "The chosen modules (training.recompute_modules) of every layer.",
+)
+again.where(
     **SELECTIVE,
     again_operations=True,
     source="torchtitan, models/common (per-operation selective checkpointing)",
+).equals(
+    Sum(L_k * Sum(component, "component", type="linear") / 2, "part", layers=True),
+    "Every second product; attention is kept.",
 )
-def _():
-    """Every second product; attention is kept."""
-    return Sum(L_k * Sum(component, "component", type="linear") / 2, "part", layers=True)
-
-
-@again.where(
+again.where(
     recompute="full", early_stop=False, shape=True, source="Chen et al. 2016 (arXiv 1604.06174)"
+).equals(
+    Sum(L_k * layer, "part", layers=True), "Every layer runs forward once more; the head does not."
 )
-def _():
-    """Every layer runs forward once more; the head does not."""
-    return Sum(L_k * layer, "part", layers=True)
-
-
-@again.where(
+again.where(
     recompute="full",
     early_stop=True,
     shape=True,
     source="torch.utils.checkpoint of PyTorch 2.13, early stop",
+).equals(
+    Sum(L_k * (layer - Sum(component, "component", final=True)), "part", layers=True),
+    "Every layer runs once more up to the last tensor that its backward needs: its last matmul is "
+    "left out where nothing keeps its output.",
 )
-def _():
-    """Every layer runs once more up to the last tensor that its backward needs: its last matmul is
-    left out where nothing keeps its output."""
-    return Sum(L_k * (layer - Sum(component, "component", final=True)), "part", layers=True)
-
-
 again.where(
     recompute=("selective", "full"),
     shape=False,
@@ -421,13 +364,12 @@ again.where(
     forward, "Without a shape, the whole forward pass once more: an upper bound for selective."
 )
 
-
-@flops(
+executed_per_token = flops(
     "compute.executed_flops_per_token",
     r"C_{\mathrm{hw}}",
     "FLOPs of forward and backward with what is computed again, per token",
     source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5 and appendix A",
+).equals(
+    per_token + again,
+    "What hardware runs: the two passes, and the forward pass of what was not kept.",
 )
-def executed_per_token():
-    """What hardware runs: the two passes, and the forward pass of what was not kept."""
-    return per_token + again

@@ -16,8 +16,7 @@ COUNTER = "torch.utils.flop_counter of PyTorch 2.13"
 flops = partial(Quantity, unit="FLOP", source=COUNTER)
 of_shape = partial(flops, shape=True)
 
-
-@Quantity(
+convolution = Quantity(
     "compute.convolution",
     r"C_{\mathrm{conv},c}",
     "forward FLOPs of one depthwise convolution, per token",
@@ -26,33 +25,30 @@ of_shape = partial(flops, shape=True)
     per="component",
     coefficient="FLOP",
     type="conv",
+).equals(
+    2 * n_in * n_out * (s + n_in - 1) / s,
+    "Each channel has one multiply-add for each position of the kernel; padding on both sides "
+    "makes n_in - 1 more outputs, which are cut off.",
 )
-def convolution():
-    """Each channel has one multiply-add for each position of the kernel; padding on both sides
-    makes n_in - 1 more outputs, which are cut off."""
-    return 2 * n_in * n_out * (s + n_in - 1) / s
 
-
-@of_shape(
+convolutions = of_shape(
     "compute.convolution_flops_per_token",
     r"C_{\mathrm{conv}}",
     "forward FLOPs of depthwise convolutions, per token",
+).equals(
+    Sum(L_k * Sum(convolution, "component", type="conv"), "part"),
+    "Each part as often as it occurs.",
 )
-def convolutions():
-    """Each part as often as it occurs."""
-    return Sum(L_k * Sum(convolution, "component", type="conv"), "part")
 
-
-@of_shape(
+convolutions_backward = of_shape(
     "compute.convolution_backward_flops_per_token",
     r"C_{\mathrm{conv}}'",
     "backward FLOPs of depthwise convolutions as the counter has them, per token",
+).equals(
+    Sum(L_k * Sum(convolution * (1 + n_out), "component", type="conv"), "part"),
+    "As much again for the gradient of the input; that of the kernel is counted as if the "
+    "convolution were dense, once for each of the n_out channels.",
 )
-def convolutions_backward():
-    """As much again for the gradient of the input; that of the kernel is counted as if the
-    convolution were dense, once for each of the n_out channels."""
-    return Sum(L_k * Sum(convolution * (1 + n_out), "component", type="conv"), "part")
-
 
 scores_again = Quantity(
     "compute.scores_again_flops_per_token",
@@ -61,18 +57,15 @@ scores_again = Quantity(
     unit="FLOP",
 )
 scores_again.where(training_attention="eager", source=COUNTER).equals(0, "The scores were kept.")
-
-
-@scores_again.where(
+scores_again.where(
     training_attention=("flash", "efficient"),
     shape=True,
     source="Dao et al. 2022 (arXiv 2205.14135), algorithm 4",
     coefficient="FLOP",
+).equals(
+    Sum(L_k * Sum(2 * keys * n_in, "component", type="core"), "part"),
+    "Backward makes the scores anew from queries and keys: five products instead of four.",
 )
-def _():
-    """Backward makes the scores anew from queries and keys: five products instead of four."""
-    return Sum(L_k * Sum(2 * keys * n_in, "component", type="core"), "part")
-
 
 convolutions_again = flops(
     "compute.convolution_again_flops_per_token",
@@ -84,23 +77,18 @@ convolutions_again.where(recompute="full", shape=True).equals(
     convolutions, "Every layer runs forward once more."
 )
 
-
-@of_shape(
+counter_forward = of_shape(
     "compute.counter_forward_flops",
     r"C_{\mathrm{fwd}}^{\mathrm{count}}",
     "forward pass of one micro-batch as PyTorch's counter counts it",
-)
-def counter_forward():
-    """All tokens of the micro-batch."""
-    return b * s * (forward + convolutions)
+).equals(b * s * (forward + convolutions), "All tokens of the micro-batch.")
 
-
-@of_shape(
+_recomputed = scores_again + again + convolutions_again
+counter_backward = of_shape(
     "compute.counter_backward_flops",
     r"C_{\mathrm{bwd}}^{\mathrm{count}}",
     "backward pass of one micro-batch as PyTorch's counter counts it",
+).equals(
+    b * s * (backward + convolutions_backward + _recomputed),
+    "The products of the backward pass and all that is computed again for it.",
 )
-def counter_backward():
-    """The products of the backward pass and all that is computed again for it."""
-    recomputed = scores_again + again + convolutions_again
-    return b * s * (backward + convolutions_backward + recomputed)

@@ -13,38 +13,29 @@ PRICES = "device hours at the price of one"
 dollars = partial(Quantity, unit="USD", scales_with="time", source=PRICES)
 of_a_million = partial(Quantity, unit="USD/Mtokens", source=PRICES, exact=False, mode="inference")
 
+total = dollars("cost.total", r"\pi", "cost of the device hours").equals(
+    device_hours * price,
+    "Every device hour at the price of the cluster; storage, network and staff are not in it.",
+)
 
-@dollars("cost.total", r"\pi", "cost of the device hours")
-def total():
-    """Every device hour at the price of the cluster; storage, network and staff are not in it."""
-    return device_hours * price
-
-
-@dollars(
+reserved = dollars(
     "cost.reserved", r"\pi_{\mathrm{run,res}}", "cost of the device hours under a long commitment"
-)
-def reserved():
-    """The same hours at the price of reserved devices."""
-    return device_hours * reserved_price
+).equals(device_hours * reserved_price, "The same hours at the price of reserved devices.")
 
+run = dollars(
+    "cost.run", r"\pi_{\mathrm{cal}}", "cost of the run with interruptions", exact=False
+).equals(run_device_hours * price, "The device hours on the calendar at the price of the cluster.")
 
-@dollars("cost.run", r"\pi_{\mathrm{cal}}", "cost of the run with interruptions", exact=False)
-def run():
-    """The device hours on the calendar at the price of the cluster."""
-    return run_device_hours * price
-
-
-@of_a_million(
+million_input = of_a_million(
     "cost.million_input_tokens", r"\pi_{\mathrm{in}}", "cost of a million tokens of prompts"
+).equals(
+    10**6 * n * price / (3600 * prefill_rate),
+    "All devices for as long as they take to read a million tokens; an hour has 3600 seconds.",
 )
-def million_input():
-    """All devices for as long as they take to read a million tokens; an hour has 3600 seconds."""
-    return 10**6 * n * price / (3600 * prefill_rate)
 
-
-@of_a_million(
+million_output = of_a_million(
     "cost.million_output_tokens", r"\pi_{\mathrm{out}}", "cost of a million generated tokens"
+).equals(
+    10**6 * n * price / (3600 * decode_rate),
+    "All devices for as long as they take to generate a million tokens.",
 )
-def million_output():
-    """All devices for as long as they take to generate a million tokens."""
-    return 10**6 * n * price / (3600 * decode_rate)

@@ -11,18 +11,17 @@ PATTERSON = "Patterson et al. 2021 (arXiv 2104.10350), section 2"
 
 kwh = partial(Quantity, unit="kWh", scales_with="time", source=PATTERSON, exact=False)
 
+devices = kwh("energy.devices", r"E_{\mathrm{dev}}", "energy of the accelerators").equals(
+    device_hours * power / 1000,
+    "Every device hour at the rated power: an upper bound; 1000 turns W into kW.",
+)
 
-@kwh("energy.devices", r"E_{\mathrm{dev}}", "energy of the accelerators")
-def devices():
-    """Every device hour at the rated power: an upper bound; 1000 turns W into kW."""
-    return device_hours * power / 1000
-
-
-@kwh("energy.hosts", r"E_{\mathrm{host}}", "energy of the nodes outside their accelerators")
-def hosts():
-    """Processors, memory, fans and network cards, per device; 1000 turns W into kW."""
-    return device_hours * host_power / 1000
-
+hosts = kwh(
+    "energy.hosts", r"E_{\mathrm{host}}", "energy of the nodes outside their accelerators"
+).equals(
+    device_hours * host_power / 1000,
+    "Processors, memory, fans and network cards, per device; 1000 turns W into kW.",
+)
 
 computers = kwh("energy.computers", r"E_{\mathrm{IT}}", "energy of the computers")
 computers.where(hosts_given=True).equals(
@@ -33,21 +32,16 @@ computers.where(hosts_given=False, title="energy of the accelerators alone").equ
 )
 
 total = kwh("energy.total", r"E_{\mathrm{run}}", "energy that the site draws")
-
-
-@total.where(pue_given=True)
-def _():
-    """What the site draws for each kWh of its computers, cooling and conversion included."""
-    return computers * pue
-
-
+total.where(pue_given=True).equals(
+    computers * pue,
+    "What the site draws for each kWh of its computers, cooling and conversion included.",
+)
 total.where(pue_given=False, title="energy of the computers, cooling left out").equals(
     computers,
     "The cluster states no power usage effectiveness (cluster.pue); cooling is not in it.",
 )
 
-
-@Quantity(
+carbon = Quantity(
     "energy.carbon",
     r"m_{\mathrm{CO_2e}}",
     "emissions of the energy drawn",
@@ -55,11 +49,10 @@ total.where(pue_given=False, title="energy of the computers, cooling left out").
     scales_with="time",
     source=PATTERSON,
     exact=False,
+).equals(
+    total * carbon_intensity,
+    "Energy times the intensity of the grid; making the hardware is not in it.",
 )
-def carbon():
-    """Energy times the intensity of the grid; making the hardware is not in it."""
-    return total * carbon_intensity
-
 
 expected = Quantity(
     "energy.expected",
@@ -75,17 +68,14 @@ _idle = idle_power / power
 #: The share of their rated power that the devices draw.
 _drawn = _idle + (1 - _idle) * minimum(1, hfu / e_own)
 
-
-@expected.where(hosts_given=True)
-def _():
-    """A device draws its idle power and, above it, as much as its arithmetic: at the share of the
-    peak that large products sustain it draws the rated power. Hosts stay at their rating; the site
-    adds to both what it adds to all."""
-    return (hosts + devices * _drawn) * total / computers
-
-
-@expected.where(hosts_given=False)
-def _():
-    """A device draws its idle power and, above it, as much as its arithmetic: at the share of the
-    peak that large products sustain it draws the rated power. Hosts are not in it."""
-    return total * _drawn
+expected.where(hosts_given=True).equals(
+    (hosts + devices * _drawn) * total / computers,
+    "A device draws its idle power and, above it, as much as its arithmetic: at the share of the "
+    "peak that large products sustain it draws the rated power. Hosts stay at their rating; the "
+    "site adds to both what it adds to all.",
+)
+expected.where(hosts_given=False).equals(
+    total * _drawn,
+    "A device draws its idle power and, above it, as much as its arithmetic: at the share of the "
+    "peak that large products sustain it draws the rated power. Hosts are not in it.",
+)

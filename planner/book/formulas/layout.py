@@ -12,18 +12,17 @@ GROUPS = "Narayanan et al. 2021 (arXiv 2104.04473), section 3"
 
 number = partial(Quantity, unit="1")
 
+data = number("layout.data", "d", "data-parallel size", source=GROUPS).equals(
+    n / (t * p * c),
+    "The devices that are left when each copy of the model takes t times p times c of them.",
+)
 
-@number("layout.data", "d", "data-parallel size", source=GROUPS)
-def data():
-    """The devices that are left when each copy of the model takes t times p times c of them."""
-    return n / (t * p * c)
-
-
-@number("layout.micro_batches", "m", "micro-batches of one optimizer step", source=GROUPS)
-def micro_batches():
-    """A data-parallel rank works through its share of the global batch, b sequences at a time."""
-    return B / (b * data)
-
+micro_batches = number(
+    "layout.micro_batches", "m", "micro-batches of one optimizer step", source=GROUPS
+).equals(
+    B / (b * data),
+    "A data-parallel rank works through its share of the global batch, b sequences at a time.",
+)
 
 shards = number(
     "layout.shards",
@@ -31,50 +30,40 @@ shards = number(
     "devices that share the sharded states of a weight",
     per="component",
 )
-
-
-@shards.where(
+shards.where(
     split=("none", "column", "row", "vocabulary"),
     source="Rajbhandari et al. 2020 (arXiv 1910.02054); Megatron-LM: data times context parallel",
+).equals(
+    data * c / r,
+    "Context-parallel ranks hold the same weights as data-parallel ones; r replicas of hybrid "
+    "sharding each hold all shards.",
 )
-def _():
-    """Context-parallel ranks hold the same weights as data-parallel ones; r replicas of hybrid
-    sharding each hold all shards."""
-    return data * c / r
-
-
-@shards.where(
+shards.where(
     split="experts",
     source="Megatron-LM: expert data parallel; Singh et al. 2023 (arXiv 2303.06318), section 4",
+).equals(
+    t * c * data / (e * t_e * r),
+    "An expert lies on t_e devices of each of the e groups, so fewer devices hold copies of it.",
 )
-def _():
-    """An expert lies on t_e devices of each of the e groups, so fewer devices hold copies of it."""
-    return t * c * data / (e * t_e * r)
 
-
-@number(
+vocabulary = number(
     "layout.vocabulary",
     r"V_{\mathrm{pad}}",
     "vocabulary with padding",
     source="Megatron-LM (make-vocab-size-divisible-by)",
+).equals(
+    ceil(V / (g_V * t)) * (g_V * t),
+    "The embedding gets rows until each tensor rank has a multiple of g_V.",
 )
-def vocabulary():
-    """The embedding gets rows until each tensor rank has a multiple of g_V."""
-    return ceil(V / (g_V * t)) * (g_V * t)
 
-
-@Quantity(
+tokens = Quantity(
     "layout.tokens",
     r"n_{\mathrm{tok}}",
     "tokens of a micro-batch on one device",
     unit="tokens",
     source="Megatron-LM: context parallel divides the sequence",
     coefficient="tokens",
-)
-def tokens():
-    """b sequences of s tokens, of which each context-parallel rank has its part."""
-    return s * b / c
-
+).equals(s * b / c, "b sequences of s tokens, of which each context-parallel rank has its part.")
 
 routed = Quantity(
     "layout.routed",
@@ -84,15 +73,12 @@ routed = Quantity(
     exact=False,
     per="block",
 )
-
-
-@routed.where(capped=False, source="Megatron-LM (all-to-all dispatch)")
-def _():
-    """With even routing every expert gets the same whole number of rows. The e groups bring e times
-    the tokens to E/e experts, so the number does not depend on e; tensor ranks that do not share an
-    expert share the tokens. The fullest device has gamma times as many."""
-    return gamma * E * ceil(tokens * k * t_e / (t * E))
-
+routed.where(capped=False, source="Megatron-LM (all-to-all dispatch)").equals(
+    gamma * E * ceil(tokens * k * t_e / (t * E)),
+    "With even routing every expert gets the same whole number of rows. The e groups bring e times "
+    "the tokens to E/e experts, so the number does not depend on e; tensor ranks that do not share "
+    "an expert share the tokens. The fullest device has gamma times as many.",
+)
 
 sequence_ranks = number(
     "layout.sequence_ranks", r"t_{\mathrm{seq}}", "devices that share the residual stream"
@@ -108,11 +94,10 @@ sequence_ranks.where(
     1, "Without sequence parallelism every tensor-parallel rank holds the whole residual stream."
 )
 
-
-@routed.where(
+routed.where(
     capped=True, source="Lepikhin et al. 2020 (arXiv 2006.16668), section 2.2: expert capacity"
+).equals(
+    E * ceil(f_cap * tokens * k * t_e / (t * E)),
+    "Every expert has the same number of slots, filled or not: its even share times the capacity "
+    "factor. Tokens beyond them are dropped, so imbalance adds nothing.",
 )
-def _():
-    """Every expert has the same number of slots, filled or not: its even share times the capacity
-    factor. Tokens beyond them are dropped, so imbalance adds nothing."""
-    return E * ceil(f_cap * tokens * k * t_e / (t * E))

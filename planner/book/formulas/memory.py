@@ -82,36 +82,26 @@ gradients_live.where(gradients="fresh", phase="loss").equals(
 gradients_live.where(gradients="fresh", phase="backward", zero=3).equals(
     _summed, "None yet in the first micro-batch: the head's are still whole, among the buffers."
 )
-
-
-@gradients_live.where(gradients="fresh", phase="backward", zero=(0, 1, 2))
-def _():
-    """Those of the head in the first micro-batch; all of them from the second one on."""
-    return maximum(_summed, _of_head)
-
-
+gradients_live.where(gradients="fresh", phase="backward", zero=(0, 1, 2)).equals(
+    maximum(_summed, _of_head),
+    "Those of the head in the first micro-batch; all of them from the second one on.",
+)
 gradients_live.where(gradients="fresh", phase="gradients", zero=(0, 1, 2)).equals(
     states.gradients_stage, "All of them."
 )
-
-
-@gradients_live.where(
+gradients_live.where(
     gradients="fresh",
     phase=("first", "gradients"),
     zero=3,
     source="PyTorch FSDP2: the root's gradients are still whole, among the buffers",
+).equals(
+    maximum(_summed, _of_layers),
+    "Those of the layers in the first micro-batch; all of them from the second one on.",
 )
-def _():
-    """Those of the layers in the first micro-batch; all of them from the second one on."""
-    return maximum(_summed, _of_layers)
-
-
-@gradients_live.where(gradients="fresh", phase="first", zero=(0, 1, 2))
-def _():
-    """Those of layers and head in the first micro-batch; all of them from the second one on."""
-    return maximum(_summed, _of_layers + _of_head)
-
-
+gradients_live.where(gradients="fresh", phase="first", zero=(0, 1, 2)).equals(
+    maximum(_summed, _of_layers + _of_head),
+    "Those of layers and head in the first micro-batch; all of them from the second one on.",
+)
 gradients_live.where(gradients="fresh", phase="step").equals(states.gradients_stage, "All of them.")
 
 # -- the peak -----------------------------------------------------------------------------------
@@ -123,34 +113,28 @@ live = in_bytes(
     source="sum of what is alive",
     per=("stage", "phase"),
 )
+live.where(mode="train").equals(
+    states.weights_stage + states.optimizer_stage + gradients_live + kept.live + buffer.live,
+    "States, activations and buffers.",
+)
+live.where(mode="inference").equals(
+    states.weights_stage + cache_stage + kept.live + buffer.live,
+    "Weights, the cache of the sequences that are served, activations and buffers.",
+)
 
-
-@live.where(mode="train")
-def _():
-    """States, activations and buffers."""
-    return states.weights_stage + states.optimizer_stage + gradients_live + kept.live + buffer.live
-
-
-@live.where(mode="inference")
-def _():
-    """Weights, the cache of the sequences that are served, activations and buffers."""
-    return states.weights_stage + cache_stage + kept.live + buffer.live
-
-
-@in_bytes(
+peak = in_bytes(
     "memory.peak",
     r"M_{\sigma}",
     "live tensors on one device of a stage at its peak",
     short="at the peak",
     source="the phase with most",
     per="stage",
-)
-def peak():
-    """The largest over the phases."""
-    return Max(live, "phase")
+).equals(Max(live, "phase"), "The largest over the phases.")
 
 
-def _at_peak(name: str, latex: str, title: str, term, short: str = "", **when):
+def _at_peak(
+    name: str, latex: str, title: str, term: Quantity, short: str = "", **when: Any
+) -> Quantity:
     found = in_bytes(f"memory.{name}", latex, title, short=short or name)
     value = AtArgmax(AtArgmax(term, "phase", live), "stage", peak)
     return found.where(shape=True, **when, source=PEAK).equals(
@@ -186,34 +170,25 @@ total = predicted(
     reading="live tensors (the allocator's peak)",
     source=PEAK,
 )
-
-
-@total.where(shape=True, mode="train")
-def _():
-    """The sum of its five parts, in whole bytes."""
-    return ceil(weights + gradients + optimizer + activations + buffers)
-
-
-@total.where(shape=True, mode="inference")
-def _():
-    """The sum of its parts, in whole bytes; there are neither gradients nor optimizer states."""
-    return ceil(weights + cache + activations + buffers)
-
+total.where(shape=True, mode="train").equals(
+    ceil(weights + gradients + optimizer + activations + buffers),
+    "The sum of its five parts, in whole bytes.",
+)
+total.where(shape=True, mode="inference").equals(
+    ceil(weights + cache + activations + buffers),
+    "The sum of its parts, in whole bytes; there are neither gradients nor optimizer states.",
+)
 
 fullest = partial(Quantity, unit="", source=PEAK, shape=True)
 
+fullest_stage = fullest("memory.stage", r"\sigma^{*}", "the fullest pipeline stage").equals(
+    Argmax(peak, "stage"), "The stage with the largest peak."
+)
 
-@fullest("memory.stage", r"\sigma^{*}", "the fullest pipeline stage")
-def fullest_stage():
-    """The stage with the largest peak."""
-    return Argmax(peak, "stage")
-
-
-@fullest("memory.phase", r"\varphi^{*}", "the phase of the peak")
-def fullest_phase():
-    """The phase with the largest sum, on the fullest stage."""
-    return AtArgmax(Argmax(live, "phase"), "stage", peak)
-
+fullest_phase = fullest("memory.phase", r"\varphi^{*}", "the phase of the peak").equals(
+    AtArgmax(Argmax(live, "phase"), "stage", peak),
+    "The phase with the largest sum, on the fullest stage.",
+)
 
 # -- a model given by its size ------------------------------------------------------------------
 
@@ -240,21 +215,19 @@ _from_size(
     k_m + k_G + states.per_parameter,
 )
 
-
-@total.where(
+total.where(
     shape=False,
     title="model states on one device; activations and buffers need a shape",
     source=ZERO,
+).equals(
+    ceil(weights + gradients + optimizer),
+    "Weights, gradients and optimizer states only, in whole bytes.",
 )
-def _():
-    """Weights, gradients and optimizer states only, in whole bytes."""
-    return ceil(weights + gradients + optimizer)
-
 
 # -- what the device shows ----------------------------------------------------------------------
 
-
-@in_bytes(
+_layers = kept.layers + Max(minimum(1, recomputed_in_flight) * kept.again, "part")
+blocks = in_bytes(
     "memory.blocks",
     r"M_{\mathrm{blk},\sigma}",
     "what each kind of tensor holds at its own peak on a stage, added up",
@@ -262,27 +235,23 @@ def _():
     per="stage",
     mode="train",
     shape=True,
+).equals(
+    states.weights_stage
+    + states.optimizer_stage
+    + Max(gradients_live, "phase")
+    + maximum(_layers, largest_on_stage(kept.whole, layers=True))
+    + Sum(in_flight * kept.whole, "part", layers=False)
+    + buffer.loss
+    + buffer.layer
+    + Max(buffer.gathered, "phase")
+    + Max(buffer.reduced, "phase")
+    + buffer.step
+    + buffer.constant,
+    "Kinds peak at different moments of a step: kept activations and logits at the loss, a layer "
+    "that is computed again in its backward pass, gradients on their way near its end. Their "
+    "blocks differ in size, so none serves another kind. Where the layers keep less than one of "
+    "them in full, as on the host, it is that one, before its backward pass.",
 )
-def blocks():
-    """Kinds peak at different moments of a step: kept activations and logits at the loss, a layer
-    that is computed again in its backward pass, gradients on their way near its end. Their blocks
-    differ in size, so none serves another kind. Where the layers keep less than one of them in
-    full, as on the host, it is that one, before its backward pass."""
-    layers = kept.layers + Max(minimum(1, recomputed_in_flight) * kept.again, "part")
-    return (
-        states.weights_stage
-        + states.optimizer_stage
-        + Max(gradients_live, "phase")
-        + maximum(layers, largest_on_stage(kept.whole, layers=True))
-        + Sum(in_flight * kept.whole, "part", layers=False)
-        + buffer.loss
-        + buffer.layer
-        + Max(buffer.gathered, "phase")
-        + Max(buffer.reduced, "phase")
-        + buffer.step
-        + buffer.constant
-    )
-
 
 allocator = predicted(
     "memory.allocator",
@@ -291,102 +260,81 @@ allocator = predicted(
     attribution="allocator's cache",
     source="PyTorch's caching allocator",
 )
-
-
-@allocator.where(
+allocator.where(
     shape=True, mode="train", source="PyTorch's caching allocator; measured runs (docs/accuracy.md)"
+).equals(
+    ceil(Max(blocks, "stage") - (1 - f_all) * total),
+    "Blocks of kinds that are not alive at the peak stay in the cache; and blocks that came and "
+    "went leave gaps, unless segments can grow.",
 )
-def _():
-    """Blocks of kinds that are not alive at the peak stay in the cache; and blocks that came and
-    went leave gaps, unless segments can grow."""
-    return ceil(Max(blocks, "stage") - (1 - f_all) * total)
-
-
 allocator.where(shape=True, mode="inference").equals(
     ceil(f_all * total), "Gaps between blocks that came and went."
 )
 allocator.where(shape=False).equals(0, "States stay where they are and leave no gaps.")
 
-
-@predicted(
+reserved = predicted(
     "memory.reserved",
     r"M_{\mathrm{res}}",
     "memory that the allocator reserves (max_memory_reserved)",
     reading="the allocator's cache",
     source="PyTorch's caching allocator",
-)
-def reserved():
-    """Live tensors and the allocator's cache."""
-    return total + allocator
+).equals(total + allocator, "Live tensors and the allocator's cache.")
 
-
-@predicted(
+communicators = predicted(
     "memory.communicators",
     r"M_{\mathrm{coll}}",
     "buffers of the collective library",
     attribution="buffers of collectives",
     source="NCCL: channels and their buffers for each communicator",
+).equals(
+    M_com * (sum(minimum(1, size - 1) for size in (n, data, t, c, e)) + n_pc * minimum(1, p - 1)),
+    "One communicator for each group that a device belongs to with others: all devices, data, "
+    "tensor, context, expert; under pipeline parallelism as many as the implementation opens.",
 )
-def communicators():
-    """One communicator for each group that a device belongs to with others: all devices, data,
-    tensor, context, expert; under pipeline parallelism as many as the implementation opens."""
-    groups = (minimum(1, size - 1) for size in (n, data, t, c, e))
-    return M_com * (sum(groups) + n_pc * minimum(1, p - 1))
 
-
-@predicted(
+process = predicted(
     "memory.process",
     r"M_{\mathrm{proc}}",
     "memory of the process (what nvidia-smi shows)",
     reading="the process (as the driver shows it)",
     source="device context, collective library and reserved memory",
+).equals(
+    reserved + M_ctx + communicators,
+    "What is predicted; published readings lie on both sides of it.",
 )
-def process():
-    """What is predicted; published readings lie on both sides of it."""
-    return reserved + M_ctx + communicators
 
-
-@in_bytes(
+capacity = in_bytes(
     "memory.capacity",
     r"M_{\mathrm{cap}}",
     "memory of one device",
     source="the accelerator's document",
-)
-def capacity():
-    """What the driver reports, where the document says it."""
-    return M_dev
+).equals(M_dev, "What the driver reports, where the document says it.")
 
-
-@predicted(
+headroom = predicted(
     "memory.headroom",
     r"\Delta M",
     "memory that is left on the fullest device",
     source="capacity less process",
     within=SIGNED,
-)
-def headroom():
-    """Negative: the plan does not fit."""
-    return capacity - process
+).equals(capacity - process, "Negative: the plan does not fit.")
 
-
-@predicted(
+at_worst = predicted(
     "memory.at_worst",
     r"M_{95}",
     "memory of the process at worst (95th percentile)",
     source="published readings of training runs (presets/efficiency/memory.yaml)",
+).equals(
+    ceil(process * (1 + f_95)),
+    "Of 100 published readings 95 lie no further above their prediction than this.",
 )
-def at_worst():
-    """Of 100 published readings 95 lie no further above their prediction than this."""
-    return ceil(process * (1 + f_95))
 
-
-@predicted(
+headroom_p95 = predicted(
     "memory.headroom_p95",
     r"\Delta M_{95}",
     "memory that is left on the fullest device at worst (95th percentile)",
     source="capacity less process at worst",
     within=SIGNED,
+).equals(
+    capacity - at_worst,
+    "Below zero the plan may run out of memory, though less than that is predicted.",
 )
-def headroom_p95():
-    """Below zero the plan may run out of memory, though less than that is predicted."""
-    return capacity - at_worst

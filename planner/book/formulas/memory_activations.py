@@ -24,19 +24,17 @@ KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198)"
 of_part = partial(Quantity, unit="bytes", per="part")
 of_stage = partial(Quantity, unit="bytes", per="stage")
 
-
-@Quantity(
+tensor = Quantity(
     "memory.tensor",
     "M_j",
     "one tensor of a layer, of one micro-batch on one device",
     unit="bytes",
     source=PROFILE,
     per="tensor",
+).equals(
+    rows_j * width_j * bytes_j / ranks_j,
+    "Rows times width times bytes of an element, shared by some devices.",
 )
-def tensor():
-    """Rows times width times bytes of an element, shared by some devices."""
-    return rows_j * width_j * bytes_j / ranks_j
-
 
 input_ranks = Quantity(
     "memory.activations.input_ranks",
@@ -57,36 +55,27 @@ layer = of_part(
     r"M_{\mathrm{act}}^{k}",
     "activations that one layer keeps of one micro-batch",
 )
-
-
-@layer.where(recompute="none", source=f"{PROFILE}; {KORTHIKANTI}, equations 1 to 4")
-def _():
-    """Everything that the profile lists; tensors that several operations read are listed once."""
-    return Sum(tensor, "tensor", moment="kept")
-
-
-@layer.where(recompute="selective", source=f"{PROFILE}; {KORTHIKANTI}, section 5 and equation 6")
-def _():
-    """What belongs to a recomputed module (training.recompute_modules) is computed again."""
-    return Sum(tensor, "tensor", moment="kept", recomputed="no")
-
-
+layer.where(recompute="none", source=f"{PROFILE}; {KORTHIKANTI}, equations 1 to 4").equals(
+    Sum(tensor, "tensor", moment="kept"),
+    "Everything that the profile lists; tensors that several operations read are listed once.",
+)
+layer.where(
+    recompute="selective", source=f"{PROFILE}; {KORTHIKANTI}, section 5 and equation 6"
+).equals(
+    Sum(tensor, "tensor", moment="kept", recomputed="no"),
+    "What belongs to a recomputed module (training.recompute_modules) is computed again.",
+)
 layer.where(recompute="full", source=f"{KORTHIKANTI}, section 5: 2sbh").equals(
     k_a * tokens * h / input_ranks, "The layer's input only; the rest is computed again."
 )
 
-
-@Quantity(
+largest_layer = Quantity(
     "memory.activations.layer",
     r"M_{\mathrm{act}}^{\ell}",
     "activations that one layer keeps of one micro-batch on one device",
     unit="bytes",
     source="the layer kind that keeps most",
-)
-def largest_layer():
-    """The largest over the layer kinds."""
-    return Max(layer, "part", layers=True)
-
+).equals(Max(layer, "part", layers=True), "The largest over the layer kinds.")
 
 again = of_part(
     "memory.activations.again",
@@ -94,72 +83,58 @@ again = of_part(
     "activations of one layer while it is computed again",
     source=f"{KORTHIKANTI}, section 5",
 )
-
-
-@again.where(recompute="full", layers=True)
-def _():
-    """Before its backward pass a layer's activations exist once, whatever was kept."""
-    return Sum(tensor, "tensor", moment="kept")
-
-
+again.where(recompute="full", layers=True).equals(
+    Sum(tensor, "tensor", moment="kept"),
+    "Before its backward pass a layer's activations exist once, whatever was kept.",
+)
 again.where(recompute="selective", layers=True).equals(
     Sum(tensor, "tensor", moment="kept", recomputed="selective"), "The attention core of one layer."
 )
 again.where(recompute="none", layers=True).equals(0, "Nothing is computed again.")
 again.where(layers=False).equals(0, "Embedding and head are not computed again.")
 
-
-@of_part(
+whole = of_part(
     "memory.activations.whole",
     r"M_{\mathrm{act}}^{k,0}",
     "activations that one layer would keep without recomputation",
     source=PROFILE,
-)
-def whole():
-    """Everything that the profile lists."""
-    return Sum(tensor, "tensor", moment="kept")
+).equals(Sum(tensor, "tensor", moment="kept"), "Everything that the profile lists.")
 
-
-@Quantity(
+stays = Quantity(
     "memory.activations.offloaded",
     r"f_{\mathrm{dev}}",
     "share of the activations that stays on the device",
     unit="1",
     source="training.offload.activations",
     within=SHARE,
-)
-def stays():
-    """The rest lies in the host's memory until the backward pass."""
-    return 1 - f_off
+).equals(1 - f_off, "The rest lies in the host's memory until the backward pass.")
 
-
-@of_stage(
+layers = of_stage(
     "memory.activations.layers",
     r"M_{\mathrm{act},\sigma}^{L}",
     "activations that the layers of a stage keep, without embedding and head",
     source=f"Narayanan et al. 2021, section 2.2; {KORTHIKANTI}, equation 5 and section 4.2.3",
-)
-def layers():
-    """Each layer kind as often as the stage holds it, for each micro-batch that is alive there;
-    layers that are not recomputed keep everything."""
-    return stays * Sum(
+).equals(
+    stays
+    * Sum(
         recomputed_in_flight * layer + (in_flight - recomputed_in_flight) * whole,
         "part",
         layers=True,
-    )
+    ),
+    "Each layer kind as often as the stage holds it, for each micro-batch that is alive there; "
+    "layers that are not recomputed keep everything.",
+)
 
-
-@of_stage(
+stage = of_stage(
     "memory.activations.stage",
     r"M_{\mathrm{act},\sigma}",
     "activations that one device of a stage keeps, of all micro-batches in flight",
     short="activations",
     source="layers, embedding and head",
+).equals(
+    layers + Sum(in_flight * whole, "part", layers=False),
+    "What the layers keep, and embedding and head for each micro-batch that is alive there.",
 )
-def stage():
-    """What the layers keep, and embedding and head for each micro-batch that is alive there."""
-    return layers + Sum(in_flight * whole, "part", layers=False)
-
 
 live = Quantity(
     "memory.activations.live",
@@ -173,31 +148,21 @@ _embedding = Sum(in_flight * whole, "part", part="embedding")
 live.where(phase="loss", source="end of the forward pass").equals(
     stage, "Everything that is kept, logits included."
 )
-
-
-@live.where(phase="backward", source=f"{KORTHIKANTI}, section 5")
-def _():
-    """The head has let go of its tensors; a layer that was not kept is computed again."""
-    return layers + _embedding + Max(minimum(1, recomputed_in_flight) * again, "part")
-
-
-@live.where(phase="first", source="last layer of the backward pass")
-def _():
-    """One layer is left, in full, and the embedding's tensors."""
-    return largest_on_stage(whole, layers=True) + _embedding
-
-
+live.where(phase="backward", source=f"{KORTHIKANTI}, section 5").equals(
+    layers + _embedding + Max(minimum(1, recomputed_in_flight) * again, "part"),
+    "The head has let go of its tensors; a layer that was not kept is computed again.",
+)
+live.where(phase="first", source="last layer of the backward pass").equals(
+    largest_on_stage(whole, layers=True) + _embedding,
+    "One layer is left, in full, and the embedding's tensors.",
+)
 live.where(phase="gradients", source="end of the backward pass").equals(
     _embedding, "The embedding's tensors are left."
 )
-
-
-@live.where(phase="serving", source="forward pass without gradients")
-def _():
-    """The tensors of one layer at a time; what sequences keep is the cache."""
-    return largest_on_stage(whole, layers=True)
-
-
+live.where(phase="serving", source="forward pass without gradients").equals(
+    largest_on_stage(whole, layers=True),
+    "The tensors of one layer at a time; what sequences keep is the cache.",
+)
 live.where(phase="step", source="optimizer step").equals(
     0, "No activation survives the backward pass."
 )

@@ -29,46 +29,40 @@ of_stage = partial(Quantity, unit="bytes", per="stage")
 of_phase = partial(Quantity, unit="bytes", per=("stage", "phase"))
 in_bytes = partial(Quantity, unit="bytes")
 
-
 # -- tensors of a moment -------------------------------------------------------------------------
 
-
-@of_stage(
+loss = of_stage(
     "memory.buffers.loss",
     r"M_{\mathrm{loss},\sigma}",
     "temporary tensors of the loss and of the head's backward pass",
     source=PROFILE,
+).equals(
+    total_on_stage(Sum(tensor, "tensor", moment="loss"), part="head"),
+    "Only the stage with the head has them.",
 )
-def loss():
-    """Only the stage with the head has them."""
-    return total_on_stage(Sum(tensor, "tensor", moment="loss"), part="head")
 
-
-@of_stage(
+layer = of_stage(
     "memory.buffers.layer",
     r"M_{\mathrm{bwd},\sigma}",
     "temporary tensors of the backward pass of one block",
     source=PROFILE,
+).equals(
+    largest_on_stage(Max(Sum(tensor, "tensor", moment="backward"), "block"), head=False),
+    "The block with most: of a layer of any kind, or the embedding.",
 )
-def layer():
-    """The block with most: of a layer of any kind, or the embedding."""
-    return largest_on_stage(Max(Sum(tensor, "tensor", moment="backward"), "block"), head=False)
-
 
 # -- weights gathered and gradients reduced ------------------------------------------------------
 
-
-@in_bytes(
+gathered_part = in_bytes(
     "memory.buffers.gathered_part",
     r"G_k",
     "weights of one layer, gathered",
     source=FSDP,
     per="part",
+).equals(
+    k_c * Sum(device_parameters, "component", shared=False),
+    "The whole weights in the format that the matmuls take.",
 )
-def gathered_part():
-    """The whole weights in the format that the matmuls take."""
-    return k_c * Sum(device_parameters, "component", shared=False)
-
 
 gathered = of_phase(
     "memory.buffers.gathered",
@@ -82,38 +76,28 @@ _layer = largest_on_stage(gathered_part, layers=True)
 gathered.where(zero=3, reshard=True, phase="loss").equals(
     _root + _layer, "The root's group (embedding and head) and the last layer."
 )
-
-
-@gathered.where(zero=3, reshard=True, phase="backward")
-def _():
-    """The root's group stays gathered; of the layers, one is worked on and the next one is on its
-    way."""
-    return _root + 2 * _layer
-
-
+gathered.where(zero=3, reshard=True, phase="backward").equals(
+    _root + 2 * _layer,
+    "The root's group stays gathered; of the layers, one is worked on and the next one is on its "
+    "way.",
+)
 gathered.where(zero=3, phase="first").equals(_root + _layer, "The root's group and this layer.")
 gathered.where(zero=3, reshard=False, phase=("loss", "backward")).equals(
     total_on_stage(gathered_part), "All of them: nothing is let go of between forward and backward."
 )
-
-
-@gathered.where(zero=3, phase="gradients")
-def _():
-    """The root's weights are let go of; the embedding's gradient is as large as its table."""
-    return total_on_stage(gathered_part, part="embedding")
-
-
-@gathered.where(
+gathered.where(zero=3, phase="gradients").equals(
+    total_on_stage(gathered_part, part="embedding"),
+    "The root's weights are let go of; the embedding's gradient is as large as its table.",
+)
+gathered.where(
     zero=(0, 1, 2),
     copies=True,
     phase="loss",
     source="PyTorch autocast (copies are kept until the end of the forward pass)",
+).equals(
+    total_on_stage(k_c * Sum(device_parameters, "component", type="linear")),
+    "Weights are kept wider than the matmuls take them: a copy of every matrix.",
 )
-def _():
-    """Weights are kept wider than the matmuls take them: a copy of every matrix."""
-    return total_on_stage(k_c * Sum(device_parameters, "component", type="linear"))
-
-
 gathered.where(
     zero=(0, 1, 2), copies=False, phase="loss", source="the matmuls take the weights as they lie"
 ).equals(0, "No copy.")
@@ -135,25 +119,18 @@ _of_matrix = largest_on_stage(k_c * Max(device_parameters, "component"), layers=
 #: Without those that are counted elsewhere.
 _own_parameters = Sum(device_parameters, "component", shared=False)
 
-
-@reduced.where(zero=3, phase="backward")
-def _():
-    """The head's gradient, which waits for the rest of the root's group, and that of one matrix."""
-    return _of_head + _of_matrix
-
-
-@reduced.where(zero=3, phase="first")
-def _():
-    """The same, and the layer before on its way to its shards."""
-    return _of_head + _of_matrix + largest_on_stage(k_red * _own_parameters, layers=True)
-
-
-@reduced.where(zero=3, phase="gradients")
-def _():
-    """The root's group (embedding and head): gradients as they are made and as they are summed."""
-    return total_on_stage((k_c + k_red) * _own_parameters, layers=False)
-
-
+reduced.where(zero=3, phase="backward").equals(
+    _of_head + _of_matrix,
+    "The head's gradient, which waits for the rest of the root's group, and that of one matrix.",
+)
+reduced.where(zero=3, phase="first").equals(
+    _of_head + _of_matrix + largest_on_stage(k_red * _own_parameters, layers=True),
+    "The same, and the layer before on its way to its shards.",
+)
+reduced.where(zero=3, phase="gradients").equals(
+    total_on_stage((k_c + k_red) * _own_parameters, layers=False),
+    "The root's group (embedding and head): gradients as they are made and as they are summed.",
+)
 reduced.where(zero=3, phase=("loss", "step"), source="nothing is reduced").equals(
     0, "No gradient is on its way."
 )
@@ -164,27 +141,22 @@ reduced.where(zero=(0, 1, 2), source="gradients are summed where they lie").equa
 step = of_stage(
     "memory.buffers.step", r"M_{\mathrm{step},\sigma}", "temporary tensors of the optimizer step"
 )
-
-
-@step.where(
+step.where(
     optimizer_kernel="foreach",
     source="PyTorch (torch.optim, foreach): the denominator of the update, for all weights at once",
+).equals(
+    weights_stage * k_o / k_w,
+    "One number in the format of a state for each weight that the device holds.",
 )
-def _():
-    """One number in the format of a state for each weight that the device holds."""
-    return weights_stage * k_o / k_w
-
-
 step.where(
     optimizer_kernel="fused", source="PyTorch (torch.optim, fused): weights are updated in place"
 ).equals(0, "None.")
-
-
-@step.where(optimizer_kernel="loop", source="PyTorch (torch.optim, one tensor after the other)")
-def _():
-    """One number in the format of a state for each weight of the largest tensor."""
-    return largest_on_stage(Max(weights_component * k_o / k_w, "component"))
-
+step.where(
+    optimizer_kernel="loop", source="PyTorch (torch.optim, one tensor after the other)"
+).equals(
+    largest_on_stage(Max(weights_component * k_o / k_w, "component")),
+    "One number in the format of a state for each weight of the largest tensor.",
+)
 
 # -- what is there for the whole run -----------------------------------------------------------
 
@@ -194,22 +166,17 @@ dummies = of_stage(
     "placeholder gradients of the weights",
     source="TransformerEngine (get_dummy_wgrad), Megatron-LM (gradient-accumulation fusion)",
 )
-
-
-@dummies.where(dummies=True)
-def _():
-    """Gradients are added to the fp32 buffer where they are made; autograd gets a placeholder in
-    the compute format, one for each distinct shape (of one expert), kept for ever."""
-    return Sum(
-        k_c * first_on_stage * device_parameters, "component", type="linear", routed=False
-    ) + Sum(
+dummies.where(dummies=True).equals(
+    Sum(k_c * first_on_stage * device_parameters, "component", type="linear", routed=False)
+    + Sum(
         k_c * first_on_stage * device_parameters * e / copies,
         "component",
         type="linear",
         routed=True,
-    )
-
-
+    ),
+    "Gradients are added to the fp32 buffer where they are made; autograd gets a placeholder in "
+    "the compute format, one for each distinct shape (of one expert), kept for ever.",
+)
 dummies.where(dummies=False).equals(0, "Autograd hands the gradients over.")
 
 workspace = of_stage(
@@ -218,47 +185,37 @@ workspace = of_stage(
 workspace.where(
     head_workspace=False, source="PyTorch (CUBLAS_WORKSPACE_CONFIG: 32 MiB from Hopper on)"
 ).equals(n_ws * M_work, "One for each thread that starts matmuls.")
-
-
-@workspace.where(
+workspace.where(
     head_workspace=True, experts=False, source="PyTorch and TransformerEngine: one workspace each"
+).equals(
+    M_work + total_on_stage(M_work, part="head"),
+    "TransformerEngine has one for the layers, PyTorch one for the head.",
 )
-def _():
-    """TransformerEngine has one for the layers, PyTorch one for the head."""
-    return M_work + total_on_stage(M_work, part="head")
-
-
-@workspace.where(
+workspace.where(
     head_workspace=True,
     experts=True,
     source="PyTorch and TransformerEngine (grouped matmuls run on four streams)",
+).equals(
+    M_work + total_on_stage(M_work, part="head") + largest_on_stage(4 * M_work, experts=True),
+    "As for a dense model; with experts, four more for the streams of grouped matmuls.",
 )
-def _():
-    """As for a dense model; with experts, four more for the streams of grouped matmuls."""
-    return M_work + total_on_stage(M_work, part="head") + largest_on_stage(4 * M_work, experts=True)
 
-
-@in_bytes(
+buckets = in_bytes(
     "memory.buffers.buckets",
     r"M_{\mathrm{bk}}",
     "buckets in which gradients are reduced and weights gathered",
     source="DeepSpeed (reduce_bucket_size, allgather_bucket_size)",
+).equals(
+    n_bk * N_bk * k_red,
+    "So many buckets of so many parameters, in the format in which gradients are summed.",
 )
-def buckets():
-    """So many buckets of so many parameters, in the format in which gradients are summed."""
-    return n_bk * N_bk * k_red
 
-
-@in_bytes(
+live_parameters = in_bytes(
     "memory.buffers.live_parameters",
     r"M_{\mathrm{lp}}",
     "weights kept gathered besides the layers at work",
     source="DeepSpeed (stage3_max_live_parameters)",
-)
-def live_parameters():
-    """So many parameters in the format that the matmuls take; none under FSDP2."""
-    return N_live * k_c
-
+).equals(N_live * k_c, "So many parameters in the format that the matmuls take; none under FSDP2.")
 
 quantized = of_stage(
     "memory.buffers.quantized",
@@ -266,34 +223,29 @@ quantized = of_stage(
     "weights in the format of quantized products",
 )
 
-
-@quantized.where(
+_matrices = Sum(device_parameters, "component", type="linear")
+quantized.where(
     zero=(0, 1, 2),
     source="TransformerEngine, module/base.py (get_weight_workspace); on Hopper a transposed copy "
     "for the backward pass too (github.com/NVIDIA/TransformerEngine/issues/1880)",
+).equals(
+    total_on_stage(k_quant * _matrices, layers=True),
+    "Cast in the first micro-batch and kept for the others, beside the weights themselves.",
 )
-def _():
-    """Cast in the first micro-batch and kept for the others, beside the weights themselves."""
-    matrices = Sum(device_parameters, "component", type="linear")
-    return total_on_stage(k_quant * matrices, layers=True)
-
-
 quantized.where(
     zero=3, source="PyTorch, torchao.float8: a gathered weight is cast for each product"
 ).equals(0, "Casts of gathered weights do not outlive their product.")
 
-
-@of_stage(
+constant = of_stage(
     "memory.buffers.constant",
     r"M_{\mathrm{con},\sigma}",
     "buffers that are there for the whole run",
     source=PROFILE,
+).equals(
+    dummies + quantized + buckets + live_parameters + workspace + M_oth,
+    "Placeholder gradients, quantized weights, buckets, live parameters, workspaces, and what the "
+    "plan adds.",
 )
-def constant():
-    """Placeholder gradients, quantized weights, buckets, live parameters, workspaces, and what the
-    plan adds."""
-    return dummies + quantized + buckets + live_parameters + workspace + M_oth
-
 
 # -- what lives in which phase -------------------------------------------------------------------
 
@@ -304,25 +256,17 @@ live = of_phase(
     attribution="buffers",
     source=PROFILE,
 )
-
-
-@live.where(phase="loss")
-def _():
-    """Temporary tensors of the loss, weights in the compute format, workspace."""
-    return loss + gathered + constant
-
-
-@live.where(phase=("backward", "first"))
-def _():
-    """Temporary tensors of a layer, weights in the compute format, gradients on their way."""
-    return layer + gathered + reduced + constant
-
-
-@live.where(phase="gradients")
-def _():
-    """Weights in the compute format, gradients on their way, workspace."""
-    return gathered + reduced + constant
-
-
+live.where(phase="loss").equals(
+    loss + gathered + constant,
+    "Temporary tensors of the loss, weights in the compute format, workspace.",
+)
+live.where(phase=("backward", "first")).equals(
+    layer + gathered + reduced + constant,
+    "Temporary tensors of a layer, weights in the compute format, gradients on their way.",
+)
+live.where(phase="gradients").equals(
+    gathered + reduced + constant,
+    "Weights in the compute format, gradients on their way, workspace.",
+)
 live.where(phase="serving").equals(constant, "Buffers of the whole run.")
 live.where(phase="step").equals(step + constant, "Temporary tensors of the optimizer, workspace.")

@@ -41,56 +41,44 @@ block = Quantity(
     per="block",
     coefficient="1",
 )
-
-
-@block.where(block="attention", latent=False, windowed=False, source=POPE)
-def _():
-    """A key and a value for each token of prompt and answer of the sequences under
-    way, m micro-batches of b; a rank holds one head at least."""
-    return k_kv * held * (s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t
-
-
-@block.where(
+block.where(block="attention", latent=False, windowed=False, source=POPE).equals(
+    k_kv * held * (s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t,
+    "A key and a value for each token of prompt and answer of the sequences under way, m "
+    "micro-batches of b; a rank holds one head at least.",
+)
+block.where(
     block="attention",
     latent=False,
     windowed=True,
     source=f"{POPE}; Beltagy et al. 2020 (arXiv 2004.05150)",
+).equals(
+    k_kv * held * minimum(w, s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t,
+    "Only the last w tokens are attended to.",
 )
-def _():
-    """Only the last w tokens are attended to."""
-    return k_kv * held * minimum(w, s + s_o) * (d_h + d_v) * maximum(a_kv, t) / t
-
-
-@block.where(block="attention", latent=True, source="DeepSeek-V2 (arXiv 2405.04434), section 2.1.2")
-def _():
-    """The compressed keys and values and one rotary key, which every rank holds whole."""
-    return k_kv * held * (s + s_o) * (r_kv + d_r)
-
+block.where(
+    block="attention", latent=True, source="DeepSeek-V2 (arXiv 2405.04434), section 2.1.2"
+).equals(
+    k_kv * held * (s + s_o) * (r_kv + d_r),
+    "The compressed keys and values and one rotary key, which every rank holds whole.",
+)
 
 #: The last inputs of a depthwise convolution, as many as its kernel is long.
 _window = Sum(n_in * n_out, "component", type="conv")
 
-
-@block.where(
+block.where(
     block="mamba", source="Gu & Dao 2023 (arXiv 2312.00752); Dao & Gu 2024 (arXiv 2405.21060)"
+).equals(
+    k_a * held * (m_in * n_st + _window) / t,
+    "The state of every channel, and the window of the convolution.",
 )
-def _():
-    """The state of every channel, and the window of the convolution."""
-    return k_a * held * (m_in * n_st + _window) / t
-
-
-@block.where(block="delta_net", source="Yang et al. 2024 (arXiv 2412.06464)")
-def _():
-    """One matrix of keys by values for each head, and the window of the convolution."""
-    return k_a * held * (a_dv * d_dk * d_dv + _window) / t
-
-
-@block.where(block="recurrence", source="De et al. 2024 (arXiv 2402.19427)")
-def _():
-    """The state of every channel, and the window of the convolution."""
-    return k_a * held * (w_r + _window) / t
-
-
+block.where(block="delta_net", source="Yang et al. 2024 (arXiv 2412.06464)").equals(
+    k_a * held * (a_dv * d_dk * d_dv + _window) / t,
+    "One matrix of keys by values for each head, and the window of the convolution.",
+)
+block.where(block="recurrence", source="De et al. 2024 (arXiv 2402.19427)").equals(
+    k_a * held * (w_r + _window) / t,
+    "The state of every channel, and the window of the convolution.",
+)
 block.where(block="short_conv", source="LFM2 (arXiv 2511.23404)").equals(
     k_a * held * _window / t, "The window of the convolution."
 )
@@ -98,8 +86,7 @@ block.where(block="lightning", source="MiniMax-01 (arXiv 2501.08313)").equals(
     k_a * held * a_l * d_l**2 / t, "One matrix of keys by values for each head."
 )
 
-
-@Quantity(
+cache_stage = Quantity(
     "memory.cache.stage",
     r"M_{kv,\sigma}",
     "cache on one device of a stage",
@@ -107,7 +94,7 @@ block.where(block="lightning", source="MiniMax-01 (arXiv 2501.08313)").equals(
     short="cache",
     source=POPE,
     per="stage",
+).equals(
+    total_on_stage(Sum(block, "block", remembers=True)),
+    "Each block that remembers, as often as the stage holds its layer.",
 )
-def cache_stage():
-    """Each block that remembers, as often as the stage holds its layer."""
-    return total_on_stage(Sum(block, "block", remembers=True))

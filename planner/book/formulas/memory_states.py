@@ -53,34 +53,26 @@ device_parameters.where(split="column").equals(
 device_parameters.where(split="row", bias=False).equals(
     component / t, "Inputs are divided over the tensor-parallel ranks."
 )
-
-
-@device_parameters.where(split="row", bias=True)
-def _():
-    """Inputs are divided over the tensor-parallel ranks; every rank holds the whole bias, which is
-    added after the sum."""
-    return (component - copies * n_out) / t + copies * n_out
-
-
-@device_parameters.where(
-    split="vocabulary", shared=False, source="Megatron-LM (make-vocab-size-divisible-by)"
+device_parameters.where(split="row", bias=True).equals(
+    (component - copies * n_out) / t + copies * n_out,
+    "Inputs are divided over the tensor-parallel ranks; every rank holds the whole bias, which is "
+    "added after the sum.",
 )
-def _():
-    """Rows of the padded vocabulary are divided over the tensor-parallel ranks."""
-    return component * vocabulary / (V * t)
-
-
-@device_parameters.where(
+device_parameters.where(
+    split="vocabulary", shared=False, source="Megatron-LM (make-vocab-size-divisible-by)"
+).equals(
+    component * vocabulary / (V * t),
+    "Rows of the padded vocabulary are divided over the tensor-parallel ranks.",
+)
+device_parameters.where(
     split="vocabulary",
     shared=True,
     again=False,
     source="Narayanan et al. 2021: the first and the last stage each hold tied embeddings",
+).equals(
+    n_in * n_out * vocabulary / (V * t),
+    "The copy of a tied matrix, for stages that hold it without the original.",
 )
-def _():
-    """The copy of a tied matrix, for stages that hold it without the original."""
-    return n_in * n_out * vocabulary / (V * t)
-
-
 device_parameters.where(
     split="vocabulary",
     shared=True,
@@ -150,19 +142,14 @@ trained.where(lora=False, source="all weights are trained").equals(
 trained.where(lora=True, adapted=False, source=LORA).equals(
     0, "The component is frozen and has no adapter."
 )
-
-
-@trained.where(lora=True, adapted=True, split=("none", "column", "vocabulary"), source=LORA)
-def _():
-    """Two matrices of rank r: the first is whole on every rank, the second divided as outputs."""
-    return k_l * (n_in + n_out / t)
-
-
-@trained.where(lora=True, adapted=True, split="row", source=LORA)
-def _():
-    """Two matrices of rank r: the first divided as the inputs, the second whole on every rank."""
-    return k_l * (n_in / t + n_out)
-
+trained.where(lora=True, adapted=True, split=("none", "column", "vocabulary"), source=LORA).equals(
+    k_l * (n_in + n_out / t),
+    "Two matrices of rank r: the first is whole on every rank, the second divided as outputs.",
+)
+trained.where(lora=True, adapted=True, split="row", source=LORA).equals(
+    k_l * (n_in / t + n_out),
+    "Two matrices of rank r: the first divided as the inputs, the second whole on every rank.",
+)
 
 # -- bytes of one component ---------------------------------------------------------------------
 
@@ -181,13 +168,10 @@ frozen_bytes.where(lora_base="int8", source="Dettmers et al. 2022 (arXiv 2208.07
 frozen_bytes.where(lora_base="nf4", source=QLORA).equals(
     rational(1, 2) + rational(4, 64), "Four bits, and an fp32 scale for each block of 64."
 )
-
-
-@frozen_bytes.where(lora_base="nf4-double", source=QLORA)
-def _():
-    """Four bits, an 8-bit scale for each block of 64, and an fp32 scale for 256 of those."""
-    return rational(1, 2) + rational(1, 64) + rational(4, 64 * 256)
-
+frozen_bytes.where(lora_base="nf4-double", source=QLORA).equals(
+    rational(1, 2) + rational(1, 64) + rational(4, 64 * 256),
+    "Four bits, an 8-bit scale for each block of 64, and an fp32 scale for 256 of those.",
+)
 
 frozen = of_component(
     "memory.weights.frozen",
@@ -209,13 +193,10 @@ weights_component = of_component(
 weights_component.where(zero=(0, 1, 2)).equals(
     k_w * trained + frozen, "k_w bytes for each trained parameter, and the frozen ones."
 )
-
-
-@weights_component.where(zero=3)
-def _():
-    """As without ZeRO, divided over the devices that share the weight."""
-    return (k_w * trained + frozen) / shards
-
+weights_component.where(zero=3).equals(
+    (k_w * trained + frozen) / shards,
+    "As without ZeRO, divided over the devices that share the weight.",
+)
 
 gradients_component = of_component(
     "memory.gradients.component",
@@ -234,35 +215,59 @@ per_parameter = in_bytes(
 per_parameter.where(optimizer="adamw", source="Loshchilov & Hutter 2019 (arXiv 1711.05101)").equals(
     2 * k_o, "A first and a second moment."
 )
-
-
-@per_parameter.where(
+per_parameter.where(
     optimizer="adam-8bit",
     source="Dettmers et al. 2021 (arXiv 2110.02861), section 2",
     coefficient="bytes",
+).equals(
+    2 * (1 + rational(4, 256)),
+    "Two moments of one byte, and for each of them one fp32 scale for a block of 256.",
 )
-def _():
-    """Two moments of one byte, and for each of them one fp32 scale for a block of 256."""
-    return 2 * (1 + rational(4, 256))
-
-
 per_parameter.where(optimizer="sgd", source="stochastic gradient descent").equals(0, "No state.")
 per_parameter.where(
     optimizer=("sgd-momentum", "lion"),
     source="Sutskever et al. 2013; Chen et al. 2023 (arXiv 2302.06675)",
 ).equals(k_o, "One momentum.")
 
+ALIKE = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "lion")
 
-@per_parameter.where(
+each = of_component(
+    "memory.optimizer.each", r"k_{o,c}", "optimizer states of one parameter of a component"
+)
+each.where(optimizer=ALIKE, source="one state has the shape of the weight").equals(
+    per_parameter, "The same for each parameter."
+)
+each.where(
+    optimizer="adafactor", matrix=True, source="Shazeer & Stern 2018 (arXiv 1804.04235), section 3"
+).equals(
+    k_o * (inputs + outputs + biases) / (inputs * outputs + biases),
+    "Of a matrix, the sums of the rows and of the columns that the rank holds; biases in full.",
+)
+each.where(
+    optimizer="adafactor", matrix=False, source="Shazeer & Stern 2018 (arXiv 1804.04235), section 3"
+).equals(k_o, "A vector keeps its second moment in full.")
+each.where(
+    optimizer="muon",
+    hidden_matrix=True,
+    source="Jordan et al. 2024 (Muon); Liu et al. 2025 (arXiv 2502.16982), section 2.3",
+).equals(
+    k_o * (inputs * outputs + 2 * biases) / (inputs * outputs + biases),
+    "A momentum for each parameter of a hidden matrix; for its biases two moments.",
+)
+each.where(
+    optimizer="muon",
+    hidden_matrix=False,
+    source="Jordan et al. 2024 (Muon): AdamW for embeddings, head and vectors",
+).equals(2 * k_o, "Two moments, as AdamW keeps them.")
+
+per_parameter.where(
     optimizer=("adafactor", "muon"),
     shape=True,
     source="Shazeer & Stern 2018 (arXiv 1804.04235); Jordan et al. 2024 (Muon)",
+).equals(
+    Sum(L_k * Sum(each * component, "component"), "part") / total,
+    "On average over the model: matrices and vectors keep different states.",
 )
-def _():
-    """On average over the model: matrices and vectors keep different states."""
-    return Sum(L_k * Sum(each * component, "component"), "part") / total
-
-
 per_parameter.where(
     optimizer="muon",
     shape=False,
@@ -274,56 +279,12 @@ per_parameter.where(
     "keep a moment more.",
 )
 
-ALIKE = ("adamw", "adam-8bit", "sgd", "sgd-momentum", "lion")
-
-each = of_component(
-    "memory.optimizer.each", r"k_{o,c}", "optimizer states of one parameter of a component"
-)
-each.where(optimizer=ALIKE, source="one state has the shape of the weight").equals(
-    per_parameter, "The same for each parameter."
-)
-
-
-@each.where(
-    optimizer="adafactor", matrix=True, source="Shazeer & Stern 2018 (arXiv 1804.04235), section 3"
-)
-def _():
-    """Of a matrix, the sums of the rows and of the columns that the rank holds; biases in full."""
-    return k_o * (inputs + outputs + biases) / (inputs * outputs + biases)
-
-
-each.where(
-    optimizer="adafactor", matrix=False, source="Shazeer & Stern 2018 (arXiv 1804.04235), section 3"
-).equals(k_o, "A vector keeps its second moment in full.")
-
-
-@each.where(
-    optimizer="muon",
-    hidden_matrix=True,
-    source="Jordan et al. 2024 (Muon); Liu et al. 2025 (arXiv 2502.16982), section 2.3",
-)
-def _():
-    """A momentum for each parameter of a hidden matrix; for its biases two moments."""
-    return k_o * (inputs * outputs + 2 * biases) / (inputs * outputs + biases)
-
-
-each.where(
-    optimizer="muon",
-    hidden_matrix=False,
-    source="Jordan et al. 2024 (Muon): AdamW for embeddings, head and vectors",
-).equals(2 * k_o, "Two moments, as AdamW keeps them.")
-
-
-@of_component(
+states = of_component(
     "memory.optimizer.states",
     r"K_{o,c}",
     "optimizer states of one component, before they are divided",
     source="the optimizer's states of each parameter",
-)
-def states():
-    """Those of each parameter that is trained."""
-    return each * trained
-
+).equals(each * trained, "Those of each parameter that is trained.")
 
 optimizer_component = of_component(
     "memory.optimizer.component",
@@ -334,30 +295,21 @@ optimizer_component = of_component(
 optimizer_component.where(
     offload_optimizer=True, source="Ren et al. 2021 (arXiv 2101.06840)"
 ).equals(0, "They lie in the host's memory.")
+optimizer_component.where(zero=0, offload_optimizer=False).equals(
+    (k_m + k_G) * trained + states,
+    "A master weight, the gradient's copy where the recipe keeps one, the optimizer's states.",
+)
+optimizer_component.where(zero=(1, 2, 3), offload_optimizer=False).equals(
+    ((k_m + k_G) * trained + states) / shards,
+    "As without ZeRO, divided over the devices that share the weight.",
+)
 
-
-@optimizer_component.where(zero=0, offload_optimizer=False)
-def _():
-    """A master weight, the gradient's copy where the recipe keeps one, the optimizer's states."""
-    return (k_m + k_G) * trained + states
-
-
-@optimizer_component.where(zero=(1, 2, 3), offload_optimizer=False)
-def _():
-    """As without ZeRO, divided over the devices that share the weight."""
-    return ((k_m + k_G) * trained + states) / shards
-
-
-@of_component(
+steps = of_component(
     "memory.optimizer.steps",
     r"M_{t,c}",
     "step counters of one component",
     source="PyTorch (torch.optim keeps one for each weight tensor)",
-)
-def steps():
-    """One number for each tensor of weights, not divided."""
-    return k_t * tensors_c
-
+).equals(k_t * tensors_c, "One number for each tensor of weights, not divided.")
 
 # -- sums over a stage --------------------------------------------------------------------------
 
@@ -374,32 +326,31 @@ def _stage(name: str, latex: str, title: str, attribution: str = "") -> Quantity
     )
 
 
-@_stage("weights", r"M_{w,\sigma}", "weights of one device of a stage", "weights")
-def weights_stage():
-    """Each component as often as the stage holds it, a tied matrix at most once."""
-    return Sum(copies_on_stage * weights_component, "component")
-
-
-@_stage("gradients", r"M_{g,\sigma}", "gradients of one device of a stage")
-def gradients_stage():
-    """Each component as often as the stage holds it, a tied matrix at most once."""
-    return Sum(copies_on_stage * gradients_component, "component")
-
-
-@_stage(
-    "optimizer", r"M_{o,\sigma}", "optimizer states of one device of a stage", "optimizer states"
+weights_stage = _stage(
+    "weights", r"M_{w,\sigma}", "weights of one device of a stage", "weights"
+).equals(
+    Sum(copies_on_stage * weights_component, "component"),
+    "Each component as often as the stage holds it, a tied matrix at most once.",
 )
-def optimizer_stage():
-    """Each component as often as the stage holds it, with the step counters of its tensors."""
-    return Sum(copies_on_stage * (optimizer_component + steps), "component")
 
+gradients_stage = _stage("gradients", r"M_{g,\sigma}", "gradients of one device of a stage").equals(
+    Sum(copies_on_stage * gradients_component, "component"),
+    "Each component as often as the stage holds it, a tied matrix at most once.",
+)
 
-@in_bytes(
+optimizer_stage = _stage(
+    "optimizer", r"M_{o,\sigma}", "optimizer states of one device of a stage", "optimizer states"
+).equals(
+    Sum(copies_on_stage * (optimizer_component + steps), "component"),
+    "Each component as often as the stage holds it, with the step counters of its tensors.",
+)
+
+bytes_per_parameter = in_bytes(
     "memory.bytes_per_parameter",
     "K",
     "bytes of weight, gradient and optimizer for one parameter, nothing divided",
     source="the recipe of the precision (training.bytes)",
+).equals(
+    k_w + k_g + k_m + k_G + per_parameter,
+    "Weight, gradient, master weight, the gradient's copy and the optimizer's states.",
 )
-def bytes_per_parameter():
-    """Weight, gradient, master weight, the gradient's copy and the optimizer's states."""
-    return k_w + k_g + k_m + k_G + per_parameter

@@ -60,14 +60,10 @@ link = rate(
     r"\beta_\ell",
     "bandwidth of collectives inside a node, per device and direction",
 )
-
-
-@link.where(link_convention="bidirectional", source="datasheet; it adds both directions")
-def _():
-    """Half of the printed figure is one direction, of which collectives sustain a share."""
-    return e_link * B_link / 2
-
-
+link.where(link_convention="bidirectional", source="datasheet; it adds both directions").equals(
+    e_link * B_link / 2,
+    "Half of the printed figure is one direction, of which collectives sustain a share.",
+)
 link.where(link_convention="per-direction", source="datasheet; it prints one direction").equals(
     e_link * B_link, "The printed figure, of which collectives sustain a share."
 )
@@ -78,20 +74,15 @@ fabric = Quantity(
     "bandwidth of collectives between nodes, per device and direction",
     unit="bytes/s",
 )
-
-
-@fabric.where(measured=False, source="cluster document", exact=False)
-def _():
-    """The network card of a device, of which collectives sustain a share. A ring that follows the
-    topology leaves a switch with one flow, so oversubscription above does not slow it."""
-    return e_net * B_net
-
-
-@fabric.where(measured=True, source="cluster document: a collective benchmark")
-def _():
-    """What collectives reached there, no more than the network card of a device."""
-    return minimum(B_sus, B_net)
-
+fabric.where(measured=False, source="cluster document", exact=False).equals(
+    e_net * B_net,
+    "The network card of a device, of which collectives sustain a share. A ring that follows the "
+    "topology leaves a switch with one flow, so oversubscription above does not slow it.",
+)
+fabric.where(measured=True, source="cluster document: a collective benchmark").equals(
+    minimum(B_sus, B_net),
+    "What collectives reached there, no more than the network card of a device.",
+)
 
 # -- tensor parallelism ------------------------------------------------------------------------
 
@@ -110,77 +101,58 @@ tensor_hops = seconds("network.tensor_hops", r"\alpha_t", "hops of one tensor-pa
 tensor_hops.where(tensor="node", switched=False, source=RING).equals(
     2 * (t - 1) * a_link, "A ring takes t - 1 hops to add up, and as many to pass the sums on."
 )
-
-
-@tensor_hops.where(tensor="node", switched=True, sequence=False, source=NVLS)
-def _():
-    """The library takes what is faster: a ring of 2 (t - 1) hops, or one all-reduce by the
-    switches."""
-    return minimum(2 * (t - 1) * a_link, a_sw)
-
-
-@tensor_hops.where(tensor="node", switched=True, sequence=True, source=NVLS)
-def _():
-    """An all-gather and a reduce-scatter, each as a ring of t - 1 hops or by the switches."""
-    return 2 * minimum((t - 1) * a_link, a_sw)
-
+tensor_hops.where(tensor="node", switched=True, sequence=False, source=NVLS).equals(
+    minimum(2 * (t - 1) * a_link, a_sw),
+    "The library takes what is faster: a ring of 2 (t - 1) hops, or one all-reduce by the "
+    "switches.",
+)
+tensor_hops.where(tensor="node", switched=True, sequence=True, source=NVLS).equals(
+    2 * minimum((t - 1) * a_link, a_sw),
+    "An all-gather and a reduce-scatter, each as a ring of t - 1 hops or by the switches.",
+)
 
 _ring_over_nodes = 2 * ((t / n_node - 1) * a_net + (t - t / n_node) * a_link)
 
+tensor_hops.where(tensor="nodes", sequence=True, source=RING).equals(
+    _ring_over_nodes,
+    "Of 2 (t-1) hops of a ring over M = t/n_node nodes, 2 (M-1) go from one to the next.",
+)
 
-@tensor_hops.where(tensor="nodes", sequence=True, source=RING)
-def _():
-    """Of 2 (t-1) hops of a ring over M = t/n_node nodes, 2 (M-1) go from one to the next."""
-    return _ring_over_nodes
+_tree_over_nodes = 2 * (log2(t / n_node) * a_net + (n_node - 1) * a_link)
+tensor_hops.where(tensor="nodes", sequence=False, source=TREE).equals(
+    minimum(_ring_over_nodes, _tree_over_nodes),
+    "The library takes what is faster for an all-reduce: a ring, or a tree over the M = t/n_node "
+    "nodes, log2 M deep, with a chain inside each.",
+)
 
-
-@tensor_hops.where(tensor="nodes", sequence=False, source=TREE)
-def _():
-    """The library takes what is faster for an all-reduce: a ring, or a tree over the M = t/n_node
-    nodes, log2 M deep, with a chain inside each."""
-    tree = 2 * (log2(t / n_node) * a_net + (n_node - 1) * a_link)
-    return minimum(_ring_over_nodes, tree)
-
-
-@tensor.where(tensor="node", source=RING)
-def _():
-    """A ring passes 2 (t-1)/t of n h activations through each device; an all-gather and a
-    reduce-scatter (sequence parallelism) move the same as an all-reduce."""
-    return _passed_by_ranks / link + tensor_hops
-
-
-@tensor.where(tensor="nodes", sequence=False, source=TREE)
-def _():
-    """Across M = t/n_node nodes a tree sends 2 (M-1)/M of the values over the cards of a node,
-    while the ring inside each node passes its share over the link."""
-    return (
-        maximum(
-            _passed_by_ranks / link, 2 * (1 - n_node / t) * k_a * tokens * h / (fabric * n_node)
-        )
-        + tensor_hops
-    )
-
-
-@tensor.where(tensor="nodes", sequence=True, source=RING)
-def _():
-    """All-gather and reduce-scatter run as rings, which cross the nodes with all that passes."""
-    return _passed_by_ranks / minimum(link, fabric * n_node) + tensor_hops
-
+tensor.where(tensor="node", source=RING).equals(
+    _passed_by_ranks / link + tensor_hops,
+    "A ring passes 2 (t-1)/t of n h activations through each device; an all-gather and a "
+    "reduce-scatter (sequence parallelism) move the same as an all-reduce.",
+)
+tensor.where(tensor="nodes", sequence=False, source=TREE).equals(
+    maximum(_passed_by_ranks / link, 2 * (1 - n_node / t) * k_a * tokens * h / (fabric * n_node))
+    + tensor_hops,
+    "Across M = t/n_node nodes a tree sends 2 (M-1)/M of the values over the cards of a node, "
+    "while the ring inside each node passes its share over the link.",
+)
+tensor.where(tensor="nodes", sequence=True, source=RING).equals(
+    _passed_by_ranks / minimum(link, fabric * n_node) + tensor_hops,
+    "All-gather and reduce-scatter run as rings, which cross the nodes with all that passes.",
+)
 
 # -- data parallelism --------------------------------------------------------------------------
 
-
-@Quantity(
+shards = Quantity(
     "network.shards",
     r"g",
     "devices that a weight's states are divided over",
     unit="1",
     source="Rajbhandari et al. 2020 (arXiv 1910.02054); Megatron-LM: data times context parallel",
+).equals(
+    data * c / r,
+    "Data- and context-parallel ranks hold the same weights; r replicas each hold all shards.",
 )
-def shards():
-    """Data- and context-parallel ranks hold the same weights; r replicas each hold all shards."""
-    return data * c / r
-
 
 group = rate(
     "network.data", r"\beta_d", "bandwidth of the data-parallel group, per device and direction"
@@ -189,14 +161,10 @@ group.where(shards="none", source="a group of one device").equals(
     e_mem * W, "A device alone exchanges nothing; what it would, stays in its memory."
 )
 group.where(shards="node", source=RING).equals(link, "The group lies inside one node.")
-
-
-@group.where(shards="nodes", source=RING)
-def _():
-    """Its n_node/t members in a node, one at least, use a network card each; the link bounds
-    them."""
-    return minimum(link, fabric * maximum(1, minimum(n_node / t, shards)))
-
+group.where(shards="nodes", source=RING).equals(
+    minimum(link, fabric * maximum(1, minimum(n_node / t, shards))),
+    "Its n_node/t members in a node, one at least, use a network card each; the link bounds them.",
+)
 
 hops = seconds(
     "network.data_hops",
@@ -207,25 +175,20 @@ hops.where(shards="none", source="a group of one device").equals(0, "None: a dev
 hops.where(shards="node", switched=False, source=RING).equals(
     (shards - 1) * a_link, "One hop to each other member."
 )
-
-
-@hops.where(shards="node", switched=True, source=NVLS)
-def _():
-    """The library takes what is faster: one hop to each other member, or one exchange with the
-    switches, which add up and copy."""
-    return minimum((shards - 1) * a_link, a_sw)
-
+hops.where(shards="node", switched=True, source=NVLS).equals(
+    minimum((shards - 1) * a_link, a_sw),
+    "The library takes what is faster: one hop to each other member, or one exchange with the "
+    "switches, which add up and copy.",
+)
 
 #: Nodes over which the data-parallel group is spread: each member on its own, at most.
 _nodes = minimum(shards, shards * t / n_node)
 
-
-@hops.where(shards="nodes", source=RING)
-def _():
-    """A ring over g devices in M = g t/n_node nodes, at most g, passes M - 1 times from one node to
-    the next and stays inside otherwise; libraries gather and scatter across nodes in rings."""
-    return (_nodes - 1) * a_net + (shards - _nodes) * a_link
-
+hops.where(shards="nodes", source=RING).equals(
+    (_nodes - 1) * a_net + (shards - _nodes) * a_link,
+    "A ring over g devices in M = g t/n_node nodes, at most g, passes M - 1 times from one node to "
+    "the next and stays inside otherwise; libraries gather and scatter across nodes in rings.",
+)
 
 TUNER = "NCCL, src/graph/tuning.cc: the fastest of ring, tree and NVLS"
 
@@ -235,38 +198,28 @@ reduce_hops = seconds(
     "hops of one all-reduce over the data-parallel group",
 )
 reduce_hops.where(shards="none", source="a group of one device").equals(0, "None: a device alone.")
+reduce_hops.where(shards="node", switched=False, source=RING).equals(
+    2 * (shards - 1) * a_link,
+    "A ring adds up, and once more passes the sums on; trees inside a node are chains.",
+)
+reduce_hops.where(shards="node", switched=True, source=TUNER).equals(
+    minimum(2 * (shards - 1) * a_link, a_sw),
+    "A ring, or one exchange with the switches, which add up and copy: what is faster.",
+)
 
+#: A tree over M nodes is log2 M deep; inside each its devices take a chain of hops.
+_deep = 2 * log2(_nodes) * a_net
+_chain = 2 * (shards / _nodes - 1) * a_link
 
-@reduce_hops.where(shards="node", switched=False, source=RING)
-def _():
-    """A ring adds up, and once more passes the sums on; trees inside a node are chains."""
-    return 2 * (shards - 1) * a_link
-
-
-@reduce_hops.where(shards="node", switched=True, source=TUNER)
-def _():
-    """A ring, or one exchange with the switches, which add up and copy: what is faster."""
-    return minimum(2 * (shards - 1) * a_link, a_sw)
-
-
-def _tree(chain):
-    """A tree over M nodes is log2 M deep; inside each its devices take a chain of hops."""
-    return 2 * log2(_nodes) * a_net + chain
-
-
-@reduce_hops.where(shards="nodes", switched=False, source=TUNER)
-def _():
-    """A ring over all devices, or a tree over the M nodes, log2 M deep, with chains inside them:
-    what is faster."""
-    return minimum(2 * hops, _tree(2 * (shards / _nodes - 1) * a_link))
-
-
-@reduce_hops.where(shards="nodes", switched=True, source=TUNER)
-def _():
-    """As without switches that add up; inside a node these may take the place of chains."""
-    chain = 2 * (shards / _nodes - 1) * a_link
-    return minimum(2 * hops, _tree(minimum(chain, a_sw)))
-
+reduce_hops.where(shards="nodes", switched=False, source=TUNER).equals(
+    minimum(2 * hops, _deep + _chain),
+    "A ring over all devices, or a tree over the M nodes, log2 M deep, with chains inside them: "
+    "what is faster.",
+)
+reduce_hops.where(shards="nodes", switched=True, source=TUNER).equals(
+    minimum(2 * hops, _deep + minimum(_chain, a_sw)),
+    "As without switches that add up; inside a node these may take the place of chains.",
+)
 
 replicas = rate(
     "network.replicas",
@@ -277,14 +230,11 @@ replicas.where(replicas="none", source="a group of one device").equals(
     e_mem * W, "One replica exchanges nothing; what it would, stays in its memory."
 )
 replicas.where(replicas="node", source=RING).equals(link, "All replicas lie inside one node.")
-
-
-@replicas.where(replicas="nodes", source=RING)
-def _():
-    """A replica fills g t devices, so n_node/(g t) of them, one at least, lie in a node and use a
-    network card each; the link bounds them."""
-    return minimum(link, fabric * maximum(1, n_node / (shards * t)))
-
+replicas.where(replicas="nodes", source=RING).equals(
+    minimum(link, fabric * maximum(1, n_node / (shards * t))),
+    "A replica fills g t devices, so n_node/(g t) of them, one at least, lie in a node and use a "
+    "network card each; the link bounds them.",
+)
 
 WHOLE = ("none", "column", "row", "vocabulary")
 
@@ -297,26 +247,20 @@ passed = Quantity(
     exact=False,
     per="component",
 )
-
-
-@passed.where(split=WHOLE)
-def _():
-    """All but one of g shares leave each device, at the bandwidth of its group."""
-    return (shards - 1) / (shards * group)
-
-
+passed.where(split=WHOLE).equals(
+    (shards - 1) / (shards * group),
+    "All but one of g shares leave each device, at the bandwidth of its group.",
+)
 passed.where(split="experts", shards=("none", "node")).equals(
     (owners - 1) / (owners * link), "Fewer devices hold copies of an expert; they are in one node."
 )
 
-
-@passed.where(split="experts", shards="nodes")
-def _():
-    """Fewer devices hold copies of an expert, n_node/(e t_e) in each node, one at least, whose
-    network cards they use."""
-    rate = minimum(link, fabric * maximum(1, n_node / (e * t_e)))
-    return (owners - 1) / (owners * rate)
-
+_of_owners = minimum(link, fabric * maximum(1, n_node / (e * t_e)))
+passed.where(split="experts", shards="nodes").equals(
+    (owners - 1) / (owners * _of_owners),
+    "Fewer devices hold copies of an expert, n_node/(e t_e) in each node, one at least, whose "
+    "network cards they use.",
+)
 
 # -- expert parallelism ------------------------------------------------------------------------
 
@@ -365,13 +309,10 @@ reach_nodes = of_experts(
 reach_nodes.where(grouped=False, source="definition").equals(
     NODES, "All over which the expert-parallel group is spread."
 )
-
-
-@reach_nodes.where(grouped=True, source=LIMITED)
-def _():
-    """Those that hold the groups of the token: routing that is limited to some nodes."""
-    return _of_groups(NODES)
-
+reach_nodes.where(grouped=True, source=LIMITED).equals(
+    _of_groups(NODES),
+    "Those that hold the groups of the token: routing that is limited to some nodes.",
+)
 
 uneven = of_experts(
     "network.experts.uneven",
@@ -405,33 +346,26 @@ _across = _once(reach_nodes, NODES) * o_net
 experts.where(
     expert="node", dispatcher="all-to-all", source="Lepikhin et al. 2020 (arXiv 2006.16668)"
 ).equals(_copies / (link * e_a2a), "Of k copies of each token all but 1/e leave the device.")
-
-
-@experts.where(
+experts.where(
     expert="nodes",
     dispatcher="all-to-all",
     source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.2",
+).equals(
+    maximum(_copies / (link * e_a2a), _across / (fabric * e_a2a)),
+    "Of M nodes from which it chooses a token goes once to each that holds one of its k experts, M "
+    "(1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the link. All "
+    "pairs of nodes talk at once, so an oversubscribed network slows them.",
 )
-def _():
-    """Of M nodes from which it chooses a token goes once to each that holds one of its k experts,
-    M (1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the link. All
-    pairs of nodes talk at once, so an oversubscribed network slows them."""
-    return maximum(_copies / (link * e_a2a), _across / (fabric * e_a2a))
-
-
-@experts.where(expert="node", dispatcher="deepep", source=DEEPEP)
-def _():
-    """Of M devices from which it chooses a token goes once to each that holds one of its k experts,
-    M (1 - (1 - 1/M)^k) of them on average, by kernels that nearly fill the link."""
-    return _once(reach, e) / (link * e_disp)
-
-
-@experts.where(expert="nodes", dispatcher="deepep", source=DEEPEP)
-def _():
-    """A token goes once to each node that holds one of its experts, and there once to each such
-    device, by kernels that nearly fill a device's network card and its link."""
-    return maximum(_once(reach, e) / (link * e_disp), _across / (B_net * e_disp))
-
+experts.where(expert="node", dispatcher="deepep", source=DEEPEP).equals(
+    _once(reach, e) / (link * e_disp),
+    "Of M devices from which it chooses a token goes once to each that holds one of its k experts, "
+    "M (1 - (1 - 1/M)^k) of them on average, by kernels that nearly fill the link.",
+)
+experts.where(expert="nodes", dispatcher="deepep", source=DEEPEP).equals(
+    maximum(_once(reach, e) / (link * e_disp), _across / (B_net * e_disp)),
+    "A token goes once to each node that holds one of its experts, and there once to each such "
+    "device, by kernels that nearly fill a device's network card and its link.",
+)
 
 FOLDING = "Liu et al. 2025 (arXiv 2504.14960), MoE parallel folding; Megatron-LM (all-to-all)"
 
@@ -447,20 +381,17 @@ experts_gather.where(expert_tensor="none").equals(0, "An expert is whole on its 
 #: Bytes that a device of t_e lacks of the rows that reach all of them: k copies of a token.
 _of_expert = _of_rank * k * (t_e - 1)
 
-
-@experts_gather.where(block="moe", expert_tensor="node")
-def _():
-    """Rows are gathered among the t_e devices that share an expert, and its outputs reduced and
-    scattered: of the rows of all of them a device has one in t_e."""
-    return _of_expert / link + (t_e - 1) * a_link
-
-
-@experts_gather.where(block="moe", expert_tensor="nodes")
-def _():
-    """As in a node; what crosses from node to node uses all network cards of a node."""
-    hops = (t_e / n_node - 1) * a_net + (t_e - t_e / n_node) * a_link
-    return _of_expert / minimum(link, fabric * n_node) + hops
-
+experts_gather.where(block="moe", expert_tensor="node").equals(
+    _of_expert / link + (t_e - 1) * a_link,
+    "Rows are gathered among the t_e devices that share an expert, and its outputs reduced and "
+    "scattered: of the rows of all of them a device has one in t_e.",
+)
+experts_gather.where(block="moe", expert_tensor="nodes").equals(
+    _of_expert / minimum(link, fabric * n_node)
+    + (t_e / n_node - 1) * a_net
+    + (t_e - t_e / n_node) * a_link,
+    "As in a node; what crosses from node to node uses all network cards of a node.",
+)
 
 # -- context parallelism -----------------------------------------------------------------------
 
@@ -473,21 +404,16 @@ context = of_block(
     "one hop of a rank's keys and values round its context-parallel group",
     source=RING,
 )
-
-
-@context.where(context="node")
-def _():
-    """Heads are divided over the tensor-parallel ranks, one at least. The group lies inside one
-    node."""
-    return _keys_and_values / link + a_link
-
-
-@context.where(context="nodes")
-def _():
-    """Heads are divided over the tensor-parallel ranks, one at least. All hops run at once, so the
-    one between nodes sets the pace: a device's network card."""
-    return _keys_and_values / minimum(link, fabric) + a_net
-
+context.where(context="node").equals(
+    _keys_and_values / link + a_link,
+    "Heads are divided over the tensor-parallel ranks, one at least. The group lies inside one "
+    "node.",
+)
+context.where(context="nodes").equals(
+    _keys_and_values / minimum(link, fabric) + a_net,
+    "Heads are divided over the tensor-parallel ranks, one at least. All hops run at once, so the "
+    "one between nodes sets the pace: a device's network card.",
+)
 
 # -- pipeline ----------------------------------------------------------------------------------
 
@@ -500,18 +426,15 @@ send = seconds(
     source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1 (scatter, send, gather)",
 )
 send.where(pipeline="none").equals(0, "There is one stage.")
+_sent = k_a * tokens * h / t
+send.where(pipeline="node").equals(
+    _sent / link + a_link,
+    "Each tensor-parallel rank sends its part of n h activations over the link.",
+)
 
-
-@send.where(pipeline="node")
-def _():
-    """Each tensor-parallel rank sends its part of n h activations over the link."""
-    return k_a * tokens * h / (t * link) + a_link
-
-
-@send.where(pipeline="nodes")
-def _():
-    """Each tensor-parallel rank sends its part of n h activations. Neighbours are n/p devices
-    apart, so n/(p n_node) of them, at most all, lie in another node and use a network card."""
-    across = minimum(1, n / (p * n_node))
-    each = k_a * tokens * h / t
-    return across * (each / fabric + a_net) + (1 - across) * (each / link + a_link)
+_elsewhere = minimum(1, n / (p * n_node))
+send.where(pipeline="nodes").equals(
+    _elsewhere * (_sent / fabric + a_net) + (1 - _elsewhere) * (_sent / link + a_link),
+    "Each tensor-parallel rank sends its part of n h activations. Neighbours are n/p devices "
+    "apart, so n/(p n_node) of them, at most all, lie in another node and use a network card.",
+)

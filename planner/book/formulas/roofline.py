@@ -21,23 +21,20 @@ of_product = partial(Quantity, source=WILLIAMS, per="product", coefficient="FLOP
 of_core = partial(Quantity, source=FLASH, per="block", coefficient="FLOP")
 intensity_of = partial(Quantity, unit="FLOP/bytes", source=WILLIAMS)
 
-
-@of_product(
+product_flops = of_product(
     "roofline.product.flops", "F_x", "FLOPs of a product on one device, forward", unit="FLOP"
+).equals(
+    2 * rows * N_x * K_x * count,
+    "A multiplication and an addition for each of rows, columns and depth.",
 )
-def product_flops():
-    """A multiplication and an addition for each of rows, columns and depth."""
-    return 2 * rows * N_x * K_x * count
 
-
-@of_product(
+product_intensity = of_product(
     "roofline.product.intensity", "I_x", "FLOPs for each byte of a product", unit="FLOP/bytes"
+).equals(
+    2 * rows * N_x * K_x / (k_c * (rows * K_x + K_x * N_x + rows * N_x)),
+    "Both inputs are read and the output is written, each once, in the compute format. Above the "
+    "ridge of the device arithmetic decides the time, below it the memory.",
 )
-def product_intensity():
-    """Both inputs are read and the output is written, each once, in the compute format. Above the
-    ridge of the device arithmetic decides the time, below it the memory."""
-    return 2 * rows * N_x * K_x / (k_c * (rows * K_x + K_x * N_x + rows * N_x))
-
 
 core_flops = of_core(
     "roofline.core.flops",
@@ -45,14 +42,10 @@ core_flops = of_core(
     "FLOPs of an attention core on one device, forward",
     unit="FLOP",
 )
-
-
-@core_flops.where(training_attention=FUSED)
-def _():
-    """Queries with the keys that they meet, and scores with values."""
-    return 2 * tokens * keys * a * (d_h + d_v) / t
-
-
+core_flops.where(training_attention=FUSED).equals(
+    2 * tokens * keys * a * (d_h + d_v) / t,
+    "Queries with the keys that they meet, and scores with values.",
+)
 core_flops.where(training_attention="eager").equals(
     2 * tokens * s * a * (d_h + d_v) / t, "Queries with all keys, and scores with values."
 )
@@ -63,43 +56,35 @@ core_intensity = of_core(
     "FLOPs for each byte of an attention core",
     unit="FLOP/bytes",
 )
+core_intensity.where(training_attention=FUSED).equals(
+    2 * keys * a / (k_a * (a + c * a_kv)),
+    "Queries, keys and values are read and the output is written; scores never leave the chip, so "
+    "it grows with the sequence.",
+)
 
+_with_scores = k_a * tokens * (a + c * a_kv) * (d_h + d_v) + 4 * k_a * b * a * s * s / c
+core_intensity.where(training_attention="eager").equals(
+    2 * tokens * s * a * (d_h + d_v) / _with_scores,
+    "Besides queries, keys, values and output, scores are written, read and written by the "
+    "softmax, and read again.",
+)
 
-@core_intensity.where(training_attention=FUSED)
-def _():
-    """Queries, keys and values are read and the output is written; scores never leave the chip, so
-    it grows with the sequence."""
-    return 2 * keys * a / (k_a * (a + c * a_kv))
-
-
-@core_intensity.where(training_attention="eager")
-def _():
-    """Besides queries, keys, values and output, scores are written, read and written by the
-    softmax, and read again."""
-    moved = k_a * tokens * (a + c * a_kv) * (d_h + d_v) + 4 * k_a * b * a * s * s / c
-    return 2 * tokens * s * a * (d_h + d_v) / moved
-
-
-@intensity_of(
+ridge = intensity_of(
     "roofline.ridge",
     r"I^{*}",
     "FLOPs for each byte at which arithmetic and memory take the same time",
+).equals(peak / W, "The dense peak of the training precision over the bandwidth of the memory.")
+
+_flops = Sum(product_flops, "product") + Sum(core_flops, "block", block="attention")
+_moved = Sum(product_flops / product_intensity, "product") + Sum(
+    core_flops / core_intensity, "block", block="attention"
 )
-def ridge():
-    """The dense peak of the training precision over the bandwidth of the memory."""
-    return peak / W
-
-
-@intensity_of(
+intensity = intensity_of(
     "roofline.intensity",
     r"\bar I",
     "FLOPs for each byte of all products and attention cores, forward",
+).equals(
+    Sum(L_k * _flops, "part") / Sum(L_k * _moved, "part"),
+    "Work over least traffic of all layers, embedding and head; a kernel moves its work over its "
+    "intensity.",
 )
-def intensity():
-    """Work over least traffic of all layers, embedding and head; a kernel moves its work over its
-    intensity."""
-    flops = Sum(product_flops, "product") + Sum(core_flops, "block", block="attention")
-    moved = Sum(product_flops / product_intensity, "product") + Sum(
-        core_flops / core_intensity, "block", block="attention"
-    )
-    return Sum(L_k * flops, "part") / Sum(L_k * moved, "part")

@@ -23,8 +23,7 @@ by_law = partial(Quantity, exact=False, per="law")
 optimal = partial(by_law, source=LAWS)
 loss_of = partial(by_law, unit="1", law_loss=True)
 
-
-@Quantity(
+tokens_per_parameter = Quantity(
     "scaling.tokens_per_parameter",
     r"\rho",
     "training tokens for each parameter that a token uses",
@@ -32,84 +31,70 @@ loss_of = partial(by_law, unit="1", law_loss=True)
     source=f"{CHINCHILLA}, table 3",
     mode="train",
     lora=False,
-)
-def tokens_per_parameter():
-    """About 20 are compute-optimal by the first two approaches of Chinchilla."""
-    return T / active
+).equals(T / active, "About 20 are compute-optimal by the first two approaches of Chinchilla.")
 
-
-@optimal(
+model_tokens = optimal(
     "scaling.model_tokens",
     r"D_\lambda",
     "compute-optimal tokens of a model of this size",
     unit="tokens",
     short="optimal tokens for this size",
+).equals(
+    D_0 * (N_l / N_0) ** (a_D / a_N),
+    "Optimal tokens grow with optimal parameters, from a point of the law to the model's.",
 )
-def model_tokens():
-    """Optimal tokens grow with optimal parameters, from a point of the law to the model's."""
-    return D_0 * (N_l / N_0) ** (a_D / a_N)
 
-
-@by_law(
+ratio = by_law(
     "scaling.ratio",
     r"\tau_\lambda",
     "the plan's tokens over the compute-optimal ones",
     unit="1",
     short="the plan's over them",
     source="definition",
+).equals(
+    T / model_tokens,
+    "Above 1 a larger model would reach its loss with less compute (over-trained); below 1 a "
+    "smaller one would (under-trained).",
 )
-def ratio():
-    """Above 1 a larger model would reach its loss with less compute (over-trained); below 1 a
-    smaller one would (under-trained)."""
-    return T / model_tokens
 
 
 def _loss(parameters: Any, tokens: Any) -> Any:
     return E_l + A_l / parameters**x_N + B_l / tokens**x_D
 
 
-@loss_of(
+loss = loss_of(
     "scaling.loss",
     r"\hat L_\lambda",
     "predicted loss, nats per token",
     short="predicted loss",
     source=f"{CHINCHILLA}, equation 2",
+).equals(
+    _loss(N_l, T),
+    "On the data and vocabulary of the law: it ranks plans, and forecasts no other data.",
 )
-def loss():
-    """On the data and vocabulary of the law: it ranks plans, and forecasts no other data."""
-    return _loss(N_l, T)
 
-
-@optimal(
+parameters = optimal(
     "optimal.parameters",
     r"N^{\ast}_\lambda",
     "parameters that are compute-optimal for the plan's compute",
     unit="parameters",
+).equals(
+    N_0 * (training_6nd / C_0) ** a_N,
+    "A power of compute through a point of the law. Of a law of the loss, E + A/N^alpha + "
+    "B/D^beta, the loss is lowest under 6 N D = C where N = G (C/6)^(beta/(alpha + beta)), with G "
+    "= (alpha A/(beta B))^(1/(alpha + beta)): equation 4. Its point is that of one budget C_0.",
 )
-def parameters():
-    """A power of compute through a point of the law. Of a law of the loss, E + A/N^alpha +
-    B/D^beta, the loss is lowest under 6 N D = C where N = G (C/6)^(beta/(alpha + beta)), with
-    G = (alpha A/(beta B))^(1/(alpha + beta)): equation 4. Its point is that of one budget C_0."""
-    return N_0 * (training_6nd / C_0) ** a_N
 
-
-@optimal(
+tokens = optimal(
     "optimal.tokens",
     r"D^{\ast}_\lambda",
     "tokens that are compute-optimal for the plan's compute",
     unit="tokens",
-)
-def tokens():
-    """A power of compute through a point of the law."""
-    return D_0 * (training_6nd / C_0) ** a_D
+).equals(D_0 * (training_6nd / C_0) ** a_D, "A power of compute through a point of the law.")
 
-
-@loss_of(
+optimal_loss = loss_of(
     "optimal.loss",
     r"\hat L^{\ast}_\lambda",
     "lowest predicted loss for the plan's compute, nats per token",
     source=f"{CHINCHILLA}, equation 4",
-)
-def optimal_loss():
-    """The loss at the compute-optimal parameters and tokens."""
-    return _loss(parameters, tokens)
+).equals(_loss(parameters, tokens), "The loss at the compute-optimal parameters and tokens.")

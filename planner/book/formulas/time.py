@@ -23,80 +23,57 @@ tokens_per_second = Quantity(
     unit="tokens/s",
     scales_with="rate",
 )
-
-
-@tokens_per_second.where(assumed=True, source=PALM)
-def _():
-    """All devices at the assumed share of their dense peak, over the model FLOPs of a token."""
-    return n * peak * mfu_assumed / per_token
-
-
+tokens_per_second.where(assumed=True, source=PALM).equals(
+    n * peak * mfu_assumed / per_token,
+    "All devices at the assumed share of their dense peak, over the model FLOPs of a token.",
+)
 tokens_per_second.where(assumed=False, source="definition", exact=False).equals(
     B * s / step, "B sequences of s tokens in the predicted time of a step."
 )
 
-
-@Quantity(
+tokens_per_second_per_device = Quantity(
     "time.tokens_per_second_per_device",
     r"r_{\mathrm{dev}}",
     "tokens per second and device",
     unit="tokens/s",
     scales_with="rate",
     source="definition",
-)
-def tokens_per_second_per_device():
-    """The rate of the run divided by its devices."""
-    return tokens_per_second / n
-
+).equals(tokens_per_second / n, "The rate of the run divided by its devices.")
 
 step.where(assumed=True, title="time of one optimizer step", source="definition").equals(
     B * s / tokens_per_second, "B sequences of s tokens at the assumed rate."
 )
 
-
-@by_time(
+training_seconds = by_time(
     "time.training_seconds", r"t_{\mathrm{run}}", "time of the run without interruptions", unit="s"
-)
-def training_seconds():
-    """All tokens at the rate of the run."""
-    return T / tokens_per_second
+).equals(T / tokens_per_second, "All tokens at the rate of the run.")
 
-
-@by_time(
+training_days = by_time(
     "time.training_days",
     r"t_{\mathrm{days}}",
     "days of training without interruptions",
     unit="days",
+).equals(training_seconds / 86400, "A day has 86400 seconds.")
+
+device_hours = by_time("time.device_hours", r"t_{\mathrm{dev}}", "device hours", unit="h").equals(
+    n * training_seconds / 3600, "Every device for the whole run; an hour has 3600 seconds."
 )
-def training_days():
-    """A day has 86400 seconds."""
-    return training_seconds / 86400
 
+mfu = by_rate("time.mfu", "u", "model FLOPs utilisation", unit="1", share=True).equals(
+    tokens_per_second * per_token / (n * peak),
+    "Model FLOPs (attention in full, nothing recomputed) over what the dense peaks could do.",
+)
 
-@by_time("time.device_hours", r"t_{\mathrm{dev}}", "device hours", unit="h")
-def device_hours():
-    """Every device for the whole run; an hour has 3600 seconds."""
-    return n * training_seconds / 3600
+hfu = by_rate(
+    "time.hfu", r"u_{\mathrm{hw}}", "hardware FLOPs utilisation", unit="1", share=True
+).equals(
+    mfu * executed_per_token / per_token,
+    "As the model FLOPs utilisation, with recomputed work counted too.",
+)
 
-
-@by_rate("time.mfu", "u", "model FLOPs utilisation", unit="1", share=True)
-def mfu():
-    """Model FLOPs (attention in full, nothing recomputed) over what the dense peaks could do."""
-    return tokens_per_second * per_token / (n * peak)
-
-
-@by_rate("time.hfu", r"u_{\mathrm{hw}}", "hardware FLOPs utilisation", unit="1", share=True)
-def hfu():
-    """As the model FLOPs utilisation, with recomputed work counted too."""
-    return mfu * executed_per_token / per_token
-
-
-@by_rate(
+tflops_per_device = by_rate(
     "time.tflops_per_device", r"F_{\mathrm{dev}}", "model TFLOP/s of one device", unit="TFLOP/s"
-)
-def tflops_per_device():
-    """Model FLOPs of one device in one second, in units of 1e12."""
-    return mfu * peak / 10**12
+).equals(mfu * peak / 10**12, "Model FLOPs of one device in one second, in units of 1e12.")
 
 
 def _scores(sees: str) -> Any:
@@ -118,17 +95,13 @@ floor = Quantity(
     mode="train",
     assumed=False,
 )
-
-
-@floor.where(attention_count=("full", "window"))
-def _():
-    """All FLOPs at the peak; or those of the model at the rate that large products sustain, where
-    of the FLOPs of scores, 3 times the forward ones, half (3/2) are masked. At most 1."""
-    return minimum(1, maximum(hfu, mfu * (per_token - MASKED) / (per_token * e_mm)))
-
-
-@floor.where(attention_count=("causal", "causal-window"))
-def _():
-    """All FLOPs at the peak; or those of the model, in which masked scores do not count here, at
-    the rate that large products sustain. At most 1."""
-    return minimum(1, maximum(hfu, mfu / e_mm))
+floor.where(attention_count=("full", "window")).equals(
+    minimum(1, maximum(hfu, mfu * (per_token - MASKED) / (per_token * e_mm))),
+    "All FLOPs at the peak; or those of the model at the rate that large products sustain, where "
+    "of the FLOPs of scores, 3 times the forward ones, half (3/2) are masked. At most 1.",
+)
+floor.where(attention_count=("causal", "causal-window")).equals(
+    minimum(1, maximum(hfu, mfu / e_mm)),
+    "All FLOPs at the peak; or those of the model, in which masked scores do not count here, at "
+    "the rate that large products sustain. At most 1.",
+)

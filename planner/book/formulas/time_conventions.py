@@ -18,21 +18,19 @@ CONVENTIONS = (
 
 by_convention = partial(Quantity, unit="1", source=CONVENTIONS, share=True, per="convention")
 
-
-@by_convention(
+utilisation = by_convention(
     "time.utilisation", r"u_\kappa", "utilisation of the dense peak", short="of the dense peak"
+).equals(
+    tokens_per_second * C_conv / (n * peak),
+    "The FLOPs that the convention counts, in one second, over what the dense peaks could do.",
 )
-def utilisation():
-    """The FLOPs that the convention counts, in one second, over what the dense peaks could do."""
-    return tokens_per_second * C_conv / (n * peak)
 
-
-@by_convention(
+utilisation_listed = by_convention(
     "time.utilisation_listed",
     r"u'_\kappa",
     "utilisation of the peak as the datasheet prints it",
     short="of the peak as printed",
+).equals(
+    tokens_per_second * C_conv / (n * P_listed),
+    "As of the dense peak; a printed peak with sparsity halves it.",
 )
-def utilisation_listed():
-    """As of the dense peak; a printed peak with sparsity halves it."""
-    return tokens_per_second * C_conv / (n * P_listed)

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from planner.book.expressions import rational
+from planner.book.expressions import Expression, rational
 from planner.book.formulas.layout import tokens
 from planner.book.formulas.network import context
 from planner.book.formulas.time_peak import peak_16
@@ -55,56 +55,43 @@ keys = of_block(
     source=FLASH,
 )
 keys.where(sees="all").equals(s, "All of them.")
-
-
-@keys.where(sees="past")
-def _():
-    """Blocks above the diagonal are skipped, which leaves half and the other half of those on
-    it."""
-    return minimum(s, (s + n_blk) / 2)
-
+keys.where(sees="past").equals(
+    minimum(s, (s + n_blk) / 2),
+    "Blocks above the diagonal are skipped, which leaves half and the other half of those on it.",
+)
 
 #: Keys from the first of a window to the end of a block of queries, in whole blocks: the last
 #: query of a block of n sees w, the first w more than n - 1 before it.
 _reach = minimum(s, n_blk * (1 + ceil((w - 1) / n_blk)))
 
 keys.where(sees="window").equals(_reach, "Those of the window, in whole blocks.")
-
-
-@keys.where(sees="past window")
-def _():
-    """The window in whole blocks for every query, less what the first ones lack: the i-th block
-    meets i blocks."""
-    return minimum(s, _reach - _reach * (_reach - n_blk) / (2 * s))
-
+keys.where(sees="past window").equals(
+    minimum(s, _reach - _reach * (_reach - n_blk) / (2 * s)),
+    "The window in whole blocks for every query, less what the first ones lack: the i-th block "
+    "meets i blocks.",
+)
 
 #: Heads below 128 fill the products of a fused kernel less well.
 _filled = minimum(1, d_h / 128) ** x_head
 
 rate = of_block("time.core.rate", r"R_{\mathrm{att}}", "rate of fused attention", unit="FLOP/s")
+rate.where(time_attention="vendor", source=CALIBRATED).equals(
+    e_att * peak_16 * _filled,
+    "A share of the 16-bit peak; heads below 128 fill the products less well.",
+)
 
-
-@rate.where(time_attention="vendor", source=CALIBRATED)
-def _():
-    """A share of the 16-bit peak; heads below 128 fill the products less well."""
-    return e_att * peak_16 * _filled
-
-
-@rate.where(time_attention="open", source=CALIBRATED, coefficient="FLOP")
-def _():
-    """Open kernels issue instructions of the Ampere generation: 2048 FLOP for each
-    multiprocessor and clock (312 TFLOP/s on an A100), where these do as many (those of an L40S do
-    half); heads below 128 fill the products less well."""
-    instructions = minimum(2048 * n_sm * f_clk, peak_16)
-    return e_att * instructions * _filled
-
-
-@rate.where(time_attention="unknown", source="no published calibration")
-def _():
-    """Without multiprocessors and clock, and on accelerators of other vendors, the share of open
-    kernels is taken of the 16-bit peak."""
-    return e_att * peak_16 * _filled
-
+_instructions = minimum(2048 * n_sm * f_clk, peak_16)
+rate.where(time_attention="open", source=CALIBRATED, coefficient="FLOP").equals(
+    e_att * _instructions * _filled,
+    "Open kernels issue instructions of the Ampere generation: 2048 FLOP for each multiprocessor "
+    "and clock (312 TFLOP/s on an A100), where these do as many (those of an L40S do half); heads "
+    "below 128 fill the products less well.",
+)
+rate.where(time_attention="unknown", source="no published calibration").equals(
+    e_att * peak_16 * _filled,
+    "Without multiprocessors and clock, and on accelerators of other vendors, the share of open "
+    "kernels is taken of the 16-bit peak.",
+)
 
 FUSED: dict[str, Any] = {"training_attention": ("flash", "efficient")}
 
@@ -115,14 +102,11 @@ forward = seconds(
     attribution="attention",
     coefficient="FLOP",
 )
-
-
-@forward.where(**FUSED, source=FLASH)
-def _():
-    """2 FLOP for each query, key and width of query and value, heads divided over the tensor-
-    parallel ranks."""
-    return 2 * tokens * keys * a * (d_h + d_v) / (t * rate)
-
+forward.where(**FUSED, source=FLASH).equals(
+    2 * tokens * keys * a * (d_h + d_v) / (t * rate),
+    "2 FLOP for each query, key and width of query and value, heads divided over the tensor- "
+    "parallel ranks.",
+)
 
 backward = seconds(
     "time.core.backward",
@@ -130,13 +114,10 @@ backward = seconds(
     "backward pass of an attention core",
     attribution="attention",
 )
-
-
-@backward.where(**FUSED, source=FLASH)
-def _():
-    """Five products instead of two, at a share of the forward rate."""
-    return forward * rational(5, 2) / e_back
-
+backward.where(**FUSED, source=FLASH).equals(
+    forward * rational(5, 2) / e_back,
+    "Five products instead of two, at a share of the forward rate.",
+)
 
 half = Quantity(
     "time.core.half",
@@ -153,7 +134,7 @@ half.where(tiles=False, source="no multiprocessors are known").equals(
 )
 
 
-def _product(m, n, k, tiled):
+def _product(m: Any, n: Any, k: Any, tiled: bool) -> Expression:
     """One batched product of an unfused core, at the 16-bit rate, with what tiles and waves waste
     where it is known how the device cuts products."""
     heads, widths = b * a / t, (m, loaded(n), loaded(k))
@@ -161,36 +142,35 @@ def _product(m, n, k, tiled):
     return maximum(work(*widths, heads, waste, e_16 * peak_16, half), traffic(m, n, k, heads))
 
 
-@seconds(
+scores = seconds(
     "time.core.scores",
     r"t_{\mathrm{sc}}",
     "softmax and dropout of unfused scores, forward",
     source=KERNELS,
     coefficient="bytes",
+).equals(
+    b * a * s * s / (c * t) * (2 * k_a + (2 * k_a + 1) * p_drop) / (W * e_mem),
+    "Softmax and dropout each read and write every score, dropout a mask of a byte too.",
 )
-def scores():
-    """Softmax and dropout each read and write every score, dropout a mask of a byte too."""
-    return b * a * s * s / (c * t) * (2 * k_a + (2 * k_a + 1) * p_drop) / (W * e_mem)
 
-
-@seconds(
+scores_backward = seconds(
     "time.core.scores_backward",
     r"t_{\mathrm{sc}}'",
     "softmax and dropout of unfused scores, backward",
     source=KERNELS,
     coefficient="bytes",
+).equals(
+    b * a * s * s / (c * t) * (3 * k_a + (2 * k_a + 1) * p_drop) / (W * e_mem),
+    "Softmax reads its output and its gradient and writes another; dropout reads and writes a "
+    "gradient and reads its mask of a byte.",
 )
-def scores_backward():
-    """Softmax reads its output and its gradient and writes another; dropout reads and writes a
-    gradient and reads its mask of a byte."""
-    return b * a * s * s / (c * t) * (3 * k_a + (2 * k_a + 1) * p_drop) / (W * e_mem)
 
 
-def _core(tiled):
+def _core(tiled: bool) -> Expression:
     return _product(s / c, s, d_h, tiled) + _product(s / c, d_v, s, tiled) + scores
 
 
-def _core_backward(tiled):
+def _core_backward(tiled: bool) -> Expression:
     return (
         _product(s / c, d_h, s, tiled)
         + _product(s, d_h, s / c, tiled)
@@ -200,29 +180,23 @@ def _core_backward(tiled):
     )
 
 
-@forward.where(training_attention="eager", tiles=True, source=SCALED)
-def _():
-    """Queries with keys and scores with values, in full, and the kernels on the scores."""
-    return _core(tiled=True)
+forward.where(training_attention="eager", tiles=True, source=SCALED).equals(
+    _core(tiled=True),
+    "Queries with keys and scores with values, in full, and the kernels on the scores.",
+)
+forward.where(training_attention="eager", tiles=False, source=SCALED).equals(
+    _core(tiled=False),
+    "The same where it is not known how the device cuts products: nothing is wasted.",
+)
 
-
-@forward.where(training_attention="eager", tiles=False, source=SCALED)
-def _():
-    """The same where it is not known how the device cuts products: nothing is wasted."""
-    return _core(tiled=False)
-
-
-@backward.where(training_attention="eager", tiles=True, coefficient="FLOP", source=SCALED)
-def _():
-    """Four products of the transposed shapes, and the kernels on the scores."""
-    return _core_backward(tiled=True)
-
-
-@backward.where(training_attention="eager", tiles=False, coefficient="FLOP", source=SCALED)
-def _():
-    """The same where it is not known how the device cuts products: nothing is wasted."""
-    return _core_backward(tiled=False)
-
+backward.where(training_attention="eager", tiles=True, coefficient="FLOP", source=SCALED).equals(
+    _core_backward(tiled=True),
+    "Four products of the transposed shapes, and the kernels on the scores.",
+)
+backward.where(training_attention="eager", tiles=False, coefficient="FLOP", source=SCALED).equals(
+    _core_backward(tiled=False),
+    "The same where it is not known how the device cuts products: nothing is wasted.",
+)
 
 # -- context parallelism -----------------------------------------------------------------------
 
@@ -245,29 +219,26 @@ context_backward = seconds(
 )
 context_backward.where(context="none", source=RING).equals(0, "The device holds whole sequences.")
 
+_outputs_summed = (k_a + 8) * c * tokens * a * d_v / (t * W * e_mem)
+context_forward.where(**RINGS, source=RING, coefficient="bytes").equals(
+    (c - 1) * maximum(0, context - forward / c) + _outputs_summed,
+    "Keys and values travel round the ring while the block before is worked on: what takes longer "
+    "than a block shows. Each rank holds a piece from either end of the sequence, so that all "
+    "blocks of a causal sequence are alike. Outputs of the c blocks are read and summed in fp32 "
+    "(8).",
+)
 
-@context_forward.where(**RINGS, source=RING, coefficient="bytes")
-def _():
-    """Keys and values travel round the ring while the block before is worked on: what takes longer
-    than a block shows. Each rank holds a piece from either end of the sequence, so that all blocks
-    of a causal sequence are alike. Outputs of the c blocks are read and summed in fp32 (8)."""
-    merged = (k_a + 8) * c * tokens * a * d_v / (t * W * e_mem)
-    return (c - 1) * maximum(0, context - forward / c) + merged
+_gradients_summed = 3 * k_a * c * tokens * (a * d_h + a_kv * (d_h + d_v)) / (t * W * e_mem)
+context_backward.where(**RINGS, source=RING, coefficient="bytes").equals(
+    (c - 1) * maximum(0, 2 * context - backward / c) + context + _gradients_summed,
+    "Keys and values travel again, and their gradients with them, which go one hop further, home. "
+    "Gradients of each block are added up: two values read and one written.",
+)
 
-
-@context_backward.where(**RINGS, source=RING, coefficient="bytes")
-def _():
-    """Keys and values travel again, and their gradients with them, which go one hop further, home.
-    Gradients of each block are added up: two values read and one written."""
-    merged = 3 * k_a * c * tokens * (a * d_h + a_kv * (d_h + d_v)) / (t * W * e_mem)
-    return (c - 1) * maximum(0, 2 * context - backward / c) + context + merged
-
-
-@context_forward.where(**GATHERS, source=GATHER)
-def _():
-    """Keys and values of all ranks are gathered before attention starts; nothing hides that."""
-    return (c - 1) * context
-
+context_forward.where(**GATHERS, source=GATHER).equals(
+    (c - 1) * context,
+    "Keys and values of all ranks are gathered before attention starts; nothing hides that.",
+)
 
 context_backward.where(**GATHERS, source=GATHER).equals(
     2 * (c - 1) * context, "They are gathered again, and their gradients reduced and scattered."

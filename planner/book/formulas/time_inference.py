@@ -41,29 +41,25 @@ rate = partial(serving, unit="tokens/s", scales_with="rate", source=POPE, coeffi
 estimate = partial(Quantity, exact=False, source=POPE)
 of_stage = partial(Quantity, exact=False, per="stage")
 
+prefill = seconds("time.prefill_seconds", r"t_{\mathrm{pre}}", "time to the first token").equals(
+    Sum(L_k * forward, "part", head=False) + (p - 1) * send,
+    "The forward pass of all layers over the prompts of a micro-batch, through the p stages. "
+    "Logits of the last position alone are too few to count.",
+)
 
-@seconds("time.prefill_seconds", r"t_{\mathrm{pre}}", "time to the first token")
-def prefill():
-    """The forward pass of all layers over the prompts of a micro-batch, through the p stages.
-    Logits of the last position alone are too few to count."""
-    return Sum(L_k * forward, "part", head=False) + (p - 1) * send
-
-
-@rate(
+prefill_rate = rate(
     "time.prefill_tokens_per_second",
     r"r_{\mathrm{pre}}",
     "tokens of prompts read per second, all devices",
+).equals(
+    data * minimum(micro_batches, p) * b * s / prefill,
+    "Each of the d replicas has m micro-batches of b prompts under way, one on each stage; those "
+    "beyond the p stages wait.",
 )
-def prefill_rate():
-    """Each of the d replicas has m micro-batches of b prompts under way, one on each stage; those
-    beyond the p stages wait."""
-    return data * minimum(micro_batches, p) * b * s / prefill
-
 
 # -- what one step of decoding reads --------------------------------------------------------------
 
-
-@Quantity(
+touched = Quantity(
     "time.decode.touched",
     r"f_{\mathrm{exp}}",
     "share of the experts that a step of decoding reads",
@@ -73,12 +69,11 @@ def prefill_rate():
     per="block",
     within=SHARE,
     block="moe",
+).equals(
+    1 - (1 - k / E) ** (b * e),
+    "Each of the b tokens of e groups chooses k of E experts evenly; the expected share that at "
+    "least one of them chose.",
 )
-def touched():
-    """Each of the b tokens of e groups chooses k of E experts evenly; the expected share that at
-    least one of them chose."""
-    return 1 - (1 - k / E) ** (b * e)
-
 
 read = estimate(
     "time.decode.component",
@@ -118,54 +113,48 @@ cached.where(block="attention", latent=False, windowed=False).equals(
     _growing, "On average over the answer, half of its s_o tokens are in the cache."
 )
 
+_grown = minimum(s_o, maximum(0, w - s))
+_kept = minimum(w, s) + _grown - _grown**2 / (2 * maximum(1, s_o))
+cached.where(block="attention", latent=False, windowed=True).equals(
+    cache_block / micro_batches * _kept / minimum(w, s + s_o),
+    "The cache grows while the window is longer than what was read; on average over the answer it "
+    "holds what it began with and, of the g tokens that it grows by, all but half of the first g.",
+)
 
-@cached.where(block="attention", latent=False, windowed=True)
-def _():
-    """The cache grows while the window is longer than what was read; on average over the answer it
-    holds what it began with and, of the g tokens that it grows by, all but half of the first g."""
-    grown = minimum(s_o, maximum(0, w - s))
-    kept = minimum(w, s) + grown - grown**2 / (2 * maximum(1, s_o))
-    return cache_block / micro_batches * kept / minimum(w, s + s_o)
-
-
-@of_stage(
+stage_bytes = of_stage(
     "time.decode.bytes",
     r"D_\sigma",
     "weights and cache that a step of decoding reads on a stage",
     unit="bytes",
     source=POPE,
+).equals(
+    total_on_stage(Sum(read, "component")) + total_on_stage(Sum(cached, "block", remembers=True)),
+    "Weights once for the whole batch; the cache of each sequence.",
 )
-def stage_bytes():
-    """Weights once for the whole batch; the cache of each sequence."""
-    caches = Sum(cached, "block", remembers=True)
-    return total_on_stage(Sum(read, "component")) + total_on_stage(caches)
 
-
-@of_stage(
+stage_flops = of_stage(
     "time.decode.flops",
     r"C_\sigma",
     "products of a step of decoding on a stage",
     unit="FLOP",
     source=POPE,
+).equals(
+    b * total_on_stage(Sum(component_flops, "component", type="linear")) / t,
+    "Those of b tokens, divided over the tensor-parallel ranks; experts stay as busy, for each "
+    "device brings its tokens.",
 )
-def stage_flops():
-    """Those of b tokens, divided over the tensor-parallel ranks; experts stay as busy, for each
-    device brings its tokens."""
-    return b * total_on_stage(Sum(component_flops, "component", type="linear")) / t
 
-
-@of_stage(
+stage = of_stage(
     "time.decode.stage",
     r"t_{\mathrm{dec},\sigma}",
     "one token of each sequence on one stage",
     unit="s",
     source="Williams et al. 2009, Roofline: an insightful visual performance model",
+).equals(
+    maximum(stage_bytes / (W * e_mem), stage_flops / (peak * e_mm)),
+    "Small batches wait for the memory, large ones for the arithmetic. Kernels are taken as "
+    "launched together (CUDA graphs).",
 )
-def stage():
-    """Small batches wait for the memory, large ones for the arithmetic. Kernels are taken as
-    launched together (CUDA graphs)."""
-    return maximum(stage_bytes / (W * e_mem), stage_flops / (peak * e_mm))
-
 
 # -- what it exchanges -----------------------------------------------------------------------------
 
@@ -179,13 +168,10 @@ hop = Quantity(
 )
 hop.where(tensor="none").equals(0, "One device has nothing to exchange.")
 hop.where(tensor="node").equals(a_link + k_a * b * h / (t * link), "Over the link of the node.")
-
-
-@hop.where(tensor="nodes")
-def _():
-    """Over the network, which sets the pace of a ring that leaves the node."""
-    return a_net + k_a * b * h / (t * fabric)
-
+hop.where(tensor="nodes").equals(
+    a_net + k_a * b * h / (t * fabric),
+    "Over the network, which sets the pace of a ring that leaves the node.",
+)
 
 exchange = serving(
     "time.decode.exchange",
@@ -195,22 +181,18 @@ exchange = serving(
     source="Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms",
     coefficient="bytes",
 )
+_hops = 2 * (t - 1) * hop * Sum(L_k * Sum(exchanges, "block"), "part")
+exchange.where(experts=False).equals(
+    _hops,
+    "A ring of 2 (t-1) hops for each exchange of a layer: a token's is too small for bandwidth.",
+)
 
-
-@exchange.where(experts=False)
-def _():
-    """A ring of 2 (t-1) hops for each exchange of a layer: a token's is too small for bandwidth."""
-    return 2 * (t - 1) * hop * Sum(L_k * Sum(exchanges, "block"), "part")
-
-
-@exchange.where(experts=True)
-def _():
-    """As without experts; and tokens go to their experts and come back, with one hop to each of
-    the other groups, and to each of the devices that share an expert."""
-    there = (experts_exchange + experts_gather) * b / tokens + (e + t_e - 2) * a_link
-    routed = Sum(L_k * Sum(2 * there, "block", block="moe"), "part")
-    return 2 * (t - 1) * hop * Sum(L_k * Sum(exchanges, "block"), "part") + routed
-
+_there = (experts_exchange + experts_gather) * b / tokens + (e + t_e - 2) * a_link
+exchange.where(experts=True).equals(
+    _hops + Sum(L_k * Sum(2 * _there, "block", block="moe"), "part"),
+    "As without experts; and tokens go to their experts and come back, with one hop to each of the "
+    "other groups, and to each of the devices that share an expert.",
+)
 
 sends = Quantity(
     "time.decode.sends",
@@ -221,36 +203,27 @@ sends = Quantity(
     exact=False,
 )
 sends.where(pipeline="none").equals(0, "There is one stage.")
-
-
-@sends.where(pipeline="node")
-def _():
-    """p - 1 times b h activations over the link, divided over the tensor-parallel ranks."""
-    return (p - 1) * (k_a * b * h / (t * link) + a_link)
-
-
+sends.where(pipeline="node").equals(
+    (p - 1) * (k_a * b * h / (t * link) + a_link),
+    "p - 1 times b h activations over the link, divided over the tensor-parallel ranks.",
+)
 sends.where(pipeline="nodes").equals(
     (p - 1) * (k_a * b * h / (t * fabric) + a_net), "As inside a node, over the network."
 )
 
-
-@seconds("time.decode_seconds", r"t_{\mathrm{dec}}", "time of one further token")
-def decode():
-    """The p stages one after another, the exchanges of all layers and the way between stages; where
-    more micro-batches than stages are under way, each waits for its turn."""
-    turns = maximum(1, micro_batches / p)
-    return turns * (p * Max(stage, "stage") + exchange + sends)
-
-
-@rate(
-    "time.decode_tokens_per_second", r"r_{\mathrm{dec}}", "tokens generated per second, all devices"
+decode = seconds("time.decode_seconds", r"t_{\mathrm{dec}}", "time of one further token").equals(
+    maximum(1, micro_batches / p) * (p * Max(stage, "stage") + exchange + sends),
+    "The p stages one after another, the exchanges of all layers and the way between stages; where "
+    "more micro-batches than stages are under way, each waits for its turn.",
 )
-def decode_rate():
-    """Each of the d replicas has m micro-batches of b sequences under way."""
-    return data * micro_batches * b / decode
 
+decode_rate = rate(
+    "time.decode_tokens_per_second", r"r_{\mathrm{dec}}", "tokens generated per second, all devices"
+).equals(
+    data * micro_batches * b / decode,
+    "Each of the d replicas has m micro-batches of b sequences under way.",
+)
 
-@seconds("time.latency_seconds", r"t_{\mathrm{lat}}", "time of a whole answer")
-def latency():
-    """The first token, then each of the rest."""
-    return prefill + s_o * decode
+latency = seconds("time.latency_seconds", r"t_{\mathrm{lat}}", "time of a whole answer").equals(
+    prefill + s_o * decode, "The first token, then each of the rest."
+)

@@ -52,95 +52,74 @@ update.where(
     optimizer_kernel="fused",
     source="one kernel: every value is read and written once",
 ).equals(_once, "Weights, master weights and states are read and written, gradients read.")
-
-
-@update.where(
+update.where(
     optimizer=("sgd", "adam-8bit"),
     source="PyTorch, torch.optim.sgd: one operation; bitsandbytes: one kernel",
+).equals(
+    _once,
+    "However it is asked for, one kernel: weights, master weights and states are read and written, "
+    "gradients read.",
 )
-def _():
-    """However it is asked for, one kernel: weights, master weights and states are read and written,
-    gradients read."""
-    return _once
-
 
 _adamw_operations = 4 * (k_w + k_m) + 16 * k_o + k_g
 
 ADAMW_SOURCE = "PyTorch, torch.optim.adamw: operations on whole tensors"
 
-
-@update.where(optimizer="adamw", **OPERATIONS, source=ADAMW_SOURCE)
-def _():
-    """Each operation reads and writes for itself: of the weight decay (2 accesses) and step (2), of
-    a state's width first moment (3), second moment (5), its root, correction and offset (6) and
-    what the step reads (2), and the gradient."""
-    return _adamw_operations
-
-
-@update.where(
+update.where(optimizer="adamw", **OPERATIONS, source=ADAMW_SOURCE).equals(
+    _adamw_operations,
+    "Each operation reads and writes for itself: of the weight decay (2 accesses) and step (2), of "
+    "a state's width first moment (3), second moment (5), its root, correction and offset (6) and "
+    "what the step reads (2), and the gradient.",
+)
+update.where(
     optimizer="sgd-momentum",
     **OPERATIONS,
     source="PyTorch, torch.optim.sgd: operations on whole tensors",
+).equals(
+    2 * (k_w + k_m) + 5 * k_o + k_g,
+    "The momentum is scaled (2 accesses), the gradient added (2 and the gradient), and the step "
+    "reads it (1) and reads and writes the weight (2).",
 )
-def _():
-    """The momentum is scaled (2 accesses), the gradient added (2 and the gradient), and the step
-    reads it (1) and reads and writes the weight (2)."""
-    return 2 * (k_w + k_m) + 5 * k_o + k_g
-
-
-@update.where(
+update.where(
     optimizer="lion",
     **OPERATIONS,
     source="google/automl, lion_pytorch.py: operations on whole tensors",
+).equals(
+    4 * (k_w + k_m) + 13 * k_o + 2 * k_g,
+    "Decay (2 accesses of the weight); momentum and gradient are scaled and added (7, of which 1 "
+    "of the gradient), the sign taken (2) and the step made (3, of which 2 of the weight); the "
+    "momentum is scaled and the gradient added (5, of which 1 of the gradient).",
 )
-def _():
-    """Decay (2 accesses of the weight); momentum and gradient are scaled and added (7, of which 1
-    of the gradient), the sign taken (2) and the step made (3, of which 2 of the weight); the
-    momentum is scaled and the gradient added (5, of which 1 of the gradient)."""
-    return 4 * (k_w + k_m) + 13 * k_o + 2 * k_g
-
 
 ADAFACTOR = "transformers, optimization.py (Adafactor); Shazeer & Stern 2018 (arXiv 1804.04235)"
 
-
-@update.where(optimizer="adafactor", optimizer_kernel="fused", source=ADAFACTOR)
-def _():
-    """Gradients are read for the sums of rows and columns and once more for the step, which reads
-    and writes weights and master weights; the states are read and written."""
-    return _once + k_g
-
-
-@update.where(optimizer="adafactor", **OPERATIONS, source=ADAFACTOR)
-def _():
-    """The gradient's square (1 access of the gradient and 1), its offset (2), the sums of rows and
-    columns (2), their product (1) with the gradient (1 of it and 2), its mean square (1), two
-    scalings (4) and the step (1, and 2 of the weight); the states are read and written."""
-    return 2 * (k_w + k_m + each) + 14 * k_o + 2 * k_g
-
-
-@update.where(**HIDDEN, optimizer_kernel="fused", source=JORDAN)
-def _():
-    """Weights, master weights and momentum are read and written, gradients read; the momentum's
-    copy in the compute format is written, read for its norm, and read again as the update."""
-    return _once + 3 * k_c
-
-
-@update.where(**HIDDEN, **OPERATIONS, source=JORDAN)
-def _():
-    """Of the weight decay (2 accesses) and step (2); the momentum's mean (2 and the gradient),
-    Nesterov's step (2 and the gradient) and its copy (1); in the compute format that copy (1), its
-    norm (1), its scaling (2) and what the step reads (1)."""
-    return 4 * (k_w + k_m) + 5 * k_o + 2 * k_g + 5 * k_c
-
-
-@update.where(
-    **OUTSIDE, optimizer_kernel="fused", source="one kernel: every value is read and written once"
+update.where(optimizer="adafactor", optimizer_kernel="fused", source=ADAFACTOR).equals(
+    _once + k_g,
+    "Gradients are read for the sums of rows and columns and once more for the step, which reads "
+    "and writes weights and master weights; the states are read and written.",
 )
-def _():
-    """As AdamW: weights, master weights and states are read and written, gradients read."""
-    return _once
-
-
+update.where(optimizer="adafactor", **OPERATIONS, source=ADAFACTOR).equals(
+    2 * (k_w + k_m + each) + 14 * k_o + 2 * k_g,
+    "The gradient's square (1 access of the gradient and 1), its offset (2), the sums of rows and "
+    "columns (2), their product (1) with the gradient (1 of it and 2), its mean square (1), two "
+    "scalings (4) and the step (1, and 2 of the weight); the states are read and written.",
+)
+update.where(**HIDDEN, optimizer_kernel="fused", source=JORDAN).equals(
+    _once + 3 * k_c,
+    "Weights, master weights and momentum are read and written, gradients read; the momentum's "
+    "copy in the compute format is written, read for its norm, and read again as the update.",
+)
+update.where(**HIDDEN, **OPERATIONS, source=JORDAN).equals(
+    4 * (k_w + k_m) + 5 * k_o + 2 * k_g + 5 * k_c,
+    "Of the weight decay (2 accesses) and step (2); the momentum's mean (2 and the gradient), "
+    "Nesterov's step (2 and the gradient) and its copy (1); in the compute format that copy (1), "
+    "its norm (1), its scaling (2) and what the step reads (1).",
+)
+update.where(
+    **OUTSIDE, optimizer_kernel="fused", source="one kernel: every value is read and written once"
+).equals(
+    _once, "As AdamW: weights, master weights and states are read and written, gradients read."
+)
 update.where(**OUTSIDE, **OPERATIONS, source=ADAMW_SOURCE).equals(
     _adamw_operations, "As AdamW's operations."
 )
@@ -158,8 +137,8 @@ matrices = Quantity(
 matrices.where(split=("none", "column", "row")).equals(copies, "Its copies.")
 matrices.where(split="experts").equals(copies / e, "One for each expert on the device.")
 
-
-@Quantity(
+_short, _long = minimum(inputs, outputs), maximum(inputs, outputs)
+flops = Quantity(
     "time.orthogonal.flops",
     r"C_{\perp}",
     "FLOPs that make the update of one matrix orthogonal",
@@ -168,14 +147,12 @@ matrices.where(split="experts").equals(copies / e, "One for each expert on the d
     per="component",
     coefficient="FLOP",
     **HIDDEN,
+).equals(
+    5 * (4 * _short**2 * _long + 2 * _short**3),
+    "Each tensor-parallel rank makes its own part orthogonal (Megatron-Core's blockwise mode), in "
+    "five Newton-Schulz iterations of X with m rows and n columns, m the shorter side: A = X X^T "
+    "(2 m m n), A A (2 m m m) and their sum times X (2 m m n).",
 )
-def flops():
-    """Each tensor-parallel rank makes its own part orthogonal (Megatron-Core's blockwise mode), in
-    five Newton-Schulz iterations of X with m rows and n columns, m the shorter side: A = X X^T
-    (2 m m n), A A (2 m m m) and their sum times X (2 m m n)."""
-    short, long = minimum(inputs, outputs), maximum(inputs, outputs)
-    return 5 * (4 * short**2 * long + 2 * short**3)
-
 
 matrix = seconds(
     "time.orthogonal.matrix",
@@ -185,16 +162,12 @@ matrix = seconds(
     per="component",
 )
 
-
-@matrix.where(**HIDDEN, coefficient="FLOP")
-def _():
-    """At the rate of 16-bit products, the depth of each of three (n, m and m) with what shallow
-    ones lack."""
-    short, long = minimum(inputs, outputs), maximum(inputs, outputs)
-    lacking = 5 * 2 * half * (2 * short**2 + short * long)
-    return (flops + lacking) / (e_16 * peak_16)
-
-
+_lacking = 5 * 2 * half * (2 * _short**2 + _short * _long)
+matrix.where(**HIDDEN, coefficient="FLOP").equals(
+    (flops + _lacking) / (e_16 * peak_16),
+    "At the rate of 16-bit products, the depth of each of three (n, m and m) with what shallow "
+    "ones lack.",
+)
 matrix.where(**OUTSIDE).equals(0, "AdamW updates embeddings, head and vectors.")
 
 NOT_MUON = (*ALIKE, "adafactor")
@@ -205,15 +178,14 @@ orthogonal.where(optimizer="muon", zero=0, source=JORDAN).equals(
     on_fullest_stage(matrices * matrix, hidden_matrix=True),
     "Every device does all matrices of its stage.",
 )
-
-
-@orthogonal.where(optimizer="muon", zero=(1, 2, 3), source=MOONLIGHT)
-def _():
-    """Whole matrices are divided over the devices that share them (Megatron-Core's layer-wise
-    distributed optimizer); the device that does most does one at least."""
-    even = on_fullest_stage(matrices * matrix / owners, hidden_matrix=True)
-    return maximum(even, Max(matrix, "component", hidden_matrix=True))
-
+orthogonal.where(optimizer="muon", zero=(1, 2, 3), source=MOONLIGHT).equals(
+    maximum(
+        on_fullest_stage(matrices * matrix / owners, hidden_matrix=True),
+        Max(matrix, "component", hidden_matrix=True),
+    ),
+    "Whole matrices are divided over the devices that share them (Megatron-Core's layer-wise "
+    "distributed optimizer); the device that does most does one at least.",
+)
 
 momentum = seconds(
     "time.momentum",
@@ -226,14 +198,11 @@ momentum.where(optimizer=NOT_MUON, source="definition").equals(
 momentum.where(optimizer="muon", zero=0, source=MOONLIGHT).equals(
     0, "Every device has the whole momentum."
 )
-
-
-@momentum.where(optimizer="muon", zero=(1, 2, 3), source=MOONLIGHT)
-def _():
-    """In the compute format, from all that share a matrix to the one that does it: a share of what
-    gathering everything on every device would pass."""
-    return k_c * on_fullest_stage(trained * passed / owners, hidden_matrix=True) + hops
-
+momentum.where(optimizer="muon", zero=(1, 2, 3), source=MOONLIGHT).equals(
+    k_c * on_fullest_stage(trained * passed / owners, hidden_matrix=True) + hops,
+    "In the compute format, from all that share a matrix to the one that does it: a share of what "
+    "gathering everything on every device would pass.",
+)
 
 # -- the update --------------------------------------------------------------------------------
 
@@ -245,19 +214,14 @@ optimizer = seconds(
     attribution="optimizer",
     source="bytes read and written over the memory's bandwidth",
 )
-
-
-@optimizer.where(zero=0, offload_optimizer=False)
-def _():
-    """The update of all parameters that the device holds, and Muon's products."""
-    return on_fullest_stage(trained * update) / (W * e_mem) + orthogonal + momentum
-
-
-@optimizer.where(zero=(1, 2, 3), offload_optimizer=False)
-def _():
-    """As without sharding, for the part that the device keeps, and what Muon gathers."""
-    return on_fullest_stage(trained * update / owners) / (W * e_mem) + orthogonal + momentum
-
+optimizer.where(zero=0, offload_optimizer=False).equals(
+    on_fullest_stage(trained * update) / (W * e_mem) + orthogonal + momentum,
+    "The update of all parameters that the device holds, and Muon's products.",
+)
+optimizer.where(zero=(1, 2, 3), offload_optimizer=False).equals(
+    on_fullest_stage(trained * update / owners) / (W * e_mem) + orthogonal + momentum,
+    "As without sharding, for the part that the device keeps, and what Muon gathers.",
+)
 
 LEAVES: dict[str, Any] = {
     "offload_optimizer": True,
@@ -267,15 +231,12 @@ LEAVES: dict[str, Any] = {
 #: Seconds for each parameter that a device owns.
 _on_host = (k_g + k_c) / B_host + _once * minimum(n, n_node) / B_dram
 
-
-@optimizer.where(zero=0, **LEAVES)
-def _():
-    """Gradients go to the host and weights come back; there weights, master weights and states are
-    read and written, gradients read, at the rate of its memory, which the devices share."""
-    return on_fullest_stage(trained * _on_host)
-
-
-@optimizer.where(zero=(1, 2, 3), **LEAVES)
-def _():
-    """As without sharding, for the part that the device keeps."""
-    return on_fullest_stage(trained * _on_host / owners)
+optimizer.where(zero=0, **LEAVES).equals(
+    on_fullest_stage(trained * _on_host),
+    "Gradients go to the host and weights come back; there weights, master weights and states are "
+    "read and written, gradients read, at the rate of its memory, which the devices share.",
+)
+optimizer.where(zero=(1, 2, 3), **LEAVES).equals(
+    on_fullest_stage(trained * _on_host / owners),
+    "As without sharding, for the part that the device keeps.",
+)

@@ -42,20 +42,16 @@ from planner.book.reductions import Sum, maximum, minimum
 again = of_block(
     "time.block.again", r"t_{\mathrm{re}}", "what the backward pass computes again of a block"
 )
-
-
-@again.where(
+again.where(
     block="attention",
     again_core_attention=True,
     source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5; Megatron-Core, "
     "transformer/attention.py (checkpoint_core_attention)",
+).equals(
+    core.forward + core.context_forward,
+    "The attention core, with the keys and values of other ranks: what backward needs of it was "
+    "not kept.",
 )
-def _():
-    """The attention core, with the keys and values of other ranks: what backward needs of it was
-    not kept."""
-    return core.forward + core.context_forward
-
-
 again.where(
     block="attention",
     again_core_attention=False,
@@ -68,23 +64,20 @@ again.where(
 again.where(block="norm", again_norm=True, source=MODULES).equals(elementwise, "The norm.")
 again.where(block="norm", again_norm=False, source=MODULES).equals(0, "It is kept.")
 
-
 for _kind in ("mlp", "moe"):  # dense and routed feed-forwards are chosen by their own names
     _CHOSEN = {"block": _kind, f"again_{_kind}": True}
     _LEFT = {"block": _kind, f"again_{_kind}": False}
 
-    @again.where(**_CHOSEN, source=MODULES)
-    def _():
-        """The whole block: products, elementwise kernels and exchanges."""
-        return Sum(product.forward, "product") + elementwise + exchange
+    again.where(**_CHOSEN, source=MODULES).equals(
+        Sum(product.forward, "product") + elementwise + exchange,
+        "The whole block: products, elementwise kernels and exchanges.",
+    )
 
-    @again.where(**_LEFT, again_activation=True, source=MODULES)
-    def _():
-        """The activation between its products."""
-        return elementwise
+    again.where(**_LEFT, again_activation=True, source=MODULES).equals(
+        elementwise, "The activation between its products."
+    )
 
     again.where(**_LEFT, again_activation=False, source=MODULES).equals(0, "It is kept.")
-
 
 again.where(block=ELSE, source=MODULES).equals(0, "Nothing of it can be chosen.")
 
@@ -100,18 +93,14 @@ repeated.where(recompute="none", source="definition").equals(0, "Nothing.")
 repeated.where(recompute="selective", again_operations=False, source=MODULES).equals(
     Sum(again, "block"), "The chosen modules (training.recompute_modules) of its blocks."
 )
-
-
-@repeated.where(
+repeated.where(
     recompute="selective",
     again_operations=True,
     source="torchtitan, models/common (per-operation selective checkpointing)",
+).equals(
+    Sum(product.forward, "product") / 2 + Sum(elementwise, "block"),
+    "Every second product and all elementwise kernels; attention and exchanges are kept.",
 )
-def _():
-    """Every second product and all elementwise kernels; attention and exchanges are kept."""
-    return Sum(product.forward, "product") / 2 + Sum(elementwise, "block")
-
-
 repeated.where(recompute="full", layers=True, source=CHECKPOINTS).equals(
     forward, "The whole forward pass of the layer, with its exchanges."
 )
@@ -119,11 +108,9 @@ repeated.where(recompute="full", layers=False, source=CHECKPOINTS).equals(
     0, "Embedding and head are not computed again."
 )
 
-
 # -- host ------------------------------------------------------------------------------------
 
-
-@Quantity(
+launches = Quantity(
     "time.part.launches",
     r"n_\ell",
     "kernels that the host launches for one pass of a layer",
@@ -132,12 +119,11 @@ repeated.where(recompute="full", layers=False, source=CHECKPOINTS).equals(
     exact=False,
     per="part",
     layers=True,
+).equals(
+    n_la + Sum(exchanges, "block") * (t - 1) / 2 + n_ring * (c - 1),
+    "Those of the layer, one more for each exchange with tensor-parallel ranks, and some for each "
+    "further block of keys and values (send, receive, attention, and the sum of its outputs).",
 )
-def launches():
-    """Those of the layer, one more for each exchange with tensor-parallel ranks, and some for each
-    further block of keys and values (send, receive, attention, and the sum of its outputs)."""
-    return n_la + Sum(exchanges, "block") * (t - 1) / 2 + n_ring * (c - 1)
-
 
 host = of_part(
     "time.part.host",
@@ -169,19 +155,15 @@ gathers.where(
 
 FSDP = "Zhao et al. 2023 (arXiv 2304.11277), section 3"
 
-
-@gathers.where(zero=3, reshard=True, source=FSDP)
-def _():
-    """Weights are gathered (training.bytes.gather) for the forward and for the backward pass,
-    gradients reduced and scattered in theirs: three rings over the group."""
-    return (2 * k_gat + k_red) * Sum(device_parameters * passed, "component") + 3 * hops
-
-
-@gathers.where(zero=3, reshard=False, source="PyTorch, fully_shard (reshard_after_forward)")
-def _():
-    """Weights stay gathered from the forward to the backward pass of a micro-batch: two rings."""
-    return (k_gat + k_red) * Sum(device_parameters * passed, "component") + 2 * hops
-
+gathers.where(zero=3, reshard=True, source=FSDP).equals(
+    (2 * k_gat + k_red) * Sum(device_parameters * passed, "component") + 3 * hops,
+    "Weights are gathered (training.bytes.gather) for the forward and for the backward pass, "
+    "gradients reduced and scattered in theirs: three rings over the group.",
+)
+gathers.where(zero=3, reshard=False, source="PyTorch, fully_shard (reshard_after_forward)").equals(
+    (k_gat + k_red) * Sum(device_parameters * passed, "component") + 2 * hops,
+    "Weights stay gathered from the forward to the backward pass of a micro-batch: two rings.",
+)
 
 # -- host memory -------------------------------------------------------------------------------
 
@@ -196,28 +178,14 @@ offload = of_part(
 )
 offload.where(offload=False).equals(0, "They stay on the device.")
 
-
-@offload.where(offload=True)
-def _():
-    """They leave beside the forward pass and return beside the backward pass, whichever of device
-    and host is at work: what takes longer than the pass shows."""
-    way = f_off * kept / B_host
-    return maximum(0, way - (1 - f_back) * busy) + maximum(0, way - f_back * busy)
-
-
 # -- a layer -----------------------------------------------------------------------------------
 
-
-@of_part(
+device = of_part(
     "time.part.device",
     r"t_D",
     "device time of a layer: forward, backward and what is computed again",
     source="sum of its passes",
-)
-def device():
-    """One pass after another."""
-    return forward + backward + repeated
-
+).equals(forward + backward + repeated, "One pass after another.")
 
 _most = maximum(device, host)
 _least = minimum(device, host)
@@ -226,36 +194,36 @@ _least = minimum(device, host)
 _rounded = _most * (1 + (_least / _most) ** x_busy) ** (1 / x_busy)
 
 busy = of_part("time.part.busy", r"t_{\mathrm{busy}}", "device or host at work on a layer")
-
-
-@busy.where(schedule=IN_TURN, source=CALIBRATED)
-def _():
-    """The device waits for the host where kernels are short: the longer of the two, rounded where
-    they are alike."""
-    return _rounded
-
-
-@busy.where(schedule="dualpipe", expert="none", source=CALIBRATED)
-def _():
-    """The device waits for the host where kernels are short: the longer of the two, rounded where
-    they are alike."""
-    return _rounded
-
-
-@busy.where(
+busy.where(schedule=IN_TURN, source=CALIBRATED).equals(
+    _rounded,
+    "The device waits for the host where kernels are short: the longer of the two, rounded where "
+    "they are alike.",
+)
+busy.where(schedule="dualpipe", expert="none", source=CALIBRATED).equals(
+    _rounded,
+    "The device waits for the host where kernels are short: the longer of the two, rounded where "
+    "they are alike.",
+)
+busy.where(
     schedule="dualpipe",
     expert=("node", "nodes"),
     source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.2",
+).equals(
+    _rounded / (1 - f_disp),
+    "The exchanges that run beside the products take multiprocessors from them.",
 )
-def _():
-    """The exchanges that run beside the products take multiprocessors from them."""
-    return _rounded / (1 - f_disp)
 
+_way = f_off * kept / B_host
+offload.where(offload=True).equals(
+    maximum(0, _way - (1 - f_back) * busy) + maximum(0, _way - f_back * busy),
+    "They leave beside the forward pass and return beside the backward pass, whichever of device "
+    "and host is at work: what takes longer than the pass shows.",
+)
 
-@of_part(
+part = of_part(
     "time.part", r"t_\ell", "a layer, forward and backward, of one micro-batch", source=CALIBRATED
+).equals(
+    busy + gathers - minimum(hidden_t * gathers, busy) + offload,
+    "What device or host are at work on; the gathers, less the share that this hides; and what "
+    "shows of the way to the host.",
 )
-def part():
-    """What device or host are at work on; the gathers, less the share that this hides; and what
-    shows of the way to the host."""
-    return busy + gathers - minimum(hidden_t * gathers, busy) + offload

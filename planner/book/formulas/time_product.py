@@ -45,7 +45,7 @@ seconds = partial(of_product, unit="s")
 roofline = partial(seconds, source=ROOFLINE, coefficient="FLOP")
 
 
-def loaded(width):
+def loaded(width: Operand) -> Expression:
     """A width as kernels run it: its loads of 128 and of 16 bytes are whole where it is a multiple
     of 64, and of 8 (elements of 2 bytes). What others cost is bounded by what padding them costs,
     so that a wider product never takes less time."""
@@ -53,27 +53,37 @@ def loaded(width):
     return minimum(k_64 * k_8 * width, k_64 * padded_8, padded_64)
 
 
-def waves(rows, columns, depth, count, half):
+def waves(
+    rows: Operand, columns: Operand, depth: Operand, count: Operand | int, half: Operand
+) -> Expression:
     """Work of whole tiles in whole waves over the multiprocessors, relative to the product's own:
     tiles of 128 x 256 either way, or of 128 x 128, which load more for each product and may be cut
     in 2 or 4 pieces of the depth, each of which pays for being shallow."""
 
-    def cut(high, wide, pieces=1):
+    def cut(high: int, wide: int, pieces: int = 1) -> Expression:
         tiles = ceil(rows / high) * ceil(columns / wide) * count * pieces
         return ceil(tiles / n_sm) * n_sm * high * wide / (rows * columns * count * pieces)
 
-    def split(pieces):
+    def split(pieces: int) -> Expression:
         return k_128 * cut(128, 128, pieces) * (depth + pieces * half) / (depth + half)
 
     return minimum(cut(128, 256), cut(256, 128), k_128 * cut(128, 128), split(2), split(4))
 
 
-def work(rows, columns, depth, count, waste, rate, half):
+def work(
+    rows: Operand,
+    columns: Operand,
+    depth: Operand,
+    count: Operand | int,
+    waste: Operand | int,
+    rate: Operand,
+    half: Operand,
+) -> Expression:
     """Arithmetic at the rate that large products sustain; shallow ones do not reach it."""
     return 2 * rows * columns * count * (depth + half) * waste / rate
 
 
-def traffic(rows, columns, depth, count):
+def traffic(rows: Operand, columns: Operand, depth: Operand, count: Operand | int) -> Expression:
     """Reading both inputs and writing the output."""
     return k_x * (rows * depth + depth * columns + rows * columns) * count / (W * e_mem)
 
@@ -84,6 +94,9 @@ def shallow(rate: Operand) -> Expression:
     return d_min * rate / (10**12 * n_sm)
 
 
+#: Rows, columns and depth of a product.
+Shape = tuple[Operand, Operand, Operand]
+
 # -- shapes ------------------------------------------------------------------------------------
 
 rows = of_product(
@@ -92,19 +105,14 @@ rows = of_product(
 rows.where(split=("column", "row", "vocabulary")).equals(
     tokens, "All tokens of the micro-batch on this device."
 )
-
-
-@rows.where(split="none")
-def _():
-    """A product that is not divided runs on this device's part of the residual stream."""
-    return tokens / sequence_ranks
-
-
-@rows.where(split="experts")
-def _():
-    """With even routing, each of the device's E/e experts gets its share of the routed rows."""
-    return routed * e / E
-
+rows.where(split="none").equals(
+    tokens / sequence_ranks,
+    "A product that is not divided runs on this device's part of the residual stream.",
+)
+rows.where(split="experts").equals(
+    routed * e / E,
+    "With even routing, each of the device's E/e experts gets its share of the routed rows.",
+)
 
 count = Quantity(
     "time.product.count",
@@ -119,31 +127,29 @@ count.where(split=("column", "row", "vocabulary", "none")).equals(
 )
 count.where(split="experts").equals(E / e, "One for each expert on the device (a grouped product).")
 
+columns = width(
+    "time.product.columns", r"\hat N_x", "columns of a product as kernels run them"
+).equals(
+    loaded(N_x),
+    "A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a "
+    "multiple of 8 or 64, whichever costs least.",
+)
 
-@width("time.product.columns", r"\hat N_x", "columns of a product as kernels run them")
-def columns():
-    """A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a
-    multiple of 8 or 64, whichever costs least."""
-    return loaded(N_x)
+depth = width("time.product.depth", r"\hat K_x", "depth of a product as kernels run it").equals(
+    loaded(K_x),
+    "A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a "
+    "multiple of 8 or 64, whichever costs least.",
+)
 
-
-@width("time.product.depth", r"\hat K_x", "depth of a product as kernels run it")
-def depth():
-    """A multiple of 64 as it is; another for what odd widths cost, or as if it were padded to a
-    multiple of 8 or 64, whichever costs least."""
-    return loaded(K_x)
-
-
-@width(
+rows_summed = width(
     "time.product.rows_summed",
     r"\hat M_x",
     "rows of a product as kernels run them where they are summed over",
+).equals(
+    loaded(rows),
+    "The rows are the depth of the product that gives the weight's gradient: a multiple of 64 as "
+    "it is, another for what odd widths cost or as if it were padded, whichever costs least.",
 )
-def rows_summed():
-    """The rows are the depth of the product that gives the weight's gradient: a multiple of 64 as
-    it is, another for what odd widths cost or as if it were padded, whichever costs least."""
-    return loaded(rows)
-
 
 rate = of_product(
     "time.product.rate",
@@ -162,33 +168,28 @@ rate.where(wide=True).equals(
 half = of_product(
     "time.product.half", r"d_x", "depth at which a product runs at half of its rate", unit="1"
 )
-
-
-@half.where(tiles=True, source=CALIBRATED, coefficient="s/FLOP")
-def _():
-    """Between two waves of tiles a multiprocessor loads and stores for a while; the faster it is,
-    the more of the depth it would have worked off meanwhile. For each TFLOP/s of its rate."""
-    return shallow(rate)
-
-
+half.where(tiles=True, source=CALIBRATED, coefficient="s/FLOP").equals(
+    shallow(rate),
+    "Between two waves of tiles a multiprocessor loads and stores for a while; the faster it is, "
+    "the more of the depth it would have worked off meanwhile. For each TFLOP/s of its rate.",
+)
 half.where(tiles=False, source="no multiprocessors are known").equals(
     d_min, "As if each multiprocessor did 1 TFLOP/s."
 )
 
-
 # -- waste -------------------------------------------------------------------------------------
 
 
-def _waste(name: str, symbol: str, title: str, shape: Any) -> Quantity:
+def _waste(name: str, symbol: str, title: str, shape: Shape) -> Quantity:
     """The same rule for each of the three products of a weight."""
     waste = of_product(f"time.product.{name}_waste", symbol, title, unit="1", source=TILES)
 
-    @waste.where(tiles=True)
-    def _():
-        """Whole tiles of 128 x 256, 256 x 128 or 128 x 128 (which load more for each product), in
-        whole waves over the multiprocessors, over what the product needs: the best of the three.
-        The smallest may be cut in 2 or 4 pieces of the depth, each of which is the shallower."""
-        return waves(*shape, count, half)
+    waste.where(tiles=True).equals(
+        waves(*shape, count, half),
+        "Whole tiles of 128 x 256, 256 x 128 or 128 x 128 (which load more for each product), in "
+        "whole waves over the multiprocessors, over what the product needs: the best of the three. "
+        "The smallest may be cut in 2 or 4 pieces of the depth, each of which is the shallower.",
+    )
 
     return waste.where(tiles=False).equals(
         1, "How the device cuts products is not known: nothing is wasted."
@@ -204,77 +205,67 @@ waste_weight = _waste("weight", "q_x''", "tiles and waves, gradient of the weigh
 
 # -- time --------------------------------------------------------------------------------------
 
-
-@roofline(
+forward = roofline(
     "time.product.forward", r"t_x", "forward pass of a product", attribution="matrix products"
+).equals(
+    maximum(work(*FORWARD, count, waste_forward, rate, half), traffic(rows, N_x, K_x, count)),
+    "2 FLOP for each of rows, columns and depth as kernels run them, the depth with what shallow "
+    "products lack, times what tiles and waves waste; or the traffic of inputs and output.",
 )
-def forward():
-    """2 FLOP for each of rows, columns and depth as kernels run them, the depth with what shallow
-    products lack, times what tiles and waves waste; or the traffic of inputs and output."""
-    return maximum(work(*FORWARD, count, waste_forward, rate, half), traffic(rows, N_x, K_x, count))
 
+gradient_of_input = roofline(
+    "time.product.input", r"t_x^{\mathrm{in}}", "gradient of a product's input"
+).equals(
+    maximum(work(*INPUT, count, waste_input, rate, half), traffic(rows, K_x, N_x, count)),
+    "The output's gradient with the weight: the forward product, with columns and depth exchanged.",
+)
 
-@roofline("time.product.input", r"t_x^{\mathrm{in}}", "gradient of a product's input")
-def gradient_of_input():
-    """The output's gradient with the weight: the forward product, with columns and depth
-    exchanged."""
-    return maximum(work(*INPUT, count, waste_input, rate, half), traffic(rows, K_x, N_x, count))
-
-
-@roofline("time.product.weight", r"t_x^{\mathrm{w}}", "gradient of a product's weight")
-def gradient_of_weight():
-    """The input with the output's gradient: the rows are what is summed over."""
-    return maximum(work(*WEIGHT, count, waste_weight, rate, half), traffic(K_x, N_x, rows, count))
-
+gradient_of_weight = roofline(
+    "time.product.weight", r"t_x^{\mathrm{w}}", "gradient of a product's weight"
+).equals(
+    maximum(work(*WEIGHT, count, waste_weight, rate, half), traffic(K_x, N_x, rows, count)),
+    "The input with the output's gradient: the rows are what is summed over.",
+)
 
 bias = seconds("time.product.bias", r"t_x^{\mathrm{b}}", "gradient of a product's bias")
 bias.where(bias=False, source="definition").equals(0, "There is no bias.")
 bias.where(bias=True, time_bias="fused", source="TransformerEngine").equals(
     0, "The kernel before or after sums it up on its way."
 )
-
-
-@bias.where(
+bias.where(
     bias=True,
     time_bias="separate",
     source="PyTorch, tools/autograd/derivatives.yaml (addmm); Megatron-LM, "
     "core/tensor_parallel/layers.py",
     coefficient="bytes",
+).equals(
+    k_a * rows * count * N_x / (W * e_mem),
+    "A kernel reads the output's gradient and sums it over the rows.",
 )
-def _():
-    """A kernel reads the output's gradient and sums it over the rows."""
-    return k_a * rows * count * N_x / (W * e_mem)
-
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
 backward = seconds(
     "time.product.backward", r"t_x'", "backward pass of a product", attribution="matrix products"
 )
-
-
-@backward.where(frozen=False, lora=False, source=ROOFLINE)
-def _():
-    """Two products: the gradient of the input and that of the weight; and that of the bias."""
-    return gradient_of_input + gradient_of_weight + bias
-
-
+backward.where(frozen=False, lora=False, source=ROOFLINE).equals(
+    gradient_of_input + gradient_of_weight + bias,
+    "Two products: the gradient of the input and that of the weight; and that of the bias.",
+)
 backward.where(frozen=False, lora=True, adapted=False, source=LORA).equals(
     gradient_of_input, "The weight is frozen: the gradient of the input only."
 )
 
 
-def _narrow(rows, columns, depth):
+def _narrow(rows: Operand, columns: Operand, depth: Operand) -> Expression:
     return maximum(work(rows, columns, depth, 1, 1, rate, half), traffic(rows, columns, depth, 1))
 
 
-@backward.where(frozen=False, lora=True, adapted=True, source=LORA, coefficient="FLOP")
-def _():
-    """The frozen weight's product; and the adapter's two narrow products, forward once and backward
-    twice, which run far below the rate of wide ones."""
-    return gradient_of_input + 3 * (_narrow(rows, k_l, K_x) + _narrow(rows, N_x, k_l))
-
-
+backward.where(frozen=False, lora=True, adapted=True, source=LORA, coefficient="FLOP").equals(
+    gradient_of_input + 3 * (_narrow(rows, k_l, K_x) + _narrow(rows, N_x, k_l)),
+    "The frozen weight's product; and the adapter's two narrow products, forward once and backward "
+    "twice, which run far below the rate of wide ones.",
+)
 backward.where(frozen=True, source="DeepSeek-AI 2025 (arXiv 2512.02556)").equals(
     0, "The loss sends it no gradient."
 )
@@ -293,19 +284,17 @@ casts.where(casts=False, quantised=False, source="TransformerEngine").equals(
 casts.where(casts=True, wide=True, quantised=False, source="TransformerEngine").equals(
     0, "This product stays in 16 bit."
 )
-
-
-@casts.where(
+casts.where(
     casts=True,
     wide=False,
     quantised=False,
     source="TransformerEngine: a cast and a transpose for each input",
     coefficient="bytes",
+).equals(
+    4 * rows * count * (K_x + N_x) / (W * e_mem),
+    "2 bytes read and two of 1 byte written (as it is and transposed), for the input forward and "
+    "for the output's gradient backward.",
 )
-def _():
-    """2 bytes read and two of 1 byte written (as it is and transposed), for the input forward
-    and for the output's gradient backward."""
-    return 4 * rows * count * (K_x + N_x) / (W * e_mem)
 
 
 def _unpacked(passes: int) -> Expression:
@@ -316,15 +305,11 @@ def _unpacked(passes: int) -> Expression:
 casts.where(**PACKED, recompute=("none", "selective"), source=QLORA).equals(
     _unpacked(2), "The frozen weight is unpacked for the forward and for the backward product."
 )
-
-
-@casts.where(**PACKED, recompute="full", source=QLORA)
-def _():
-    """The frozen weight is unpacked for the forward product, for that product once more, and for
-    the backward product."""
-    return _unpacked(3)
-
-
+casts.where(**PACKED, recompute="full", source=QLORA).equals(
+    _unpacked(3),
+    "The frozen weight is unpacked for the forward product, for that product once more, and for "
+    "the backward product.",
+)
 casts.where(quantised=True, hidden_matrix=False, source=QLORA).equals(
     0, "Of the weights only hidden matrices are quantised."
 )

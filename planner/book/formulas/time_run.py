@@ -18,8 +18,7 @@ days = partial(Quantity, unit="days", scales_with="time", exact=False)
 estimate = partial(Quantity, exact=False, source=DALY)
 seconds = partial(estimate, unit="s")
 
-
-@Quantity(
+between_failures = Quantity(
     "time.between_failures",
     r"t_{\mathrm{MTBF}}",
     "mean time between interruptions of the run",
@@ -27,50 +26,48 @@ seconds = partial(estimate, unit="s")
     source="interruptions counted on such a cluster (cluster.failures)",
     exact=False,
     interrupted=True,
+).equals(
+    t_seen * n_seen / (n_fail * n),
+    "Each device fails as often as those that were watched, and any of n stops the run.",
 )
-def between_failures():
-    """Each device fails as often as those that were watched, and any of n stops the run."""
-    return t_seen * n_seen / (n_fail * n)
 
-
-@estimate(
+ratio = estimate(
     "checkpoint.ratio",
     r"\rho_{\mathrm{ckpt}}",
     "root of a checkpoint's stall over twice the time between interruptions",
     unit="1",
+).equals(
+    minimum(1, sqrt(stall / (2 * between_failures))),
+    "What the best interval is a series in. It holds below 1: where a checkpoint takes longer than "
+    "twice the time between interruptions, the interval stays what it is there.",
 )
-def ratio():
-    """What the best interval is a series in. It holds below 1: where a checkpoint takes longer than
-    twice the time between interruptions, the interval stays what it is there."""
-    return minimum(1, sqrt(stall / (2 * between_failures)))
 
-
-@seconds(
+_best = 2 * ratio - rational(4, 3) * ratio**2 + rational(2, 9) * ratio**3
+interval = seconds(
     "checkpoint.interval_seconds", r"t_{\mathrm{int}}", "best time of training between checkpoints"
+).equals(
+    maximum(between_failures * _best, write - stall),
+    "Seldom enough to stand still little, often enough to lose little: the root of twice the "
+    "product of both times and two terms of higher order. A checkpoint in the background is done "
+    "before the next one begins.",
 )
-def interval():
-    """Seldom enough to stand still little, often enough to lose little: the root of twice the
-    product of both times and two terms of higher order. A checkpoint in the background is done
-    before the next one begins."""
-    best = 2 * ratio - rational(4, 3) * ratio**2 + rational(2, 9) * ratio**3
-    return maximum(between_failures * best, write - stall)
 
-
-@seconds(
+_half = tanh((interval + stall) / (2 * between_failures))
+kept = seconds(
     "checkpoint.kept_seconds",
     r"t_{\mathrm{kept}}",
     "training between two interruptions that all checkpoints but the first keep",
+).equals(
+    interval * (1 - _half) / (2 * _half),
+    "An interval of training for each that passes with its checkpoint before the next interruption "
+    "comes: on average 1/(e^y - 1) of them, with y for both over the time between interruptions. "
+    "The tangent stands for it, 2 tanh(y/2) / (1 - tanh(y/2)) = e^y - 1, which few interruptions "
+    "leave as exact.",
 )
-def kept():
-    """An interval of training for each that passes with its checkpoint before the next
-    interruption comes: on average 1/(e^y - 1) of them, with y for both over the time between
-    interruptions. The tangent stands for it, 2 tanh(y/2) / (1 - tanh(y/2)) = e^y - 1, which few
-    interruptions leave as exact."""
-    half = tanh((interval + stall) / (2 * between_failures))
-    return interval * (1 - half) / (2 * half)
 
-
-@estimate(
+_first = minimum(interval, maximum(0, between_failures - kept))
+_passed = exp(-(t_res + _first + write) / between_failures)
+goodput = estimate(
     "time.goodput",
     r"g_{\mathrm{run}}",
     "share of the time that moves the run forward",
@@ -79,29 +76,25 @@ def kept():
     finishes=True,
     beyond="the run cannot finish: interruptions (cluster.failures) come so often that no "
     "checkpoint is written between two of them",
+).equals(
+    _passed * minimum(1, (interval + kept) / between_failures),
+    "Interruptions come at any time, also while a checkpoint is written and while the run is "
+    "restarted; what is in the background then is lost too. After one, restart, the training up to "
+    "the first checkpoint and its writing pass without another, or nothing is kept: e^-(sum of "
+    "them over the time between interruptions). That training is an interval, or shorter where "
+    "intervals wait for checkpoints in the background, so that the most is kept; and no less than "
+    "0, which a difference of rounded numbers may be. Stragglers are not in it.",
 )
-def goodput():
-    """Interruptions come at any time, also while a checkpoint is written and while the run is
-    restarted; what is in the background then is lost too. After one, restart, the training up to
-    the first checkpoint and its writing pass without another, or nothing is kept: e^-(sum of them
-    over the time between interruptions). That training is an interval, or shorter where intervals
-    wait for checkpoints in the background, so that the most is kept; and no less than 0, which a
-    difference of rounded numbers may be. Stragglers are not in it."""
-    first = minimum(interval, maximum(0, between_failures - kept))
-    passed = exp(-(t_res + first + write) / between_failures)
-    return passed * minimum(1, (interval + kept) / between_failures)
 
-
-@days(
+straggler_days = days(
     "time.straggler_days",
     r"t_{\mathrm{slow}}",
     "days that stragglers add",
     source="Lin et al. 2025 (arXiv 2505.05713): a step waits for its slowest device",
+).equals(
+    training_days * x_slow,
+    "The share by which slow devices lengthen the steps of all (cluster.stragglers).",
 )
-def straggler_days():
-    """The share by which slow devices lengthen the steps of all (cluster.stragglers)."""
-    return training_days * x_slow
-
 
 #: What checkpoints and interruptions take for each day of training.
 _written = stall / interval
@@ -116,13 +109,10 @@ checkpoint_days = days(
 checkpoint_days.where(stragglers_given=False).equals(
     training_days * _written, "Training stands still once in each interval of training."
 )
-
-
-@checkpoint_days.where(stragglers_given=True)
-def _():
-    """As without stragglers, of days that are longer by them."""
-    return (training_days + straggler_days) * _written
-
+checkpoint_days.where(stragglers_given=True).equals(
+    (training_days + straggler_days) * _written,
+    "As without stragglers, of days that are longer by them.",
+)
 
 failure_days = days(
     "time.failure_days", r"t_{\mathrm{lost}}", "days lost to interruptions", source=DALY
@@ -141,22 +131,19 @@ run_days = days(
     "days of the run with interruptions",
     source="sum of its parts",
 )
+run_days.where(stragglers_given=False).equals(
+    training_days + checkpoint_days + failure_days,
+    "Training, checkpoints and what interruptions cost; the cluster states no share of stragglers "
+    "(cluster.stragglers), which are not in it. It is training over goodput.",
+)
+run_days.where(
+    stragglers_given=True, title="days of the run with interruptions and stragglers"
+).equals(
+    training_days + straggler_days + checkpoint_days + failure_days,
+    "Training, waiting for stragglers, checkpoints and what interruptions cost.",
+)
 
-
-@run_days.where(stragglers_given=False)
-def _():
-    """Training, checkpoints and what interruptions cost; the cluster states no share of stragglers
-    (cluster.stragglers), which are not in it. It is training over goodput."""
-    return training_days + checkpoint_days + failure_days
-
-
-@run_days.where(stragglers_given=True, title="days of the run with interruptions and stragglers")
-def _():
-    """Training, waiting for stragglers, checkpoints and what interruptions cost."""
-    return training_days + straggler_days + checkpoint_days + failure_days
-
-
-@Quantity(
+run_device_hours = Quantity(
     "time.run_device_hours",
     r"t_{\mathrm{dev,cal}}",
     "device hours of the run with interruptions",
@@ -164,7 +151,4 @@ def _():
     scales_with="time",
     source="definition",
     exact=False,
-)
-def run_device_hours():
-    """Every device for the days of the run; a day has 24 hours."""
-    return 24 * n * run_days
+).equals(24 * n * run_days, "Every device for the days of the run; a day has 24 hours.")

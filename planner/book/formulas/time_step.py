@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from planner.book.expressions import Expression, Operand
 from planner.book.formulas import network
 from planner.book.formulas.layout import IN_TURN, micro_batches
 from planner.book.formulas.layout import shards as owners
@@ -40,48 +41,39 @@ REPLICATED = ("node", "nodes")
 seconds = partial(Quantity, unit="s", exact=False)
 
 stage = seconds("time.stage", r"t_\sigma", "one micro-batch on one pipeline stage", per="stage")
-
-
-@stage.where(schedule=IN_TURN, again_some=False, source=PIPELINE)
-def _():
-    """The layers of the stage, and the embedding or the head where it holds them."""
-    return total_on_stage(part)
-
-
-@stage.where(schedule=IN_TURN, again_some=True, source=PIPELINE)
-def _():
-    """The layers of the stage, and the embedding or the head where it holds them; layers beyond
-    training.recompute_layers compute nothing again."""
-    recomputed = recomputed_in_flight / maximum(1, in_flight)
-    return total_on_stage(part - (1 - recomputed) * repeated)
-
-
-@stage.where(schedule="dualpipe", source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.1")
-def _():
-    """A device holds a chunk from each end, and a micro-batch passes one of them."""
-    return total_on_stage(part) / 2
-
-
-@seconds(
-    "time.model", r"t_{\mathrm{model}}", "one micro-batch through the whole model", source=PIPELINE
+stage.where(schedule=IN_TURN, again_some=False, source=PIPELINE).equals(
+    total_on_stage(part),
+    "The layers of the stage, and the embedding or the head where it holds them.",
 )
-def model():
-    """All layers, the embedding and the head, one after another."""
-    return Sum(L_k * part, "part")
 
+_recomputed = recomputed_in_flight / maximum(1, in_flight)
+stage.where(schedule=IN_TURN, again_some=True, source=PIPELINE).equals(
+    total_on_stage(part - (1 - _recomputed) * repeated),
+    "The layers of the stage, and the embedding or the head where it holds them; layers beyond "
+    "training.recompute_layers compute nothing again.",
+)
+stage.where(
+    schedule="dualpipe", source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.1"
+).equals(
+    total_on_stage(part) / 2,
+    "A device holds a chunk from each end, and a micro-batch passes one of them.",
+)
 
-@seconds(
+model = seconds(
+    "time.model", r"t_{\mathrm{model}}", "one micro-batch through the whole model", source=PIPELINE
+).equals(Sum(L_k * part, "part"), "All layers, the embedding and the head, one after another.")
+
+micro_batch = seconds(
     "time.micro_batch",
     r"t_m",
     "one micro-batch in the steady state of the pipeline",
     short="micro-batches, one after another",
     source=PIPELINE,
+).equals(
+    Max(stage, "stage") + 2 * v * network.send,
+    "The slowest stage sets the pace; activations and gradients are sent once for each of its v "
+    "chunks.",
 )
-def micro_batch():
-    """The slowest stage sets the pace; activations and gradients are sent once for each of its v
-    chunks."""
-    return Max(stage, "stage") + 2 * v * network.send
-
 
 bubble = seconds(
     "time.bubble",
@@ -90,70 +82,57 @@ bubble = seconds(
     short="filling and draining the pipeline",
     attribution="pipeline bubble",
 )
-
-
-@bubble.where(schedule=("1f1b", "gpipe", "interleaved"), source=PIPELINE)
-def _():
-    """p - 1 passes of an average stage, which v chunks for each device shorten v-fold."""
-    return (p - 1) / v * (model / p + 2 * v * network.send)
-
-
-@bubble.where(
+bubble.where(schedule=("1f1b", "gpipe", "interleaved"), source=PIPELINE).equals(
+    (p - 1) / v * (model / p + 2 * v * network.send),
+    "p - 1 passes of an average stage, which v chunks for each device shorten v-fold.",
+)
+bubble.where(
     schedule="zero-bubble",
     source="Qi et al. 2023 (arXiv 2401.10241), table 2: ZB-H1 (table 1 counts FLOPs and memory)",
+).equals(
+    (p - 1) * ((1 - f_back) * model / p + 2 * network.send),
+    "ZB-H1 waits p - 1 times for a forward pass and the gradients of inputs, less those of "
+    "weights, which fill it; both gradients are half of the backward pass, so a forward pass is "
+    "left.",
 )
-def _():
-    """ZB-H1 waits p - 1 times for a forward pass and the gradients of inputs, less those of
-    weights, which fill it; both gradients are half of the backward pass, so a forward pass is
-    left."""
-    return (p - 1) * ((1 - f_back) * model / p + 2 * network.send)
+bubble.where(schedule="dualpipe", source="DeepSeek-AI 2024 (arXiv 2412.19437), table 2").equals(
+    (p / 2 - 1) * ((1 - f_back / 2) * model / p + 2 * network.send),
+    "p/2 - 1 slots of a forward and backward pass that overlap, and of a backward pass, less three "
+    "times the gradients of weights, half of a backward pass each.",
+)
 
-
-@bubble.where(schedule="dualpipe", source="DeepSeek-AI 2024 (arXiv 2412.19437), table 2")
-def _():
-    """p/2 - 1 slots of a forward and backward pass that overlap, and of a backward pass, less three
-    times the gradients of weights, half of a backward pass each."""
-    return (p / 2 - 1) * ((1 - f_back / 2) * model / p + 2 * network.send)
-
-
-@Quantity(
+resident = Quantity(
     "time.parameters",
     r"N_\sigma",
     "trained parameters of the fullest stage on one tensor and expert rank",
     unit="parameters",
     source="layout",
+).equals(
+    on_fullest_stage(trained),
+    "What a device has gradients for, before any sharding over data parallelism; a tied matrix at "
+    "most once.",
 )
-def resident():
-    """What a device has gradients for, before any sharding over data parallelism; a tied matrix at
-    most once."""
-    return on_fullest_stage(trained)
 
-
-@Quantity(
+owned = Quantity(
     "time.owned",
     r"N_{\mathrm{own}}",
     "trained parameters of the fullest stage that one device owns",
     unit="parameters",
     source=ZERO,
     exact=False,
+).equals(
+    on_fullest_stage(trained / owners),
+    "Each weight is divided over the devices that share it; experts over fewer.",
 )
-def owned():
-    """Each weight is divided over the devices that share it; experts over fewer."""
-    return on_fullest_stage(trained / owners)
 
-
-@Quantity(
+ring = Quantity(
     "time.ring",
     r"\tau_{\mathrm{ring}}",
     "time in which rings pass each byte of the trained parameters of the fullest stage",
     unit="s/bytes",
     source=ZERO,
     exact=False,
-)
-def ring():
-    """Every component in its own group."""
-    return on_fullest_stage(trained * network.passed)
-
+).equals(on_fullest_stage(trained * network.passed), "Every component in its own group.")
 
 accumulation = seconds(
     "time.accumulation",
@@ -166,20 +145,15 @@ accumulation = seconds(
 accumulation.where(accumulation="fused").equals(
     0, "The product of the weight gradient adds to what is there."
 )
-
-
-@accumulation.where(accumulation="separate", zero=(0, 1))
-def _():
-    """After each micro-batch a gradient is read in the compute format, and the sum read and
-    written."""
-    return (k_c + 2 * k_g) * micro_batches * resident / (W * e_mem)
-
-
-@accumulation.where(accumulation="separate", zero=(2, 3))
-def _():
-    """As without sharding, for the part that the device keeps."""
-    return (k_c + 2 * k_g) * micro_batches * owned / (W * e_mem)
-
+accumulation.where(accumulation="separate", zero=(0, 1)).equals(
+    (k_c + 2 * k_g) * micro_batches * resident / (W * e_mem),
+    "After each micro-batch a gradient is read in the compute format, and the sum read and "
+    "written.",
+)
+accumulation.where(accumulation="separate", zero=(2, 3)).equals(
+    (k_c + 2 * k_g) * micro_batches * owned / (W * e_mem),
+    "As without sharding, for the part that the device keeps.",
+)
 
 buckets = Quantity(
     "time.buckets",
@@ -195,26 +169,21 @@ buckets.where(
     maximum(1, resident / maximum(40 * 10**6, 10**6 * network.shards)),
     "At least one; large groups take larger messages.",
 )
-
-
-@buckets.where(
+buckets.where(
     buckets="fixed", zero=(0, 1), source="PyTorch, DistributedDataParallel (bucket_cap_mb: 25)"
+).equals(
+    maximum(1, resident / 13107200),
+    "At least one; messages of 25 MiB, which hold 13,107,200 values of 2 bytes, however many "
+    "devices there are.",
 )
-def _():
-    """At least one; messages of 25 MiB, which hold 13,107,200 values of 2 bytes, however many
-    devices there are."""
-    return maximum(1, resident / 13107200)
-
-
-@buckets.where(
+buckets.where(
     buckets="fixed",
     zero=(2, 3),
     source="Zhao et al. 2023 (arXiv 2304.11277), section 3: a unit for each layer",
+).equals(
+    Max(Sum(layers_on_stage, "part"), "stage"),
+    "One for each layer, and for embedding and head, where the stage holds them.",
 )
-def _():
-    """One for each layer, and for embedding and head, where the stage holds them."""
-    return Max(Sum(layers_on_stage, "part"), "stage")
-
 
 #: Each gradient passes once round the ring that divides them.
 _scattered = k_red * ring + buckets * network.hops
@@ -230,39 +199,30 @@ reduce.where(zero=0, source=ZERO).equals(
 reduce.where(zero=1, replicas="none", source=ZERO).equals(
     _scattered, "Gradients are reduced and scattered: each passes once."
 )
-
-
-@reduce.where(zero=2, replicas="none", source=EACH)
-def _():
-    """A device keeps its share of the sum only, so that gradients are reduced and scattered after
-    each of m micro-batches."""
-    return micro_batches * _scattered
-
-
-@reduce.where(zero=1, replicas=REPLICATED, source=ZERO)
-def _():
-    """As without replicas, inside each; then the shards' gradients over the r replicas."""
-    return _scattered + _between_replicas
-
-
-@reduce.where(zero=2, replicas=REPLICATED, source=EACH)
-def _():
-    """As without replicas, inside each; after the last micro-batch the shards' gradients over the r
-    replicas."""
-    return micro_batches * _scattered + _between_replicas
-
-
+reduce.where(zero=2, replicas="none", source=EACH).equals(
+    micro_batches * _scattered,
+    "A device keeps its share of the sum only, so that gradients are reduced and scattered after "
+    "each of m micro-batches.",
+)
+reduce.where(zero=1, replicas=REPLICATED, source=ZERO).equals(
+    _scattered + _between_replicas,
+    "As without replicas, inside each; then the shards' gradients over the r replicas.",
+)
+reduce.where(zero=2, replicas=REPLICATED, source=EACH).equals(
+    micro_batches * _scattered + _between_replicas,
+    "As without replicas, inside each; after the last micro-batch the shards' gradients over the r "
+    "replicas.",
+)
 reduce.where(zero=3, replicas="none", source=ZERO).equals(
     0, "Layers scatter for themselves (time.part.gathers)."
 )
-
-
-@reduce.where(zero=3, replicas=REPLICATED, source="PyTorch, fully_shard (set_requires_all_reduce)")
-def _():
-    """Layers scatter inside a replica; after the last micro-batch the shards' gradients go over the
-    r replicas."""
-    return _between_replicas
-
+reduce.where(
+    zero=3, replicas=REPLICATED, source="PyTorch, fully_shard (set_requires_all_reduce)"
+).equals(
+    _between_replicas,
+    "Layers scatter inside a replica; after the last micro-batch the shards' gradients go over the "
+    "r replicas.",
+)
 
 gather = seconds(
     "time.data.gather",
@@ -279,7 +239,7 @@ gather.where(zero=(1, 2)).equals(
 )
 
 
-def _shown(traffic, beside):
+def _shown(traffic: Operand, beside: Operand) -> Expression:
     """What overlap leaves of it: it hides a share, as far as there is work beside."""
     return maximum((1 - hidden_t) * traffic, traffic - beside)
 
@@ -291,41 +251,31 @@ data = seconds(
     short="data parallelism",
     attribution="data-parallel exchange",
 )
-
-
-@data.where(data_overlap="none", source=ZERO)
-def _():
-    """Gradients are reduced when the last one is there; weights are gathered before the next
-    step starts."""
-    return reduce + gather
-
-
-@data.where(data_overlap="gradients", zero=(0, 1, 3), source=OVERLAP)
-def _():
-    """Gradients are reduced beside the backward pass of the last micro-batch, which hides a share
-    of the traffic; weights are gathered before the next step starts."""
-    return _shown(reduce, f_back * micro_batch) + gather
-
-
-@data.where(data_overlap="all", zero=(0, 1, 3), source=OVERLAP)
-def _():
-    """Gradients are reduced beside the backward pass of the last micro-batch, and weights gathered
-    beside the forward pass of the first: both hide a share."""
-    return _shown(reduce, f_back * micro_batch) + _shown(gather, (1 - f_back) * micro_batch)
-
-
-@data.where(
+data.where(data_overlap="none", source=ZERO).equals(
+    reduce + gather,
+    "Gradients are reduced when the last one is there; weights are gathered before the next step "
+    "starts.",
+)
+data.where(data_overlap="gradients", zero=(0, 1, 3), source=OVERLAP).equals(
+    _shown(reduce, f_back * micro_batch) + gather,
+    "Gradients are reduced beside the backward pass of the last micro-batch, which hides a share "
+    "of the traffic; weights are gathered before the next step starts.",
+)
+data.where(data_overlap="all", zero=(0, 1, 3), source=OVERLAP).equals(
+    _shown(reduce, f_back * micro_batch) + _shown(gather, (1 - f_back) * micro_batch),
+    "Gradients are reduced beside the backward pass of the last micro-batch, and weights gathered "
+    "beside the forward pass of the first: both hide a share.",
+)
+data.where(
     data_overlap=("gradients", "all"),
     zero=2,
     source="Zhao et al. 2023 (arXiv 2304.11277), section 3",
+).equals(
+    _shown(reduce, f_back * micro_batch * micro_batches)
+    + _shown(gather, (1 - f_back) * micro_batch),
+    "Gradients are reduced beside the backward passes of all m micro-batches, and layers gathered "
+    "one ahead beside the forward pass of the first: both hide a share.",
 )
-def _():
-    """Gradients are reduced beside the backward passes of all m micro-batches, and layers gathered
-    one ahead beside the forward pass of the first: both hide a share."""
-    return _shown(reduce, f_back * micro_batch * micro_batches) + _shown(
-        gather, (1 - f_back) * micro_batch
-    )
-
 
 #: Bytes of the copy that the last stage holds: in a ring of two, each passes once.
 _tied = k_red * Max(total_on_stage(Sum(trained, "component", shared=True)), "stage")
@@ -346,13 +296,10 @@ tied.where(
 tied.where(pipeline="node", schedule=IN_TURN).equals(
     _tied / network.link, "The two copies' gradients pass over the link once each way."
 )
-
-
-@tied.where(pipeline="nodes", schedule=IN_TURN)
-def _():
-    """The two copies' gradients pass once each way, over the network card of a device."""
-    return _tied / network.fabric
-
+tied.where(pipeline="nodes", schedule=IN_TURN).equals(
+    _tied / network.fabric,
+    "The two copies' gradients pass once each way, over the network card of a device.",
+)
 
 step = Quantity(
     "time.step_seconds",
@@ -361,10 +308,8 @@ step = Quantity(
     unit="s",
     scales_with="time",
 )
-
-
-@step.where(assumed=False, shape=True, mode="train", source="sum of its parts", exact=False)
-def _():
-    """m micro-batches at the pace of the slowest stage, the pipeline's filling and draining, then
-    gradients and weights over data parallelism, and the update."""
-    return micro_batches * micro_batch + bubble + accumulation + data + tied + optimizer
+step.where(assumed=False, shape=True, mode="train", source="sum of its parts", exact=False).equals(
+    micro_batches * micro_batch + bubble + accumulation + data + tied + optimizer,
+    "m micro-batches at the pace of the slowest stage, the pipeline's filling and draining, then "
+    "gradients and weights over data parallelism, and the update.",
+)
