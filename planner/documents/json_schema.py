@@ -1,8 +1,6 @@
-"""JSON Schema draft 7: reads a schema, holds plain data against it. Numbers are exact, ints and
-Fractions.
+"""JSON Schema draft 7, as far as schemas/ use it: reads a schema, holds plain data against it.
 
-Most documents are valid. That is found here, as far as schemas/ use the standard, in less time than
-it takes to import jsonschema; what is wrong with the others, jsonschema says.
+Numbers are exact, ints and Fractions. A keyword that has no row below is no rule.
 """
 
 from __future__ import annotations
@@ -96,50 +94,32 @@ def inside(schema: Schema, step: str | int) -> list[Schema | bool]:
 
 
 def accepts(schema: Schema, value: Any) -> bool:
-    """Whether plain data agrees with a schema. A keyword that has no row below is no rule."""
+    """Whether plain data agrees with a schema."""
+    return next(errors(schema, value), None) is None
+
+
+def errors(schema: Schema, value: Any, path: Path_ = ()) -> Iterator[Error]:
+    """What a schema finds wrong with plain data that stands at a path."""
     items = enumerate(value) if isinstance(value, list) else ()
     for step, item in value.items() if isinstance(value, dict) else items:
         for inner in inside(schema, step):
-            if inner is False or (inner is not True and not accepts(inner, item)):
-                return False
+            if inner is False:
+                yield Error((*path, step), "additionalProperties", False, item, schema)
+            elif inner is not True:
+                yield from errors(inner, item, (*path, step))
     for rule, wanted in schema.items():
         kinds, holds = RULES.get(rule, _NO_RULE)
         if type(value) in kinds and not holds(wanted, value):
-            return False
+            yield Error(path, rule, wanted, value, schema)
+    for inner in schema.get("allOf", ()):
+        yield from errors(inner, value, path)
     if "if" in schema:
         branch = "then" if accepts(schema["if"], value) else "else"
-        return accepts(schema.get(branch, {}), value)
-    return True
-
-
-def errors(schema: Schema, value: Any) -> Iterator[Error]:
-    """What jsonschema finds wrong with plain data."""
-    from jsonschema import Draft7Validator, validators
-
-    exact: Any = Draft7Validator.TYPE_CHECKER.redefine_many(
-        {
-            "number": lambda _, value: is_number(value),
-            "integer": lambda _, value: type(value) is int,
-        }
-    )
-    extend: Any = validators.extend
-    validator = extend(Draft7Validator, type_checker=exact)
-    for error in validator(schema).iter_errors(value):
-        yield from _read(error)
-
-
-def _read(error: Any) -> Iterator[Error]:
-    """One of jsonschema's errors: of keys that are not allowed one each."""
-    path, rule, schema = tuple(error.absolute_path), error.validator, error.schema
-    if rule == "additionalProperties":
-        for key in error.instance:
-            if inside(schema, key) == [False]:
-                yield Error((*path, key), rule, False, error.instance[key], schema)
-        return
-    branches: dict[int, list[Error]] = {}
-    for inner in error.context if rule == "anyOf" else ():
-        branches.setdefault(inner.relative_schema_path[0], []).extend(_read(inner))
-    yield Error(path, rule, error.validator_value, error.instance, schema, [*branches.values()])
+        yield from errors(schema.get(branch, {}), value, path)
+    if "anyOf" in schema:
+        branches = [list(errors(inner, value, path)) for inner in schema["anyOf"]]
+        if all(branches):
+            yield Error(path, "anyOf", schema["anyOf"], value, schema, branches)
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -147,39 +127,27 @@ def _equal(one: Any, other: Any) -> bool:
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
-def _at_least(wanted: int, value: Any) -> bool:
-    return len(value) >= wanted
-
-
-def _at_most(wanted: int, value: Any) -> bool:
-    return len(value) <= wanted
-
-
 _Rule = tuple[tuple[type, ...], Callable[[Any, Any], Any]]
 _NUMBER, _TEXT, _LIST, _MAPPING = (int, Fraction), (str,), (list,), (dict,)
 _ANY = (*_TYPES, *_NUMBER)
+#: What has a size, as the rules are called that bound it, and its types.
+_SIZES = (("Length", _TEXT), ("Items", _LIST), ("Properties", _MAPPING))
 _NO_RULE: _Rule = ((), operator.eq)
 #: Of each rule, the types that it speaks of, and whether a value agrees with what it wants.
 RULES: Mapping[str, _Rule] = {
     "type": (_ANY, is_type),
     "enum": (_ANY, lambda wanted, value: any(_equal(value, each) for each in wanted)),
     "not": (_ANY, lambda wanted, value: not accepts(wanted, value)),
-    "allOf": (_ANY, lambda wanted, value: all(accepts(each, value) for each in wanted)),
-    "anyOf": (_ANY, lambda wanted, value: any(accepts(each, value) for each in wanted)),
     "minimum": (_NUMBER, operator.le),
     "maximum": (_NUMBER, operator.ge),
     "exclusiveMinimum": (_NUMBER, operator.lt),
     "exclusiveMaximum": (_NUMBER, operator.gt),
-    "minLength": (_TEXT, _at_least),
-    "maxLength": (_TEXT, _at_most),
+    **{f"min{what}": (kinds, lambda wanted, value: len(value) >= wanted) for what, kinds in _SIZES},
+    **{f"max{what}": (kinds, lambda wanted, value: len(value) <= wanted) for what, kinds in _SIZES},
     "pattern": (_TEXT, re.search),
-    "minItems": (_LIST, _at_least),
-    "maxItems": (_LIST, _at_most),
     "uniqueItems": (
         _LIST,
         lambda wanted, value: not (wanted and any(starmap(_equal, combinations(value, 2)))),
     ),
-    "minProperties": (_MAPPING, _at_least),
-    "maxProperties": (_MAPPING, _at_most),
     "required": (_MAPPING, lambda wanted, value: all(key in value for key in wanted)),
 }

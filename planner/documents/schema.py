@@ -7,7 +7,7 @@ Three passes: read the quantities, check, fill in the defaults.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
@@ -17,10 +17,11 @@ from typing import Any
 from planner.base import resources, units
 from planner.base.errors import MOST, Fault, PlanError
 from planner.documents.json_schema import Schema, accepts, errors, inside, is_number, is_type, read
+from planner.documents.schema_errors import faults
 from planner.documents.source import Document, Path_
 from planner.documents.yaml_nodes import Node, Origin, from_data
 
-__all__ = ["describe", "is_number", "knows", "paths", "validate"]
+__all__ = ["describe", "is_number", "paths", "validate"]
 
 DEFAULT = Origin("default", "default")
 ENOUGH = 2 * MOST  # faults, after which nobody needs to know the rest
@@ -51,83 +52,53 @@ class _Walk:
             for chosen in (fitting or alike)[:1]:
                 yield from self.parts(chosen, node)
 
-    def inner(
-        self,
-        node: Node,
-        parts: Sequence[Schema],
-        path: Path_,
-        visit: Callable[[Node, list[Schema], Path_], Node],
-    ) -> Node:
-        """A mapping or a list with each key or item visited, by the schemas that hold for it."""
+    def read(self, node: Node, schemas: Sequence[Schema], path: Path_, fill: bool) -> Node:
+        """The tree with each quantity as an exact number of its unit, and where ``fill`` with the
+        defaults of absent keys."""
+        parts = [part for schema in schemas for part in self.parts(schema, node)]
+        if not isinstance(node.value, (dict, list)):
+            return self.scalar(node, parts, path)
+        children = dict(node.children())
+        for part in parts if fill and isinstance(node.value, dict) else ():
+            for key, schema in part.get("properties", {}).items():
+                if key not in children and schema.get("default") is not None:
+                    children[key] = replace(
+                        from_data(schema["default"], node.place, DEFAULT), key_place=node.key_place
+                    )
         made: dict[Any, Node] = {}
-        for step, child in node.children():
-            schemas = [schema for part in parts for schema in _below(part, step)]
+        for step, child in children.items():
+            known = [schema for part in parts for schema in _below(part, step)]
             # Nothing is what leaves a quantity out, as where a plan takes away what it extends.
-            wanted = isinstance(step, str) and any("unit" in schema for schema in schemas)
+            wanted = isinstance(step, str) and any("unit" in schema for schema in known)
             if child.value is not None or not wanted:
-                made[step] = visit(child, schemas, (*path, step))
+                made[step] = self.read(child, known, (*path, step), fill)
         return replace(node, value=made if isinstance(node.value, dict) else list(made.values()))
 
-    def quantities(self, node: Node, schemas: Sequence[Schema], path: Path_) -> Node:
-        """The tree with each quantity as an exact number of its unit."""
-        parts = [part for schema in schemas for part in self.parts(schema, node)]
-        if isinstance(node.value, (dict, list)):
-            return self.inner(node, parts, path, self.quantities)
-        for part in parts:
-            unit = part.get("unit")
-            if unit is not None and node.value not in part.get("enum", ()):
-                node = self.quantity(node, unit, path)
-                break
-        if is_number(node.value) and path not in self.unread:
-            allowed = units.out_of_range(node.value)  # type: ignore[arg-type]
-            if allowed is not None:
-                self.fault(node, path, "a number out of range", allowed)
+    def scalar(self, node: Node, parts: Sequence[Schema], path: Path_) -> Node:
+        """A value; a quantity as an exact number of its unit, where it is none yet."""
+        wanted = (p["unit"] for p in parts if "unit" in p and node.value not in p.get("enum", ()))
+        unit = next(wanted, None)
+        if unit is not None and node.unit != unit:
+            if len(self.faults) > ENOUGH:  # looking for near spellings takes its time
+                raise PlanError(self.faults)
+            try:
+                node = replace(node, value=units.parse(node.value, unit), unit=unit)  # type: ignore[arg-type]
+            except units.UnitError as error:
+                self.fault(node, path, error.message, error.allowed, error.hint)
+                return node
+        allowed = units.out_of_range(node.value) if is_number(node.value) else None  # type: ignore[arg-type]
+        if allowed is not None:
+            self.fault(node, path, "a number out of range", allowed)
         return node
-
-    def quantity(self, node: Node, unit: str, path: Path_) -> Node:
-        if node.unit == unit:  # checked before
-            return node
-        if len(self.faults) > ENOUGH:  # looking for near spellings takes its time
-            raise PlanError(self.faults)
-        try:
-            return replace(node, value=units.parse(node.value, unit), unit=unit)  # type: ignore[arg-type]
-        except units.UnitError as error:
-            self.fault(node, path, error.message, error.allowed, error.hint)
-            return node
 
     def fault(self, node: Node, path: Path_, message: str, *notes: str | None) -> None:
         """A quantity that cannot be read or computed with; nothing else is said of it."""
         self.faults.append(Fault(f"{'.'.join(map(str, path))}: {message}", node.place, *notes))
         self.unread.add(path)
 
-    def defaults(self, node: Node, schemas: Sequence[Schema], path: Path_) -> Node:
-        """The tree with the defaults of absent keys."""
-        if not isinstance(node.value, (dict, list)):
-            return node
-        parts = [part for schema in schemas for part in self.parts(schema, node)]
-        if isinstance(node.value, dict):
-            value = dict(node.value)
-            for part in parts:
-                for key, schema in part.get("properties", {}).items():
-                    if key not in value and schema.get("default") is not None:
-                        made = _at(from_data(schema["default"], "default", DEFAULT), node)
-                        value[key] = self.quantities(made, [schema], (*path, key))
-            node = replace(node, value=value)
-        return self.inner(node, parts, path, self.defaults)
-
 
 def _below(schema: Schema, step: str | int) -> list[Schema]:
     return [found for found in inside(schema, step) if isinstance(found, dict)]
-
-
-def _at(made: Node, around: Node) -> Node:
-    """A default stands where its mapping does."""
-    value = made.value
-    if isinstance(value, dict):
-        value = {key: _at(child, around) for key, child in value.items()}
-    elif isinstance(value, list):
-        value = [_at(child, around) for child in value]
-    return replace(made, value=value, place=around.place, key_place=around.key_place)
 
 
 def validate(document: Document, schema: str, folder: Path | None = None) -> Document:
@@ -142,10 +113,8 @@ def validate(document: Document, schema: str, folder: Path | None = None) -> Doc
         PlanError: every fault of the document, sorted by place; of very many the first.
     """
     root, walk = _load(schema, folder), _Walk()
-    found = replace(document, node=walk.quantities(document.node, [root], ()))
+    found = replace(document, node=walk.read(document.node, [root], (), fill=False))
     if walk.faults or not accepts(root, found.data):
-        from planner.documents.schema_errors import faults
-
         others = (
             fault
             for error in errors(root, found.data)
@@ -153,7 +122,7 @@ def validate(document: Document, schema: str, folder: Path | None = None) -> Doc
             for fault in faults(error, found, _homes(schema, folder))
         )
         raise PlanError([*walk.faults, *islice(others, max(0, ENOUGH - len(walk.faults)))])
-    return replace(found, node=walk.defaults(found.node, [root], ()))
+    return replace(found, node=walk.read(found.node, [root], (), fill=True))
 
 
 def _load(schema: str, folder: Path | None = None) -> Schema:
@@ -176,29 +145,20 @@ def _homes(schema: str, folder: Path | None = None) -> dict[str, set[str]]:
     return found
 
 
-def knows(schema: str, path: str | Sequence[str | int]) -> bool:
-    """Whether a kind of document has a key; the path as for ``describe``."""
-    try:
-        describe(schema, path)
-    except KeyError:
-        return False
-    return True
-
-
 def paths(schema: str) -> list[str]:
     """The dotted keys near the top of a kind of document, for near spellings."""
     return sorted(path for many in _homes(schema).values() for path in many)
 
 
-def describe(schema: str, path: str | Sequence[str | int], folder: Path | None = None) -> Schema:
-    """What a schema says about a key: description, unit, default, enum, type and so on.
+def describe(
+    schema: str, path: str | Sequence[str | int], folder: Path | None = None
+) -> Schema | None:
+    """What a schema says about a key: description, unit, default, enum, type and so on; None where
+    it knows no such key.
 
     Args:
         schema: as for `validate`.
         path: dotted, such as `training.tokens`; items of lists by any index.
-
-    Raises:
-        KeyError: the schema knows no such key.
     """
     parts = list(_every(_load(schema, folder)))
     said: dict[str, Any] = {}
@@ -210,7 +170,7 @@ def describe(schema: str, path: str | Sequence[str | int], folder: Path | None =
             for inner in _below(part, step) or (_below(part, int(step)) if step.isdigit() else [])
         ]
         if not found:
-            raise KeyError(path)
+            return None
         said = {key: value for inner in reversed(found) for key, value in inner.items()}
         parts = [part for inner in found for part in _every(inner)]
     for part in parts:

@@ -30,7 +30,11 @@ _BOUNDS = {
     "maximum": "at most",
     "exclusiveMaximum": "less than",
 }
-
+_SIZES = {
+    f"{rule}{what}": f"{bound} {{}} {word}"
+    for what, word in (("Items", "item"), ("Length", "character"), ("Properties", "key"))
+    for rule, bound in (("min", "at least"), ("max", "at most"))
+}
 
 #: The dotted paths at which a kind of document may have a key, by its name.
 Homes = Mapping[str, Collection[str]]
@@ -77,18 +81,11 @@ def _value(error: Error, name: str, place: Place) -> Fault:
     if rule in _BOUNDS:
         unit = schema.get("unit", "1")
         return Fault(f"{shown}{'' if unit == '1' else ' ' + unit}", place, _range(schema))
-    counted = {
-        "minItems": "at least one item" if limit == 1 else f"at least {limit} items",
-        "maxItems": f"at most {limit} items",
-        "minLength": "at least one character" if limit == 1 else f"at least {limit} characters",
-        "maxLength": f"at most {limit} characters",
-        "minProperties": "at least one key" if limit == 1 else f"at least {limit} keys",
-        "maxProperties": f"at most {limit} keys",
-        "uniqueItems": "no item twice",
-    }
-    if rule in counted:
-        return Fault(shown, place, counted[rule])
-    allowed = None
+    if rule in _SIZES:
+        several = "" if limit == 1 else "s"
+        return Fault(shown, place, _SIZES[rule].format("one" if limit == 1 else limit) + several)
+    if rule == "uniqueItems":
+        return Fault(shown, place, "no item twice")
     if rule == "pattern":
         examples = schema.get("examples")
         allowed = f"such as {examples[0]}" if examples else f"text of the form {limit}"

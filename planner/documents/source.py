@@ -154,7 +154,7 @@ def _override(key: str, value: object) -> tuple[list[str], Node]:
         raise PlanError(Fault(f"'{key}' is not a key", Place(shown), "--set a.b=value"))
     node = None
     if not isinstance(value, str):
-        node = nodes.from_data(value, shown, origin)
+        node = nodes.from_data(value, Place(shown), origin)
     elif value.strip():
         node = nodes.compose(value, shown, origin)  # nothing of a comment
     if node is None:
@@ -224,7 +224,7 @@ def load(
     chain: tuple[Path, ...] = ()
     base = Path(".")
     if isinstance(source, Mapping):
-        root = nodes.from_data(source, "<mapping>", Origin("argument", "argument"))
+        root = nodes.from_data(source, Place("<mapping>"), Origin("argument", "argument"))
     else:
         root = read(source)
         if str(source) != "-":

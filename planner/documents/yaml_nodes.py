@@ -256,9 +256,8 @@ def compose(text: str, file: str, origin: Origin | None = None) -> Node | None:
     return root
 
 
-def from_data(data: object, file: str, origin: Origin, depth: int = 0) -> Node:
+def from_data(data: object, place: Place, origin: Origin, depth: int = 0) -> Node:
     """The same tree from plain Python data. Floats count as their shortest decimal text."""
-    place = Place(file)
     if depth > MAX_DEPTH:
         raise PlanError(Fault("nested too deeply", place, f"at most {MAX_DEPTH} levels"))
     if isinstance(data, Mapping):
@@ -266,10 +265,10 @@ def from_data(data: object, file: str, origin: Origin, depth: int = 0) -> Node:
         for key, item in data.items():
             if not isinstance(key, str):
                 raise PlanError(Fault(f"the key {key!r} is not text", place))
-            entries[key] = replace(from_data(item, file, origin, depth + 1), key_place=place)
+            entries[key] = replace(from_data(item, place, origin, depth + 1), key_place=place)
         return Node(entries, place, origin, size=1 + sum(n.size for n in entries.values()))
     if isinstance(data, (list, tuple)):
-        items = [from_data(item, file, origin, depth + 1) for item in data]
+        items = [from_data(item, place, origin, depth + 1) for item in data]
         return Node(items, place, origin, size=1 + sum(n.size for n in items))
     if data is None or isinstance(data, (str, bool)):
         return Node(data, place, origin, text=data if isinstance(data, str) else None)

@@ -403,11 +403,11 @@ def about(key: str) -> Mapping[str, Any]:
     Raises:
         PlanError: there is no such key.
     """
-    try:
-        return schema.describe("plan", key)
-    except KeyError:
-        said = "a dotted key of a plan such as training.tokens"
-        raise PlanError(Fault(f"unknown key {key}", None, said, near_key(key))) from None
+    said = schema.describe("plan", key)
+    if said is None:
+        allowed = "a dotted key of a plan such as training.tokens"
+        raise PlanError(Fault(f"unknown key {key}", None, allowed, near_key(key)))
+    return said
 
 
 def near_key(key: str) -> str | None:

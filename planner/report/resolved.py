@@ -35,7 +35,8 @@ def _mapping(
             value = _of_provider(plan, value)
         elif key in LEFT_OUT or (here in OF_PRICES and not given):
             continue
-        if value in (None, {}, []) or not (given or _in_schema(here)):
+        # Some values only the engine puts into the tree: no document may say them.
+        if value in (None, {}, []) or (not given and schema.describe("plan", here) is None):
             continue
         if isinstance(value, Mapping) and value:
             rows.append((f"{indent}{flow(str(key))}:", ""))
@@ -57,12 +58,3 @@ def _of_provider(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> list[dict[str
         for row in rows
         if row["provider"] == plan.get("cluster.provider")
     ]
-
-
-def _in_schema(path: tuple[str, ...]) -> bool:
-    """Whether a document may say it; some values only the engine puts into the tree."""
-    try:
-        schema.describe("plan", path)
-    except KeyError:
-        return False
-    return True

@@ -47,8 +47,8 @@ def domain(key: str | None, value: Number) -> Interval:
     if key is None or key.startswith(FIXED):
         return value, value
     for document in ("plan", "model"):
-        if schema.knows(document, DESCRIBED.get(key, key)):
-            said = schema.describe(document, DESCRIBED.get(key, key))
+        said = schema.describe(document, DESCRIBED.get(key, key))
+        if said is not None:
             low = said.get("minimum", Fraction(1, LARGEST))
             high = said.get("maximum", said.get("exclusiveMaximum", LARGEST))
             return low, high

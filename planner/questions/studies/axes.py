@@ -70,12 +70,12 @@ def key_known(key: str, place: Place | None) -> Mapping[str, Any]:
     Raises:
         PlanError: a plan has no such key.
     """
-    try:
-        return schema.describe("plan", key)
-    except KeyError:
+    said = schema.describe("plan", key)
+    if said is None:
         what, close = f"unknown key '{key}' in axes", near_key(key)
         allowed = "a dotted key of a plan such as training.tokens, or items {name, set}"
-        raise PlanError(Fault(what, place, allowed, close)) from None
+        raise PlanError(Fault(what, place, allowed, close))
+    return said
 
 
 def only(where: str, given: Mapping[str, Node], allowed: Sequence[str]) -> None:

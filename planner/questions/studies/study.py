@@ -272,7 +272,7 @@ class _Reader:
             said = key_known(name, node.key_place)
             origin, unit = Origin("study", f"axes.{name}"), said.get("unit")
             made = (
-                replace(nodes.from_data(value, "", origin), place=node.place, unit=unit)
+                replace(nodes.from_data(value, node.place, origin), unit=unit)
                 for value in spread(name, node, said, self.document.data["limit"])
             )
             return _Written(name, tuple((None, ((name, one),)) for one in made), True)
@@ -398,7 +398,11 @@ class _Written:
 def _named_value(key: str, node: Node) -> tuple[str | None, tuple[Setting, ...]]:
     """A value; a mapping for a section that has no name of its own may bring one."""
     called = node.value.get("name") if isinstance(node.value, dict) else None
-    if called is None or not isinstance(called.value, str) or schema.knows("plan", f"{key}.name"):
+    if (
+        called is None
+        or not isinstance(called.value, str)
+        or schema.describe("plan", f"{key}.name")
+    ):
         return None, ((key, node),)
     assert isinstance(node.value, dict)
     rest = {name: child for name, child in node.value.items() if name != "name"}
