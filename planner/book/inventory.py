@@ -25,9 +25,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from planner.book import notation as n
 from planner.book.expressions import Expression, number
-from planner.book.notation import E, V, a, a_kv, d_h, d_v, f, f_e, f_s, h, k, s_max
+from planner.book.notation import *
 
 ONE = number(1)
 Values = Mapping[str, Any]
@@ -112,16 +111,16 @@ def _latent(values: Values) -> Components:
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): queries, and keys
     and values together, pass through narrow projections; one rotary key serves all heads."""
     if values.get("query_rank"):
-        yield Component("query_down", h, n.r_q, "attention", "none", values["latent_bias"])
+        yield Component("query_down", h, r_q, "attention", "none", values["latent_bias"])
         if values["latent_norm"]:
-            yield _norm("query_latent_norm", n.r_q)
-        yield Component("query_up", n.r_q, a * d_h, "attention", "column")
+            yield _norm("query_latent_norm", r_q)
+        yield Component("query_up", r_q, a * d_h, "attention", "column")
     else:
         yield Component("query", h, a * d_h, "attention", "column", values["bias"])
-    yield Component("kv_down", h, n.r_kv + n.d_r, "attention", "none", values["latent_bias"])
+    yield Component("kv_down", h, r_kv + d_r, "attention", "none", values["latent_bias"])
     if values["latent_norm"]:
-        yield _norm("kv_latent_norm", n.r_kv)
-    yield Component("kv_up", n.r_kv, a * (n.d_n + d_v), "attention", "column")
+        yield _norm("kv_latent_norm", r_kv)
+    yield Component("kv_up", r_kv, a * (d_n + d_v), "attention", "column")
     if values.get("index_heads"):
         yield from _indexer(values)
 
@@ -130,11 +129,11 @@ def _indexer(values: Values) -> Components:
     """DeepSeek sparse attention's indexer (DeepSeek-V3.2, arXiv 2512.02556): few narrow heads score
     all keys, and the best k_i of them are attended to. It gets no gradient from the loss."""
     frozen: dict[str, Any] = {"frozen": True}
-    yield Component("index_query", n.r_q, n.a_i * n.d_i, "indexer", "none", **frozen)
-    yield Component("index_key", h, n.d_i, "indexer", "none", **frozen)
-    yield replace(_norm("index_key_norm", n.d_i, True), group="indexer")
-    yield Component("index_weights", h, n.a_i, "indexer", "none", **frozen)
-    yield Component("index_scores", n.a_i * n.d_i, n.a_i, "indexer", "none", type="index", **frozen)
+    yield Component("index_query", r_q, a_i * d_i, "indexer", "none", **frozen)
+    yield Component("index_key", h, d_i, "indexer", "none", **frozen)
+    yield replace(_norm("index_key_norm", d_i, True), group="indexer")
+    yield Component("index_weights", h, a_i, "indexer", "none", **frozen)
+    yield Component("index_scores", a_i * d_i, a_i, "indexer", "none", type="index", **frozen)
 
 
 def mlp(values: Values) -> Components:
@@ -144,7 +143,7 @@ def mlp(values: Values) -> Components:
         yield Component("gate", h, f, "mlp", "column", bias)
     yield Component("up", h, f, "mlp", "column", bias)
     if values["activation_parameters"]:
-        yield _vector("activation", n.n_act, "mlp")
+        yield _vector("activation", n_act, "mlp")
     if values["inner_norm"]:
         yield _norm("inner_norm", f)
     yield Component("down", f, h, "mlp", "row", bias)
@@ -154,15 +153,15 @@ def mlp(values: Values) -> Components:
 def moe(values: Values) -> Components:
     """Routed experts (Shazeer et al. 2017, arXiv 1701.06538) and experts that all tokens share."""
     bias, latent = values["bias"], bool(values.get("latent"))
-    yield Component("router", h, E + n.E_0, "router", "none", values["router_bias"])
+    yield Component("router", h, E + E_0, "router", "none", values["router_bias"])
     if values["correction_bias"]:
-        yield _vector("router_correction", E + n.E_0, "router")
+        yield _vector("router_correction", E + E_0, "router")
     if values["router_scales"]:
-        yield _vector("router_scale", h, "router", copies=n.n_rs, applied=n.n_rs)
+        yield _vector("router_scale", h, "router", copies=n_rs, applied=n_rs)
     if values["expert_scales"]:
         yield _vector("expert_scale", E, "router")
     outside: dict[str, Any] = {"group": "experts", "split": "none"}
-    width = n.h_l if latent else h
+    width = h_l if latent else h
     if latent:
         yield Component("latent_down", h, width, **outside)
     routed: dict[str, Any] = {"copies": E, "applied": k, "bias": bias}
@@ -192,25 +191,25 @@ def _side_norms(values: Values) -> Components:
 def mamba(values: Values) -> Components:
     """Selective state space: Mamba (arXiv 2312.00752) and Mamba-2 (arXiv 2405.21060)."""
     second, bias, group = values["version"] == 2, values["bias"], "state space"
-    inner, state = n.m_in, n.n_st
-    shared = 2 * n.g_m * state if second else number(0)
-    steps = n.a_m if second else number(0)
+    inner, state = m_in, n_st
+    shared = 2 * g_m * state if second else number(0)
+    steps = a_m if second else number(0)
     yield Component("input", h, 2 * inner + shared + steps, group, "column", bias)
-    yield _conv("convolution", n.k_conv, inner + shared, group, values["conv_bias"])
+    yield _conv("convolution", k_conv, inner + shared, group, values["conv_bias"])
     if second:
-        yield _vector("decay", n.a_m, group)
-        yield _vector("skip", n.a_m, group)
-        yield _vector("step_bias", n.a_m, group)
+        yield _vector("decay", a_m, group)
+        yield _vector("skip", a_m, group)
+        yield _vector("step_bias", a_m, group)
         yield Component("scan", inner, state, group, "column", type="scan", scan="mamba2")
         if values["norm"]:
             yield _norm("norm", inner)
     else:
-        yield Component("selection", inner, n.r_dt + 2 * state, group, "row")
+        yield Component("selection", inner, r_dt + 2 * state, group, "row")
         if values["inner_norms"]:
-            yield _norm("step_norm", n.r_dt)
+            yield _norm("step_norm", r_dt)
             yield _norm("input_norm", state)
             yield _norm("output_norm", state)
-        yield Component("step", n.r_dt, inner, group, "column", True)
+        yield Component("step", r_dt, inner, group, "column", True)
         yield _vector("decay", inner * state, group)
         yield _vector("skip", inner, group)
         yield Component("scan", inner, state, group, "column", type="scan", scan="mamba1")
@@ -220,25 +219,25 @@ def mamba(values: Values) -> Components:
 def delta_net(values: Values) -> Components:
     """Gated delta-net (Yang et al. 2024, arXiv 2412.06464) as in Qwen3-Next."""
     group = "delta net"
-    keys, vals = n.a_dk * n.d_dk, n.a_dv * n.d_dv
+    keys, vals = a_dk * d_dk, a_dv * d_dv
     yield Component("query_key_value", h, 2 * keys + vals, group, "column")
     low_rank = values.get("gate_rank")
     if low_rank:
-        yield Component("output_gate_down", h, n.r_g, group, "none")
-        yield Component("output_gate_up", n.r_g, vals, group, "column")
-        yield Component("decay_gate_down", h, n.r_g, group, "none")
-        yield Component("decay_gate_up", n.r_g, vals, group, "column")
+        yield Component("output_gate_down", h, r_g, group, "none")
+        yield Component("output_gate_up", r_g, vals, group, "column")
+        yield Component("decay_gate_down", h, r_g, group, "none")
+        yield Component("decay_gate_up", r_g, vals, group, "column")
     else:
         yield Component("output_gate", h, vals, group, "column")
-        yield Component("decay_gate", h, n.a_dv, group, "column")
-    yield Component("step", h, n.a_dv, group, "column")
-    yield _conv("convolution", n.k_d, 2 * keys + vals, group)
-    yield _vector("decay", n.a_dv, group)
-    yield _vector("step_bias", vals if low_rank else n.a_dv, group)
+        yield Component("decay_gate", h, a_dv, group, "column")
+    yield Component("step", h, a_dv, group, "column")
+    yield _conv("convolution", k_d, 2 * keys + vals, group)
+    yield _vector("decay", a_dv, group)
+    yield _vector("step_bias", vals if low_rank else a_dv, group)
     yield Component(
         "scan", keys, vals, group, "column", type="scan", scan="kda" if low_rank else "delta"
     )
-    yield _norm("norm", n.d_dv)
+    yield _norm("norm", d_dv)
     yield Component("output", vals, h, group, "row")
 
 
@@ -246,16 +245,16 @@ def short_conv(values: Values) -> Components:
     """Gated short convolution (LFM2, arXiv 2511.23404): two gates around a convolution."""
     group, bias = "short convolution", values["bias"]
     yield Component("input", h, 3 * h, group, "column", bias)
-    yield _conv("convolution", n.k_s, h, group, bias)
+    yield _conv("convolution", k_s, h, group, bias)
     yield Component("output", h, h, group, "row", bias)
 
 
 def recurrence(values: Values) -> Components:
     """Real-gated linear recurrence unit (De et al. 2024, arXiv 2402.19427, section 2.4)."""
-    group, width, gates = "recurrence", n.w_r, n.a_r
+    group, width, gates = "recurrence", w_r, a_r
     yield Component("input", h, width, group, "column", True)
     yield Component("side", h, width, group, "column", True)
-    yield _conv("convolution", n.k_r, width, group, True)
+    yield _conv("convolution", k_r, width, group, True)
     for name in ("input_gate", "recurrence_gate"):
         yield Component(
             name, width / gates, width / gates, group, "column", True, copies=gates, applied=gates
@@ -266,7 +265,7 @@ def recurrence(values: Values) -> Components:
 
 def lightning(values: Values) -> Components:
     """Lightning attention with an output gate (MiniMax-01, arXiv 2501.08313, section 2.2)."""
-    group, width = "linear attention", n.a_l * n.d_l
+    group, width = "linear attention", a_l * d_l
     yield Component("query_key_value", h, 3 * width, group, "column")
     yield _norm("norm", width)
     yield Component("output_gate", h, width, group, "column")
@@ -277,16 +276,16 @@ def lightning(values: Values) -> Components:
 def norm(values: Values) -> Components:
     """RMSNorm (Zhang & Sennrich 2019) has weights, LayerNorm (Ba et al. 2016) biases as well."""
     if values["weight"]:
-        yield _norm("weight", n.h_e if values["narrow"] else h, values["bias"])
+        yield _norm("weight", h_e if values["narrow"] else h, values["bias"])
 
 
 def embedding(values: Values) -> Components:
     """The token table; a narrower one is projected (Lan et al. 2019, arXiv 1909.11942)."""
     narrow = values.get("embedding_dim")
-    width = n.h_e if narrow else h
+    width = h_e if narrow else h
     yield Component("token", V, width, "embedding", "vocabulary", type="table")
     if values["token_types"]:
-        yield Component("token_type", n.n_seg, width, "embedding", type="table")
+        yield Component("token_type", n_seg, width, "embedding", type="table")
     if narrow:
         bias = values["embedding_projection"] == "all"
         yield Component("projection", width, h, "embedding projection", "none", bias)
@@ -295,27 +294,27 @@ def embedding(values: Values) -> Components:
 def positions(values: Values) -> Components:
     """A table of learned positions (Gehring et al. 2017), or of biases by distance (T5)."""
     if values["positions"] == "learned":
-        width = n.h_e if values["narrow"] else h
-        yield Component("position", s_max + n.s_off, width, "embedding", type="table")
+        width = h_e if values["narrow"] else h
+        yield Component("position", s_max + s_off, width, "embedding", type="table")
     if values["positions"] == "relative":
-        yield Component("distance", n.n_rel, n.a_rel, "embedding", type="table")
+        yield Component("distance", n_rel, a_rel, "embedding", type="table")
 
 
 def per_layer_embedding(values: Values) -> Components:
     """Per-layer embeddings: one table for all layers, mixed into the output of each."""
     group = "per-layer embedding"
     if values["table"]:
-        yield Component("token", n.V_p, n.L * n.h_p, "embedding", type="table")
-        yield Component("projection", h, n.L * n.h_p, group, "none")
-        yield _norm("norm", n.h_p)
+        yield Component("token", V_p, L * h_p, "embedding", type="table")
+        yield Component("projection", h, L * h_p, group, "none")
+        yield _norm("norm", h_p)
     else:
-        yield Component("gate", h, n.h_p, group, "none")
-        yield Component("projection", n.h_p, h, group, "none")
+        yield Component("gate", h, h_p, group, "none")
+        yield Component("projection", h_p, h, group, "none")
         yield _norm("norm", h)
 
 
 def head(values: Values) -> Components:
-    width = n.h_e if values.get("embedding_dim") else h
+    width = h_e if values.get("embedding_dim") else h
     if values.get("embedding_dim"):
         yield Component("projection", h, width, "embedding projection", "none")
     if values["transform"]:

@@ -1,8 +1,9 @@
 """The symbol table: symbol, meaning, document key, LaTeX and unit of every input.
 
 Megatron papers first (Narayanan et al. 2021, arXiv 2104.04473; Korthikanti et al. 2022, arXiv
-2205.05198). A symbol ``of_block`` has one value for each block of each layer kind; its key then is
+2205.05198). A symbol ``per_block`` has one value for each block of each layer kind; its key then is
 ``BLOCK.KEY`` as in a model document. Order here is the order of factors in print.
+Formulas and the inventory import all of it: a list of letters above each would say nothing.
 """
 
 from functools import partial
@@ -11,8 +12,8 @@ from typing import Any
 from planner.book.expressions import Symbol
 from planner.book.quantity import symbol
 
-of_block = partial(symbol, per="block")
-in_bytes = partial(symbol, unit="bytes")
+per_block = partial(symbol, per="block")
+bytes_of = partial(symbol, unit="bytes")
 bytes_per_second = partial(symbol, unit="bytes/s")
 #: Nothing but formulas reads their keys.
 formula_input = partial(symbol, only_formulas=True)
@@ -40,72 +41,72 @@ N_given = symbol("N", "parameters, as given", "model.parameters")
 L_k = symbol("L_k", "layers of this kind", per="part")
 
 # Attention
-a = of_block("a", "query heads", "attention.heads")
-a_kv = of_block("a_kv", "key/value heads", "attention.kv_heads", latex=r"a_{kv}")
-d_h = of_block("d_h", "head size", "attention.head_dim")
-d_v = of_block("d_v", "value head size", "attention.value_head_dim")
-r_q = of_block("r_q", "rank of the query", "attention.query_rank")
-r_kv = of_block("r_kv", "rank of keys and values", "attention.kv_rank", latex=r"r_{kv}")
-d_n = of_block("d_n", "head size without positions", "attention.nope_dim")
-d_r = of_block("d_r", "rotary head size", "attention.rope_dim")
-w = of_block("w", "attention window", "attention.window")
-a_i = of_block("a_i", "indexer heads", "attention.index_heads")
-d_i = of_block("d_i", "indexer head size", "attention.index_head_dim")
+a = per_block("a", "query heads", "attention.heads")
+a_kv = per_block("a_kv", "key/value heads", "attention.kv_heads", latex=r"a_{kv}")
+d_h = per_block("d_h", "head size", "attention.head_dim")
+d_v = per_block("d_v", "value head size", "attention.value_head_dim")
+r_q = per_block("r_q", "rank of the query", "attention.query_rank")
+r_kv = per_block("r_kv", "rank of keys and values", "attention.kv_rank", latex=r"r_{kv}")
+d_n = per_block("d_n", "head size without positions", "attention.nope_dim")
+d_r = per_block("d_r", "rotary head size", "attention.rope_dim")
+w = per_block("w", "attention window", "attention.window")
+a_i = per_block("a_i", "indexer heads", "attention.index_heads")
+d_i = per_block("d_i", "indexer head size", "attention.index_head_dim")
 
 # Feed-forward
-f = of_block("f", "feed-forward width", "mlp.intermediate")
-n_act = of_block("n_act", "learned scalars of the activation", "mlp.activation_parameters")
-E = of_block("E", "experts", "moe.experts")
-k = of_block("k", "experts per token", "moe.top_k")
-G_r = of_block(
+f = per_block("f", "feed-forward width", "mlp.intermediate")
+n_act = per_block("n_act", "learned scalars of the activation", "mlp.activation_parameters")
+E = per_block("E", "experts", "moe.experts")
+k = per_block("k", "experts per token", "moe.top_k")
+G_r = per_block(
     "G_r", "groups of experts of the router", "moe.router_groups", latex=r"G_{\mathrm{r}}"
 )
-g_r = of_block(
+g_r = per_block(
     "g_r",
     "groups of which a token's experts come",
     "moe.router_group_top_k",
     latex=r"g_{\mathrm{r}}",
 )
-f_cap = of_block("f_cap", "slots of an expert over its even share", "moe.capacity_factor")
-f_e = of_block("f_e", "width of one expert", "moe.intermediate")
-f_s = of_block("f_s", "width of the shared experts", "moe.shared_intermediate")
-E_0 = of_block("E_0", "experts without weights", "moe.zero_experts")
-n_rs = of_block("n_rs", "learned scales of the router", "moe.router_scales")
-h_l = of_block("h_l", "width that the experts see", "moe.latent")
+f_cap = per_block("f_cap", "slots of an expert over its even share", "moe.capacity_factor")
+f_e = per_block("f_e", "width of one expert", "moe.intermediate")
+f_s = per_block("f_s", "width of the shared experts", "moe.shared_intermediate")
+E_0 = per_block("E_0", "experts without weights", "moe.zero_experts")
+n_rs = per_block("n_rs", "learned scales of the router", "moe.router_scales")
+h_l = per_block("h_l", "width that the experts see", "moe.latent")
 
 # State space, linear attention, convolution
-m_in = of_block("m_in", "inner width of Mamba", "mamba.inner")
-n_st = of_block("n_st", "state of one channel", "mamba.state")
-a_m = of_block("a_m", "Mamba heads", "mamba.heads")
-g_m = of_block("g_m", "Mamba groups", "mamba.groups")
-k_conv = of_block("k_conv", "kernel of its convolution", "mamba.conv_kernel")
-r_dt = of_block("r_dt", "rank of the step size", "mamba.dt_rank", latex=r"r_{\Delta}")
-c_m = of_block("c_m", "chunk of the scan", "mamba.chunk")
-a_dk = of_block("a_dk", "delta-net key heads", "delta_net.key_heads", latex=r"a_{\delta k}")
-a_dv = of_block("a_dv", "delta-net value heads", "delta_net.value_heads", latex=r"a_{\delta v}")
-d_dk = of_block("d_dk", "delta-net key head size", "delta_net.key_head_dim", latex=r"d_{\delta k}")
-d_dv = of_block(
+m_in = per_block("m_in", "inner width of Mamba", "mamba.inner")
+n_st = per_block("n_st", "state of one channel", "mamba.state")
+a_m = per_block("a_m", "Mamba heads", "mamba.heads")
+g_m = per_block("g_m", "Mamba groups", "mamba.groups")
+k_conv = per_block("k_conv", "kernel of its convolution", "mamba.conv_kernel")
+r_dt = per_block("r_dt", "rank of the step size", "mamba.dt_rank", latex=r"r_{\Delta}")
+c_m = per_block("c_m", "chunk of the scan", "mamba.chunk")
+a_dk = per_block("a_dk", "delta-net key heads", "delta_net.key_heads", latex=r"a_{\delta k}")
+a_dv = per_block("a_dv", "delta-net value heads", "delta_net.value_heads", latex=r"a_{\delta v}")
+d_dk = per_block("d_dk", "delta-net key head size", "delta_net.key_head_dim", latex=r"d_{\delta k}")
+d_dv = per_block(
     "d_dv", "delta-net value head size", "delta_net.value_head_dim", latex=r"d_{\delta v}"
 )
-k_d = of_block("k_d", "its convolution", "delta_net.conv_kernel", latex=r"k_\delta")
-r_g = of_block("r_g", "rank of its gates", "delta_net.gate_rank")
-c_d = of_block("c_d", "chunk of the scan", "delta_net.chunk", latex=r"c_\delta")
-k_s = of_block("k_s", "its convolution", "short_conv.kernel")
-w_r = of_block("w_r", "width of the recurrence", "recurrence.width")
-a_r = of_block("a_r", "blocks of its gates", "recurrence.heads")
-k_r = of_block("k_r", "width of its convolution", "recurrence.conv_kernel")
-a_l = of_block("a_l", "lightning heads", "lightning.heads")
-d_l = of_block("d_l", "lightning head size", "lightning.head_dim")
-c_l = of_block("c_l", "chunk of the scan", "lightning.chunk")
+k_d = per_block("k_d", "its convolution", "delta_net.conv_kernel", latex=r"k_\delta")
+r_g = per_block("r_g", "rank of its gates", "delta_net.gate_rank")
+c_d = per_block("c_d", "chunk of the scan", "delta_net.chunk", latex=r"c_\delta")
+k_s = per_block("k_s", "its convolution", "short_conv.kernel")
+w_r = per_block("w_r", "width of the recurrence", "recurrence.width")
+a_r = per_block("a_r", "blocks of its gates", "recurrence.heads")
+k_r = per_block("k_r", "width of its convolution", "recurrence.conv_kernel")
+a_l = per_block("a_l", "lightning heads", "lightning.heads")
+d_l = per_block("d_l", "lightning head size", "lightning.head_dim")
+c_l = per_block("c_l", "chunk of the scan", "lightning.chunk")
 
 # Embedding
 h_e = symbol("h_e", "embedding width", "model.embedding_dim")
 s_off = symbol("s_off", "further positions", "model.position_offset", latex=r"s_{+}")
 n_seg = symbol("n_seg", "segments", "model.token_types")
-h_p = of_block("h_p", "per-layer width", "per_layer_embedding.width")
-V_p = of_block("V_p", "per-layer vocabulary", "per_layer_embedding.vocab")
-n_rel = of_block("n_rel", "buckets of distance", "positions.relative_buckets")
-a_rel = of_block("a_rel", "heads of that table", "positions.heads")
+h_p = per_block("h_p", "per-layer width", "per_layer_embedding.width")
+V_p = per_block("V_p", "per-layer vocabulary", "per_layer_embedding.vocab")
+n_rel = per_block("n_rel", "buckets of distance", "positions.relative_buckets")
+a_rel = per_block("a_rel", "heads of that table", "positions.heads")
 
 # Component: bound by the inventory to expressions in the symbols above
 n_in = symbol("n_in", "input width", per="component")
@@ -146,28 +147,28 @@ first_on_stage = component_on_stage(
 )
 
 # Bytes of one parameter and of one activation: the recipe of the precision
-k_w = in_bytes("k_w", "bytes of a weight", "training.bytes.weight")
-k_g = in_bytes("k_g", "bytes of a gradient", "training.bytes.gradient")
-k_m = in_bytes("k_m", "bytes of a master weight", "training.bytes.master")
-k_G = in_bytes(
+k_w = bytes_of("k_w", "bytes of a weight", "training.bytes.weight")
+k_g = bytes_of("k_g", "bytes of a gradient", "training.bytes.gradient")
+k_m = bytes_of("k_m", "bytes of a master weight", "training.bytes.master")
+k_G = bytes_of(
     "k_G", "bytes of a gradient's copy for the optimizer", "training.bytes.main_gradient"
 )
-k_o = in_bytes("k_o", "bytes of one optimizer state", "training.bytes.state")
-k_c = in_bytes("k_c", "bytes of a weight's copy in the compute format", "training.bytes.compute")
-k_red = in_bytes("k_red", "bytes of a gradient being reduced", "training.bytes.reduce")
-k_quant = in_bytes("k_quant", "bytes of a weight's quantized copies", "training.bytes.quantized")
-k_a = in_bytes("k_a", "bytes of an activation", "training.bytes.activation")
-k_disp = in_bytes("k_disp", "bytes of a value on its way to an expert", "training.bytes.dispatch")
-k_gat = in_bytes("k_gat", "bytes of a weight being gathered", "training.bytes.gather")
+k_o = bytes_of("k_o", "bytes of one optimizer state", "training.bytes.state")
+k_c = bytes_of("k_c", "bytes of a weight's copy in the compute format", "training.bytes.compute")
+k_red = bytes_of("k_red", "bytes of a gradient being reduced", "training.bytes.reduce")
+k_quant = bytes_of("k_quant", "bytes of a weight's quantized copies", "training.bytes.quantized")
+k_a = bytes_of("k_a", "bytes of an activation", "training.bytes.activation")
+k_disp = bytes_of("k_disp", "bytes of a value on its way to an expert", "training.bytes.dispatch")
+k_gat = bytes_of("k_gat", "bytes of a weight being gathered", "training.bytes.gather")
 
 k_l = symbol("k_l", "rank of the adapters", "training.lora.rank", latex=r"r_{\mathrm{LoRA}}")
-k_t = in_bytes("k_t", "bytes of an optimizer's step counter", "training.bytes.step")
+k_t = bytes_of("k_t", "bytes of an optimizer's step counter", "training.bytes.step")
 tensors_c = symbol(
     "tensors_c", "weight tensors of the component", latex=r"n_{w,c}", per="component"
 )
 d_rot = symbol("d_rot", "head size of the rotary tables", "model.attention.head_dim")
 
-k_kv = in_bytes("k_kv", "bytes of an element of the cache", "training.bytes.cache", latex=r"k_{kv}")
+k_kv = bytes_of("k_kv", "bytes of an element of the cache", "training.bytes.cache", latex=r"k_{kv}")
 s_o = symbol("s_o", "tokens generated", "training.output_tokens")
 f_off = symbol(
     "f_off", "share of the activations that lies on the host", "training.offload.activations"
@@ -181,19 +182,19 @@ gamma = formula_input(
     neutral=1,
 )
 n_lc = symbol("n_lc", "chunks of the loss", "training.loss_chunks")
-M_oth = in_bytes("M_oth", "further memory", "memory.other")
+M_oth = bytes_of("M_oth", "further memory", "memory.other")
 
 # One tensor of the implementation's profile
 rows_j = symbol("rows_j", "rows", latex="n_j", per="tensor")
 width_j = symbol("width_j", "elements of a row", latex="w_j", per="tensor")
-bytes_j = in_bytes("bytes_j", "bytes of an element", latex="k_j", per="tensor")
+bytes_j = bytes_of("bytes_j", "bytes of an element", latex="k_j", per="tensor")
 ranks_j = symbol("ranks_j", "devices that share it", latex="r_j", per="tensor")
 
 # What a device holds besides the model
-M_dev = in_bytes("M_dev", "memory of a device", "cluster.accelerator.memory_usable")
-M_ctx = in_bytes("M_ctx", "memory of the device context", "memory.context")
-M_com = in_bytes("M_com", "memory of one communicator", "memory.communicator")
-M_work = in_bytes("M_work", "workspace of the matmul library", "memory.workspace")
+M_dev = bytes_of("M_dev", "memory of a device", "cluster.accelerator.memory_usable")
+M_ctx = bytes_of("M_ctx", "memory of the device context", "memory.context")
+M_com = bytes_of("M_com", "memory of one communicator", "memory.communicator")
+M_work = bytes_of("M_work", "workspace of the matmul library", "memory.workspace")
 n_ws = symbol("n_ws", "such workspaces", "memory.workspaces")
 n_pc = symbol("n_pc", "communicators of a device in its pipeline", "memory.pipeline_communicators")
 n_bk = symbol("n_bk", "buckets of gradients", "memory.buckets")
@@ -466,7 +467,7 @@ f_disp = efficiency(
     latex=r"\phi_{\mathrm{ex}}",
 )
 p_drop = symbol("p_drop", "whether dropout runs", "time.dropout", letter=r"\delta")
-k_x = in_bytes("k_x", "bytes of an element of the products' inputs", "time.element")
+k_x = bytes_of("k_x", "bytes of an element of the products' inputs", "time.element")
 p_rope = symbol("p_rope", "whether positions are rotary", "time.rope", letter=r"\delta")
 
 # One matrix product on one device

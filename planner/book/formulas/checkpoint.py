@@ -4,7 +4,7 @@ from functools import partial
 
 from planner.book.formulas.memory_states import each, per_parameter
 from planner.book.formulas.parameters import total
-from planner.book.notation import B_sto, L_k, copies, k_a, k_l, k_m, k_w, n_in, n_out, x_blk
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import Sum
 

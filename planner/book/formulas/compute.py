@@ -4,25 +4,7 @@ from functools import partial
 from typing import Any
 
 from planner.book.formulas.parameters import active
-from planner.book.notation import (
-    L_k,
-    T,
-    a_dv,
-    a_m,
-    applied,
-    c_d,
-    c_l,
-    c_m,
-    d_dk,
-    d_dv,
-    d_l,
-    k_l,
-    n_in,
-    n_out,
-    s,
-    s_dec,
-    w,
-)
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import Sum, ceil, floor, minimum
 

@@ -7,7 +7,7 @@ whatever activation checkpointing runs again.
 from functools import partial
 
 from planner.book.formulas.compute import again, backward, forward, keys
-from planner.book.notation import L_k, b, n_in, n_out, s
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import Sum
 

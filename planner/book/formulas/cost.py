@@ -5,7 +5,7 @@ from functools import partial
 from planner.book.formulas.time import device_hours
 from planner.book.formulas.time_inference import decode_rate, prefill_rate
 from planner.book.formulas.time_run import run_device_hours
-from planner.book.notation import n, price, reserved_price
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 
 PRICES = "device hours at the price of one"

@@ -3,7 +3,7 @@
 from functools import partial
 
 from planner.book.formulas.time import device_hours, hfu
-from planner.book.notation import carbon_intensity, e_own, host_power, idle_power, power, pue
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import minimum
 

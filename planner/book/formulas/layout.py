@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from planner.book.notation import B, E, V, b, c, e, f_cap, g_V, gamma, k, n, p, r, s, t, t_e
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import ceil
 

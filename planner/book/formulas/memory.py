@@ -14,27 +14,7 @@ from planner.book.formulas import memory_states as states
 from planner.book.formulas.layout import data, micro_batches
 from planner.book.formulas.memory_cache import cache_stage
 from planner.book.formulas.parameters import total as parameters_total
-from planner.book.notation import (
-    M_com,
-    M_ctx,
-    M_dev,
-    c,
-    copies_on_stage,
-    e,
-    f_95,
-    f_all,
-    in_flight,
-    k_G,
-    k_g,
-    k_m,
-    k_w,
-    n,
-    n_pc,
-    p,
-    r,
-    recomputed_in_flight,
-    t,
-)
+from planner.book.notation import *
 from planner.book.quantity import SIGNED, Quantity
 from planner.book.reductions import (
     Argmax,

@@ -3,18 +3,7 @@
 from functools import partial
 
 from planner.book.formulas.layout import sequence_ranks, tokens
-from planner.book.notation import (
-    bytes_j,
-    f_off,
-    h,
-    in_flight,
-    k_a,
-    ranks_j,
-    recomputed_in_flight,
-    rows_j,
-    t,
-    width_j,
-)
+from planner.book.notation import *
 from planner.book.quantity import SHARE, Quantity
 from planner.book.reductions import Max, Sum, largest_on_stage, minimum
 

@@ -4,22 +4,7 @@ from functools import partial
 
 from planner.book.formulas.memory_activations import PROFILE, tensor
 from planner.book.formulas.memory_states import device_parameters, weights_component, weights_stage
-from planner.book.notation import (
-    M_oth,
-    M_work,
-    N_bk,
-    N_live,
-    copies,
-    e,
-    first_on_stage,
-    k_c,
-    k_o,
-    k_quant,
-    k_red,
-    k_w,
-    n_bk,
-    n_ws,
-)
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import Max, Sum, largest_on_stage, total_on_stage
 

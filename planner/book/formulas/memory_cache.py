@@ -2,30 +2,7 @@
 states of recurrent blocks, which do not grow."""
 
 from planner.book.formulas.layout import micro_batches
-from planner.book.notation import (
-    a_dv,
-    a_kv,
-    a_l,
-    b,
-    d_dk,
-    d_dv,
-    d_h,
-    d_l,
-    d_r,
-    d_v,
-    k_a,
-    k_kv,
-    m_in,
-    n_in,
-    n_out,
-    n_st,
-    r_kv,
-    s,
-    s_o,
-    t,
-    w,
-    w_r,
-)
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import Sum, maximum, minimum, total_on_stage
 

@@ -9,27 +9,7 @@ from functools import partial
 from planner.book.expressions import rational
 from planner.book.formulas.layout import shards, vocabulary
 from planner.book.formulas.parameters import component, total
-from planner.book.notation import (
-    L_k,
-    V,
-    copies,
-    copies_on_stage,
-    e,
-    f_e,
-    k_a,
-    k_G,
-    k_g,
-    k_l,
-    k_m,
-    k_o,
-    k_t,
-    k_w,
-    n_in,
-    n_out,
-    t,
-    t_e,
-    tensors_c,
-)
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import Sum
 

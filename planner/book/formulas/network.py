@@ -9,40 +9,7 @@ from functools import partial
 from planner.book.expressions import Expression, Operand
 from planner.book.formulas.layout import data, tokens
 from planner.book.formulas.layout import shards as owners
-from planner.book.notation import (
-    B_link,
-    B_net,
-    B_sus,
-    G_r,
-    W,
-    a_kv,
-    a_link,
-    a_net,
-    a_sw,
-    c,
-    d_h,
-    d_v,
-    e,
-    e_a2a,
-    e_disp,
-    e_link,
-    e_mem,
-    e_net,
-    f_cap,
-    g_r,
-    gamma,
-    h,
-    k,
-    k_a,
-    k_disp,
-    n,
-    n_node,
-    o_net,
-    p,
-    r,
-    t,
-    t_e,
-)
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import log2, maximum, minimum
 

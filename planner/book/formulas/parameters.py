@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from planner.book.notation import L_k, N_given, applied, copies, n_in, n_out
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import Sum
 

@@ -9,7 +9,7 @@ from planner.book.formulas.layout import tokens
 from planner.book.formulas.time_core import keys
 from planner.book.formulas.time_peak import peak
 from planner.book.formulas.time_product import count, rows
-from planner.book.notation import K_x, L_k, N_x, W, a, a_kv, b, c, d_h, d_v, k_a, k_c, s, t
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import Sum
 

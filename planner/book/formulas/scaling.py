@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.book.formulas.compute import training_6nd
 from planner.book.formulas.parameters import active
-from planner.book.notation import C_0, D_0, N_0, A_l, B_l, E_l, N_l, T, a_D, a_N, x_D, x_N
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 
 CHINCHILLA = "Hoffmann et al. 2022 (arXiv 2203.15556)"

@@ -7,7 +7,7 @@ from planner.book.expressions import rational
 from planner.book.formulas.compute import component, executed_per_token, per_token
 from planner.book.formulas.time_peak import peak
 from planner.book.formulas.time_step import step
-from planner.book.notation import B, L_k, T, e_mm, mfu_assumed, n, s
+from planner.book.notation import *
 from planner.book.quantity import SHARE, Quantity
 from planner.book.reductions import Sum, maximum, minimum
 

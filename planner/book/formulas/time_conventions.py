@@ -8,7 +8,7 @@ from functools import partial
 
 from planner.book.formulas.time import tokens_per_second
 from planner.book.formulas.time_peak import peak
-from planner.book.notation import C_conv, P_listed, n
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 
 CONVENTIONS = (

@@ -8,29 +8,7 @@ from planner.book.formulas.layout import tokens
 from planner.book.formulas.network import context
 from planner.book.formulas.time_peak import peak_16
 from planner.book.formulas.time_product import loaded, shallow, traffic, waves, work
-from planner.book.notation import (
-    W,
-    a,
-    a_kv,
-    b,
-    c,
-    d_h,
-    d_min,
-    d_v,
-    e_16,
-    e_att,
-    e_back,
-    e_mem,
-    f_clk,
-    k_a,
-    n_blk,
-    n_sm,
-    p_drop,
-    s,
-    t,
-    w,
-    x_head,
-)
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import ceil, maximum, minimum
 

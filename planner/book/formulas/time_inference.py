@@ -10,26 +10,7 @@ from planner.book.formulas.network import experts as experts_exchange
 from planner.book.formulas.network import experts_gather, fabric, link, send
 from planner.book.formulas.time_layer import exchanges, forward
 from planner.book.formulas.time_peak import peak
-from planner.book.notation import (
-    E,
-    L_k,
-    W,
-    a_link,
-    a_net,
-    b,
-    e,
-    e_mem,
-    e_mm,
-    h,
-    k,
-    k_a,
-    p,
-    s,
-    s_o,
-    t,
-    t_e,
-    w,
-)
+from planner.book.notation import *
 from planner.book.quantity import SHARE, Quantity
 from planner.book.reductions import Max, Sum, maximum, minimum, total_on_stage
 

@@ -8,27 +8,7 @@ from planner.book.formulas.compute import NOTHING, OTHERS
 from planner.book.formulas.layout import IN_TURN, routed, sequence_ranks, tokens, vocabulary
 from planner.book.formulas.network import experts as experts_exchange
 from planner.book.formulas.network import experts_gather, tensor
-from planner.book.notation import (
-    W,
-    a,
-    a_kv,
-    d_h,
-    e_mem,
-    f,
-    f_e,
-    f_s,
-    h,
-    hidden_t,
-    k_a,
-    k_ew,
-    n_emb,
-    n_mix,
-    p_drop,
-    p_rope,
-    q_back,
-    t,
-    t_e,
-)
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import Sum
 

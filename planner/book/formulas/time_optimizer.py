@@ -9,22 +9,7 @@ from planner.book.formulas.memory_states import ALIKE, each, inputs, outputs, tr
 from planner.book.formulas.network import hops, passed
 from planner.book.formulas.time_core import half
 from planner.book.formulas.time_peak import peak_16
-from planner.book.notation import (
-    B_dram,
-    B_host,
-    W,
-    copies,
-    e,
-    e_16,
-    e_mem,
-    k_c,
-    k_g,
-    k_m,
-    k_o,
-    k_w,
-    n,
-    n_node,
-)
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import Max, maximum, minimum, on_fullest_stage
 

@@ -18,22 +18,7 @@ from planner.book.formulas.time_layer import (
     of_block,
     of_part,
 )
-from planner.book.notation import (
-    B_host,
-    c,
-    f_back,
-    f_disp,
-    f_off,
-    hidden_t,
-    k_gat,
-    k_red,
-    n_ends,
-    n_la,
-    n_ring,
-    t,
-    t_la,
-    x_busy,
-)
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import Sum, maximum, minimum
 

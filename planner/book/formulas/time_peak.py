@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from planner.book.notation import P_16, P_listed
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 
 of_device = partial(Quantity, unit="FLOP/s")

@@ -8,26 +8,7 @@ from planner.book.formulas.layout import routed, sequence_ranks, tokens
 from planner.book.formulas.memory_states import QLORA
 from planner.book.formulas.memory_states import frozen_bytes as k_f
 from planner.book.formulas.time_peak import peak, peak_16
-from planner.book.notation import (
-    E,
-    K_x,
-    N_x,
-    W,
-    applied,
-    d_min,
-    e,
-    e_16,
-    e_mem,
-    e_mm,
-    k_8,
-    k_64,
-    k_128,
-    k_a,
-    k_c,
-    k_l,
-    k_x,
-    n_sm,
-)
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import ceil, maximum, minimum
 

@@ -5,7 +5,7 @@ from functools import partial
 from planner.book.expressions import exp, rational, sqrt, tanh
 from planner.book.formulas.checkpoint import stall, write
 from planner.book.formulas.time import training_days
-from planner.book.notation import n, n_fail, n_seen, t_res, t_seen, x_slow
+from planner.book.notation import *
 from planner.book.quantity import SHARE, Quantity
 from planner.book.reductions import maximum, minimum
 

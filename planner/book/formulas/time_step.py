@@ -9,23 +9,7 @@ from planner.book.formulas.layout import shards as owners
 from planner.book.formulas.memory_states import trained
 from planner.book.formulas.time_optimizer import optimizer
 from planner.book.formulas.time_part import part, repeated
-from planner.book.notation import (
-    L_k,
-    W,
-    e_mem,
-    f_back,
-    hidden_t,
-    in_flight,
-    k_c,
-    k_g,
-    k_gat,
-    k_red,
-    layers_on_stage,
-    p,
-    r,
-    recomputed_in_flight,
-    v,
-)
+from planner.book.notation import *
 from planner.book.quantity import Quantity
 from planner.book.reductions import Max, Sum, maximum, on_fullest_stage, total_on_stage
 
