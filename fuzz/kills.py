@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -171,8 +171,8 @@ PATIENCE = 600.0
 #: Bytes that a process may have, where memory is what it dies of: too few to load, or to work.
 MEMORY = {
     "pool": (60_000_000, 260_000_000),
-    "dask": (60_000_000, 500_000_000),
-    "ray": (100_000_000, 1_200_000_000),
+    "dask": (60_000_000, 240_000_000),
+    "ray": (100_000_000, 1_400_000_000),
 }
 
 
@@ -230,7 +230,9 @@ def engines() -> list[str]:
     return ["pool", *(name for name, package in packages.items() if find_spec(package))]
 
 
-def trees(name: str, kills: int, chance: random.Random) -> Counter[str]:
+def trees(
+    name: str, kills: int, chance: random.Random, deaths: Sequence[str] = DEATHS
+) -> Counter[str]:
     """Kill the tree of a sweep so often; counts of its deaths, and of what went wrong.
 
     After one death in three the same command goes on alone and must come to the same table; after
@@ -263,7 +265,7 @@ def trees(name: str, kills: int, chance: random.Random) -> Counter[str]:
         for number in range(1, kills + 1):
             if number % 10 == 0:
                 print(f"{name}, {number} kills: {dict(+ends)}", flush=True)
-            death = chance.choice(DEATHS)
+            death = chance.choice(deaths)
             process = start(
                 line, chance.randint(*MEMORY[name]) if death == "out of memory" else None
             )
@@ -342,12 +344,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--trees", type=int, help="of a sweep's processes, on each engine")
+    parser.add_argument("--death", choices=DEATHS, help="of trees: this one only")
     parser.add_argument("--on", choices=("pool", "dask", "ray"), help="of one engine only")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     chance, broken = random.Random(options.seed), 0
     for name in ([options.on] if options.on else engines()) if options.trees else ():
-        ends = trees(name, options.trees, chance)
+        ends = trees(name, options.trees, chance, [options.death] if options.death else DEATHS)
         broken += sum(count for end, count in ends.items() if end.startswith("broken"))
         print(f"{name}: " + ", ".join(f"{n} {end}" for end, n in sorted(ends.items())), flush=True)
     if options.trees:

@@ -6,9 +6,10 @@ Each imports what it needs, so that a short one starts quickly.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from planner.plans.document import Plan
 
 OK, FAILED, BAD_INPUT = 0, 1, 2
+BROKEN = 70  # a fault of the program itself; sysexits.h calls it EX_SOFTWARE
 
 #: Its names, and what else argparse is told of it.
 Argument = tuple[tuple[str, ...], dict[str, Any]]
@@ -55,6 +57,20 @@ def command(name: str, help: str, *arguments: Argument) -> Callable[[Handler], H
         return handler
 
     return add
+
+
+def broken(error: BaseException | None, debug: bool) -> int:
+    """Tell a fault of the program itself, on one line; returns the exit status."""
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    elif isinstance(error, MemoryError):
+        print("out of memory", file=sys.stderr)
+    else:
+        shown = one_line(f"{type(error).__name__}: {str(error)[:300]}")
+        print(f"a fault of the program: {shown} (--debug shows where)", file=sys.stderr)
+    return BROKEN
 
 
 def argument(
@@ -423,12 +439,36 @@ def _sweep(options: argparse.Namespace) -> int:
         files.spare(path, study.files)
     table = tables[0] if tables else None
     shown = progress("plans")
-    outcome = sweep(study, table, options.workers, options.on, options.restart, shown)
+    with _one_voice(options.debug):
+        outcome = sweep(study, table, options.workers, options.on, options.restart, shown)
     for path in reports:
         pages.write(outcome, path)
     sys.stdout.write(pages.text(outcome))
     points = outcome.summary.points - outcome.summary.invalid - outcome.summary.outside
     return OK if points > 0 else FAILED
+
+
+@contextlib.contextmanager
+def _one_voice(debug: bool) -> Iterator[None]:
+    """While others' threads work for this process (those of a pool, of a cluster's library), their
+    logs are silent, and an error that ends one of them ends the program, on one line: what else
+    waits for such a thread would wait for ever."""
+    import logging
+    import threading
+
+    def ended(thread: threading.ExceptHookArgs) -> None:
+        broken(thread.exc_value, debug)
+        sys.stderr.flush()
+        os._exit(BROKEN)
+
+    hook, threading.excepthook = threading.excepthook, ended
+    level = logging.root.manager.disable
+    logging.disable(level if debug else logging.CRITICAL)
+    try:
+        yield
+    finally:
+        threading.excepthook = hook
+        logging.disable(level)
 
 
 @command(

@@ -11,11 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import files
-from planner.base.display import one_line
 from planner.base.errors import Fault, PlanError, nearest
-from planner.cli.commands import BAD_INPUT, COMMANDS, OK, Handler
-
-BROKEN = 70  # a fault of the program itself; sysexits.h calls it EX_SOFTWARE
+from planner.cli.commands import BAD_INPUT, COMMANDS, OK, Handler, broken
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,18 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         return run(arguments)
-    except MemoryError:
-        print("out of memory", file=sys.stderr)
-        return BROKEN
     except Exception as error:
-        if "--debug" in arguments:
-            import traceback
-
-            traceback.print_exc()
-        else:
-            shown = one_line(f"{type(error).__name__}: {str(error)[:300]}")
-            print(f"a fault of the program: {shown} (--debug shows where)", file=sys.stderr)
-        return BROKEN
+        return broken(error, "--debug" in arguments)
 
 
 def run(arguments: list[str]) -> int:

@@ -11,8 +11,11 @@ import pickle
 import random
 import re
 import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +37,7 @@ from planner.plans.document import Plan
 from planner.questions import loading
 from planner.questions.studies import (
     bounds,
+    engines,
     evaluator,
     parquet,
     pieces,
@@ -879,6 +883,77 @@ def test_an_engine_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
             PlanError, match=rf"needs {engine} \(pip install 'trainplan\[{engine}\]'"
         ):
             run.sweep(study.load(SMALL), on=f"{engine}://localhost:1")
+
+
+def test_a_cluster_whose_library_waits_for_ever_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As Ray's client does where memory ends, for threads of its own that it could not begin: when
+    it connects, and when it disconnects."""
+    waited: list[str] = []
+
+    def waits(name: str) -> None:
+        waited.append(name)
+        threading.Event().wait()
+
+    def remote(function: Any) -> Any:
+        def begun(*words: Any) -> Any:
+            found: Future[Any] = Future()
+            found.set_result(function(*words))
+            return SimpleNamespace(future=lambda: found)
+
+        return SimpleNamespace(remote=begun)
+
+    ray = SimpleNamespace(
+        init=lambda *_, **__: waits("init"),
+        shutdown=lambda: waits("shutdown"),
+        cluster_resources=lambda: {"CPU": 2},
+        remote=lambda **_: remote,
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(engines, "BEGINNING", 0.1)
+    monkeypatch.setattr(engines, "PATIENCE", 0.1)
+    with pytest.raises(PlanError, match="ray://x:1: the cluster does not answer: TimeoutError"):
+        run.sweep(study.load(SMALL), on="ray://x:1")
+    ray.init = lambda *_, **__: None
+    assert run.sweep(study.load(SMALL), on="ray://x:1").summary.points == 90
+    assert waited == ["init", "shutdown"]
+
+
+@pytest.mark.parametrize(
+    ("debug", "said"),
+    [((), r"a fault of the program: RuntimeError: no new thread \(--debug shows where\)\n"),
+     (("--debug",), r"Unexpected.*\nTraceback (.|\n)*RuntimeError: no new thread\n")],
+)  # fmt: skip
+def test_a_thread_of_a_librarys_that_ends_by_an_error_ends_the_program(
+    debug: tuple[str, ...], said: str, document: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "ray.py").write_text(
+        "import logging, threading\n"
+        "def ended(): raise RuntimeError('no new thread')\n"
+        "def init(*_, **__):\n"
+        "    logging.getLogger('ray').error('Unexpected exception:')\n"
+        "    threading.Thread(target=ended).start()\n"
+        "    threading.Event().wait()\n"
+        "shutdown = init\n"
+    )
+    line = [sys.executable, "plan.py", "sweep", str(document), "-o", str(tmp_path / "o.csv")]
+    done = subprocess.run(
+        [*line, "--on", "ray://x:1", *debug], cwd=resources.folder("presets").parent, text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (70, "")
+    assert re.fullmatch(said, done.stderr), done.stderr
+
+
+def test_a_library_that_cannot_be_loaded_is_not_called_absent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "ray.py").write_text("raise ImportError('libarrow.so: failed to map segment')")
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PlanError, match=r"does not answer: libarrow\.so: failed to map segment"):
+        run.sweep(study.load(SMALL), on="ray://x:1")
 
 
 @pytest.mark.parametrize(

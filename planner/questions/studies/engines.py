@@ -6,6 +6,7 @@ Workers and the scheduler of a cluster load this module, which therefore loads l
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import multiprocessing
 import os
@@ -30,8 +31,9 @@ Engine = Callable[["Job", Sequence[int]], Pieces]
 WINDOW = 3
 #: How often work is begun anew after the process died that was at it.
 MOST_DEATHS = 5
-#: Seconds until a cluster counts as not there.
-PATIENCE = 20
+#: Seconds until a cluster counts as not there, and until Ray's, which begins a process for whoever
+#: asks, does.
+PATIENCE, BEGINNING = 20, 90
 
 
 def cores() -> int:
@@ -179,10 +181,12 @@ def _reaching(engine: str, address: str) -> Iterator[None]:
     """
     try:
         yield
-    except ImportError:
+    except ModuleNotFoundError:
         fix = f"pip install 'trainplan[{engine}]'"
         raise PlanError(Fault(f"--on {engine}:// needs {engine}", None, fix)) from None
-    except (OSError, ValueError, RuntimeError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:
         what = f"the cluster does not answer: {_said(error) or type(error).__name__}"
         raise PlanError(Fault(what, Place(f"--on {address}"))) from None
 
@@ -200,15 +204,48 @@ def _dask(address: str) -> Iterator[Opened]:
 
 @contextlib.contextmanager
 def _ray(address: str) -> Iterator[Opened]:
-    """A Ray cluster; a task whose worker is lost is run again."""
+    """A Ray cluster; a task whose worker is lost is run again.
+
+    Where memory ends, Ray's client waits without end for threads of its own that it could not
+    begin, when it connects, when that fails, when it disconnects and once more at exit.
+    """
+
+    def connected() -> int:
+        ray.init(address, log_to_driver=False)
+        return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
     with _reaching("ray", address):
         import ray
 
-        ray.init(address, log_to_driver=False)
+        workers = _within(BEGINNING, connected, ray.shutdown)
     try:
-        yield _Ray(), max(1, int(ray.cluster_resources().get("CPU", 1)))
+        yield _Ray(), workers
     finally:
-        ray.shutdown()
+        with contextlib.suppress(RuntimeError, TimeoutError):
+            _within(PATIENCE, ray.shutdown, ray.shutdown)
+
+
+def _within(seconds: float, call: Callable[[], Any], at_exit: Callable[..., Any]) -> Any:
+    """What a call gives, which is made in a thread that nobody waits for longer than so many
+    seconds; nor is, after that, what it left to be done at exit.
+
+    Raises:
+        TimeoutError: it takes longer.
+    """
+    found: Future[Any] = Future()
+
+    def made() -> None:
+        try:
+            found.set_result(call())
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=made, daemon=True).start()
+    try:
+        return found.result(seconds)
+    except TimeoutError:
+        atexit.unregister(at_exit)
+        raise
 
 
 class _Ray(Executor):
