@@ -14,7 +14,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from io import BytesIO
 from pathlib import Path
@@ -416,6 +416,23 @@ def unwritable(path: str | Path, error: OSError | ValueError) -> PlanError:
     """What the system refuses, as a fault of the file."""
     reason = (getattr(error, "strerror", None) or str(error)).lower()
     return PlanError(Fault(f"cannot be written: {reason}", Place(str(path))))
+
+
+def format_of(path: str | Path, formats: Mapping[str, str], what: str) -> str:
+    """The format of an output, picked by its ending.
+
+    Args:
+        formats: those that there are, by ending.
+        what: is written, as a fault calls it.
+
+    Raises:
+        PlanError: none has that ending.
+    """
+    ending = os.path.splitext(path)[1].lower()
+    if ending not in formats:
+        said = f"no {what} has the ending '{ending}'"
+        raise PlanError(Fault.among(said, ending, formats, Place(str(path))))
+    return formats[ending]
 
 
 def spare(path: str | Path, inputs: Iterable[str | Path]) -> None:

@@ -9,7 +9,7 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,6 +134,16 @@ def _loaded(options: argparse.Namespace) -> Plan:
     return loading.load(options.plan, options.set)
 
 
+def _outputs(
+    paths: Sequence[str], formats: Mapping[str, str], what: str, inputs: Sequence[str] = ()
+) -> dict[str, str]:
+    """The format of each file that is written, before anything takes its time; `-` is none."""
+    kinds = {path: files.format_of(path, formats, what) for path in paths if path != "-"}
+    for path in kinds:
+        files.spare(path, inputs)
+    return kinds
+
+
 def _at_least_one(top: int | None) -> None:
     if top is not None and top < 1:
         raise PlanError(Fault(f"--top {top} shows nothing", None, "at least 1"))
@@ -173,15 +183,12 @@ def _report(options: argparse.Namespace) -> int:
     from planner.questions.constraints import MARGIN, fit_limit
     from planner.results.result import evaluate
 
-    kinds = set()
-    for path in options.output:
-        kinds.add(render.check_output(path, options.plan))
-        files.spare(path, plan.document.files())
-    if options.interactive and "html" not in kinds:
+    kinds = _outputs(options.output, render.SUFFIXES, "report", plan.document.files())
+    if options.interactive and "html" not in kinds.values():
         raise PlanError(Fault("--interactive goes with an HTML report", None, "-o FILE.html"))
     limit = fit_limit(options.margin or MARGIN, plan) if options.require_fit else None
     result = evaluate(plan)
-    for path in options.output:
+    for path in kinds:
         render.write(result, path, options.interactive)
     sys.stdout.write(render.as_text(result, options.format or "text"))
     if limit is None:
@@ -373,9 +380,8 @@ def _search(options: argparse.Namespace) -> int:
 
     _at_least_one(options.top)
     plan = _loaded(options)
-    kinds = {path: searched.kind_of(path) for path in options.output}
-    for path in options.output:
-        files.spare(path, plan.document.files())
+    inputs = plan.document.files()
+    kinds = _outputs(options.output, searched.SUFFIXES, "list of layouts", inputs)
     drawn = searched.DRAWN & {options.format, *kinds.values()}
     fixed = choices.fixed(plan, options.fix)
     found = search(
@@ -422,10 +428,10 @@ def _sweep(options: argparse.Namespace) -> int:
 
     if not options.output:
         raise PlanError(Fault("a sweep needs an output", None, "-o FILE.csv, .parquet or .html"))
-    tables = [path for path in options.output if outputs.is_table(path)]
-    reports = [path for path in options.output if path not in tables]
-    for path in reports:
-        outputs.comparison(path, outputs.TABLES)
+    formats = {**outputs.TABLES, **outputs.COMPARISONS}
+    kinds = _outputs(options.output, formats, "table and no comparison")
+    tables = [path for path, kind in kinds.items() if kind in outputs.TABLES.values()]
+    reports = [path for path in kinds if path not in tables]
     if len(tables) > 1:
         raise PlanError(Fault(f"two tables: {tables[0]} and {tables[1]}", None, "one of them"))
     chosen(options.workers, options.on)  # a fault of theirs comes before the study's
@@ -559,13 +565,12 @@ def _compare(options: argparse.Namespace) -> int:
     from planner.connect import compare
 
     plan = _loaded(options)
+    # Any ending holds the table alone where a format is asked for.
+    any_ending = {os.path.splitext(path)[1].lower(): "text" for path in options.output}
     inputs = [options.log, *plan.document.files()]
-    kinds = {}
-    for path in options.output:
-        if path != "-":
-            own = options.format is None
-            kinds[path] = render.check_output(path, options.plan) if own else "text"
-            files.spare(path, inputs)
+    kinds = _outputs(
+        options.output, render.SUFFIXES if options.format is None else any_ending, "report", inputs
+    )
     found = compare.compare(plan, options.log, options.warm_up)
     writers = {"text": compare.text, "md": compare.markdown, "json": compare.data}
     table = writers[options.format or "text"](found)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from planner.base import files
@@ -27,14 +26,16 @@ def run(options: argparse.Namespace) -> int:
     """
     _check(options)
     inputs = _inputs(options)
-    if options.output not in (None, "-"):
-        _writable(options.output, inputs)
     need_torch()
-    accelerator = options.accelerator
-    if options.output is not None or options.step is None:
-        files.put(_machine(options), options.output, inputs)
-        if options.output not in (None, "-"):
-            accelerator = accelerator or options.output
+    accelerator, output = options.accelerator, options.output
+    if output not in (None, "-"):
+        files.format_of(output, {".yaml": "yaml", ".yml": "yaml"}, "accelerator document")
+        files.spare(output, inputs)
+        with files.replacing(output) as file:  # what cannot be written is told before benchmarks
+            file.write(_machine(options).encode())
+        accelerator = accelerator or output
+    elif output == "-" or options.step is None:
+        sys.stdout.write(_machine(options))
     if options.step is not None:
         _step(options, accelerator)
     return 0
@@ -82,21 +83,6 @@ def _inputs(options: argparse.Namespace) -> list[str]:
     elif options.step == "-":
         raise PlanError(Fault("plan.py measure: --step -", None, "a file"))
     return given
-
-
-def _writable(path: str, inputs: Sequence[str]) -> None:
-    """Told before the benchmarks, not after."""
-    files.spare(path, inputs)
-    target = Path(path)
-    if target.suffix.lower() not in (".yaml", ".yml"):
-        raise PlanError(Fault("an accelerator document is YAML", Place(path), ".yaml"))
-    folder = Path(os.path.realpath(target)).parent
-    if target.is_dir():
-        raise PlanError(Fault("cannot be written: it is a folder", Place(path)))
-    if not folder.is_dir():
-        raise PlanError(Fault("cannot be written: no such file or directory", Place(path)))
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise PlanError(Fault("cannot be written: permission denied", Place(path)))
 
 
 def _machine(options: argparse.Namespace) -> str:

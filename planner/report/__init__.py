@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from planner.base.display import as_json
-from planner.base.errors import Fault, Place, PlanError, nearest
-from planner.base.files import write_text
+from planner.base.files import format_of, write_text
 from planner.results.result import Result
 
-__all__ = ["as_text", "check_output", "text", "write"]
+__all__ = ["SUFFIXES", "as_text", "text", "write"]
 
+#: The formats by ending.
 SUFFIXES = {
     **dict.fromkeys((".md", ".markdown"), "md"),
     **dict.fromkeys((".html", ".htm"), "html"),
@@ -48,39 +47,15 @@ def as_text(result: Result, kind: str) -> str:
     return page("report.html.jinja", view=view)
 
 
-def check_output(path: str | Path, plan: str | Path) -> str:
-    """The format that the ending of an output file picks; `-` is standard output, as text.
-
-    Raises:
-        PlanError: no format has that ending, or the file is the plan itself.
-    """
-    if str(path) == "-":
-        return "text"
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise PlanError(
-            Fault(
-                f"no report has the ending '{suffix}'",
-                Place(str(path)),
-                "one of .md, .html, .json, .txt",
-                nearest(suffix, SUFFIXES),
-            )
-        )
-    if str(plan) != "-" and os.path.realpath(path) == os.path.realpath(plan):
-        raise PlanError(Fault("this is the plan itself", Place(str(path)), "another file"))
-    return SUFFIXES[suffix]
-
-
 def write(result: Result, path: str | Path, sliders: bool = False) -> None:
-    """Write a report atomically, in the format of its ending; `-` writes nothing.
+    """Write a report atomically, in the format of its ending.
 
     ``sliders`` makes an HTML report one that computes in the browser.
 
     Raises:
         PlanError: an unknown ending, or a place that cannot be written.
     """
-    kind = check_output(path, "-")
+    kind = format_of(path, SUFFIXES, "report")
     if kind == "html" and sliders:
         kind = "interactive"
-    if str(path) != "-":
-        write_text(path, text(result, colour=False) if kind == "text" else as_text(result, kind))
+    write_text(path, text(result, colour=False) if kind == "text" else as_text(result, kind))

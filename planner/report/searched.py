@@ -8,10 +8,8 @@ the front and the plan's own layout.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-from planner.base.errors import Fault, Place, PlanError, nearest
 from planner.base.version import __version__
 from planner.book.quantity import BOOK
 from planner.questions.constraints import shown
@@ -112,18 +110,5 @@ WRITERS: Mapping[str, Callable[[Found, bool], str]] = {
 }
 #: Formats that draw the space.
 DRAWN = frozenset({"html"})
-
-
-def kind_of(path: str) -> str:
-    """The format that the ending of a file picks.
-
-    Raises:
-        PlanError: an ending that says no format.
-    """
-    kind = Path(path).suffix.lower().lstrip(".")
-    if kind not in WRITERS:
-        allowed = "one of " + ", ".join(f".{kind}" for kind in WRITERS)
-        raise PlanError(
-            Fault("unknown ending of an output", Place(path), allowed, nearest(kind, WRITERS))
-        )
-    return kind
+#: The formats by ending.
+SUFFIXES = {".txt": "text", **{f".{kind}": kind for kind in WRITERS}}

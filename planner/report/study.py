@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from planner.base.display import columns, exact_text, format_value
-from planner.base.files import write_text
+from planner.base.files import format_of, write_text
 from planner.base.version import __version__
 from planner.book.quantity import BOOK, KINDS
 from planner.questions.studies import outputs, points
@@ -418,4 +418,4 @@ def write(outcome: Outcome, path: str) -> None:
         PlanError: another ending, or a place that cannot be written.
     """
     writers = {"md": markdown, "html": html}
-    write_text(path, writers[outputs.comparison(path)](outcome))
+    write_text(path, writers[format_of(path, outputs.COMPARISONS, "comparison")](outcome))

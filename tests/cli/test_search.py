@@ -103,7 +103,7 @@ def test_where_nothing_fits_the_nearest_is_named() -> None:
         (("--limit", "memory.proces<=1 GiB"), "did you mean"),
         (("--by", "memory.stage"), "memory.stage"),
         (("--top", "0"), "at least 1"),
-        (("-o", "layouts.xls"), "unknown ending"),
+        (("-o", "layouts.xls"), "no list of layouts has the ending '.xls'"),
         (("--set", "model={parameters: 7B}"), "shape"),
     ],
 )

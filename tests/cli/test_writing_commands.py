@@ -128,7 +128,7 @@ def test_an_input_is_never_replaced(
             line.remove("-o")
         assert main([*line, "-o", str(name)]) == 2, name
         said = capsys.readouterr().err
-        assert re.search("this is (an input|the plan itself)", said), (name, said)
+        assert "this is an input" in said, (name, said)
         assert source.read_bytes() == before
 
 

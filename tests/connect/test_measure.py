@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import sys
+import tempfile
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -263,7 +266,10 @@ def test_an_interruption_leaves_no_file(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["-o", "my.txt"], "my.txt: an accelerator document is YAML (.yaml)"),
+        (
+            ["-o", "my.txt"],
+            "my.txt: no accelerator document has the ending '.txt' (one of .yaml, .yml)",
+        ),
         (["-o", "missing/my.yaml"], "cannot be written: no such file or directory"),
         (["--seconds", "0"], "--seconds 0.0 (1 to 600)"),
         (["--processes", "0"], "--processes 0 (1 to 64)"),
@@ -310,7 +316,10 @@ def test_a_folder_that_is_read_only(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("planner.cli.measure.os.access", lambda *_: False)  # root writes all
+    def refused(**_: Any) -> None:  # root writes all
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(tempfile, "mkstemp", refused)
     monkeypatch.setattr(Ideal, "times", lambda *_: pytest.fail("told after the benchmarks"))
     assert cli.main(["measure", "-o", str(tmp_path / "my.yaml")]) == 2
     assert "permission denied" in capsys.readouterr().err

@@ -57,7 +57,7 @@ def sweep(
         PlanError: the table cannot be written, or the engine fails.
     """
     engine = chosen(workers, on)
-    kind = None if output is None else outputs.table(str(output))
+    kind = None if output is None else files.format_of(output, outputs.TABLES, "table")
     if kind == "parquet":
         parquet.loaded()
     job, found, start = Job(study, kind), Summary(), time.perf_counter()
