@@ -6,7 +6,7 @@ dictionary of those names; every entry gets the same one formula, ``memory.tenso
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from planner.book import notation as n
@@ -101,7 +101,7 @@ def entries(
                 n.rows_j: ROWS[line.get("rows", "tokens")],
                 n.width_j: _times(line.get("times", 1), WIDTHS[line["width"]]),
                 n.bytes_j: n.k_a if size == "activation" else size,
-                n.ranks_j: SPLITS[line.get("split", "none")](settings),
+                n.ranks_j: _ranks(line.get("split", "none"), settings),
             },
             settings={
                 "moment": line.get("moment", "kept"),
@@ -166,10 +166,8 @@ def _facts(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, An
     }
 
 
-#: How many devices share a tensor, beyond context parallelism, which divides the tokens.
-SPLITS: dict[str, Callable[[Mapping[str, Any]], Expression]] = {
-    "none": lambda settings: ONE,
-    "tensor": lambda settings: n.t,
-    "sequence": lambda settings: n.t if settings["parallelism.sequence"] else ONE,
-    "expert tensor": lambda settings: n.t_e,
-}
+def _ranks(split: str, settings: Mapping[str, Any]) -> Expression:
+    """How many devices share a tensor, beyond context parallelism, which divides the tokens."""
+    if split == "none" or (split == "sequence" and not settings["parallelism.sequence"]):
+        return ONE
+    return {"tensor": n.t, "sequence": n.t, "expert tensor": n.t_e}[split]

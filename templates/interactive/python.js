@@ -15,6 +15,8 @@ const $ = (() => {
   class Absent extends Error {
     constructor(reason) { super(reason); this.reason = reason; }
   }
+  // What is never thrown here: a missing key is undefined, a number over zero no number.
+  class Never extends Error {}
 
   // Expressions, as planner/book/expressions.py has them.
   class Tree {
@@ -81,12 +83,12 @@ const $ = (() => {
     intersection(other) { return new Set_(this.items().filter(v => within(v, other))); }
     discard(v) { this.held.delete(key(v)); }
     union(...many) { const all = new Set_(this.items()); all.update(...many); return all; }
-    update(...many) { for (const values of many) for (const v of iter(values)) this.add(v); }
+    update(...many) { for (const values of many) for (const v of each(values)) this.add(v); }
     items() { return [...this.held.values()]; }
   }
-  const iter = value => value instanceof Dict ? value.keys()
+  const each = value => value instanceof Dict ? value.keys()
     : value instanceof Set_ ? value.items() : value;
-  const list = value => [...iter(value)];
+  const list = value => [...each(value)];
   const pairs = value => value instanceof Dict ? value.items() : list(value).map(list);
   const bool = value => {
     if (value === null || value === undefined) return false;
@@ -110,6 +112,7 @@ const $ = (() => {
   const within = (value, all) => typeof all === "string" ? all.includes(value)
     : all instanceof Dict || all instanceof Set_ ? all.has(value) : all.some(v => eq(v, value));
   const at = (all, k) => {
+    if (typeof k === "function") return k(all);
     if (all instanceof Dict) {
       if (!all.has(k)) throw new Error(`no ${k}`);
       return all.get(k);
@@ -133,7 +136,7 @@ const $ = (() => {
   };
   const methods = {
     list: {
-      append: (all, v) => { all.push(v); }, extend: (all, more) => { all.push(...iter(more)); },
+      append: (all, v) => { all.push(v); }, extend: (all, more) => { all.push(...each(more)); },
       insert: (all, at, v) => { all.splice(at, 0, v); },
       index: (all, v) => all.findIndex(w => eq(w, v)),
       count: (all, v) => all.filter(w => eq(w, v)).length,
@@ -155,24 +158,17 @@ const $ = (() => {
       split: (s, by) => s.split(by), lower: s => s.toLowerCase(), upper: s => s.toUpperCase(),
     },
   };
-  const kinds = {
-    Mapping: v => v instanceof Dict, dict: v => v instanceof Dict, list: Array.isArray,
-    tuple: Array.isArray, str: v => typeof v === "string", bool: v => typeof v === "boolean",
-    int: v => typeof v === "number" && Number.isInteger(v) || typeof v === "boolean",
-    float: v => false, Fraction: v => typeof v === "number" && !Number.isInteger(v),
-    set: v => v instanceof Set_, frozenset: v => v instanceof Set_, KeyError: v => false,
-    ZeroDivisionError: v => false,
-  };
-  return {
-    Fault, PlanError, Absent, Tree, Dict, Set_, trees, operation, key, iter, list, pairs, bool, eq, at,
-    put, kept, str: text, repr: v => typeof v === "string" ? `'${v}'` : text(v), in: within, tuple: list, sorted: all => list(all).sort((a, b) => less(a, b) ? -1 : less(b, a) ? 1 : 0),
-    named: values => new Named(values),
+  const library = {
+    Fault, PlanError, Absent, Never, Tree, Dict, Set_, trees, operation, key, each, list, pairs, bool, eq, at,
+    put, kept, str: text, in: within, tuple: list, sorted: all => list(all).sort((a, b) => less(a, b) ? -1 : less(b, a) ? 1 : 0),
+    named: pairs => new Named(Object.fromEntries(pairs)),
     is: (a, b) => (a === undefined ? null : a) === (b === undefined ? null : b),
     or: (...all) => { let v; for (const f of all) { v = f(); if (bool(v)) return v; } return v; },
     and: (...all) => { let v; for (const f of all) { v = f(); if (!bool(v)) return v; } return v; },
-    slice: (all, a, b, step) => all.slice(a === null ? 0 : a, b === null ? undefined : b)
+    slice: (a, b, step) => all => all.slice(a === null ? 0 : a, b === null ? undefined : b)
       .filter((_, i) => i % (step || 1) === 0),
-    add: operator((a, b) => Array.isArray(a) ? [...a, ...iter(b)] : a + b, (a, b) => operation("add", a, b)),
+    place: (all, k) => ({ set value(v) { put(all, k, v); } }),
+    add: operator((a, b) => Array.isArray(a) ? [...a, ...each(b)] : a + b, (a, b) => operation("add", a, b)),
     sub: operator((a, b) => a - b, (a, b) => operation("add", a, operation("mul", -1, b))),
     mul: operator((a, b) => Array.isArray(a) ? Array.from({ length: Math.max(b, 0) * a.length }, (_, i) => a[i % a.length])
       : a * b, (a, b) => operation("mul", a, b)),
@@ -181,12 +177,12 @@ const $ = (() => {
     divmod: (a, b) => [Math.floor(a / b), a - b * Math.floor(a / b)],
     floordiv: (a, b) => Math.floor(a / b), mod: (a, b) => a - b * Math.floor(a / b),
     union: (a, b) => a instanceof Dict ? new Dict([...a.items(), ...pairs(b)])
-      : new Set_([...iter(a), ...iter(b)]),
+      : new Set_([...each(a), ...each(b)]),
     difference: (a, b) => new Set_([...list(a).filter(v => !within(v, b)), ...list(b).filter(v => !within(v, a))]),
     // What += does: a list stays the one that it is.
     grown: (a, b) => {
       if (!Array.isArray(a)) return a + b;
-      for (const v of iter(b)) a.push(v);
+      for (const v of each(b)) a.push(v);
       return a;
     },
     UNKNOWN: Object.freeze({}),
@@ -197,16 +193,12 @@ const $ = (() => {
       if (owner !== null && owner !== undefined && typeof owner[name] === "function") return owner[name](...given);
       throw new Error(`no method ${name}`);
     },
-    isinstance: (value, types) => types.some(type => {
-      if (typeof type === "function") return value instanceof type;
-      if (!(type in kinds)) throw new Error(`no type ${type}`);
-      return kinds[type](value);
-    }),
-    named_call: (f, names, given, pairs) => {
+    // The arguments of a call by position, those by name in their places; the last takes the others.
+    ordered: (names, given, pairs) => {
       const held = new Dict(pairs), all = [...given];
       for (const name of names.slice(given.length)) if (held.has(name)) all[names.indexOf(name)] = held.pop(name);
       if (held.held.size) all[names.length - 1] = held;
-      return f(...all);
+      return all;
     },
     replace: (value, changes) => Object.assign(Object.create(Object.getPrototypeOf(value)), value, changes),
     // What functions of the planner read from files, by their argument; of a document by its name.
@@ -221,10 +213,10 @@ const $ = (() => {
     dict: Object.assign(value => new Dict(value === undefined ? [] : pairs(value)), {
       fromkeys: (keys, value = null) => new Dict(list(keys).map(k => [k, value])),
     }),
-    set: Object.assign(value => new Set_(value === undefined ? [] : iter(value)), {
+    set: Object.assign(value => new Set_(value === undefined ? [] : each(value)), {
       intersection: (first, ...others) => new Set_(list(first).filter(v => others.every(other => other.has(v)))),
     }),
-    frozenset: value => new Set_(value === undefined ? [] : iter(value)),
+    frozenset: value => new Set_(value === undefined ? [] : each(value)),
     len: value => value instanceof Dict || value instanceof Set_ ? value.held.size : value.length,
     range: (a, b, step = 1) => {
       const [start, stop] = b === undefined ? [0, a] : [a, b], all = [];
@@ -242,14 +234,27 @@ const $ = (() => {
       return lists[0].slice(0, Math.min(...lists.map(l => l.length))).map((_, i) => lists.map(l => l[i]));
     },
     reversed: all => list(all).reverse(),
-    iterator: all => list(all)[Symbol.iterator](),
+    iter: all => list(all)[Symbol.iterator](),
     next: (all, otherwise) => {
       const { value, done } = (Array.isArray(all) ? all[Symbol.iterator]() : all).next();
       if (done && otherwise === undefined) throw new Error("nothing is left");
       return done ? otherwise : value;
     },
     accumulate: all => { let total = 0; return list(all).map(v => total += v); },
-    format: (value, how) => String(Number(value.toPrecision(Number(how.match(/^\.(\d+)g$/)[1])))),
+    format: (value, how) => how === null ? text(value)
+      : how === "r" ? (typeof value === "string" ? `'${value}'` : text(value))
+      : String(Number(value.toPrecision(Number(how.match(/^\.(\d+)g$/)[1])))),
+    type: value => value !== null && typeof value === "object" ? value.constructor : null,
     float: Number, int: v => Math.trunc(Number(v)), abs: Math.abs, round: x => { const low = Math.floor(x); return x - low === 0.5 ? low + low % 2 : Math.round(x); }, ratio: (a, b = 1) => a / b,
   };
+  const whole = Number.isInteger, kinds = new Map([
+    [library.dict, v => v instanceof Dict], [library.set, v => v instanceof Set_],
+    [library.frozenset, v => v instanceof Set_], [library.list, Array.isArray],
+    [library.str, v => typeof v === "string"], [library.bool, v => typeof v === "boolean"],
+    [library.int, v => whole(v) || typeof v === "boolean"], [library.float, v => false],
+    [library.ratio, v => typeof v === "number" && !whole(v)],
+  ]);
+  library.isinstance = (value, type) => Array.isArray(type) ? type.some(each => library.isinstance(value, each))
+    : kinds.has(type) ? kinds.get(type)(value) : value instanceof type;
+  return library;
 })();

@@ -4,7 +4,7 @@ Which values follow from others, which layouts are possible, what each pipeline 
 formula holds where: this is written once, as Python. A page that recomputes a plan needs it too,
 so its source is translated here, statement by statement, for the part of Python that it uses. What
 the translation does not know it refuses (Untranslated), when the page is written and not when it is
-read. Of a class only those methods are translated that something names.
+read. Of a class only those members are translated that something names.
 
 The JavaScript leans on a small library, ``$`` (templates/interactive/python.js), for what means
 something else there: truth of empty lists, equality by value, dictionaries with any key.
@@ -14,34 +14,66 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dis
 import inspect
 import json
 import re
-import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
 from fractions import Fraction
 from functools import cache, cached_property
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from planner.book.canonical import canonical
 from planner.book.expressions import Expression, Operand, expression
 
-_BINARY: dict[type[ast.AST], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.FloorDiv: "floordiv",
-    ast.Mod: "mod",
-    ast.Pow: "pow",
-    ast.BitOr: "union",
-    ast.BitAnd: "intersection",
-    ast.BitXor: "difference",
-}
-_COMPARISONS: dict[type[ast.AST], str] = {
+#: Each piece of syntax by its parts: expressions, or what a method named here says of them (of the
+#: piece itself where no part is named).
+_FORMS: dict[type[ast.AST], str] = {
+    ast.Assert: "",
+    ast.Pass: "",
+    ast.ImportFrom: "",
+    ast.Continue: "continue;",
+    ast.Break: "break;",
+    ast.Expr: "{value};",
+    ast.Return: "return {value};",
+    ast.Raise: "throw {exc};",
+    ast.Assign: "{:assignment}",
+    ast.AnnAssign: "{:assignment}",
+    ast.AugAssign: "{:growth}",
+    ast.If: "if({test:truth}){{body:block}}else{{orelse:block}}",
+    ast.For: "for({target:target} of $.each({iter})){{body:block}}",
+    ast.While: "while({test:truth}){{body:block}}",
+    ast.Try: "try{{body:block}}catch($e){{handlers:block}throw $e;}",
+    ast.ExceptHandler: "if($.isinstance($e,{type})){{name:caught}{body:block}}else ",
+    ast.FunctionDef: "{:define}",
+    ast.Constant: "{value:literal}",
+    ast.Name: "{id:name}",
+    ast.Attribute: "{:attribute}",
+    ast.Call: "{:call}",
+    ast.Starred: "...$.each({value})",
+    ast.Subscript: "$.at({value},{slice})",
+    ast.Slice: "$.slice({lower},{upper},{step})",
+    ast.Compare: "{:compare}",
+    ast.IfExp: "({test:truth}?{body}:{orelse})",
+    ast.And: "$.and({values:lazily})",
+    ast.Or: "$.or({values:lazily})",
+    ast.Not: "!{operand:truth}",
+    ast.USub: "(-{operand})",
+    ast.List: "[{elts:items}]",
+    ast.Tuple: "[{elts:items}]",
+    ast.Set: "new $.Set_([{elts:items}])",
+    ast.Dict: "new $.Dict([{:pairs}])",
+    ast.ListComp: "{:comprehension}",
+    ast.GeneratorExp: "{:comprehension}",
+    ast.SetComp: "new $.Set_({:comprehension})",
+    ast.DictComp: "new $.Dict({:comprehension})",
+    ast.Lambda: "(({args:parameters})=>({body}))",
+    ast.JoinedStr: '[{values:items}].join("")',
+    ast.FormattedValue: "$.format({value},{:format})",
+    ast.Yield: "yield {value}",
+    ast.YieldFrom: "yield* $.each({value})",
     ast.Lt: "({0}<{1})",
     ast.LtE: "({0}<={1})",
     ast.Gt: "({0}>{1})",
@@ -52,41 +84,64 @@ _COMPARISONS: dict[type[ast.AST], str] = {
     ast.IsNot: "!$.is({0},{1})",
     ast.In: "$.in({0},{1})",
     ast.NotIn: "!$.in({0},{1})",
+    ast.Add: "$.add({left},{right})",
+    ast.Sub: "$.sub({left},{right})",
+    ast.Mult: "$.mul({left},{right})",
+    ast.Div: "$.div({left},{right})",
+    ast.FloorDiv: "$.floordiv({left},{right})",
+    ast.Mod: "$.mod({left},{right})",
+    ast.Pow: "$.pow({left},{right})",
+    ast.BitOr: "$.union({left},{right})",
+    ast.BitAnd: "$.intersection({left},{right})",
+    ast.BitXor: "$.difference({left},{right})",
 }
-#: What is made of nothing but its parts: expressions, or what a method named here says of them.
-_FORMS: dict[type[ast.AST], str] = {
-    ast.Continue: "continue;",
-    ast.Break: "break;",
-    ast.Expr: "{value};",
-    ast.Return: "return {value};",
-    ast.Raise: "throw {exc};",
-    ast.If: "if({test:truth}){body:block}else{orelse:block}",
-    ast.For: "for({target:target} of $.iter({iter})){body:block}",
-    ast.While: "while({test:truth}){body:block}",
-    ast.IfExp: "({test:truth}?{body}:{orelse})",
-    ast.Yield: "yield {value}",
-    ast.YieldFrom: "yield* $.iter({value})",
-    ast.Name: "{id:name}",
-    ast.Subscript: "$.at({value},{slice})",
-    ast.BinOp: "$.{op:operator}({left},{right})",
-    ast.Not: "!{operand:truth}",
-    ast.USub: "(-{operand})",
-    ast.List: "[{elts:items}]",
-    ast.Tuple: "[{elts:items}]",
-    ast.Set: "new $.Set_([{elts:items}])",
-}
-_PART = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_PART = re.compile(r"\{(\w+|(?=:))(?::(\w+))?\}")
 #: The functions of Python that ``$`` has.
 BUILTINS = frozenset(
     name
     for names in (
-        "abs all any bool dict divmod enumerate float frozenset int iter len list map max min next",
-        "range reversed round set sorted str sum tuple zip",
+        "abs all any bool dict divmod enumerate float frozenset int isinstance iter len list map",
+        "max min next range reversed round set sorted str sum tuple type zip",
     )
     for name in names.split()
 )
-_SCOPES = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _METHODS = (FunctionType, property, cached_property)
+
+
+class Untranslated(TypeError):
+    """A rule or a value that has no JavaScript."""
+
+
+def quoted(data: Any) -> str:
+    """JSON, such as a string literal, that may stand inside a script element."""
+    return json.dumps(data, ensure_ascii=True).replace("<", "\\u003c")
+
+
+def literal(value: Any, other: Callable[[Any], str] | None = None) -> str:
+    """Plain data: dictionaries become ``$.Dict``, lists and tuples arrays, numbers doubles.
+
+    ``other`` writes what is not plain data.
+
+    Raises:
+        Untranslated: a value that has no counterpart.
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return quoted(value)
+    if isinstance(value, int) and abs(value) < 2**53:
+        return str(value)
+    if isinstance(value, (int, float, Fraction)):
+        return repr(float(value))
+    if isinstance(value, Mapping):
+        pairs = (f"[{literal(k, other)},{literal(v, other)}]" for k, v in value.items())
+        return f"new $.Dict([{','.join(pairs)}])"
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return f"[{','.join(literal(item, other) for item in value)}]"
+    if isinstance(value, (set, frozenset)):
+        items = (literal(item, other) for item in sorted(value, key=str))
+        return f"new $.Set_([{','.join(items)}])"
+    if other is not None:
+        return other(value)
+    raise Untranslated(f"no JavaScript for {type(value).__name__}: {value!r}")
 
 
 class Program:
@@ -98,10 +153,9 @@ class Program:
     """
 
     def __init__(self, given: Mapping[Any, str], asked: Collection[str] = ()) -> None:
-        self.given = {id(_unwrapped(key)): text for key, text in given.items()}
-        self.called, self.read = {"__init__", *asked}, set[str]()
+        self.named = {"__init__", *asked}  # what something names of classes
+        self._names = {id(_unwrapped(key)): text for key, text in given.items()}
         self._kept: list[Any] = list(given)  # so that no id is used again
-        self._names: dict[int, str] = {}
         self._lines: list[str] = []
         self._classes: dict[str, type] = {}
         self._trees: dict[Expression, int] = {}
@@ -109,21 +163,19 @@ class Program:
 
     def text(self) -> str:
         """All that was referred to: expressions, classes, then functions and constants."""
-        bodies: dict[tuple[type, str], str] = {}
-        while missing := [
-            (cls, name)
-            for cls in self._classes.values()
-            for name in _members(cls)
-            if name in (self.read if _is_property(cls, name) else self.called)
-            and (cls, name) not in bodies
-        ]:
-            for cls, name in missing:
-                bodies[cls, name] = self._member(cls, name)
+        bodies: dict[str, dict[str, str]] = {}
+        before = -1
+        while before < (before := sum(map(len, bodies.values()))):  # members name further ones
+            for label, cls in [*self._classes.items()]:
+                own = bodies.setdefault(label, {})
+                for name, member in _members(cls).items():
+                    if name in self.named and name not in own:
+                        own[name] = self._member(cls, name, member)
         classes = []
-        for label, cls in self._classes.items():
-            own = "\n".join(text for (of, _), text in bodies.items() if of is cls)
-            base = self._base(cls)
-            classes.append(f"class {label}{f' extends {base}' if base else ''} {{\n{own}\n}}")
+        for label, own in bodies.items():
+            base = self._base(self._classes[label])
+            members = "\n".join(own.values())
+            classes.append(f"class {label}{f' extends {base}' if base else ''} {{\n{members}\n}}")
         trees = f"const X=$.trees([{','.join(self._nodes)}]);"
         return "\n".join((trees, *classes, *self._lines))
 
@@ -133,39 +185,39 @@ class Program:
         """How JavaScript calls an object, by default a function or class; what it stands for is
         translated at need. A constant has a name in a module."""
         plain = _unwrapped(value)
-        known = self.given.get(id(plain)) or self._names.get(id(plain))
-        if known is not None:
-            return known
+        if id(plain) in self._names:
+            return self._names[id(plain)]
         if isinstance(plain, Operand):
             return self.tree(plain)
         if plain is None or isinstance(plain, (bool, int, str)):
             return literal(plain)
         if callable(plain) and getattr(builtins, name, None) is plain and name in BUILTINS:
-            return "$.iterator" if name == "iter" else f"$.{name}"
-        owner = getattr(plain, "__module__", None) or module
+            return f"$.{name}"
+        owner, name = getattr(plain, "__module__", None) or module, name or plain.__name__
         if not owner.startswith("planner."):
             raise Untranslated(f"{module}: no JavaScript for {name}")
-        name = name or plain.__name__
         label = f"{owner.removeprefix('planner.').replace('.', '_')}__{name}"
         self._names[id(plain)] = label
         self._kept.append(plain)
         if isinstance(plain, FunctionType):
-            node = _parsed(plain)
-            assert isinstance(node, ast.FunctionDef)
-            text = _Function(self, plain).define(node, label)
-            if plain is not value and _yields(node):  # what is decorated keeps what it yields
+            text = _Function(self, plain).text(label)
+            if plain is not value and inspect.isgeneratorfunction(plain):
+                # What is decorated keeps what it yields.
                 text = f"const {label}=(...given)=>[...({text})(...given)];"
             self._lines.append(text)
         elif isinstance(plain, type):
             self._base(plain)
             self._classes[label] = plain
         else:
-            self._lines.append(f"const {label}={self._constant(plain, name, module)};")
+            self._lines.append(f"const {label}={self.literal(value)};")
         return label
 
     def literal(self, value: Any) -> str:
-        """Data in which expressions may stand."""
-        return literal(value, self.tree)
+        """Data in which expressions and functions may stand."""
+        return literal(value, self._other)
+
+    def _other(self, value: Any) -> str:
+        return self.reference(value) if callable(value) else self.tree(value)
 
     def tree(self, value: Any) -> str:
         """An expression, in canonical form, as the page reads it from one list of nodes."""
@@ -181,32 +233,18 @@ class Program:
             self._nodes.append(f"[{quoted(tree.op)},[{places}],{literal(data)}]")
         return self._trees[tree]
 
-    def _constant(self, value: Any, name: str, module: str) -> str:
-        """Data as it is; a table that holds functions, from its source."""
-        try:
-            return self.literal(value)
-        except Untranslated:
-            owner = sys.modules[module]
-            for node in ast.parse(inspect.getsource(owner)).body:
-                targets = getattr(node, "targets", [getattr(node, "target", None)])
-                if any(isinstance(t, ast.Name) and t.id == name for t in targets):
-                    return _Function(self, owner).expression(getattr(node, "value", None))
-            raise
-
     def _base(self, cls: type) -> str:
         bases = [base for base in cls.__bases__ if base.__module__.startswith("planner.")]
         return self.reference(bases[0]) if bases else ""
 
-    def _member(self, cls: type, name: str) -> str:
+    def _member(self, cls: type, name: str, member: Any) -> str:
         """A method or a property; of a dataclass or tuple what sets its fields."""
-        members = _members(cls)
-        if members[name] is None:
+        if member is None:
             taken = inspect.signature(cls).parameters.values()
             sets = "".join(f"this.{p.name}={identifier(p.name)};" for p in taken)
             return f"constructor({','.join(map(self._field, taken))}){{{sets}}}"
-        member = inspect.getattr_static(cls, name)
-        node, function = members[name], _unwrapped(member)
-        text = _Function(self, function, cls).method(node)
+        label = "constructor" if name == "__init__" else name
+        text = _Function(self, _unwrapped(member), cls).text(label)
         if isinstance(member, cached_property):
             body = text.removeprefix(f"{name}()")
             return f"get {name}(){{return $.kept(this,{quoted(name)},()=>{body});}}"
@@ -233,67 +271,89 @@ def _unwrapped(value: Any) -> Any:
 
 
 @cache
-def _parsed(value: Any) -> ast.stmt:
-    return ast.parse(textwrap.dedent(inspect.getsource(value))).body[0]
+def _members(cls: type) -> dict[str, Any]:
+    """What a class itself defines; None for what sets the fields of a dataclass or tuple."""
+    own = {name: value for name, value in vars(cls).items() if isinstance(value, _METHODS)}
+    fields = {"__dataclass_fields__", "_fields"} & vars(cls).keys()
+    return {**own, "__init__": None} if fields else own
 
 
 @cache
-def _members(cls: type) -> dict[str, Any]:
-    """What a class itself defines, as syntax; None for the fields of a dataclass or tuple."""
-    node = _parsed(cls)
-    assert isinstance(node, ast.ClassDef)
-    found: dict[str, Any] = {
-        n.name: n
-        for n in node.body
-        if isinstance(n, ast.FunctionDef)
-        and isinstance(inspect.getattr_static(cls, n.name), _METHODS)
-    }
-    fields = is_dataclass(cls) or hasattr(cls, "_fields")
-    return {"__init__": None, **found} if fields else found
+def _parsed(function: FunctionType) -> ast.FunctionDef:
+    node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    return node
 
 
-def _is_property(cls: type, name: str) -> bool:
-    return isinstance(inspect.getattr_static(cls, name), (property, cached_property))
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """The code of a function, and of what is defined inside it."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _codes(inner)
+
+
+def _ours(value: Any) -> bool:
+    return str(getattr(value, "__module__", "")).startswith("planner.")
 
 
 class _Function:
-    """Translates one function in the world of its globals."""
+    """Translates one function in the world of its globals, as a method where it is one of ``cls``.
 
-    def __init__(
-        self, program: Program, where: FunctionType | ModuleType, cls: type | None = None
-    ) -> None:
-        self.program, self.cls = program, cls
-        self.globals: Mapping[str, Any] = (
-            where.__globals__ if isinstance(where, FunctionType) else vars(where)
-        )
+    A name that it, or a function inside it, gives a value to must be no global anywhere in it.
+    """
+
+    def __init__(self, program: Program, function: FunctionType, cls: type | None = None) -> None:
+        self.program, self.function, self.cls = program, function, cls
+        self.globals = function.__globals__
         self.module = self.globals["__name__"]
-        self.locals: set[str] = set()
-        self.me: str | None = None
+        codes = [*_codes(function.__code__)]
+        self.codes = {code.co_name: code for code in codes}
+        self.locals = {name for c in codes for name in (*c.co_varnames, *c.co_cellvars)}
+        self.me = function.__code__.co_varnames[0] if cls else None
+        read = (i for code in codes for i in dis.get_instructions(code))
+        both = self.locals & {i.argval for i in read if i.opname == "LOAD_GLOBAL"}
+        if both:
+            raise Untranslated(f"{self.module}: two things are called {', '.join(both)}")
+
+    def text(self, label: str) -> str:
+        """The function under a name."""
+        return self._define(_parsed(self.function), label)
+
+    def write(self, node: ast.AST | None) -> str:
+        """A statement or an expression, by its form; an operator may say how."""
+        if node is None:
+            return "null"
+        how: ast.AST = getattr(node, "op", node)
+        form = _FORMS.get(type(node), _FORMS.get(type(how)))
+        further = [name for name in ("orelse", "finalbody") if getattr(node, name, None)]
+        if form is None or not all(name in form for name in further):
+            text = ast.unparse(node)
+            raise Untranslated(f"{self.module}: no JavaScript for {type(node).__name__}: {text}")
+
+        def part(found: re.Match[str]) -> str:
+            write = getattr(self, f"_{found[2]}") if found[2] else self.write
+            return str(write(getattr(node, found[1]) if found[1] else node))
+
+        return _PART.sub(part, form).removesuffix("else{}")
+
+    _literal = staticmethod(literal)
 
     # -- functions ----------------------------------------------------------------------------
 
-    def define(self, node: ast.FunctionDef, label: str) -> str:
-        star = "*" if _yields(node) else ""
-        return f"function{star} {label}{self._rest(node)}"
-
-    def method(self, node: ast.FunctionDef) -> str:
-        name = "constructor" if node.name == "__init__" else node.name
-        self.me = node.args.args[0].arg
-        star = "*" if _yields(node) else ""
-        return f"{star}{name}{self._rest(node, skip=1)}"
-
-    def _rest(self, node: ast.FunctionDef, skip: int = 0) -> str:
-        outer = self.locals
+    def _define(self, node: ast.FunctionDef, label: str = "") -> str:
+        code = self.codes[node.name]
         taken = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
-        own = _assigned(node.body) - taken
-        self.locals = outer | taken | own
-        head = self._arguments(node.args, skip)
-        body = "".join(self._statement(statement) for statement in node.body)
-        names = ",".join(sorted(identifier(name) for name in own - _defined(node.body)))
-        self.locals = outer
-        return f"({head}) {{{f'let {names};' if names else ''}{body}}}"
+        inside = {c.co_name for c in code.co_consts if isinstance(c, CodeType)}
+        own = {*code.co_varnames, *code.co_cellvars} - taken - inside
+        names = f"let {','.join(sorted(map(identifier, own)))};" if own else ""
+        head = "*" if code.co_flags & inspect.CO_GENERATOR else ""
+        if not self.cls or not label:
+            head = f"function{head} "
+        head += f"{label or identifier(node.name)}({self._parameters(node.args)})"
+        return f"{head} {{{names}{self._block(node.body)}}}"
 
-    def _arguments(self, arguments: ast.arguments, skip: int = 0) -> str:
+    def _parameters(self, arguments: ast.arguments) -> str:
         """The parameters; those that ``**`` takes come last, as a dictionary."""
         names = [*arguments.args, *arguments.kwonlyargs]
         defaults: list[ast.expr | None] = [
@@ -302,9 +362,10 @@ class _Function:
             *arguments.kw_defaults,
         ]
         texts = [
-            identifier(name.arg) + ("" if default is None else f"={self.expression(default)}")
+            identifier(name.arg) + ("" if default is None else f"={self.write(default)}")
             for name, default in zip(names, defaults, strict=True)
-        ][skip:]
+            if name.arg != self.me
+        ]
         if arguments.vararg:
             texts.append(f"...{identifier(arguments.vararg.arg)}")
         if arguments.kwarg:
@@ -313,144 +374,63 @@ class _Function:
 
     # -- statements ---------------------------------------------------------------------------
 
-    def _block(self, body: list[ast.stmt]) -> str:
-        return f"{{{''.join(self._statement(node) for node in body)}}}"
+    def _block(self, body: Sequence[ast.AST]) -> str:
+        """Statements, without the docstring."""
+        said = (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) for n in body)
+        return "".join(self.write(n) for n, doc in zip(body, said, strict=True) if not doc)
 
-    def _form(self, node: ast.AST) -> str:
-        """What is made of nothing but its parts; an operator may say how."""
-        how: ast.AST = getattr(node, "op", node)
-        form = _FORMS.get(type(node)) or _FORMS.get(type(how))
-        if form is None or (getattr(node, "orelse", None) and "orelse" not in form):
-            text = ast.unparse(node)
-            raise Untranslated(f"{self.module}: no JavaScript for {type(node).__name__}: {text}")
+    def _assignment(self, node: ast.Assign | ast.AnnAssign) -> str:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        value = self.write(node.value)
+        if len(targets) == 1:
+            return self._assign(targets[0], value)
+        return f"{{const $v={value};{''.join(self._assign(target, '$v') for target in targets)}}}"
 
-        def part(found: re.Match[str]) -> str:
-            write = getattr(self, f"_{found[2]}") if found[2] else self.expression
-            return str(write(getattr(node, found[1])))
-
-        return _PART.sub(part, form).removesuffix("else{}")
-
-    def _operator(self, op: ast.operator) -> str:
-        return _BINARY[type(op)]
-
-    def _statement(self, node: ast.stmt) -> str:
-        match node:
-            case ast.Expr(value=ast.Constant()) | ast.Assert() | ast.Pass() | ast.ImportFrom():
-                return ""
-            case ast.Assign(targets=[target], value=value):
-                return self._assign(target, self.expression(value))
-            case ast.Assign(targets=targets, value=value):
-                rest = "".join(self._assign(target, "$v") for target in targets)
-                return f"{{const $v={self.expression(value)};{rest}}}"
-            case ast.AnnAssign(target=target, value=value):
-                return self._assign(target, self.expression(value)) if value else ""
-            case ast.AugAssign(target=target, op=ast.Add(), value=value):
-                grown = f"$.grown({self.expression(target)},{self.expression(value)})"
-                return self._assign(target, grown)
-            case ast.AugAssign(target=target, op=op, value=value):
-                return self._assign(target, self._form(ast.BinOp(target, op, value)))
-            case ast.Try(body=body, handlers=handlers, orelse=[], finalbody=[]):
-                caught = "".join(map(self._handler, handlers))
-                return f"try{self._block(body)}catch($e){{{caught}throw $e;}}"
-            case ast.FunctionDef():
-                return self.define(node, identifier(node.name))
-        return self._form(node)
-
-    def _handler(self, node: ast.ExceptHandler) -> str:
-        """What is done about an exception; if it does not leave the function, what follows is."""
-        assert node.type is not None
-        name = f"{identifier(node.name)}=$e;" if node.name else ""
-        if not isinstance(node.body[-1], (ast.Return, ast.Raise)):
-            raise Untranslated(f"{self.module}: no JavaScript for {ast.unparse(node)}")
-        body = self._block(node.body)
-        return f"if($.isinstance($e,{self._types(node.type)})){{{name}{body}}}"
+    def _growth(self, node: ast.AugAssign) -> str:
+        if isinstance(node.op, ast.Add):
+            value = f"$.grown({self.write(node.target)},{self.write(node.value)})"
+        else:
+            value = self.write(ast.BinOp(node.target, node.op, node.value))
+        return self._assign(node.target, value)
 
     def _assign(self, target: ast.expr, value: str) -> str:
-        if isinstance(target, ast.Subscript):
-            owner, place = self.expression(target.value), self.expression(target.slice)
-            return f"$.put({owner},{place},{value});"
-        if not isinstance(target, ast.Tuple):
-            return f"{self._target(target)}={value};"
-        if not any(isinstance(part, ast.Subscript) for part in target.elts):
-            return f"{self._target(target)}=$.list({value});"
-        rest = "".join(self._assign(part, f"$l[{i}]") for i, part in enumerate(target.elts))
-        return f"{{const $l=$.list({value});{rest}}}"
+        value = f"$.list({value})" if isinstance(target, ast.Tuple) else value
+        return f"{self._target(target)}={value};"
 
     def _target(self, target: ast.expr) -> str:
         match target:
             case ast.Name(id="_"):
                 return ""
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                return f"[{','.join(self._target(part) for part in parts)}]"
+                return f"[{','.join(map(self._target, parts))}]"
             case ast.Starred(value=value):
                 return f"...{self._target(value)}"
-        return self.expression(target)
+            case ast.Subscript(value=owner, slice=place):
+                return f"$.place({self.write(owner)},{self.write(place)}).value"
+        return self.write(target)
+
+    def _caught(self, name: str | None) -> str:
+        return f"{identifier(name)}=$e;" if name else ""
 
     # -- expressions --------------------------------------------------------------------------
 
-    def expression(self, node: ast.expr | None) -> str:
-        match node:
-            case None:
-                return "null"
-            case ast.Constant(value=value):
-                return literal(value)
-            case ast.Attribute():
-                return self._attribute(node)
-            case ast.Subscript(value=value, slice=ast.Slice(lower=low, upper=high, step=step)):
-                ends = (self.expression(end) for end in (low, high, step))
-                return f"$.slice({self.expression(value)},{','.join(ends)})"
-            case ast.Call():
-                return self._call(node)
-            case ast.BoolOp(op=op, values=values):
-                name = "$.and" if isinstance(op, ast.And) else "$.or"
-                return f"{name}({','.join(f'()=>({self.expression(v)})' for v in values)})"
-            case ast.Compare(left=left, ops=ops, comparators=rights):
-                return self._compare([left, *rights], ops)
-            case ast.Dict(keys=keys, values=values):
-                return f"new $.Dict([{self._pairs(keys, values)}])"
-            case ast.ListComp(elt=element) | ast.GeneratorExp(elt=element):
-                return self._comprehend(node.generators, element)
-            case ast.SetComp(elt=element):
-                return f"new $.Set_({self._comprehend(node.generators, element)})"
-            case ast.DictComp(key=key, value=value):
-                pair = ast.Tuple([key, value], ast.Load())
-                return f"new $.Dict({self._comprehend(node.generators, pair)})"
-            case ast.Lambda(args=arguments, body=body):
-                outer, self.locals = self.locals, self.locals | {a.arg for a in arguments.args}
-                text = f"(({self._arguments(arguments)})=>({self.expression(body)}))"
-                self.locals = outer
-                return text
-            case ast.JoinedStr(values=values):
-                return f"({'+'.join(self._piece(value) for value in values) or quoted('')})"
-        return self._form(node)
+    def _items(self, items: Sequence[ast.expr]) -> str:
+        return ",".join(map(self.write, items))
 
-    def _items(self, items: list[ast.expr]) -> str:
-        return ",".join(
-            f"...$.iter({self.expression(item.value)})"
-            if isinstance(item, ast.Starred)
-            else self.expression(item)
-            for item in items
-        )
+    def _lazily(self, items: Sequence[ast.expr]) -> str:
+        return ",".join(f"()=>({self.write(item)})" for item in items)
 
-    def _pairs(self, keys: Sequence[ast.expr | None], values: list[ast.expr]) -> str:
+    def _pairs(self, node: ast.Dict) -> str:
         return ",".join(
-            f"...$.pairs({self.expression(value)})"
+            f"...$.pairs({self.write(value)})"
             if key is None
-            else f"[{self.expression(key)},{self.expression(value)}]"
-            for key, value in zip(keys, values, strict=True)
+            else f"[{self.write(key)},{self.write(value)}]"
+            for key, value in zip(node.keys, node.values, strict=True)
         )
 
-    def _piece(self, node: ast.expr) -> str:
-        match node:
-            case ast.Constant(value=str(value)):
-                return quoted(value)
-            case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
-                return f"$.str({self.expression(value)})"
-            case ast.FormattedValue(value=value, conversion=114, format_spec=None):  # !r
-                return f"$.repr({self.expression(value)})"
-            case ast.FormattedValue(value=value, conversion=-1, format_spec=ast.JoinedStr() as how):
-                return f"$.format({self.expression(value)},{self.expression(how)})"
-        return self._form(node)
+    def _format(self, node: ast.FormattedValue) -> str:
+        """How a value in a text is written: as ``!r`` or a format says, or plainly."""
+        return quoted("r") if node.conversion == ord("r") else self.write(node.format_spec)
 
     def _truth(self, node: ast.expr) -> str:
         match node:
@@ -458,36 +438,28 @@ class _Function:
                 sign = "&&" if isinstance(op, ast.And) else "||"
                 return f"({sign.join(map(self._truth, values))})"
             case ast.Compare() | ast.UnaryOp(op=ast.Not()):
-                return self.expression(node)
-        return f"$.bool({self.expression(node)})"
+                return self.write(node)
+        return f"$.bool({self.write(node)})"
 
-    def _compare(self, sides: list[ast.expr], ops: list[ast.cmpop]) -> str:
-        match sides, ops:
-            case [ast.Call(func=ast.Name(id="type"), args=[value]), kind], [ast.Is() | ast.IsNot()]:
-                sign = "!" if isinstance(ops[0], ast.IsNot) else ""
-                return f"{sign}$.isinstance({self.expression(value)},{self._types(kind)})"
-        texts = [self.expression(side) for side in sides]
+    def _compare(self, node: ast.Compare) -> str:
+        texts = [self.write(side) for side in (node.left, *node.comparators)]
         parts = [
-            _COMPARISONS[type(op)].format(left, right)
-            for op, left, right in zip(ops, texts, texts[1:], strict=False)
+            _FORMS[type(op)].format(left, right)
+            for op, left, right in zip(node.ops, texts, texts[1:], strict=False)
         ]
         return parts[0] if len(parts) == 1 else f"({'&&'.join(parts)})"
 
-    def _comprehend(self, generators: list[ast.comprehension], element: ast.expr) -> str:
-        """The list of what is comprehended; its names are its own."""
-        outer = self.locals
-        head, tail = "", ""
-        for generator in generators:
-            items = self.expression(generator.iter)
-            self.locals = self.locals | _names(generator.target)
-            head += f"for(const {self._target(generator.target)} of $.iter({items})){{"
-            for condition in generator.ifs:
-                head += f"if({self._truth(condition)}){{"
-                tail += "}"
-            tail += "}"
-        text = f"(()=>{{const $c=[];{head}$c.push({self.expression(element)});{tail}return $c;}})()"
-        self.locals = outer
-        return text
+    def _comprehension(self, node: Any) -> str:
+        """The list of what is comprehended."""
+        pair = isinstance(node, ast.DictComp)
+        element = ast.Tuple([node.key, node.value], ast.Load()) if pair else node.elt
+        text = f"$c.push({self.write(element)});"
+        for generator in reversed(node.generators):
+            for condition in reversed(generator.ifs):
+                text = f"if({self._truth(condition)}){{{text}}}"
+            items = self.write(generator.iter)
+            text = f"for(const {self._target(generator.target)} of $.each({items})){{{text}}}"
+        return f"(()=>{{const $c=[];{text}return $c;}})()"
 
     # -- names and calls ----------------------------------------------------------------------
 
@@ -508,158 +480,47 @@ class _Function:
     def _static(self, node: ast.expr) -> Any:
         """The object that a name or a member of a module stands for; None where only a run of it
         would tell."""
-        if isinstance(node, ast.Name) and node.id not in self.locals and node.id != self.me:
-            return self._global(node.id)
         if isinstance(node, ast.Attribute):
             owner = self._static(node.value)
-            if isinstance(owner, ModuleType):
-                return getattr(owner, node.attr)
+            return getattr(owner, node.attr) if isinstance(owner, ModuleType) else None
+        if isinstance(node, ast.Name) and node.id not in self.locals:
+            return self._global(node.id)
         return None
 
     def _attribute(self, node: ast.Attribute) -> str:
-        owner = self._static(node.value)
+        owner, name = self._static(node.value), node.attr
         if isinstance(owner, ModuleType):
-            return self.program.reference(getattr(owner, node.attr), node.attr, owner.__name__)
-        text = f"{self.expression(node.value)}.{node.attr}"
-        if self._is_me(node.value) and isinstance(getattr(self.cls, node.attr, None), FunctionType):
-            self.program.called.add(node.attr)
-            return f"{text}.bind(this)"
-        self.program.read.add(node.attr)
-        return text
+            return self.program.reference(getattr(owner, name), name, owner.__name__)
+        self.program.named.add(name)
+        text = f"{self.write(node.value)}.{name}"
+        method = isinstance(getattr(self.cls, name, None), FunctionType)
+        return f"{text}.bind(this)" if method and text == f"this.{name}" else text
 
     def _call(self, node: ast.Call) -> str:
         target = self._static(node.func)
         match node.func:
-            case ast.Name(id="isinstance"):
-                return f"$.isinstance({self.expression(node.args[0])},{self._types(node.args[1])})"
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__"):
                 base = self.cls.__bases__[0] if self.cls else None
-                return f"super({self._ordered(node, base)})"
-            case ast.Attribute(value=value, attr=name) if target is None:
-                self.program.called.add(name)
-                called = getattr(self.cls, name, None) if self._is_me(value) else None
-                arguments = self._ordered(node, called, skip=1)
-                if called is not None:
-                    return f"this.{name}({arguments})"
-                return f"$.call({self.expression(value)},{quoted(name)},[{arguments}])"
-        new = isinstance(target, type) and target.__module__.startswith("planner")
-        called = self.expression(node.func)
-        if target is not None and self._by_name(node, target):
-            made = f"(...given)=>new {called}(...given)" if new else called
-            names = ",".join(quoted(name) for name in _parameters(target))
-            names_given = [ast.Constant(k.arg) if k.arg else None for k in node.keywords]
-            pairs = self._pairs(names_given, [k.value for k in node.keywords])
-            return f"$.named_call({made},[{names}],[{self._items(node.args)}],[{pairs}])"
-        return f"{'new ' if new else ''}{called}({self._ordered(node, target)})"
+                return f"super({self._given(node, base)})"
+            case ast.Attribute(value=owner, attr=name) if target is None:
+                self.program.named.add(name)
+                on, given = self.write(owner), self._given(node, None)
+                own = f"this.{name}({given})"
+                return own if on == "this" else f"$.call({on},{quoted(name)},[{given}])"
+        new = "new " if isinstance(target, type) and _ours(target) else ""
+        return f"{new}{self.write(node.func)}({self._given(node, target)})"
 
-    def _is_me(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Name) and node.id == self.me
-
-    def _by_name(self, node: ast.Call, target: Callable[..., Any]) -> bool:
-        """Whether only a run tells which arguments are given, or ``**`` takes some."""
-        if not node.keywords or not _ours(target):
-            return False
-        taken = inspect.signature(target).parameters.values()
-        return any(k.arg is None for k in node.keywords) or any(
-            p.kind is p.VAR_KEYWORD for p in taken
-        )
-
-    def _ordered(self, node: ast.Call, target: Callable[..., Any] | None, skip: int = 0) -> str:
-        """Arguments by position, those by name in their places."""
-        texts = [self._items([argument]) for argument in node.args]
+    def _given(self, node: ast.Call, target: Callable[..., Any] | None) -> str:
+        """The arguments of a call; those by name in their places, or as a function of ``$`` takes
+        them."""
+        texts = self._items(node.args)
         if not node.keywords:
-            return ",".join(texts)
-        if target is None or not _ours(target):
-            pairs = (f"{k.arg}:{self.expression(k.value)}" for k in node.keywords)
-            return ",".join([*texts, f"$.named({{{','.join(pairs)}}})"])
-        order = _parameters(target)[skip:]
-        named = {k.arg: self.expression(k.value) for k in node.keywords}
-        last = max(order.index(str(name)) for name in named)
-        texts += [named.get(name, "undefined") for name in order[len(texts) : last + 1]]
-        return ",".join(texts)
-
-    def _types(self, node: ast.expr) -> str:
-        """Types to compare with: classes of this program, and names that the library knows."""
-        types = node.elts if isinstance(node, ast.Tuple) else [node]
-        found = (
-            self.expression(t) if _ours(self._static(t)) else quoted(ast.unparse(t)) for t in types
-        )
-        return f"[{','.join(found)}]"
-
-
-def _ours(value: Any) -> bool:
-    return str(getattr(value, "__module__", "")).startswith("planner.")
-
-
-def _parameters(value: Any) -> list[str]:
-    """The names of the parameters of what is called."""
-    return list(inspect.signature(value).parameters)
-
-
-def _walk(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """All nodes of a body but those of scopes inside it."""
-    stack: list[ast.AST] = list(body)
-    while stack:
-        node = stack.pop()
-        yield node
-        if not isinstance(node, _SCOPES):
-            stack += ast.iter_child_nodes(node)
-
-
-def _yields(node: ast.FunctionDef) -> bool:
-    return any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in _walk(node.body))
-
-
-def _names(target: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
-
-
-def _assigned(body: list[ast.stmt]) -> set[str]:
-    """The names that a body gives values to."""
-    stored = {n.id for n in _walk(body) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    caught = {str(n.name) for n in _walk(body) if isinstance(n, ast.ExceptHandler) and n.name}
-    return stored | caught | _defined(body)
-
-
-def _defined(body: list[ast.stmt]) -> set[str]:
-    return {n.name for n in _walk(body) if isinstance(n, ast.FunctionDef)}
-
-
-class Untranslated(TypeError):
-    """A rule or a value that has no JavaScript."""
-
-
-def quoted(data: Any) -> str:
-    """JSON, such as a string literal, that may stand inside a script element."""
-    return json.dumps(data, ensure_ascii=True).replace("<", "\\u003c")
-
-
-def literal(value: Any, other: Callable[[Any], str] | None = None) -> str:
-    """Plain data: dictionaries become ``$.Dict``, lists and tuples arrays, numbers doubles.
-
-    ``other`` writes what is not plain data.
-
-    Raises:
-        Untranslated: a value that has no counterpart.
-    """
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return quoted(value)
-    if isinstance(value, int) and abs(value) < 2**53:
-        return str(value)
-    if isinstance(value, (int, float, Fraction)):
-        return repr(float(value))
-    if isinstance(value, Mapping):
-        pairs = (f"[{literal(k, other)},{literal(v, other)}]" for k, v in value.items())
-        return f"new $.Dict([{','.join(pairs)}])"
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return f"[{','.join(literal(item, other) for item in value)}]"
-    if isinstance(value, (set, frozenset)):
-        items = (literal(item, other) for item in sorted(value, key=str))
-        return f"new $.Set_([{','.join(items)}])"
-    if other is not None:
-        return other(value)
-    raise Untranslated(f"no JavaScript for {type(value).__name__}: {value!r}")
+            return texts
+        if target is None:
+            raise Untranslated(f"{self.module}: whose arguments? {ast.unparse(node)}")
+        names = (ast.Constant(k.arg) if k.arg else None for k in node.keywords)
+        pairs = self._pairs(ast.Dict([*names], [k.value for k in node.keywords]))
+        if not _ours(target):
+            return f"{texts},$.named([{pairs}])"
+        order = ",".join(map(quoted, inspect.signature(target).parameters))
+        return f"...$.ordered([{order}],[{texts}],[{pairs}])"
