@@ -3,7 +3,6 @@
 from planner.book.formulas import (  # noqa: F401
     checkpoint,
     compute,
-    compute_counter,
     cost,
     energy,
     layout,

@@ -8,7 +8,7 @@ from planner.book.formulas.memory_cache import block as cache_block
 from planner.book.formulas.memory_states import weights_component
 from planner.book.formulas.network import experts as experts_exchange
 from planner.book.formulas.network import experts_gather, fabric, link, send
-from planner.book.formulas.time_layer import exchanges, forward
+from planner.book.formulas.time_part import exchanges, forward
 from planner.book.formulas.time_peak import peak
 from planner.book.notation import *
 from planner.book.quantity import SHARE, Quantity
