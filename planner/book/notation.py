@@ -14,7 +14,9 @@ from planner.book.quantity import symbol
 
 per_block = partial(symbol, per="block")
 bytes_of = partial(symbol, unit="bytes")
-bytes_per_second = partial(symbol, unit="bytes/s")
+bytes_per_second = partial(symbol, unit="bytes/s", letter=r"\beta")
+latency = partial(symbol, unit="s", letter=r"\alpha")
+assumed = partial(symbol, kind="assumed")
 #: Nothing but formulas reads their keys.
 formula_input = partial(symbol, only_formulas=True)
 
@@ -22,7 +24,8 @@ formula_input = partial(symbol, only_formulas=True)
 def efficiency(name: str, meaning: str, key: str, **more: Any) -> Symbol:
     """Declare a share that runs sustain, or another fact of ``time.efficiency``: assumed, where no
     run was ever held against it."""
-    return symbol(name, meaning, f"time.efficiency.{key}", kind="assumed", **more)
+    letter = {"e": r"\eta", "k": r"\kappa", "x": r"\chi"}.get(name[0], "")
+    return symbol(name, meaning, f"time.efficiency.{key}", letter=letter, kind="assumed", **more)
 
 
 # Sequence and batch
@@ -214,7 +217,6 @@ f_95 = symbol(
     "f_95",
     "what a process may take beyond the prediction, as a share of it (95th percentile)",
     "memory.margin",
-    latex=r"f_{95}",
 )
 
 # A convention of utilisation: bound to expressions by planner/engine/flop_conventions.py
@@ -284,11 +286,8 @@ P_16 = symbol(
     latex=r"R_{16,\mathrm{sheet}}",
     unit="FLOP/s",
 )
-W = bytes_per_second(
-    "W",
-    "bandwidth of the device's memory",
-    "cluster.accelerator.memory_bandwidth",
-    only_formulas=True,
+W = formula_input(
+    "W", "bandwidth of the device's memory", "cluster.accelerator.memory_bandwidth", unit="bytes/s"
 )
 n_sm = symbol(
     "n_sm", "multiprocessors", "cluster.accelerator.multiprocessors", latex=r"n_{\mathrm{SM}}"
@@ -298,49 +297,35 @@ B_link = bytes_per_second(
     "B_link",
     "bandwidth of the link inside a node, as the datasheet prints it",
     "cluster.accelerator.link.bandwidth",
-    letter=r"\beta",
     only_formulas=True,
 )
-a_link = symbol(
-    "a_link",
-    "time of one hop inside a node",
-    "cluster.accelerator.link.latency",
-    letter=r"\alpha",
-    unit="s",
-)
-a_sw = symbol(
+a_link = latency("a_link", "time of one hop inside a node", "cluster.accelerator.link.latency")
+a_sw = latency(
     "a_sw",
     "time of a collective of no size that the link's switches carry out",
     "cluster.accelerator.link.switch_latency",
-    letter=r"\alpha",
-    unit="s",
 )
 B_net = bytes_per_second(
     "B_net",
     "bandwidth of the network, per device and direction",
     "cluster.network.bandwidth",
-    letter=r"\beta",
     only_formulas=True,
 )
 B_sus = bytes_per_second(
     "B_sus",
     "what collectives were measured to reach of the network, per device and direction",
     "cluster.network.sustained",
-    letter=r"\beta",
     kind="measured",
 )
-a_net = formula_input(
-    "a_net", "time of one hop between nodes", "cluster.network.latency", letter=r"\alpha", unit="s"
+a_net = latency(
+    "a_net", "time of one hop between nodes", "cluster.network.latency", only_formulas=True
 )
 o_net = formula_input(
     "o_net", "oversubscription of the network", "cluster.network.oversubscription", latex=r"\omega"
 )
 
 B_host = bytes_per_second(
-    "B_host",
-    "rate between a device and its host's memory, one direction",
-    "time.host_link",
-    letter=r"\beta",
+    "B_host", "rate between a device and its host's memory, one direction", "time.host_link"
 )
 B_dram = bytes_per_second(
     "B_dram",
@@ -356,27 +341,14 @@ e_mm = efficiency(
     "matmul",
     latex=r"\eta",
 )
-e_16 = efficiency(
-    "e_16", "share of the peak that large 16-bit products sustain", "matmul_16", latex=r"\eta_{16}"
-)
-e_att = efficiency(
-    "e_att", "share of the kernel's rate that fused attention sustains", "attention", letter=r"\eta"
-)
-e_mem = efficiency(
-    "e_mem", "share of the memory's bandwidth that kernels sustain", "memory", letter=r"\eta"
-)
-e_link = efficiency("e_link", "share of the link that collectives sustain", "link", letter=r"\eta")
-e_net = efficiency(
-    "e_net", "share of the network that collectives sustain", "network", letter=r"\eta"
-)
-e_a2a = efficiency(
-    "e_a2a", "rate of an all-to-all relative to other collectives", "all_to_all", letter=r"\eta"
-)
+e_16 = efficiency("e_16", "share of the peak that large 16-bit products sustain", "matmul_16")
+e_att = efficiency("e_att", "share of the kernel's rate that fused attention sustains", "attention")
+e_mem = efficiency("e_mem", "share of the memory's bandwidth that kernels sustain", "memory")
+e_link = efficiency("e_link", "share of the link that collectives sustain", "link")
+e_net = efficiency("e_net", "share of the network that collectives sustain", "network")
+e_a2a = efficiency("e_a2a", "rate of an all-to-all relative to other collectives", "all_to_all")
 e_disp = efficiency(
-    "e_disp",
-    "share of network card and sustained link that DeepEP's kernels reach",
-    "dispatch",
-    letter=r"\eta",
+    "e_disp", "share of network card and sustained link that DeepEP's kernels reach", "dispatch"
 )
 hidden_t = efficiency(
     "hidden_t",
@@ -390,12 +362,7 @@ d_min = efficiency(
     "small_dimension",
     latex=r"d_{1/2}",
 )
-k_64 = efficiency(
-    "k_64",
-    "slowdown of products whose widths are no multiple of 64",
-    "alignment",
-    latex=r"\kappa_{64}",
-)
+k_64 = efficiency("k_64", "slowdown of products whose widths are no multiple of 64", "alignment")
 k_8 = efficiency(
     "k_8",
     "slowdown of products whose widths are no multiple of 8",
@@ -406,28 +373,20 @@ k_ew = efficiency(
     "k_ew",
     "memory traffic of the implementation's elementwise kernels, relative to fused ones",
     "elementwise",
-    letter=r"\kappa",
 )
 n_la = efficiency("n_la", "kernels that the host launches for one layer and pass", "launches")
 t_la = efficiency("t_la", "host time of one launch", "launch", unit="s")
 # What was chosen by hand where nothing that was published decides: assumed (presets/efficiency)
 k_128 = efficiency(
-    "k_128",
-    "what tiles of 128 x 128 cost, over larger ones, for the same work",
-    "small_tile",
-    latex=r"\kappa_{128}",
+    "k_128", "what tiles of 128 x 128 cost, over larger ones, for the same work", "small_tile"
 )
 x_head = efficiency(
     "x_head",
     "power with which the rate of fused attention falls where heads are smaller than 128",
     "head_exponent",
-    letter=r"\chi",
 )
 e_back = efficiency(
-    "e_back",
-    "rate of fused attention backward, relative to forward",
-    "attention_backward",
-    letter=r"\eta",
+    "e_back", "rate of fused attention backward, relative to forward", "attention_backward"
 )
 n_blk = efficiency("n_blk", "queries and keys of one block of fused attention", "attention_block")
 n_mix = efficiency(
@@ -451,9 +410,7 @@ n_ring = efficiency(
     "kernels that the host launches for a block of keys and values of another rank",
     "ring_launches",
 )
-x_busy = efficiency(
-    "x_busy", "power that rounds the longer of device and host", "host_exponent", letter=r"\chi"
-)
+x_busy = efficiency("x_busy", "power that rounds the longer of device and host", "host_exponent")
 f_back = efficiency(
     "f_back",
     "share of a micro-batch's time that its backward pass takes",
@@ -482,10 +439,7 @@ t_seen = measured(
     "t_seen", "time over which they were counted", "cluster.failures.period", unit="s"
 )
 B_sto = bytes_per_second(
-    "B_sto",
-    "rate at which the run writes to storage, all devices",
-    "cluster.storage.bandwidth",
-    letter=r"\beta",
+    "B_sto", "rate at which the run writes to storage, all devices", "cluster.storage.bandwidth"
 )
 x_blk = symbol(
     "x_blk",
@@ -493,19 +447,11 @@ x_blk = symbol(
     "cluster.storage.blocking",
     letter=r"\sigma",
 )
-t_res = symbol(
-    "t_res",
-    "time from an interruption to the first new step",
-    "time.restart",
-    unit="s",
-    kind="assumed",
+t_res = assumed(
+    "t_res", "time from an interruption to the first new step", "time.restart", unit="s"
 )
-x_slow = symbol(
-    "x_slow",
-    "share by which stragglers lengthen a step",
-    "cluster.stragglers",
-    letter=r"\sigma",
-    kind="assumed",
+x_slow = assumed(
+    "x_slow", "share by which stragglers lengthen a step", "cluster.stragglers", letter=r"\sigma"
 )
 
 # Power by use

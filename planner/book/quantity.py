@@ -247,7 +247,8 @@ def symbol(
     """Declare an input symbol of the notation table. Where no LaTeX is given it is the letter (the
     name's, where none is given) with the rest of the name as its index: ``d_h``, ``s_dec``."""
     first, _, index = name.partition("_")
-    index = rf"{{\mathrm{{{index}}}}}" if len(index) > 1 else index
+    if len(index) > 1:
+        index = f"{{{index}}}" if index.isdigit() else rf"{{\mathrm{{{index}}}}}"
     latex = latex or "_".join(filter(None, (letter or first, index)))
     made = Symbol(name, positive=True)
     return BOOK.note(
