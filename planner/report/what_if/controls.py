@@ -19,6 +19,8 @@ from planner.plans.document import Plan
 from planner.plans.plan import about
 
 ACCELERATOR = "cluster.accelerator"
+#: The sizes of a slider by the value of a plan.
+Sizes = Callable[[Any], Iterable[Any]]
 
 
 @dataclass(frozen=True)
@@ -66,29 +68,21 @@ def accelerator_of(plan: Plan) -> str | None:
 def groups(plan: Plan) -> list[tuple[str, list[Control]]]:
     """The controls that mean something for a plan, by the title of their group."""
     accelerator, stated = accelerator_of(plan), plan.document.data["training"]
-    run, batch, model = ([_number(plan, *row) for row in rows] for rows in (RUN, BATCH, MODEL))
+    found = {title: [_control(plan, *row) for row in rows] for title, rows in GROUPS.items()}
+    found["Layout"] = _layout(plan)
     if accelerator is not None:
-        run.insert(0, Control(ACCELERATOR, "Accelerator", accelerator, tuple(accelerators())))
-    sections = {
-        "Run": run,
-        "Batch": [
-            control
-            for control in batch
-            if control.key not in EITHER or stated.get(control.key.partition(".")[2]) is not None
-        ],
-        "Layout": _layout(plan),
-        "Choices": [
-            _choice(plan, "training.recompute"),
-            _choice(plan, "training.precision", "Precision"),
-            _choice(plan, "training.optimizer", "Optimizer"),
-            _choice(plan, "training.schedule", optional="by the layout"),
-        ],
-        "Model": [control for control in model if plan.get(control.key) is not None],
-    }
-    return [
-        (title, [c for c in found if c.value is not None or c.optional])
-        for title, found in sections.items()
-    ]
+        devices = Control(ACCELERATOR, "Accelerator", accelerator, tuple(accelerators()))
+        found["Run"].insert(0, devices)
+
+    def holds(control: Control) -> bool:
+        section, _, name = control.key.partition(".")
+        if control.key in EITHER and stated.get(name) is None:
+            return False
+        if section == "model" and plan.get(control.key) is None:
+            return False
+        return control.value is not None or bool(control.optional)
+
+    return [(title, [*filter(holds, controls)]) for title, controls in found.items()]
 
 
 def _layout(plan: Plan) -> list[Control]:
@@ -97,69 +91,49 @@ def _layout(plan: Plan) -> list[Control]:
     layers = len(model.sequence) if model is not None else 1
     blocks = [block for part in (model.parts if model else ()) for block in part.blocks]
     experts = max((b.values["experts"] for b in blocks if b.kind == "moe"), default=1)
-    steps: dict[str, Callable[[Any], Iterable[int]]] = {
-        layout.MATRICES: lambda value: _powers(64),
-        layout.LAYERS: lambda value: _pipeline(layers),
-        layout.CHUNKS: lambda value: range(1, 11),
-        layout.TOKENS: lambda value: _powers(64),
-        layout.EXPERTS: lambda value: _divisors(experts),
+    steps: dict[str, Sizes] = {
+        layout.MATRICES: lambda _: _powers(64),
+        layout.LAYERS: lambda _: [*_divisors(layers, 64), *_powers(min(layers, 64))],
+        layout.CHUNKS: lambda _: range(1, 11),
+        layout.TOKENS: lambda _: _powers(64),
+        layout.EXPERTS: lambda _: _divisors(experts, experts),
     }
     found = []
     for row in sorted(layout.ROWS, key=lambda row: (bool(row.values), row.neutral is False)):
         follows = row.place == layout.FOLLOWING and given.get(row.name) is None
         alone = row.divides == layout.EXPERTS and experts == 1
-        if not row.title or not row.key.startswith("parallelism.") or follows or alone:
-            continue
-        if row.values:
-            found.append(_choice(plan, row.key))
-        else:
-            found.append(_number(plan, row.key, "", steps.get(row.divides, _doubled)))
+        if row.title and row.key.startswith("parallelism.") and not follows and not alone:
+            sizes = None if row.values else steps.get(row.divides, _doubled)
+            found.append(_control(plan, row.key, "", sizes))
     return found
 
 
-#: Of common tokenizers; the plan's own is added.
-VOCABULARIES = (32000, 50304, 65536, 100352, 128256, 152064, 200064, 256000)
-EIGHTHS = (2, 4, 6, 8, 10, 12, 16, 24, 32)
-
-
-def _choice(plan: Plan, key: str, label: str = "", optional: str = "") -> Control:
-    said = about(key)
-    options = tuple(said.get("enum") or (True, False))
-    value = _value(plan, key, optional)
-    # What a document states can be stated otherwise, but no override makes it unstated.
-    label = label or layout.ROW[key].title
-    return Control(key, label, value, options, optional=optional if value is None else "")
-
-
-def _number(
-    plan: Plan, key: str, label: str, sizes: Callable[[Any], Iterable[Any]], optional: str = ""
+def _control(
+    plan: Plan, key: str, label: str = "", sizes: Sizes | None = None, optional: str = ""
 ) -> Control:
-    """A number, whose slider stands at its own value and at sizes that go with it."""
-    said, value = about(key), _value(plan, key, optional)
-    least, most = said.get("minimum"), said.get("maximum")
-    steps = {*sizes(plan.get(key)), value} - {None}
-    unit = said.get("unit", "1")
+    """A choice, or of some sizes a number, whose slider stands at its own value and at sizes that
+    go with it. Of an optional key the value is the one that the document gives."""
+    said, value = about(key), plan.document.get(key) if optional else plan.get(key)
+    least, most, unit = said.get("minimum"), said.get("maximum"), said.get("unit", "")
+    steps = {*sizes(plan.get(key)), value} - {None} if sizes else ()
     return Control(
         key,
         label or layout.ROW[key].title,
         value,
+        options=() if sizes else tuple(said.get("enum") or (True, False)),
         steps=tuple(
             step
             for step in sorted(steps)
             if (least is None or step >= least) and (most is None or step <= most)
         ),
         unit=unit if "/" in unit else "",
-        whole="integer" in said["type"],
+        whole="integer" in said.get("type", ""),
         least=least,
         above=said.get("exclusiveMinimum"),
         most=most,
-        optional=optional,
+        # What a document states can be stated otherwise, but no override makes a choice unstated.
+        optional=optional if sizes or value is None else "",
     )
-
-
-def _value(plan: Plan, key: str, optional: str) -> Any:
-    """The value that holds; of an optional key the one that the document gives."""
-    return plan.document.get(key) if optional else plan.get(key)
 
 
 def _powers(most: int, least: int = 1) -> list[int]:
@@ -172,6 +146,9 @@ def _doubled(value: int | None, times: int = 6) -> list[int]:
         return []
     halves = [value // 2**i for i in range(1, times + 1) if value % 2**i == 0]
     return [value * 2**i for i in range(times + 1)] + halves
+
+
+EIGHTHS = (2, 4, 6, 8, 10, 12, 16, 24, 32)
 
 
 def _ratios(value: Any) -> list[int]:
@@ -192,39 +169,42 @@ def _parts(first: int, last: int, of: int) -> list[Fraction]:
     return [Fraction(i, of) for i in range(first, last + 1)]
 
 
-def _divisors(value: int) -> list[int]:
-    return [i for i in range(1, value + 1) if value % i == 0]
+def _divisors(value: int, most: int) -> list[int]:
+    return [i for i in range(1, min(value, most) + 1) if value % i == 0]
 
 
-def _pipeline(layers: int) -> list[int]:
-    return sorted(
-        {i for i in range(1, min(layers, 64) + 1) if layers % i == 0}
-        | {p for p in _powers(64) if p <= layers}
-    )
-
-
+#: Of common tokenizers; the plan's own is added.
+VOCABULARIES = (32000, 50304, 65536, 100352, 128256, 152064, 200064, 256000)
 #: Keys of which a plan states one, and the other follows.
 EITHER = ("training.global_batch", "training.gradient_accumulation")
-Rows = tuple[tuple[Any, ...], ...]
-#: Numbers that a reader moves: key, label, the sizes of its slider by the plan's own value, and
-#: what is said where it is left to its rule.
-RUN: Rows = (
-    ("cluster.devices", "Devices", _doubled),
-    ("training.tokens", "Training tokens", _tenths),
-    ("time.mfu", "Assumed utilisation", lambda _: _parts(5, 85, 100), "predicted"),
-    ("cluster.price", "Price of a device hour, USD", lambda _: _parts(2, 100, 10), "as listed"),
-)
-BATCH: Rows = (
-    ("training.micro_batch", "", lambda _: _powers(64)),
-    ("training.global_batch", "Global batch", lambda value: _doubled(value, 5)),
-    ("training.gradient_accumulation", "Gradient accumulation", lambda v: _doubled(v, 5)),
-    ("training.sequence_length", "Sequence length, tokens", lambda _: _powers(2**20, 256)),
-)
-MODEL: Rows = (
-    ("model.layers", "Layers", lambda value: [n for n in _ratios(value) if n > 1]),
-    ("model.hidden", "Hidden size", _ratios),
-    ("model.attention.heads", "Attention heads", _ratios),
-    ("model.attention.kv_heads", "Key and value heads", _ratios, "as many as heads"),
-    ("model.mlp.intermediate", "Feed-forward width", _ratios, "by the hidden size"),
-    ("model.vocab", "Vocabulary", lambda _: VOCABULARIES),
-)
+#: What a reader moves beside the layout, by the title of its group: key, label, of a number the
+#: sizes of its slider by the plan's own value, and what is said where it is left to its rule.
+GROUPS: dict[str, tuple[tuple[Any, ...], ...]] = {
+    "Run": (
+        ("cluster.devices", "Devices", _doubled),
+        ("training.tokens", "Training tokens", _tenths),
+        ("time.mfu", "Assumed utilisation", lambda _: _parts(5, 85, 100), "predicted"),
+        ("cluster.price", "Price of a device hour, USD", lambda _: _parts(2, 100, 10), "as listed"),
+    ),
+    "Batch": (
+        ("training.micro_batch", "", lambda _: _powers(64)),
+        ("training.global_batch", "Global batch", lambda value: _doubled(value, 5)),
+        ("training.gradient_accumulation", "Gradient accumulation", lambda v: _doubled(v, 5)),
+        ("training.sequence_length", "Sequence length, tokens", lambda _: _powers(2**20, 256)),
+    ),
+    "Layout": (),
+    "Choices": (
+        ("training.recompute",),
+        ("training.precision", "Precision"),
+        ("training.optimizer", "Optimizer"),
+        ("training.schedule", "", None, "by the layout"),
+    ),
+    "Model": (
+        ("model.layers", "Layers", lambda value: [n for n in _ratios(value) if n > 1]),
+        ("model.hidden", "Hidden size", _ratios),
+        ("model.attention.heads", "Attention heads", _ratios),
+        ("model.attention.kv_heads", "Key and value heads", _ratios, "as many as heads"),
+        ("model.mlp.intermediate", "Feed-forward width", _ratios, "by the hidden size"),
+        ("model.vocab", "Vocabulary", lambda _: VOCABULARIES),
+    ),
+}
