@@ -1,7 +1,7 @@
 """Fits the constants of predicted time to published runs, and says how firm they are.
 
 ``python -m benchmarks.calibrate --runs FILE`` writes down what the book computes for the plan
-of each run (a tape), takes the sensitivity of each predicted time to each constant, and
+of each run as a graph, takes the sensitivity of each predicted time to each constant, and
 fits the constants to the mean absolute errors of the sources, each counted the more the better its
 rows agree. It prints each constant with its interval (rows drawn again within each source) and, for
 every source, the error with it and the error of a fit that never saw it; ``--markdown FILE``
@@ -20,7 +20,8 @@ import numpy as np
 
 from benchmarks import measured, tables
 from planner.book import notation
-from planner.engine.tape import Tape
+from planner.book.expressions import Symbol
+from planner.engine.evaluate import Evaluation
 
 MARK = "calibrate"
 #: Runs of one source that enter the fit, at most: the largest has hundreds of one kind.
@@ -63,17 +64,17 @@ class Run(NamedTuple):
     """A published run: what the book computes for it, over numbers that can be moved."""
 
     source: str
-    tape: Tape
-    leaves: list[Any]
-    places: list[tuple[str, int]]  # constant and the leaf that holds it
+    evaluation: Evaluation  # in floats
+    places: list[tuple[str, Symbol]]  # constant and the symbol that holds it
     measured: float  # seconds of a step
 
     def seconds(self, factors: Mapping[str, float]) -> float:
         """Predicted time of a step under factors on the constants."""
-        leaves = list(self.leaves)
-        for name, place in self.places:
-            leaves[place] *= factors.get(name, 1.0)
-        return float(self.tape.run(leaves)[self.tape.results["time.step_seconds"]])
+        moved = self.evaluation
+        for name, symbol in self.places:
+            factor = factors.get(name, 1.0)
+            moved = moved.varied(symbol, float(moved.case.bindings[symbol]) * factor)
+        return float(moved.value("time.step_seconds"))
 
 
 def published(file: Path) -> list[Run]:
@@ -90,16 +91,13 @@ def published(file: Path) -> list[Run]:
             continue
         (evaluation,) = plans.allowed(row)
         seconds = float(evaluation.value("time.step_seconds"))
-        tape = Tape(evaluation.case, ["time.step_seconds"])
-        places = [
-            (name, place)
-            for name, symbol in constants(row.plan)
-            for place, leaf in enumerate(tape.leaves)
-            if leaf.symbol is getattr(notation, symbol)
-        ]
-        leaves = [float(value) for value in tape.values(evaluation.case) or ()]
+        floats = Evaluation(evaluation.case, exact=False)
+        floats.value("time.step_seconds")
+        asked = {floats.graph.nodes[place][1][0] for place in floats.graph.inputs}
+        places = [(name, getattr(notation, symbol)) for name, symbol in constants(row.plan)]
+        places = [(name, symbol) for name, symbol in places if symbol in asked]
         whole = (1 + record["error"]) * (1 + record.get("removed", 0))
-        found.append(Run(row.group, tape, leaves, places, seconds / whole))
+        found.append(Run(row.group, floats, places, seconds / whole))
     return thinned(found)
 
 
@@ -169,7 +167,11 @@ def fit(runs: Sequence[Run], offset: set[str], rounds: int) -> str:
     """Prints the constants and the errors; returns the table of the errors."""
     sources = np.array([run.source for run in runs])
     measured = np.log([run.measured for run in runs])
-    start = {name: run.leaves[place] for run in runs for name, place in run.places}
+    start = {
+        name: float(run.evaluation.case.bindings[symbol])
+        for run in runs
+        for name, symbol in run.places
+    }
     names = sorted(start)
     factors = dict.fromkeys(names, 1.0)
     for round_ in range(rounds + 1):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
+from planner.book.expressions import Symbol
 from planner.engine.arrays.program import Program, Values
 from planner.engine.arrays.table import Codes, Table
+from planner.engine.evaluate import Evaluation
 from planner.engine.graph import Content, Graph
-from planner.engine.tape import Tape
 
 
 def over_arrays(
@@ -28,8 +29,8 @@ def over_arrays(
     return {root: array.ravel() for root, array in found.items()}
 
 
-def over_tape(tape: Tape, leaves: Sequence[Any]) -> dict[int, Any]:
-    """The results of a tape, as (rows,), some of whose leaves are columns."""
-    contents = (tape.graph.nodes[place] for place in tape.inputs)
-    columns = dict(zip(contents, leaves, strict=True))
-    return over_arrays(tape.graph, list(tape.results.values()), columns)
+def over_column(evaluation: Evaluation, name: str, symbol: Symbol, column: Any) -> Any:
+    """A quantity, as (rows,), where a symbol of the plan is a column (rows,)."""
+    graph, node = evaluation.graph, evaluation.instance(name, {})
+    columns = {graph.nodes[place]: evaluation.worth(place) for place in graph.inputs}
+    return over_arrays(graph, [node], {**columns, ("input", (symbol,)): column})[node]

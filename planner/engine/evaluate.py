@@ -2,7 +2,8 @@
 
 Values are ints and Fractions to the end; floats enter only through roots and fractional powers of
 estimates. Formulas become nodes of a graph as they are asked for (``lower.py``) and are worked out
-at once (``run.py``).
+at once (``run.py``). While a change moves numbers only (not which formulas hold, nor which entries
+there are) the same graph serves the changed plan.
 """
 
 from __future__ import annotations
@@ -17,8 +18,20 @@ from planner.base.errors import Fault, PlanError
 from planner.book.expressions import Expression, Symbol
 from planner.book.quantity import BOOK, Book, Formula
 from planner.engine.graph import LEAVES, UNKNOWN, Number
-from planner.engine.lower import SIZE_ONLY, Absent, Case, Entry, Key, Lowering, Point, bound, widen
-from planner.engine.lower import number as is_number
+from planner.engine.lower import (
+    SIZE_ONLY,
+    Absent,
+    Case,
+    Entries,
+    Entry,
+    Key,
+    Lowering,
+    Point,
+    bound,
+    form,
+    moved,
+    widen,
+)
 from planner.engine.run import operands, run, worth
 
 __all__ = ["SIZE_ONLY", "Absent", "Case", "Entry", "Evaluation", "Key", "Number", "Point", "widen"]
@@ -79,12 +92,20 @@ class Evaluation(Lowering):
 
     Args:
         like: an evaluation of another case, as of a plan one step away, whose graph is used again.
+        exact: whether numbers are exact, and a quantity outside of its range is absent; else all
+            are floats, for a question that tries hundreds of plans.
     """
 
-    def __init__(self, case: Case, book: Book = BOOK, like: Evaluation | None = None) -> None:
+    def __init__(
+        self, case: Case, book: Book = BOOK, like: Evaluation | None = None, exact: bool = True
+    ) -> None:
+        assert like is None or not like._now
         super().__init__(case, book, like=like)
+        self.exact = exact
         self.values: list[Any] = []  # of the nodes of the graph, as far as they are known
         self._traces: dict[Key, Trace] = {}
+        self._axes = case.axes  # whose entries stand in the graph
+        self._now: dict[Entry, Entry] = {}  # what stands for them in this case, where it is others
 
     # -- quantities ---------------------------------------------------------------------------
 
@@ -108,6 +129,20 @@ class Evaluation(Lowering):
         """The value of a quantity; raises Absent with the reason where there is none."""
         return self._given(self.instance(identifier, point or {}))
 
+    def values_of(self, quantities: Iterable[str]) -> dict[str, Any]:
+        """The values of some quantities of the whole plan.
+
+        Raises:
+            PlanError: one of them cannot be computed, with the reason.
+        """
+        found = {}
+        for name in quantities:
+            try:
+                found[name] = self.value(name)
+            except Absent as absent:
+                raise PlanError(Fault(f"{name} cannot be computed: {absent.reason}")) from None
+        return found
+
     def symbol(self, symbol: Symbol, point: Point) -> Any:
         """The value of an input or of a quantity; raises Absent where there is none."""
         return self._given(self.lower(symbol, point))
@@ -123,7 +158,7 @@ class Evaluation(Lowering):
             values += [UNKNOWN] * (len(self.graph.nodes) - len(values))
         if values[place] is UNKNOWN:
             needed = self.graph.needed([place], values)
-            run(self.graph, needed, values, self._input, self._worth)
+            run(self.graph, needed, values, self._input, self._worth if self.exact else None)
         return values[place]
 
     def _given(self, place: int) -> Any:
@@ -133,8 +168,12 @@ class Evaluation(Lowering):
         return value
 
     def _input(self, place: int) -> Any:
+        """What an input is in this case; None where there is no such pair of entries."""
         symbol, *scope = self.graph.nodes[place][1]
-        return bound(self.case, symbol, scope)
+        if self._now:
+            scope = [self._now.get(entry, entry) for entry in scope]
+        value = bound(self.case, symbol, scope)
+        return value if self.exact or value is None else float(value)
 
     def _worth(self, key: Key, value: Any) -> Any:
         return worth(key, value, self.book)
@@ -144,27 +183,48 @@ class Evaluation(Lowering):
     def varied(self, symbol: Symbol, value: Number) -> Evaluation:
         """The same case with another value of an input; what does not rest on it is kept."""
         case = replace(self.case, bindings={**self.case.bindings, symbol: value})
-        if not is_number(self.case.bindings.get(symbol)):
-            return Evaluation(case, self.book)
+        return self.rerun(case, self.exact) or Evaluation(case, self.book, exact=self.exact)
+
+    def rerun(self, case: Case, exact: bool) -> Evaluation | None:
+        """The same graph over the numbers of another case; what rests on none that differs is
+        kept. None where other formulas hold in it, or it has other entries."""
+        others = set(moved(self.case, case, self.asked, self._alike))
+        if not all(map(others.isdisjoint, self.rests.values())):
+            return None
         other = copy.copy(self)
-        other.case, other.values, other._traces = case, list(self.values), {}
-        place = self.graph.find("input", symbol)
-        moved = self.graph.dependents(lambda p: p == place)
-        known = [p for p in moved if p < len(self.values) and self.values[p] is not UNKNOWN]
-        run(self.graph, known, other.values, other._input, other._worth)
+        other.case, other.exact, other.values, other._traces = case, exact, [], {}
+        other._now = {}
+        for axis, entries in self._axes.items():
+            now = case.axes[axis]
+            if entries is not now and isinstance(entries, tuple) and isinstance(now, tuple):
+                other._now.update(zip(entries, now, strict=False))  # as many, where it matters
+        stale = []
+        for place in self.graph.inputs:
+            before = self.values[place] if place < len(self.values) else UNKNOWN
+            if before is not UNKNOWN:
+                after = other._input(place)
+                if after is None:
+                    return None
+                if before != after or type(before) is not type(after):
+                    stale.append(place)
+        if exact is self.exact:
+            other.values = list(self.values)
+            for place in self.graph.dependents(stale):
+                if place < len(other.values):
+                    other.values[place] = UNKNOWN
         return other
 
+    def _alike(self, some: Entries, others: Entries) -> bool:
+        """Whether the entries of an axis have the same parents, bind the same symbols and decide
+        the same, one by one."""
+        return len(some) == len(others) and all(
+            one is other or self._shape(one) == self._shape(other)
+            for one, other in zip(some, others, strict=True)
+        )
 
-def of_case(built: Case, quantities: Iterable[str]) -> dict[str, Any]:
-    """The values of some quantities of a case; only what they need is evaluated.
-
-    Raises:
-        PlanError: one of them cannot be computed, with the reason.
-    """
-    evaluation, values = Evaluation(built), {}
-    for quantity in quantities:
-        try:
-            values[quantity] = evaluation.value(quantity)
-        except Absent as absent:
-            raise PlanError(Fault(f"{quantity} cannot be computed: {absent.reason}")) from None
-    return values
+    def _shape(self, entry: Entry) -> list[Any]:
+        return [
+            entry.parent and entry.parent.path,
+            [(symbol, form(value)) for symbol, value in entry.bindings.items()],
+            {name: value for name, value in entry.settings.items() if name in self.asked},
+        ]

@@ -6,7 +6,7 @@ after what they are made from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -37,9 +37,11 @@ class Graph:
 
     def __init__(self) -> None:
         self.nodes: list[Content] = []
+        self.inputs: list[int] = []
         #: Nodes that have no value whatever the inputs are, with the reason.
         self.lacking: dict[int, str] = {}
         self._places: dict[Content, int] = {}
+        self._users: list[list[int]] = []  # of each node, those that have it as an argument
 
     def node(self, operation: str, *arguments: Any) -> int:
         content = (operation, arguments)
@@ -47,15 +49,17 @@ class Graph:
         if place is None:
             place = self._places[content] = len(self.nodes)
             self.nodes.append(content)
-            if operation not in LEAVES and self.lacking.keys() & arguments:
-                reason = self._lacks(operation, arguments)
-                if reason is not None:
-                    self.lacking[place] = reason
+            self._users.append([])
+            if operation == "input":
+                self.inputs.append(place)
+            elif operation not in LEAVES:
+                for argument in arguments:
+                    self._users[argument].append(place)
+                if self.lacking.keys() & arguments:
+                    reason = self._lacks(operation, arguments)
+                    if reason is not None:
+                        self.lacking[place] = reason
         return place
-
-    def find(self, operation: str, *arguments: Any) -> int | None:
-        """The node of an operation; None where there is none."""
-        return self._places.get((operation, arguments))
 
     def _lacks(self, operation: str, arguments: tuple[int, ...]) -> str | None:
         """Why a node has no value; a body that is not picked does no harm."""
@@ -82,20 +86,15 @@ class Graph:
                 waiting += more
         return sorted(found)
 
-    def dependents(
-        self, moved: Callable[[int], bool], among: Iterable[int] | None = None
-    ) -> list[int]:
-        """Inputs that moved, and the nodes that rest on one, in the order of evaluation; of some
-        nodes, or of all."""
-        found: dict[int, None] = {}
-        for place in range(len(self.nodes)) if among is None else among:
-            operation, arguments = self.nodes[place]
-            if operation in LEAVES:
-                if operation == "input" and moved(place):
-                    found[place] = None
-            elif any(argument in found for argument in arguments):
-                found[place] = None
-        return list(found)
+    def dependents(self, moved: Iterable[int]) -> list[int]:
+        """Nodes that moved, and those that rest on one, in the order of evaluation."""
+        found = set(moved)
+        waiting = [*found]
+        while waiting:
+            more = [p for p in self._users[waiting.pop()] if p not in found]
+            found.update(more)
+            waiting += more
+        return sorted(found)
 
     # -- leaves ---------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from planner.book.expressions import Symbol
 from planner.book.inventory import MATMULS, Component, components
 from planner.book.quantity import BOOK, Notation
 from planner.engine import flop_conventions, matmuls, scaling_laws, tensors
-from planner.engine.evaluate import SIZE_ONLY, Absent, Case, Entry, of_case
+from planner.engine.evaluate import SIZE_ONLY, Absent, Case, Entry, Evaluation
 from planner.plans import kernels as profiles
 from planner.plans import pipeline
 from planner.plans.document import Model, Part, Plan, Stage
@@ -352,4 +352,4 @@ def evaluated(plan: Plan, quantities: Iterable[str]) -> dict[str, Any]:
     Raises:
         PlanError: one of them cannot be computed, with the reason.
     """
-    return of_case(build(plan), quantities)
+    return Evaluation(build(plan)).values_of(quantities)

@@ -16,12 +16,12 @@ from itertools import islice, product
 from typing import Any, NamedTuple
 
 from planner.base.display import as_json, columns
-from planner.base.errors import Fault, PlanError
+from planner.base.errors import PlanError
 from planner.book.quantity import BOOK, Notation
 from planner.documents import schema
 from planner.engine import instance as case
-from planner.engine.evaluate import Absent, Case, Evaluation, Number
-from planner.engine.tape import Tape
+from planner.engine.evaluate import Absent, Evaluation, Number
+from planner.engine.run import slopes as derivatives
 from planner.plans.document import Plan
 from planner.plans.layout import KERNELS, ROW
 from planner.plans.pipeline import chunk_count
@@ -95,21 +95,16 @@ def is_measure(key: str) -> bool:
 
 
 class Slopes:
-    """The derivatives of one quantity of a case, of which there may be an evaluation.
+    """The derivatives of one quantity of an evaluated plan.
 
     Raises:
-        Absent: the quantity has no value.
+        PlanError: the quantity has no value.
     """
 
-    def __init__(self, built: Case, target: str, evaluation: Evaluation | None = None) -> None:
-        self.target, self.tape = target, Tape(built, [target], like=evaluation)
-        self._evaluator = AsItIs([target], [self.tape])
-        self._evaluation = evaluation or Evaluation(built)
-        leaves = self.tape.values(built)
-        assert leaves is not None
-        self.leaves, self._result = leaves, self.tape.results[target]
-        self._values = self.tape.again(leaves, exact=True)
-        self.value: Number = self._values[self._result]
+    def __init__(self, evaluation: Evaluation, target: str) -> None:
+        self.target, self._evaluation = target, evaluation
+        self._evaluator = AsItIs([target], evaluation)
+        self.value: Number = evaluation.values_of([target])[target]
 
     @cached_property
     def measures(self) -> list[Elasticity]:
@@ -117,15 +112,17 @@ class Slopes:
         found = list[Elasticity]()
         if not self.value:
             return found
-        kept = self.tape.gradient(self._values, self._result, rounds=COARSE)
-        for number, slope in self.tape.gradient(self._values, self._result).items():
-            leaf, size = self.tape.leaves[number], self.leaves[number]
-            note = BOOK.notation.get(leaf.symbol)
-            if note is None or note.key is None or leaf.places or not is_measure(note.key):
+        nodes, values = self._evaluation.graph.nodes, self._evaluation.values
+        place = self._evaluation.instance(self.target, {})
+        kept = derivatives(nodes, values, place, rounds=COARSE)
+        for leaf, slope in derivatives(nodes, values, place).items():
+            (symbol, *scope), size = nodes[leaf][1], values[leaf]
+            note = BOOK.notation.get(symbol)
+            if note is None or note.key is None or scope or not is_measure(note.key):
                 continue
             scale = Fraction(size) / Fraction(self.value)
             elasticity = Fraction(slope) * scale
-            rounded = abs(Fraction(kept.get(number, 0)) * scale - elasticity) > SMALL
+            rounded = abs(Fraction(kept.get(leaf, 0)) * scale - elasticity) > SMALL
             if elasticity and not note.meaning.startswith("whether"):
                 found.append(Elasticity(note, size, elasticity, rounded))
         return sorted(found, key=lambda entry: (-abs(entry.elasticity), entry.note.rank))
@@ -268,10 +265,7 @@ def hangs_on(plan: Plan, quantity: str) -> Sensitivity:
         PlanError: an unknown quantity, a name, or one that cannot be computed.
     """
     numeric(quantity)
-    try:
-        slopes = Slopes(case.build(plan), quantity)
-    except Absent as absent:
-        raise PlanError(Fault(absent.reason)) from None
+    slopes = Slopes(Evaluation(case.build(plan)), quantity)
     found = tuple(measures(plan, slopes))
     return Sensitivity(quantity, slopes.value, found, tuple(by_step(plan, quantity)))
 
@@ -343,7 +337,7 @@ def sensitivities(result: Result, target: str, most: int = 5) -> list[Measure]:
     quantity = result.get(target)
     if quantity is None or not quantity.number:
         return []
-    slopes = Slopes(result.evaluation.case, target, result.evaluation)
+    slopes = Slopes(result.evaluation, target)
     named = (found for found in measures(result.plan, slopes) if found.key.startswith(SMOOTH))
     return list(islice(named, most))
 

@@ -220,35 +220,33 @@ def test_more_devices_lose_more_and_cost_more(cluster: str) -> None:
 
 
 def test_every_way_to_evaluate_agrees() -> None:
-    """Exactly, over floats, over arrays, and by the slope of the tape."""
+    """Exactly, over floats, over arrays, and by its slope."""
     import numpy as np
 
     from planner.engine import instance as case
-    from planner.engine.tape import Tape
-    from tests.over_arrays import over_tape
+    from planner.engine.evaluate import Evaluation
+    from planner.engine.run import slopes
+    from tests.over_arrays import over_column
 
     plan = load(META, {"cluster.price": "2 USD/h"})
     built = case.build(plan)
-    tape = Tape(built, QUANTITIES)
-    leaves = tape.values(built)
-    assert leaves is not None
-    number = next(i for i, leaf in enumerate(tape.leaves) if str(leaf.symbol) == "t_res")
+    evaluation, floats = Evaluation(built), Evaluation(built, exact=False)
+    nodes, goodput = evaluation.graph.nodes, evaluation.values_of(QUANTITIES)["time.goodput"]
+    symbol = next(symbol for symbol in built.bindings if symbol.name == "t_res")
     moved = [Fraction(value) for value in (0, 900, 3600)]
-    rows = [np.array([float(v) for v in moved]) if i == number else x for i, x in enumerate(leaves)]
-    many = over_tape(tape, rows)
+    column = np.array([float(value) for value in moved])
+    many = {name: over_column(evaluation, name, symbol, column) for name in QUANTITIES}
     for place, restart in enumerate(moved):
-        wanted = evaluated(variant(plan, {"time.restart": restart}), QUANTITIES)
-        run = tape.run([restart if i == number else x for i, x in enumerate(leaves)])
-        for name in QUANTITIES:
-            node = tape.results[name]
-            assert float(run[node]) == pytest.approx(float(wanted[name]), rel=1e-12)
-            assert float(many[node][place]) == pytest.approx(float(wanted[name]), rel=1e-12)
-    node = tape.results["time.goodput"]
-    values = tape.run(leaves)
-    slope = float(tape.gradient(values, node)[number])
+        for name, wanted in evaluated(variant(plan, {"time.restart": restart}), QUANTITIES).items():
+            for one in (evaluation, floats):
+                run = one.varied(symbol, restart).value(name)
+                assert float(run) == pytest.approx(float(wanted), rel=1e-12)
+            assert float(many[name][place]) == pytest.approx(float(wanted), rel=1e-12)
+    found = slopes(nodes, evaluation.values, evaluation.instance("time.goodput", {}))
+    slope = float(found[nodes.index(("input", (symbol,)))])
     between = float(evaluated(plan, ["time.between_failures"])["time.between_failures"])
     # Goodput falls by e to the power of the restart over the time between interruptions.
-    assert slope == pytest.approx(-float(values[node]) / between, rel=1e-9)
+    assert slope == pytest.approx(-float(goodput) / between, rel=1e-9)
 
 
 def test_a_search_says_that_the_run_cannot_finish() -> None:

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from planner.base.errors import PlanError
+from planner.book.notation import n
 from planner.engine import instance as case
 from planner.engine.evaluate import Evaluation
-from planner.engine.tape import Tape
+from planner.engine.run import slopes
 from planner.questions import loading
-from tests.over_arrays import over_tape
+from tests.over_arrays import over_column
 
 PLAN: dict[str, Any] = {
     "model": "llama2-7b",
@@ -462,19 +463,16 @@ def test_an_all_reduce_over_nodes_takes_a_tree_where_it_is_less_deep(devices: in
     assert found == pytest.approx(min(ring, tree))
 
 
-def test_the_depth_of_a_tree_is_the_same_on_tapes_over_arrays_and_in_its_slopes() -> None:
+def test_the_depth_of_a_tree_is_the_same_in_floats_over_arrays_and_in_its_slopes() -> None:
     """2 (10 log2 M + 7) us over M = n/8 nodes: by n it changes by 20 us / (n ln 2)."""
     size: dict[str, Any] = {"parallelism": {"zero": 0}, "training__global_batch": 2**14}
     e = evaluation(**ROUND, cluster__devices=2048, **size)
-    tape = Tape(e.case, ["network.reduce_hops"])
-    leaves = tape.values(e.case)
-    assert leaves is not None
-    values, node = tape.run(leaves), tape.results["network.reduce_hops"]
-    assert values[node] == pytest.approx(2 * (10e-6 * 8 + 7e-6))
-    devices = next(i for i, leaf in enumerate(tape.leaves) if leaf.symbol.name == "n")
-    slope = tape.gradient(values, node)[devices]
-    assert slope == pytest.approx(20e-6 / (2048 * math.log(2)))
-    several: list[Any] = list(leaves)
-    several[devices] = np.array([512.0, 1024.0, 2048.0])
-    found = over_tape(tape, several)[node]
+    name, nodes = "network.reduce_hops", e.graph.nodes
+    for exact in (True, False):
+        value = Evaluation(e.case, exact=exact).value(name)
+        assert value == pytest.approx(2 * (10e-6 * 8 + 7e-6))
+    e.value(name)
+    slope = slopes(nodes, e.values, e.instance(name, {}))
+    assert slope[nodes.index(("input", (n,)))] == pytest.approx(20e-6 / (2048 * math.log(2)))
+    found = over_column(e, name, n, np.array([512.0, 1024.0, 2048.0]))
     assert found == pytest.approx(2 * (10e-6 * np.array([6, 7, 8]) + 7e-6))

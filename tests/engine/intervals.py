@@ -17,8 +17,8 @@ from typing import Any
 from planner.base.units import LARGEST
 from planner.book.quantity import BOOK
 from planner.documents import schema
+from planner.engine.evaluate import Evaluation
 from planner.engine.graph import Graph, Number
-from planner.engine.tape import Tape
 
 Interval = tuple[Number, Number]
 
@@ -55,18 +55,18 @@ def domain(key: str | None, value: Number) -> Interval:
     return value, value
 
 
-def domains(tape: Tape, values: Sequence[Number]) -> dict[int, Interval]:
-    """The ranges of a tape's inputs, by their nodes, around the numbers of one plan; and what they
+def domains(evaluation: Evaluation) -> dict[int, Interval]:
+    """The ranges of a graph's inputs, by their nodes, around the numbers of one plan; and what they
     have in common, which is how often they divide each other."""
     keys = {note.symbol: note.key for note in BOOK.notation.values()}
+    symbols = {place: evaluation.graph.nodes[place][1][0] for place in evaluation.graph.inputs}
     found = {
-        place: domain(keys.get(leaf.symbol), value)
-        for place, leaf, value in zip(tape.inputs, tape.leaves, values, strict=True)
+        place: domain(keys.get(symbol), evaluation.worth(place))
+        for place, symbol in symbols.items()
     }
-    known = tape.run(values)
-    for (name, _), place in tape.quantities.items():
+    for (name, _), place in evaluation.nodes.items():
         if name in DECIDED:
-            found[place] = known[place], known[place]
+            found[place] = evaluation.worth(place), evaluation.worth(place)
     return found
 
 

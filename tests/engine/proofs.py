@@ -16,7 +16,7 @@ from functools import cached_property
 
 from planner.book.quantity import BOOK
 from planner.engine.graph import LEAVES, Graph, Number
-from planner.engine.tape import Quantity, Tape
+from planner.engine.lower import Key, Lowering
 from tests.engine import intervals
 from tests.engine.intervals import INFINITE, Interval
 
@@ -29,14 +29,14 @@ STEPS, SHORT = 60, 8
 PRODUCTS, DEPTH = 200, 24
 
 
-def unproved(tape: Tape, ranges: Mapping[int, Interval]) -> tuple[int, list[Quantity]]:
+def unproved(lowered: Lowering, ranges: Mapping[int, Interval]) -> tuple[int, list[Key]]:
     """How many values of quantities have a range that they may not leave, and those of which it is
     not proved that they never do."""
-    values, count, found = intervals.run(tape.graph, ranges), 0, []
-    proof = Proof(tape.graph, values)
-    for key, place in tape.quantities.items():
+    values, count, found = intervals.run(lowered.graph, ranges), 0, []
+    proof = Proof(lowered.graph, values)
+    for key, place in lowered.nodes.items():
         low, high = BOOK.quantities[key[0]].within
-        operation, arguments = tape.graph.nodes[place]
+        operation, arguments = lowered.graph.nodes[place]
         value = values[arguments[0]] if operation == "quantity" else None
         if value is not None and (low, high) != (None, None):
             count += 1

@@ -22,7 +22,7 @@ from planner.engine.arrays.graph import compiled
 from planner.engine.evaluate import Absent, Evaluation
 from planner.engine.graph import LEAVES, Graph
 from planner.engine.lower import bound
-from planner.engine.tape import Tape
+from planner.engine.run import slopes
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.results.attribution import taken_apart
@@ -45,11 +45,16 @@ def close(value: Any) -> Any:
     return pytest.approx(float(value), rel=1e-9, abs=1e-12)
 
 
+def numbers(graph: Graph, built: case.Case) -> dict[int, float]:
+    """What each input of a graph is in a case."""
+    inputs = {place: graph.nodes[place][1] for place in graph.inputs}
+    return {place: float(bound(built, symbol, scope)) for place, (symbol, *scope) in inputs.items()}
+
+
 def twice(graph: Graph, built: case.Case) -> dict[Any, Any]:
     """Each input as two rows of its number."""
-    contents = [content for content in graph.nodes if content[0] == "input"]
-    values = [bound(built, arguments[0], arguments[1:]) for _, arguments in contents]
-    return {c: np.array([float(v)] * 2) for c, v in zip(contents, values, strict=True)}
+    found = numbers(graph, built)
+    return {graph.nodes[place]: np.array([value] * 2) for place, value in found.items()}
 
 
 @settings(max_examples=12)
@@ -58,27 +63,23 @@ def test_all_back_ends_say_the_same(document: Any) -> None:
     built = case.build(loading.load(document))
     evaluation = Evaluation(built)
     exact = {name: evaluation.value(name) for name in QUANTITIES}
-    tape = Tape(built, QUANTITIES)
-    leaves = tape.values(built)
-    assert leaves is not None
-    again, floats = tape.run(leaves), tape.run([float(leaf) for leaf in leaves], exact=False)
-    rows = over_arrays(tape.graph, list(tape.results.values()), twice(tape.graph, built))
+    floats = Evaluation(built, exact=False)
+    places = {name: evaluation.instance(name, {}) for name in QUANTITIES}
+    graph = evaluation.graph
+    rows = over_arrays(graph, list(places.values()), twice(graph, built))
     made = compiled(built, QUANTITIES)
     rewritten = over_arrays(made.graph, list(made.roots.values()), twice(made.graph, built))
     for name, value in exact.items():
-        node = tape.results[name]
-        assert again[node] == value
-        assert floats[node] == close(value)
-        assert list(rows[node]) == [close(value)] * 2
+        assert floats.value(name) == close(value)
+        assert list(rows[places[name]]) == [close(value)] * 2
         assert list(rewritten[made.roots[name]]) == [close(value)] * 2
 
 
-def in_javascript(tape: Tape, leaves: list[Any]) -> list[Any]:
-    """Every node of a tape as the what-if page works it out; None where it has no value."""
-    inputs = dict(zip(tape.inputs, map(float, leaves), strict=True))
+def in_javascript(graph: Graph, inputs: dict[int, float]) -> list[Any]:
+    """Every node of a graph as the what-if page works it out; None where it has no value."""
     nodes = [
         [op, [float(given[0])] if op == "const" else [] if op in LEAVES else given]
-        for op, given in tape.graph.nodes
+        for op, given in graph.nodes
     ]
     folder = resources.folder("templates") / "interactive"
     program = (
@@ -98,12 +99,11 @@ def in_javascript(tape: Tape, leaves: list[Any]) -> list[Any]:
 @given(plans())
 def test_javascript_says_the_same(document: Any) -> None:
     built = case.build(loading.load(document))
-    tape = Tape(built, QUANTITIES)
-    leaves = tape.values(built)
-    assert leaves is not None
-    found = in_javascript(tape, leaves)
-    for name, node in tape.results.items():
-        assert found[node] == close(Evaluation(built).value(name)), name
+    evaluation = Evaluation(built)
+    values = evaluation.values_of(QUANTITIES)
+    found = in_javascript(evaluation.graph, numbers(evaluation.graph, built))
+    for name, value in values.items():
+        assert found[evaluation.instance(name, {})] == close(value), name
 
 
 @settings(max_examples=12)
@@ -112,20 +112,16 @@ def test_a_derivative_is_what_a_small_change_makes(document: Any) -> None:
     """Of the time of a step by the bandwidth of memory, which no rounding stands before."""
     predicted = {key: value for key, value in document.items() if key != "time"}
     built = case.build(loading.load(predicted))
-    tape = Tape(built, ["time.step_seconds"])
-    leaves, node = tape.values(built), tape.results["time.step_seconds"]
-    assert leaves is not None
+    evaluation, name = Evaluation(built), "time.step_seconds"
+    seconds, nodes = evaluation.value(name), evaluation.graph.nodes
     symbol = next(n.symbol for n in case.BOOK.notation.values() if n.key == BANDWIDTH)
-    number = next(i for i, leaf in enumerate(tape.leaves) if leaf.symbol is symbol)
-    values = tape.run(leaves)
-    slope = tape.gradient(values, node).get(number, 0)
-    ends = []
-    for step in (Fraction(-1, 10**5), Fraction(1, 10**5)):
-        moved = [x * (1 + step) if i == number else x for i, x in enumerate(leaves)]
-        ends.append(Fraction(tape.run(moved)[node]))
-    quotient = (ends[1] - ends[0]) / (Fraction(2, 10**5) * leaves[number])
-    assert float(slope * leaves[number]) == pytest.approx(
-        float(quotient * leaves[number]), rel=1e-4, abs=1e-9 * float(values[node])
+    found = slopes(nodes, evaluation.values, evaluation.instance(name, {}))
+    slope = next((s for place, s in found.items() if nodes[place][1] == (symbol,)), 0)
+    size, step = built.bindings[symbol], Fraction(1, 10**5)
+    ends = [evaluation.varied(symbol, size * (1 + by)).value(name) for by in (-step, step)]
+    quotient = (Fraction(ends[1]) - Fraction(ends[0])) / (2 * step * size)
+    assert float(slope * size) == pytest.approx(
+        float(quotient * size), rel=1e-4, abs=1e-9 * float(seconds)
     )
 
 
@@ -133,9 +129,9 @@ def test_what_is_absent_is_absent_for_all_with_one_reason() -> None:
     built = case.build(loading.load("presets/gpt3_a100x1024.yaml"))
     with pytest.raises(Absent) as found:
         Evaluation(built).value("cost.total")
-    with pytest.raises(Absent) as taped:
-        Tape(built, ["cost.total"])
-    assert taped.value.reason == f"cost.total cannot be computed: {found.value.reason}"
+    with pytest.raises(Absent) as floats:
+        Evaluation(built, exact=False).value("cost.total")
+    assert floats.value.reason == found.value.reason
     assert compiled(built, ["cost.total"]).absent == {"cost.total": found.value.reason}
 
 
@@ -196,12 +192,9 @@ def test_a_graph_used_again_says_what_a_new_one_says(
         if isinstance(alone.trace(quantity).value, Absent):
             continue
         assert taken_apart(like, quantity) == taken_apart(alone, quantity)
-        shared, own = (Tape(built, [quantity], like=by) for by in (like, None))
-        slopes = []
-        for tape in (shared, own):
-            leaves = tape.values(built)
-            assert leaves is not None
-            by = tape.gradient(tape.again(leaves, exact=True), tape.results[quantity])
-            slopes.append({tape.leaves[number]: slope for number, slope in by.items()})
-        assert slopes[0].keys() == slopes[1].keys()
-        assert all(slopes[0][leaf] == close(slopes[1][leaf]) for leaf in slopes[0])
+        shared, own = ({
+            by.graph.nodes[place][1]: slope
+            for place, slope in slopes(by.graph.nodes, by.values, by.instance(quantity, {})).items()
+        } for by in (like, alone))  # fmt: skip
+        assert shared.keys() == own.keys()
+        assert all(shared[leaf] == close(own[leaf]) for leaf in shared)

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from planner.book.expressions import Symbol
 from planner.book.quantity import BOOK
 from planner.engine import instance
+from planner.engine.evaluate import Evaluation
 from planner.engine.graph import Graph
-from planner.engine.lower import Absent
+from planner.engine.lower import Absent, Key
 from planner.engine.run import run, tidy
-from planner.engine.tape import Quantity, Tape
 from planner.questions import loading
 from tests.engine import intervals
 from tests.engine.intervals import Interval
@@ -170,35 +170,34 @@ OPEN = {"memory.allocator", "compute.component_backward"}
 SCALARS = [q.id for q in BOOK.quantities.values() if not q.per]
 
 
-def tapes() -> Iterator[tuple[Tape, list[Any]]]:
+def evaluations() -> Iterator[Evaluation]:
     for model, training, layout in STRUCTURES:
         document = {
             "name": "a structure", "model": model, "cluster": CLUSTER,
             "training": {"tokens": 10**9, "sequence_length": 2048, "global_batch": 64, **training},
             "parallelism": {"tensor": 2, "pipeline": 2, **layout},
         }  # fmt: skip
-        built = instance.build(loading.load(document))
-        tape = Tape(built, SCALARS, absent={})
-        values = tape.values(built)
-        assert values is not None
-        yield tape, values
+        evaluation = Evaluation(instance.build(loading.load(document)))
+        for name in SCALARS:
+            evaluation.instance(name, {})
+        yield evaluation
 
 
 def counterexample(
-    tape: Tape, values: list[Any], ranges: dict[int, Interval], key: Quantity, tries: int
+    evaluation: Evaluation, ranges: dict[int, Interval], key: Key, tries: int
 ) -> str | None:
     """Why a quantity has no value at some corner of the ranges, where it leaves its own."""
-    random, node = Random(str(key)), tape.quantities[key]
-    places = tape.graph.needed([node])
+    random, node, graph = Random(key[0]), evaluation.nodes[key], evaluation.graph
+    places = graph.needed([node])
     for _ in range(tries):
         drawn: dict[int, Any] = {}
-        for place, value in zip(tape.inputs, values, strict=True):
-            low, high = ranges[place]
+        for place in graph.inputs:
+            value, (low, high) = evaluation.worth(place), ranges[place]
             tried = random.choice((low, high, value, value * Fraction(10) ** random.randint(-6, 6)))
             inside = min(max(tried, low), high)
             drawn[place] = int(inside) if isinstance(value, int) else inside
-        found: list[Any] = [None] * len(tape.graph.nodes)
-        run(tape.graph, places, found, drawn.__getitem__, lambda _, value: tidy(value))
+        found: list[Any] = [None] * len(graph.nodes)
+        run(graph, places, found, drawn.__getitem__, lambda _, value: tidy(value))
         value = found[node]
         outside = None if isinstance(value, Absent) else BOOK.quantities[key[0]].outside(value)
         if outside is not None:
@@ -210,13 +209,13 @@ def counterexample(
 def test_no_quantity_leaves_its_range() -> None:
     """Over the ranges of the schemas, for each structure of plan that is tried."""
     count, open_ = 0, Counter[str]()
-    for tape, values in tapes():
-        ranges = intervals.domains(tape, values)
-        instances, left = unproved(tape, ranges)
+    for evaluation in evaluations():
+        ranges = intervals.domains(evaluation)
+        instances, left = unproved(evaluation, ranges)
         count += instances
         for key in left:
             open_[key[0]] += 1
-            assert counterexample(tape, values, ranges, key, 100) is None, key
+            assert counterexample(evaluation, ranges, key, 100) is None, key[0]
     print(f"{len(STRUCTURES)} structures, {count} values, not proved: {dict(open_)}")
     assert set(open_) <= OPEN
     assert count > 10_000

@@ -51,7 +51,7 @@ def test_a_derivative_lies_between_the_differences_on_both_sides(
     document["training"] = {**document["training"], "tokens": 15 * 10**12}
     plan = loading.load(document)
     evaluation = Evaluation(case.build(plan))
-    entries = Slopes(evaluation.case, target).measures
+    entries = Slopes(evaluation, target).measures
     assert entries
     for entry in entries:
         if entry.rounded:
@@ -65,7 +65,7 @@ def test_a_derivative_lies_between_the_differences_on_both_sides(
 def test_whatever_is_left_out_moves_nothing(mfu: Any) -> None:
     plan = variant(loading.load(LLAMA), {"time.mfu": mfu})
     evaluation = Evaluation(case.build(plan))
-    slopes = Slopes(evaluation.case, "time.training_days")
+    slopes = Slopes(evaluation, "time.training_days")
     named = {entry.note.key for entry in slopes.measures}
     for key in ("cluster.price", "memory.context", "cluster.accelerator.memory"):
         assert key not in named

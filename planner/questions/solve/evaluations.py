@@ -1,21 +1,21 @@
 """Plans tried for one question: what the limits' quantities are at each value of the unknown.
 
-Plans that differ in numbers only run over one tape (``tape.py``), in floats. Values so near to a
-limit that rounding could decide, and those that an answer names, are computed exactly.
+Plans that differ in numbers only share one graph (``Evaluation.rerun``), in floats. Values so near
+to a limit that rounding could decide, and those that an answer names, are computed exactly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
 from planner.engine import instance as case
-from planner.engine.evaluate import Absent, Case, Number, of_case
+from planner.engine.evaluate import Absent, Case, Evaluation, Number
 from planner.engine.run import tidy
-from planner.engine.tape import Tape
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions.constraints import Limit, shown
@@ -27,8 +27,8 @@ MOST_SKIPS = 64
 NEAR = 1e-9
 #: A domain of no more values is tried in full.
 FEW = 64
-#: Tapes kept at once.
-MOST_TAPES = 48
+#: Graphs kept at once.
+MOST_GRAPHS = 48
 
 
 Evaluated = tuple[Plan, Mapping[str, Any], bool]
@@ -86,10 +86,13 @@ class Goal:
         return 1, self.of(probe)
 
 
+#: The last evaluations that share a graph: exactly, and in floats.
+Last = dict[bool, Evaluation]
+
+
 @lru_cache(maxsize=8)
-def _tapes_of(quantities: tuple[str, ...]) -> list[Tape]:
-    """The tapes of questions about the same quantities, the last one first: each says itself
-    whether it holds for a plan."""
+def _asked(quantities: tuple[str, ...]) -> list[Last]:
+    """What questions about the same quantities evaluated, the last one first."""
     return []
 
 
@@ -97,9 +100,9 @@ class AsItIs:
     """Which plans a value of the unknown stands for, and what their quantities are: here each value
     is one plan, with the layout that it has."""
 
-    def __init__(self, quantities: Iterable[str], tapes: list[Tape] | None = None) -> None:
+    def __init__(self, quantities: Iterable[str], first: Evaluation | None = None) -> None:
         self.quantities = tuple(dict.fromkeys(quantities))
-        self._tapes = _tapes_of(self.quantities) if tapes is None else tapes
+        self._graphs = _asked(self.quantities) if first is None else [{True: first}]
 
     def variants(self, plan: Plan, changes: Mapping[str, Any]) -> Sequence[Plan]:
         """The plans with some keys changed, at least one.
@@ -117,31 +120,23 @@ class AsItIs:
         """
         (plan,) = plans
         built = case.build(plan)
-        tape, leaves = self._tape(built)
-        for exactly in (exact,) if exact else (False, True):
-            try:
-                given = leaves if exactly else [float(leaf) for leaf in leaves]
-                values = tape.again(given, exact=exactly)
-                found = {name: tidy(values[node]) for name, node in tape.results.items()}
-                return plan, found, exactly
-            except (ArithmeticError, ValueError):
-                continue
-        return plan, of_case(built, tape.results), True  # which says why
+        if not exact:
+            floats = self._evaluation(built, exact=False)
+            with suppress(Absent, ArithmeticError):
+                return plan, {name: tidy(floats.value(name)) for name in self.quantities}, False
+        return plan, self._evaluation(built, exact=True).values_of(self.quantities), True
 
-    def _tape(self, built: Case) -> tuple[Tape, list[Any]]:
-        for place, tape in enumerate(self._tapes):
-            leaves = tape.values(built)
-            if leaves is not None:
-                self._tapes.insert(0, self._tapes.pop(place))  # likely the next one too
-                return tape, leaves
-        try:
-            tape = Tape(built, self.quantities)
-        except Absent as absent:
-            raise PlanError(Fault(absent.reason)) from None
-        self._tapes[:] = [tape, *self._tapes[: MOST_TAPES - 1]]
-        leaves = tape.values(built)
-        assert leaves is not None
-        return tape, leaves
+    def _evaluation(self, built: Case, exact: bool) -> Evaluation:
+        """An evaluation of a case over a graph that holds for it."""
+        for place, last in enumerate(self._graphs):
+            again = (last.get(exact) or last[not exact]).rerun(built, exact)
+            if again is not None:
+                last[exact] = again
+                self._graphs.insert(0, self._graphs.pop(place))  # likely the next one too
+                return again
+        made = Evaluation(built, exact=exact)
+        self._graphs[:] = [{exact: made}, *self._graphs[: MOST_GRAPHS - 1]]
+        return made
 
 
 class Probes:

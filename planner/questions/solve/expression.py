@@ -28,7 +28,6 @@ from planner.engine import instance as case
 from planner.engine.evaluate import Absent, Evaluation
 from planner.engine.graph import LEAVES
 from planner.engine.run import operands
-from planner.engine.tape import Tape
 from planner.plans.plan import variant
 from planner.questions.solve.solve import Answer
 from planner.typeset import LATEX, TEXT, Box, Typesetter, parse, with_subscript
@@ -152,11 +151,10 @@ class _Solver:
         assert answer.binding is not None and answer.holds is not None
         self.answer, self.limit, self.plan = answer, answer.binding, answer.holds.plan
         self.case = case.build(self.plan)
-        self.tape = Tape(self.case, [self.limit.quantity])
-        self.nodes = self.tape.graph.nodes
-        leaves = self.tape.values(self.case)
-        assert leaves is not None
-        self.values = self.tape.run(leaves)
+        self.evaluation = Evaluation(self.case)
+        self.result = self.evaluation.instance(self.limit.quantity, {})
+        self.evaluation.worth(self.result)
+        self.nodes, self.values = self.evaluation.graph.nodes, self.evaluation.values
         key = answer.domain.key
         note = next((n for n in BOOK.notation.values() if n.key == key and not n.per), None)
         #: How the unknown prints, and symbols that are not in the book.
@@ -165,9 +163,10 @@ class _Solver:
         self.numbers: dict[Symbol, Any] = {}
         self.meanings: dict[Symbol, str] = {}
         self.forms = self._inputs()
-        for place in self.tape.graph.dependents(self.forms.__contains__):
-            if place not in self.forms:
-                self.forms[place] = self._form(*self.nodes[place])
+        graph = self.evaluation.graph
+        moved = graph.dependents(self.forms)
+        for place in sorted({*moved}.intersection(graph.needed([self.result])) - self.forms.keys()):
+            self.forms[place] = self._form(*self.nodes[place])
 
     def _inputs(self) -> dict[int, Ratio]:
         """The inputs that change with the unknown, as functions of it."""
@@ -175,16 +174,16 @@ class _Solver:
         if len(points) < 3:
             raise NoForm("too few values make plans of the same formulas")
         found = {}
-        series = zip(*(leaves for _, leaves in points), strict=True)
-        for place, values in zip(self.tape.inputs, series, strict=True):
+        for place in self.evaluation.graph.inputs:
+            values = [evaluation.worth(place) for _, evaluation in points]
             if any(value != values[0] for value in values):
                 pairs = [(x, Fraction(v)) for (x, _), v in zip(points, values, strict=True)]
                 terms = {power: Coefficient(v, number(v)) for power, v in _fit(pairs) if v}
                 found[place] = Ratio(terms)
         return found
 
-    def _points(self) -> Iterator[tuple[Fraction, list[Any]]]:
-        """Values of the unknown with the inputs of their plans, while the formulas are the same."""
+    def _points(self) -> Iterator[tuple[Fraction, Evaluation]]:
+        """Values of the unknown with their plans, while the formulas are the same."""
         answer, domain = self.answer, self.answer.domain
         assert answer.holds is not None and answer.fails is not None
         start, end = answer.holds.index, answer.fails.index
@@ -193,11 +192,12 @@ class _Solver:
         for index in filter(domain.has, dict.fromkeys(chain.from_iterable(near))):
             value = domain.value(index)
             try:
-                leaves = self.tape.values(case.build(variant(self.plan, domain.changes(value))))
+                built = case.build(variant(self.plan, domain.changes(value)))
             except PlanError:
                 continue
-            if leaves is not None:
-                yield Fraction(value), leaves
+            evaluation = self.evaluation.rerun(built, exact=True)
+            if evaluation is not None:
+                yield Fraction(value), evaluation
 
     def _form(self, operation: str, arguments: tuple[int, ...]) -> Ratio:
         """The function of a node that hangs on the unknown."""
@@ -293,7 +293,7 @@ class _Solver:
         Raises:
             NoForm: of a higher degree, or the root lies elsewhere.
         """
-        form, quantity = self.forms.get(self.tape.results[self.limit.quantity]), self.limit.quantity
+        form, quantity = self.forms.get(self.result), self.limit.quantity
         zero = form and _sum(form.above, _product(self._less_the_limit(), form.below))
         if not zero:
             raise NoForm(f"{quantity} does not change here")
