@@ -15,7 +15,7 @@ from planner.book.quantity import symbol
 per_block = partial(symbol, per="block")
 bytes_of = partial(symbol, unit="bytes")
 bytes_per_second = partial(symbol, unit="bytes/s", letter=r"\beta")
-latency = partial(symbol, unit="s", letter=r"\alpha")
+hop_time = partial(symbol, unit="s", letter=r"\alpha")
 assumed = partial(symbol, kind="assumed")
 #: Nothing but formulas reads their keys.
 formula_input = partial(symbol, only_formulas=True)
@@ -164,7 +164,7 @@ k_a = bytes_of("k_a", "bytes of an activation", "training.bytes.activation")
 k_disp = bytes_of("k_disp", "bytes of a value on its way to an expert", "training.bytes.dispatch")
 k_gat = bytes_of("k_gat", "bytes of a weight being gathered", "training.bytes.gather")
 
-k_l = symbol("k_l", "rank of the adapters", "training.lora.rank", latex=r"r_{\mathrm{LoRA}}")
+k_l = symbol("k_l", "rank of the adapters", "training.lora.rank", latex="r_LoRA")
 k_t = bytes_of("k_t", "bytes of an optimizer's step counter", "training.bytes.step")
 tensors_c = symbol(
     "tensors_c", "weight tensors of the component", latex=r"n_{w,c}", per="component"
@@ -233,15 +233,11 @@ P_listed = symbol(
     "P_listed",
     "peak rate of the training precision, as the datasheet prints it",
     "cluster.accelerator.peak.value",
-    latex=r"R_{\mathrm{sheet}}",
+    latex="R_sheet",
     unit="FLOP/s",
 )
 mfu_assumed = formula_input(
-    "mfu_assumed",
-    "assumed model FLOPs utilisation",
-    "time.mfu",
-    latex=r"u_{\mathrm{given}}",
-    kind="assumed",
+    "mfu_assumed", "assumed model FLOPs utilisation", "time.mfu", latex="u_given", kind="assumed"
 )
 hourly = partial(formula_input, unit="USD/h", cited=True)
 price = hourly(
@@ -251,20 +247,20 @@ reserved_price = hourly(
     "reserved_price",
     "price of one device for one hour under a long commitment",
     "cluster.reserved_price",
-    latex=r"\pi_{\mathrm{res}}",
+    latex=r"\pi_res",
 )
 power = formula_input(
     "power",
     "largest sustained power of one device",
     "cluster.accelerator.power",
-    latex=r"P_{\mathrm{dev}}",
+    latex="P_dev",
     unit="W",
 )
 host_power = formula_input(
     "host_power",
     "power per device outside the accelerators",
     "cluster.host_power",
-    latex=r"P_{\mathrm{host}}",
+    latex="P_host",
     unit="W",
 )
 pue = formula_input(
@@ -289,9 +285,7 @@ P_16 = symbol(
 W = formula_input(
     "W", "bandwidth of the device's memory", "cluster.accelerator.memory_bandwidth", unit="bytes/s"
 )
-n_sm = symbol(
-    "n_sm", "multiprocessors", "cluster.accelerator.multiprocessors", latex=r"n_{\mathrm{SM}}"
-)
+n_sm = symbol("n_sm", "multiprocessors", "cluster.accelerator.multiprocessors", latex="n_SM")
 f_clk = symbol("f_clk", "clock", "cluster.accelerator.clock", unit="1/s")
 B_link = bytes_per_second(
     "B_link",
@@ -299,8 +293,8 @@ B_link = bytes_per_second(
     "cluster.accelerator.link.bandwidth",
     only_formulas=True,
 )
-a_link = latency("a_link", "time of one hop inside a node", "cluster.accelerator.link.latency")
-a_sw = latency(
+a_link = hop_time("a_link", "time of one hop inside a node", "cluster.accelerator.link.latency")
+a_sw = hop_time(
     "a_sw",
     "time of a collective of no size that the link's switches carry out",
     "cluster.accelerator.link.switch_latency",
@@ -317,7 +311,7 @@ B_sus = bytes_per_second(
     "cluster.network.sustained",
     kind="measured",
 )
-a_net = latency(
+a_net = hop_time(
     "a_net", "time of one hop between nodes", "cluster.network.latency", only_formulas=True
 )
 o_net = formula_input(
@@ -331,7 +325,7 @@ B_dram = bytes_per_second(
     "B_dram",
     "rate at which a host's processors read and write its memory",
     "time.host_memory",
-    latex=r"W_{\mathrm{host}}",
+    latex="W_host",
 )
 
 # Shares of those rates that runs sustain: calibrated facts (presets/efficiency)
@@ -421,7 +415,7 @@ f_disp = efficiency(
     "f_disp",
     "share of the multiprocessors that exchanges beside products take",
     "exchange_share",
-    latex=r"\phi_{\mathrm{ex}}",
+    latex=r"\phi_ex",
 )
 p_drop = symbol("p_drop", "whether dropout runs", "time.dropout", letter=r"\delta")
 k_x = bytes_of("k_x", "bytes of an element of the products' inputs", "time.element")
@@ -459,14 +453,14 @@ idle_power = symbol(
     "idle_power",
     "power of one idle device",
     "cluster.accelerator.idle_power",
-    latex=r"P_{\mathrm{idle}}",
+    latex="P_idle",
     unit="W",
 )
 e_own = symbol(
     "e_own",
     "share of the peak that large products sustain at the rated power",
     "cluster.accelerator.efficiency.matmul.value",
-    latex=r"\eta_{\mathrm{dev}}",
+    latex=r"\eta_dev",
 )
 
 # The constants of published scaling laws (presets/scaling). A law is an entry of the axis ``law``.

@@ -17,6 +17,7 @@ embedding, the head); the reductions of ``reductions.py`` make such values into 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,9 +67,9 @@ class Quantity(Operand):
     ``unit`` is the unit of the value, ``coefficient`` the unit that the plain numbers in its
     formulas carry (the 2 of ``2*m*n`` is FLOP per multiply-add), so that dimensions can be checked.
     ``within`` is the range of its values, which the engine refuses to leave: from 0 up, unless it
-    is a ``SHARE`` or ``SIGNED``. ``source`` names paper, table and equation. Further keywords are
-    settings under which alone it has a value; its formulas may state any of source, title, exact
-    and coefficient anew.
+    is a ``SHARE`` or ``SIGNED``. ``symbol`` is typed (``t_step``, see ``spelled``) or LaTeX;
+    ``source`` names paper, table and equation. Further keywords are settings under which alone it
+    has a value; its formulas may state any of source, title, exact and coefficient anew.
 
     What else is said of a quantity stands here too: ``share``, it prints as a percentage;
     ``short``, its title in a table, where the title is too long; ``attribution``, the work or the
@@ -101,7 +102,7 @@ class Quantity(Operand):
     ) -> None:
         self.id = identifier
         self.symbol = Symbol(identifier)
-        self.latex = symbol
+        self.latex = spelled(symbol)
         self.unit = unit
         self.title = title
         self.per = _axes(per)
@@ -234,6 +235,17 @@ def _axes(per: str | tuple[str, ...]) -> tuple[str, ...]:
     return (per,) if isinstance(per, str) else per
 
 
+def spelled(symbol: str) -> str:
+    """The LaTeX of a symbol as it is typed: the letters of an index are a word, and upright
+    (``t_step``, ``M_act``), with what varies behind it; any other symbol is LaTeX already."""
+    found = re.fullmatch(r"(\\?[A-Za-z]+)_([A-Za-z0-9,]{2,}?)((?:,[a-z]|,\\[a-z\\]+)?)('*)", symbol)
+    if found is None:
+        return symbol
+    base, index, varies, primes = found.groups()
+    index = index if index.isdigit() else rf"\mathrm{{{index}}}"
+    return f"{base}_{{{index}{varies}}}{primes}"
+
+
 def symbol(
     name: str,
     meaning: str,
@@ -246,10 +258,8 @@ def symbol(
 ) -> Symbol:
     """Declare an input symbol of the notation table. Where no LaTeX is given it is the letter (the
     name's, where none is given) with the rest of the name as its index: ``d_h``, ``s_dec``."""
-    first, _, index = name.partition("_")
-    if len(index) > 1:
-        index = f"{{{index}}}" if index.isdigit() else rf"{{\mathrm{{{index}}}}}"
-    latex = latex or "_".join(filter(None, (letter or first, index)))
+    first, underscore, index = name.partition("_")
+    latex = spelled(latex or (letter or first) + underscore + index)
     made = Symbol(name, positive=True)
     return BOOK.note(
         Notation(made, meaning, latex, len(BOOK.notation), key, per=_axes(per), **more)

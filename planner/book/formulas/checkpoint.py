@@ -12,7 +12,7 @@ LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.2: the checkpoint is that o
 
 seconds = partial(Quantity, unit="s", exact=False, source="cluster.storage")
 
-size = Quantity("checkpoint.bytes", r"M_{\mathrm{ckpt}}", "size of a checkpoint", unit="bytes")
+size = Quantity("checkpoint.bytes", "M_ckpt", "size of a checkpoint", unit="bytes")
 size.where(lora=False, source="weights, master weights and optimizer states, each once").equals(
     (k_w + k_m + per_parameter) * total,
     "Bytes of a weight, its master copy and its optimizer states for each parameter; gradients are "
@@ -41,14 +41,12 @@ size.where(
     "format of the matmuls (training.lora.checkpoint: merged).",
 )
 
-write = seconds(
-    "checkpoint.write_seconds", r"t_{\mathrm{ckpt}}", "time to write a checkpoint"
-).equals(size / B_sto, "All devices together write it once.")
+write = seconds("checkpoint.write_seconds", "t_ckpt", "time to write a checkpoint").equals(
+    size / B_sto, "All devices together write it once."
+)
 
 stall = seconds(
-    "checkpoint.stall_seconds",
-    r"t_{\mathrm{stall}}",
-    "time that training stands still for a checkpoint",
+    "checkpoint.stall_seconds", "t_stall", "time that training stands still for a checkpoint"
 ).equals(
     write * x_blk,
     "All of the writing, or the share of it that is not done beside training "

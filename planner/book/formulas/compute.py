@@ -188,9 +188,7 @@ layer = flops(
 )
 
 forward = flops(
-    "compute.forward_flops_per_token",
-    r"C_{\mathrm{fwd}}",
-    "matmul FLOPs of one forward pass, per token",
+    "compute.forward_flops_per_token", "C_fwd", "matmul FLOPs of one forward pass, per token"
 )
 forward.where(shape=True, source=MATMUL).equals(
     Sum(L_k * layer, "part"), "Each part as often as it occurs."
@@ -204,9 +202,7 @@ forward.where(
 ).equals(2 * active, "Without a shape only the rule remains: 2 FLOP for each parameter.")
 
 backward = flops(
-    "compute.backward_flops_per_token",
-    r"C_{\mathrm{bwd}}",
-    "matmul FLOPs of one backward pass, per token",
+    "compute.backward_flops_per_token", "C_bwd", "matmul FLOPs of one backward pass, per token"
 )
 backward.where(shape=True, source=MATMUL).equals(
     Sum(L_k * Sum(backward_component, "component", matmul=True), "part"),
@@ -218,7 +214,7 @@ backward.where(
 
 per_token = flops(
     "compute.flops_per_token",
-    r"C_{\mathrm{tok}}",
+    "C_tok",
     "FLOPs of forward and backward, per token",
     source="Narayanan et al. 2021, appendix: backward is twice forward",
 ).equals(forward + backward, "One forward and one backward pass; nothing recomputed.")
@@ -242,7 +238,7 @@ training_6nd = flops(
 
 training_megatron = flops(
     "compute.training_flops_megatron",
-    r"C_{\mathrm{Meg}}",
+    "C_Meg",
     "training FLOPs as Megatron-LM 2021 counts them",
     source="Narayanan et al. 2021 (arXiv 2104.04473), equation 3",
     shape=True,
@@ -254,7 +250,7 @@ training_megatron = flops(
 
 training_palm = flops(
     "compute.training_flops_palm",
-    r"C_{\mathrm{PaLM}}",
+    "C_PaLM",
     "training FLOPs as PaLM counts them",
     source="Chowdhery et al. 2022 (arXiv 2204.02311), appendix B",
     coefficient="FLOP",
@@ -267,7 +263,7 @@ training_palm = flops(
 
 again = flops(
     "compute.recomputed_flops_per_token",
-    r"C_{\mathrm{again}}",
+    "C_again",
     "FLOPs that recomputation runs again, per token",
 )
 again.where(recompute="none", source="the plan (training.recompute)").equals(
@@ -280,7 +276,7 @@ ELSE = ("embedding", "head", "projection", *OTHERS, *NOTHING)
 
 block_again = flops(
     "compute.block.again",
-    r"C_{\mathrm{re}}",
+    "C_re",
     "FLOPs of a block that selective recomputation runs again, per token",
     per="block",
 )
@@ -348,7 +344,7 @@ again.where(
 
 executed_per_token = flops(
     "compute.executed_flops_per_token",
-    r"C_{\mathrm{hw}}",
+    "C_hw",
     "FLOPs of forward and backward with what is computed again, per token",
     source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5 and appendix A",
 ).equals(
@@ -367,7 +363,7 @@ counted_of_shape = partial(counted, shape=True)
 
 convolution = Quantity(
     "compute.convolution",
-    r"C_{\mathrm{conv},c}",
+    "C_conv,c",
     "forward FLOPs of one depthwise convolution, per token",
     unit="FLOP",
     source=COUNTER,
@@ -382,7 +378,7 @@ convolution = Quantity(
 
 convolutions = counted_of_shape(
     "compute.convolution_flops_per_token",
-    r"C_{\mathrm{conv}}",
+    "C_conv",
     "forward FLOPs of depthwise convolutions, per token",
 ).equals(
     Sum(L_k * Sum(convolution, "component", type="conv"), "part"),
@@ -391,7 +387,7 @@ convolutions = counted_of_shape(
 
 convolutions_backward = counted_of_shape(
     "compute.convolution_backward_flops_per_token",
-    r"C_{\mathrm{conv}}'",
+    "C_conv'",
     "backward FLOPs of depthwise convolutions as the counter has them, per token",
 ).equals(
     Sum(L_k * Sum(convolution * (1 + n_out), "component", type="conv"), "part"),
@@ -401,7 +397,7 @@ convolutions_backward = counted_of_shape(
 
 scores_again = counted(
     "compute.scores_again_flops_per_token",
-    r"C_{\mathrm{qk}}",
+    "C_qk",
     "FLOPs of attention scores that the kernel computes again in backward, per token",
 )
 scores_again.where(training_attention="eager").equals(0, "The scores were kept.")

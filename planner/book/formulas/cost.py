@@ -19,22 +19,22 @@ total = dollars("cost.total", r"\pi", "cost of the device hours").equals(
 )
 
 reserved = dollars(
-    "cost.reserved", r"\pi_{\mathrm{run,res}}", "cost of the device hours under a long commitment"
+    "cost.reserved", r"\pi_run,res", "cost of the device hours under a long commitment"
 ).equals(device_hours * reserved_price, "The same hours at the price of reserved devices.")
 
-run = dollars(
-    "cost.run", r"\pi_{\mathrm{cal}}", "cost of the run with interruptions", exact=False
-).equals(run_device_hours * price, "The device hours on the calendar at the price of the cluster.")
+run = dollars("cost.run", r"\pi_cal", "cost of the run with interruptions", exact=False).equals(
+    run_device_hours * price, "The device hours on the calendar at the price of the cluster."
+)
 
 million_input = of_a_million(
-    "cost.million_input_tokens", r"\pi_{\mathrm{in}}", "cost of a million tokens of prompts"
+    "cost.million_input_tokens", r"\pi_in", "cost of a million tokens of prompts"
 ).equals(
     10**6 * n * price / (3600 * prefill_rate),
     "All devices for as long as they take to read a million tokens; an hour has 3600 seconds.",
 )
 
 million_output = of_a_million(
-    "cost.million_output_tokens", r"\pi_{\mathrm{out}}", "cost of a million generated tokens"
+    "cost.million_output_tokens", r"\pi_out", "cost of a million generated tokens"
 ).equals(
     10**6 * n * price / (3600 * decode_rate),
     "All devices for as long as they take to generate a million tokens.",

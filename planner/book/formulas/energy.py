@@ -11,19 +11,17 @@ PATTERSON = "Patterson et al. 2021 (arXiv 2104.10350), section 2"
 
 kwh = partial(Quantity, unit="kWh", scales_with="time", source=PATTERSON, exact=False)
 
-devices = kwh("energy.devices", r"E_{\mathrm{dev}}", "energy of the accelerators").equals(
+devices = kwh("energy.devices", "E_dev", "energy of the accelerators").equals(
     device_hours * power / 1000,
     "Every device hour at the rated power: an upper bound; 1000 turns W into kW.",
 )
 
-hosts = kwh(
-    "energy.hosts", r"E_{\mathrm{host}}", "energy of the nodes outside their accelerators"
-).equals(
+hosts = kwh("energy.hosts", "E_host", "energy of the nodes outside their accelerators").equals(
     device_hours * host_power / 1000,
     "Processors, memory, fans and network cards, per device; 1000 turns W into kW.",
 )
 
-computers = kwh("energy.computers", r"E_{\mathrm{IT}}", "energy of the computers")
+computers = kwh("energy.computers", "E_IT", "energy of the computers")
 computers.where(hosts_given=True).equals(
     devices + hosts, "Accelerators, and what surrounds them in a node."
 )
@@ -31,7 +29,7 @@ computers.where(hosts_given=False, title="energy of the accelerators alone").equ
     devices, "The cluster states no power for its hosts (cluster.host_power); they are not in it."
 )
 
-total = kwh("energy.total", r"E_{\mathrm{run}}", "energy that the site draws")
+total = kwh("energy.total", "E_run", "energy that the site draws")
 total.where(pue_given=True).equals(
     computers * pue,
     "What the site draws for each kWh of its computers, cooling and conversion included.",
@@ -56,7 +54,7 @@ carbon = Quantity(
 
 expected = Quantity(
     "energy.expected",
-    r"E_{\mathrm{exp}}",
+    "E_exp",
     "energy by how busy the devices are",
     unit="kWh",
     source="Newkirk et al. 2025 (arXiv 2506.14551): nodes draw less than their rating, by the "

@@ -25,10 +25,7 @@ micro_batches = number(
 )
 
 shards = number(
-    "layout.shards",
-    r"d_{\mathrm{sh}}",
-    "devices that share the sharded states of a weight",
-    per="component",
+    "layout.shards", "d_sh", "devices that share the sharded states of a weight", per="component"
 )
 shards.where(
     split=("none", "column", "row", "vocabulary"),
@@ -48,7 +45,7 @@ shards.where(
 
 vocabulary = number(
     "layout.vocabulary",
-    r"V_{\mathrm{pad}}",
+    "V_pad",
     "vocabulary with padding",
     source="Megatron-LM (make-vocab-size-divisible-by)",
 ).equals(
@@ -58,7 +55,7 @@ vocabulary = number(
 
 tokens = Quantity(
     "layout.tokens",
-    r"n_{\mathrm{tok}}",
+    "n_tok",
     "tokens of a micro-batch on one device",
     unit="tokens",
     source="Megatron-LM: context parallel divides the sequence",
@@ -67,7 +64,7 @@ tokens = Quantity(
 
 routed = Quantity(
     "layout.routed",
-    r"n_{\mathrm{rou}}",
+    "n_rou",
     "rows that the experts of one device work on, of one micro-batch",
     unit="tokens",
     exact=False,
@@ -80,9 +77,7 @@ routed.where(capped=False, source="Megatron-LM (all-to-all dispatch)").equals(
     "an expert share the tokens. The fullest device has gamma times as many.",
 )
 
-sequence_ranks = number(
-    "layout.sequence_ranks", r"t_{\mathrm{seq}}", "devices that share the residual stream"
-)
+sequence_ranks = number("layout.sequence_ranks", "t_seq", "devices that share the residual stream")
 sequence_ranks.where(
     sequence=True, source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2"
 ).equals(

@@ -130,13 +130,11 @@ optimizer = _at_peak(
     "master weights and optimizer states on the fullest device",
     states.optimizer_stage,
 )
-activations = _at_peak(
-    "activations", r"M_{\mathrm{act}}", "activations on the fullest device", kept.live
-)
-buffers = _at_peak("buffers", r"M_{\mathrm{buf}}", "buffers on the fullest device", buffer.live)
+activations = _at_peak("activations", "M_act", "activations on the fullest device", kept.live)
+buffers = _at_peak("buffers", "M_buf", "buffers on the fullest device", buffer.live)
 cache = _at_peak(
     "cache",
-    r"M_{\mathrm{kv}}",
+    "M_kv",
     "keys, values and states of the served sequences on the fullest device (KV cache)",
     cache_stage,
     short="cache of keys and values",
@@ -209,7 +207,7 @@ total.where(
 _layers = kept.layers + Max(minimum(1, recomputed_in_flight) * kept.again, "part")
 blocks = in_bytes(
     "memory.blocks",
-    r"M_{\mathrm{blk},\sigma}",
+    r"M_blk,\sigma",
     "what each kind of tensor holds at its own peak on a stage, added up",
     source="PyTorch's caching allocator: a freed block serves others of its size",
     per="stage",
@@ -235,7 +233,7 @@ blocks = in_bytes(
 
 allocator = predicted(
     "memory.allocator",
-    r"M_{\mathrm{all}}",
+    "M_all",
     "what the allocator keeps beyond live tensors",
     attribution="allocator's cache",
     source="PyTorch's caching allocator",
@@ -254,7 +252,7 @@ allocator.where(shape=False).equals(0, "States stay where they are and leave no 
 
 reserved = predicted(
     "memory.reserved",
-    r"M_{\mathrm{res}}",
+    "M_res",
     "memory that the allocator reserves (max_memory_reserved)",
     reading="the allocator's cache",
     source="PyTorch's caching allocator",
@@ -262,7 +260,7 @@ reserved = predicted(
 
 communicators = predicted(
     "memory.communicators",
-    r"M_{\mathrm{coll}}",
+    "M_coll",
     "buffers of the collective library",
     attribution="buffers of collectives",
     source="NCCL: channels and their buffers for each communicator",
@@ -274,7 +272,7 @@ communicators = predicted(
 
 process = predicted(
     "memory.process",
-    r"M_{\mathrm{proc}}",
+    "M_proc",
     "memory of the process (what nvidia-smi shows)",
     reading="the process (as the driver shows it)",
     source="device context, collective library and reserved memory",
@@ -284,10 +282,7 @@ process = predicted(
 )
 
 capacity = in_bytes(
-    "memory.capacity",
-    r"M_{\mathrm{cap}}",
-    "memory of one device",
-    source="the accelerator's document",
+    "memory.capacity", "M_cap", "memory of one device", source="the accelerator's document"
 ).equals(M_dev, "What the driver reports, where the document says it.")
 
 headroom = predicted(
@@ -300,7 +295,7 @@ headroom = predicted(
 
 at_worst = predicted(
     "memory.at_worst",
-    r"M_{95}",
+    "M_95",
     "memory of the process at worst (95th percentile)",
     source="published readings of training runs (presets/efficiency/memory.yaml)",
 ).equals(

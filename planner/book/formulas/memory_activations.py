@@ -27,7 +27,7 @@ tensor = Quantity(
 
 input_ranks = Quantity(
     "memory.activations.input_ranks",
-    r"t_{\mathrm{in}}",
+    "t_in",
     "devices that share the kept input of a recomputed layer",
     unit="1",
 )
@@ -91,7 +91,7 @@ whole = of_part(
 
 stays = Quantity(
     "memory.activations.offloaded",
-    r"f_{\mathrm{dev}}",
+    "f_dev",
     "share of the activations that stays on the device",
     unit="1",
     source="training.offload.activations",
@@ -116,7 +116,7 @@ layers = of_stage(
 
 stage = of_stage(
     "memory.activations.stage",
-    r"M_{\mathrm{act},\sigma}",
+    r"M_act,\sigma",
     "activations that one device of a stage keeps, of all micro-batches in flight",
     short="activations",
     source="layers, embedding and head",
@@ -127,7 +127,7 @@ stage = of_stage(
 
 live = Quantity(
     "memory.activations.live",
-    r"M_{\mathrm{act},\sigma\varphi}",
+    r"M_act,\sigma\varphi",
     "activations on one device of a stage in a phase",
     unit="bytes",
     attribution="activations",

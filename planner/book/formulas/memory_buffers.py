@@ -18,7 +18,7 @@ in_bytes = partial(Quantity, unit="bytes")
 
 loss = of_stage(
     "memory.buffers.loss",
-    r"M_{\mathrm{loss},\sigma}",
+    r"M_loss,\sigma",
     "temporary tensors of the loss and of the head's backward pass",
     source=PROFILE,
 ).equals(
@@ -28,7 +28,7 @@ loss = of_stage(
 
 layer = of_stage(
     "memory.buffers.layer",
-    r"M_{\mathrm{bwd},\sigma}",
+    r"M_bwd,\sigma",
     "temporary tensors of the backward pass of one block",
     source=PROFILE,
 ).equals(
@@ -51,7 +51,7 @@ gathered_part = in_bytes(
 
 gathered = of_phase(
     "memory.buffers.gathered",
-    r"M_{\mathrm{gat},\sigma\varphi}",
+    r"M_gat,\sigma\varphi",
     "weights in the compute format on one device of a stage",
     source=FSDP,
 )
@@ -95,7 +95,7 @@ gathered.where(phase="step", source="the optimizer works on shards").equals(0, "
 
 reduced = of_phase(
     "memory.buffers.reduced",
-    r"M_{\mathrm{red},\sigma\varphi}",
+    r"M_red,\sigma\varphi",
     "whole gradients on their way to their shards",
     source=FSDP,
 )
@@ -123,9 +123,7 @@ reduced.where(zero=(0, 1, 2), source="gradients are summed where they lie").equa
     0, "No further buffer."
 )
 
-step = of_stage(
-    "memory.buffers.step", r"M_{\mathrm{step},\sigma}", "temporary tensors of the optimizer step"
-)
+step = of_stage("memory.buffers.step", r"M_step,\sigma", "temporary tensors of the optimizer step")
 step.where(
     optimizer_kernel="foreach",
     source="PyTorch (torch.optim, foreach): the denominator of the update, for all weights at once",
@@ -147,7 +145,7 @@ step.where(
 
 dummies = of_stage(
     "memory.buffers.dummies",
-    r"M_{\mathrm{dum},\sigma}",
+    r"M_dum,\sigma",
     "placeholder gradients of the weights",
     source="TransformerEngine (get_dummy_wgrad), Megatron-LM (gradient-accumulation fusion)",
 )
@@ -165,7 +163,7 @@ dummies.where(dummies=True).equals(
 dummies.where(dummies=False).equals(0, "Autograd hands the gradients over.")
 
 workspace = of_stage(
-    "memory.buffers.workspace", r"M_{\mathrm{ws},\sigma}", "workspaces of the matmul libraries"
+    "memory.buffers.workspace", r"M_ws,\sigma", "workspaces of the matmul libraries"
 )
 workspace.where(
     head_workspace=False, source="PyTorch (CUBLAS_WORKSPACE_CONFIG: 32 MiB from Hopper on)"
@@ -187,7 +185,7 @@ workspace.where(
 
 buckets = in_bytes(
     "memory.buffers.buckets",
-    r"M_{\mathrm{bk}}",
+    "M_bk",
     "buckets in which gradients are reduced and weights gathered",
     source="DeepSpeed (reduce_bucket_size, allgather_bucket_size)",
 ).equals(
@@ -197,15 +195,13 @@ buckets = in_bytes(
 
 live_parameters = in_bytes(
     "memory.buffers.live_parameters",
-    r"M_{\mathrm{lp}}",
+    "M_lp",
     "weights kept gathered besides the layers at work",
     source="DeepSpeed (stage3_max_live_parameters)",
 ).equals(N_live * k_c, "So many parameters in the format that the matmuls take; none under FSDP2.")
 
 quantized = of_stage(
-    "memory.buffers.quantized",
-    r"M_{\mathrm{quant},\sigma}",
-    "weights in the format of quantized products",
+    "memory.buffers.quantized", r"M_quant,\sigma", "weights in the format of quantized products"
 )
 
 _matrices = Sum(device_parameters, "component", type="linear")
@@ -223,7 +219,7 @@ quantized.where(
 
 constant = of_stage(
     "memory.buffers.constant",
-    r"M_{\mathrm{con},\sigma}",
+    r"M_con,\sigma",
     "buffers that are there for the whole run",
     source=PROFILE,
 ).equals(
@@ -236,7 +232,7 @@ constant = of_stage(
 
 live = of_phase(
     "memory.buffers.live",
-    r"M_{\mathrm{buf},\sigma\varphi}",
+    r"M_buf,\sigma\varphi",
     "buffers on one device of a stage in a phase",
     attribution="buffers",
     source=PROFILE,

@@ -67,9 +67,7 @@ device_parameters.where(
 width = partial(Quantity, unit="1", source=MEGATRON, per="component")
 
 inputs = width(
-    "parameters.device_inputs",
-    r"n_{\mathrm{in}}'",
-    "input width of a matrix on one tensor and expert rank",
+    "parameters.device_inputs", "n_in'", "input width of a matrix on one tensor and expert rank"
 )
 inputs.where(split=("none", "column")).equals(n_in, "All of them.")
 inputs.where(split="row").equals(n_in / t, "Divided over the tensor-parallel ranks.")
@@ -82,9 +80,7 @@ inputs.where(split="experts").equals(
 )
 
 outputs = width(
-    "parameters.device_outputs",
-    r"n_{\mathrm{out}}'",
-    "output width of a matrix on one tensor and expert rank",
+    "parameters.device_outputs", "n_out'", "output width of a matrix on one tensor and expert rank"
 )
 outputs.where(split=("none", "row")).equals(n_out, "All of them.")
 outputs.where(split="column").equals(n_out / t, "Divided over the tensor-parallel ranks.")

@@ -55,7 +55,7 @@ fabric.where(measured=True, source="cluster document: a collective benchmark").e
 
 tensor = seconds(
     "network.tensor",
-    r"t_{\mathrm{AR}}",
+    "t_AR",
     "one tensor-parallel exchange of the residual stream",
     attribution="tensor-parallel exchange",
 )
@@ -160,9 +160,7 @@ hops.where(shards="nodes", source=RING).equals(
 TUNER = "NCCL, src/graph/tuning.cc: the fastest of ring, tree and NVLS"
 
 reduce_hops = seconds(
-    "network.reduce_hops",
-    r"\alpha_{\mathrm{AR}}",
-    "hops of one all-reduce over the data-parallel group",
+    "network.reduce_hops", r"\alpha_AR", "hops of one all-reduce over the data-parallel group"
 )
 reduce_hops.where(shards="none", source="a group of one device").equals(0, "None: a device alone.")
 reduce_hops.where(shards="node", switched=False, source=RING).equals(
@@ -233,7 +231,7 @@ passed.where(split="experts", shards="nodes").equals(
 
 experts = of_block(
     "network.experts",
-    r"t_{\mathrm{a2a}}",
+    "t_a2a",
     "one exchange of tokens between experts, the mean of there and back",
     attribution="expert-parallel exchange",
 )
@@ -283,7 +281,7 @@ reach_nodes.where(grouped=True, source=LIMITED).equals(
 
 uneven = of_experts(
     "network.experts.uneven",
-    r"\gamma_{\mathrm{a2a}}",
+    r"\gamma_a2a",
     "rows that travel to the experts of the fullest device, over an even share",
 )
 uneven.where(capped=False, source="definition").equals(
@@ -338,7 +336,7 @@ FOLDING = "Liu et al. 2025 (arXiv 2504.14960), MoE parallel folding; Megatron-LM
 
 experts_gather = of_block(
     "network.experts.gather",
-    r"t_{\mathrm{ge}}",
+    "t_ge",
     "gathering rows among the devices that share an expert, the mean of there and back",
     attribution="expert-parallel exchange",
     source=FOLDING,
@@ -367,7 +365,7 @@ _keys_and_values = k_a * tokens * maximum(1, a_kv / t) * (d_h + d_v)
 
 context = of_block(
     "network.context",
-    r"t_{\mathrm{kv}}",
+    "t_kv",
     "one hop of a rank's keys and values round its context-parallel group",
     source=RING,
 )
@@ -386,7 +384,7 @@ context.where(context="nodes").equals(
 
 send = seconds(
     "network.pipeline",
-    r"t_{\mathrm{send}}",
+    "t_send",
     "sending the residual stream to the next stage",
     short="sending to the next stage",
     attribution="pipeline exchange",

@@ -69,7 +69,7 @@ component_active = counted(
     "Of the experts, the chosen ones; everything else is used in full.",
 )
 
-active = parameters("parameters.active", r"N_{\mathrm{act}}", "parameters used by one token")
+active = parameters("parameters.active", "N_act", "parameters used by one token")
 active.where(shape=True, source=SHAPES).equals(
     Sum(L_k * Sum(component_active, "component"), "part"),
     "As the total, with the chosen experts instead of all.",
@@ -78,14 +78,12 @@ active.where(shape=False, source="the plan (model.parameters)").equals(
     total, "A model given by its size alone is taken as dense."
 )
 
-embedding = of_shape(
-    "parameters.embedding", r"N_{\mathrm{emb}}", "parameters of embedding tables"
-).equals(
+embedding = of_shape("parameters.embedding", "N_emb", "parameters of embedding tables").equals(
     Sum(L_k * Sum(component, "component", type="table"), "part"),
     "Every table that is looked up: tokens, learned positions, segments, biases by distance.",
 )
 
-head = of_shape("parameters.head", r"N_{\mathrm{head}}", "parameters of the output head").equals(
+head = of_shape("parameters.head", "N_head", "parameters of the output head").equals(
     Sum(L_k * Sum(component, "component", group="head", shared=False), "part"),
     "The matrix over the vocabulary and its bias; 0 where it is the token embedding.",
 )
@@ -102,7 +100,7 @@ non_embedding = parameters(
 )
 
 routed_experts = of_shape(
-    "parameters.routed_experts", r"N_{\mathrm{exp}}", "parameters of routed experts"
+    "parameters.routed_experts", "N_exp", "parameters of routed experts"
 ).equals(
     Sum(L_k * Sum(component, "component", split="experts"), "part"),
     "All copies of all experts, whether a token uses them or not.",

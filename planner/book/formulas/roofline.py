@@ -38,7 +38,7 @@ product_intensity = of_product(
 
 core_flops = of_core(
     "roofline.core.flops",
-    r"F_{\mathrm{core}}",
+    "F_core",
     "FLOPs of an attention core on one device, forward",
     unit="FLOP",
 )
@@ -52,7 +52,7 @@ core_flops.where(training_attention="eager").equals(
 
 core_intensity = of_core(
     "roofline.core.intensity",
-    r"I_{\mathrm{core}}",
+    "I_core",
     "FLOPs for each byte of an attention core",
     unit="FLOP/bytes",
 )

@@ -18,7 +18,7 @@ by_rate = partial(Quantity, scales_with="rate", source=PALM)
 
 tokens_per_second = Quantity(
     "time.tokens_per_second",
-    r"r_{\mathrm{tok}}",
+    "r_tok",
     "tokens per second, all devices",
     unit="tokens/s",
     scales_with="rate",
@@ -33,7 +33,7 @@ tokens_per_second.where(assumed=False, source="definition", exact=False).equals(
 
 tokens_per_second_per_device = Quantity(
     "time.tokens_per_second_per_device",
-    r"r_{\mathrm{dev}}",
+    "r_dev",
     "tokens per second and device",
     unit="tokens/s",
     scales_with="rate",
@@ -45,17 +45,14 @@ step.where(assumed=True, title="time of one optimizer step", source="definition"
 )
 
 training_seconds = by_time(
-    "time.training_seconds", r"t_{\mathrm{run}}", "time of the run without interruptions", unit="s"
+    "time.training_seconds", "t_run", "time of the run without interruptions", unit="s"
 ).equals(T / tokens_per_second, "All tokens at the rate of the run.")
 
 training_days = by_time(
-    "time.training_days",
-    r"t_{\mathrm{days}}",
-    "days of training without interruptions",
-    unit="days",
+    "time.training_days", "t_days", "days of training without interruptions", unit="days"
 ).equals(training_seconds / 86400, "A day has 86400 seconds.")
 
-device_hours = by_time("time.device_hours", r"t_{\mathrm{dev}}", "device hours", unit="h").equals(
+device_hours = by_time("time.device_hours", "t_dev", "device hours", unit="h").equals(
     n * training_seconds / 3600, "Every device for the whole run; an hour has 3600 seconds."
 )
 
@@ -64,15 +61,13 @@ mfu = by_rate("time.mfu", "u", "model FLOPs utilisation", unit="1", share=True).
     "Model FLOPs (attention in full, nothing recomputed) over what the dense peaks could do.",
 )
 
-hfu = by_rate(
-    "time.hfu", r"u_{\mathrm{hw}}", "hardware FLOPs utilisation", unit="1", share=True
-).equals(
+hfu = by_rate("time.hfu", "u_hw", "hardware FLOPs utilisation", unit="1", share=True).equals(
     mfu * executed_per_token / per_token,
     "As the model FLOPs utilisation, with recomputed work counted too.",
 )
 
 tflops_per_device = by_rate(
-    "time.tflops_per_device", r"F_{\mathrm{dev}}", "model TFLOP/s of one device", unit="TFLOP/s"
+    "time.tflops_per_device", "F_dev", "model TFLOP/s of one device", unit="TFLOP/s"
 ).equals(mfu * peak / 10**12, "Model FLOPs of one device in one second, in units of 1e12.")
 
 

@@ -52,7 +52,7 @@ keys.where(sees="past window").equals(
 #: Heads below 128 fill the products of a fused kernel less well.
 _filled = minimum(1, d_h / 128) ** x_head
 
-rate = of_block("time.core.rate", r"R_{\mathrm{att}}", "rate of fused attention", unit="FLOP/s")
+rate = of_block("time.core.rate", "R_att", "rate of fused attention", unit="FLOP/s")
 rate.where(time_attention="vendor", source=CALIBRATED).equals(
     e_att * peak_16 * _filled,
     "A share of the 16-bit peak; heads below 128 fill the products less well.",
@@ -75,7 +75,7 @@ FUSED: dict[str, Any] = {"training_attention": ("flash", "efficient")}
 
 forward = seconds(
     "time.core.forward",
-    r"t_{\mathrm{core}}",
+    "t_core",
     "forward pass of an attention core",
     attribution="attention",
     coefficient="FLOP",
@@ -87,10 +87,7 @@ forward.where(**FUSED, source=FLASH).equals(
 )
 
 backward = seconds(
-    "time.core.backward",
-    r"t_{\mathrm{core}}'",
-    "backward pass of an attention core",
-    attribution="attention",
+    "time.core.backward", "t_core'", "backward pass of an attention core", attribution="attention"
 )
 backward.where(**FUSED, source=FLASH).equals(
     forward * rational(5, 2) / e_back,
@@ -99,7 +96,7 @@ backward.where(**FUSED, source=FLASH).equals(
 
 half = Quantity(
     "time.core.half",
-    r"d_{\mathrm{core}}",
+    "d_core",
     "depth at which the products of an unfused core run at half of their rate",
     unit="1",
     exact=False,
@@ -122,7 +119,7 @@ def _product(m: Any, n: Any, k: Any, tiled: bool) -> Expression:
 
 scores = seconds(
     "time.core.scores",
-    r"t_{\mathrm{sc}}",
+    "t_sc",
     "softmax and dropout of unfused scores, forward",
     source=KERNELS,
     coefficient="bytes",
@@ -133,7 +130,7 @@ scores = seconds(
 
 scores_backward = seconds(
     "time.core.scores_backward",
-    r"t_{\mathrm{sc}}'",
+    "t_sc'",
     "softmax and dropout of unfused scores, backward",
     source=KERNELS,
     coefficient="bytes",
@@ -183,7 +180,7 @@ GATHERS: dict[str, Any] = {"context": ("node", "nodes"), "context_exchange": "ga
 
 context_forward = seconds(
     "time.core.context",
-    r"t_{\mathrm{cp}}",
+    "t_cp",
     "keys and values of other context-parallel ranks, forward",
     attribution="context-parallel exchange",
 )
@@ -191,7 +188,7 @@ context_forward.where(context="none", source=RING).equals(0, "The device holds w
 
 context_backward = seconds(
     "time.core.context_backward",
-    r"t_{\mathrm{cp}}'",
+    "t_cp'",
     "keys and values of other context-parallel ranks, backward",
     attribution="context-parallel exchange",
 )

@@ -22,16 +22,14 @@ rate = partial(serving, unit="tokens/s", scales_with="rate", source=POPE, coeffi
 estimate = partial(Quantity, exact=False, source=POPE)
 of_stage = partial(Quantity, exact=False, per="stage")
 
-prefill = seconds("time.prefill_seconds", r"t_{\mathrm{pre}}", "time to the first token").equals(
+prefill = seconds("time.prefill_seconds", "t_pre", "time to the first token").equals(
     Sum(L_k * forward, "part", head=False) + (p - 1) * send,
     "The forward pass of all layers over the prompts of a micro-batch, through the p stages. "
     "Logits of the last position alone are too few to count.",
 )
 
 prefill_rate = rate(
-    "time.prefill_tokens_per_second",
-    r"r_{\mathrm{pre}}",
-    "tokens of prompts read per second, all devices",
+    "time.prefill_tokens_per_second", "r_pre", "tokens of prompts read per second, all devices"
 ).equals(
     data * minimum(micro_batches, p) * b * s / prefill,
     "Each of the d replicas has m micro-batches of b prompts under way, one on each stage; those "
@@ -42,7 +40,7 @@ prefill_rate = rate(
 
 touched = Quantity(
     "time.decode.touched",
-    r"f_{\mathrm{exp}}",
+    "f_exp",
     "share of the experts that a step of decoding reads",
     unit="1",
     source="Rajbhandari et al. 2022 (arXiv 2201.05596), section 5.1",
@@ -127,7 +125,7 @@ stage_flops = of_stage(
 
 stage = of_stage(
     "time.decode.stage",
-    r"t_{\mathrm{dec},\sigma}",
+    r"t_dec,\sigma",
     "one token of each sequence on one stage",
     unit="s",
     source="Williams et al. 2009, Roofline: an insightful visual performance model",
@@ -141,7 +139,7 @@ stage = of_stage(
 
 hop = Quantity(
     "time.decode.hop",
-    r"t_{\mathrm{hop}}",
+    "t_hop",
     "one hop of a token's exchange, and its share of b h activations",
     unit="s",
     source="cluster document",
@@ -156,7 +154,7 @@ hop.where(tensor="nodes").equals(
 
 exchange = serving(
     "time.decode.exchange",
-    r"t_{\mathrm{ex,dec}}",
+    "t_ex,dec",
     "exchanges of a step of decoding with tensor- and expert-parallel ranks",
     unit="s",
     source="Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms",
@@ -177,7 +175,7 @@ exchange.where(experts=True).equals(
 
 sends = Quantity(
     "time.decode.sends",
-    r"t_{\mathrm{send,dec}}",
+    "t_send,dec",
     "sending a step's tokens through the stages",
     unit="s",
     source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1",
@@ -192,19 +190,19 @@ sends.where(pipeline="nodes").equals(
     (p - 1) * (k_a * b * h / (t * fabric) + a_net), "As inside a node, over the network."
 )
 
-decode = seconds("time.decode_seconds", r"t_{\mathrm{dec}}", "time of one further token").equals(
+decode = seconds("time.decode_seconds", "t_dec", "time of one further token").equals(
     maximum(1, micro_batches / p) * (p * Max(stage, "stage") + exchange + sends),
     "The p stages one after another, the exchanges of all layers and the way between stages; where "
     "more micro-batches than stages are under way, each waits for its turn.",
 )
 
 decode_rate = rate(
-    "time.decode_tokens_per_second", r"r_{\mathrm{dec}}", "tokens generated per second, all devices"
+    "time.decode_tokens_per_second", "r_dec", "tokens generated per second, all devices"
 ).equals(
     data * micro_batches * b / decode,
     "Each of the d replicas has m micro-batches of b sequences under way.",
 )
 
-latency = seconds("time.latency_seconds", r"t_{\mathrm{lat}}", "time of a whole answer").equals(
+latency = seconds("time.latency_seconds", "t_lat", "time of a whole answer").equals(
     prefill + s_o * decode, "The first token, then each of the rest."
 )

@@ -27,7 +27,7 @@ _once = 2 * (k_w + k_m + each) + k_g
 
 update = Quantity(
     "time.update",
-    r"D_{\mathrm{upd}}",
+    "D_upd",
     "memory traffic of the update, for each parameter of a component",
     unit="bytes",
     per="component",
@@ -173,9 +173,7 @@ orthogonal.where(optimizer="muon", zero=(1, 2, 3), source=MOONLIGHT).equals(
 )
 
 momentum = seconds(
-    "time.momentum",
-    r"t_{\mathrm{mom}}",
-    "gathering momentum, so that a device has the whole of its matrices",
+    "time.momentum", "t_mom", "gathering momentum, so that a device has the whole of its matrices"
 )
 momentum.where(optimizer=NOT_MUON, source="definition").equals(
     0, "A parameter's update needs no other parameter."
@@ -193,7 +191,7 @@ momentum.where(optimizer="muon", zero=(1, 2, 3), source=MOONLIGHT).equals(
 
 optimizer = seconds(
     "time.optimizer",
-    r"t_{\mathrm{opt}}",
+    "t_opt",
     "the optimizer's update",
     short="update of the weights",
     attribution="optimizer",

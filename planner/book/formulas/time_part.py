@@ -24,7 +24,7 @@ of_part = partial(Quantity, unit="s", exact=False, per="part")
 
 traffic = Quantity(
     "time.elementwise.bytes",
-    r"D_{\mathrm{ew}}",
+    "D_ew",
     "memory traffic of fused elementwise kernels, forward",
     unit="bytes",
     source="values read and written, in the format of activations",
@@ -82,7 +82,7 @@ traffic.where(block="head", training_loss=("full", "vocab-parallel")).equals(
 
 elementwise = of_block(
     "time.elementwise",
-    r"t_{\mathrm{ew}}",
+    "t_ew",
     "elementwise kernels of a block, forward",
     attribution="elementwise kernels",
     source=CALIBRATED,
@@ -97,7 +97,7 @@ QUIET = ("norm", "embedding", "head", *NOTHING)
 
 exchanges = Quantity(
     "time.exchanges",
-    r"n_{\mathrm{ex}}",
+    "n_ex",
     "tensor-parallel exchanges of a block in one pass",
     unit="1",
     source="Shoeybi et al. 2019 (arXiv 1909.08053), section 3",
@@ -110,9 +110,7 @@ exchanges.where(block=(*QUIET, "moe")).equals(0, "None.")
 
 ALONE = ("attention", "mlp", "projection", *QUIET, *OTHERS)
 
-exchange = of_block(
-    "time.exchange", r"t_{\mathrm{ex}}", "exchanges of a block with other devices in one pass"
-)
+exchange = of_block("time.exchange", "t_ex", "exchanges of a block with other devices in one pass")
 exchange.where(block=ALONE, tensor_overlap=False, source=CALIBRATED).equals(
     exchanges * tensor, "The products wait for the exchange."
 )
@@ -136,7 +134,7 @@ exchange.where(
 
 gathered = of_block(
     "time.exchange.again",
-    r"t_{\mathrm{ag}}",
+    "t_ag",
     "gathering the inputs of a block again for its backward pass",
     source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2",
 )
@@ -183,9 +181,7 @@ backward = of_part(
 
 # -- what is computed again --------------------------------------------------------------------
 
-again = of_block(
-    "time.block.again", r"t_{\mathrm{re}}", "what the backward pass computes again of a block"
-)
+again = of_block("time.block.again", "t_re", "what the backward pass computes again of a block")
 again.where(
     block="attention",
     again_core_attention=True,
@@ -315,7 +311,7 @@ ZERO_INFINITY = "Rajbhandari et al. 2021 (arXiv 2104.07857), section 5.1.2"
 
 offload = of_part(
     "time.part.offload",
-    r"t_{\mathrm{off}}",
+    "t_off",
     "activations of a layer on their way to the host and back",
     attribution="offloading activations",
     source=ZERO_INFINITY,
@@ -337,7 +333,7 @@ _least = minimum(device, host)
 #: sharper.
 _rounded = _most * (1 + (_least / _most) ** x_busy) ** (1 / x_busy)
 
-busy = of_part("time.part.busy", r"t_{\mathrm{busy}}", "device or host at work on a layer")
+busy = of_part("time.part.busy", "t_busy", "device or host at work on a layer")
 busy.where(schedule=IN_TURN, source=CALIBRATED).equals(
     _rounded,
     "The device waits for the host where kernels are short: the longer of the two, rounded where "

@@ -7,7 +7,7 @@ from planner.book.quantity import Quantity
 
 of_device = partial(Quantity, unit="FLOP/s")
 peak = of_device("time.peak", "R", "dense peak rate of one device in the training precision")
-peak_16 = of_device("time.peak_16", "R_{16}", "dense peak rate of one device in 16 bit")
+peak_16 = of_device("time.peak_16", "R_16", "dense peak rate of one device in 16 bit")
 
 for _peak, _listed, _convention in (
     (peak, P_listed, "peak_convention"),

@@ -255,7 +255,7 @@ PACKED: dict[str, Any] = {"quantised": True, "hidden_matrix": True}
 
 casts = seconds(
     "time.product.casts",
-    r"t_{\mathrm{cast}}",
+    "t_cast",
     "casts of a product's inputs to its format, forward and backward",
     attribution="casts to the format of products",
 )

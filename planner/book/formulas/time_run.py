@@ -20,7 +20,7 @@ seconds = partial(estimate, unit="s")
 
 between_failures = Quantity(
     "time.between_failures",
-    r"t_{\mathrm{MTBF}}",
+    "t_MTBF",
     "mean time between interruptions of the run",
     unit="s",
     source="interruptions counted on such a cluster (cluster.failures)",
@@ -33,7 +33,7 @@ between_failures = Quantity(
 
 ratio = estimate(
     "checkpoint.ratio",
-    r"\rho_{\mathrm{ckpt}}",
+    r"\rho_ckpt",
     "root of a checkpoint's stall over twice the time between interruptions",
     unit="1",
 ).equals(
@@ -44,7 +44,7 @@ ratio = estimate(
 
 _best = 2 * ratio - rational(4, 3) * ratio**2 + rational(2, 9) * ratio**3
 interval = seconds(
-    "checkpoint.interval_seconds", r"t_{\mathrm{int}}", "best time of training between checkpoints"
+    "checkpoint.interval_seconds", "t_int", "best time of training between checkpoints"
 ).equals(
     maximum(between_failures * _best, write - stall),
     "Seldom enough to stand still little, often enough to lose little: the root of twice the "
@@ -55,7 +55,7 @@ interval = seconds(
 _half = tanh((interval + stall) / (2 * between_failures))
 kept = seconds(
     "checkpoint.kept_seconds",
-    r"t_{\mathrm{kept}}",
+    "t_kept",
     "training between two interruptions that all checkpoints but the first keep",
 ).equals(
     interval * (1 - _half) / (2 * _half),
@@ -69,7 +69,7 @@ _first = minimum(interval, maximum(0, between_failures - kept))
 _passed = exp(-(t_res + _first + write) / between_failures)
 goodput = estimate(
     "time.goodput",
-    r"g_{\mathrm{run}}",
+    "g_run",
     "share of the time that moves the run forward",
     unit="1",
     within=SHARE,
@@ -88,7 +88,7 @@ goodput = estimate(
 
 straggler_days = days(
     "time.straggler_days",
-    r"t_{\mathrm{slow}}",
+    "t_slow",
     "days that stragglers add",
     source="Lin et al. 2025 (arXiv 2505.05713): a step waits for its slowest device",
 ).equals(
@@ -101,10 +101,7 @@ _written = stall / interval
 _lost = maximum(0, 1 / goodput - 1 - stall / interval)
 
 checkpoint_days = days(
-    "time.checkpoint_days",
-    r"t_{\mathrm{wr}}",
-    "days of standing still for checkpoints",
-    source=DALY,
+    "time.checkpoint_days", "t_wr", "days of standing still for checkpoints", source=DALY
 )
 checkpoint_days.where(stragglers_given=False).equals(
     training_days * _written, "Training stands still once in each interval of training."
@@ -114,9 +111,7 @@ checkpoint_days.where(stragglers_given=True).equals(
     "As without stragglers, of days that are longer by them.",
 )
 
-failure_days = days(
-    "time.failure_days", r"t_{\mathrm{lost}}", "days lost to interruptions", source=DALY
-)
+failure_days = days("time.failure_days", "t_lost", "days lost to interruptions", source=DALY)
 failure_days.where(stragglers_given=False).equals(
     training_days * _lost, "What goodput leaves for them: work that is done again, and restarts."
 )
@@ -126,10 +121,7 @@ failure_days.where(stragglers_given=True).equals(
 )
 
 run_days = days(
-    "time.run_days",
-    r"t_{\mathrm{cal}}",
-    "days of the run with interruptions",
-    source="sum of its parts",
+    "time.run_days", "t_cal", "days of the run with interruptions", source="sum of its parts"
 )
 run_days.where(stragglers_given=False).equals(
     training_days + checkpoint_days + failure_days,
@@ -145,7 +137,7 @@ run_days.where(
 
 run_device_hours = Quantity(
     "time.run_device_hours",
-    r"t_{\mathrm{dev,cal}}",
+    "t_dev,cal",
     "device hours of the run with interruptions",
     unit="h",
     scales_with="time",

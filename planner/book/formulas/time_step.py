@@ -44,7 +44,7 @@ stage.where(
 )
 
 model = seconds(
-    "time.model", r"t_{\mathrm{model}}", "one micro-batch through the whole model", source=PIPELINE
+    "time.model", "t_model", "one micro-batch through the whole model", source=PIPELINE
 ).equals(Sum(L_k * part, "part"), "All layers, the embedding and the head, one after another.")
 
 micro_batch = seconds(
@@ -61,7 +61,7 @@ micro_batch = seconds(
 
 bubble = seconds(
     "time.bubble",
-    r"t_{\mathrm{bub}}",
+    "t_bub",
     "filling and draining the pipeline",
     short="filling and draining the pipeline",
     attribution="pipeline bubble",
@@ -99,7 +99,7 @@ resident = Quantity(
 
 owned = Quantity(
     "time.owned",
-    r"N_{\mathrm{own}}",
+    "N_own",
     "trained parameters of the fullest stage that one device owns",
     unit="parameters",
     source=ZERO,
@@ -111,7 +111,7 @@ owned = Quantity(
 
 ring = Quantity(
     "time.ring",
-    r"\tau_{\mathrm{ring}}",
+    r"\tau_ring",
     "time in which rings pass each byte of the trained parameters of the fullest stage",
     unit="s/bytes",
     source=ZERO,
@@ -120,7 +120,7 @@ ring = Quantity(
 
 accumulation = seconds(
     "time.accumulation",
-    r"t_{\mathrm{acc}}",
+    "t_acc",
     "adding gradients up over micro-batches",
     short="adding gradients up",
     attribution="gradient accumulation",
@@ -140,11 +140,7 @@ accumulation.where(accumulation="separate", zero=(2, 3)).equals(
 )
 
 buckets = Quantity(
-    "time.buckets",
-    r"n_{\mathrm{rings}}",
-    "messages that gradients are reduced in",
-    unit="1",
-    exact=False,
+    "time.buckets", "n_rings", "messages that gradients are reduced in", unit="1", exact=False
 )
 buckets.where(
     buckets="growing",
@@ -175,7 +171,7 @@ _scattered = k_red * ring + buckets * network.hops
 _between_replicas = 2 * k_red * owned * (1 - 1 / r) / network.replicas
 
 reduce = seconds(
-    "time.data.reduce", r"t_{\mathrm{red}}", "reducing gradients over data parallelism, in one step"
+    "time.data.reduce", "t_red", "reducing gradients over data parallelism, in one step"
 )
 reduce.where(zero=0, source=ZERO).equals(
     2 * k_red * ring + buckets * network.reduce_hops, "An all-reduce: each gradient passes twice."
@@ -209,10 +205,7 @@ reduce.where(
 )
 
 gather = seconds(
-    "time.data.gather",
-    r"t_{\mathrm{gat}}",
-    "gathering updated weights over data parallelism",
-    source=ZERO,
+    "time.data.gather", "t_gat", "gathering updated weights over data parallelism", source=ZERO
 )
 gather.where(zero=(0, 3)).equals(
     0, "Every device updates all that it needs, or layers gather for themselves."
@@ -266,7 +259,7 @@ _tied = k_red * Max(total_on_stage(Sum(trained, "component", shared=True)), "sta
 
 tied = seconds(
     "time.tied",
-    r"t_{\mathrm{tied}}",
+    "t_tied",
     "adding up the gradients of tied embeddings on the first and the last stage",
     attribution="tied embeddings' exchange",
     source="Narayanan et al. 2021: the first and the last stage each hold tied embeddings",
@@ -287,7 +280,7 @@ tied.where(pipeline="nodes", schedule=IN_TURN).equals(
 
 step = Quantity(
     "time.step_seconds",
-    r"t_{\mathrm{step}}",
+    "t_step",
     "predicted time of one optimizer step",
     unit="s",
     scales_with="time",
