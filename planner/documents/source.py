@@ -74,10 +74,10 @@ class Document:
         """The nodes on the way to a value, the whole document first, as far as there are any."""
         way = [self.node]
         for step in path:
-            inner = _child(way[-1], step)
-            if inner is None:
+            inner = dict(way[-1].children())
+            if step not in inner:
                 break
-            way.append(inner)
+            way.append(inner[step])
         return way
 
     def find(self, path: Sequence[str | int]) -> Node:
@@ -101,14 +101,6 @@ class Document:
         """Who decided the value: a file and line, a preset, --set, a default, an argument."""
         return self.find(path).origin
 
-    def text(self, path: Sequence[str | int]) -> str | None:
-        """A scalar as written, such as 15T."""
-        return self.find(path).text
-
-    def reference(self, path: Sequence[str | int]) -> str | None:
-        """The name that the mapping at `path` was looked up by, such as llama2-70b."""
-        return self.find(path).reference
-
     def files(self) -> list[str]:
         """The files that the values were read from."""
         return sorted({n.place.file for _, n in self.walk() if n.origin.kind in ("file", "preset")})
@@ -122,14 +114,6 @@ class Document:
             if not inner:
                 yield path, node
             stack.extend(((*path, step), child) for step, child in reversed(inner))
-
-
-def _child(node: Node, step: str | int) -> Node | None:
-    if isinstance(node.value, dict) and isinstance(step, str):
-        return node.value.get(step)
-    if isinstance(node.value, list) and isinstance(step, int) and 0 <= step < len(node.value):
-        return node.value[step]
-    return None
 
 
 def spelled_out(root: Node, kind: str) -> Node:
@@ -147,30 +131,19 @@ def spelled_out(root: Node, kind: str) -> Node:
 _KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
-def _override(key: str, value: object) -> tuple[list[str], Node]:
-    """The steps and the value of one `--set KEY=VALUE`."""
-    shown, origin = f"--set {key}={value}"[:200], Origin("set", "--set")
+def _override(key: str, value: object, shown: str) -> tuple[list[str], Node]:
+    """The steps and the value of one `--set KEY=VALUE`; faults show how it was written."""
+    place, origin = Place(f"--set {shown}"[:200]), Origin("set", "--set")
     if not _KEY.fullmatch(key):
-        raise PlanError(Fault(f"'{key}' is not a key", Place(shown), "--set a.b=value"))
+        raise PlanError(Fault(f"'{key}' is not a key", place, "--set a.b=value"))
     node = None
     if not isinstance(value, str):
-        node = nodes.from_data(value, Place(shown), origin)
+        node = nodes.from_data(value, place, origin)
     elif value.strip():
-        node = nodes.compose(value, shown, origin)  # nothing of a comment
+        node = nodes.compose(value, place.file, origin)  # nothing of a comment
     if node is None:
-        raise PlanError(Fault("no value", Place(shown), "--set a.b=value"))
+        raise PlanError(Fault("no value", place, "--set a.b=value"))
     return key.split("."), replace(node, key_place=node.place)
-
-
-def _pairs(overrides: Mapping[str, object] | Sequence[str]) -> Iterator[tuple[str, object]]:
-    if isinstance(overrides, Mapping):
-        yield from ((key.strip(), value) for key, value in overrides.items())
-        return
-    for text in overrides:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise PlanError(Fault("no value", Place(f"--set {text}"), "--set a.b=value"))
-        yield key.strip(), value
 
 
 def _set(node: Node, steps: list[str], value: Node, kind: str | None, names: Resolver) -> Node:
@@ -231,14 +204,17 @@ def load(
             chain, base = (Path(source).resolve(),), Path(source).parent
     root = spelled_out(root, kind)
     resolver = Resolver(presets, base)
+    if isinstance(overrides, Mapping):
+        given = [(key.strip(), value, f"{key}={value}") for key, value in overrides.items()]
+    else:
+        pairs = ((text.partition("="), text) for text in overrides)
+        given = [(key.strip(), value, text) for (key, _, value), text in pairs]
     # Faults of independent overrides are reported together.
     changes: list[tuple[list[str], Node]] = []
-    given: list[tuple[str, str]] = []
     faults: list[Fault] = []
-    for key, text in _pairs(overrides):
+    for key, text, shown in given:
         try:
-            changes.append(_override(key, text))
-            given.append((key, str(text)))
+            changes.append(_override(key, text, shown))
         except PlanError as error:
             faults.extend(error.faults)
     if faults:
@@ -248,4 +224,4 @@ def load(
         root = spelled_out(_set(root, steps, value, kind, resolver), kind)
     root = resolver.extend(root, kind, chain) if changes else root
     root = resolver.names(root, kind, ())
-    return Document(root, kind, tuple(given))
+    return Document(root, kind, tuple((key, str(value)) for key, value, _ in given))

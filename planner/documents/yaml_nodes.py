@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import takewhile
 from typing import Any
 
 from planner.base import units
@@ -41,7 +42,7 @@ class Node:
     """A value with its place, the place of its key and its origin.
 
     `text` is a scalar as written, `reference` the name that a mapping was looked up by,
-    `size` the number of nodes in the tree, `unit` that of a quantity which has been read.
+    `unit` that of a quantity which has been read.
     """
 
     value: Value
@@ -50,7 +51,6 @@ class Node:
     key_place: Place | None = None
     text: str | None = None
     reference: str | None = None
-    size: int = 1
     unit: str | None = None
 
     def plain(self) -> Any:
@@ -109,10 +109,10 @@ class _Composer:
     def __init__(self, text: str, file: str, origin: Origin | None) -> None:
         import yaml
 
-        self.yaml = yaml
-        self.file = file
-        self.origin = origin
-        self.anchors: dict[str, Node | None] = {}
+        self.yaml, self.file, self.origin = yaml, file, origin
+        self.name = re.split(r"[/\\]", file)[-1]
+        #: Each anchored node with how many there are in it; None while it is being read.
+        self.anchors: dict[str, tuple[Node, int] | None] = {}
         self.faults: list[Fault] = []
         self.size = 0
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -123,24 +123,14 @@ class _Composer:
             return Place(self.file)
         return Place(self.file, mark.line + 1, mark.column + 1)
 
-    def new(self, value: Value, place: Place, text: str | None = None, size: int = 1) -> Node:
-        origin = self.origin
-        if origin is None:
-            name = re.split(r"[/\\]", place.file)[-1]
-            origin = Origin("file", f"{name}:{place.line}")
-        return Node(value, place, origin, None, text, None, size)
-
-    def fault(self, message: str, place: Place, *notes: str | None) -> None:
-        self.faults.append(Fault(message, place, *notes))
-
-    def stop(self, message: str, place: Place, *notes: str | None) -> PlanError:
-        return PlanError([*self.faults, Fault(message, place, *notes)])
+    def stop(self, message: str, place: Place, allowed: str | None = None) -> PlanError:
+        return PlanError([*self.faults, Fault(message, place, allowed)])
 
     def root(self) -> Node | None:
         """The one document of the stream; None where it is empty."""
-        yaml, found = self.yaml, None
+        found = None
         for event in self.events:
-            if isinstance(event, yaml.DocumentStartEvent):
+            if isinstance(event, self.yaml.DocumentStartEvent):
                 if found is not None:
                     here = self.place(event.start_mark)
                     raise self.stop("a second document starts here", here, "one document per file")
@@ -148,27 +138,37 @@ class _Composer:
         return found
 
     def node(self, event: Any, depth: int) -> Node:
-        yaml, place = self.yaml, self.place(event.start_mark)
+        """The value that an event begins; what is in it comes with the next events."""
+        yaml, place, before = self.yaml, self.place(event.start_mark), self.size
         if depth > MAX_DEPTH:
             raise self.stop("nested too deeply", place, f"at most {MAX_DEPTH} levels")
         if isinstance(event, yaml.AliasEvent):
-            return self.alias(event, place)
+            return self.alias(event.anchor, place)
         self.count(1, place)
         if event.anchor:
             self.anchors[event.anchor] = None
         # `!` alone and the tag of plain text say nothing beyond what quotes say.
         if event.tag not in (None, "!", "tag:yaml.org,2002:str"):
             tag = event.tag.replace("tag:yaml.org,2002:", "!!")
-            self.fault(f"the tag {tag} is not supported", place, "plain YAML without tags")
+            wrong = f"the tag {tag} is not supported"
+            self.faults.append(Fault(wrong, place, "plain YAML without tags"))
+        text, value = None, None
         if isinstance(event, yaml.ScalarEvent):
-            made = self.scalar(event, place)
+            text = value = event.value
+            if event.tag is None and event.implicit[0]:
+                value = self.scalar(text, place)
         elif isinstance(event, yaml.SequenceStartEvent):
-            made = self.sequence(place, depth)
+            value = [self.node(item, depth + 1) for item in self.until(yaml.SequenceEndEvent)]
         else:
-            made = self.mapping(place, depth)
+            value = self.entries(depth)
+        origin = self.origin or Origin("file", f"{self.name}:{place.line}")
+        made = Node(value, place, origin, text=text)
         if event.anchor:
-            self.anchors[event.anchor] = made
+            self.anchors[event.anchor] = made, self.size - before
         return made
+
+    def until(self, end: type) -> Iterator[Any]:
+        return takewhile(lambda event: not isinstance(event, end), self.events)
 
     def count(self, more: int, place: Place) -> None:
         self.size += more
@@ -176,48 +176,42 @@ class _Composer:
             allowed = f"at most {MAX_NODES} values, aliases written out"
             raise self.stop("the document is too large", place, allowed)
 
-    def alias(self, event: Any, place: Place) -> Node:
-        if event.anchor not in self.anchors:
-            raise self.stop(f"unknown alias *{event.anchor}", place, "an anchor written before it")
-        target = self.anchors[event.anchor]
+    def alias(self, anchor: str, place: Place) -> Node:
+        if anchor not in self.anchors:
+            raise self.stop(f"unknown alias *{anchor}", place, "an anchor written before it")
+        target = self.anchors[anchor]
         if target is None:
-            raise self.stop(f"the alias *{event.anchor} contains itself", place)
-        self.count(target.size, place)
-        return replace(target, place=place)
+            raise self.stop(f"the alias *{anchor} contains itself", place)
+        self.count(target[1], place)
+        return replace(target[0], place=place)
 
-    def scalar(self, event: Any, place: Place) -> Node:
-        value: Value = event.value
-        if event.tag is None and event.implicit[0]:
-            try:
-                value = _scalar(event.value, place)
-            except PlanError as error:
-                self.faults.extend(error.faults)
-        return self.new(value, place, event.value)
+    def scalar(self, text: str, place: Place) -> Value:
+        try:
+            return _scalar(text, place)
+        except PlanError as error:
+            self.faults.extend(error.faults)
+            return text
 
-    def sequence(self, place: Place, depth: int) -> Node:
-        items: list[Node] = []
-        while not isinstance(event := next(self.events), self.yaml.SequenceEndEvent):
-            items.append(self.node(event, depth + 1))
-        return self.new(items, place, size=1 + sum(item.size for item in items))
-
-    def mapping(self, place: Place, depth: int) -> Node:
+    def entries(self, depth: int) -> dict[str, Node]:
+        """What a mapping holds."""
         entries: dict[str, Node] = {}
-        size = 1
-        while not isinstance(event := next(self.events), self.yaml.MappingEndEvent):
+        for event in self.until(self.yaml.MappingEndEvent):
             key = self.node(event, depth + 1)
             value = self.node(next(self.events), depth + 1)
-            size += 1 + value.size
+            wrong, allowed = "", ""
             if not isinstance(key.value, str):
                 shown = "a key" if key.text is None else f"the key '{key.text}'"
-                self.fault(f"{shown} is not text", key.place, "quote it to make it text")
+                wrong, allowed = f"{shown} is not text", "quote it to make it text"
             elif key.value == "<<" and key.place == self.place(event.start_mark):
-                self.fault("merge keys are not supported", key.place, "extends: NAME")
+                wrong, allowed = "merge keys are not supported", "extends: NAME"
             elif key.value in entries:
                 first = entries[key.value].key_place
-                self.fault(f"the key '{key.value}' occurs twice", key.place, f"first at {first}")
+                wrong, allowed = f"the key '{key.value}' occurs twice", f"first at {first}"
             else:
                 entries[key.value] = replace(value, key_place=key.place)
-        return self.new(entries, place, size=size)
+            if wrong:
+                self.faults.append(Fault(wrong, key.place, allowed))
+        return entries
 
 
 def compose(text: str, file: str, origin: Origin | None = None) -> Node | None:
@@ -266,10 +260,10 @@ def from_data(data: object, place: Place, origin: Origin, depth: int = 0) -> Nod
             if not isinstance(key, str):
                 raise PlanError(Fault(f"the key {key!r} is not text", place))
             entries[key] = replace(from_data(item, place, origin, depth + 1), key_place=place)
-        return Node(entries, place, origin, size=1 + sum(n.size for n in entries.values()))
+        return Node(entries, place, origin)
     if isinstance(data, (list, tuple)):
         items = [from_data(item, place, origin, depth + 1) for item in data]
-        return Node(items, place, origin, size=1 + sum(n.size for n in items))
+        return Node(items, place, origin)
     if data is None or isinstance(data, (str, bool)):
         return Node(data, place, origin, text=data if isinstance(data, str) else None)
     if isinstance(data, (int, Fraction, float)):

@@ -248,9 +248,9 @@ def test_names_become_what_they_stand_for(tmp_path: Path, presets: Path) -> None
         "model": {"name": "Small", "layers": 20, "attention": {"heads": 4, "window": 8}},
         "cluster": {"accelerator": {"memory": "80 GB", "power": "700 W"}, "devices": 16},
     }
-    assert document.reference(("model",)) == "large"
-    assert document.reference(("cluster",)) == "eight"
-    assert document.reference(("cluster", "accelerator")) == "chip"
+    assert document.find(("model",)).reference == "large"
+    assert document.find(("cluster",)).reference == "eight"
+    assert document.find(("cluster", "accelerator")).reference == "chip"
     assert str(document.origin(("model", "layers"))) == "preset large"
     assert str(document.origin(("model", "name"))) == "preset small"
     assert str(document.origin(("cluster", "devices"))) == "plan.yaml:2"
@@ -369,7 +369,7 @@ def test_overrides_reach_into_what_is_named(presets: Path) -> None:
 def test_overrides_replace_names_and_remove_keys(presets: Path) -> None:
     document = with_set(presets, "model=large", "model.layers=3", "training.batch=null")
     assert document.data["model"]["layers"] == 3
-    assert document.reference(("model",)) == "large"
+    assert document.find(("model",)).reference == "large"
     assert document.data["training"] == {"tokens": "1B"}
     assert with_set(presets, "model={extends: large, name: X}").data["model"]["layers"] == 20
 
