@@ -158,16 +158,21 @@ def plain_text(value: Exact) -> str:
     return exact_text(value, "")
 
 
-_BINARY: Steps = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _RATES: Steps = (("P", 10**15), ("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3))
 _COUNTS: Steps = (("T", 10**12), ("B", 10**9), ("M", 10**6))
 #: Units that grow large, and what they are called then.
 _LARGE: dict[str, Steps] = {
+    "bytes": (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)),
+    "bytes/s": tuple((f"{prefix}B/s", size) for prefix, size in _RATES),
+    "FLOP/s": tuple((f"{prefix}FLOP/s", size) for prefix, size in _RATES),
+    "W": tuple((f"{prefix}W", size) for prefix, size in _RATES),
     "USD": (("billion USD", 10**9), ("million USD", 10**6)),
     "kWh": (("TWh", 10**9), ("GWh", 10**6), ("MWh", 10**3)),
     "kgCO2e": (("MtCO2e", 10**9), ("ktCO2e", 10**6), ("tCO2e", 10**3)),
     "tokens/s": (("k tokens/s", 10**3),),
 }
+#: Of these, the ones that are rounded below, too.
+_ROUNDED = frozenset(("USD", "kWh", "kgCO2e", "tokens/s"))
 #: Units of a time with the size of one, and of how many on it is used: seconds below two minutes.
 _DURATIONS: tuple[tuple[str, Exact, int], ...] = (
     ("days", 86400, 2),
@@ -189,33 +194,19 @@ def format_value(value: Exact, unit: str = "1", digits: int = 3, short: bool = F
         digits: significant digits.
         short: large counts as 70.6B instead of all digits.
     """
-    if unit == "bytes":
-        return _prefixed(value, _BINARY, "bytes", digits)
-    if unit in ("bytes/s", "FLOP/s", "W"):
-        names = tuple((p + unit.replace("bytes", "B"), size) for p, size in _RATES)
-        return _prefixed(value, names, unit.replace("bytes", "B"), digits)
     if unit == "FLOP":
         return f"{scientific(value, digits)} FLOP"
     if unit in ("s", "h", "days"):
         seconds = Fraction(value) * {"s": 1, "h": 3600, "days": 86400}[unit]
         name, one = next((n, o) for n, o, least in _DURATIONS if abs(seconds) >= least * o)
         return f"{significant(seconds / one, digits)} {name}" if seconds else "0 s"
-    if unit in _LARGE:
-        return _prefixed(value, _LARGE[unit], unit, digits)
-    number = _count(value, digits, short)
-    return number if unit in ("1", "–", "") else f"{number} {unit}"
-
-
-def _prefixed(value: Exact, steps: Steps, plain: str, digits: int) -> str:
-    """In the largest unit of which there is at least one, after rounding."""
-    for name, size in steps:
+    for name, size in _LARGE.get(unit, ()):
         part = Fraction(value) / size
         mantissa, power = rounded(part, digits)
-        if mantissa and power > -digits:
+        if mantissa and power > -digits:  # at least one, after rounding
             return f"{significant(part, digits)} {name}"
-    if plain in _LARGE:
-        return f"{significant(value, digits)} {plain}"
-    return f"{_count(value, digits, False)} {plain}"
+    number = significant(value, digits) if unit in _ROUNDED else _count(value, digits, short)
+    return number if unit in ("1", "–", "") else f"{number} {unit.replace('bytes/s', 'B/s')}"
 
 
 def _count(value: Exact, digits: int, short: bool) -> str:

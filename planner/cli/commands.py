@@ -73,16 +73,18 @@ def broken(error: BaseException | None, debug: bool) -> int:
     return BROKEN
 
 
-def argument(
-    names: str, metavar: str | None = None, help: str | None = None, **how: Any
-) -> Argument:
-    """What argparse is told of an argument; an option may have several names."""
-    return tuple(names.split(", ")), {"metavar": metavar, "help": help, **how}
+def argument(names: str, help: str | None = None, **how: Any) -> Argument:
+    """What argparse is told of an argument: its names and what stands for its value, as help prints
+    them (`-o, --output FILE`), and what it is for."""
+    words = names.split()
+    flags = [word.rstrip(",") for word in words if word.startswith("-")] or words[:1]
+    metavar = " ".join(words[len(flags) :]) or None
+    return tuple(flags), {"metavar": metavar, "help": help, **how}
 
 
-def many(names: str, metavar: str, help: str, **how: Any) -> Argument:
+def many(names: str, help: str, **how: Any) -> Argument:
     """An option that may stand several times."""
-    return argument(names, metavar, f"{help}; repeatable", action="append", default=[], **how)
+    return argument(names, f"{help}; repeatable", action="append", default=[], **how)
 
 
 def flag(name: str, help: str) -> Argument:
@@ -91,36 +93,32 @@ def flag(name: str, help: str) -> Argument:
 
 def formats(*names: str, help: str | None = None) -> Argument:
     """What may be printed, the first of them by default."""
-    return argument("--format", None, help, choices=names, default=names[0])
+    return argument("--format", help, choices=names, default=names[0])
 
 
 #: The one file that a command writes in the place of standard output, or the files whose endings
 #: pick what is in them.
-OUTPUT = "-o, --output"
+OUTPUT = "-o, --output FILE"
 EVERYWHERE = (
     argument(
-        "--root",
-        "DIR",
-        "read no file outside this folder, whatever documents, links and reports name",
+        "--root DIR", "read no file outside this folder, whatever documents, links and reports name"
     ),
     flag("--debug", "show where, should the program itself fail"),
 )
 PLAN = (
-    argument("plan", "PLAN.yaml", "a plan document; - is standard input"),
-    many("--set", "KEY=VALUE", "override a key of the plan"),
+    argument("plan PLAN.yaml", "a plan document; - is standard input"),
+    many("--set KEY=VALUE", "override a key of the plan"),
 )
 #: Which layouts count, where one is found.
 FINDING = (
     argument(
         "--for",
-        None,
         "of a layout that is found: only one that this framework can start, as export says it",
         dest="launcher",
         choices=FORMATS,
     ),
     argument(
-        "--margin",
-        "p95|SHARE|0",
+        "--margin p95|SHARE|0",
         "with how much memory to spare a layout that is found fits, and what --require-fit "
         "wants: the 95th percentile of published readings (p95, the default), a share more than "
         "predicted, or what is predicted (0)",
@@ -153,13 +151,10 @@ def _at_least_one(top: int | None) -> None:
     "report",
     "evaluate a plan, print a summary, write reports",
     *PLAN,
-    many(OUTPUT, "FILE", "write a report; .md, .html, .json or .txt picks the format"),
-    argument(
-        "--format", None, "print the report in this format", choices=("text", "md", "html", "json")
-    ),
+    many(OUTPUT, "write a report; .md, .html, .json or .txt picks the format"),
+    argument("--format", "print the report in this format", choices=("text", "md", "html", "json")),
     argument(
         "--print",
-        None,
         "print the plan with every name and default resolved",
         choices=("resolved",),
         dest="show",
@@ -201,8 +196,8 @@ def _report(options: argparse.Namespace) -> int:
 @command(
     "validate",
     "check documents against schema and cross-field rules",
-    argument("files", "FILE", "documents of any kind", nargs="+"),
-    many("--set", "KEY=VALUE", "override a key of a plan"),
+    argument("files FILE", "documents of any kind", nargs="+"),
+    many("--set KEY=VALUE", "override a key of a plan"),
 )
 def _validate(options: argparse.Namespace) -> int:
     from planner.questions import loading
@@ -227,8 +222,8 @@ def _validate(options: argparse.Namespace) -> int:
     "explain",
     "print the derivation of one quantity",
     *PLAN,
-    argument("quantity", "QUANTITY", "such as memory.activations"),
-    argument("--depth", None, "levels shown; all by default", type=int),
+    argument("quantity QUANTITY", "such as memory.activations"),
+    argument("--depth", "levels shown; all by default", type=int),
 )
 def _explain(options: argparse.Namespace) -> int:
     from planner.report.explain import explain
@@ -242,8 +237,8 @@ def _explain(options: argparse.Namespace) -> int:
     "sensitivity",
     "say how a quantity moves with every input",
     *PLAN,
-    argument("quantity", "QUANTITY", "such as time.training_days"),
-    argument("--top", "N", "inputs shown of each kind; all", type=int),
+    argument("quantity QUANTITY", "such as time.training_days"),
+    argument("--top N", "inputs shown of each kind; all", type=int),
     formats("text", "json"),
 )
 def _sensitivity(options: argparse.Namespace) -> int:
@@ -261,44 +256,35 @@ def _sensitivity(options: argparse.Namespace) -> int:
     "answer an inverse question",
     *PLAN,
     argument(
-        "question",
-        "QUESTION",
+        "question QUESTION",
         "largest-model, largest-model-by-deadline, largest-batch, longest-context, "
         "fewest-devices, tokens-by-deadline, cheapest or compute-optimal; left out with --vary",
         nargs="?",
     ),
-    argument("--vary", "KEY", "the key to vary"),
-    many("--until", "'QUANTITY<=VALUE'", "a limit (<= or >=)"),
+    argument("--vary KEY", "the key to vary"),
+    many("--until 'QUANTITY<=VALUE'", "a limit (<= or >=)"),
+    argument("--maximize QUANTITY", "the value of KEY that makes this largest within the limits"),
+    argument("--minimize QUANTITY", "the value of KEY that makes this smallest within the limits"),
+    argument("--deadline TIME", "such as '30 days'"),
     argument(
-        "--maximize", "QUANTITY", "the value of KEY that makes this largest within the limits"
-    ),
-    argument(
-        "--minimize", "QUANTITY", "the value of KEY that makes this smallest within the limits"
-    ),
-    argument("--deadline", "TIME", "such as '30 days'"),
-    argument(
-        "--with-layout",
-        "auto",
+        "--with-layout auto",
         "auto searches for the best layout at each value, own keeps the plan's; by default "
         "auto for largest-model and where the plan leaves its layout open",
     ),
     argument(
-        "--margin",
-        "p95|SHARE|0",
+        "--margin p95|SHARE|0",
         "how surely an answer fits: p95, the default, keeps room for the 95th percentile of "
         "published readings; a share such as 5%% so much more than predicted; 0 nothing",
     ),
     argument(
-        "--family", "MODEL", "the model whose shape largest-model scales; the plan's own by default"
+        "--family MODEL", "the model whose shape largest-model scales; the plan's own by default"
     ),
     argument(
-        "--accelerators",
-        "NAME[=PRICE],…",
+        "--accelerators NAME[=PRICE],…",
         "what cheapest chooses from; by default all that ship with a price",
     ),
     argument(
-        "--budget",
-        "AMOUNT",
+        "--budget AMOUNT",
         "of compute-optimal: such as '1e24 FLOP', '2M USD' or '30 days'; left out, what the "
         "plan spends",
     ),
@@ -335,28 +321,23 @@ def _solve(options: argparse.Namespace) -> int:
     "search",
     "rank the layouts of a plan",
     *PLAN,
-    argument("--top", "N", "layouts shown (10)", type=int, default=10),
+    argument("--top N", "layouts shown (10)", type=int, default=10),
     argument(
-        "--by",
-        "QUANTITY",
+        "--by QUANTITY",
         "what to make small: time.step_seconds, cost.total, memory.process, …",
         default="time.step_seconds",
     ),
     many(
-        "--fix",
-        "KEY[=VALUE]",
+        "--fix KEY[=VALUE]",
         "a key of the layout that keeps a value, the plan's unless another is given",
     ),
     many(
-        "--vary",
-        "KEY[=V1,V2]",
+        "--vary KEY[=V1,V2]",
         "values that a key may have, of the layout or another such as training.precision; "
         "all of them where none are given",
     ),
     many(
-        "--limit",
-        "'QUANTITY<=VALUE'",
-        "a limit besides memory that a layout has to keep (<= or >=)",
+        "--limit 'QUANTITY<=VALUE'", "a limit besides memory that a layout has to keep (<= or >=)"
     ),
     *FINDING,
     flag("--full", "every valid layout, also those that lose against another in every respect"),
@@ -366,7 +347,6 @@ def _solve(options: argparse.Namespace) -> int:
     formats("text", "md", "html", "json", "csv"),
     many(
         OUTPUT,
-        "FILE",
         "write what was found; .html (with a picture of the space), .md, .json, .csv or .txt "
         "picks the format",
     ),
@@ -407,19 +387,18 @@ def _search(options: argparse.Namespace) -> int:
 @command(
     "sweep",
     "evaluate a grid of plans into a table",
-    argument("study", "STUDY.yaml", "a study document; - is standard input"),
-    many(OUTPUT, "FILE", "the table (.csv, .jsonl, .parquet), a comparison (.html, .md)"),
-    argument("--workers", "N", "processes on this machine; all cores by default", type=int),
+    argument("study STUDY.yaml", "a study document; - is standard input"),
+    many(OUTPUT, "the table (.csv, .jsonl, .parquet), a comparison (.html, .md)"),
+    argument("--workers N", "processes on this machine; all cores by default", type=int),
     argument(
-        "--on",
-        "ADDRESS",
+        "--on ADDRESS",
         "a cluster in the place of this machine: dask://HOST:PORT or ray://HOST:PORT",
     ),
     flag(
         "--restart", "begin afresh where an earlier sweep was stopped; without it, that one goes on"
     ),
     # Of a study, whose keys are others than a plan's.
-    many("--set", "KEY=VALUE", "override a key of the study", dest="changes"),
+    many("--set KEY=VALUE", "override a key of the study", dest="changes"),
 )
 def _sweep(options: argparse.Namespace) -> int:
     from planner.base.progress import progress
@@ -481,13 +460,12 @@ def _one_voice(debug: bool) -> Iterator[None]:
     "check",
     "re-evaluate committed reports and report drift",
     argument(
-        "paths",
-        "PATH",
+        "paths PATH",
         "reports or folders, searched through; the current folder by default. "
         "None found below what is named is an error (exit 2)",
         nargs="*",
     ),
-    many("--plans", "PATH", "plans or a folder of plans, each of which must have a report"),
+    many("--plans PATH", "plans or a folder of plans, each of which must have a report"),
 )
 def _check(options: argparse.Namespace) -> int:
     from planner.review import check
@@ -500,8 +478,8 @@ def _check(options: argparse.Namespace) -> int:
 @command(
     "diff",
     "compare two plans or results",
-    argument("old", "A", "a plan, a result (.json) or REVISION:PATH"),
-    argument("new", "B"),
+    argument("old A", "a plan, a result (.json) or REVISION:PATH"),
+    argument("new B"),
     formats("text", "md"),
 )
 def _diff(options: argparse.Namespace) -> int:
@@ -515,9 +493,9 @@ def _diff(options: argparse.Namespace) -> int:
 @command(
     "import",
     "turn a published configuration into a model document",
-    argument("config", "CONFIG", "config.json, or a file of arguments"),
+    argument("config CONFIG", "config.json, or a file of arguments"),
     argument("--from", dest="source", choices=("huggingface", "megatron"), default="huggingface"),
-    argument(OUTPUT, "FILE", "the model document to write"),
+    argument(OUTPUT, "the model document to write"),
 )
 def _import(options: argparse.Namespace) -> int:
     from planner.connect import imports
@@ -530,8 +508,8 @@ def _import(options: argparse.Namespace) -> int:
     "export",
     "write the launch configuration of a framework",
     *PLAN,
-    argument("--to", None, "the framework", required=True, choices=FORMATS),
-    argument(OUTPUT, "FILE", "the file to write"),
+    argument("--to", "the framework", required=True, choices=FORMATS),
+    argument(OUTPUT, "the file to write"),
 )
 def _export(options: argparse.Namespace) -> int:
     from planner.connect import exports
@@ -548,14 +526,11 @@ def _export(options: argparse.Namespace) -> int:
     "compare",
     "put a plan beside the log of a run",
     *PLAN,
-    argument("--log", "FILE", "a log of Megatron-LM or torchtitan, CSV or JSON", required=True),
-    argument(
-        "--warm-up", "N", "records left out at the start; 5, or half of a shorter log", type=int
-    ),
-    argument("--format", None, "the table alone in this format", choices=("text", "md", "json")),
+    argument("--log FILE", "a log of Megatron-LM or torchtitan, CSV or JSON", required=True),
+    argument("--warm-up N", "records left out at the start; 5, or half of a shorter log", type=int),
+    argument("--format", "the table alone in this format", choices=("text", "md", "json")),
     many(
         OUTPUT,
-        "FILE",
         "write the plan's report with the comparison as a section; .md, .html or .json picks "
         "the format, .txt (and any ending with --format) is the table alone",
     ),
@@ -587,34 +562,30 @@ def _compare(options: argparse.Namespace) -> int:
 @command(
     "measure",
     "measure this machine, or a training step on it beside its plan",
-    argument(OUTPUT, "FILE.yaml", "the accelerator document to write"),
-    argument("--device", None, "the best by default", choices=("cuda", "cpu", "mps")),
-    argument("--name", None, "of the accelerator; the device's own by default"),
-    argument("--seconds", "N", "for all benchmarks (40), or all steps (60)", type=float),
+    argument("-o, --output FILE.yaml", "the accelerator document to write"),
+    argument("--device", "the best by default", choices=("cuda", "cpu", "mps")),
+    argument("--name", "of the accelerator; the device's own by default"),
+    argument("--seconds N", "for all benchmarks (40), or all steps (60)", type=float),
     argument(
-        "--processes",
-        "N",
+        "--processes N",
         "processes of the collectives: GPUs (all by default), or on a CPU any number",
         type=int,
     ),
     argument(
-        "--extends",
-        "NAME",
+        "--extends NAME",
         "a shipped accelerator whose datasheet holds; only shares of it are written",
     ),
     argument(
-        "--step",
-        "PLAN.yaml",
+        "--step PLAN.yaml",
         "run training steps of this plan's model, scaled down, beside what is predicted",
     ),
-    many("--set", "KEY=VALUE", "with --step: override a key of the plan"),
+    many("--set KEY=VALUE", "with --step: override a key of the plan"),
     argument(
-        "--accelerator",
-        "FILE",
+        "--accelerator FILE",
         "with --step: predict for this document, such as one of -o, not the plan's own",
     ),
-    argument("--layers", "N", "with --step: layers that run; as many as fit", type=int),
-    argument("--steps", "N", "with --step: steps that are timed (5)", type=int, default=5),
+    argument("--layers N", "with --step: layers that run; as many as fit", type=int),
+    argument("--steps N", "with --step: steps that are timed (5)", type=int, default=5),
     formats("text", "json", help="with --step"),
 )
 def _measure(options: argparse.Namespace) -> int:
@@ -628,7 +599,6 @@ def _measure(options: argparse.Namespace) -> int:
     "list what ships as presets",
     argument(
         "what",
-        None,
         "all presets by default",
         nargs="?",
         choices=(
