@@ -492,7 +492,7 @@ def test_a_damaged_piece_is_worked_on_again(
     folder, random = table.with_name("out.csv.pieces"), Random(1)
     before = {file: file.read_bytes() for file in folder.iterdir()}
     assert len(before) > 20
-    for turn in range(12):
+    for turn in range(5):
         folder.mkdir(exist_ok=True)
         for file, raw in before.items():
             file.write_bytes(damaged(random, raw) if random.random() < 0.2 else raw)

@@ -53,6 +53,7 @@ def test_functions_mean_what_they_mean_in_sympy() -> None:
     assert to_sympy(maximum(a, 2)) == sympy.Max(x, 2)
 
 
+@pytest.mark.slow
 def test_every_formula_survives_the_way_through_sympy() -> None:
     """Its canonical form has nothing that SymPy would still move."""
     for formula in BOOK.formulas():

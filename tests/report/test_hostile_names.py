@@ -70,7 +70,7 @@ HOSTILE = (
 SOME = (HOSTILE[1], HOSTILE[22], " ".join(HOSTILE))
 SITE = "http://127.0.0.1:9"
 #: Those that are tried with one device: a page of eight also lists layouts, which are searched for.
-NARROW = {words.format(site=SITE) for words in {*HOSTILE} - {*SOME}} | {"few words"}
+NARROW = {words.format(site=SITE) for words in HOSTILE} | {"few words"}
 
 
 def pairs(each: str, *others: str) -> list[object]:
