@@ -1,12 +1,8 @@
 """What a checkpoint holds and how long it takes to write."""
 
-from functools import partial
-
 from planner.book.formulas.memory_states import each, per_parameter
 from planner.book.formulas.parameters import total
-from planner.book.notation import *
-from planner.book.quantity import Quantity
-from planner.book.reductions import Sum
+from planner.book.language import *
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.2: the checkpoint is that of the adapters"
 

@@ -1,12 +1,7 @@
 """How many FLOPs: matmuls counted exactly, and the field's other conventions beside them."""
 
-from functools import partial
-from typing import Any
-
 from planner.book.formulas.parameters import active
-from planner.book.notation import *
-from planner.book.quantity import Quantity
-from planner.book.reductions import Sum, ceil, floor, minimum
+from planner.book.language import *
 
 MATMUL = "one multiply-add is 2 FLOP (Goto & van de Geijn 2008; Narayanan et al. 2021, appendix)"
 #: Blocks whose kernels are their own, and those that do next to nothing.

@@ -1,12 +1,9 @@
 """How much: device hours at the prices of the cluster document."""
 
-from functools import partial
-
 from planner.book.formulas.time import device_hours
 from planner.book.formulas.time_inference import decode_rate, prefill_rate
 from planner.book.formulas.time_run import run_device_hours
-from planner.book.notation import *
-from planner.book.quantity import Quantity
+from planner.book.language import *
 
 PRICES = "device hours at the price of one"
 

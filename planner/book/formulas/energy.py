@@ -1,11 +1,7 @@
 """Energy and carbon: what the devices and their site draw over the run."""
 
-from functools import partial
-
 from planner.book.formulas.time import device_hours, hfu
-from planner.book.notation import *
-from planner.book.quantity import Quantity
-from planner.book.reductions import minimum
+from planner.book.language import *
 
 PATTERSON = "Patterson et al. 2021 (arXiv 2104.10350), section 2"
 

@@ -1,10 +1,6 @@
 """How a run is laid out over devices: groups, micro-batches, tokens and rows on one device."""
 
-from functools import partial
-
-from planner.book.notation import *
-from planner.book.quantity import Quantity
-from planner.book.reductions import ceil
+from planner.book.language import *
 
 #: Schedules by which a device is at one pass at a time.
 IN_TURN = ("1f1b", "interleaved", "gpipe", "zero-bubble")

@@ -5,28 +5,13 @@ pass, the optimizer step). Its peak is the largest of them; the plan's peak is t
 stage. Three totals: live tensors, with the allocator's cache, with context and communicators.
 """
 
-from functools import partial
-from typing import Any
-
 from planner.book.formulas import memory_activations as kept
 from planner.book.formulas import memory_buffers as buffer
 from planner.book.formulas import memory_states as states
 from planner.book.formulas.layout import data, micro_batches
 from planner.book.formulas.memory_cache import cache_stage
 from planner.book.formulas.parameters import total as parameters_total
-from planner.book.notation import *
-from planner.book.quantity import SIGNED, Quantity
-from planner.book.reductions import (
-    Argmax,
-    AtArgmax,
-    Max,
-    Sum,
-    ceil,
-    largest_on_stage,
-    maximum,
-    minimum,
-    total_on_stage,
-)
+from planner.book.language import *
 
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
 PEAK = "the fullest stage at its peak"

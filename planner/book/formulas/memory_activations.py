@@ -1,11 +1,7 @@
 """Activations: what the implementation's profile keeps, of each layer and micro-batch."""
 
-from functools import partial
-
 from planner.book.formulas.layout import sequence_ranks, tokens
-from planner.book.notation import *
-from planner.book.quantity import SHARE, Quantity
-from planner.book.reductions import Max, Sum, largest_on_stage, minimum
+from planner.book.language import *
 
 PROFILE = "the implementation's profile (presets/implementations)"
 KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198)"

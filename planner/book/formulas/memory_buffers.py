@@ -1,12 +1,8 @@
 """Buffers: what is neither state nor kept activation, each by its name."""
 
-from functools import partial
-
 from planner.book.formulas.memory_activations import PROFILE, tensor
 from planner.book.formulas.memory_states import device_parameters, weights_component, weights_stage
-from planner.book.notation import *
-from planner.book.quantity import Quantity
-from planner.book.reductions import Max, Sum, largest_on_stage, total_on_stage
+from planner.book.language import *
 
 FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
 

@@ -2,9 +2,7 @@
 states of recurrent blocks, which do not grow."""
 
 from planner.book.formulas.layout import micro_batches
-from planner.book.notation import *
-from planner.book.quantity import Quantity
-from planner.book.reductions import Sum, maximum, minimum, total_on_stage
+from planner.book.language import *
 
 POPE = "Pope et al. 2022 (arXiv 2211.05102), section 3.3"
 #: Sequences that a device keeps a cache of: those of every micro-batch that is under way.

@@ -4,14 +4,9 @@ A weight is split first by tensor and expert parallelism (``parameters.device``)
 ZeRO stage on that says so, over the devices that hold the same part (``layout.shards``).
 """
 
-from functools import partial
-
-from planner.book.expressions import rational
 from planner.book.formulas.layout import shards, vocabulary
 from planner.book.formulas.parameters import component, total
-from planner.book.notation import *
-from planner.book.quantity import Quantity
-from planner.book.reductions import Sum
+from planner.book.language import *
 
 MEGATRON = "Shoeybi et al. 2019 (arXiv 1909.08053), section 3"
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"

@@ -4,14 +4,9 @@ A group that fits into one node uses its link. One that spans nodes uses all net
 its members in a node have; the link carries the rest.
 """
 
-from functools import partial
-
-from planner.book.expressions import Expression, Operand
 from planner.book.formulas.layout import data, tokens
 from planner.book.formulas.layout import shards as owners
-from planner.book.notation import *
-from planner.book.quantity import Quantity
-from planner.book.reductions import log2, maximum, minimum
+from planner.book.language import *
 
 RING = "Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms; Thakur et al. 2005"
 NVLS = "NCCL, src/graph/tuning.cc: the faster of ring and NVLS (switches that add up and copy)"

@@ -1,10 +1,6 @@
 """How many parameters, and where they sit. All exact."""
 
-from functools import partial
-
-from planner.book.notation import *
-from planner.book.quantity import Quantity
-from planner.book.reductions import Sum
+from planner.book.language import *
 
 SHAPES = "shapes of the weights"
 

@@ -3,15 +3,11 @@
 Counts of one device and one micro-batch, forward, from shapes alone; no efficiency enters.
 """
 
-from functools import partial
-
 from planner.book.formulas.layout import tokens
 from planner.book.formulas.time_core import keys
 from planner.book.formulas.time_peak import peak
 from planner.book.formulas.time_product import count, rows
-from planner.book.notation import *
-from planner.book.quantity import Quantity
-from planner.book.reductions import Sum
+from planner.book.language import *
 
 WILLIAMS = "Williams et al. 2009, Roofline: an insightful visual performance model"
 FLASH = "Dao et al. 2022 (arXiv 2205.14135), section 3"

@@ -5,13 +5,9 @@ models, each on its laboratory's data; N is what one token uses, and compute is 
 ``scaling`` are about the plan; those of ``optimal`` answer what its compute is best spent on.
 """
 
-from functools import partial
-from typing import Any
-
 from planner.book.formulas.compute import training_6nd
 from planner.book.formulas.parameters import active
-from planner.book.notation import *
-from planner.book.quantity import Quantity
+from planner.book.language import *
 
 CHINCHILLA = "Hoffmann et al. 2022 (arXiv 2203.15556)"
 LAWS = (

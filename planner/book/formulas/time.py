@@ -1,15 +1,9 @@
 """How long: step, run, device hours and utilisation, at an assumed utilisation or predicted."""
 
-from functools import partial
-from typing import Any
-
-from planner.book.expressions import rational
 from planner.book.formulas.compute import component, executed_per_token, per_token
 from planner.book.formulas.time_peak import peak
 from planner.book.formulas.time_step import step
-from planner.book.notation import *
-from planner.book.quantity import SHARE, Quantity
-from planner.book.reductions import Sum, maximum, minimum
+from planner.book.language import *
 
 PALM = "Chowdhery et al. 2022 (arXiv 2204.02311), appendix B"
 
@@ -78,7 +72,7 @@ def _scores(sees: str) -> Any:
 #: FLOPs of one token, forward and twice backward, for scores that are masked: half of a decoder's.
 MASKED = rational(3, 2) * (_scores("past") + _scores("past window"))
 
-floor = Quantity(
+least_share = Quantity(
     "time.floor",
     r"\phi",
     "least share of the predicted time that physics leaves to a step",
@@ -90,12 +84,12 @@ floor = Quantity(
     mode="train",
     assumed=False,
 )
-floor.where(attention_count=("full", "window")).equals(
+least_share.where(attention_count=("full", "window")).equals(
     minimum(1, maximum(hfu, mfu * (per_token - MASKED) / (per_token * e_mm))),
     "All FLOPs at the peak; or those of the model at the rate that large products sustain, where "
     "of the FLOPs of scores, 3 times the forward ones, half (3/2) are masked. At most 1.",
 )
-floor.where(attention_count=("causal", "causal-window")).equals(
+least_share.where(attention_count=("causal", "causal-window")).equals(
     minimum(1, maximum(hfu, mfu / e_mm)),
     "All FLOPs at the peak; or those of the model, in which masked scores do not count here, at "
     "the rate that large products sustain. At most 1.",

@@ -4,12 +4,9 @@ Each convention is an entry of the axis ``convention`` (planner/engine/flop_conv
 FLOPs count.
 """
 
-from functools import partial
-
 from planner.book.formulas.time import tokens_per_second
 from planner.book.formulas.time_peak import peak
-from planner.book.notation import *
-from planner.book.quantity import Quantity
+from planner.book.language import *
 
 CONVENTIONS = (
     "Chowdhery et al. 2022 (arXiv 2204.02311), appendix B; Dao 2023 (arXiv 2307.08691), section 4; "

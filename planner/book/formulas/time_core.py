@@ -1,16 +1,10 @@
 """Predicted time of an attention core: fused or not, and over context-parallel ranks."""
 
-from functools import partial
-from typing import Any
-
-from planner.book.expressions import Expression, rational
 from planner.book.formulas.layout import tokens
 from planner.book.formulas.network import context
 from planner.book.formulas.time_peak import peak_16
 from planner.book.formulas.time_product import loaded, shallow, traffic, waves, work
-from planner.book.notation import *
-from planner.book.quantity import Quantity
-from planner.book.reductions import ceil, maximum, minimum
+from planner.book.language import *
 
 FLASH = "Dao et al. 2022 (arXiv 2205.14135), section 3; Dao 2023 (arXiv 2307.08691)"
 SCALED = "Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.1"

@@ -1,7 +1,5 @@
 """Serving: time to the first token, and of each further one, by roofline with the cache."""
 
-from functools import partial
-
 from planner.book.formulas.compute import component as component_flops
 from planner.book.formulas.layout import data, micro_batches, tokens
 from planner.book.formulas.memory_cache import block as cache_block
@@ -10,9 +8,7 @@ from planner.book.formulas.network import experts as experts_exchange
 from planner.book.formulas.network import experts_gather, fabric, link, send
 from planner.book.formulas.time_part import exchanges, forward
 from planner.book.formulas.time_peak import peak
-from planner.book.notation import *
-from planner.book.quantity import SHARE, Quantity
-from planner.book.reductions import Max, Sum, maximum, minimum, total_on_stage
+from planner.book.language import *
 
 POPE = "Pope et al. 2022 (arXiv 2211.05102), section 2"
 

@@ -1,17 +1,12 @@
 """Predicted time of the optimizer: what its update reads and writes, Muon's matrix products, what
 its sharding sends, or the way to the host's memory and back."""
 
-from functools import partial
-from typing import Any
-
 from planner.book.formulas.layout import shards as owners
 from planner.book.formulas.memory_states import ALIKE, each, inputs, outputs, trained
 from planner.book.formulas.network import hops, passed
 from planner.book.formulas.time_core import half
 from planner.book.formulas.time_peak import peak_16
-from planner.book.notation import *
-from planner.book.quantity import Quantity
-from planner.book.reductions import Max, maximum, minimum, on_fullest_stage
+from planner.book.language import *
 
 JORDAN = "Jordan et al. 2024, Muon: an optimizer for hidden layers in neural networks"
 MOONLIGHT = "Liu et al. 2025 (arXiv 2502.16982), section 2.3"

@@ -1,8 +1,6 @@
 """Predicted time of one layer (or of embedding or head) for one micro-batch on one device: its
 kernels and exchanges, what is computed again, what the host launches, what travels beside."""
 
-from functools import partial
-
 from planner.book.formulas import time_core as core
 from planner.book.formulas import time_product as product
 from planner.book.formulas.compute import ELSE, MODULES, NOTHING, OTHERS
@@ -11,9 +9,7 @@ from planner.book.formulas.memory_activations import layer as kept
 from planner.book.formulas.memory_states import device_parameters
 from planner.book.formulas.network import experts as experts_exchange
 from planner.book.formulas.network import experts_gather, hops, passed, tensor
-from planner.book.notation import *
-from planner.book.quantity import Quantity
-from planner.book.reductions import Sum, maximum, minimum
+from planner.book.language import *
 
 CALIBRATED = "calibrated on published runs (presets/efficiency)"
 

@@ -1,9 +1,6 @@
 """Dense peaks: a datasheet's figure in its convention, halved once where it assumes sparsity."""
 
-from functools import partial
-
-from planner.book.notation import *
-from planner.book.quantity import Quantity
+from planner.book.language import *
 
 of_device = partial(Quantity, unit="FLOP/s")
 peak = of_device("time.peak", "R", "dense peak rate of one device in the training precision")

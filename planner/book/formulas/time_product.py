@@ -1,16 +1,10 @@
 """Predicted time of matrix products: a roofline with whole tiles, whole waves and small widths."""
 
-from functools import partial
-from typing import Any
-
-from planner.book.expressions import Expression, Operand
 from planner.book.formulas.layout import routed, sequence_ranks, tokens
 from planner.book.formulas.memory_states import QLORA
 from planner.book.formulas.memory_states import frozen_bytes as k_f
 from planner.book.formulas.time_peak import peak, peak_16
-from planner.book.notation import *
-from planner.book.quantity import Quantity
-from planner.book.reductions import ceil, maximum, minimum
+from planner.book.language import *
 
 ROOFLINE = "Williams et al. 2009, Roofline: an insightful visual performance model"
 TILES = "NVIDIA, Matrix multiplication background user's guide (tile and wave quantization)"

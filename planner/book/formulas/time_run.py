@@ -1,13 +1,8 @@
 """The run around the step: interruptions, checkpoints, and what is left of the time."""
 
-from functools import partial
-
-from planner.book.expressions import exp, rational, sqrt, tanh
 from planner.book.formulas.checkpoint import stall, write
 from planner.book.formulas.time import training_days
-from planner.book.notation import *
-from planner.book.quantity import SHARE, Quantity
-from planner.book.reductions import maximum, minimum
+from planner.book.language import *
 
 DALY = (
     "Daly 2006, A higher order estimate of the optimum checkpoint interval for restart dumps "

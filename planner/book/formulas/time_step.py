@@ -1,17 +1,12 @@
 """Predicted time of one optimizer step: micro-batches, pipeline, data parallelism, optimizer."""
 
-from functools import partial
-
-from planner.book.expressions import Expression, Operand
 from planner.book.formulas import network
 from planner.book.formulas.layout import IN_TURN, micro_batches
 from planner.book.formulas.layout import shards as owners
 from planner.book.formulas.memory_states import trained
 from planner.book.formulas.time_optimizer import optimizer
 from planner.book.formulas.time_part import part, repeated
-from planner.book.notation import *
-from planner.book.quantity import Quantity
-from planner.book.reductions import Max, Sum, maximum, on_fullest_stage, total_on_stage
+from planner.book.language import *
 
 PIPELINE = "Narayanan et al. 2021 (arXiv 2104.04473), section 2.2"
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 7"

@@ -1,0 +1,19 @@
+"""What formulas are written in: the symbols of the notation, quantities, reductions, functions.
+
+Every module of formulas imports all of it, and by name only the quantities of other modules.
+"""
+
+from functools import partial as partial
+from typing import Any as Any
+
+from planner.book.expressions import Expression as Expression
+from planner.book.expressions import Operand as Operand
+from planner.book.expressions import exp as exp
+from planner.book.expressions import rational as rational
+from planner.book.expressions import sqrt as sqrt
+from planner.book.expressions import tanh as tanh
+from planner.book.notation import *
+from planner.book.quantity import SHARE as SHARE
+from planner.book.quantity import SIGNED as SIGNED
+from planner.book.quantity import Quantity as Quantity
+from planner.book.reductions import *
