@@ -1,16 +1,15 @@
-"""JSON Schema draft 7: reads a schema, holds plain data against it. Numbers are exact, ints and
-Fractions.
+"""JSON Schema draft 7: reads a schema, tells fast whether plain data agrees with it. Numbers are
+exact, ints and Fractions.
 
 Most documents are valid. That is found here, as far as schemas/ use the standard, in less time than
-it takes to import jsonschema; what is wrong with the others, jsonschema says.
+it takes to import jsonschema; what is wrong with the others, jsonschema says (schema_errors.py).
 """
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache
 from itertools import combinations, starmap
@@ -19,32 +18,9 @@ from typing import Any
 
 from planner.base import resources, units
 
-__all__ = [
-    "RULES",
-    "Error",
-    "Schema",
-    "accepts",
-    "errors",
-    "inside",
-    "is_number",
-    "is_type",
-    "read",
-]
+__all__ = ["RULES", "Schema", "accepts", "inside", "is_number", "is_type", "read"]
 
 Schema = Mapping[str, Any]
-Path_ = tuple[str | int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Error:
-    """Data at a path that breaks one rule of a schema; of ``anyOf``, the errors of each branch."""
-
-    path: Path_
-    rule: str
-    wanted: Any
-    value: Any
-    schema: Schema
-    branches: Sequence[Sequence[Error]] = ()
 
 
 @cache
@@ -110,36 +86,6 @@ def accepts(schema: Schema, value: Any) -> bool:
         branch = "then" if accepts(schema["if"], value) else "else"
         return accepts(schema.get(branch, {}), value)
     return True
-
-
-def errors(schema: Schema, value: Any) -> Iterator[Error]:
-    """What jsonschema finds wrong with plain data."""
-    from jsonschema import Draft7Validator, validators
-
-    exact: Any = Draft7Validator.TYPE_CHECKER.redefine_many(
-        {
-            "number": lambda _, value: is_number(value),
-            "integer": lambda _, value: type(value) is int,
-        }
-    )
-    extend: Any = validators.extend
-    validator = extend(Draft7Validator, type_checker=exact)
-    for error in validator(schema).iter_errors(value):
-        yield from _read(error)
-
-
-def _read(error: Any) -> Iterator[Error]:
-    """One of jsonschema's errors: of keys that are not allowed one each."""
-    path, rule, schema = tuple(error.absolute_path), error.validator, error.schema
-    if rule == "additionalProperties":
-        for key in error.instance:
-            if inside(schema, key) == [False]:
-                yield Error((*path, key), rule, False, error.instance[key], schema)
-        return
-    branches: dict[int, list[Error]] = {}
-    for inner in error.context if rule == "anyOf" else ():
-        branches.setdefault(inner.relative_schema_path[0], []).extend(_read(inner))
-    yield Error(path, rule, error.validator_value, error.instance, schema, [*branches.values()])
 
 
 def _equal(one: Any, other: Any) -> bool:

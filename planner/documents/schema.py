@@ -16,8 +16,7 @@ from typing import Any
 
 from planner.base import resources, units
 from planner.base.errors import MOST, Fault, PlanError
-from planner.documents.json_schema import Schema, accepts, errors, inside, is_number, is_type, read
-from planner.documents.schema_errors import faults
+from planner.documents.json_schema import Schema, accepts, inside, is_number, is_type, read
 from planner.documents.source import Document, Path_
 from planner.documents.yaml_nodes import Node, Origin, from_data
 
@@ -115,12 +114,9 @@ def validate(document: Document, schema: str, folder: Path | None = None) -> Doc
     root, walk = _load(schema, folder), _Walk()
     found = replace(document, node=walk.read(document.node, [root], (), fill=False))
     if walk.faults or not accepts(root, found.data):
-        others = (
-            fault
-            for error in errors(root, found.data)
-            if not any(error.path[: len(bad)] == bad for bad in walk.unread)
-            for fault in faults(error, found, _homes(schema, folder))
-        )
+        from planner.documents.schema_errors import faults  # it takes a while
+
+        others = faults(found, root, _homes(schema, folder), walk.unread)
         raise PlanError([*walk.faults, *islice(others, max(0, ENOUGH - len(walk.faults)))])
     return replace(found, node=walk.read(found.node, [root], (), fill=True))
 

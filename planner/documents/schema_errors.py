@@ -1,14 +1,16 @@
-"""Says in our words, and at its place, what a schema finds wrong with a document."""
+"""Says in our words, and at its place, what jsonschema finds wrong with a document."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from jsonschema import Draft7Validator, validators
+
 from planner.base import units
 from planner.base.display import plain_text
 from planner.base.errors import Fault, Place, nearest
-from planner.documents.json_schema import Error, is_number
+from planner.documents.json_schema import Schema, inside, is_number
 from planner.documents.source import Document
 
 __all__ = ["faults"]
@@ -36,28 +38,59 @@ _SIZES = {
     for rule, bound in (("min", "at least"), ("max", "at most"))
 }
 
+_extend: Any = validators.extend
+#: Numbers are exact.
+_VALIDATOR: Any = _extend(
+    Draft7Validator,
+    type_checker=Draft7Validator.TYPE_CHECKER.redefine_many(
+        {
+            "number": lambda _, value: is_number(value),
+            "integer": lambda _, value: type(value) is int,
+        }
+    ),
+)
+
+#: A ``ValidationError`` of jsonschema, any part of which may be unset by its type.
+Error = Any
 #: The dotted paths at which a kind of document may have a key, by its name.
 Homes = Mapping[str, Collection[str]]
 
 
-def faults(error: Error, document: Document, homes: Homes) -> Iterator[Fault]:
-    """The faults that one error of the schema stands for; ``homes`` say where a key that stands in
-    the wrong mapping belongs."""
-    path, rule = error.path, error.rule
+def faults(
+    document: Document, schema: Schema, homes: Homes, told: Collection[tuple[str | int, ...]]
+) -> Iterator[Fault]:
+    """The faults of a document.
+
+    Args:
+        homes: say where a key that stands in the wrong mapping belongs.
+        told: paths at which a fault was told already.
+    """
+    for error in _VALIDATOR(schema).iter_errors(document.data):
+        path = tuple(error.absolute_path)
+        if not any(path[: len(bad)] == bad for bad in told):
+            yield from _faults(error, document, homes)
+
+
+def _faults(error: Error, document: Document, homes: Homes) -> Iterator[Fault]:
+    """The faults that one error stands for."""
+    path, schema, value = tuple(error.absolute_path), error.schema, error.instance
     name = ".".join(map(str, path)) or "the document"
-    if rule == "additionalProperties":
-        *around, key = path
-        where = f" in {'.'.join(map(str, around))}" if around else ""
-        known = list(error.schema.get("properties", {}))
-        home = homes.get(str(key), ())
-        close = next(iter(home)) if len(home) == 1 else nearest(str(key), known)
-        allowed = _keys(known, 6 if close else MOST_LISTED)
-        yield Fault(f"unknown key '{key}'{where}", document.key_place(path), allowed, close)
-    elif rule == "required":
-        for key in error.wanted:
-            if key not in error.value:
+    if error.validator == "additionalProperties":
+        where = f" in {name}" if path else ""
+        known = list(schema.get("properties", {}))
+        for key in value:
+            if inside(schema, key) != [False]:
+                continue
+            home = homes.get(str(key), ())
+            close = next(iter(home)) if len(home) == 1 else nearest(str(key), known)
+            allowed = _keys(known, 6 if close else MOST_LISTED)
+            place = document.key_place((*path, key))
+            yield Fault(f"unknown key '{key}'{where}", place, allowed, close)
+    elif error.validator == "required":
+        for key in error.validator_value:
+            if key not in value:
                 yield Fault(f"{name} has no key '{key}'", document.key_place(path))
-    elif rule == "anyOf":
+    elif error.validator == "anyOf":
         yield from _alternatives(error, document, name, homes)
     else:
         yield _value(error, name, document.place(path))
@@ -71,12 +104,12 @@ def _keys(known: list[str], most: int) -> str | None:
 
 def _value(error: Error, name: str, place: Place) -> Fault:
     """The fault of a single value."""
-    rule, limit, schema = error.rule, error.wanted, error.schema
-    shown = f"{name} is {_shown(error.value)}"
+    rule, limit, schema = error.validator, error.validator_value, error.schema
+    shown = f"{name} is {_shown(error.instance)}"
     if rule in ("enum", "type"):
         hint = None
-        if rule == "enum" and isinstance(error.value, str):
-            hint = nearest(error.value, _words(limit))
+        if rule == "enum" and isinstance(error.instance, str):
+            hint = nearest(error.instance, _words(limit))
         return Fault(shown, place, _allowed(error), hint)
     if rule in _BOUNDS:
         unit = schema.get("unit", "1")
@@ -109,12 +142,12 @@ def _shown(value: Any) -> str:
 
 def _allowed(error: Error) -> str:
     """What an enum or a type accepts."""
-    limit = error.wanted
-    if error.rule == "enum":
+    limit = error.validator_value
+    if error.validator == "enum":
         return f"one of {', '.join(_word(value) for value in limit)}"
     kinds = [limit] if isinstance(limit, str) else list(limit)
     if "unit" in error.schema:
-        if not is_number(error.value):
+        if not is_number(error.instance):
             return units.wanted(error.schema["unit"])
         kinds = [kind for kind in kinds if kind != "string"] or kinds
     return " or ".join(_KINDS.get(kind, kind) for kind in kinds)
@@ -137,27 +170,34 @@ def _alternatives(error: Error, document: Document, name: str, homes: Homes) -> 
     """The faults of the alternative that comes closest to what was written."""
 
     def misses(inner: Error) -> bool:
-        return inner.rule in ("type", "enum") and inner.path == error.path
+        return inner.validator in ("type", "enum") and inner.absolute_path == error.absolute_path
 
-    close = [found for found in error.branches if not any(map(misses, found))]
+    branches: dict[Any, list[Error]] = {}
+    for inner in error.context:
+        branches.setdefault(inner.schema_path[0], []).append(inner)
+    close = [found for found in branches.values() if not any(map(misses, found))]
     if not close:
-        outright = [inner for found in error.branches for inner in found if misses(inner)]
+        outright = [inner for found in branches.values() for inner in found if misses(inner)]
         allowed = " or ".join(dict.fromkeys(map(_allowed, outright)))
         words = [
-            word for inner in outright if inner.rule == "enum" for word in _words(inner.wanted)
+            word
+            for inner in outright
+            if inner.validator == "enum"
+            for word in _words(inner.validator_value)
         ]
-        text = error.value if isinstance(error.value, str) else ""
-        place = document.place(error.path)
-        yield Fault(f"{name} is {_shown(error.value)}", place, allowed, nearest(text, words))
+        text = error.instance if isinstance(error.instance, str) else ""
+        place = document.place(tuple(error.absolute_path))
+        yield Fault(f"{name} is {_shown(error.instance)}", place, allowed, nearest(text, words))
         return
 
     def closeness(found: Sequence[Error]) -> tuple[bool, int, int]:
         # A wrong discriminating word rules a branch out; then the deepest fault is nearest.
-        wrong_word = any(inner.rule == "enum" for inner in found)
-        return not wrong_word, max(len(inner.path) for inner in found), -len(found)
+        wrong_word = any(inner.validator == "enum" for inner in found)
+        depths = (len(e.absolute_path) + (e.validator == "additionalProperties") for e in found)
+        return not wrong_word, max(depths), -len(found)
 
     for inner in max(close, key=closeness):
-        yield from faults(inner, document, homes)
+        yield from _faults(inner, document, homes)
 
 
 def _words(values: Sequence[object]) -> list[str]:
