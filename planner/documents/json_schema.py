@@ -95,7 +95,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 _Rule = tuple[tuple[type, ...], Callable[[Any, Any], Any]]
 _NUMBER, _TEXT, _LIST, _MAPPING = (int, Fraction), (str,), (list,), (dict,)
-_ANY = (*_TYPES, *_NUMBER)
+_ANY = (*_TYPES, *_NUMBER, float)
 #: What has a size, as the rules are called that bound it, and its types.
 _SIZES = (("Length", _TEXT), ("Items", _LIST), ("Properties", _MAPPING))
 _NO_RULE: _Rule = ((), operator.eq)

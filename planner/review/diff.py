@@ -13,9 +13,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from planner.base import files
+from planner.base import files, resources
 from planner.base.display import format_value, one_line, significant
 from planner.base.errors import Fault, Place, PlanError
+from planner.documents.json_schema import accepts
 from planner.report.numbers import clean
 
 #: What a comment on a pull request shows above the fold.
@@ -118,60 +119,39 @@ def _is_number(value: Any) -> bool:
 
 
 def _load(side: str) -> Any:
+    """A side as a result in JSON form; one of a git revision with all documents of that revision,
+    as a plan names others."""
+    import tempfile
+
     revision, colon, path = side.partition(":")
-    if colon and not Path(side).exists() and not (len(revision) == 1 and path[:1] in "\\/"):
-        return _of_revision(revision, path)
-    if Path(side).suffix == ".json":
-        return _result(side, Path(side))
-    return _evaluated(side)
+    if not colon or Path(side).exists() or (len(revision) == 1 and path[:1] in "\\/"):
+        return _read(side, side)
+    from planner.review import revisions
+
+    with tempfile.TemporaryDirectory() as folder, files.copied_to(folder):
+        return _read(side, *revisions.copied(revision, path, Path(folder)))
 
 
-def _result(name: str, file: Path) -> Any:
+def _read(name: str, file: str | Path, presets: Path | None = None) -> Any:
+    from planner.questions import loading
+    from planner.results.result import evaluate
+
+    if Path(file).suffix != ".json":
+        return evaluate(loading.load(file, presets=presets)).to_json()
     data = files.read_json(file, "a result written with -o", Place(name))
     if not is_result(data):
         raise PlanError(Fault("this is no result", Place(name), "a result written with -o"))
     return data
 
 
-def is_result(data: Any) -> bool:
-    """Whether everything is there that a comparison reads, of any version of the program."""
-    sections = ("quantities", "inputs", "verdict")
-    if not isinstance(data, dict) or not all(isinstance(data.get(key), dict) for key in sections):
+def is_result(data: Any, report: bool = False) -> bool:
+    """Whether everything is there that a comparison reads, of any version of the program; of a
+    ``report``, what it says of how it was made too."""
+    said = resources.read_yaml(Path(__file__).with_name("results.yaml"))
+    if not accepts(said["result"], data) or (report and not accepts(said["report"], data)):
         return False
-    quantities, inputs = data["quantities"].values(), data["inputs"].values()
-    return (
-        data["verdict"].get("fits", "") in (True, False, None)
-        and all(isinstance(one, dict) and "value" in one for one in (*quantities, *inputs))
-        and all(isinstance(one.get(key), str) for one in quantities for key in ("unit", "title"))
-        and all(_is_value(one["value"]) for one in quantities)
-    )
-
-
-def _is_value(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return value is None or isinstance(value, (int, str, bool))
-
-
-def _evaluated(path: str | Path, presets: Path | None = None) -> Any:
-    from planner.questions import loading
-    from planner.results.result import evaluate
-
-    return evaluate(loading.load(path, presets=presets)).to_json()
-
-
-def _of_revision(revision: str, path: str) -> Any:
-    """A side of a git revision, with all documents of that revision: a plan names others."""
-    import tempfile
-
-    from planner.review import revisions
-
-    name = f"{revision}:{path}"
-    with tempfile.TemporaryDirectory() as folder, files.copied_to(folder):
-        file, presets = revisions.copied(revision, path, Path(folder))
-        if file.suffix == ".json":
-            return _result(name, file)
-        return _evaluated(file, presets)
+    values = (one["value"] for key in ("quantities", "inputs") for one in data[key].values())
+    return all(math.isfinite(value) for value in values if isinstance(value, float))
 
 
 # as text -----------------------------------------------------------------------------------

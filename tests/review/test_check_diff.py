@@ -337,6 +337,25 @@ def test_a_large_repository_with_odd_names_is_quick(repository: Path) -> None:
     assert diff.change(rows["training.tokens"]) == "−50 %"
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("inputs", "training.tokens", "value"), float("nan")),
+        (("quantities", "memory.total", "value"), [1]),
+        (("verdict",), {}),
+    ],
+)
+def test_a_damaged_result_is_one_line(repository: Path, path: tuple[str, ...], value: Any) -> None:
+    data = json.loads(Path("docs/small.json").read_text("utf-8"))
+    inner = data
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    Path("docs/damaged.json").write_text(json.dumps(data), "utf-8")
+    with pytest.raises(PlanError, match="this is no result"):
+        diff.diff("docs/damaged.json", "plans/small.yaml")
+
+
 @pytest.mark.slow
 def test_sides_that_are_nothing(repository: Path) -> None:
     for side in ("docs/other.json", "docs/none.json", "docs/notes.md", "none.yaml"):
