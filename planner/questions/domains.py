@@ -45,7 +45,11 @@ class Domain:
 
     def has(self, index: int) -> bool:
         """Whether an index is one of the domain's."""
-        return self.first <= index and (self.last is None or index <= self.last)
+        return self.within(index) == index
+
+    def within(self, index: int) -> int:
+        """The index of the domain that is nearest to one."""
+        return max(self.first, index if self.last is None else min(index, self.last))
 
 
 def of_key(plan: Plan, key: str, free: bool = False) -> Domain:

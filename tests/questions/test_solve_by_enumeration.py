@@ -15,14 +15,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from planner.base.errors import Fault, PlanError
+from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
 from planner.questions.search.selection import Sample
 from planner.questions.solve import families, references, solve_with_layout
-from planner.questions.solve.evaluations import Goal, Probe, Probes
+from planner.questions.solve.evaluations import Goal, Probes, narrow
 from planner.questions.solve.optimum import optimise
-from planner.questions.solve.solve import _crossing, solve
+from planner.questions.solve.solve import nearer_way, solve, strides
 
 #: Quantities of plans that the functions stand for; only their names are used.
 TIME, BYTES = "time.step_seconds", "memory.total"
@@ -99,33 +100,113 @@ def test_the_last_value_that_holds_is_that_of_an_enumeration(
 
 
 @pytest.mark.parametrize("direction", [1, -1])
-def test_what_holds_again_half_as_far_on_is_found(direction: int) -> None:
-    """Between 1,000 and 1,400 (or 600 and 714) the limit is broken, then it holds once more."""
-
-    def broken(index: int) -> bool:
-        if direction > 0:
-            return 1000 < index < 1400 or index > 1700
-        return 714 < index < 1000 or index < 600
-
+def test_what_holds_again_twice_as_far_on_is_found(direction: int) -> None:
+    """From 1,000 on the limit is broken, but between 1,900 and 2,100, or 450 and 550."""
+    low, high = (1900, 2100) if direction > 0 else (450, 550)
     limit = Limit(BYTES, "<=", 0)
     over = domain(1000, 10**4)
-    search = Probes(None, over, (limit,), (), Functions({BYTES: broken}, no_holes))  # type: ignore[arg-type]
+
+    def missed(index: int) -> int:
+        return int((index - 1000) * direction > 0 and not low <= index <= high)
+
+    search = Probes(None, over, (limit,), (), Functions({BYTES: missed}, no_holes))  # type: ignore[arg-type]
     found = solve(None, over, (limit,), direction=direction, search=search)  # type: ignore[arg-type]
-    assert found.holds is not None and found.holds.index == (1700 if direction > 0 else 600)
-    assert "not monotone" in found.notes[0]
+    assert found.holds is not None and found.holds.index == (high if direction > 0 else low)
+    assert found.notes == ("not monotone: the limits break and hold again on the way",)
 
 
-def test_the_nearest_limit_is_aimed_at_by_a_straight_line() -> None:
-    """From 100 at 10 over 160 at 20 the line is at 300 after 23.33 more, at 200 after 6.67."""
-    limits = tuple(Limit(name, "<=", edge) for name, edge in ((BYTES, 300), (TIME, 200)))
-    here, there = (
-        Probe(index, index, index, None, {BYTES: value, TIME: value}, ())  # type: ignore[arg-type]
-        for index, value in ((10, 100), (20, 160))
-    )
-    for order in (limits, limits[::-1]):
-        assert _crossing(order, here, there) == 7
-    assert _crossing(limits[:1], here, there) == 24
-    assert _crossing(limits[:1], there, here) == 0  # the other way it is further and further off
+@pytest.mark.parametrize(("jumps", "last"), [(1, 1006), (7, 1042), (8, 1048), (9, 1048)])
+def test_limits_that_break_again_and_again_are_followed_eight_times(jumps: int, last: int) -> None:
+    """Every second value holds, up to the one so many times six further on; of the odd ones 1, 3
+    and 6 beyond one that holds the even one is where the walk goes on."""
+    limit = Limit(BYTES, "<=", 0)
+    over = domain(1000, 10**4)
+
+    def missed(index: int) -> int:
+        return index if index % 2 or index > 1000 + 6 * jumps else 0
+
+    search = Probes(None, over, (limit,), (), Functions({BYTES: missed}, no_holes))  # type: ignore[arg-type]
+    found = solve(None, over, (limit,), direction=1, search=search)  # type: ignore[arg-type]
+    assert found.holds is not None and found.holds.index == last
+    where = " on the way" if jumps < 8 else ", perhaps further on too"
+    assert found.notes == (f"not monotone: the limits break and hold again{where}",)
+
+
+@pytest.mark.parametrize("rounding", [-1, 1])
+def test_exact_numbers_decide_where_estimates_are_wrong(rounding: int) -> None:
+    """Estimates are one too low or one too high: 500 is the last that holds by the exact ones."""
+
+    class Estimates(Functions):
+        def values(self, plans: Sequence[Any], exact: bool) -> Any:
+            return plans[0], {BYTES: plans[0] + (0 if exact else rounding)}, exact
+
+    limit = Limit(BYTES, "<=", 500)
+    over = domain(100, 1000)
+    search = Probes(None, over, (limit,), (), Estimates({}, no_holes))  # type: ignore[arg-type]
+    found = solve(None, over, (limit,), direction=1, search=search)  # type: ignore[arg-type]
+    assert found.holds is not None and found.fails is not None
+    assert (found.holds.index, found.fails.index) == (500, 501)
+    assert found.holds.exact and found.fails.exact and found.holds.values[BYTES] == 500
+
+
+def searched(over: Domain, *limits: Limit, **of: Callable[[int], Any]) -> Probes:
+    """The values of a domain at which ``bytes`` and ``time`` are what functions say."""
+    names = {"bytes": BYTES, "time": TIME}
+    functions = Functions({names[name]: function for name, function in of.items()}, no_holes)
+    return Probes(None, over, limits, evaluator=functions)  # type: ignore[arg-type]
+
+
+def test_strides_grow_to_the_end_of_a_domain() -> None:
+    """Half of 1,000 further on, then once, twice, four times as much; and such shares of it."""
+    search = searched(domain(1000, 10**4), Limit(BYTES, "<=", 0), bytes=lambda index: 0)
+    start = search.probe(1000)
+    assert start is not None
+    further = [probe.index for probe in strides(search, start, 1)]
+    assert further == [1500, 2000, 3000, 5000, 9000, 10**4]
+    less = [probe.index for probe in strides(search, start, -1)]
+    assert less == [1000 * 2 // (2 + 2**stride) for stride in range(10)] + [1]
+    last = search.probe(1)
+    assert last is not None and not list(strides(search, last, -1))
+    assert [probe.index for probe in strides(search, last, 1)][:5] == [2, 3, 4, 5, 9]
+
+
+@pytest.mark.parametrize("side", [1, -1])
+def test_a_walk_turns_back_where_limits_are_missed_by_more_and_more(side: int) -> None:
+    """Three strides on which the one limit is further off, and the other no nearer."""
+    limits = Limit(BYTES, "<=", -1), Limit(TIME, "<=", -1)
+
+    def strode(missed: Callable[[int], int], other: Callable[[int], int]) -> int:
+        search = searched(domain(1000, 10**5), *limits, bytes=missed, time=other)
+        start = search.probe(1000)
+        assert start is not None
+        return len(list(strides(search, start, side)))
+
+    def worse(index: int) -> int:
+        return 10**6 + side * index
+
+    def better(index: int) -> int:
+        return 10**6 - side * index
+
+    whole = strode(lambda index: 0, lambda index: 0)  # nothing changes: it may further on
+    assert whole == (9 if side > 0 else 11)
+    assert strode(worse, lambda index: -1) == strode(worse, lambda index: 0) == 3
+    assert strode(worse, worse) == 3 and strode(worse, better) == whole
+    nears = {1500: 10, 2000: 9, 666: 10, 500: 9}  # the second stride comes nearer than the first
+    assert strode(lambda index: nears.get(index, worse(index)), lambda index: -1) == 5
+
+
+def test_an_edge_is_aimed_at_by_a_straight_line_and_by_halves_in_turns() -> None:
+    """The line through 1 and 10,001 is at 3,001 after 3,000, and at 4,002 after 2,000, which is
+    nearer. Of what is left half is tried; then the line is at its end, so the next is."""
+    limits = Limit(BYTES, "<=", 3001), Limit(TIME, "<=", 4002)
+    for order, aim in ((limits[:1], 3001), (limits, 2001), (limits[::-1], 2001)):
+        over = domain(1, 10**5)
+        search = searched(over, *order, bytes=lambda index: index, time=lambda index: 2 * index)
+        inside, outside = search.probe(1), search.probe(10_001)
+        assert inside is not None and outside is not None
+        inside, outside = narrow(search, inside, outside)
+        assert (inside.index, outside.index) == (aim, aim + 1)
+        assert [*search.probes][2:] == [aim, (aim + 10_001) // 2, aim + 1]
 
 
 @settings(max_examples=40)
@@ -333,21 +414,34 @@ def test_rounder_numbers_are_the_next_multiples_of_powers_of_two(index: int) -> 
         assert solve_with_layout._rounder(index, direction) == [*reversed(dict.fromkeys(near))]
 
 
-def test_what_fails_says_so_of_what_lies_further_on_in_its_row() -> None:
-    """Of rows of four values each, and of a domain that has no rows."""
-    covers: Callable[..., bool] = solve_with_layout._FreeLayout._covers
-    rows = SimpleNamespace(domain=SimpleNamespace(rows=((0, 3), (4, 7), (8, 11))))
-    none = SimpleNamespace(domain=SimpleNamespace(rows=()))
+@pytest.mark.parametrize("rows", [(), ((0, 3), (4, 7), (8, 11))])
+def test_what_fails_says_so_of_what_lies_further_on_in_its_row(
+    rows: tuple[tuple[int, int], ...],
+) -> None:
+    """Of rows of four values each, and of a domain that has no rows: other layouts are looked for
+    at values of which nothing is proven, and where there is none, that is."""
+    over = replace(domain(1, 11), first=0, rows=rows, measure=BYTES)
+    limit = Limit(BYTES, "<=", -1)
+    functions = Functions({BYTES: lambda index: index}, no_holes)
+    search = Probes(None, over, (limit,), evaluator=functions)  # type: ignore[arg-type]
     for index, other in product(range(12), repeat=2):
-        same_row = index // 4 == other // 4
-        assert covers(rows, index, other) == (same_row and index <= other)
-        assert covers(none, index, other) == (index == other)
+        asked, proven = list[Any](), [index]
+        layouts = SimpleNamespace(further=lambda plan, changes, into=asked: into.append(plan))
+        edge = search.probe(other)
+        assert edge is not None
+        assert not solve_with_layout._moves_on(search, layouts, edge, 1, proven)  # type: ignore[arg-type]
+        covered = index <= other and (index // 4 == other // 4 if rows else index == other)
+        assert asked == ([] if covered else [other])
+        assert proven == ([index] if covered else [index, other])
 
 
 @pytest.mark.parametrize("relation", ["<=", ">="])
 @pytest.mark.parametrize("grows", [True, False])
-def test_a_question_goes_to_where_its_limit_comes_nearer(relation: str, grows: bool) -> None:
-    """Told by twice the value, all that is valid besides the plan's own."""
+@pytest.mark.parametrize("valid", [(6, 12), (3, 6)])
+def test_a_question_goes_to_where_its_limit_comes_nearer(
+    relation: str, grows: bool, valid: tuple[int, int]
+) -> None:
+    """Told by the other value that is valid, above the plan's own or below it."""
 
     def size(x: int) -> int:
         return x if grows else 100 - x
@@ -356,11 +450,10 @@ def test_a_question_goes_to_where_its_limit_comes_nearer(relation: str, grows: b
         None,  # type: ignore[arg-type]
         domain(6, 12),
         (Limit(TIME, "<=", 50), Limit(BYTES, relation, 50)),
-        evaluator=Functions({TIME: lambda x: 1, BYTES: size}, lambda x: x not in (6, 12)),
+        evaluator=Functions({TIME: lambda x: 1, BYTES: size}, lambda x: x not in valid),
     )
-    toward: Callable[..., int] = solve_with_layout._FreeLayout._direction
     nearer_above = grows == (relation == "<=")
-    assert toward(SimpleNamespace(search=search)) == (1 if nearer_above else -1)
+    assert nearer_way(search, search.start()) == (1 if nearer_above else -1)
 
 
 def test_a_limit_that_is_just_met_is_kept() -> None:
@@ -409,6 +502,22 @@ def test_where_the_layout_is_free_every_number_of_layers_is_a_candidate() -> Non
         own, *others = (index // families.ROW for index in family.around())
         assert len(others) == len(family.widths)  # those nearest to its own width first
         assert others == sorted(others, key=lambda row: abs(row - own))
+
+
+def test_ends_that_count_as_layers_are_left_out_of_whole_chunks() -> None:
+    """Two stages of two chunks each hold 4, 8, … layers, of which two are embedding and head."""
+    ends = {"parallelism.pipeline": 2, "parallelism.virtual_pipeline": 2, "parallelism.cut": "ends"}
+    open_plan = loading.load("presets/largest_on_8xh100.yaml", {"model": "llama2-7b"})
+    plan = variant(open_plan, {**ends, "model.layers": 30, "training.global_batch": 16})
+    _, family = families.of_plan(plan)
+    row = family.domain.rows[family.nearest // families.ROW]
+    layers = [family.changes(index)["model.layers"] for index in range(row[0], row[1] + 1)]
+    assert layers == [
+        count for count in range(2, 100) if (count + 2) % 4 == 0 and 4096 / 160 <= count + 2 <= 64
+    ]
+    assert family.changes(family.nearest)["model.layers"] == 30
+    for count in layers:
+        variant(plan, {"model.layers": count})
 
 
 def test_heads_that_share_nothing_come_one_at_a_time() -> None:

@@ -154,11 +154,11 @@ def _compare(
     """The cheapest count from the fewest on, with the counts beside it. One count more is searched
     for its best layout; those further on have to be cheaper with a layout that is known."""
     assert answer.holds is not None
-    layouts = Layouts(answer.limits, (GOAL.quantity,), thorough=True, space=space)
+    layouts = Layouts(answer.limits, (GOAL.quantity,), searches=1, space=space)
     search = Probes(base, domain, answer.limits, [GOAL.quantity], layouts)
     best, first = answer.holds, answer.holds.index
     above = search.probe(first + 1)
-    layouts.thorough = False
+    layouts.searches = 0
     further = [search.probe(first + more) for more in MORE]
     for probe in (above, *further):
         if probe is not None and GOAL.rank(probe) > GOAL.rank(best):
@@ -166,6 +166,6 @@ def _compare(
     if best is answer.holds:
         sides = (answer.fails, above)
     else:
-        layouts.thorough = True
+        layouts.searches = 2
         sides = (search.probe(best.index - 1), search.probe(best.index + 1))
     return search.confirm(best), tuple(search.confirm(side) for side in sides if side)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import cycle
 from typing import Any
 
 from planner.base.errors import Fault, PlanError
@@ -210,6 +211,11 @@ class Probes:
         """The first valid value from an index on, in one direction, not too far away."""
         return self.first_valid(index + toward * skip for skip in range(MOST_SKIPS))
 
+    def end_of(self, row: tuple[int, int], toward: int) -> Probe | None:
+        """The first valid value of a row of the domain (+1) or the last (-1), not too far in."""
+        whole = range(row[0], row[1] + 1)
+        return self.first_valid(whole[::toward][:MOST_SKIPS])
+
     def nearest_valid(self, aim: int, low: int, high: int) -> Probe | None:
         """The valid value nearest to an index, strictly between two others."""
         low, high = sorted((low, high))
@@ -239,21 +245,15 @@ def narrow(
     search: Probes, inside: Probe, outside: Probe, limits: tuple[Limit, ...] = ()
 ) -> tuple[Probe, Probe]:
     """To neighbours among the valid values, of which one keeps the limits (the question's, or
-    others) and one does not: by interpolation, and by halves where that is slow."""
-    turn, limits = 0, limits or search.limits
-    while abs(outside.index - inside.index) > 1:
-        width = abs(outside.index - inside.index)
-        low, high = sorted((inside.index, outside.index))
-        aim = (low + high) // 2
-        if turn % 3 < 2:
-            steps = min(
-                int(inside.slack(li) / (inside.slack(li) - outside.slack(li)) * width)
-                for li in broken(outside.values, limits)
-            )
-            aim = inside.index + (steps if outside.index > inside.index else -steps)
-        probe = search.nearest_valid(min(max(aim, low + 1), high - 1), low, high)
+    others) and one does not: by interpolation and by halves, in turns."""
+    limits = limits or search.limits
+    for halve in cycle((False, True)):
+        width = outside.index - inside.index
+        fails = broken(outside.values, limits)
+        lines = (inside.slack(li) / (inside.slack(li) - outside.slack(li)) for li in fails)
+        aim = inside.index + int(width / 2 if halve else min(lines) * width)
+        probe = search.nearest_valid(aim, inside.index, outside.index)
         if probe is None:
             break
         inside, outside = (inside, probe) if broken(probe.values, limits) else (probe, outside)
-        turn = turn + 1 if abs(outside.index - inside.index) * 2 > width else 0
     return inside, outside

@@ -20,7 +20,7 @@ from planner.base.errors import Fault, PlanError
 from planner.documents import schema, source
 from planner.documents.source import lookup
 from planner.plans.document import Plan
-from planner.plans.pipeline import chunk_count
+from planner.plans.pipeline import chunk_count, counted
 from planner.plans.plan import changed_data, variant
 from planner.questions.domains import MOST_LAYERS, Domain
 
@@ -61,12 +61,14 @@ class Family:
             out layer by layer.
         unit: what layers are multiples of.
         together: what heads are multiples of; 0 where only the layers change.
+        ends: how many layers the layout counts embedding and head as: whole units hold these too.
     """
 
     model: Mapping[str, Any]
     widths: tuple[int, ...]
     unit: int
     together: int = 0
+    ends: int = 0
 
     def depths(self, place: int) -> tuple[int, int]:
         """The least and the largest depth of a width, by the place of that."""
@@ -80,7 +82,7 @@ class Family:
 
     def changes(self, index: Any) -> dict[str, Any]:
         """The keys of a plan for a model of the family, by its index."""
-        width, layers = self.widths[index // ROW], index % ROW * self.unit
+        width, layers = self.widths[index // ROW], index % ROW * self.unit - self.ends
         if not self.together:
             return {"model.layers": layers}
         model, attention = self.model, self.model["attention"]
@@ -104,7 +106,7 @@ class Family:
         hidden, layers = self.model["hidden"], self.model["layers"]
         place = min(range(len(self.widths)), key=lambda i: abs(self.widths[i] - hidden))
         low, high = self.depths(place)
-        return place * ROW + min(max(_round(Fraction(layers, self.unit)), low), high)
+        return place * ROW + min(max(_round(Fraction(layers + self.ends, self.unit)), low), high)
 
     def around(self) -> Iterator[int]:
         """Models of every width, those nearest to the family's own first."""
@@ -134,6 +136,7 @@ class Family:
 
     def _steps(self) -> str:
         layers = f"layers in multiples of {self.unit}" if self.unit > 1 else "any number of layers"
+        layers += f" less {self.ends}" if self.ends else ""
         if not self.together:
             return f"width kept, {layers}"
         attention = self.model["attention"]
@@ -182,7 +185,9 @@ def of_plan(plan: Plan, family: str | None = None, free: bool = False) -> tuple[
 
 
 def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
-    unit = 1 if free else chunk_count(plan.data["parallelism"])
+    layout = plan.data["parallelism"]
+    unit = 1 if free else chunk_count(layout)
+    ends = counted(0, layout.get("cut"), unit)
     attention = model.get("attention")
     if attention and not any(model.get(key) for key in SPELLED):
         heads = attention["heads"]
@@ -192,13 +197,13 @@ def _family(plan: Plan, model: Mapping[str, Any], free: bool) -> Family:
         size = attention.get("head_dim")
         if attention.get("kv_rank") or (size and size * heads != model["hidden"]):
             # Heads of a size of their own are no part of the hidden size.
-            return Family(model, _widths(1), unit, lcm(together, gcd(heads, NODE)))
+            return Family(model, _widths(1), unit, lcm(together, gcd(heads, NODE)), ends)
         whole = Fraction(model["hidden"] * together, heads).numerator
-        return Family(model, _widths(whole) or (model["hidden"],), unit, together)
+        return Family(model, _widths(whole) or (model["hidden"],), unit, together, ends)
     # Depth alone, in whole patterns and whole stages.
     pattern = model.get("pattern") or model.get("mixer")
     unit = lcm(unit, len(pattern) if isinstance(pattern, list) else 1)
-    return Family(model, (model["hidden"],), unit)
+    return Family(model, (model["hidden"],), unit, ends=ends)
 
 
 def _widths(whole: int) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from fractions import Fraction
 from planner.base.errors import PlanError
 from planner.book.quantity import BOOK
 from planner.engine.evaluate import Number
+from planner.questions.solve import families
 from planner.questions.solve.evaluations import Probe
 from planner.questions.solve.solve import Answer, solve
 from planner.results.result import evaluate
@@ -58,9 +59,11 @@ def _moved(answer: Answer, shares: Mapping[str, Fraction]) -> Probe | None:
         replace(limit, value=Fraction(limit.value) / shares.get(limit.quantity, 1))
         for limit in answer.limits
     )
-    domain = replace(answer.domain, start=answer.holds.index)
+    plan, domain = answer.holds.plan, replace(answer.domain, start=answer.holds.index)
     try:
-        found = solve(answer.holds.plan, domain, limits, answer.direction)
+        if domain.rows and "layouts" in answer.extra:  # of which the layout divides only some
+            domain = families.of_plan(plan)[1].domain
+        found = solve(plan, domain, limits, answer.direction)
     except PlanError:
         return None
     return found.holds

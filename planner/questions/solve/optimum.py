@@ -27,8 +27,6 @@ ROUGH = SCAN * 10**6
 FAR, ALIKE = 10**6, 1e-4
 #: Peaks of the scan that are climbed.
 MOST_PEAKS = 3
-#: Where in a gap the next value is tried, as a share of the gap, from the peak.
-GOLDEN = 0.381966
 
 
 def optimise(
@@ -80,16 +78,10 @@ def optimise(
 def _scan(search: Probes) -> None:
     """Try values further and further away on both sides, and some between the ends of a domain."""
     start = search.start()
+    find_near(search, start, 1)
     for toward in (-1, 1):
-        worse, before = 0, start
-        for probe in strides(search, start, toward):
-            # Where limits are broken by more and more, nothing further away is of interest.
-            further = bool(probe.broken) and all(
-                li in before.broken and probe.share(li) <= before.share(li) for li in probe.broken
-            )
-            worse, before = worse + 1 if further else 0, probe
-            if worse == 3:
-                break
+        for _ in strides(search, start, toward):
+            pass
     low, high = _ends(search, start)
     if high - low <= ROUGH:
         # Rounder values first: products run best on sizes that powers of two divide.
@@ -100,11 +92,10 @@ def _scan(search: Probes) -> None:
 def _ends(search: Probes, start: Probe) -> tuple[int, int]:
     """The first and the last index at which limits hold. Strides are wide: what holds may lie
     between two of them, and goes on from the last that holds towards the next."""
-    find_near(search, start, 1)
-    held = [place for place, probe in enumerate(search.known) if not probe.broken]
+    known = search.known
+    held = [place for place, probe in enumerate(known) if not probe.broken]
     if not held:
         return start.index, start.index
-    known = search.known
     first, last = held[0], held[-1]
     low, high = known[first], known[last]
     if first > 0:
@@ -148,27 +139,16 @@ def _peaks(probes: Sequence[Probe], goal: Goal) -> list[Probe]:
 def _climb(search: Probes, peak: Probe, goal: Goal) -> Probe:
     """From a peak of the scan to a value that is better than the next valid ones."""
     while True:
-        for toward in (-1, 1):  # at an end of what was scanned
-            if not any((p.index - peak.index) * toward > 0 for p in search.known):
-                search.beyond(peak.index + toward, toward)
-        known = search.known
-        at = known.index(peak)
-        beside = [known[i] for i in (at - 1, at + 1) if 0 <= i < len(known)]
-        better = next((probe for probe in beside if goal.rank(probe) > goal.rank(peak)), None)
-        if better is None:
-            beside.sort(key=lambda probe: -abs(probe.index - peak.index))
-            found = (_between(search, peak, other) for other in beside)
-            better = next((probe for probe in found if probe is not None), None)
-            if better is None:
-                return peak
-        if goal.rank(better) > goal.rank(peak):
-            peak = better
-
-
-def _between(search: Probes, peak: Probe, other: Probe) -> Probe | None:
-    """A valid value between a peak and the next known one; None where there is none. Halfway where
-    limits break in between, else nearer to the peak."""
-    share = 0.5 if bool(other.broken) != bool(peak.broken) else GOLDEN
-    low, high = sorted((peak.index, other.index))
-    aim = peak.index + round((other.index - peak.index) * share)
-    return search.nearest_valid(min(max(aim, low + 1), high - 1), low, high)
+        tried, between = [peak], False
+        for toward in (-1, 1):
+            known = (p for p in search.known[::toward] if (p.index - peak.index) * toward > 0)
+            other = next(known, None) or search.beyond(peak.index + toward, toward)
+            if other is not None:
+                middle = (peak.index + other.index) // 2
+                nearer = search.nearest_valid(middle, peak.index, other.index)
+                between = between or nearer is not None
+                tried += [other] if nearer is None else [nearer, other]
+        best = max(tried, key=goal.rank)
+        if best is peak and not between:
+            return peak
+        peak = best

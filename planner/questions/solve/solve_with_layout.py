@@ -66,32 +66,30 @@ class Layouts(AsItIs):
         limits: Sequence[Limit],
         also: Sequence[str] = (),
         by: str = BY,
-        thorough: bool = False,
+        searches: int = 0,
         space: Options | None = None,
     ) -> None:
-        self.limits, self.by, self.thorough = tuple(limits), by, thorough
+        self.limits, self.by = tuple(limits), by
+        self.searches = searches  # of the whole space at values, until known layouts have to do
         self.shown = (*(limit.quantity for limit in limits), *also)
         super().__init__([*(limit.quantity for limit in limits), FITS, by, *also])
         self.scarce = of_memory(limits)  # whether memory is the only limit
         self.space = space or {}  # values that keys of a layout may have; the others are free
         self.known: list[Changes] = []
         self.narrowed: dict[str, tuple[Any, ...]] = {}  # to these values of keys, somewhere
-        self.left = MOST_SEARCHES  # until known layouts have to do
         self._searches: dict[str, BoundedSearch] = {}
-        self._hopeless: set[str] = set()  # values at which nothing fits
 
     def variants(self, plan: Plan, changes: Changes) -> Sequence[Plan]:
         found = []
         for layout in self.known:
             with suppress(PlanError):
                 found.append(variant(plan, {**layout, **changes}))
-        searched = self.thorough and self.left > 0
-        if searched or not found:
+        if not found:
             kept = {key: values[0] for key, values in self.space.items() if len(values) == 1}
-            base = found[0] if found else any_layout(plan, {**kept, "time.mfu": None, **changes})
-            found = found or [base]
-        if searched:
-            self.left -= 1
+            found = [any_layout(plan, {**kept, "time.mfu": None, **changes})]
+        if self.searches:
+            self.searches -= 1
+            base = found[0]
             # Where no layout keeps the limits, one that fits says by how much they are missed.
             new = self.fastest(base, changes) or self.fastest(base, changes, within=False)
             if new is not None:
@@ -124,31 +122,25 @@ class Layouts(AsItIs):
     def nearest(self, plan: Plan, changes: Changes) -> None:
         """Where no layout keeps the limits: the fastest that fits, or of those that were asked for
         room, the one that lacks least; from now on among the known ones."""
-        if _key(changes) in self._hopeless:
-            return
-        if self.sized and self.scarce:
-            self.further(plan, changes)
-        elif self.fastest(plan, changes, within=False) is None:
-            self._least_lacking(plan, changes)
+        if self._few:
+            fits = self.further(plan, changes)
+        else:
+            fits = self.fastest(plan, changes, within=False) is not None
+        if not fits:
+            self.find(plan, changes, lambda every: every.search.nearest.first)
 
-    def _least_lacking(self, plan: Plan, changes: Changes) -> None:
-        """Where all layouts were asked for room and none has any, the one that lacks least."""
-        self._hopeless.add(_key(changes))
-        self.find(plan, changes, lambda every: every.search.nearest.first)
+    @property
+    def _few(self) -> bool:
+        """Whether a few layouts leave as much room as any. Replicas and more sequences in a pass
+        only add to memory, so where that alone decides about a size the others are enough."""
+        return self.sized and self.scarce
 
-    def further(self, plan: Plan, changes: Changes, soon: bool = True) -> bool:
+    def further(self, plan: Plan, changes: Changes) -> bool:
         """Whether there is a layout that keeps the limits; it is known from now on. The one that
-        leaves most room goes furthest, and one of a few is ``soon`` found, where there are any."""
-        # Where memory alone decides, all are asked as fast as a few; replicas and more sequences in
-        # a pass only add to it, so that of many sizes of models the others are enough.
-        asked: tuple[Options | None, ...] = (ROOMIER, None)
-        asked = asked if soon and not self.scarce else asked[:1] if self.sized else asked[1:]
+        leaves most room goes furthest, and one of a few is soon found, where there are any."""
+        asked: tuple[Options | None, ...] = (ROOMIER,) if self._few else (ROOMIER, None)
         ask = Candidates.roomiest
-        if any(self.find(plan, changes, ask, options) is not None for options in asked):
-            return True
-        if self.scarce:
-            self._least_lacking(plan, changes)
-        return False
+        return any(self.find(plan, changes, ask, options) is not None for options in asked)
 
     def find(
         self, plan: Plan, changes: Changes, ask: Ask, options: Options | None = None
@@ -230,121 +222,92 @@ def solve_free(
         own = own_changes(plan, domain)
         if layouts.find(plan, own, lambda few: few.first(within=False), FEWER) is None:
             layouts.fastest(plan, own, within=False)
-    return _FreeLayout(plan, domain, layouts, lost).solve_question(direction)
+    search = Probes(plan, domain, limits, evaluator=layouts)
+    if direction is None:
+        direction = nearer_way(search, search.start())
+    layouts.hasty, layouts.sized = True, bool(domain.rows)
+    proven: list[int] = []  # values at which no layout keeps the limits
+    desperate = False
+    for left in reversed(range(MOST_ROUNDS)):
+        search.forget_broken()
+        answer = solve(plan, domain, limits, direction, search=search)
+        sides = answer.beyond or (answer.fails or answer.miss,)
+        edges = [edge for edge in sides if edge is not None and edge.broken]
+        if left and any(_moves_on(search, layouts, edge, direction, proven) for edge in edges):
+            continue
+        if left and edges and answer.holds is None and not desperate:
+            # No known layout helps anywhere: search at the values that are tried next.
+            desperate, layouts.searches = True, LAST_RESORT
+            continue
+        answer = _with_layouts(search, layouts, answer, lost)
+        # What is best at the answer may hold one step further.
+        if not edges or answer.fails is None or answer.fails.broken:
+            break
+    notes = answer.notes if left else (*answer.notes, f"the last of {MOST_ROUNDS} better answers")
+    return _with_notes(replace(answer, notes=notes), plan, layouts)
 
 
-class _FreeLayout:
-    """A question whose layout is free, and what is known of its values."""
+def _moves_on(
+    search: Probes, layouts: Layouts, edge: Probe, direction: int, proven: list[int]
+) -> bool:
+    """Whether a layout is found that keeps the limits where no known one does, or, of what layouts
+    divide, at a rounder value further on: more of them divide that. Where there is none, that is
+    ``proven`` of the value, and with it of what lies further on in its row."""
+    domain = search.domain
+    rounder = _rounder(edge.index, direction) if domain.key in DIVIDED else []
+    for index in (*rounder, edge.index):
+        row = next((row for row in domain.rows if row[0] <= index <= row[1]), (index, index))
+        probe = search.probe(index)
+        if probe is None or any(row[0] <= value <= index for value in proven):
+            continue
+        if probe.broken and not layouts.further(probe.plan, domain.changes(probe.value)):
+            proven.append(index)
+            continue
+        search.forget_broken()
+        search.probe(index)
+        return True
+    return False
 
-    def __init__(
-        self, plan: Plan, domain: Domain, layouts: Layouts, lost: Callable[[Probe], bool]
-    ) -> None:
-        self.plan, self.domain, self.layouts, self.lost = plan, domain, layouts, lost
-        self.search = Probes(plan, domain, layouts.limits, evaluator=layouts)
-        self.failed: set[int] = set()  # rounder values at which no layout keeps the limits
-        self.proven: list[int] = []  # values next to an answer at which none does
 
-    def solve_question(self, direction: int | None) -> Answer:
-        layouts = self.layouts
-        if direction is None:
-            direction = self._direction()
-        layouts.hasty, layouts.sized = True, bool(self.domain.rows)
-        notes: tuple[str, ...] = (f"the last of {MOST_ROUNDS} better answers",)
-        for _ in range(MOST_ROUNDS):
-            self.search.forget_broken()
-            answer = solve(self.plan, self.domain, layouts.limits, direction, search=self.search)
-            sides = answer.beyond or (answer.fails or answer.miss,)
-            edges = [edge for edge in sides if edge is not None and edge.broken]
-            if any(self._moves_on(edge, answer.direction) for edge in edges):
-                continue
-            if edges and answer.holds is None and not layouts.thorough:
-                # No known layout helps anywhere: search at the values that are tried next.
-                layouts.thorough, layouts.left = True, LAST_RESORT
-                continue
-            told = self._with_layouts(answer)
-            # What is best at the answer may hold one step further.
-            if not edges or told.fails is None or told.fails.broken:
-                notes = ()
-                break
-        else:
-            told = self._with_layouts(answer)
-        return _with_notes(replace(told, notes=(*told.notes, *notes)), self.plan, layouts)
+# what is told -------------------------------------------------------------------------------
 
-    def _changes(self, probe: Probe) -> Changes:
-        return self.domain.changes(probe.value)
 
-    def _direction(self) -> int | None:
-        """The way on which a limit comes nearer, by a value that a layout divides as the plan's
-        own; None where that tells nothing."""
-        start = self.search.start()
-        double = self.search.probe(2 * start.index)
-        return None if double is None else nearer_way(self.search.limits, start, double)
+def _with_layouts(
+    search: Probes, layouts: Layouts, answer: Answer, lost: Callable[[Probe], bool]
+) -> Answer:
+    """An answer with the best layout of each of its values that are told."""
+    layouts.searches, layouts.hasty, beaten = 0, False, False
+    if answer.holds is not None:
+        holds = _best(search, layouts, answer.holds, answer.fails is not None)
+        answer, beaten = replace(answer, holds=holds), lost(holds)
+    if answer.fails is not None and answer.fails.broken and not beaten:
+        answer = replace(answer, fails=_nearest(search, layouts, answer.fails))
+    if answer.miss is not None:
+        answer = replace(answer, miss=_nearest(search, layouts, answer.miss))
+    layouts.hasty = True
+    return answer
 
-    def _moves_on(self, edge: Probe, direction: int) -> bool:
-        """Whether a layout is found that keeps the limits where no known one does, or, of what
-        layouts divide, at a rounder value further on: more of them divide that. Where there is
-        none, that is proven of the value, and with it of what lies further on in its row."""
-        if any(self._covers(index, edge.index) for index in self.proven):
-            return False
-        further = _rounder(edge.index, direction) if self.domain.key in DIVIDED else []
-        for index in further:
-            probe = None if index in self.failed else self.search.probe(index)
-            if probe is None:
-                continue
-            if not probe.broken:
-                return True
-            if self.layouts.fastest(probe.plan, self._changes(probe)) is not None:
-                self.search.forget_broken()
-                self.search.probe(index)
-                return True
-            self.failed.add(index)
-        # Where a question goes down, fast layouts are known, and others seldom go further.
-        if self.layouts.further(edge.plan, self._changes(edge), soon=direction > 0):
-            return True
-        self.proven.append(edge.index)
-        return False
 
-    def _covers(self, index: int, other: int) -> bool:
-        """Whether that a value fails says that another does: itself, or one further on in its
-        row."""
-        rows = (row for row in self.domain.rows if row[0] <= index <= row[1])
-        return index <= other <= next(rows, (index, index))[1]
+def _best(search: Probes, layouts: Layouts, probe: Probe, edge: bool) -> Probe:
+    """A value with the plainest of the layouts nearly as good as the best where that keeps the
+    limits, else with the best of those that are known. At the ``edge``, beyond which nothing
+    keeps them, few are left."""
+    changes, scarce = search.domain.changes(probe.value), edge and layouts.scarce
+    plain = layouts.find(probe.plan, changes, lambda every: every.plainest(scarce=scarce))
+    known = layouts.variants(search.plan, changes)
+    chosen = known if plain is None else [variant(search.plan, {**plain, **changes})]
+    meant, values, _ = layouts.values(chosen, True)
+    if chosen is not known and broken(values, layouts.limits):
+        meant, values, _ = layouts.values(known, True)
+    return replace(probe, plan=meant, values={name: values[name] for name in layouts.shown})
 
-    # -- what is told -------------------------------------------------------------------------
 
-    def _with_layouts(self, answer: Answer) -> Answer:
-        """An answer with the best layout of each of its values that are told."""
-        layouts, beaten = self.layouts, False
-        layouts.thorough = layouts.hasty = False
-        if answer.holds is not None:
-            answer = replace(answer, holds=self._best(answer.holds, answer.fails is not None))
-            beaten = answer.holds is not None and self.lost(answer.holds)
-        if answer.fails is not None and answer.fails.broken and not beaten:
-            answer = replace(answer, fails=self._nearest(answer.fails))
-        if answer.miss is not None:
-            answer = replace(answer, miss=self._nearest(answer.miss))
-        layouts.hasty = True
-        return answer
-
-    def _best(self, probe: Probe, edge: bool) -> Probe:
-        """A value with the plainest of the layouts nearly as good as the best where that keeps the
-        limits, else with the best of those that are known. At the ``edge``, beyond which nothing
-        keeps them, few are left."""
-        layouts, changes = self.layouts, self._changes(probe)
-        scarce = edge and layouts.scarce
-        plain = layouts.find(probe.plan, changes, lambda every: every.plainest(scarce=scarce))
-        chosen = [variant(self.plan, {**plain, **changes})] if plain is not None else []
-        meant, values, _ = layouts.values(chosen or layouts.variants(self.plan, changes), True)
-        if chosen and broken(values, layouts.limits):
-            meant, values, _ = layouts.values(layouts.variants(self.plan, changes), True)
-        return replace(probe, plan=meant, values={name: values[name] for name in layouts.shown})
-
-    def _nearest(self, probe: Probe) -> Probe:
-        """A value at which no layout keeps the limits, with the one that comes nearest: of those
-        known, and the best of those that fit, or where none does, the one that lacks least."""
-        self.layouts.nearest(probe.plan, self._changes(probe))
-        search = Probes(self.plan, self.domain, self.layouts.limits, evaluator=self.layouts)
-        return search.probe(probe.index) or probe
+def _nearest(search: Probes, layouts: Layouts, probe: Probe) -> Probe:
+    """A value at which no layout keeps the limits, with the one that comes nearest: of those
+    known, and the best of those that fit, or where none does, the one that lacks least."""
+    layouts.nearest(probe.plan, search.domain.changes(probe.value))
+    fresh = Probes(search.plan, search.domain, layouts.limits, evaluator=layouts)
+    return fresh.probe(probe.index) or probe
 
 
 def own_changes(plan: Plan, domain: Domain) -> Changes:
@@ -369,9 +332,9 @@ def optimise_free(plan: Plan, domain: Domain, limits: tuple[Limit, ...], goal: G
     """As ``optimum.optimise``, with the layout free; the first limit is that a plan fits. The
     layout is the one that makes the goal small; a goal to make large takes the fastest layout."""
     by = goal.quantity if goal.sense < 0 else BY
-    layouts = Layouts(limits, (goal.quantity,), by, True, space_of(plan))
+    layouts = Layouts(limits, (goal.quantity,), by, MOST_SEARCHES, space_of(plan))
     answer = _with_notes(optimise(plan, domain, limits, goal, evaluator=layouts), plan, layouts)
-    if layouts.left <= 0:
+    if not layouts.searches:
         note = f"all layouts were searched at {MOST_SEARCHES} values, elsewhere those found there"
         answer = replace(answer, notes=(*answer.notes, note))
     return answer
