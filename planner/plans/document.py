@@ -120,7 +120,7 @@ class Draft:
         """Fill a key that is not given; returns the value that holds."""
         node: Any = self.data
         for step in path[:-1]:
-            node = node.setdefault(step, {}) if isinstance(node, dict) else node[step]
+            node = node[step] if isinstance(step, int) else node.setdefault(step, {})
         if node.get(path[-1]) is None:
             node[path[-1]] = value
             self.derived[".".join(map(str, path))] = why

@@ -15,11 +15,10 @@ from planner.base.display import columns, exact_text, format_value
 from planner.base.files import format_of, write_text
 from planner.base.version import __version__
 from planner.book.quantity import BOOK, KINDS
-from planner.questions.studies import outputs, points
+from planner.questions.studies import outputs, points, summary
 from planner.questions.studies.axes import LAYOUT, Axis
 from planner.questions.studies.points import COST, DAYS, DEVICES, FITS, MEMORY, USE
 from planner.questions.studies.run import Outcome
-from planner.questions.studies.summary import CHARTS, MOST_LINES, QUESTIONS, roles
 from planner.report import chart
 from planner.report.facts import with_interval
 from planner.report.layout import BETWEEN
@@ -64,8 +63,9 @@ class View:
         self.version, self.fingerprint = __version__, study.digest
         self.limits = [str(limit) for limit in study.where]
         self.varying = [axis for axis in study.axes if len(axis.choices) > 1]
-        self.roles = roles(study)
-        unknown = "unknown" if found.best and not found.unfit else "bad"
+        self.roles = summary.roles(study)
+        self.tasks = found.best[summary.TASKS]
+        unknown = "unknown" if self.tasks and not found.unfit else "bad"
         self.status = "ok" if found.fit else unknown
         self.word = WORDS[self.status]
 
@@ -119,9 +119,10 @@ class View:
     @cached_property
     def highlights(self) -> list[tuple[str, int]]:
         """Questions with the point that is best, task by task."""
-        lines = sorted(self.found.best.items(), key=lambda item: int(item[0]))
-        asked = list(QUESTIONS)[: None if len(lines) <= FEW_TASKS else 2]
-        return [(q, best[q][1]) for _, best in lines[:MOST_TASKS] for q in asked if q in best]
+        tasks = sorted(self.tasks, key=lambda places: [int(p) for p in places.split(",") if p])
+        asked = list(summary.QUESTIONS)[: None if len(tasks) <= FEW_TASKS else 2]
+        bests = [self.tasks[task] for task in tasks[:MOST_TASKS]]
+        return [(q, best[q][1]) for best in bests for q in asked if q in best]
 
     @cached_property
     def results(self) -> dict[int, Result]:
@@ -142,8 +143,8 @@ class View:
         cells = "".join(cell for several in numbers.values() for cell in several)
         said = ["~ marks what is not exact."] if "~" in cells else []
         said += [f"In parentheses {BETWEEN}."] if "(" in cells else []
-        if len(self.found.best) > MOST_TASKS:
-            count = len(self.found.best)
+        if len(self.tasks) > MOST_TASKS:
+            count = len(self.tasks)
             said.append(f"The first {MOST_TASKS} of {count} are shown; the table has all.")
         head = ["Question", *(clean(axis.name) for axis in self.varying)]
         head += ["layout"] if self.study.searches else []
@@ -182,37 +183,37 @@ class View:
     # -- charts -------------------------------------------------------------------------------
 
     @cached_property
-    def lines(self) -> list[tuple[int, str]]:
-        """The numbers and the words of the lines that a chart draws: all, or where they are too
-        many those with the last values of the last dimensions."""
-        role, shape = self.roles, self.study.shape
-        places = [range(shape[dimension]) for dimension in role.lines]
+    def lines(self) -> list[tuple[tuple[int, ...], str]]:
+        """The places and the words of the lines that a chart draws: all, or where they are too many
+        those with the last values of the last dimensions."""
+        role = self.roles
+        places = [range(self.study.shape[dimension]) for dimension in role.lines]
         for index in reversed(range(len(places))):
-            if math.prod(map(len, places)) > MOST_LINES and index:
+            if math.prod(map(len, places)) > summary.MOST_LINES and index:
                 places[index] = places[index][-1:]
-        found = []
-        for at in islice(product(*places), MOST_LINES):
-            words = (self.at(d, place) for d, place in zip(role.lines, at, strict=True))
-            found.append((role.line(self.study, at), ", ".join(words)))
-        return found
+        return [
+            (line, ", ".join(self.at(d, place) for d, place in zip(role.lines, line, strict=True)))
+            for line in islice(product(*places), summary.MOST_LINES)
+        ]
 
     @cached_property
     def charts(self) -> list[Data]:
         """One chart for each question, each with the table that it draws."""
-        found = [self._against(*one) for one in CHARTS.items()]
+        x = self.roles.x
+        found = [] if x is None else [self._against(x, *one) for one in summary.CHARTS.items()]
         return [one for one in (*found, self._front(), self._memory()) if one is not None]
 
     def _chart(self, name: str, title: str, said: str, rows: Data, picture: Data | None) -> Data:
         """A chart of lines, and the table that it draws."""
-        count = self.roles.count(self.study)
+        count = math.prod(self.study.shape[dimension] for dimension in self.roles.lines)
         if count > len(self.lines):
             said += f" {len(self.lines)} of {count} lines are drawn."
         return Data(id=name, title=title, caption=said, lines=picture, bars=None, table=rows)
 
-    def _against(self, name: str, question: str) -> Data | None:
-        """The best of a question along x."""
-        x, cells, quantity = self.roles.x, self.found.cells.get(name), QUESTIONS[question][0]
-        if x is None or not cells:
+    def _against(self, x: int, name: str, question: str) -> Data | None:
+        """The best of a question along dimension x."""
+        bests, quantity = self.found.best[summary.ALONG_X], summary.QUESTIONS[question][0]
+        if not any(question in best for best in bests.values()):
             return None
         axis, x_name = self.study.dimensions[x][0], self.dimension(x)
         texts = [self.at(x, place) for place in range(self.study.shape[x])]
@@ -220,17 +221,18 @@ class View:
         labels = [choice.label for choice in axis.choices] if axis.numeric else range(len(texts))
         along = list(map(float, labels))
         best = [
-            [cells.get(f"{place},{line}") for place in range(len(along))] for line, _ in self.lines
+            [bests.get(summary.at((place, *line)), {}).get(question) for place in range(len(along))]
+            for line, _ in self.lines
         ]
         drawn = [
-            (label, [(at, float(b[0])) for at, b in zip(along, several, strict=True) if b])
+            (label, [(where, float(b[0])) for where, b in zip(along, several, strict=True) if b])
             for (_, label), several in zip(self.lines, best, strict=True)
         ]
         words = dict(zip(along, texts, strict=True))
         picture = chart.lines(
             drawn,
             (x_name, "days" if quantity == DAYS else "cost, USD"),
-            (lambda at: words.get(at, f"{at:g}"), _tick(quantity)),
+            (lambda where: words.get(where, f"{where:g}"), _tick(quantity)),
             along if len(along) <= 16 else None,
         )
         rows = [
@@ -246,9 +248,9 @@ class View:
     def _front(self) -> Data | None:
         """What no other plan beats in cost and in days."""
         series = [
-            (label, self.found.front[str(place)])
-            for place, label in self.lines
-            if str(place) in self.found.front
+            (label, self.found.front[summary.at(line)])
+            for line, label in self.lines
+            if summary.at(line) in self.found.front
         ]
         if not self.found.front:
             return None
@@ -269,11 +271,14 @@ class View:
     def _memory(self) -> Data | None:
         """The least and the most memory of each layout."""
         dimension, limit = self.roles.layout, self._capacity()
-        if dimension is None or not self.found.memory:
+        layouts = self.found.best.get(summary.LAYOUTS)
+        if dimension is None or not layouts:
             return None
         rows = [
             (self.at(dimension, int(place)), ends["least"][0], -ends["most"][0])
-            for place, ends in sorted(self.found.memory.items(), key=lambda i: int(i[0]))
+            for place, ends in sorted(
+                self.found.best[summary.LAYOUTS].items(), key=lambda i: int(i[0])
+            )
         ]
         cells = [
             (label, self.value(MEMORY, low), self.value(MEMORY, high), *_fitting(low, high, limit))
@@ -308,41 +313,40 @@ class View:
     # -- each axis ----------------------------------------------------------------------------
 
     @cached_property
-    def each(self) -> list[tuple[int, list[tuple[str, dict[str, Any]]]]]:
-        """Of each dimension along which something changes what there is at each of its places."""
+    def each(self) -> list[tuple[int, str, str, dict[str, int]]]:
+        """Of each dimension along which something changes each of its places: both numbers, the
+        place in words, and how many points there are."""
         return [
-            (int(number), [(self.at(int(number), int(place)), places[place]) for place in places])
+            (int(number), place, self.at(int(number), int(place)), counts)
             for number, places in self.found.each.items()
             if self.study.shape[int(number)] > 1
+            for place, counts in places.items()
         ]
 
     @cached_property
     def tables(self) -> list[Data]:
         """For each value of an axis how many plans fit, and the best of each question."""
-        found = []
-        for dimension, places in self.each:
-            rows = []
-            for label, facts in places:
-                counts = [exact_text(facts[count]) for count in ("plans", "valid", "fit")]
-                cells = [
-                    self.value(quantity, sign * best[0]) if best else "–"
-                    for question, (quantity, sign) in QUESTIONS.items()
-                    for best in [facts["best"].get(question)]
-                ]
-                rows.append((label, *counts, *cells))
-            name = self.dimension(dimension)
-            head = (name, "Plans", "Valid", "Fit", *map(headline, QUESTIONS))
-            found.append(table(f"By {name}", head, rows))
-        return found
+        rows: dict[int, list[Sequence[str]]] = {}
+        for dimension, place, label, counts in self.each:
+            best = self.found.best[str(dimension)].get(place, {})
+            cells = [
+                self.value(quantity, sign * best[question][0]) if question in best else "–"
+                for question, (quantity, sign) in summary.QUESTIONS.items()
+            ]
+            rows.setdefault(dimension, []).append(
+                (label, *map(exact_text, counts.values()), *cells)
+            )
+        head = ("Plans", "Valid", "Fit", *map(headline, summary.QUESTIONS))
+        names = {dimension: self.dimension(dimension) for dimension in rows}
+        return [table(f"By {name}", (name, *head), rows[d]) for d, name in names.items()]
 
     @cached_property
     def nothing(self) -> list[str]:
         """The values at which nothing fits."""
         found = (
             f"{self.dimension(dimension)}: {label}"
-            for dimension, places in self.each
-            for label, facts in places
-            if not facts["fit"]
+            for dimension, _, label, counts in self.each
+            if not counts["fit"]
         )
         return list(islice(found, MOST_ROWS))
 

@@ -97,10 +97,10 @@ class Comparison:
     @property
     def best(self) -> list[dict[str, Any]]:
         """For each task of the study and each question: the value, and the values of the axes."""
-        from planner.questions.studies.summary import QUESTIONS
+        from planner.questions.studies.summary import QUESTIONS, TASKS
 
         found = []
-        for best in self.outcome.summary.best.values():
+        for best in self.outcome.summary.best[TASKS].values():
             for question, (score, point) in best.items():
                 quantity, sign = QUESTIONS[question]
                 labels = plain(self.outcome.study.labels(point))

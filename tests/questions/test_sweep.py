@@ -52,6 +52,7 @@ from planner.questions.studies import text as cells
 from planner.questions.studies.dimensions import PLAIN, SYMBOLS
 from planner.questions.studies.work import Pieces
 from planner.results.result import evaluate
+from tests.questions.test_sweep_layouts import agree
 
 LLAMA = {"extends": "llama70b_h100x1024", "time": {"mfu": None}}
 SMALL: dict[str, Any] = {
@@ -212,24 +213,7 @@ STUDIES: list[dict[str, Any]] = [
 def test_arrays_agree_with_plans_evaluated_one_by_one(document: Mapping[str, Any]) -> None:
     read = study.load(document)
     found = evaluator.Evaluator(read).evaluate([range(n) for n in read.shape])
-
-    def at(array: Any, point: int) -> Any:
-        return np.broadcast_to(array, read.shape)[read.places(point)]
-
-    compared = 0
-    for point in random.Random(1).sample(range(read.size), 60):
-        exact = points.exact(read, read.places(point), points.wanted(read))
-        assert bool(at(found.valid, point)) == (exact.plan is not None)
-        reason = exact.reason or points.missing(read, exact.absent)
-        assert at(found.words["reason"], point) == reason
-        for quantity in points.wanted(read):
-            number = at(found.numbers[quantity], point)
-            if quantity in exact.values:
-                compared += 1
-                assert number == pytest.approx(float(exact.values[quantity]), rel=1e-9, abs=0)
-            else:
-                assert np.isnan(number)
-    assert compared > 100
+    assert agree(read, found, random.Random(1).sample(range(read.size), 60)) > 100
 
 
 PLANS = ("llama70b_h100x1024", "gpt3_a100x1024", "mixtral8x7b_h100x1024", "gpt2small_hgx-h100")
@@ -487,7 +471,7 @@ def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
     assert "memory.process.low" in ends
     numbers = {name: made([math.nan, 1, 2.5, 4, 4]) for name in (*points.wanted(read), *ends)}
     valid, reasons = made([True, True, False]), made(["", "one", "two, or more"]).astype(object)
-    whole = table.rows(
+    whole = table.Rows(
         read,
         [range(n) for n in read.shape],
         points.Values(numbers, {"reason": reasons}, valid),
@@ -498,7 +482,7 @@ def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
         def alone(array: Any, place: tuple[int, ...] = place) -> Any:
             return np.broadcast_to(array, read.shape)[tuple(slice(i, i + 1) for i in place)]
 
-        one = table.rows(
+        one = table.Rows(
             read,
             [range(i, i + 1) for i in place],
             points.Values(

@@ -11,11 +11,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from planner.base.errors import PlanError
+from planner.engine.evaluate import Absent
 from planner.plans import plan as plans
 from planner.questions import loading
 from planner.questions.batch_graph import GRAPHS
 from planner.questions.studies import checking, dimensions, evaluator, study, work
-from planner.questions.studies.points import Values, exact, is_name, missing, wanted
+from planner.questions.studies.points import Values, is_name, missing, wanted, why, worth
 from planner.questions.studies.summary import Summary
 
 PLANS = ("gpt3_a100x1024", "llama70b_h100x1024", "mixtral8x7b_h100x1024", "gpt2small_hgx-h100")
@@ -100,18 +101,25 @@ def agree(read: study.Study, found: Values, points: Iterable[int]) -> int:
 
     count = 0
     for point in points:
-        one = exact(read, read.places(point), wanted(read))
-        assert bool(at(found.valid, point)) == (one.plan is not None)
-        assert at(found.words["reason"], point) == (one.reason or missing(read, one.absent))
-        for quantity in wanted(read):
+        values: dict[str, Any] = dict.fromkeys(wanted(read))
+        try:
+            plan = read.plan(point)
+        except PlanError as error:
+            reason = why(error)
+        else:
+            values = worth(plan, values)
+            reason = missing({name: values[name] for name in read.record})
+        assert bool(at(found.valid, point)) == any(v is not None for v in values.values())
+        assert at(found.words["reason"], point) == reason
+        for quantity, value in values.items():
             number = at((found.words if is_name(quantity) else found.numbers)[quantity], point)
-            if is_name(quantity):
-                assert number == one.values.get(quantity)
-            elif quantity in one.values:
-                count += 1
-                assert number == pytest.approx(float(one.values[quantity]), rel=1e-9), quantity
+            if value is None or isinstance(value, Absent):
+                assert number is None or np.isnan(number), quantity
+            elif is_name(quantity):
+                assert number == value
             else:
-                assert np.isnan(number), quantity
+                count += 1
+                assert number == pytest.approx(float(value), rel=1e-9), quantity
     return count
 
 

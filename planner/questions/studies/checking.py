@@ -7,7 +7,7 @@ the same faults from it. Which keys those are is not written down anywhere: they
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -157,56 +157,37 @@ class Drafts:
         self.faults = after
 
 
-class _Watched(dict[str, Any]):
+class _Watched(MutableMapping[str, Any]):
     """A mapping that says which of its keys are read; values are copied when they are."""
 
     def __init__(self, before: str, source: Mapping[str, Any], seen: set[str]) -> None:
-        super().__init__()
-        self._before, self._seen = before, seen
+        self._before, self._seen, self._own = before, seen, dict[str, Any]()
         self._source = {key: value for key, value in source.items() if value is not MISSING}
 
-    def _read(self, key: Any) -> None:
-        self._seen.add(f"{self._before}{key}")
-        if key in self._source and not super().__contains__(key):
-            super().__setitem__(key, copied(self._source[key]))
-
     def __getitem__(self, key: str) -> Any:
-        self._read(key)
-        return super().__getitem__(key)
+        self._seen.add(f"{self._before}{key}")
+        if key not in self._own:
+            self._own[key] = copied(self._source[key])
+        return self._own[key]
 
-    def get(self, key: str, default: Any = None) -> Any:
-        self._read(key)
-        return super().get(key, default)
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._own[key] = value
 
-    def setdefault(self, key: str, default: Any = None) -> Any:
-        self._read(key)
-        return super().setdefault(key, default)
-
-    def __contains__(self, key: object) -> bool:
-        self._read(key)
-        return super().__contains__(key)
+    def __delitem__(self, key: str) -> None:
+        raise TypeError("no step takes a key away")
 
     def __iter__(self) -> Iterator[str]:
-        for key in self._source:
-            self._read(key)
-        return super().__iter__()
+        keys = list(dict.fromkeys((*self._source, *self._own)))
+        self._seen.update(f"{self._before}{key}" for key in keys)
+        return iter(keys)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def keys(self) -> Any:
-        return list(self)
-
-    def values(self) -> Any:
-        return [self[key] for key in self]
-
-    def items(self) -> Any:
-        return [(key, self[key]) for key in self]
+        return len(list(self))
 
     def changed(self) -> dict[str, Any]:
         """What was given another value, by dotted key."""
         found: dict[str, Any] = {}
-        for key, value in dict.items(self):
+        for key, value in self._own.items():
             if isinstance(value, _Watched):
                 found |= value.changed()
             elif not _same(value, self._source.get(key, MISSING)):

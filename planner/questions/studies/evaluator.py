@@ -20,6 +20,7 @@ import numpy as np
 from planner.base.errors import PlanError
 from planner.engine import instance as case
 from planner.engine.arrays.table import Codes, Group, Table
+from planner.engine.evaluate import Absent
 from planner.plans.document import Plan
 from planner.plans.layout import AXES, FOLLOWS, KEYS, OWN, OWN_CHOICE, RUN
 from planner.plans.plan import begun, changed
@@ -34,14 +35,13 @@ from planner.questions.studies.points import (
     LAYOUT_FOUND,
     REASON,
     Array,
-    Point,
     Values,
-    exact,
     is_name,
     missing,
     wanted,
     why,
     words,
+    worth,
 )
 from planner.questions.studies.study import Study, changes_at, in_order
 
@@ -391,10 +391,12 @@ class _Points:
         holes = {name: array for name, array in holes.items() if array.any()}
         if not holes:
             return
-        absent = batch.graph.compiled(tuple(self.quantities)).absent
-        first = self._exact(rows[0], (), list(holes)).absent
+        first = self._worth(rows[0], [0] * len(self.fast), holes)
         several = [group.lacking]
-        if not all(holes[name].all() and absent.get(name) == first.get(name) for name in holes):
+        if not all(
+            array.all() and batch.absent.get(name) == getattr(first[name], "reason", None)
+            for name, array in holes.items()
+        ):
             several += group.settings(batch)
         shape = (len(rows), *np.broadcast_shapes(*(array.shape[1:] for array in holes.values())))
         beside = math.prod(shape[1:])
@@ -404,7 +406,7 @@ class _Points:
         whole = Table(math.prod(shape), {str(n): codes for n, codes in enumerate(columns)})
         told = whole.exact(whole.all.mask)
         reasons = [
-            missing(self.study, self._exact(rows[row], point, list(holes)).absent)
+            missing(self._worth(rows[row], point, holes))
             for row, *point in zip(*np.unravel_index(told.first, shape), strict=True)
         ]
         self.reasons = _widened(self.reasons, shape[1:])
@@ -417,14 +419,15 @@ class _Points:
         self.reasons = _widened(self.reasons, shape[1:])
         for at in np.ndindex(*shape):
             if self.plans.of_kind[at[0]] >= 0:
-                point = self._exact(at[0], at[1:], self.study.record)
+                values = self._worth(at[0], at[1:], self.study.record)
+                self.reasons[at] = missing(values)
                 for name in names:
-                    self.words[name][at] = point.values.get(name)
-                self.reasons[at] = missing(self.study, point.absent)
+                    self.words[name][at] = None if type(values[name]) is Absent else values[name]
 
-    def _exact(self, row: int, point: Sequence[int], quantities: Sequence[str]) -> Point:
-        fast = [r[int(n)] for r, n in zip(self.fast, point or [0] * len(self.fast), strict=True)]
-        return exact(self.study, self.plans.places(int(row), fast), quantities)
+    def _worth(self, row: int, point: Sequence[int], quantities: Iterable[str]) -> dict[str, Any]:
+        """What quantities of one of the points are worth, at places along the plain dimensions."""
+        fast = [r[n] for r, n in zip(self.fast, point, strict=True)]
+        return worth(self.study.plan_at(self.plans.places(row, fast)), quantities)
 
 
 def _widened(array: Array, beside: tuple[int, ...]) -> Array:

@@ -1,8 +1,8 @@
-"""The points of a study: what is asked of them, and what one is worth exactly."""
+"""The points of a study: what is asked of them, and what one is worth by itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,40 +69,17 @@ def words(plan: Plan) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Point:
-    """One point evaluated exactly."""
-
-    plan: Plan | None  # None: the values do not go together
-    values: Mapping[str, Any]
-    absent: Mapping[str, str]  # why a quantity has no value
-    reason: str = ""  # why there is no plan
-    layout: str = ""
-    settings: Mapping[str, Any] | None = None  # what formulas ask for
-
-
-def exact(study: Study, places: Sequence[int], quantities: Sequence[str]) -> Point:
-    """A point as the plan by itself would be evaluated."""
-    try:
-        plan = study.plan_at(places)
-    except PlanError as error:
-        return Point(None, {}, {}, why(error))
+def worth(plan: Plan, quantities: Iterable[str]) -> dict[str, Any]:
+    """What some quantities of a plan are worth, by itself and exactly; an ``Absent`` with its
+    reason where one has no value."""
     evaluation = Evaluation(case.build(plan))
-    values: dict[str, Any] = {}
-    absent: dict[str, str] = {}
-    for quantity in quantities:
-        try:
-            values[quantity] = evaluation.value(quantity)
-        except Absent as error:
-            absent[quantity] = error.reason
-    layout = words(plan) if study.searches_at(places) else ""
-    return Point(plan, values, absent, "", layout, evaluation.case.settings)
+    return {name: evaluation.worth(evaluation.instance(name, {})) for name in quantities}
 
 
-def missing(study: Study, absent: Mapping[str, str]) -> str:
-    """Why recorded quantities have no value, in one cell of a table."""
+def missing(values: Mapping[str, Any]) -> str:
+    """Why quantities have no value, in one cell of a table."""
     by_reason: dict[str, list[str]] = {}
-    for quantity in study.record:
-        if quantity in absent:
-            by_reason.setdefault(absent[quantity], []).append(quantity)
+    for name, value in values.items():
+        if isinstance(value, Absent):
+            by_reason.setdefault(value.reason, []).append(name)
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())

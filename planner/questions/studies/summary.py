@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
@@ -28,6 +28,11 @@ QUESTIONS: dict[str, tuple[str, int]] = {
 }
 #: The charts along x, and what each asks.
 CHARTS = {"days": "shortest run", "cost": "lowest cost"}
+#: What else is asked of memory, of layout by layout.
+ENDS = {"least": 1, "most": -1}
+#: Along what a best is kept: each task, x with each line, each layout; and each dimension by its
+#: number.
+TASKS, ALONG_X, LAYOUTS = "tasks", "x", "layouts"
 #: Values of one dimension that are told apart.
 MOST_PLACES = 128
 #: Tasks, each with a best of its own.
@@ -51,16 +56,12 @@ class Summary:
     tight: int = 0  # of those that fit, by the estimate alone
     unfit: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    # line -> question -> best
-    best: dict[str, dict[str, Best]] = field(default_factory=dict)
-    # dimension -> place -> plans, valid, fit: how many; best: question -> best
-    each: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
-    # chart -> "place of x, line" -> best
-    cells: dict[str, dict[str, Best]] = field(default_factory=dict)
-    # line -> [cost, days, point], nothing better in both
+    # view -> places -> question -> best
+    best: dict[str, dict[str, dict[str, Best]]] = field(default_factory=dict)
+    # dimension -> place -> plans, valid, fit: how many
+    each: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    # places of the lines -> [cost, days, point], nothing better in both
     front: dict[str, list[list[Any]]] = field(default_factory=dict)
-    # place of the layout -> least and most: best by memory
-    memory: dict[str, dict[str, Best]] = field(default_factory=dict)
     whole: dict[str, bool] = field(default_factory=dict)
 
     def add(self, other: Summary) -> None:
@@ -78,6 +79,11 @@ class Summary:
     def from_json(cls, text: str) -> Summary:
         """What ``to_json`` made."""
         return cls(**files.parse_json(text))
+
+
+def at(places: Iterable[int]) -> str:
+    """Places along some dimensions, as a summary has them as a key."""
+    return ",".join(map(str, places))
 
 
 def _merged(mine: Any, theirs: Any) -> Any:
@@ -114,17 +120,6 @@ class Roles:
     lines: tuple[int, ...]
     tasks: bool  # lines are different tasks, each with a best of its own
     layout: int | None
-
-    def line(self, study: Study, places: Sequence[Any]) -> Any:
-        """The number of the line of some places along ``lines``, which may be arrays."""
-        found: Any = 0
-        for dimension, place in zip(self.lines, places, strict=True):
-            found = found * study.shape[dimension] + place
-        return found
-
-    def count(self, study: Study) -> int:
-        """How many lines there are."""
-        return math.prod(study.shape[dimension] for dimension in self.lines)
 
 
 def roles(study: Study) -> Roles:
@@ -181,10 +176,19 @@ def summary(table: Rows) -> Summary:
         question: _score(sign * values.numbers[quantity], usable)
         for question, (quantity, sign) in QUESTIONS.items()
     }
-    for dimension in range(len(table.shape)):
-        if study.shape[dimension] <= MOST_PLACES:
-            found.each[str(dimension)] = _each(table, dimension, usable, scores)
-    _charts(found, table, scores)
+    _count(found, table, usable)
+    role = roles(study)
+    _keep_best(found, table, TASKS, role.lines if role.tasks else (), scores)
+    for dimension in found.each:
+        _keep_best(found, table, dimension, (int(dimension),), scores)
+    if role.x is not None:
+        asked = {question: scores[question] for question in CHARTS.values()}
+        _keep_best(found, table, ALONG_X, (role.x, *role.lines), asked)
+    if role.layout is not None:
+        memory = values.numbers[MEMORY]
+        ends = {end: _score(sign * memory, table.holds) for end, sign in ENDS.items()}
+        _keep_best(found, table, LAYOUTS, (role.layout,), ends)
+    _fronts(found, table, scores, role.lines)
     return found
 
 
@@ -194,23 +198,20 @@ def _score(numbers: Array, usable: Array) -> Array:
     return score
 
 
-def _each(
-    table: Rows, dimension: int, usable: Array, scores: dict[str, Array]
-) -> dict[str, dict[str, Any]]:
-    """At each place along a dimension how many points there are, and the best."""
-    others = tuple(d for d in range(len(table.shape)) if d != dimension)
-    counts = [
-        np.count_nonzero(np.broadcast_to(true, table.shape), axis=others).tolist()
-        for true in (True, table.holds, usable)
-    ]
-    found: dict[str, dict[str, Any]] = {
-        str(place): {"plans": plans, "valid": valid, "fit": fit, "best": {}}
-        for place, plans, valid, fit in zip(table.ranges[dimension], *counts, strict=True)
-    }
-    for question, score in scores.items():
-        for (place,), best in _bests(table, score, (dimension,)):
-            found[str(place)]["best"][question] = best
-    return found
+def _count(found: Summary, table: Rows, usable: Array) -> None:
+    """At each place along a dimension how many points there are."""
+    dimensions = range(len(table.shape))
+    for dimension in dimensions:
+        if table.study.shape[dimension] <= MOST_PLACES:
+            others = tuple(d for d in dimensions if d != dimension)
+            counts = [
+                np.count_nonzero(np.broadcast_to(true, table.shape), axis=others).tolist()
+                for true in (True, table.holds, usable)
+            ]
+            found.each[str(dimension)] = {
+                str(place): dict(zip(("plans", "valid", "fit"), several, strict=True))
+                for place, *several in zip(table.ranges[dimension], *counts, strict=True)
+            }
 
 
 def _lowest(table: Rows, scores: Array, keep: Sequence[int]) -> tuple[Array, Array]:
@@ -230,54 +231,33 @@ def _lowest(table: Rows, scores: Array, keep: Sequence[int]) -> tuple[Array, Arr
     return least[..., 0], points[..., 0]
 
 
-def _bests(
-    table: Rows, scores: Array, keep: Sequence[int]
-) -> Iterator[tuple[tuple[int, ...], Best]]:
-    """The lowest score at each place of the study along some dimensions, where there is one."""
-    least, points = _lowest(table, scores, keep)
-    for index in np.ndindex(least.shape):
-        if math.isfinite(least[index]):
-            places = tuple(table.ranges[d][i] for d, i in zip(keep, index, strict=True))
-            yield places, [float(least[index]), int(points[index])]
-
-
-def _charts(found: Summary, table: Rows, scores: dict[str, Array]) -> None:
-    study, role = table.study, roles(table.study)
+def _keep_best(
+    found: Summary, table: Rows, view: str, keep: Sequence[int], scores: dict[str, Array]
+) -> None:
+    """The lowest of each score at each place of the study along some dimensions, where there is
+    one."""
+    best = found.best.setdefault(view, {})
     for question, score in scores.items():
-        for places, best in _bests(table, score, role.lines if role.tasks else ()):
-            line = role.line(study, places) if role.tasks else 0
-            found.best.setdefault(str(line), {})[question] = best
-    if role.x is not None:
-        shown = (role.x, *role.lines)
-        found.cells = {
-            chart: {
-                f"{x},{role.line(study, places)}": best
-                for (x, *places), best in _bests(table, scores[question], shown)
-            }
-            for chart, question in CHARTS.items()
-        }
-    _fronts(found, table, scores, role)
-    if role.layout is not None:
-        for end, sign in (("least", 1), ("most", -1)):
-            score = _score(sign * table.values.numbers[MEMORY], table.holds)
-            for (place,), best in _bests(table, score, (role.layout,)):
-                found.memory.setdefault(str(place), {})[end] = best
+        least, points = _lowest(table, score, keep)
+        for index in map(tuple, np.argwhere(np.isfinite(least)).tolist()):
+            places = at(table.ranges[d][i] for d, i in zip(keep, index, strict=True))
+            best.setdefault(places, {})[question] = [float(least[index]), int(points[index])]
 
 
-def _fronts(found: Summary, table: Rows, scores: dict[str, Array], role: Roles) -> None:
+def _fronts(found: Summary, table: Rows, scores: dict[str, Array], lines: tuple[int, ...]) -> None:
     """Of each line the points that no other one beats in cost and in days."""
     days, cost = scores["shortest run"], scores["lowest cost"]
     # Where days stay, the lowest cost beats the others.
-    kept = [d for d in range(days.ndim) if days.shape[d] > 1 or d in role.lines]
-    (days, _), (cost, points) = _lowest(table, days, kept), _lowest(table, cost, kept)
-    places = dict(zip(kept, np.ix_(*(table.ranges[d] for d in kept)), strict=True))
-    lines = role.line(table.study, [places[d] for d in role.lines])
-    lines = np.where(np.isfinite(days) & np.isfinite(cost), lines, -1)
-    for line in np.unique(lines[lines >= 0]).tolist():
-        inside = lines == line
-        several = cost[inside], days[inside], points[inside]
+    beside = [d for d in range(days.ndim) if days.shape[d] > 1 and d not in lines]
+    keep = (*lines, *beside)
+    (days, _), (cost, points) = _lowest(table, days, keep), _lowest(table, cost, keep)
+    for index in np.ndindex(days.shape[: len(lines)]):
+        there = np.isfinite(days[index]) & np.isfinite(cost[index])
+        several = cost[index][there], days[index][there], points[index][there]
         order = np.lexsort(several[::-1])
         costs, lengths, numbers = (array[order] for array in several)
         sooner = np.diff(np.minimum.accumulate(lengths), prepend=np.inf) < 0
         both = zip(costs[sooner], lengths[sooner], numbers[sooner], strict=True)
-        found.front[str(line)] = _front([[float(c), float(d), int(p)] for c, d, p in both])
+        if len(order):
+            places = at(table.ranges[d][i] for d, i in zip(lines, index, strict=True))
+            found.front[places] = _front([[float(c), float(d), int(p)] for c, d, p in both])

@@ -100,9 +100,17 @@ class Rows:
     """
 
     study: Study
-    ranges: tuple[range, ...]
+    ranges: Sequence[range]
     values: Values
-    holds: Array  # valid, and within the limits of the study
+
+    @cached_property
+    def holds(self) -> Array:
+        """Which points are valid, and within the limits of the study, as (dimension, …)."""
+        holds = self.values.valid
+        for limit in self.study.where:
+            with np.errstate(invalid="ignore"):
+                holds = holds & limit.holds(self.values.numbers[limit.quantity])
+        return holds
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -161,15 +169,6 @@ class Rows:
                 numbers = self.laid(self.values.numbers[name])
                 found[name] = bool(is_whole(numbers[~np.isnan(numbers)]).all())
         return found
-
-
-def rows(study: Study, ranges: Sequence[range], values: Values) -> Rows:
-    """The rows of a piece."""
-    holds = values.valid
-    for limit in study.where:
-        with np.errstate(invalid="ignore"):
-            holds = holds & limit.holds(values.numbers[limit.quantity])
-    return Rows(study, tuple(ranges), values, holds)
 
 
 def is_whole(numbers: Array) -> Array:

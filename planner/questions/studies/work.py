@@ -109,7 +109,7 @@ class Job:
         if self.version != full():
             raise PlanError(Fault(f"a worker runs {full()}, the study {self.version}"))
         ranges = self.pieces.ranges(number)
-        rows = table.rows(self.study, ranges, self.evaluate(ranges))
+        rows = table.Rows(self.study, ranges, self.evaluate(ranges))
         data = b""
         if self.kind == "parquet":
             data = parquet.piece(rows)
