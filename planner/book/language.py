@@ -17,3 +17,8 @@ from planner.book.quantity import SHARE as SHARE
 from planner.book.quantity import SIGNED as SIGNED
 from planner.book.quantity import Quantity as Quantity
 from planner.book.reductions import *
+
+# Kinds of quantities that many modules have; `estimate`: not exact, a formula predicts it.
+in_bytes = partial(Quantity, unit="bytes")
+estimate = partial(Quantity, exact=False)
+seconds = partial(estimate, unit="s")

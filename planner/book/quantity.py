@@ -85,7 +85,7 @@ class Quantity(Operand):
         symbol: str,
         title: str,
         *,
-        unit: str,
+        unit: str = "1",
         source: str = "",
         exact: bool = True,
         per: str | tuple[str, ...] = (),

@@ -6,9 +6,9 @@ from planner.book.language import *
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.2: the checkpoint is that of the adapters"
 
-seconds = partial(Quantity, unit="s", exact=False, source="cluster.storage")
+of_writing = partial(seconds, source="cluster.storage")
 
-size = Quantity("checkpoint.bytes", "M_ckpt", "size of a checkpoint", unit="bytes")
+size = in_bytes("checkpoint.bytes", "M_ckpt", "size of a checkpoint")
 size.where(lora=False, source="weights, master weights and optimizer states, each once").equals(
     (k_w + k_m + per_parameter) * total,
     "Bytes of a weight, its master copy and its optimizer states for each parameter; gradients are "
@@ -37,11 +37,11 @@ size.where(
     "format of the matmuls (training.lora.checkpoint: merged).",
 )
 
-write = seconds("checkpoint.write_seconds", "t_ckpt", "time to write a checkpoint").equals(
+write = of_writing("checkpoint.write_seconds", "t_ckpt", "time to write a checkpoint").equals(
     size / B_sto, "All devices together write it once."
 )
 
-stall = seconds(
+stall = of_writing(
     "checkpoint.stall_seconds", "t_stall", "time that training stands still for a checkpoint"
 ).equals(
     write * x_blk,

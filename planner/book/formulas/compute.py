@@ -15,7 +15,6 @@ keys = Quantity(
     "compute.keys",
     r"s_k",
     "keys that a query meets, on average",
-    unit="1",
     source="training.attention_count",
     per="component",
 )

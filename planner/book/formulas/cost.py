@@ -8,7 +8,7 @@ from planner.book.language import *
 PRICES = "device hours at the price of one"
 
 dollars = partial(Quantity, unit="USD", scales_with="time", source=PRICES)
-of_a_million = partial(Quantity, unit="USD/Mtokens", source=PRICES, exact=False, mode="inference")
+of_a_million = partial(estimate, unit="USD/Mtokens", source=PRICES, mode="inference")
 
 total = dollars("cost.total", r"\pi", "cost of the device hours").equals(
     device_hours * price,

@@ -5,7 +5,7 @@ from planner.book.language import *
 
 PATTERSON = "Patterson et al. 2021 (arXiv 2104.10350), section 2"
 
-kwh = partial(Quantity, unit="kWh", scales_with="time", source=PATTERSON, exact=False)
+kwh = partial(estimate, unit="kWh", scales_with="time", source=PATTERSON)
 
 devices = kwh("energy.devices", "E_dev", "energy of the accelerators").equals(
     device_hours * power / 1000,
@@ -35,27 +35,25 @@ total.where(pue_given=False, title="energy of the computers, cooling left out").
     "The cluster states no power usage effectiveness (cluster.pue); cooling is not in it.",
 )
 
-carbon = Quantity(
+carbon = estimate(
     "energy.carbon",
     r"m_{\mathrm{CO_2e}}",
     "emissions of the energy drawn",
     unit="kgCO2e",
     scales_with="time",
     source=PATTERSON,
-    exact=False,
 ).equals(
     total * carbon_intensity,
     "Energy times the intensity of the grid; making the hardware is not in it.",
 )
 
-expected = Quantity(
+expected = estimate(
     "energy.expected",
     "E_exp",
     "energy by how busy the devices are",
     unit="kWh",
     source="Newkirk et al. 2025 (arXiv 2506.14551): nodes draw less than their rating, by the "
     "arithmetic that they do",
-    exact=False,
 )
 
 _idle = idle_power / power

@@ -6,21 +6,19 @@ from planner.book.language import *
 IN_TURN = ("1f1b", "interleaved", "gpipe", "zero-bubble")
 GROUPS = "Narayanan et al. 2021 (arXiv 2104.04473), section 3"
 
-number = partial(Quantity, unit="1")
-
-data = number("layout.data", "d", "data-parallel size", source=GROUPS).equals(
+data = Quantity("layout.data", "d", "data-parallel size", source=GROUPS).equals(
     n / (t * p * c),
     "The devices that are left when each copy of the model takes t times p times c of them.",
 )
 
-micro_batches = number(
+micro_batches = Quantity(
     "layout.micro_batches", "m", "micro-batches of one optimizer step", source=GROUPS
 ).equals(
     B / (b * data),
     "A data-parallel rank works through its share of the global batch, b sequences at a time.",
 )
 
-shards = number(
+shards = Quantity(
     "layout.shards", "d_sh", "devices that share the sharded states of a weight", per="component"
 )
 shards.where(
@@ -39,7 +37,7 @@ shards.where(
     "An expert lies on t_e devices of each of the e groups, so fewer devices hold copies of it.",
 )
 
-vocabulary = number(
+vocabulary = Quantity(
     "layout.vocabulary",
     "V_pad",
     "vocabulary with padding",
@@ -58,12 +56,11 @@ tokens = Quantity(
     coefficient="tokens",
 ).equals(s * b / c, "b sequences of s tokens, of which each context-parallel rank has its part.")
 
-routed = Quantity(
+routed = estimate(
     "layout.routed",
     "n_rou",
     "rows that the experts of one device work on, of one micro-batch",
     unit="tokens",
-    exact=False,
     per="block",
 )
 routed.where(capped=False, source="Megatron-LM (all-to-all dispatch)").equals(
@@ -73,7 +70,9 @@ routed.where(capped=False, source="Megatron-LM (all-to-all dispatch)").equals(
     "an expert share the tokens. The fullest device has gamma times as many.",
 )
 
-sequence_ranks = number("layout.sequence_ranks", "t_seq", "devices that share the residual stream")
+sequence_ranks = Quantity(
+    "layout.sequence_ranks", "t_seq", "devices that share the residual stream"
+)
 sequence_ranks.where(
     sequence=True, source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2"
 ).equals(

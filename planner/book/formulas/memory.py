@@ -16,8 +16,7 @@ from planner.book.language import *
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
 PEAK = "the fullest stage at its peak"
 
-predicted = partial(Quantity, unit="bytes", exact=False)
-in_bytes = partial(Quantity, unit="bytes")
+predicted = partial(in_bytes, exact=False)
 
 # -- gradients by phase -------------------------------------------------------------------------
 

@@ -6,14 +6,13 @@ from planner.book.language import *
 PROFILE = "the implementation's profile (presets/implementations)"
 KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198)"
 
-of_part = partial(Quantity, unit="bytes", per="part")
-of_stage = partial(Quantity, unit="bytes", per="stage")
+of_part = partial(in_bytes, per="part")
+of_stage = partial(in_bytes, per="stage")
 
-tensor = Quantity(
+tensor = in_bytes(
     "memory.tensor",
     "M_j",
     "one tensor of a layer, of one micro-batch on one device",
-    unit="bytes",
     source=PROFILE,
     per="tensor",
 ).equals(
@@ -25,7 +24,6 @@ input_ranks = Quantity(
     "memory.activations.input_ranks",
     "t_in",
     "devices that share the kept input of a recomputed layer",
-    unit="1",
 )
 input_ranks.where(partition_activations=False, source=KORTHIKANTI).equals(
     sequence_ranks, "As the residual stream is divided."
@@ -54,11 +52,10 @@ layer.where(recompute="full", source=f"{KORTHIKANTI}, section 5: 2sbh").equals(
     k_a * tokens * h / input_ranks, "The layer's input only; the rest is computed again."
 )
 
-largest_layer = Quantity(
+largest_layer = in_bytes(
     "memory.activations.layer",
     r"M_{\mathrm{act}}^{\ell}",
     "activations that one layer keeps of one micro-batch on one device",
-    unit="bytes",
     source="the layer kind that keeps most",
 ).equals(Max(layer, "part", layers=True), "The largest over the layer kinds.")
 
@@ -89,7 +86,6 @@ stays = Quantity(
     "memory.activations.offloaded",
     "f_dev",
     "share of the activations that stays on the device",
-    unit="1",
     source="training.offload.activations",
     within=SHARE,
 ).equals(1 - f_off, "The rest lies in the host's memory until the backward pass.")
@@ -121,11 +117,10 @@ stage = of_stage(
     "What the layers keep, and embedding and head for each micro-batch that is alive there.",
 )
 
-live = Quantity(
+live = in_bytes(
     "memory.activations.live",
     r"M_act,\sigma\varphi",
     "activations on one device of a stage in a phase",
-    unit="bytes",
     attribution="activations",
     per=("stage", "phase"),
 )

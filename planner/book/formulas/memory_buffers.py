@@ -6,9 +6,8 @@ from planner.book.language import *
 
 FSDP = "PyTorch FSDP2 (fully_shard on each layer and on the root)"
 
-of_stage = partial(Quantity, unit="bytes", per="stage")
-of_phase = partial(Quantity, unit="bytes", per=("stage", "phase"))
-in_bytes = partial(Quantity, unit="bytes")
+of_stage = partial(in_bytes, per="stage")
+of_phase = partial(in_bytes, per=("stage", "phase"))
 
 # -- tensors of a moment -------------------------------------------------------------------------
 

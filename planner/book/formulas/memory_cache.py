@@ -8,11 +8,10 @@ POPE = "Pope et al. 2022 (arXiv 2211.05102), section 3.3"
 #: Sequences that a device keeps a cache of: those of every micro-batch that is under way.
 held = b * micro_batches
 
-block = Quantity(
+block = in_bytes(
     "memory.cache.block",
     r"M_{kv}^{j}",
     "cache of one block on one device",
-    unit="bytes",
     per="block",
     coefficient="1",
 )
@@ -61,11 +60,10 @@ block.where(block="lightning", source="MiniMax-01 (arXiv 2501.08313)").equals(
     k_a * held * a_l * d_l**2 / t, "One matrix of keys by values for each head."
 )
 
-cache_stage = Quantity(
+cache_stage = in_bytes(
     "memory.cache.stage",
     r"M_{kv,\sigma}",
     "cache on one device of a stage",
-    unit="bytes",
     short="cache",
     source=POPE,
     per="stage",

@@ -11,9 +11,8 @@ from planner.book.language import *
 MEGATRON = "Shoeybi et al. 2019 (arXiv 1909.08053), section 3"
 ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
 
-of_component = partial(Quantity, unit="bytes", per="component")
+of_component = partial(in_bytes, per="component")
 parameters = partial(Quantity, unit="parameters", per="component")
-in_bytes = partial(Quantity, unit="bytes")
 
 device_parameters = parameters(
     "parameters.device",
@@ -59,7 +58,7 @@ device_parameters.where(
     source="Lepikhin et al. 2020 (arXiv 2006.16668); Megatron-LM (expert-tensor-parallel-size)",
 ).equals(component / (e * t_e), "Experts are divided over e groups, each expert over t_e devices.")
 
-width = partial(Quantity, unit="1", source=MEGATRON, per="component")
+width = partial(Quantity, source=MEGATRON, per="component")
 
 inputs = width(
     "parameters.device_inputs", "n_in'", "input width of a matrix on one tensor and expert rank"

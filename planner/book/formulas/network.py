@@ -13,9 +13,8 @@ NVLS = "NCCL, src/graph/tuning.cc: the faster of ring and NVLS (switches that ad
 TREE = "Sanders et al. 2009, Two-tree algorithms; NCCL 2.4"
 MEGATRON = "Narayanan et al. 2021 (arXiv 2104.04473), section 3.2"
 
-rate = partial(Quantity, unit="bytes/s", exact=False)
-of_block = partial(Quantity, unit="s", exact=False, per="block")
-seconds = partial(Quantity, unit="s", exact=False)
+rate = partial(estimate, unit="bytes/s")
+of_block = partial(seconds, per="block")
 
 link = rate(
     "network.link",
@@ -109,7 +108,6 @@ shards = Quantity(
     "network.shards",
     r"g",
     "devices that a weight's states are divided over",
-    unit="1",
     source="Rajbhandari et al. 2020 (arXiv 1910.02054); Megatron-LM: data times context parallel",
 ).equals(
     data * c / r,
@@ -198,13 +196,12 @@ replicas.where(replicas="nodes", source=RING).equals(
 
 WHOLE = ("none", "column", "row", "vocabulary")
 
-passed = Quantity(
+passed = estimate(
     "network.passed",
     r"\tau_c",
     "time in which a ring passes each byte of a component to those that share it",
     unit="s/bytes",
     source=RING,
-    exact=False,
     per="component",
 )
 passed.where(split=WHOLE).equals(
@@ -240,7 +237,7 @@ NODES = e * t_e / n_node
 
 LIMITED = "DeepSeek-AI 2024 (arXiv 2412.19437), section 2.1.2"
 
-of_experts = partial(Quantity, unit="1", exact=False, per="block", block="moe")
+of_experts = partial(estimate, per="block", block="moe")
 
 
 def _of_groups(members: Operand) -> Expression:

@@ -15,15 +15,14 @@ LAWS = (
     "2407.21783), section 3.2.1; Kaplan et al. 2020 (arXiv 2001.08361), appendix A"
 )
 
-by_law = partial(Quantity, exact=False, per="law")
+by_law = partial(estimate, per="law")
 optimal = partial(by_law, source=LAWS)
-loss_of = partial(by_law, unit="1", law_loss=True)
+loss_of = partial(by_law, law_loss=True)
 
 tokens_per_parameter = Quantity(
     "scaling.tokens_per_parameter",
     r"\rho",
     "training tokens for each parameter that a token uses",
-    unit="1",
     source=f"{CHINCHILLA}, table 3",
     mode="train",
     lora=False,
@@ -44,7 +43,6 @@ ratio = by_law(
     "scaling.ratio",
     r"\tau_\lambda",
     "the plan's tokens over the compute-optimal ones",
-    unit="1",
     short="the plan's over them",
     source="definition",
 ).equals(

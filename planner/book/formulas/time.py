@@ -50,12 +50,12 @@ device_hours = by_time("time.device_hours", "t_dev", "device hours", unit="h").e
     n * training_seconds / 3600, "Every device for the whole run; an hour has 3600 seconds."
 )
 
-mfu = by_rate("time.mfu", "u", "model FLOPs utilisation", unit="1", share=True).equals(
+mfu = by_rate("time.mfu", "u", "model FLOPs utilisation", share=True).equals(
     tokens_per_second * per_token / (n * peak),
     "Model FLOPs (attention in full, nothing recomputed) over what the dense peaks could do.",
 )
 
-hfu = by_rate("time.hfu", "u_hw", "hardware FLOPs utilisation", unit="1", share=True).equals(
+hfu = by_rate("time.hfu", "u_hw", "hardware FLOPs utilisation", share=True).equals(
     mfu * executed_per_token / per_token,
     "As the model FLOPs utilisation, with recomputed work counted too.",
 )
@@ -72,15 +72,13 @@ def _scores(sees: str) -> Any:
 #: FLOPs of one token, forward and twice backward, for scores that are masked: half of a decoder's.
 MASKED = rational(3, 2) * (_scores("past") + _scores("past window"))
 
-least_share = Quantity(
+least_share = estimate(
     "time.floor",
     r"\phi",
     "least share of the predicted time that physics leaves to a step",
-    unit="1",
     share=True,
     within=SHARE,
     source="a device does no more than its peak, and large products no more than they sustain",
-    exact=False,
     mode="train",
     assumed=False,
 )

@@ -13,7 +13,7 @@ CONVENTIONS = (
     "Korthikanti et al. 2022 (arXiv 2205.05198), section 6.3"
 )
 
-by_convention = partial(Quantity, unit="1", source=CONVENTIONS, share=True, per="convention")
+by_convention = partial(Quantity, source=CONVENTIONS, share=True, per="convention")
 
 utilisation = by_convention(
     "time.utilisation", r"u_\kappa", "utilisation of the dense peak", short="of the dense peak"

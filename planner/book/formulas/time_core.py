@@ -16,14 +16,13 @@ CALIBRATED = "calibrated on published runs (presets/efficiency)"
 RING = "Liu et al. 2023 (arXiv 2310.01889), section 3; Transformer Engine, context parallelism"
 GATHER = "Grattafiori et al. 2024 (arXiv 2407.21783), section 3.3.2"
 
-seconds = partial(Quantity, unit="s", exact=False, per="block")
-of_block = partial(Quantity, exact=False, per="block")
+of_core = partial(seconds, per="block")
+of_block = partial(estimate, per="block")
 
 keys = of_block(
     "time.core.keys",
     r"\bar s",
     "keys that a fused kernel meets for a query, on average",
-    unit="1",
     source=FLASH,
 )
 keys.where(sees="all").equals(s, "All of them.")
@@ -67,7 +66,7 @@ rate.where(time_attention="unknown", source="no published calibration").equals(
 
 FUSED: dict[str, Any] = {"training_attention": ("flash", "efficient")}
 
-forward = seconds(
+forward = of_core(
     "time.core.forward",
     "t_core",
     "forward pass of an attention core",
@@ -80,7 +79,7 @@ forward.where(**FUSED, source=FLASH).equals(
     "parallel ranks.",
 )
 
-backward = seconds(
+backward = of_core(
     "time.core.backward", "t_core'", "backward pass of an attention core", attribution="attention"
 )
 backward.where(**FUSED, source=FLASH).equals(
@@ -88,12 +87,10 @@ backward.where(**FUSED, source=FLASH).equals(
     "Five products instead of two, at a share of the forward rate.",
 )
 
-half = Quantity(
+half = estimate(
     "time.core.half",
     "d_core",
     "depth at which the products of an unfused core run at half of their rate",
-    unit="1",
-    exact=False,
 )
 half.where(tiles=True, source=CALIBRATED, coefficient="s/FLOP").equals(
     shallow(e_16 * peak_16), "As for other products (time.product.half), at the 16-bit rate."
@@ -111,7 +108,7 @@ def _product(m: Any, n: Any, k: Any, tiled: bool) -> Expression:
     return maximum(work(*widths, heads, waste, e_16 * peak_16, half), traffic(m, n, k, heads))
 
 
-scores = seconds(
+scores = of_core(
     "time.core.scores",
     "t_sc",
     "softmax and dropout of unfused scores, forward",
@@ -122,7 +119,7 @@ scores = seconds(
     "Softmax and dropout each read and write every score, dropout a mask of a byte too.",
 )
 
-scores_backward = seconds(
+scores_backward = of_core(
     "time.core.scores_backward",
     "t_sc'",
     "softmax and dropout of unfused scores, backward",
@@ -172,7 +169,7 @@ backward.where(training_attention="eager", tiles=False, coefficient="FLOP", sour
 RINGS: dict[str, Any] = {"context": ("node", "nodes"), "context_exchange": "ring"}
 GATHERS: dict[str, Any] = {"context": ("node", "nodes"), "context_exchange": "gather"}
 
-context_forward = seconds(
+context_forward = of_core(
     "time.core.context",
     "t_cp",
     "keys and values of other context-parallel ranks, forward",
@@ -180,7 +177,7 @@ context_forward = seconds(
 )
 context_forward.where(context="none", source=RING).equals(0, "The device holds whole sequences.")
 
-context_backward = seconds(
+context_backward = of_core(
     "time.core.context_backward",
     "t_cp'",
     "keys and values of other context-parallel ranks, backward",

@@ -12,13 +12,13 @@ from planner.book.language import *
 
 POPE = "Pope et al. 2022 (arXiv 2211.05102), section 2"
 
-serving = partial(Quantity, exact=False, mode="inference", assumed=False)
-seconds = partial(serving, unit="s", scales_with="time", source=POPE)
+serving = partial(estimate, mode="inference", assumed=False)
+answer_time = partial(serving, unit="s", scales_with="time", source=POPE)
 rate = partial(serving, unit="tokens/s", scales_with="rate", source=POPE, coefficient="tokens")
-estimate = partial(Quantity, exact=False, source=POPE)
-of_stage = partial(Quantity, exact=False, per="stage")
+decoding = partial(estimate, source=POPE)
+of_stage = partial(estimate, per="stage")
 
-prefill = seconds("time.prefill_seconds", "t_pre", "time to the first token").equals(
+prefill = answer_time("time.prefill_seconds", "t_pre", "time to the first token").equals(
     Sum(L_k * forward, "part", head=False) + (p - 1) * send,
     "The forward pass of all layers over the prompts of a micro-batch, through the p stages. "
     "Logits of the last position alone are too few to count.",
@@ -34,13 +34,11 @@ prefill_rate = rate(
 
 # -- what one step of decoding reads --------------------------------------------------------------
 
-touched = Quantity(
+touched = estimate(
     "time.decode.touched",
     "f_exp",
     "share of the experts that a step of decoding reads",
-    unit="1",
     source="Rajbhandari et al. 2022 (arXiv 2201.05596), section 5.1",
-    exact=False,
     per="block",
     within=SHARE,
     block="moe",
@@ -50,7 +48,7 @@ touched = Quantity(
     "least one of them chose.",
 )
 
-read = estimate(
+read = decoding(
     "time.decode.component",
     r"D_c",
     "weights of one component that a step of decoding reads, on one device",
@@ -68,7 +66,7 @@ read.where(table=False, routed=True).equals(
 #: Blocks that keep a state of one size, however long the sequence is.
 STATES = ("mamba", "delta_net", "recurrence", "short_conv", "lightning")
 
-cached = estimate(
+cached = decoding(
     "time.decode.cache",
     r"D_{kv}^{j}",
     "cache that decoding one token of a micro-batch reads of one block",
@@ -133,13 +131,11 @@ stage = of_stage(
 
 # -- what it exchanges -----------------------------------------------------------------------------
 
-hop = Quantity(
+hop = seconds(
     "time.decode.hop",
     "t_hop",
     "one hop of a token's exchange, and its share of b h activations",
-    unit="s",
     source="cluster document",
-    exact=False,
 )
 hop.where(tensor="none").equals(0, "One device has nothing to exchange.")
 hop.where(tensor="node").equals(a_link + k_a * b * h / (t * link), "Over the link of the node.")
@@ -169,13 +165,11 @@ exchange.where(experts=True).equals(
     "other groups, and to each of the devices that share an expert.",
 )
 
-sends = Quantity(
+sends = seconds(
     "time.decode.sends",
     "t_send,dec",
     "sending a step's tokens through the stages",
-    unit="s",
     source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1",
-    exact=False,
 )
 sends.where(pipeline="none").equals(0, "There is one stage.")
 sends.where(pipeline="node").equals(
@@ -186,7 +180,7 @@ sends.where(pipeline="nodes").equals(
     (p - 1) * (k_a * b * h / (t * fabric) + a_net), "As inside a node, over the network."
 )
 
-decode = seconds("time.decode_seconds", "t_dec", "time of one further token").equals(
+decode = answer_time("time.decode_seconds", "t_dec", "time of one further token").equals(
     maximum(1, micro_batches / p) * (p * Max(stage, "stage") + exchange + sends),
     "The p stages one after another, the exchanges of all layers and the way between stages; where "
     "more micro-batches than stages are under way, each waits for its turn.",
@@ -199,6 +193,6 @@ decode_rate = rate(
     "Each of the d replicas has m micro-batches of b sequences under way.",
 )
 
-latency = seconds("time.latency_seconds", "t_lat", "time of a whole answer").equals(
+latency = answer_time("time.latency_seconds", "t_lat", "time of a whole answer").equals(
     prefill + s_o * decode, "The first token, then each of the rest."
 )

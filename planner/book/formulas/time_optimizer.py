@@ -14,17 +14,15 @@ OPERATIONS: dict[str, Any] = {"optimizer_kernel": ("foreach", "loop")}
 HIDDEN: dict[str, Any] = {"optimizer": "muon", "hidden_matrix": True}
 OUTSIDE: dict[str, Any] = {"optimizer": "muon", "hidden_matrix": False}
 
-seconds = partial(Quantity, unit="s", exact=False)
 
 # -- memory traffic ----------------------------------------------------------------------------
 
 _once = 2 * (k_w + k_m + each) + k_g
 
-update = Quantity(
+update = in_bytes(
     "time.update",
     "D_upd",
     "memory traffic of the update, for each parameter of a component",
-    unit="bytes",
     per="component",
 )
 update.where(
@@ -110,7 +108,6 @@ matrices = Quantity(
     "time.orthogonal.matrices",
     r"n_{\perp}",
     "matrices of a component on one tensor and expert rank",
-    unit="1",
     source="layout",
     per="component",
 )

@@ -13,18 +13,17 @@ from planner.book.language import *
 
 CALIBRATED = "calibrated on published runs (presets/efficiency)"
 
-of_block = partial(Quantity, unit="s", exact=False, per="block")
-of_part = partial(Quantity, unit="s", exact=False, per="part")
+of_block = partial(seconds, per="block")
+of_part = partial(seconds, per="part")
 
 # -- elementwise kernels -----------------------------------------------------------------------
 
-traffic = Quantity(
+traffic = estimate(
     "time.elementwise.bytes",
     "D_ew",
     "memory traffic of fused elementwise kernels, forward",
-    unit="bytes",
     source="values read and written, in the format of activations",
-    exact=False,
+    unit="bytes",
     per="block",
     coefficient="bytes",
 )
@@ -95,7 +94,6 @@ exchanges = Quantity(
     "time.exchanges",
     "n_ex",
     "tensor-parallel exchanges of a block in one pass",
-    unit="1",
     source="Shoeybi et al. 2019 (arXiv 1909.08053), section 3",
     per="block",
 )
@@ -246,13 +244,11 @@ repeated.where(recompute="full", layers=False, source=CHECKPOINTS).equals(
 
 # -- host ------------------------------------------------------------------------------------
 
-launches = Quantity(
+launches = estimate(
     "time.part.launches",
     r"n_\ell",
     "kernels that the host launches for one pass of a layer",
-    unit="1",
     source=CALIBRATED,
-    exact=False,
     per="part",
     layers=True,
 ).equals(

@@ -14,10 +14,10 @@ WIDTHS = (
     "the cost of padding"
 )
 
-of_product = partial(Quantity, exact=False, per="product")
-width = partial(of_product, unit="1", source=WIDTHS)
-seconds = partial(of_product, unit="s")
-roofline = partial(seconds, source=ROOFLINE, coefficient="FLOP")
+of_product = partial(estimate, per="product")
+width = partial(of_product, source=WIDTHS)
+product_time = partial(of_product, unit="s")
+roofline = partial(product_time, source=ROOFLINE, coefficient="FLOP")
 
 
 def loaded(width: Operand) -> Expression:
@@ -74,9 +74,7 @@ Shape = tuple[Operand, Operand, Operand]
 
 # -- shapes ------------------------------------------------------------------------------------
 
-rows = of_product(
-    "time.product.rows", r"M_x", "rows of a product on one device", unit="1", source="layout"
-)
+rows = of_product("time.product.rows", r"M_x", "rows of a product on one device", source="layout")
 rows.where(split=("column", "row", "vocabulary")).equals(
     tokens, "All tokens of the micro-batch on this device."
 )
@@ -90,12 +88,7 @@ rows.where(split="experts").equals(
 )
 
 count = Quantity(
-    "time.product.count",
-    r"n_x",
-    "such products, run as one kernel",
-    unit="1",
-    source="layout",
-    per="product",
+    "time.product.count", r"n_x", "such products, run as one kernel", source="layout", per="product"
 )
 count.where(split=("column", "row", "vocabulary", "none")).equals(
     applied, "As many as a token uses."
@@ -140,9 +133,7 @@ rate.where(wide=True).equals(
     e_16 * peak_16, "Logits and router stay in 16 bit: a share of that peak."
 )
 
-half = of_product(
-    "time.product.half", r"d_x", "depth at which a product runs at half of its rate", unit="1"
-)
+half = of_product("time.product.half", r"d_x", "depth at which a product runs at half of its rate")
 half.where(tiles=True, source=CALIBRATED, coefficient="s/FLOP").equals(
     shallow(rate),
     "Between two waves of tiles a multiprocessor loads and stores for a while; the faster it is, "
@@ -157,7 +148,7 @@ half.where(tiles=False, source="no multiprocessors are known").equals(
 
 def _waste(name: str, symbol: str, title: str, shape: Shape) -> Quantity:
     """The same rule for each of the three products of a weight."""
-    waste = of_product(f"time.product.{name}_waste", symbol, title, unit="1", source=TILES)
+    waste = of_product(f"time.product.{name}_waste", symbol, title, source=TILES)
 
     waste.where(tiles=True).equals(
         waves(*shape, count, half),
@@ -202,7 +193,7 @@ gradient_of_weight = roofline(
     "The input with the output's gradient: the rows are what is summed over.",
 )
 
-bias = seconds("time.product.bias", r"t_x^{\mathrm{b}}", "gradient of a product's bias")
+bias = product_time("time.product.bias", r"t_x^{\mathrm{b}}", "gradient of a product's bias")
 bias.where(bias=False, source="definition").equals(0, "There is no bias.")
 bias.where(bias=True, time_bias="fused", source="TransformerEngine").equals(
     0, "The kernel before or after sums it up on its way."
@@ -220,7 +211,7 @@ bias.where(
 
 LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
-backward = seconds(
+backward = product_time(
     "time.product.backward", r"t_x'", "backward pass of a product", attribution="matrix products"
 )
 backward.where(frozen=False, lora=False, source=ROOFLINE).equals(
@@ -247,7 +238,7 @@ backward.where(frozen=True, source="DeepSeek-AI 2025 (arXiv 2512.02556)").equals
 
 PACKED: dict[str, Any] = {"quantised": True, "hidden_matrix": True}
 
-casts = seconds(
+casts = product_time(
     "time.product.casts",
     "t_cast",
     "casts of a product's inputs to its format, forward and backward",

@@ -9,28 +9,25 @@ DALY = (
     "(doi 10.1016/j.future.2004.11.016)"
 )
 
-days = partial(Quantity, unit="days", scales_with="time", exact=False)
-estimate = partial(Quantity, exact=False, source=DALY)
-seconds = partial(estimate, unit="s")
+days = partial(estimate, unit="days", scales_with="time")
+by_daly = partial(estimate, source=DALY)
+of_interval = partial(seconds, source=DALY)
 
-between_failures = Quantity(
+between_failures = seconds(
     "time.between_failures",
     "t_MTBF",
     "mean time between interruptions of the run",
-    unit="s",
     source="interruptions counted on such a cluster (cluster.failures)",
-    exact=False,
     interrupted=True,
 ).equals(
     t_seen * n_seen / (n_fail * n),
     "Each device fails as often as those that were watched, and any of n stops the run.",
 )
 
-ratio = estimate(
+ratio = by_daly(
     "checkpoint.ratio",
     r"\rho_ckpt",
     "root of a checkpoint's stall over twice the time between interruptions",
-    unit="1",
 ).equals(
     minimum(1, sqrt(stall / (2 * between_failures))),
     "What the best interval is a series in. It holds below 1: where a checkpoint takes longer than "
@@ -38,7 +35,7 @@ ratio = estimate(
 )
 
 _best = 2 * ratio - rational(4, 3) * ratio**2 + rational(2, 9) * ratio**3
-interval = seconds(
+interval = of_interval(
     "checkpoint.interval_seconds", "t_int", "best time of training between checkpoints"
 ).equals(
     maximum(between_failures * _best, write - stall),
@@ -48,7 +45,7 @@ interval = seconds(
 )
 
 _half = tanh((interval + stall) / (2 * between_failures))
-kept = seconds(
+kept = of_interval(
     "checkpoint.kept_seconds",
     "t_kept",
     "training between two interruptions that all checkpoints but the first keep",
@@ -62,11 +59,10 @@ kept = seconds(
 
 _first = minimum(interval, maximum(0, between_failures - kept))
 _passed = exp(-(t_res + _first + write) / between_failures)
-goodput = estimate(
+goodput = by_daly(
     "time.goodput",
     "g_run",
     "share of the time that moves the run forward",
-    unit="1",
     within=SHARE,
     finishes=True,
     beyond="the run cannot finish: interruptions (cluster.failures) come so often that no "
@@ -130,12 +126,11 @@ run_days.where(
     "Training, waiting for stragglers, checkpoints and what interruptions cost.",
 )
 
-run_device_hours = Quantity(
+run_device_hours = estimate(
     "time.run_device_hours",
     "t_dev,cal",
     "device hours of the run with interruptions",
     unit="h",
     scales_with="time",
     source="definition",
-    exact=False,
 ).equals(24 * n * run_days, "Every device for the days of the run; a day has 24 hours.")

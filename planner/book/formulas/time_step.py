@@ -17,7 +17,6 @@ EACH = (
 OVERLAP = "Li et al. 2020 (arXiv 2006.15704), section 3.2.3; Megatron-LM (distributed optimizer)"
 REPLICATED = ("node", "nodes")
 
-seconds = partial(Quantity, unit="s", exact=False)
 
 stage = seconds("time.stage", r"t_\sigma", "one micro-batch on one pipeline stage", per="stage")
 stage.where(schedule=IN_TURN, again_some=False, source=PIPELINE).equals(
@@ -92,25 +91,23 @@ resident = Quantity(
     "most once.",
 )
 
-owned = Quantity(
+owned = estimate(
     "time.owned",
     "N_own",
     "trained parameters of the fullest stage that one device owns",
     unit="parameters",
     source=ZERO,
-    exact=False,
 ).equals(
     on_fullest_stage(trained / owners),
     "Each weight is divided over the devices that share it; experts over fewer.",
 )
 
-ring = Quantity(
+ring = estimate(
     "time.ring",
     r"\tau_ring",
     "time in which rings pass each byte of the trained parameters of the fullest stage",
     unit="s/bytes",
     source=ZERO,
-    exact=False,
 ).equals(on_fullest_stage(trained * network.passed), "Every component in its own group.")
 
 accumulation = seconds(
@@ -134,9 +131,7 @@ accumulation.where(accumulation="separate", zero=(2, 3)).equals(
     "As without sharding, for the part that the device keeps.",
 )
 
-buckets = Quantity(
-    "time.buckets", "n_rings", "messages that gradients are reduced in", unit="1", exact=False
-)
+buckets = estimate("time.buckets", "n_rings", "messages that gradients are reduced in")
 buckets.where(
     buckets="growing",
     source="Megatron-LM (bucket size: 40 million parameters, or 1 million for each rank)",
