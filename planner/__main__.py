@@ -27,7 +27,7 @@ def run() -> int:
     interruptible = getsignal(SIGINT) is default_int_handler
     if interruptible:
         signal(SIGINT, SIG_DFL)
-    gc.set_threshold(300_000)
+    gc.set_threshold(600_000)
     _streams()
     _byte_code()
     from planner.cli.main import main

@@ -83,22 +83,15 @@ class Resolver:
         near = [base / name, base / f"{name}.yaml"]
         if node.origin.kind == "set":
             near += [Path(name), Path(f"{name}.yaml")]
-        found = [path for path in near if name.strip(" .") and files.is_file(path)]
         folder = _preset_folder(kind, self.presets)
-        shipped = [
-            path
-            for path in (folder / f"{name}.yaml", folder / name)
-            if name and files.below(path, folder) and files.is_file(path)
-        ]
+        shipped = [folder / f"{name}.yaml", folder / name]
+        found = [path for path in near if name.strip(" .") and files.is_file(path)]
+        found += [path for path in shipped if files.below(path, folder) and files.is_file(path)]
         # A file that extends its own name means the preset of that name.
         own = Path(place.file).resolve() if node.origin.kind in ("file", "preset") else None
-        self_named = [path for path in found if path.resolve() == own]
-        if not names_path and self_named and shipped:
-            found = [path for path in found if path not in self_named]
+        found.sort(key=lambda path: not names_path and path.resolve() == own)
         if found:
             return found[0], files.below(found[0], folder)
-        if shipped:
-            return shipped[0], True
         if names_path and not all(map(files.inside, near)):
             raise files.outside(place)
         known = preset_names(kind, self.presets)

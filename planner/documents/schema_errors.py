@@ -83,7 +83,8 @@ def _faults(error: Error, document: Document, homes: Homes) -> Iterator[Fault]:
                 continue
             home = homes.get(str(key), ())
             close = next(iter(home)) if len(home) == 1 else nearest(str(key), known)
-            allowed = _keys(known, 6 if close else MOST_LISTED)
+            few = 0 < len(known) <= (6 if close else MOST_LISTED)
+            allowed = f"allowed keys: {', '.join(known)}" if few else None
             place = document.key_place((*path, key))
             yield Fault(f"unknown key '{key}'{where}", place, allowed, close)
     elif error.validator == "required":
@@ -96,24 +97,17 @@ def _faults(error: Error, document: Document, homes: Homes) -> Iterator[Fault]:
         yield _value(error, name, document.place(path))
 
 
-def _keys(known: list[str], most: int) -> str | None:
-    if not known or len(known) > most:
-        return None
-    return f"allowed keys: {', '.join(known)}"
-
-
 def _value(error: Error, name: str, place: Place) -> Fault:
     """The fault of a single value."""
     rule, limit, schema = error.validator, error.validator_value, error.schema
     shown = f"{name} is {_shown(error.instance)}"
     if rule in ("enum", "type"):
-        hint = None
-        if rule == "enum" and isinstance(error.instance, str):
-            hint = nearest(error.instance, _words(limit))
-        return Fault(shown, place, _allowed(error), hint)
+        return _mismatch([error], name, place)
     if rule in _BOUNDS:
         unit = schema.get("unit", "1")
-        return Fault(f"{shown}{'' if unit == '1' else ' ' + unit}", place, _range(schema))
+        suffix = "" if unit == "1" else f" {unit}"
+        bounds = (f"{word} {plain_text(schema[b])}" for b, word in _BOUNDS.items() if b in schema)
+        return Fault(shown + suffix, place, ", ".join(bounds) + suffix)
     if rule in _SIZES:
         several = "" if limit == 1 else "s"
         return Fault(shown, place, _SIZES[rule].format("one" if limit == 1 else limit) + several)
@@ -124,6 +118,19 @@ def _value(error: Error, name: str, place: Place) -> Fault:
         allowed = f"such as {examples[0]}" if examples else f"text of the form {limit}"
         return Fault(f"{name} does not have the form that is needed", place, allowed)
     return Fault(f"{name} is not allowed here", place, schema.get("description"))
+
+
+def _mismatch(errors: Sequence[Error], name: str, place: Place) -> Fault:
+    """The fault of a value that is of none of the types and none of the words that may stand."""
+    value = errors[0].instance
+    allowed = " or ".join(dict.fromkeys(map(_allowed, errors)))
+    listed = [
+        word for error in errors if error.validator == "enum" for word in error.validator_value
+    ]
+    hint = None
+    if isinstance(value, str):
+        hint = nearest(value, [word for word in listed if isinstance(word, str)])
+    return Fault(f"{name} is {_shown(value)}", place, allowed, hint)
 
 
 def _shown(value: Any) -> str:
@@ -144,26 +151,14 @@ def _allowed(error: Error) -> str:
     """What an enum or a type accepts."""
     limit = error.validator_value
     if error.validator == "enum":
-        return f"one of {', '.join(_word(value) for value in limit)}"
+        words = (value if isinstance(value, str) else _shown(value) for value in limit)
+        return f"one of {', '.join(words)}"
     kinds = [limit] if isinstance(limit, str) else list(limit)
     if "unit" in error.schema:
         if not is_number(error.instance):
             return units.wanted(error.schema["unit"])
         kinds = [kind for kind in kinds if kind != "string"] or kinds
     return " or ".join(_KINDS.get(kind, kind) for kind in kinds)
-
-
-def _word(value: Any) -> str:
-    return value if isinstance(value, str) else _shown(value)
-
-
-def _range(schema: Any) -> str:
-    """The bounds of a number with their unit: `more than 0, at most 1`."""
-    unit = schema.get("unit", "1")
-    bounds = [
-        f"{word} {plain_text(schema[rule])}" for rule, word in _BOUNDS.items() if rule in schema
-    ]
-    return ", ".join(bounds) + ("" if unit == "1" else f" {unit}")
 
 
 def _alternatives(error: Error, document: Document, name: str, homes: Homes) -> Iterator[Fault]:
@@ -178,16 +173,7 @@ def _alternatives(error: Error, document: Document, name: str, homes: Homes) -> 
     close = [found for found in branches.values() if not any(map(misses, found))]
     if not close:
         outright = [inner for found in branches.values() for inner in found if misses(inner)]
-        allowed = " or ".join(dict.fromkeys(map(_allowed, outright)))
-        words = [
-            word
-            for inner in outright
-            if inner.validator == "enum"
-            for word in _words(inner.validator_value)
-        ]
-        text = error.instance if isinstance(error.instance, str) else ""
-        place = document.place(tuple(error.absolute_path))
-        yield Fault(f"{name} is {_shown(error.instance)}", place, allowed, nearest(text, words))
+        yield _mismatch(outright, name, document.place(tuple(error.absolute_path)))
         return
 
     def closeness(found: Sequence[Error]) -> tuple[bool, int, int]:
@@ -198,7 +184,3 @@ def _alternatives(error: Error, document: Document, name: str, homes: Homes) -> 
 
     for inner in max(close, key=closeness):
         yield from _faults(inner, document, homes)
-
-
-def _words(values: Sequence[object]) -> list[str]:
-    return [word for word in values if isinstance(word, str)]
