@@ -22,7 +22,7 @@ uses: an expert has E copies of which k are applied.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.book.expressions import Expression, number
@@ -50,7 +50,6 @@ class Component:
     final: bool = False  # the last of its layer, and nothing keeps its output
     side: str = ""  # decoder: on the decoder's tokens; cross: those meet the encoder's; first: on
     # the first token of each sequence only
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 Components = Iterator[Component]
@@ -76,10 +75,9 @@ def _conv(
 def attention(values: Values) -> Components:
     """Grouped-query attention (Ainslie et al. 2023, arXiv 2305.13245); a_kv = a is multi-head."""
     yield from _latent(values) if values.get("kv_rank") else _projections(values)
-    if values["output_gate"] == "full":
-        yield Component("gate", h, a * d_v, "attention", "column", values["gate_bias"])
-    if values["output_gate"] == "head":
-        yield Component("gate", h, a, "attention", "column", values["gate_bias"])
+    gate = {"full": a * d_v, "head": a}.get(values["output_gate"])
+    if gate is not None:
+        yield Component("gate", h, gate, "attention", "column", values["gate_bias"])
     if values["differential"]:
         yield _vector("lambda", 4 * d_h, "attention")
     if values["sinks"]:
@@ -334,21 +332,11 @@ def pooler(values: Values) -> Components:
 
 
 BLOCKS: dict[str, Callable[[Values], Components]] = {
-    "attention": attention,
-    "mlp": mlp,
-    "moe": moe,
-    "mamba": mamba,
-    "delta_net": delta_net,
-    "short_conv": short_conv,
-    "recurrence": recurrence,
-    "lightning": lightning,
-    "norm": norm,
-    "embedding": embedding,
-    "positions": positions,
-    "per_layer_embedding": per_layer_embedding,
-    "head": head,
-    "pooler": pooler,
-    "projection": projection,
+    block.__name__: block
+    for block in (
+        *(attention, mlp, moe, mamba, delta_net, short_conv, recurrence, lightning, norm),
+        *(embedding, positions, per_layer_embedding, head, pooler, projection),
+    )
 }
 
 #: Block kinds that keep something of earlier tokens while a sequence is served.

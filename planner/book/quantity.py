@@ -102,7 +102,7 @@ class Quantity(Operand):
     ) -> None:
         self.id = identifier
         self.symbol = Symbol(identifier)
-        self.latex = spelled(symbol)
+        self.typed = symbol
         self.unit = unit
         self.title = title
         self.per = _axes(per)
@@ -117,6 +117,11 @@ class Quantity(Operand):
         own = {"title": title, "source": source, "exact": exact, "coefficient": coefficient}
         self.shared = {**own, **settings}
         (BOOK if book is None else book).add(self)
+
+    @property
+    def latex(self) -> str:
+        """Its symbol in LaTeX."""
+        return spelled(self.typed)
 
     def __repr__(self) -> str:
         return f"<{self.id}, in {self.unit or 'names'}, of {len(self.formulas)} formulas>"

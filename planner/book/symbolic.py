@@ -18,23 +18,10 @@ class Reduction(Expr):  # type: ignore[misc]  # SymPy has no types
     is_commutative = True
 
 
-class Total(Reduction):
-    pass
-
-
-class Largest(Reduction):
-    pass
-
-
-class AtLargest(Reduction):
-    pass
-
-
-class Which(Reduction):
-    pass
-
-
-_REDUCTIONS = {"total": Total, "largest": Largest, "at_largest": AtLargest, "which": Which}
+#: SymPy orders by the names of classes, and so does print: ``AtLargest`` for ``at_largest``.
+_REDUCTIONS: dict[str, Any] = {
+    op: type(op.title().replace("_", ""), (Reduction,), {}) for op in sorted(REDUCTIONS)
+}
 _OPERATIONS: dict[str, Any] = {
     "add": Add,
     "mul": Mul,

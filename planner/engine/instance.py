@@ -341,7 +341,6 @@ def _component(component: Component, block: Entry, targets: frozenset[str]) -> E
             "adapted": ("head" if at_head else component.name) in targets,
             "routed": component.split == "experts",
             "hidden matrix": component.type == "linear" and component.split != "vocabulary",
-            **component.extra,
         },
     )
 
