@@ -243,33 +243,12 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
         UnitError: unreadable, of another dimension, or without a unit where one is needed.
     """
     size, target = _unit(unit)
-    if isinstance(value, bool) or not isinstance(value, (str, int, Fraction, float)):
-        raise UnitError(f"{_kind(value)} is not a quantity", wanted(unit))
-    if isinstance(value, (int, Fraction)):
-        if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
-            raise UnitError("a number out of range", f"up to 10^{LARGEST_EXPONENT}")
-        return _bare(exact(value), str(value), unit, target)
-    if isinstance(value, float):
-        return _bare(number(repr(value)), repr(value), unit, target)
-
-    text = value.strip()
-    if len(text) > LONGEST:
-        raise UnitError(f"a quantity of {len(text)} characters", f"at most {LONGEST}")
-    share = _SHARE.fullmatch(text)
-    if share and int(share[2]):
-        return _bare(exact(Fraction(int(share[1]), int(share[2]))), text, unit, target)
-    grouped = _GROUPED.match(text)
-    if grouped:
-        plain = re.sub(r"[^\d+-]", "", grouped[0]) + text[grouped.end() :]
-        raise UnitError(f"'{text}' is not a quantity", "digits are not grouped", plain)
-    match = _LEADING.match(text)
-    if not match:
-        raise UnitError(f"'{text}' is not a quantity", wanted(unit))
-    amount = number(match[0])
-    rest = text[match.end() :].strip()
+    amount, digits, rest = _amount(value, unit)
     if not rest:
-        return _bare(amount, text, unit, target)
-    written, dim = _suffix(rest, match[0], target, unit)
+        if amount and str(target.without_counts()) not in _PLAIN:
+            raise UnitError(f"{digits} has no unit", wanted(unit), f"{digits} {unit}")
+        return amount
+    written, dim = _suffix(rest, digits, target, unit)
     # Every price of a document is that of one device, whether or not it says so.
     priced = any(base == "USD" for base, _ in target.powers) and target != _USD
     of_device = target / Dimension.of(device=1) if priced else target
@@ -277,11 +256,38 @@ def parse(value: str | Fraction | float, unit: str = "1") -> Exact:
         other = rest.replace("FLOPs", "FLOP").replace("FLOPS", "FLOP") + "/s"
         is_rate = "FLOP" in rest and dim / _TIME == target
         raise UnitError(
-            f"'{text}' is {_NOUNS.get(dim, f'in {dim}')}",
+            f"'{str(value).strip()}' is {_KINDS.get(dim, _NAMELESS)[0] or f'in {dim}'}",
             wanted(unit),
-            f"{match[0]} {other}" if is_rate else None,
+            f"{digits} {other}" if is_rate else None,
         )
     return exact(amount * Fraction(written) / size)
+
+
+def _amount(value: object, unit: str) -> tuple[Exact, str, str]:
+    """The number of a quantity, how it is written, and what follows it."""
+    if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
+        if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
+            raise UnitError("a number out of range", f"up to 10^{LARGEST_EXPONENT}")
+        return exact(value), str(value), ""
+    if isinstance(value, float):
+        return number(repr(value)), repr(value), ""
+    if not isinstance(value, str):
+        names = {bool: str(value).lower(), type(None): "nothing", list: "a list", dict: "a mapping"}
+        raise UnitError(f"{names.get(type(value), 'this')} is not a quantity", wanted(unit))
+    text = value.strip()
+    if len(text) > LONGEST:
+        raise UnitError(f"a quantity of {len(text)} characters", f"at most {LONGEST}")
+    share = _SHARE.fullmatch(text)
+    if share and int(share[2]):
+        return exact(Fraction(int(share[1]), int(share[2]))), text, ""
+    grouped = _GROUPED.match(text)
+    if grouped:
+        plain = re.sub(r"[^\d+-]", "", grouped[0]) + text[grouped.end() :]
+        raise UnitError(f"'{text}' is not a quantity", "digits are not grouped", plain)
+    match = _LEADING.match(text)
+    if not match:
+        raise UnitError(f"'{text}' is not a quantity", wanted(unit))
+    return number(match[0]), match[0], text[match.end() :].strip()
 
 
 def _suffix(rest: str, amount: str, target: Dimension, unit: str) -> tuple[Exact, Dimension]:
@@ -317,12 +323,6 @@ def _suffix(rest: str, amount: str, target: Dimension, unit: str) -> tuple[Exact
         raise UnitError(error.message, wanted(unit), hint) from None
 
 
-def _bare(amount: Exact, text: str, unit: str, target: Dimension) -> Exact:
-    if amount and str(target.without_counts()) not in _PLAIN:
-        raise UnitError(f"{text} has no unit", wanted(unit), f"{text} {unit}")
-    return amount
-
-
 def out_of_range(value: Exact) -> str | None:
     """What is allowed instead, where a number is too large or too small to compute with."""
     size: Exact = value if value >= 0 else -value
@@ -333,44 +333,28 @@ def out_of_range(value: Exact) -> str | None:
     return None
 
 
-def _kind(value: object) -> str:
-    names = {bool: str(value).lower(), type(None): "nothing", list: "a list", dict: "a mapping"}
-    return names.get(type(value), "this")
-
-
-_EXAMPLES = {
-    _BYTE: "bytes, such as 80 GB or 80 GiB",
-    _BYTE / _TIME: "bytes per second, such as 3.35 TB/s or 400 Gb/s",
-    Dimension.of(FLOP=1, s=-1): "a rate such as 989 TFLOP/s",
-    _TIME: "a time such as 5 us, 90 min, 30 days",
-    _TIME**-1: "a rate such as 10/s or 1.4 GHz",
-    Dimension.of(J=1, s=-1): "a power such as 700 W",
-    Dimension.of(J=1): "an energy such as 5 kWh",
-    _USD: "an amount such as 5 USD",
-    Dimension.of(USD=1, s=-1): "a price such as 2.5 USD/h",
-    Dimension.of(kgCO2e=1, J=-1): "an intensity such as 0.4 kg/kWh",
-    _ONE: "a plain number such as 0.4 or 40%",
+#: What a dimension is called, and what may be written for a unit of it.
+_KINDS = {
+    _ONE: ("a plain number", "a plain number such as 0.4 or 40%"),
+    _BYTE: ("bytes", "bytes, such as 80 GB or 80 GiB"),
+    _BYTE / _TIME: ("bytes per second", "bytes per second, such as 3.35 TB/s or 400 Gb/s"),
+    Dimension.of(FLOP=1): ("a count of FLOP", None),
+    Dimension.of(FLOP=1, s=-1): ("a rate in FLOP/s", "a rate such as 989 TFLOP/s"),
+    _TIME: ("a time", "a time such as 5 us, 90 min, 30 days"),
+    _TIME**-1: (None, "a rate such as 10/s or 1.4 GHz"),
+    Dimension.of(J=1, s=-1): ("a power", "a power such as 700 W"),
+    Dimension.of(J=1): ("an energy", "an energy such as 5 kWh"),
+    _USD: ("an amount of money", "an amount such as 5 USD"),
+    Dimension.of(USD=1, s=-1): (None, "a price such as 2.5 USD/h"),
+    Dimension.of(kgCO2e=1, J=-1): (None, "an intensity such as 0.4 kg/kWh"),
 }
+_NAMELESS = (None, None)
 
 
 def wanted(unit: str) -> str:
     """What may be written for this unit, with an example."""
     dim = dimension(unit)
-    if not dim:
-        return _EXAMPLES[_ONE]
-    if not dim.without_counts():
+    if dim and not dim.without_counts():
         return f"a count of {unit}, such as 4096, 4M, 15T"
-    return _EXAMPLES.get(dim) or _EXAMPLES.get(dim.without_counts()) or f"a quantity in {unit}"
-
-
-_NOUNS = {
-    _ONE: "a plain number",
-    _BYTE: "bytes",
-    _TIME: "a time",
-    _BYTE / _TIME: "bytes per second",
-    Dimension.of(FLOP=1): "a count of FLOP",
-    Dimension.of(FLOP=1, s=-1): "a rate in FLOP/s",
-    Dimension.of(J=1, s=-1): "a power",
-    Dimension.of(J=1): "an energy",
-    _USD: "an amount of money",
-}
+    example = _KINDS.get(dim, _NAMELESS)[1] or _KINDS.get(dim.without_counts(), _NAMELESS)[1]
+    return example or f"a quantity in {unit}"

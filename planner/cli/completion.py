@@ -39,16 +39,12 @@ def offer(parser: argparse.ArgumentParser) -> None:
     for command in commands.choices.values():
         for action in command._actions:
             if action.dest in WORDS:
-                action.completer = _completer(WORDS[action.dest])
+                action.completer = lambda words=WORDS[action.dest], **_: words()
     # A plan file straight after the program's name needs no command.
     first, *rest = os.environ["COMP_LINE"].split(maxsplit=2)[1:] or [""]
     if rest and first not in commands.choices:
         parser = commands.choices["report"]
     argcomplete.autocomplete(parser)
-
-
-def _completer(words: Callable[[], tuple[str, ...]]) -> Callable[..., tuple[str, ...]]:
-    return lambda **_: words()
 
 
 def _presets(kind: str) -> tuple[str, ...]:

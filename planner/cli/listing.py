@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,23 +28,16 @@ def _table(rows: Sequence[Row], indent: str = "") -> str:
     return "".join(f"{line}\n" for line in columns(rows, indent=indent))
 
 
-def _presets(kind: str, facts: Callable[[dict[str, Any]], Row]) -> list[Row]:
+def _presets(kind: str, *facts: Callable[[dict[str, Any]], str]) -> list[Row]:
+    """Documents of a kind, with the name that each gives itself and what these say of it."""
     rows = []
     for name in source.preset_names(kind):
-        try:
-            data = source.load(
-                resources.folder("presets") / source.FOLDERS[kind] / f"{name}.yaml", kind=kind
-            ).data
-        except PlanError:
-            continue
-        rows.append((name, str(data.get("name", "")), *facts(data)))
+        file = resources.folder("presets") / source.FOLDERS.get(kind, "") / f"{name}.yaml"
+        with contextlib.suppress(PlanError):
+            # What a plan names is not looked up.
+            data = source.load(file, kind="" if kind == "plan" else kind).data
+            rows.append((name, str(data.get("name", "")), *(fact(data) for fact in facts)))
     return rows
-
-
-def _named(folder: str) -> list[Row]:
-    """Documents of a folder of presets, with the name that each gives itself."""
-    files = sorted((resources.folder("presets") / folder).glob("*.yaml"))
-    return [(path.stem, str(source.read(path).plain().get("name", ""))) for path in files]
 
 
 def _precisions() -> list[Row]:
@@ -63,11 +57,11 @@ def _quantities() -> list[Row]:
 
 
 TABLES: dict[str, Callable[[], list[Row]]] = {
-    "plans": lambda: _named(""),
-    "studies": lambda: _named(source.FOLDERS["study"]),
-    "models": lambda: _presets("model", lambda data: ()),
-    "clusters": lambda: _presets("cluster", lambda data: (f"{data.get('devices', '')} devices",)),
-    "accelerators": lambda: _presets("accelerator", lambda data: (str(data.get("memory", "")),)),
+    "plans": lambda: _presets("plan"),
+    "studies": lambda: _presets("study"),
+    "models": lambda: _presets("model"),
+    "clusters": lambda: _presets("cluster", lambda data: f"{data.get('devices', '')} devices"),
+    "accelerators": lambda: _presets("accelerator", lambda data: str(data.get("memory", ""))),
     "precisions": _precisions,
     "quantities": _quantities,
 }
