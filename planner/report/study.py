@@ -16,7 +16,7 @@ from planner.base.files import format_of, write_text
 from planner.base.version import __version__
 from planner.book.quantity import BOOK, KINDS
 from planner.questions.studies import outputs, points, summary
-from planner.questions.studies.axes import LAYOUT, Axis
+from planner.questions.studies.axes import LAYOUT, Axis, keys
 from planner.questions.studies.points import COST, DAYS, DEVICES, FITS, MEMORY, USE
 from planner.questions.studies.run import Outcome
 from planner.report import chart
@@ -285,7 +285,7 @@ class View:
             for label, low, high in rows
         ]
         axes = self.study.dimensions[dimension]
-        of_layout = any(key.startswith(LAYOUT) for axis in axes for key in axis.keys)
+        of_layout = any(key.startswith(LAYOUT) for key in keys(axes))
         said = "Least and most that a device needs, over everything else."
         if limit:
             said += f" The line is the memory of a device, {shown(limit, 'bytes')}."
@@ -304,7 +304,7 @@ class View:
 
     def _capacity(self) -> float | None:
         """The memory of a device, where all points have the same."""
-        moved = {key for axis in self.varying for key in axis.keys if key.startswith("cluster")}
+        moved = {key for key in keys(self.varying) if key.startswith("cluster")}
         if moved - {DEVICES, "cluster.price"} or self.study.several or not self.results:
             return None
         quantity = next(iter(self.results.values())).get(CAPACITY)

@@ -15,7 +15,7 @@ from planner.engine.evaluate import Absent
 from planner.plans import plan as plans
 from planner.questions import loading
 from planner.questions.batch_graph import GRAPHS
-from planner.questions.studies import checking, dimensions, evaluator, study, work
+from planner.questions.studies import checking, evaluator, study, work
 from planner.questions.studies.points import Values, is_name, missing, wanted, why, worth
 from planner.questions.studies.summary import Summary
 
@@ -121,12 +121,6 @@ def agree(read: study.Study, found: Values, points: Iterable[int]) -> int:
                 count += 1
                 assert number == pytest.approx(float(value), rel=1e-9), quantity
     return count
-
-
-@pytest.fixture(autouse=True)
-def any_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Layouts are completed together however few they are."""
-    monkeypatch.setattr(dimensions, "LEAST", 1)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ points then only combine values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -62,6 +62,11 @@ class Axis:
     def unit(self) -> str:
         """The unit of a numeric axis."""
         return str(about(self.name).get("unit", "1")) if self.numeric else "1"
+
+
+def keys(axes: Iterable[Axis]) -> set[str]:
+    """The dotted keys that some value of some axes changes."""
+    return {key for axis in axes for key in axis.keys}
 
 
 def key_known(key: str, place: Place | None) -> Mapping[str, Any]:

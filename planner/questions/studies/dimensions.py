@@ -7,8 +7,7 @@ arrays. tests/questions/test_sweep.py holds them against what completing a plan 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.book.quantity import BOOK
@@ -16,7 +15,7 @@ from planner.documents import schema
 from planner.documents.source import lookup
 from planner.plans.layout import KEYS
 from planner.questions.batch_graph import below
-from planner.questions.studies.axes import LAYOUT, Axis
+from planner.questions.studies.axes import LAYOUT, Axis, keys
 from planner.questions.studies.study import Study
 
 #: In inputs of formulas alone, in their layouts alone, in anything else.
@@ -31,8 +30,6 @@ LIMITED = {
 SYMBOLS = {n.key: n.symbol for n in BOOK.notation.values() if n.key and not n.per}
 #: What the choice of a layout that is found rests on.
 DECIDING = ("memory.headroom", "memory.process", "time.step_seconds")
-#: Layouts that are worth completing together; fewer are completed one by one.
-LEAST = 8
 
 
 def differences(study: Study) -> tuple[str, ...]:
@@ -40,7 +37,7 @@ def differences(study: Study) -> tuple[str, ...]:
     be found, or is set as a whole beside what another dimension sets in it."""
     formulas = (f for name in below(DECIDING) for f in BOOK.quantities[name].formulas)
     decides = {s for f in formulas for s in f.expression.symbols} if study.searches else set()
-    varied = {key for axis in study.axes for key in axis.keys}
+    varied = keys(study.axes)
 
     def given(key: str) -> bool:
         around = {key.rsplit(".", steps)[0] for steps in range(key.count(".") + 1)}
@@ -52,18 +49,18 @@ def differences(study: Study) -> tuple[str, ...]:
         checked = key in LIMITED and given(LIMITED[key])
         return key in PLAIN and numbers and not checked and SYMBOLS[key] not in decides
 
-    def difference(axes: Iterable[Axis]) -> str:
+    def difference(axes: Sequence[Axis]) -> str:
         if all(axis.keys and all(is_input(axis, key) for key in axis.keys) for axis in axes):
             return INPUTS
         return LAYOUTS if all(a.keys and all(map(_of_layout, a.keys)) for a in axes) else PLANS
 
     found = tuple(map(difference, study.dimensions))
-    keys: dict[bool, set[str]] = {True: set(), False: set()}
-    for one, axes in zip(found, study.dimensions, strict=True):
-        keys[one == LAYOUTS].update(key for axis in axes for key in axis.keys)
-    size = math.prod(n for n, one in zip(study.shape, found, strict=True) if one == LAYOUTS)
-    mixed = LAYOUT in keys[True] and any(map(_of_layout, keys[False]))
-    if study.searches or mixed or size < LEAST:
+    several = list(zip(found, study.dimensions, strict=True))
+    in_layouts, in_others = (
+        keys(axis for one, axes in several if (one == LAYOUTS) is wanted for axis in axes)
+        for wanted in (True, False)
+    )
+    if study.searches or (LAYOUT in in_layouts and any(map(_of_layout, in_others))):
         return tuple(PLANS if one == LAYOUTS else one for one in found)
     return found
 

@@ -28,7 +28,7 @@ from planner.questions.batch import KIND, Batch
 from planner.questions.batch_graph import BatchGraph, Kind, deciding, shape
 from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows
 from planner.questions.studies import bounds
-from planner.questions.studies.axes import LAYOUT, Axis
+from planner.questions.studies.axes import LAYOUT, keys
 from planner.questions.studies.checking import MISSING, SECTIONS, Column, Drafts
 from planner.questions.studies.dimensions import INPUTS, LAYOUTS, differences
 from planner.questions.studies.points import (
@@ -185,10 +185,12 @@ class _Plans:
             return None
         draft, model = begun(document)
         drafts = Drafts(draft, model, math.prod(map(len, inner)))
-        along = [indices.ravel() for indices in np.indices([len(r) for r in inner])]
-        for changes in (_of_section, _of_keys):  # a section before the keys inside it
-            for of_rows, layout, several in zip(along, layouts, inner, strict=True):
-                drafts.assign(of_rows, [changes(layout, p, document.data[LAYOUT]) for p in several])
+        several = zip(layouts, np.indices([len(r) for r in inner]), inner, strict=True)
+        # A section before the keys inside it.
+        for axes, of_rows, ranged in sorted(several, key=lambda one: LAYOUT not in keys(one[0])):
+            choices = (changes_at(axes, place) for place in ranged)
+            changes = [_of_keys(choice, document.data[LAYOUT]) for choice in choices]
+            drafts.assign(of_rows.ravel(), changes)
         if any(isinstance(v, str) for key in SPELLED for v in drafts.column(key).values):
             return None
         drafts.complete()
@@ -229,18 +231,15 @@ def _codes(column: Column, rows: Array) -> Codes:
     return Codes(column.of_row[rows], len(column.values))
 
 
-def _of_section(axes: Sequence[Axis], place: int, layout: Mapping[str, Any]) -> dict[str, Any]:
-    """What a place of a dimension makes of each key of a layout, where it sets one as a whole."""
-    section = changes_at(axes, place).get(LAYOUT)
-    if section is None:
-        return {}
-    return {f"{LAYOUT}.{key}": section.get(key, MISSING) for key in (*layout, *section)}
-
-
-def _of_keys(axes: Sequence[Axis], place: int, layout: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys that a place of a dimension sets one by one."""
-    changes = changes_at(axes, place).items()
-    return {key: MISSING if value is None else value for key, value in changes if key != LAYOUT}
+def _of_keys(changes: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes of a layout, key by key, also where it is set as a whole in the place of another."""
+    found: dict[str, Any] = {}
+    for key, value in in_order(changes).items():
+        if key != LAYOUT:
+            found[key] = MISSING if value is None else value
+        elif value is not None:
+            found |= {f"{key}.{name}": value.get(name, MISSING) for name in (*layout, *value)}
+    return found
 
 
 class _Group:

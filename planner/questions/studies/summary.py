@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from planner.base import files
+from planner.questions.studies.axes import keys
 from planner.questions.studies.points import COST, DAYS, DEVICES, MEMORY, REASON, USE, Array
 from planner.questions.studies.study import Study
 from planner.questions.studies.table import STATES, Rows
@@ -127,10 +128,10 @@ def roles(study: Study) -> Roles:
     models, tokens) makes lines, for a best over different tasks says nothing; without such, the
     first words do. What changes the layout are layouts."""
     shown = [i for i, n in enumerate(study.shape) if 1 < n <= MOST_PLACES]
-    keys = {i: {k for axis in study.dimensions[i] for k in axis.keys} for i in shown}
+    changed = {i: keys(study.dimensions[i]) for i in shown}
     numeric = [i for i in shown if all(axis.numeric for axis in study.dimensions[i])]
-    tasks = [i for i in shown if not keys[i] or any(map(_is_task, keys[i]))]
-    x = next((i for i in shown if DEVICES in keys[i]), None)
+    tasks = [i for i in shown if not changed[i] or any(map(_is_task, changed[i]))]
+    x = next((i for i in shown if DEVICES in changed[i]), None)
     if x is None:
         x = max((i for i in numeric if i not in tasks), key=lambda i: study.shape[i], default=None)
     if x is None and numeric:
@@ -144,7 +145,7 @@ def roles(study: Study) -> Roles:
         words = [i for i in rest if i not in numeric]
         few = [i for i in rest if study.shape[i] <= MOST_LINES]
         lines = tuple((words or few)[:1])
-    layouts = [i for i in shown if any(k.startswith("parallelism") for k in keys[i])]
+    layouts = [i for i in shown if any(k.startswith("parallelism") for k in changed[i])]
     others = [i for i in (*layouts, *lines) if i != x]
     return Roles(x, lines, are_tasks, others[0] if others else None)
 
