@@ -327,6 +327,12 @@ def test_rows_of_a_framework_are_about_keys_of_a_plan(to: str) -> None:
     """A misspelt key would be heard of by no plan, and what it says would be lost."""
     known = {".".join(path) for path, _ in seeds.keys("plan")}
     known |= {f"model.{'.'.join(path)}" for path, _ in seeds.keys("model")}
+    latent = load(
+        "model=deepseek-v3", *ALONE
+    ).model  # with all kinds of attention's and experts' keys
+    assert latent is not None
+    blocks = [block for part in latent.parts for block in part.blocks]
+    known |= {f"layer.{block.kind}.{key}" for block in blocks for key in block.values}
     rows = yaml.safe_load((Path(exports.__file__).parent / f"{to}.yaml").read_text("utf-8"))["rows"]
     rows += [row for group in rows if "rows" in group for row in group["rows"]]
     options = [about for row in rows for about in row.values() if isinstance(about, dict)]

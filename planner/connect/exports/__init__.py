@@ -11,7 +11,8 @@ from planner.base.errors import Fault, PlanError
 
 # The command line asks for the names of the frameworks at each start; the rest waits.
 if TYPE_CHECKING:
-    from planner.connect.exports.table import Config, Rule, Unsaid
+    from planner.connect.exports.rules import Row
+    from planner.connect.exports.table import Config, Unsaid
     from planner.plans.document import Plan
 
 #: The frameworks, each a document of this folder.
@@ -28,7 +29,7 @@ class Framework:
     form: str
     kernels: str | None
     by_hand: tuple[str, ...]
-    table: tuple[Rule, ...]
+    rows: tuple[Row, ...]
 
 
 def config(plan: Plan, to: str) -> Config:
@@ -37,6 +38,7 @@ def config(plan: Plan, to: str) -> Config:
     Raises:
         PlanError: an unknown framework, or a plan whose layout is still to be searched.
     """
+    from planner.connect.exports.rules import follow
     from planner.connect.exports.table import Config, Draft, write
 
     known = framework(to)
@@ -45,7 +47,7 @@ def config(plan: Plan, to: str) -> Config:
         allowed = "sizes under parallelism; plan.py search ranks layouts"
         raise PlanError(Fault("a launch configuration needs a layout", where, allowed))
     draft = Draft(plan)
-    draft.follow(known.table)
+    follow(draft, known.rows)
     draft.rest()
     unsaid = tuple(dict.fromkeys(draft.unsaid))
     text = write(known.form, draft.said, _head(plan, known, unsaid))
@@ -65,8 +67,8 @@ def framework(name: str) -> Framework:
     if name not in FORMATS:
         raise PlanError(Fault.among(f"unknown framework {name}", name, FORMATS))
     said = resources.read_yaml(Path(__file__).with_name(f"{name}.yaml"))
-    table = (*rules.rows(said.pop("rows")), *rules.OF_ALL)
-    return Framework(**{**said, "by_hand": tuple(said["by_hand"])}, table=table)
+    listed = {"by_hand": tuple(said["by_hand"]), "rows": (*said["rows"], *rules.OF_ALL)}
+    return Framework(**{**said, **listed})
 
 
 def _head(plan: Plan, known: Framework, unsaid: tuple[Unsaid, ...]) -> str:

@@ -7,18 +7,8 @@ from typing import Any
 
 from planner.connect.exports.table import Draft, with_experts
 from planner.plans import pipeline
-from planner.plans.document import Block
 
 Options = dict[str, Any]
-
-
-def _blocks(draft: Draft, kind: str) -> list[Block]:
-    """The different blocks of a kind among the layers."""
-    model = draft.plan.model
-    found: list[Block] = []
-    for part in model.parts if model else ():
-        found += [b for b in part.blocks if b.kind == kind and b not in found]
-    return found
 
 
 def positions(draft: Draft) -> Options:
@@ -27,41 +17,25 @@ def positions(draft: Draft) -> Options:
     return {"max-position-embeddings": longest} if has else {}
 
 
-def attention(draft: Draft) -> Options:
-    blocks = _blocks(draft, "attention")
-    if not blocks:
-        return {}
-    values = blocks[0].values
-    said = {"num-attention-heads": values["heads"]}
-    if values.get("kv_rank"):
-        said["multi-latent-attention"] = True
-        if values.get("query_rank"):
-            said["q-lora-rank"] = values["query_rank"]
-        return said | {
-            "kv-lora-rank": values["kv_rank"],
-            "qk-head-dim": values["nope_dim"],
-            "qk-pos-emb-head-dim": values["rope_dim"],
-            "v-head-dim": values["value_head_dim"],
-        }
-    if values["kv_heads"] != values["heads"]:
-        said |= {"group-query-attention": True, "num-query-groups": values["kv_heads"]}
-    if values["value_head_dim"] != values["head_dim"]:
+def heads(draft: Draft) -> Options:
+    """Of attention that is not latent."""
+    count, groups, width, value_width = (
+        draft.get(f"layer.attention.{key}")
+        for key in ("heads", "kv_heads", "head_dim", "value_head_dim")
+    )
+    if value_width != width:
         draft.cannot("model.attention.value_head_dim", "value heads are as wide as the others")
-    return said | {"kv-channels": values["head_dim"]}
+    return {"group-query-attention": True, "num-query-groups": groups} if groups != count else {}
 
 
 def window(draft: Draft) -> Options:
-    width, every = draft.get("model.attention.window"), draft.get("model.attention.global_every")
-    if not width:
-        return {}
-    # Of our window of so many tokens one is the token itself.
-    said = {"window-size": f"({width - 1},0)"}
-    return {**said, "window-attn-skip-freq": every} if every else said
+    """Of our window of so many tokens one is the token itself."""
+    width = draft.get("model.attention.window")
+    return {"window-size": f"({width - 1},0)"} if width else {}
 
 
 def feed_forward(draft: Draft, activations: dict[str, Options]) -> Options:
-    dense, routed = _blocks(draft, "mlp"), _blocks(draft, "moe")
-    blocks = dense + routed
+    blocks = draft.blocks("mlp") + draft.blocks("moe")
     if not blocks:
         return {}
     kinds = {(b.values["gated"], b.values["activation"]) for b in blocks}
@@ -99,24 +73,14 @@ def norm_bias(draft: Draft) -> None:
         draft.cannot("model.norm_bias", "LayerNorm has biases, RMSNorm has none")
 
 
-def experts(draft: Draft) -> Options:
-    blocks = _blocks(draft, "moe")
-    if not blocks:
+def router_groups(draft: Draft) -> Options:
+    """Groups that a router chooses first, where it does not choose all of them."""
+    groups, chosen = (
+        draft.get(f"layer.moe.{key}") for key in ("router_groups", "router_group_top_k")
+    )
+    if groups is None or chosen >= groups:
         return {}
-    values = blocks[0].values
-    said = {
-        "num-experts": values["experts"],
-        "moe-router-topk": values["top_k"],
-        "moe-ffn-hidden-size": values["intermediate"],
-    }
-    if values["router_group_top_k"] < values["router_groups"]:
-        said |= {
-            "moe-router-num-groups": values["router_groups"],
-            "moe-router-group-topk": values["router_group_top_k"],
-        }
-    if values.get("shared_intermediate"):
-        said["moe-shared-expert-intermediate-size"] = values["shared_intermediate"]
-    return said
+    return {"moe-router-num-groups": groups, "moe-router-group-topk": chosen}
 
 
 def layers_with_experts(draft: Draft) -> Options:

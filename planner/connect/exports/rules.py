@@ -1,17 +1,33 @@
-"""What the rows of a framework's document stand for."""
+"""How the rows of a framework's document are read: each says something of a plan in the words of
+the framework, or hears of its keys.
+
+A row is ``{KEY: option}``, or ``{KEY: {…}}`` with these:
+    to          their key; alone it takes the value as it is
+    words       a word for each value; without ``to`` the word is a mapping of their keys (an empty
+                one where nothing needs saying), or holds what is ``near``, and ``why`` it differs
+    only        the one value that goes without saying
+    why         why a value without a word is unsaid, or said ``elsewhere``, which hinders nothing
+    near        why what is said is not quite it
+A row may stand under a condition, by itself or with others below ``rows``: that a key is ``given``
+and not 0, ``unless`` it is, or that there are ``several``. Other rows name a ``rule`` with its
+arguments, a ``section`` that is stated elsewhere, or what the framework ``hears`` of: keys that
+follow from others, change nothing in a launch configuration, or are said by a rule; as a mapping,
+by the key that they stand under.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import getmembers, isfunction
 from math import prod
 from typing import Any
 
 from planner.base.display import one_line
 from planner.connect.exports import accelerate, megatron, nanotron, torchtitan
-from planner.connect.exports.table import Draft, Elsewhere, Row, Rule, Unsaid
+from planner.connect.exports.table import Draft, Elsewhere, Unsaid
 from planner.plans.layout import FOLLOWING, KERNELS, at
+
+Row = Mapping[str, Any]
 
 
 def count(draft: Draft, to: str, of: Sequence[str]) -> dict[str, int]:
@@ -24,6 +40,7 @@ def count(draft: Draft, to: str, of: Sequence[str]) -> dict[str, int]:
 #: The rules that rows name; what else such a row says are their arguments.
 RULES: Mapping[str, Callable[..., Mapping[str, Any] | None]] = {
     "named": lambda draft, to: {to: one_line(str(draft.plan.name))},
+    "says": lambda draft, **options: options,
     "count": count,
     **{
         f"{module.__name__.rpartition('.')[2]}.{name}": rule
@@ -39,74 +56,68 @@ CONDITIONS: Mapping[str, Callable[[Any], object]] = {
 }
 
 
-def rows(said: Sequence[Mapping[str, Any]]) -> Iterator[Rule]:
-    """The rules that the rows of a document stand for: ``{KEY: option}``, ``{KEY: {to: …}}``, or
-    one that hears of keys that need no saying, speaks for a section, names a rule, or holds rows
-    that are heard where a key is ``given`` and not 0, ``unless`` it is, or for ``several``. The
-    row of a key may name such a condition too."""
-    for each in said:
-        (key, about), *more = each.items()
-        options = dict(more)
-        if key == "hears":
-            yield partial(_hear, about)
-        elif key == "section":
-            yield partial(_section, about, _reason(options))
-        elif key == "rule":
-            yield partial(RULES[about], **options)
+def follow(draft: Draft, rows: Iterable[Row]) -> None:
+    """What rows say, one after another."""
+    for row in rows:
+        key, about = next(iter(row.items()))
+        if "." in key:
+            _say(draft, key, {"to": about} if isinstance(about, str) else about)
         elif key in CONDITIONS:
-            yield partial(_where, CONDITIONS[key], about, tuple(rows(options["rows"])))
+            if CONDITIONS[key](draft.get(about)):
+                follow(draft, row["rows"])
+        elif key == "rule":
+            options = {name: value for name, value in row.items() if name != key}
+            draft.said |= RULES[about](draft, **options) or {}
+        elif key == "section":
+            draft.heard.add(about)
+            names = (draft.plan.get(f"{about}.{key}") for key in ("name", "parameters"))
+            shown = next((str(name) for name in names if name is not None), "as given")
+            draft.unsaid.append(Unsaid(about, one_line(shown), _why(row)))
+        elif isinstance(about, Mapping):
+            draft.heard |= {f"{above}.{key}" for above, keys in about.items() for key in keys}
         else:
-            yield from _row(key, {"to": about} if isinstance(about, str) else dict(about))
+            draft.heard.update(about)
 
 
-def _row(key: str, about: dict[str, Any]) -> Iterator[Rule]:
-    """The row of a key; where it stands under a condition, the key counts as heard all the same."""
-    if "elsewhere" in about or "why" in about:
-        about["why"] = _reason(about)
-    if "only" in about:
-        about["words"] = {about.pop("only"): {}}
-    conditions = {name: about.pop(name) for name in CONDITIONS if name in about}
-    row = Row(key, **about)
-    if not conditions:
-        yield row
-    for name, other in conditions.items():
-        yield partial(_hear, (key,))
-        yield partial(_where, CONDITIONS[name], other, (row,))
+def _say(draft: Draft, key: str, row: Row) -> None:
+    """One key of the plan; where its row stands under a condition, it counts as heard all the
+    same."""
+    value, to, words = draft.get(key), row.get("to"), row.get("words")
+    for name, holds in CONDITIONS.items():
+        if name in row and not holds(draft.get(row[name])):
+            return
+    if value is None:
+        return
+    said, why = {to: value} if to else {}, row.get("near") if to else _why(row)
+    if "only" in row:
+        words = {row["only"]: {}}
+    if words is not None:
+        word = words.get(value)
+        if word is None:
+            said, why = {}, _why(row)
+        elif isinstance(word, Mapping) and "near" in word:
+            said, why = word["near"], word["why"]
+        else:
+            said, why = {to: word} if to else word, None
+    if why is not None:
+        draft.cannot(key, why)
+    draft.said |= said
 
 
-def _reason(about: dict[str, Any]) -> str:
-    elsewhere = about.pop("elsewhere", None)
-    return str(about["why"]) if elsewhere is None else Elsewhere(elsewhere)
-
-
-def _hear(keys: Sequence[str] | Mapping[str, Sequence[str]], draft: Draft) -> None:
-    """Keys that follow from others, change nothing in a launch configuration, or are said by a
-    rule; as a mapping, by the key that they stand under."""
-    if isinstance(keys, Mapping):
-        draft.heard.update(f"{above}.{key}" for above in keys for key in keys[above])
-    else:
-        draft.heard.update(keys)
-
-
-def _section(section: str, why: str, draft: Draft) -> None:
-    """A whole section that is stated elsewhere than in a launch configuration."""
-    draft.heard.add(section)
-    named = (draft.plan.get(f"{section}.{key}") for key in ("name", "parameters"))
-    shown_as = next((str(name) for name in named if name is not None), "as given")
-    draft.unsaid.append(Unsaid(section, one_line(shown_as), why))
-
-
-def _where(holds: Callable[[Any], object], key: str, table: Sequence[Rule], draft: Draft) -> None:
-    if holds(draft.get(key)):
-        draft.follow(table)
+def _why(row: Row) -> str:
+    return Elsewhere(row["elsewhere"]) if "elsewhere" in row else row.get("why", "no key for it")
 
 
 #: What holds of all: a configuration is of a training run, whoever makes it. Which kernels a plan
 #: counts with is an assumption; what follows from others is no key.
-OF_ALL: tuple[Rule, ...] = (
-    Row("training.mode", words={"train": {}}, why="the configuration is of a training run"),
-    partial(
-        _hear,
-        (KERNELS, "training.distributed_optimizer", "training.output_tokens", *at(FOLLOWING)),
-    ),
+OF_ALL: tuple[Row, ...] = (
+    {"training.mode": {"only": "train", "why": "the configuration is of a training run"}},
+    {
+        "hears": [
+            KERNELS,
+            "training.distributed_optimizer",
+            "training.output_tokens",
+            *at(FOLLOWING),
+        ]
+    },
 )

@@ -1,4 +1,4 @@
-"""A framework's table: how each key of a plan is said in its words, and what stays unsaid.
+"""A launch configuration being made: what a plan says, what is said of it, and what stays unsaid.
 
 Each framework has a document in this folder, with a row for each key that it has words for; what a
 row cannot say, a rule computes, a function by the name that a row gives. A key that no row hears
@@ -8,13 +8,13 @@ of, and that the plan gives, is reported as unsaid; so a new key of the plan is 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from planner.base.display import one_line, plain, quoted
 from planner.documents.source import nested
-from planner.plans.document import Plan
+from planner.plans.document import Block, Plan
 from planner.plans.model import FURTHER
 
 #: Sections of a plan that a launch configuration is about; the others are facts and assumptions.
@@ -51,66 +51,31 @@ class Draft:
         self.heard: set[str] = set()
 
     def get(self, key: str) -> Any:
-        """The plan's value; the key counts as heard."""
+        """The plan's value; the key counts as heard. ``layer.KIND.KEY`` is of the first block of
+        that kind among the layers."""
         self.heard.add(key)
-        return plain(self.plan.get(key))
+        if not key.startswith("layer."):
+            return plain(self.plan.get(key))
+        _, kind, name = key.split(".")
+        return next((block.values.get(name) for block in self.blocks(kind)), None)
+
+    def blocks(self, kind: str) -> list[Block]:
+        """The different blocks of a kind among the layers."""
+        model = self.plan.model
+        found: list[Block] = []
+        for part in model.parts if model else ():
+            found += [b for b in part.blocks if b.kind == kind and b not in found]
+        return found
 
     def cannot(self, key: str, why: str) -> None:
         self.heard.add(key)
         self.unsaid.append(Unsaid(key, shown(self.plan.get(key)), why))
-
-    def follow(self, rules: Iterable[Rule]) -> None:
-        """What rules say, one after another."""
-        for rule in rules:
-            self.said.update(rule(self) or {})
 
     def rest(self) -> None:
         """What the document gives and no row has heard."""
         for key, value in given(self.plan):
             if not any(key == known or key.startswith(known + ".") for known in self.heard):
                 self.unsaid.append(Unsaid(key, shown(value), "no key for it"))
-
-
-#: Says something of a plan in the words of a framework, or only hears of its keys.
-Rule = Callable[[Draft], Mapping[str, Any] | None]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One key of the plan.
-
-    ``to`` alone takes the value as it is. With ``words`` each value has its word; without ``to``
-    the word is a mapping of their keys (an empty one where nothing needs saying), or holds what is
-    ``near``, and ``why`` it differs. ``only`` is the one value that goes without saying.
-    A value without a word is unsaid, for the reason ``why``; what is said ``elsewhere`` hinders
-    nothing.
-    """
-
-    ours: str
-    to: str | None = None
-    words: Mapping[Any, Any] | None = None
-    why: str = "no key for it"
-    near: str | None = None
-
-    def __call__(self, draft: Draft) -> Mapping[str, Any] | None:
-        value = draft.get(self.ours)
-        if value is None:
-            return None
-        keys, why = self._said(value)
-        if why is not None:
-            draft.cannot(self.ours, why)
-        return keys
-
-    def _said(self, value: Any) -> tuple[Mapping[str, Any], str | None]:
-        """Their keys for a value, and why they do not say it, or not quite."""
-        if self.words is None:
-            return ({self.to: value}, self.near) if self.to else ({}, self.why)
-        word = self.words.get(value)
-        if word is None:
-            return {}, self.why
-        if isinstance(word, Mapping) and "near" in word:
-            return word["near"], word["why"]
-        return {self.to: word} if self.to else word, None
 
 
 def given(plan: Plan) -> Iterator[tuple[str, Any]]:

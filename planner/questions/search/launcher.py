@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.connect import exports
+from planner.connect.exports.rules import Row, follow
 from planner.connect.exports.table import Draft, Elsewhere
 from planner.plans.document import Plan
 from planner.plans.layout import KERNELS, KEYS, ROW
@@ -28,11 +29,11 @@ class Launcher:
         self.plan, self.name = plan, name
         framework = exports.framework(name)
         self.kernels: str | None = None if chosen_by(plan, KERNELS) else framework.kernels
-        self.rules = [rule for rule in framework.table if self._reads(rule)]
+        self.rows = [row for row in framework.rows if self._reads(row)]
 
-    def _reads(self, rule: Any) -> bool:
+    def _reads(self, row: Row) -> bool:
         draft = Draft(self.plan)
-        rule(draft)
+        follow(draft, [row])
         return not draft.heard.isdisjoint(KEYS)
 
     def starts(self, layout: Mapping[str, Any]) -> bool:
@@ -40,7 +41,7 @@ class Launcher:
         script or the model counts as said."""
         # Neither completed nor checked.
         draft = Draft(replace(self.plan, data=with_keys(self.plan.data, layout)))
-        draft.follow(self.rules)
+        follow(draft, self.rows)
         unsaid = {one.key for one in draft.unsaid if not isinstance(one.why, Elsewhere)}
         unheard = {
             key
