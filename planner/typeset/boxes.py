@@ -12,7 +12,7 @@ from functools import lru_cache
 from html.entities import html5
 from typing import Any, NamedTuple
 
-_TOKEN = re.compile(r"\\[A-Za-z]+|[{}_^]|[0-9]+|\s+|.")
+_TOKEN = re.compile(r"\\mathrm\{[^\W_]+\}|\\[A-Za-z]+|[{}_^]|[0-9]+|\s+|.")
 _GREEK = (
     "alpha beta gamma delta epsilon eta theta kappa lambda mu nu pi rho sigma tau phi chi psi "
     "omega Delta Sigma Phi Psi Omega Lambda ell"
@@ -47,6 +47,11 @@ class Box(NamedTuple):
 
 
 EMPTY = Box("row")
+COMMANDS = {
+    **{name: Box("letter", (), char) for name, char in LETTERS.items()},
+    **{name: Box("sign", (), char) for name, char in SIGNS.items()},
+    **{name: Box("word", (), name) for name in WORDS},
+}
 
 
 def with_subscript(name: Box, word: str) -> Box:
@@ -66,72 +71,42 @@ def parse(latex: str) -> Box:
         ValueError: it uses LaTeX beyond names.
     """
     tokens = [token for token in _TOKEN.findall(latex) if not token.isspace()]
-    name = _row(tokens, latex)
+    try:
+        name = _row(tokens)
+    except LookupError as error:  # nothing is there where something is due, or no such command
+        raise ValueError(f"LaTeX beyond names: {latex} ({error})") from None
     if tokens:
         raise ValueError(f"unbalanced braces in {latex}")
     return name
 
 
-def _row(tokens: list[str], latex: str) -> Box:
+def _row(tokens: list[str]) -> Box:
     """What stands up to a closing brace, which stays."""
     parts: list[Box] = []
     while tokens and tokens[0] != "}":
-        token = tokens.pop(0)
-        if token not in "_^":
-            parts.append(_atom(token, tokens, latex))
+        if tokens[0] not in "_^":
+            parts.append(_group(tokens))
             continue
-        if not parts:
-            raise ValueError(f"a script without a base in {latex}")
-        script, base = _group(tokens, latex), parts.pop()
-        inner, below, above = base.parts if base.kind == "script" else (base, EMPTY, EMPTY)
-        below, above = (script, above) if token == "_" else (below, script)
-        parts.append(Box("script", (inner, below, above)))
+        mark, base = tokens.pop(0), parts.pop()
+        inner, *scripts = base.parts if base.kind == "script" else (base, EMPTY, EMPTY)
+        scripts["_^".index(mark)] = _group(tokens)
+        parts.append(Box("script", (inner, *scripts)))
     return parts[0] if len(parts) == 1 else Box("row", tuple(parts))
 
 
-def _group(tokens: list[str], latex: str) -> Box:
+def _group(tokens: list[str]) -> Box:
     """What one command or script takes: a token, or what braces hold."""
-    if not tokens:
-        raise ValueError(f"something is missing at the end of {latex}")
     token = tokens.pop(0)
-    if token != "{":
-        return _atom(token, tokens, latex)
-    inner = _row(tokens, latex)
-    if not tokens or tokens.pop(0) != "}":
-        raise ValueError(f"unbalanced braces in {latex}")
-    return inner
-
-
-def _atom(token: str, tokens: list[str], latex: str) -> Box:
     if token == "{":
-        tokens.insert(0, token)
-        return _group(tokens, latex)
-    if not token.startswith("\\"):
+        inner = _row(tokens)
+        tokens.pop(0)
+        return inner
+    command, _, word = token.removesuffix("}").partition("{")
+    if word:
+        return Box("word", (), word)
+    if not command.startswith("\\"):
         kind = "numeral" if token.isdigit() else "letter" if token.isalpha() else "sign"
         return Box(kind, (), token)
-    name = token[1:]
-    if name in ("mathrm", "text", "mathit", "mathsf"):
-        return _upright(_group(tokens, latex))
-    if name in ACCENTS:
-        return Box("accent", (_group(tokens, latex),), name)
-    for kind, known in (("letter", LETTERS), ("sign", SIGNS)):
-        if name in known:
-            return Box(kind, (), known[name])
-    if name in WORDS:
-        return Box("word", (), name)
-    raise ValueError(f"{token} is no part of a name, in {latex}")
-
-
-def _upright(name: Box) -> Box:
-    """Letters that stand beside each other become a word."""
-    if name.kind in ("letter", "numeral"):
-        return Box("word", (), name.data)
-    if name.kind not in ("row", "script"):
-        return name
-    parts: list[Box] = []
-    for part in map(_upright, name.parts):
-        if name.kind == "row" and parts and part.kind == parts[-1].kind == "word":
-            parts[-1] = Box("word", (), parts[-1].data + part.data)
-        else:
-            parts.append(part)
-    return parts[0] if name.kind == "row" and len(parts) == 1 else Box(name.kind, tuple(parts))
+    if command[1:] in ACCENTS:
+        return Box("accent", (_group(tokens),), command[1:])
+    return COMMANDS[command[1:]]

@@ -37,7 +37,7 @@ total.where(pue_given=False, title="energy of the computers, cooling left out").
 
 carbon = estimate(
     "energy.carbon",
-    r"m_{\mathrm{CO_2e}}",
+    r"m_{\mathrm{C}\mathrm{O}_\mathrm{2}\mathrm{e}}",
     "emissions of the energy drawn",
     unit="kgCO2e",
     scales_with="time",
