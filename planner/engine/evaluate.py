@@ -34,7 +34,18 @@ from planner.engine.lower import (
 )
 from planner.engine.run import operands, run, worth
 
-__all__ = ["SIZE_ONLY", "Absent", "Case", "Entry", "Evaluation", "Key", "Number", "Point", "widen"]
+__all__ = [
+    "SIZE_ONLY",
+    "Absent",
+    "Case",
+    "Entry",
+    "Evaluation",
+    "Key",
+    "Number",
+    "Point",
+    "bound",
+    "widen",
+]
 
 Value = Number | str
 
@@ -60,8 +71,8 @@ class Trace:
 
     @cached_property
     def uses(self) -> dict[tuple[Any, ...], None]:
-        """Keys of quantities, and symbols with the paths of the entries that bind them, in the
-        order in which the formula asks for them; none after one that has no value."""
+        """Keys of quantities, and symbols with the entries that bind them, in the order in which
+        the formula asks for them; none after one that has no value."""
         found: dict[tuple[Any, ...], None] = {}
         nodes, values = self._evaluation.graph.nodes, self._evaluation.values
         seen: set[int] = set()
@@ -73,8 +84,7 @@ class Trace:
                 if operation == "quantity" and place != self._place:
                     found[nodes[arguments[1]][1][0]] = None
                 elif operation == "input":
-                    symbol, *scope = arguments
-                    found[(symbol, *sorted([entry.path for entry in scope]))] = None
+                    found[arguments] = None
                 elif operation not in LEAVES:
                     if operation in ("div", "pick"):
                         arguments = tuple(operands(operation, arguments, values))

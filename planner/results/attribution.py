@@ -48,15 +48,13 @@ def taken_apart(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
 
 def _summands(evaluation: Evaluation, quantity: str) -> dict[str, Any]:
     """The summands of a quantity that are, or are a multiple of, a quantity of the same unit."""
-    book = evaluation.book
-    held = book.quantities[quantity].choose(lambda name: evaluation.setting(name, {}))
-    unit = book.quantities[quantity].unit
+    book, held = evaluation.book, evaluation.trace(quantity).chosen
+    unit, whole = book.quantities[quantity].unit, held.expression if held is not None else None
+    terms = () if whole is None else whole.args if whole.op == "add" else (whole,)
     found: dict[str, Any] = {}
-    whole = held.expression if held is not None else None
-    for term in () if whole is None else whole.args if whole.op == "add" else (whole,):
-        factors = term.args if term.op == "mul" else (term,)
-        ids = [book.symbols[f] for f in factors if f in book.symbols]
-        alike = [i for i in ids if book.quantities[i].unit == unit]
+    for term in terms:
+        ids = [book.symbols.get(f, "") for f in (term.args if term.op == "mul" else (term,))]
+        alike = [i for i in ids if i and book.quantities[i].unit == unit]
         if len(alike) == 1:
             found[alike[0]] = evaluation.compute(term, {})
     return found

@@ -8,7 +8,7 @@ number in JSON only). Formulas are printed when they are asked for: a summary ne
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from planner.base.display import plain
 from planner.base.errors import Fault, PlanError, nearest
 from planner.base.version import __version__
-from planner.book.expressions import REDUCTIONS, Expression, Symbol
+from planner.book.expressions import REDUCTIONS, Symbol
 from planner.book.quantity import KINDS, Book, Notation
 from planner.engine.evaluate import (
     SIZE_ONLY,
@@ -30,7 +30,7 @@ from planner.engine.evaluate import (
     Point,
     Trace,
     Value,
-    widen,
+    bound,
 )
 from planner.plans.document import Plan
 from planner.plans.plan import variant
@@ -429,39 +429,19 @@ class Quantity:
     @cached_property
     def uses(self) -> list[Quantity]:
         """The quantities in its formula."""
-        found = []
-        for key in self.trace.uses:
-            if isinstance(key[0], str):
-                base, entries = key
-                found.append(self.result.quantity(base, {e.axis: e for e in entries}))
-        return found
+        keys = (key for key in self.trace.uses if isinstance(key[0], str))
+        return [self.result.quantity(base, {e.axis: e for e in entries}) for base, entries in keys]
 
     @cached_property
     def symbols(self) -> list[tuple[Notation, Value, Input | None]]:
         """The inputs in its formula: symbol, value, and who decided it."""
         result, evaluation = self.result, self.result.evaluation
         found: dict[tuple[Symbol, Value], tuple[Notation, Value, Input | None]] = {}
-        for key in self.trace.uses:
-            note = evaluation.book.notation.get(key[0]) if not isinstance(key[0], str) else None
-            if note is None:
-                continue
-            bound = evaluation.bound(note.symbol, self._point(key[1:]))
-            if isinstance(bound, (Absent, Expression)):
-                continue
+        for symbol, *scope in (key for key in self.trace.uses if isinstance(key[0], Symbol)):
+            note, value = evaluation.book.notation[symbol], bound(evaluation.case, symbol, scope)
             dotted = f"model.{note.key}" if note.per == ("block",) else note.key
-            found[(note.symbol, bound)] = (note, bound, result.inputs.get(dotted or ""))
+            found[(symbol, value)] = (note, value, result.inputs.get(dotted or ""))
         return sorted(found.values(), key=lambda item: item[0].rank)
-
-    def _point(self, paths: Iterable[str]) -> Point:
-        """The point whose entries have these paths."""
-        result, wanted = self.result, set(paths)
-        found = {
-            axis: entry
-            for axis in result.evaluation.case.axes
-            for entry in result.entries(axis)
-            if entry.path in wanted
-        }
-        return widen(found) if found else {}
 
     @property
     def used_by(self) -> list[Quantity]:
