@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import sys
-from itertools import groupby
 from typing import Any
 
 import planner.book.formulas  # noqa: F401  (registers the quantities)
 from planner.book.quantity import BOOK, Formula
 from planner.engine.evaluate import Case, Evaluation
-from planner.report.layout import prefix
+from planner.report.layout import by_prefix, prefix
 from planner.report.report import words
 from planner.typeset import Typesetter
 
@@ -33,23 +32,15 @@ TITLES = {
 
 def page(mathml: bool = False) -> str:
     """The whole page in Markdown, its formulas in LaTeX for GitHub or in MathML for a browser."""
-    names = list(TITLES)
-
-    def place(identifier: str) -> int:
-        """Sections in the order of TITLES; within one, the order of the book."""
-        start = prefix(identifier)
-        return names.index(start) if start in names else len(names)
-
-    found = [BOOK.quantities[name] for name in sorted(BOOK.quantities, key=place)]
+    order = {start: place for place, start in enumerate(TITLES)}
+    # Sections in the order of TITLES; within one, the order of the book.
+    found = sorted(BOOK.quantities.values(), key=lambda q: order.get(prefix(q.id), len(order)))
     return words(
         "formulas.md.jinja",
         mathml=mathml,
         quantities=found,
         count=sum(1 for _ in BOOK.formulas()),
-        sections=[
-            (TITLES.get(start, start.capitalize()), list(group))
-            for start, group in groupby(found, key=lambda quantity: prefix(quantity.id))
-        ],
+        sections=[(TITLES.get(start, title), group) for start, title, group in by_prefix(found)],
         notation=BOOK.notation.values(),
         setter=Typesetter(Evaluation(Case({}, {}, {}))),
         uses=_uses,

@@ -21,24 +21,6 @@ class Verdict(NamedTuple):
     sentence: str
 
 
-class Figure(NamedTuple):
-    """One key figure. ``kind`` is how it is known, of ``quantity.KINDS``; ``interval`` is what
-    published runs of its kind leave open of a prediction, in ``unit``."""
-
-    label: str
-    text: str
-    note: str
-    id: str
-    kind: str
-    interval: str = ""
-    unit: str = ""
-
-    @property
-    def estimate(self) -> bool:
-        """Whether the figure is marked as one that is not exact."""
-        return self.kind != "exact"
-
-
 def brief(quantity: Quantity, estimate: bool | None = None) -> str:
     """The rounded value with its unit, marked where it is not exact; by ``estimate`` where it was
     evaluated without what it rests on."""
@@ -118,8 +100,10 @@ def layout(result: Result) -> str:
     return f"{said}; {why.removesuffix(' (parallelism: auto)')}"
 
 
-def key_figures(result: Result) -> list[Figure]:
-    """The six to nine numbers that answer most questions; absent ones are left out."""
+def key_figures(result: Result) -> list[Data]:
+    """The six to nine numbers that answer most questions; absent ones are left out. ``kind`` is how
+    one is known, of ``quantity.KINDS``; ``interval`` what published runs of its kind leave open of
+    a prediction, in ``unit``."""
     figures = []
     for row in KEY_FIGURES:
         quantity = result.get(row.id)
@@ -139,8 +123,17 @@ def key_figures(result: Result) -> list[Figure]:
             if other is not None and other.value != quantity.value:
                 notes.append(f"{words} {brief(other)}".strip())
         text = text.removesuffix(f" {row.label.lower()}")  # Parameters: 69.0B
+        interval, unit = between(quantity)
         figures.append(
-            Figure(row.label, text, ", ".join(notes), row.id, quantity.kind, *between(quantity))
+            Data(
+                label=row.label,
+                text=text,
+                note=", ".join(notes),
+                id=row.id,
+                kind=quantity.kind,
+                interval=interval,
+                unit=unit,
+            )
         )
     return figures
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -32,6 +32,13 @@ class Kernel(NamedTuple):
     rate: float | None = None
 
 
+def _axis(
+    low: float, high: float, start: int, end: int, scale: Callable[[float], float] = float
+) -> Callable[[float], int]:
+    """Where a number stands between the places of the low and the high end of an axis."""
+    return lambda value: round(start + (scale(value) - low) / (high - low) * (end - start))
+
+
 def roofline(peak: float, bandwidth: float, kernels: Sequence[Kernel]) -> Data:
     """Kernels against the roof of a device: logarithmic in both directions.
 
@@ -45,14 +52,8 @@ def roofline(peak: float, bandwidth: float, kernels: Sequence[Kernel]) -> Data:
     last = math.ceil(math.log10(2 * max(ridge, *(k.intensity for k in kernels))))
     low = math.log10(min(bandwidth * 10**first, *rates) if rates else bandwidth * 10**first)
     high = math.log10(peak) + 0.12
-
-    def x(intensity: float) -> int:
-        share = (math.log10(intensity) - first) / (last - first)
-        return round(LEFT + share * (RIGHT - LEFT))
-
-    def y(rate: float) -> int:
-        return round(BOTTOM - (math.log10(rate) - low) / (high - low) * (BOTTOM - TOP))
-
+    x = _axis(first, last, LEFT, RIGHT, math.log10)
+    y = _axis(low, high, BOTTOM, TOP, math.log10)
     placed: list[Data] = []
     for kernel in sorted(kernels, key=lambda k: k.intensity):
         roof = min(peak, bandwidth * kernel.intensity)
@@ -93,13 +94,7 @@ def scatter(dots: Sequence[Dot], limit: float | None) -> Data:
     """
     right = _end(max(dot.x for dot in dots) * 1.05)
     top = _end(max(*(dot.y for dot in dots), limit or 0.0) * 1.05)
-
-    def x(value: float) -> int:
-        return round(LEFT + value / right * (RIGHT - LEFT))
-
-    def y(value: float) -> int:
-        return round(BOTTOM - value / top * (BOTTOM - TOP))
-
+    x, y = _axis(0, right, LEFT, RIGHT), _axis(0, top, BOTTOM, TOP)
     placed: list[Data] = []
     for dot in dots:
         here = Data(**dot._asdict() | {"x": x(dot.x), "y": y(dot.y)})

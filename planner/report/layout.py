@@ -3,7 +3,8 @@ shown all the same, in the section of its prefix."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 
 class Row(NamedTuple):
@@ -109,6 +110,14 @@ PREFIXES = {"checkpoint": "Checkpoints", "scaling": "Scaling laws"}
 def prefix(identifier: str) -> str:
     """How an id or a key begins."""
     return identifier.partition(".")[0]
+
+
+def by_prefix(items: Iterable[Any]) -> list[tuple[str, str, list[Any]]]:
+    """What has ids by how they begin: each prefix, what it is called, and those that have it."""
+    groups: dict[str, list[Any]] = {}
+    for item in items:
+        groups.setdefault(prefix(item.id), []).append(item)
+    return [(start, PREFIXES.get(start, start.capitalize()), g) for start, g in groups.items()]
 
 
 #: Groups of the inputs by how their keys begin; the last one takes all others.

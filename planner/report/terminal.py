@@ -8,9 +8,9 @@ import unicodedata
 from collections.abc import Sequence
 
 from planner.engine.evaluate import SIZE_ONLY
-from planner.report.facts import Figure, advised, key_figures, layout, moved, verdict, warnings
+from planner.report.facts import advised, key_figures, layout, moved, verdict, warnings
 from planner.report.layout import BETWEEN, KEY_FIGURES
-from planner.report.numbers import clean
+from planner.report.numbers import Data, clean
 from planner.results.result import Result
 
 WIDTH = 100
@@ -37,21 +37,21 @@ def summary(result: Result, colour: bool | None = None) -> str:
     decides = [line for line in (_moved(result), _spent(result)) if line]
     for block in (_table(figures), told, decides, _absent_figures(result)):
         lines += ["", *block] if block else []
-    if any(figure.estimate for figure in figures):
+    if any(figure.kind != "exact" for figure in figures):
         lines += ["", "  ~ estimate; plan.py explain PLAN ID shows how any number is made"]
     if any(figure.interval for figure in figures):
         lines.append(f"  in parentheses: {BETWEEN}")
     return "\n".join(lines) + "\n"
 
 
-def _table(figures: Sequence[Figure]) -> list[str]:
+def _table(figures: Sequence[Data]) -> list[str]:
     """Key figures in columns: label, value, interval and note."""
     first = max((_width(figure.label) for figure in figures), default=0)
     values = [figure.text.removeprefix("~") for figure in figures]
     second = max(map(_width, values), default=0)
     lines = []
     for figure, value in zip(figures, values, strict=True):
-        mark = "~" if figure.estimate else " "
+        mark = " " if figure.kind == "exact" else "~"
         between = f"({figure.interval}) " if figure.interval else ""
         line = f"  {_pad(figure.label, first)}  {mark}{_pad(value, second)}  {between}"
         lines.append(_cut(f"{line}{figure.note}".rstrip()))

@@ -25,11 +25,11 @@ from planner.report.layout import (
     APART,
     BETWEEN,
     INPUT_GROUPS,
-    PREFIXES,
     SECTIONS,
     STEP,
     Beside,
     Section,
+    by_prefix,
     prefix,
 )
 from planner.report.numbers import (
@@ -461,14 +461,9 @@ class View:
         return shlex.join(words)
 
     @cached_property
-    def prefixes(self) -> list[Data]:
+    def prefixes(self) -> list[tuple[str, str, list[Data]]]:
         """Derivations by the prefix of their ids."""
-        groups: dict[str, Data] = {}
-        for item in self.derivations.items:
-            start = prefix(item.base)
-            title = PREFIXES.get(start, start.capitalize())
-            groups.setdefault(start, Data(id=start, title=title, items=[])).items.append(item)
-        return list(groups.values())
+        return by_prefix(self.derivations.items)
 
 
 @lru_cache(maxsize=1)

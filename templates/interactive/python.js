@@ -201,8 +201,8 @@ const $ = (() => {
       return all;
     },
     replace: (value, changes) => Object.assign(Object.create(Object.getPrototypeOf(value)), value, changes),
-    // What functions of the planner read from files, by their argument; of a document by its name.
-    table: found => given => at(found, given instanceof Dict ? given.get("name") : given),
+    // What functions of the planner read from files, by an argument; of a document by its name.
+    table: found => given => given === undefined ? found : at(found, given instanceof Dict ? given.get("name") : given),
     book: (type, quantities, notes) => Object.assign(Object.create(type.prototype), {
       quantities: new Dict(quantities.map(each => [each.id, each])),
       notation: new Dict(notes.map(each => [each.symbol, each])),

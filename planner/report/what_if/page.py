@@ -7,9 +7,8 @@ first computes the plan as it is and says so if it does not find the numbers of 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
 
 from planner.base import resources
 from planner.base.display import plain
@@ -18,7 +17,7 @@ from planner.plans.document import Plan
 from planner.plans.plan import about
 from planner.report import facts
 from planner.report.figures import COLOURS
-from planner.report.layout import KEY_FIGURES, PREFIXES, prefix
+from planner.report.layout import KEY_FIGURES, by_prefix
 from planner.report.numbers import Data, clean, headline
 from planner.report.report import page
 from planner.report.view import view_of
@@ -48,79 +47,62 @@ def html(result: Result) -> str:
     Raises:
         PlanError: a rule or a formula of the plan has no JavaScript.
     """
-    listed = _listed(result)
-    text = _script(result, listed)
-    policy = b64encode(sha256(text.encode()).digest()).decode()
+    # Every quantity that has no axes; those of another choice may be absent now.
+    book = result.evaluation.book.quantities
+    listed = {base: result.find(base) for base, quantity in book.items() if not quantity.per}
     labels = {row.id: row.label for row in KEY_FIGURES}
-    every: dict[str, list[Data]] = {}
-    for quantity in listed:
-        start = prefix(quantity.id)
-        row = _row(quantity, headline(quantity.title))
-        every.setdefault(PREFIXES.get(start, start.capitalize()), []).append(row)
-    known = {quantity.id: quantity for quantity in listed}
-    first = [known[name] for name in (*labels, *FURTHER) if name in known]
+    groups = controls.groups(result.plan)
+    text = _script(result, listed, [control for _, several in groups for control in several])
     return page(
         "interactive.html.jinja",
         view=view_of(result),
         script=text,
-        policy=policy,
-        figures=[_row(q, labels.get(q.id, headline(q.title))) for q in first],
-        every=every,
-        bars=[_row(known[base], headline(known[base].title)) for base in BARS if base in known],
-        groups=controls.groups(result.plan),
+        policy=b64encode(sha256(text.encode()).digest()).decode(),
+        figures=[_row(listed[i], labels.get(i)) for i in (*labels, *FURTHER) if i in listed],
+        every=by_prefix(map(_row, listed.values())),
+        bars=[_row(listed[base]) for base in BARS if base in listed],
+        groups=groups,
     )
 
 
-def _row(quantity: Quantity, label: str) -> Data:
+def _row(quantity: Quantity, label: str | None = None) -> Data:
     """A quantity of the plan as it stands."""
-    absent = quantity.absent is not None
+    absent, label = quantity.absent is not None, label or headline(quantity.title)
     text = "–" if absent else facts.brief(quantity).removesuffix(" parameters")
     return Data(id=quantity.id, label=label, title=label, text=text)
 
 
-def _listed(result: Result) -> list[Quantity]:
-    """Every quantity of the plan that has no axes; those of another choice may be absent now."""
-    book = result.evaluation.book.quantities
-    return [result.find(base) for base, quantity in book.items() if not quantity.per]
-
-
-def _script(result: Result, listed: list[Quantity]) -> str:
-    """The whole program of the page, without empty lines."""
+def _script(
+    result: Result, listed: Mapping[str, Quantity], offered: Sequence[controls.Control]
+) -> str:
+    """The whole program of the page, without empty lines, and what it needs beside the rules: the
+    controls, and the numbers of the report."""
     from planner.report.what_if.program import program
     from planner.report.what_if.rules import Untranslated, quoted
 
     folder = resources.folder("templates") / "interactive"
-    parts = {
-        name: resources.read_text(folder / f"{name}.js") for name in ("python", "graph", "page")
-    }
+    library, graph, own = (
+        resources.read_text(folder / f"{name}.js") for name in ("python", "graph", "page")
+    )
     try:
-        made = program(result, BARS)
+        rules = program(result, BARS)
     except Untranslated as error:
         raise PlanError(Fault(f"this plan has no interactive page: {error}")) from error
-    data = f"const PAGE={quoted(plain(_page(result, listed)))};"
-    lines = "\n".join((parts["python"], parts["graph"], made, data, parts["page"]))
-    return "\n" + "\n".join(line for line in lines.splitlines() if line.strip()) + "\n"
-
-
-def _page(result: Result, listed: list[Quantity]) -> Mapping[str, Any]:
-    """What the page needs beside the program: its controls and the numbers of the report."""
-    return {
+    data = {
         "plan": clean(result.document or "PLAN.yaml"),
         "overrides": [
             *(f"{key}={clean(text)}" for key, text in result.plan.document.overrides),
             *(f"{key}={value}" for key, value in settled(result.plan)),
         ],
-        "controls": [
-            {"id": control.id, **vars(control)}
-            for _, found in controls.groups(result.plan)
-            for control in found
-        ],
-        "quantities": {q.id: [q.unit, q.declared.share] for q in listed},
-        "planned": {q.id: q.value for q in listed if q.absent is None},
-        "bars": [base for base in BARS if base in {q.id for q in listed}],
+        "controls": [{"id": control.id, **vars(control)} for control in offered],
+        "quantities": {q.id: [q.unit, q.declared.share] for q in listed.values()},
+        "planned": {q.id: q.value for q in listed.values() if q.absent is None},
+        "bars": [base for base in BARS if base in listed],
         "colours": COLOURS,
         "shape": result.plan.model is not None,
     }
+    text = "\n".join((library, graph, rules, f"const PAGE={quoted(plain(data))};", own))
+    return "\n" + "\n".join(line for line in text.splitlines() if line.strip()) + "\n"
 
 
 def settled(plan: Plan) -> Iterator[tuple[str, str]]:

@@ -101,21 +101,16 @@ def _facts(made: Plan) -> dict[Callable[..., Any], str]:
     names = [given] if given else ["megatron", "pytorch"]
     offered = controls.accelerators().values() if controls.accelerator_of(made) else ()
     devices = (*offered, made.data["cluster"]["accelerator"])
-    by_argument: dict[Callable[..., Any], Mapping[str, Any]] = {
+    read: dict[Callable[..., Any], Any] = {
         kernels.load: {name: kernels.load(name) for name in names},
         shapes._constants: {kind: shapes._constants(kind) for kind in shapes._COMPLETE},
         hardware.measured: {one["name"]: _exact(hardware.measured(one)) for one in devices},
-    }
-    alone: dict[Callable[..., Any], Any] = {
         hardware.calibration: _exact(hardware.calibration()),
         error_bands.above: error_bands.above(),
         error_bands.kinds: error_bands.kinds(),
         error_bands.memory: error_bands.memory(),
     }
-    return {
-        **{read: f"$.table({literal(values)})" for read, values in by_argument.items()},
-        **{read: f"(value=>()=>value)({literal(value)})" for read, value in alone.items()},
-    }
+    return {function: f"$.table({literal(value)})" for function, value in read.items()}
 
 
 def _without(node: Any) -> Any:
