@@ -241,13 +241,14 @@ def _axes(per: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def spelled(symbol: str) -> str:
-    """The LaTeX of a symbol as it is typed: the letters of an index are a word, and upright
+    """The LaTeX of a symbol as it is typed: the letters of an index are words, and upright
     (``t_step``, ``M_act``), with what varies behind it; any other symbol is LaTeX already."""
     found = re.fullmatch(r"(\\?[A-Za-z]+)_([A-Za-z0-9,]{2,}?)((?:,[a-z]|,\\[a-z\\]+)?)('*)", symbol)
     if found is None:
         return symbol
     base, index, varies, primes = found.groups()
-    index = index if index.isdigit() else rf"\mathrm{{{index}}}"
+    if not index.isdigit():
+        index = ",".join(rf"\mathrm{{{word}}}" for word in index.split(","))
     return f"{base}_{{{index}{varies}}}{primes}"
 
 
