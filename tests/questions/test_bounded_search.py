@@ -15,7 +15,8 @@ from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.constraints import Limit
 from planner.questions.search import bounded_search, engine, layouts
-from planner.questions.search.bounded_search import FEWER, BoundedSearch, Candidates, best
+from planner.questions.search.bounded_search import FEWER, BoundedSearch
+from planner.questions.search.engine import best
 
 MEMORY, STEP = "memory.process", "time.step_seconds"
 PLANS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -42,12 +43,14 @@ def test_it_is_the_first_of_all(plan: Plan, by: str) -> None:
         [Limit(STEP, "<=", first[STEP] / 2)],
     ):
         known = engine.search(plan, 1, by, limits=limits, margin="0")
-        fastest = BoundedSearch(plan, by, limits).ask(Candidates.first)
+        fastest = BoundedSearch(plan, by, limits).ask(BoundedSearch.first)
         assert (fastest is None) == (not known.best)
         if fastest is not None:
             assert variant(plan, fastest[2].changes).data == known.best[0].of(plan).data
-        plainest = best(plan, by, limits)
-        assert (plainest and plainest.changes) == (known.plain and known.plain.changes)
+        plainest = BoundedSearch(plan, by, limits).ask(BoundedSearch.plainest)
+        assert (plainest is None) == (known.plain is None)
+        if plainest is not None:
+            assert variant(plan, plainest[2].changes).data == known.plain.of(plan).data
 
 
 @pytest.mark.slow
@@ -55,11 +58,11 @@ def test_in_which_portions_rows_are_asked_decides_nothing(
     plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = [Limit(MEMORY, "<=", 40 * 2**30)]
-    known = best(plan, STEP, limits)
-    for name, value in (("FIRST", 16), ("MORE", 2), ("MOST_ROWS", 100)):
+    known = BoundedSearch(plan, STEP, limits).ask(BoundedSearch.plainest)
+    for name, value in (("FIRST", 16), ("MORE", 2)):
         monkeypatch.setattr(bounded_search, name, value)
-    found = best(plan, STEP, limits)
-    assert found is not None and known is not None and found.changes == known.changes
+    found = BoundedSearch(plan, STEP, limits).ask(BoundedSearch.plainest)
+    assert found is not None and known is not None and found[2] == known[2]
 
 
 @pytest.mark.slow
@@ -82,51 +85,41 @@ def test_the_roomiest_stays_furthest_from_all_limits() -> None:
             if v[engine.FITS] >= 0 and v[STEP] <= limit
         ]
         limits = [Limit(STEP, "<=", limit)]
-        found = BoundedSearch(plan, limits=limits).ask(Candidates.roomiest)
+        found = BoundedSearch(plan, limits=limits).ask(BoundedSearch.roomiest)
         assert found is not None
         assert -found[0] == pytest.approx(float(max(shares)), rel=1e-9)
 
 
 def test_the_roomiest_leaves_most_of_what_is_scarcest(plan: Plan) -> None:
     fastest, slimmest = (engine.search(plan, 1, by, margin="0").best[0] for by in (STEP, MEMORY))
-    found = BoundedSearch(plan).ask(Candidates.roomiest)
+    found = BoundedSearch(plan).ask(BoundedSearch.roomiest)
     assert found is not None and found[1] == pytest.approx(float(slimmest.values[MEMORY]))
     limits = [Limit(STEP, "<=", fastest.values[STEP] * 3)]
-    between = BoundedSearch(plan, limits=limits).ask(Candidates.roomiest)
+    between = BoundedSearch(plan, limits=limits).ask(BoundedSearch.roomiest)
     assert between is not None
     assert float(slimmest.values[MEMORY]) <= between[1] * (1 + 1e-9)
     none = [Limit(STEP, "<=", fastest.values[STEP] / 2)]
-    assert BoundedSearch(plan, limits=none).ask(Candidates.roomiest) is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("share", [1, 2, 6])
-def test_asking_for_memory_first_finds_the_same(plan: Plan, share: int) -> None:
-    slimmest = BoundedSearch(plan).ask(Candidates.roomiest)
-    assert slimmest is not None
-    limits = [Limit(MEMORY, "<=", slimmest[1] * share)]
-    found, known = (
-        BoundedSearch(plan, STEP, limits).all.first(scarce=scarce) for scarce in (True, False)
-    )
-    assert found is not None and known is not None
-    assert found[2] == known[2] and found[:2] == pytest.approx(known[:2])
+    assert BoundedSearch(plan, limits=none).ask(BoundedSearch.roomiest) is None
 
 
 def test_a_few_are_some_of_all_unless_their_key_is_held(plan: Plan) -> None:
     whole = BoundedSearch(plan)
-    few = whole.having(FEWER)
-    assert 0 < len(few.places) < len(whole.space)
-    found = few.first()
+    few = whole.walk.having(FEWER)
+    assert 0 < few.size < whole.walk.size
+    found = whole.ask(BoundedSearch.first, FEWER)
     assert found is not None
     assert all(found[2].changes[key] in values for key, values in FEWER.items())
     held = BoundedSearch(plan, options={"training.micro_batch": (4,)})
-    assert len(held.having(FEWER).places) > 0
+    found = held.ask(BoundedSearch.first, FEWER)
+    assert found is not None and found[2].changes["training.micro_batch"] == 4
 
 
 def test_a_quantity_that_no_layout_has_says_why() -> None:
     plan = loading.load("presets/gpt2small_hgx-h100.yaml", {"cluster.provider": None})
     with pytest.raises(PlanError, match="cost"):
         best(plan, "cost.total")
+    with pytest.raises(PlanError, match="cost"):
+        BoundedSearch(plan, "cost.total").ask(BoundedSearch.first)
 
 
 def test_layouts_to_start_from_divide_the_devices_small_degrees_first() -> None:

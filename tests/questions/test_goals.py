@@ -17,8 +17,7 @@ from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.constraints import parse_limit
 from planner.questions.domains import of_key
-from planner.questions.search.bounded_search import best
-from planner.questions.search.engine import FITS, SURE, Walk
+from planner.questions.search.engine import FITS, SURE, Walk, best
 from planner.questions.solve import intervals, questions
 from planner.results.result import evaluate
 from tests.conftest import RunCli

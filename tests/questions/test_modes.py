@@ -14,7 +14,7 @@ from planner.book.quantity import BOOK
 from planner.plans.document import Plan
 from planner.plans.layout import ROW
 from planner.questions import loading
-from planner.questions.search import bounded_search, engine, modes, ranking
+from planner.questions.search import engine, modes, ranking
 from planner.questions.search.engine import FITS, MEMORY, STEP, Walk, search
 from planner.questions.search.layouts import Space
 
@@ -144,6 +144,6 @@ def test_modes_that_are_asked_for_are_all_searched() -> None:
 def test_the_best_layout_is_as_fast_as_the_best_of_all_modes() -> None:
     small = plan(model="gpt2-small", global_batch=64)
     every = search(small, 1, vary={KEY: MODES})
-    best = bounded_search.best(small)
+    best = engine.best(small)
     assert best is not None and best.values[STEP] == every.best[0].values[STEP]
     assert search(small, 1).best[0].values[MEMORY] == every.best[0].values[MEMORY]

@@ -16,10 +16,10 @@ from planner.cli import main as cli
 from planner.plans.document import Plan
 from planner.questions import loading
 from planner.questions.constraints import Limit
-from planner.questions.search import bounded_search, engine, layouts, ranking
-from planner.questions.search.bounded_search import BoundedSearch, Candidates
+from planner.questions.search import bounded_search, engine, ranking
+from planner.questions.search.bounded_search import BoundedSearch
 from planner.questions.search.engine import REPLICAS, Walk, search
-from planner.questions.search.layouts import MICRO_BATCH, Space, SpaceRows
+from planner.questions.search.layouts import MICRO_BATCH, Space
 from planner.report import searched
 
 MEMORY, STEP = "memory.process", "time.step_seconds"
@@ -74,8 +74,9 @@ def test_nothing_fits_only_where_nothing_of_all_does(
         limits = [Limit(MEMORY, "<=", least * share)]
         found = search(wide, 1, STEP, limits=limits, most=most)
         assert bool(found.best) is fits
-        assert (bounded_search.best(wide, STEP, limits) is not None) is fits
-        roomiest = BoundedSearch(wide, STEP, limits).ask(Candidates.roomiest)
+        plainest = BoundedSearch(wide, STEP, limits).ask(BoundedSearch.plainest)
+        assert (plainest is not None) is fits
+        roomiest = BoundedSearch(wide, STEP, limits).ask(BoundedSearch.roomiest)
         assert (roomiest is not None) is fits
         if not fits:
             assert found.narrowed == {} and found.size == found.every == every.size
@@ -95,20 +96,6 @@ def test_a_narrowed_space_has_those_layouts_that_have_one_of_the_values(key: str
         found = [changes for rows in small.blocks() for changes in rows.all()]
         assert found == [changes for changes in every if changes[key] in kept]
         assert small.size == len(found) < len(every) == whole.size
-        having = [r.take(np.flatnonzero(r.having({key: kept}))) for r in whole.blocks()]
-        assert [changes for rows in having for changes in rows.all()] == found
-
-
-def test_each_layout_of_a_space_has_a_place_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order in which pieces of a few rows are searched, choice by choice."""
-    monkeypatch.setattr(layouts, "CHUNK", 100)
-    whole = Space(plan(devices=16))
-    rows = SpaceRows.joined(list(whole.blocks()))
-    choices = len(whole.zero) * len(whole.recompute)
-    first, apart = rows.chunked()
-    places = first + apart * np.arange(choices)[:, None]
-    assert 100 // choices > 1
-    assert sorted(places.ravel()) == list(range(choices * len(rows)))
 
 
 def test_what_is_exactly_full_lacks_nothing() -> None:

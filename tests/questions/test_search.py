@@ -22,8 +22,8 @@ from planner.plans.document import Model
 from planner.plans.plan import variant
 from planner.questions import loading
 from planner.questions.constraints import Limit
-from planner.questions.search import bounded_search, layouts, ranking
 from planner.questions.search import engine as searching
+from planner.questions.search import layouts, ranking
 from planner.questions.search.layouts import SCHEDULES, Space
 
 QUANTITIES = ("memory.headroom", "memory.process", "time.step_seconds", "memory.activations")
@@ -265,20 +265,20 @@ def test_more_micro_batches_than_are_alive_change_nothing() -> None:
 def test_the_best_is_that_of_the_search_and_keeps_limits() -> None:
     plan = small("mixtral-8x7b")
     found = searching.search(plan, top=1, margin="0")
-    first = bounded_search.best(plan)
+    first = searching.best(plan)
     assert first is not None and found.plain is not None
     assert first.changes == found.plain.changes
     assert first.of(plan).get("parallelism.pipeline") == first.changes["parallelism.pipeline"]
     bound = found.best[0].values["memory.process"] * 9 / 10
     limits = [Limit("memory.process", "<=", bound)]
     within, expected = (
-        bounded_search.best(plan, limits=limits),
+        searching.best(plan, limits=limits),
         searching.search(plan, top=1, margin="0", limits=limits).plain,
     )
     assert within is not None and expected is not None
     assert within.values["memory.process"] <= bound
     assert within.values["time.step_seconds"] == expected.values["time.step_seconds"]
-    assert bounded_search.best(plan, limits=[Limit("memory.process", "<=", 1)]) is None
+    assert searching.best(plan, limits=[Limit("memory.process", "<=", 1)]) is None
 
 
 def test_values_of_any_key_are_tried() -> None:

@@ -11,15 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from planner.questions.search.bounded_search import best
-    from planner.questions.search.engine import Found, Layout, scatter, search
+    from planner.questions.search.engine import Found, Layout, best, scatter, search
 
 __all__ = ["Found", "Layout", "best", "scatter", "search"]
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from planner.questions.search import bounded_search, engine
+        from planner.questions.search import engine
 
-        return getattr(bounded_search if name == "best" else engine, name)
+        return getattr(engine, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

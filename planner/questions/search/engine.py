@@ -241,6 +241,19 @@ class Walk:
         self.narrowed = {**self.narrowed, key: values}
         self.spaces = [space.narrowed(key, values) for space in self.spaces]
 
+    def having(self, options: Mapping[str, Sequence[Any]]) -> Walk:
+        """The layouts that have one of some values of each of some keys, but of keys whose values
+        were given.
+
+        Raises:
+            PlanError: there is none.
+        """
+        found = copy(self)
+        for key, values in options.items():
+            if key not in self.given:
+                found._narrow(key, tuple(values))
+        return found
+
     def wider(self) -> Walk | None:
         """What to ask where nothing fits: all layouts but those with replicas, which only add
         memory. None where no others were left out."""
@@ -293,15 +306,14 @@ class Walk:
     def __iter__(self) -> Iterator[Chunk]:
         for space in self.spaces:
             for rows in space.blocks():
-                for _, chunk in self.over(rows, self.quantities):
-                    yield chunk
+                yield from self.over(rows, self.quantities)
 
-    def over(self, rows: SpaceRows, *groups: tuple[str, ...]) -> Iterator[tuple[slice, Chunk]]:
+    def over(self, rows: SpaceRows, *groups: tuple[str, ...]) -> Iterator[Chunk]:
         """Some rows of a space with groups of quantities, in stretches."""
         if rows.space not in self._batches:
             self._batches[rows.space] = Batch(rows.space, self.absent)
         for part, values in self._batches[rows.space].over(rows, *groups):
-            yield part, rows.worth(part, values)
+            yield rows.worth(part, values)
 
 
 def search(
@@ -467,6 +479,17 @@ def _choices(chosen: ByChoice, by: str) -> Iterator[Choice]:
     for key, values in chosen.items().items():
         for value, item in values if len(values) > 1 else ():
             yield Choice(key, value, item and layout_of(item, by, MEMORY))
+
+
+def best(
+    plan: Plan,
+    by: str = STEP,
+    limits: Sequence[Limit] = (),
+    fixed: Mapping[str, Any] | None = None,
+) -> Layout | None:
+    """The plainest of the best layouts of a plan that fit by what is predicted and keep some
+    limits, or None; as ``search``, of a large space narrowed."""
+    return search(plan, 1, by, fixed, limits=limits, most=MOST, margin="0").plain
 
 
 def scatter(plan: Plan, points: int = POINTS, by: str = STEP, **options: Any) -> Found:

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from planner.base.errors import Fault, PlanError
 from planner.base.recent import recent
 from planner.engine import instance as case
-from planner.engine.arrays.program import CHUNK
 from planner.plans import layout, pipeline
 from planner.plans.document import Draft, Plan
 from planner.plans.layout import KERNELS, KEYS, ROW
@@ -496,32 +495,6 @@ class SpaceRows(Rows):
     """Rows of a space."""
 
     space: Space
-
-    @classmethod
-    def joined(cls, blocks: Sequence[SpaceRows]) -> SpaceRows:
-        """Blocks of one space as one."""
-        columns = zip(*(block.columns for block in blocks), strict=True)
-        return cls(blocks[0].space, *(np.concatenate(column) for column in columns))
-
-    def chunked(self) -> tuple[Array, Array]:
-        """Of each row the place of its first layout in the order in which chunks are searched, and
-        how far apart its layouts are, both (rows,)."""
-        choices = len(self.space.zero) * len(self.space.recompute)
-        step = max(1, CHUNK // choices)
-        places = np.arange(len(self))
-        start = places // step * step
-        return start * choices + places - start, np.minimum(step, len(self) - start)
-
-    def having(self, options: Mapping[str, Sequence[Any]]) -> Array:
-        """Which rows have one of some values of each of some keys, as (rows,)."""
-        found = np.ones(len(self), dtype=bool)
-        for key, values in options.items():
-            column = self.own.get(key)
-            if column is None:
-                degrees = [d.named[key.split(".")[1]] for d in self.space.degrees]
-                column = np.array(degrees)[self.of_degrees]
-            found &= np.isin(column, values)
-        return found
 
     def take(self, places: Array | slice) -> SpaceRows:
         """Some of the rows, by their places (rows,) or a stretch."""

@@ -38,18 +38,15 @@ def rounded(values: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Kept:
-    """A layout that is kept, with its numbers rounded for comparison, then where it comes."""
+    """A layout that is kept, with its numbers rounded for comparison."""
 
-    key: tuple[float, float, int]
+    key: tuple[float, float]
     item: Item
 
 
-def _kept(
-    score: Array, memory: Array, settings: Settings, places: Array, order: Array | None = None
-) -> list[_Kept]:
+def _kept(score: Array, memory: Array, settings: Settings, places: Array) -> list[_Kept]:
     """Layouts as they are kept; arrays are (layouts,)."""
-    whole = (rounded(score), rounded(memory), np.zeros_like(places) if order is None else order)
-    keys = zip(*(column.tolist() for column in whole), strict=True)
+    keys = zip(rounded(score).tolist(), rounded(memory).tolist(), strict=True)
     numbers = zip(score.tolist(), memory.tolist(), places.tolist(), strict=True)
     return [_Kept(key, (s, m, settings(p))) for key, (s, m, p) in zip(keys, numbers, strict=True)]
 
@@ -65,27 +62,18 @@ class Best:
         #: The score up to which a layout is as good as the worst that is kept, or better.
         self.most = np.inf
 
-    def add(
-        self,
-        score: Array,
-        memory: Array,
-        settings: Settings,
-        places: Array,
-        order: Array | None = None,
-    ) -> None:
-        """Layouts of a chunk with their places in it, and where they come if not in the order of
-        chunks; arrays are (layouts,)."""
+    def add(self, score: Array, memory: Array, settings: Settings, places: Array) -> None:
+        """Layouts of a chunk with their places in it; arrays are (layouts,)."""
         near = np.flatnonzero((score <= self.most) & (score < np.inf))
         if not len(near):
             return
         keys = np.stack((rounded(memory[near]), rounded(score[near])))
-        sort = np.lexsort(keys if order is None else (order[near], *keys))
+        sort = np.lexsort(keys)
         if self.distinct:
             several = np.any(np.diff(keys[:, sort], axis=1), axis=0)
             sort = sort[np.concatenate(([True], several))]
         near = near[sort[: self.count]]
-        further = None if order is None else order[near]
-        found = _kept(score[near], memory[near], settings, places[near], further)
+        found = _kept(score[near], memory[near], settings, places[near])
         items = sorted([*self._items, *found], key=lambda kept: kept.key)
         if self.distinct:
             items = [next(same) for _, same in groupby(items, key=lambda kept: kept.key)]

@@ -22,7 +22,7 @@ from planner.plans.layout import KERNELS, KEYS, OWN_CHOICE, UNDIVIDED
 from planner.plans.plan import chosen_by, variant
 from planner.questions.constraints import Limit
 from planner.questions.domains import Domain
-from planner.questions.search.bounded_search import FEWER, ROOMIER, BoundedSearch, Candidates
+from planner.questions.search.bounded_search import FEWER, ROOMIER, BoundedSearch
 from planner.questions.search.engine import FITS, left_out, of_memory
 from planner.questions.search.layouts import NOT_KEPT, first_valid, starts
 from planner.questions.search.selection import Item
@@ -46,7 +46,7 @@ DIVIDED = ("training.global_batch", "model.layers")
 ROUNDER = 1 / 8
 Changes = Mapping[str, Any]
 Options = Mapping[str, Sequence[Any]]
-Ask = Callable[[Candidates], Item | None]
+Ask = Callable[[BoundedSearch], Item | None]
 
 
 class Layouts(AsItIs):
@@ -127,7 +127,7 @@ class Layouts(AsItIs):
         else:
             fits = self.fastest(plan, changes, within=False) is not None
         if not fits:
-            self.find(plan, changes, lambda every: every.search.nearest.first)
+            self.find(plan, changes, lambda every: every.nearest.first)
 
     @property
     def _few(self) -> bool:
@@ -139,7 +139,7 @@ class Layouts(AsItIs):
         """Whether there is a layout that keeps the limits; it is known from now on. The one that
         leaves most room goes furthest, and one of a few is soon found, where there are any."""
         asked: tuple[Options | None, ...] = (ROOMIER,) if self._few else (ROOMIER, None)
-        ask = Candidates.roomiest
+        ask = BoundedSearch.roomiest
         return any(self.find(plan, changes, ask, options) is not None for options in asked)
 
     def find(
@@ -278,7 +278,7 @@ def _with_layouts(
     """An answer with the best layout of each of its values that are told."""
     layouts.searches, layouts.hasty, beaten = 0, False, False
     if answer.holds is not None:
-        holds = _best(search, layouts, answer.holds, answer.fails is not None)
+        holds = _best(search, layouts, answer.holds)
         answer, beaten = replace(answer, holds=holds), lost(holds)
     if answer.fails is not None and answer.fails.broken and not beaten:
         answer = replace(answer, fails=_nearest(search, layouts, answer.fails))
@@ -288,12 +288,11 @@ def _with_layouts(
     return answer
 
 
-def _best(search: Probes, layouts: Layouts, probe: Probe, edge: bool) -> Probe:
+def _best(search: Probes, layouts: Layouts, probe: Probe) -> Probe:
     """A value with the plainest of the layouts nearly as good as the best where that keeps the
-    limits, else with the best of those that are known. At the ``edge``, beyond which nothing
-    keeps them, few are left."""
-    changes, scarce = search.domain.changes(probe.value), edge and layouts.scarce
-    plain = layouts.find(probe.plan, changes, lambda every: every.plainest(scarce=scarce))
+    limits, else with the best of those that are known."""
+    changes = search.domain.changes(probe.value)
+    plain = layouts.find(probe.plan, changes, BoundedSearch.plainest)
     known = layouts.variants(search.plan, changes)
     chosen = known if plain is None else [variant(search.plan, {**plain, **changes})]
     meant, values, _ = layouts.values(chosen, True)
