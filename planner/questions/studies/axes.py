@@ -37,7 +37,7 @@ MOST_VALUES = 10**6
 class Choice:
     """One value of an axis: what a table calls it, and the keys of the plan that it changes."""
 
-    label: Any  # text, or an exact number in the unit of the key
+    label: Any  # text, or an exact number in the unit of the key; as written, text or none
     changes: Mapping[str, Any]
 
 

@@ -41,7 +41,6 @@ from planner.questions.studies.axes import (
 #: The axis of several plans, and what else a table calls its own columns.
 PLANS = "plan"
 OWN_COLUMNS = (PLANS, "layout", "fits", "verdict", "reason")
-Setting = tuple[str, Node]  # a dotted key and its value
 #: Values other than numbers, of all axes; each is read as a plan.
 ONE_BY_ONE = 250
 
@@ -192,11 +191,11 @@ class _Reader:
         self._set_once(written)
         self.finish()
         self._count(written, len(bases))
-        self.first = [setting for axis in written for setting in axis.values[0][1]]
+        self.first = {k: node for axis in written for k, node in axis.choices[0].changes.items()}
         documents: list[Document] = []
         for base in bases:
             with self.collecting():
-                documents.append(self._checked(base, []))
+                documents.append(self._checked(base, {}))
         axes = [self._resolved(axis, bases[0]) for axis in written]
         self.finish()
         if "plans" in data:
@@ -239,7 +238,7 @@ class _Reader:
                     found.append(self.resolver.extend(base, "plan", ()))
         return found
 
-    def _checked(self, base: Node, settings: Sequence[Setting]) -> Document:
+    def _checked(self, base: Node, settings: Mapping[str, Node]) -> Document:
         """The base with the first value of every axis and then some settings, as the schema of
         plans completes it.
 
@@ -247,8 +246,7 @@ class _Reader:
             PlanError: the schema does not allow one of them.
         """
         root = base
-        latest = in_order({**dict(self.first), **dict(settings)})
-        for key, node in latest.items():
+        for key, node in in_order({**self.first, **settings}).items():
             root = source._set(root, key.split("."), node, "plan", self.resolver)
         root = self.resolver.extend(source.spelled_out(root, "plan"), "plan", ())
         root = self.resolver.names(root, "plan", ())
@@ -256,7 +254,7 @@ class _Reader:
 
     # -- axes as written ----------------------------------------------------------------------
 
-    def _axes(self) -> list[_Written]:
+    def _axes(self) -> list[Axis]:
         node = self.document.find(("axes",)) if self.document.has(("axes",)) else None
         found = []
         for name, child in node.value.items() if node and isinstance(node.value, dict) else ():
@@ -264,7 +262,8 @@ class _Reader:
                 found.append(self._axis(name, child))
         return found
 
-    def _axis(self, name: str, node: Node) -> _Written:
+    def _axis(self, name: str, node: Node) -> Axis:
+        """An axis as written: what it sets are nodes, and a value has a label where it is named."""
         if name in OWN_COLUMNS:
             what = f"axes.{name}: the table has a column of that name"
             raise PlanError(Fault(what, node.key_place))
@@ -275,17 +274,16 @@ class _Reader:
                 replace(nodes.from_data(value, node.place, origin), unit=unit)
                 for value in spread(name, node, said, self.document.data["limit"])
             )
-            return _Written(name, tuple((None, ((name, one),)) for one in made), True)
+            return Axis(name, tuple(Choice(None, {name: one}) for one in made))
         several = node.value if isinstance(node.value, list) else [node]
         if not several:
             raise PlanError(Fault(f"axes.{name} has no values", node.place, "at least one"))
         if all(isinstance(item.value, dict) and "set" in item.value for item in several):
-            return _Written(name, tuple(self._item(name, item) for item in several))
-        said = key_known(name, node.key_place)
+            return Axis(name, tuple(self._item(name, item) for item in several))
+        key_known(name, node.key_place)
         if name == LAYOUT:
             several = [self._layout(item) for item in several]
-        numbers = is_numeric(said) and all(not isinstance(i.value, (dict, list)) for i in several)
-        return _Written(name, tuple(_named_value(name, item) for item in several), numbers)
+        return Axis(name, tuple(_named_value(name, item) for item in several))
 
     def _layout(self, node: Node) -> Node:
         """The layout of a plan that is named; anything else as it is."""
@@ -298,43 +296,43 @@ class _Reader:
             raise PlanError(Fault(f"the plan {node.value} gives no layout", node.place))
         return replace(found, place=node.place, reference=node.value)
 
-    def _item(self, name: str, node: Node) -> tuple[str | None, tuple[Setting, ...]]:
+    def _item(self, name: str, node: Node) -> Choice:
         """The settings of ``{name, set}``."""
         assert isinstance(node.value, dict)
         only(f"axes.{name}", node.value, ITEM)
         inner = node.value["set"]
         if not isinstance(inner.value, dict) or not inner.value:
             raise PlanError(Fault(f"axes.{name}: set is no mapping", inner.place, "KEY: VALUE"))
-        settings = []
+        settings = {}
         for key, child in inner.value.items():
             key_known(key, child.key_place)
-            settings.append((key, self._layout(child) if key == LAYOUT else child))
+            settings[key] = self._layout(child) if key == LAYOUT else child
         called = node.value.get("name")
         text = called.text if called and isinstance(called.value, str) else None
-        return text or " ".join(f"{k}={label(n, 0)}" for k, n in settings), tuple(settings)
+        return Choice(text or " ".join(f"{k}={label(n, 0)}" for k, n in settings.items()), settings)
 
-    def _set_once(self, axes: Sequence[_Written]) -> None:
+    def _set_once(self, axes: Sequence[Axis]) -> None:
         """Two axes that set one key would contradict each other."""
         owner: dict[str, str] = {}
         for axis in axes:
-            for key in sorted({key for _, settings in axis.values for key, _ in settings}):
+            for key in sorted(axis.keys):
                 first = owner.setdefault(key, axis.name)
                 if first != axis.name:
                     message = f"axes.{axis.name} sets {key}, and so does axes.{first}"
                     place = self.document.key_place(("axes", axis.name))
                     self.faults.append(Fault(message, place, "one of them"))
 
-    def _count(self, axes: Sequence[_Written], plans: int) -> None:
+    def _count(self, axes: Sequence[Axis], plans: int) -> None:
         """That axes go together, and that there are not too many values and points.
 
         Raises:
             PlanError: they do not, or there are.
         """
         data, place = self.document.data, self.document.find(("axes",)).place
-        lengths = [len(axis.values) for axis in axes]
+        lengths = [len(axis.choices) for axis in axes]
         if data["combine"] == "zip":
             if len(set(lengths)) > 1:
-                counts = ", ".join(f"{axis.name} {len(axis.values)}" for axis in axes)
+                counts = ", ".join(f"{axis.name} {len(axis.choices)}" for axis in axes)
                 what = f"axes of different lengths cannot be zipped: {counts}"
                 raise PlanError(Fault(what, place))
             del lengths[1:]
@@ -343,42 +341,42 @@ class _Reader:
             what = f"{' × '.join(map(str, counted))} = {math.prod(counted)} points"
             allowed = f"at most {data['limit']}; the key limit allows more"
             raise PlanError(Fault(f"the study has {what}", place, allowed))
-        spelled = sum(len(axis.values) for axis in axes if not axis.numeric)
+        spelled = sum(len(axis.choices) for axis in axes if not _holds_numbers(axis))
         if spelled > ONE_BY_ONE:
             what = f"the axes have {spelled} values that are no numbers"
             raise PlanError(Fault(what, place, f"at most {ONE_BY_ONE}, each is a plan to read"))
 
     # -- axes as plans hold them --------------------------------------------------------------
 
-    def _resolved(self, axis: _Written, base: Node) -> Axis:
-        if axis.numeric:
+    def _resolved(self, axis: Axis, base: Node) -> Axis:
+        if _holds_numbers(axis):
             return Axis(axis.name, self._numbers(axis, base))
         choices = []
-        for index, (text, settings) in enumerate(axis.values):
+        for index, choice in enumerate(axis.choices):
             with self.collecting():
-                found = self._checked(base, settings)
-                value = settings[0][1]
-                shown: Any = text or value.reference or label(value, index)
-                if text is None and type(value.value) is int:
+                found = self._checked(base, choice.changes)
+                value = next(iter(choice.changes.values()))
+                shown: Any = choice.label or value.reference or label(value, index)
+                if choice.label is None and type(value.value) is int:
                     shown = value.value
-                choices.append(Choice(shown, {key: found.get(key) for key, _ in settings}))
+                choices.append(Choice(shown, {key: found.get(key) for key in choice.changes}))
         return Axis(axis.name, tuple(choices))
 
-    def _numbers(self, axis: _Written, base: Node) -> tuple[Choice, ...]:
+    def _numbers(self, axis: Axis, base: Node) -> tuple[Choice, ...]:
         """Numbers are read in the unit of their key; the smallest and the largest are held against
         the schema, which allows what lies between, and one that is not whole."""
         said, key = plan.about(axis.name), axis.name
         found: list[tuple[Any, Node]] = []
-        for _, ((_, node),) in axis.values:
+        for choice in axis.choices:
             with self.collecting():
-                unit = str(said.get("unit", "1"))
+                node, unit = choice.changes[key], str(said.get("unit", "1"))
                 found.append((None if node.value is None else number(key, node, unit), node))
         numbers = [pair for pair in found if pair[0] is not None]
         read = [choose(numbers, key=itemgetter(0)) for choose in (min, max) if numbers]
         read += [pair for pair in numbers if not isinstance(pair[0], int)][:1]
         for _, node in read:
             with self.collecting():
-                self._checked(base, ((key, node),))
+                self._checked(base, {key: node})
         default = said.get("default")
         return tuple(
             Choice("default", {key: default}) if value is None else Choice(value, {key: value})
@@ -386,27 +384,22 @@ class _Reader:
         )
 
 
-@dataclass(frozen=True)
-class _Written:
-    """An axis as written: for each value its name, where it has one, and what it sets."""
-
-    name: str
-    values: tuple[tuple[str | None, tuple[Setting, ...]], ...]
-    numeric: bool = False
+def _holds_numbers(axis: Axis) -> bool:
+    """Whether an axis as written has numbers, or none, for a key that holds nothing else."""
+    values = [choice.changes.get(axis.name) for choice in axis.choices if choice.label is None]
+    plain = [node for node in values if node and not isinstance(node.value, (dict, list))]
+    return len(plain) == len(axis.choices) and is_numeric(plan.about(axis.name))
 
 
-def _named_value(key: str, node: Node) -> tuple[str | None, tuple[Setting, ...]]:
+def _named_value(key: str, node: Node) -> Choice:
     """A value; a mapping for a section that has no name of its own may bring one."""
     called = node.value.get("name") if isinstance(node.value, dict) else None
-    if (
-        called is None
-        or not isinstance(called.value, str)
-        or schema.describe("plan", f"{key}.name")
-    ):
-        return None, ((key, node),)
+    text = called.value if called else None
+    if not isinstance(text, str) or schema.describe("plan", f"{key}.name"):
+        return Choice(None, {key: node})
     assert isinstance(node.value, dict)
     rest = {name: child for name, child in node.value.items() if name != "name"}
-    return called.value, ((key, replace(node, value=rest)),)
+    return Choice(text, {key: replace(node, value=rest)})
 
 
 def changes_at(axes: Sequence[Axis], place: int) -> dict[str, Any]:
