@@ -26,7 +26,7 @@ class Graph:
     that bind it), ``name`` (any data), ``absent`` (a reason), ``is`` (a setting and the values
     wanted), ``present`` (a key of entries).
     Operations: ``quantity`` (a value and the name of what it is the value of), ``add``, ``mul``,
-    ``div``, ``pow``, ``sqrt``, ``exp``, ``tanh``, ``log``, ``max``, ``min``, ``ceil``, ``floor``,
+    ``div``, ``pow``, ``exp``, ``tanh``, ``log``, ``max``, ``min``, ``ceil``, ``floor``,
     ``pick`` (by, body, …: the body at the largest ``by``, the first of equals), ``which`` (values,
     and the names of which that of the largest is taken), ``and`` (conditions), ``select``
     (condition, value, …: the first whose condition is true, NaN where none is).

@@ -148,13 +148,6 @@ class Lowering:
 
     # -- quantities ---------------------------------------------------------------------------
 
-    def roots(self, quantities: Iterable[str]) -> tuple[dict[str, int], dict[str, str]]:
-        """The nodes of quantities of the whole plan; of those that have no value, whatever the
-        numbers, why."""
-        found = {name: self.instance(name, {}) for name in quantities}
-        lacking = {n: self.graph.lacking[p] for n, p in found.items() if p in self.graph.lacking}
-        return {name: node for name, node in found.items() if name not in lacking}, lacking
-
     def instance(self, identifier: str, point: Point) -> int:
         """The node of a quantity at a point (for quantities with axes)."""
         first = self.book.quantities[identifier]

@@ -190,7 +190,6 @@ _OPERATIONS: Mapping[str, Callable[..., Interval]] = {
     "exp": _rising(math.exp, 1),
     "log": _rising(_logarithm, -INFINITE),
     "tanh": _rising(math.tanh, 0, 1),
-    "sqrt": lambda value: power(value, (Fraction(1, 2),) * 2),
     "ceil": _whole(math.ceil),
     "floor": _whole(math.floor),
     "max": lambda *values: (max(v[0] for v in values), max(v[1] for v in values)),

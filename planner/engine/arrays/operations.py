@@ -153,7 +153,6 @@ OPERATIONS: Mapping[str, Operation] = {
     "and": _joined(np.logical_and, all),
     "div": _of(np.divide, "div"),
     "pow": _of(np.power, "pow"),
-    "sqrt": _of(np.sqrt, math.sqrt),
     "exp": _of(_exp, "exp"),
     "tanh": _of(np.tanh, "tanh"),
     "log": _of(lambda x: np.log(np.where(x > 0, x, np.nan)), "log"),
