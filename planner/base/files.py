@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -109,51 +110,62 @@ _SHELL = ("/dev/fd/", "/dev/stdin")
 
 @contextlib.contextmanager
 def opened(
-    path: str | Path,
-    most: int,
-    place: Place | None = None,
-    allowed: str | None = None,
-    endings: tuple[str, ...] = (),
+    path: str | Path, most: int, place: Place | None = None, allowed: str | None = None
 ) -> Iterator[Opened]:
     """A file to read, of as many bytes as it has now: one that grows meanwhile does not matter, and
-    what the system makes up on reading (/proc) is empty.
+    what the system makes up on reading (/proc) is empty. `-` is standard input.
 
     Args:
         most: bytes of the file.
         place: of faults; the path by default.
         allowed: what faults say that should be there.
-        endings: of files that may have been meant where there is none of that name.
 
     Raises:
         PlanError: it is missing, outside the bound, a folder, a device, a pipe (but one that the
             shell made) or too large, or it cannot be read.
     """
-    where = place or Place(str(path))
+    name, where = str(path), place or Place(str(path))
     try:
-        if "\0" in str(path):
-            raise OSError("embedded null byte")
-        if not inside(path):
-            raise outside(where)
-        # Opening some devices does something, so they are not opened to see what they are.
-        kind = os.stat(path).st_mode
-        piped = stat.S_ISFIFO(kind) and str(path).startswith(_SHELL)
-        if not stat.S_ISREG(kind) and not piped:
-            what = next((said for is_it, said in _KINDS if is_it(kind)), "this is a device")
-            raise PlanError(Fault(what, where, allowed or "a regular file"))
+        piped = name == "-" or _is_pipe(path, where, allowed)
         flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         if not piped:  # nor wait for what took its name since
             flags |= getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-        with os.fdopen(os.open(path, flags), "rb") as file:
-            data = _once(str(path), file, most + 1) if piped else None
-            size = os.fstat(file.fileno()).st_size if data is None else len(data)
+        with contextlib.ExitStack() as stack:
+            file: IO[bytes] = sys.stdin.buffer
+            if name != "-":
+                file = stack.enter_context(os.fdopen(os.open(path, flags), "rb"))
+            if piped:
+                file = BytesIO(_once(name, file, most + 1))
+            size = file.seek(0, os.SEEK_END) if piped else os.fstat(file.fileno()).st_size
             if size > most:
-                raise too_large(most, where)
-            yield Opened(file if data is None else BytesIO(data), size)
+                raise PlanError(
+                    Fault("the file is too large", where, f"at most {most // 10**6} MB")
+                )
+            yield Opened(file, size)
     except FileNotFoundError:
-        raise PlanError(Fault("no such file", where, None, _near(Path(path), endings))) from None
+        raise PlanError(Fault("no such file", where, None, _near(Path(path)))) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise PlanError(Fault(f"cannot be read: {reason}", where, allowed)) from None
+
+
+def _is_pipe(path: str | Path, place: Place, allowed: str | None) -> bool:
+    """Whether a path is a pipe that the shell made, or a regular file.
+
+    Raises:
+        PlanError: it is anything else, or outside the bound.
+    """
+    if "\0" in str(path):
+        raise OSError("embedded null byte")
+    if not inside(path):
+        raise outside(place)
+    # Opening some devices does something, so they are not opened to see what they are.
+    kind = os.stat(path).st_mode
+    piped = stat.S_ISFIFO(kind) and str(path).startswith(_SHELL)
+    if not stat.S_ISREG(kind) and not piped:
+        what = next((said for is_it, said in _KINDS if is_it(kind)), "this is a device")
+        raise PlanError(Fault(what, place, allowed or "a regular file"))
+    return piped
 
 
 def _once(name: str, file: IO[bytes], most: int) -> bytes:
@@ -166,11 +178,12 @@ def _once(name: str, file: IO[bytes], most: int) -> bytes:
     return known[name]
 
 
+@dataclass(frozen=True)
 class Opened:
     """A file as far as it went when it was opened."""
 
-    def __init__(self, file: IO[bytes], size: int) -> None:
-        self.file, self.size = file, size
+    file: IO[bytes]
+    size: int
 
     def read(self) -> bytes:
         """All of it."""
@@ -186,18 +199,12 @@ class Opened:
             yield line
 
 
-def too_large(most: int, place: Place) -> PlanError:
-    """The fault of a file of more bytes than that."""
-    return PlanError(Fault("the file is too large", place, f"at most {most // 10**6} MB"))
-
-
-def _near(path: Path, endings: tuple[str, ...]) -> str | None:
+def _near(path: Path) -> str | None:
     """The file beside a missing one that was probably meant."""
     try:
-        names = [name for name in os.listdir(path.parent) if name.endswith(endings)]
+        found = nearest(path.name, sorted(os.listdir(path.parent)))
     except (OSError, ValueError):
         return None
-    found = nearest(path.name, sorted(names)) if endings else None
     return found and shown(path.parent / found)
 
 
@@ -210,41 +217,22 @@ def shown(path: Path) -> str:
 
 
 def read_bytes(
-    path: str | Path,
-    most: int,
-    place: Place | None = None,
-    allowed: str | None = None,
-    endings: tuple[str, ...] = (),
+    path: str | Path, most: int, place: Place | None = None, allowed: str | None = None
 ) -> bytes:
-    """The bytes of a file, as ``opened`` bounds it; `-` is standard input.
-
-    Raises:
-        PlanError: as for ``opened``.
-    """
-    where = place or Place(str(path))
-    if str(path) == "-":
-        raw = _once("-", sys.stdin.buffer, most + 1)
-    else:
-        with opened(path, most, where, allowed, endings) as file:
-            raw = file.read()
-    if len(raw) > most:
-        raise too_large(most, where)
-    return raw
+    """The bytes of a file; bounds and faults as of ``opened``."""
+    with opened(path, most, place, allowed) as file:
+        return file.read()
 
 
 def read_text(
-    path: str | Path,
-    most: int,
-    place: Place | None = None,
-    allowed: str = "text in UTF-8",
-    endings: tuple[str, ...] = (),
+    path: str | Path, most: int, place: Place | None = None, allowed: str = "text in UTF-8"
 ) -> str:
     """The text of a file in UTF-8, with or without a byte order mark.
 
     Raises:
         PlanError: as for ``opened``, or it is not UTF-8.
     """
-    raw = read_bytes(path, most, place, allowed, endings)
+    raw = read_bytes(path, most, place, allowed)
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -90,7 +90,7 @@ def read(path: str | Path) -> Log:
         PlanError: it cannot be read, or nothing in it is a log that we know.
     """
     place = Place(str(path))
-    with files.opened(path, MAX_BYTES, place, "the log of a run") as file:
+    with files.opened(path, MAX_BYTES, allowed="the log of a run") as file:
         text = _Text(file, place)
         readers: list[Callable[[_Text], Log | None]] = [
             partial(_trainer, each) for each in _SAID["trainers"]

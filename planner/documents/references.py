@@ -43,7 +43,7 @@ def read(path: str | Path, origin: Origin | None = None) -> Node:
             that nodes.compose accepts.
     """
     name = "<stdin>" if str(path) == "-" else files.shown(Path(path))
-    text = files.read_text(path, nodes.MAX_BYTES, Place(name), "a YAML file in UTF-8", ENDINGS)
+    text = files.read_text(path, nodes.MAX_BYTES, Place(name), "a YAML file in UTF-8")
     root = nodes.compose(text, name, origin)
     if root is None or root.value is None:
         raise PlanError(Fault("the document is empty", Place(name, 1, 1), "a mapping of keys"))

@@ -102,8 +102,13 @@ class Document:
         return self.find(path).origin
 
     def files(self) -> list[str]:
-        """The files that the values were read from."""
-        return sorted({n.place.file for _, n in self.walk() if n.origin.kind in ("file", "preset")})
+        """The files that the values were read from, and the mappings that hold them."""
+        found, every = set(), [self.node]
+        for node in every:
+            every += [child for _, child in node.children()]
+            if node.origin.kind in ("file", "preset"):
+                found.add(node.place.file)
+        return sorted(found)
 
     def walk(self) -> Iterator[tuple[Path_, Node]]:
         """Every scalar and empty collection with its path, in document order."""
