@@ -168,6 +168,9 @@ def test_strides_grow_to_the_end_of_a_domain() -> None:
     last = search.probe(1)
     assert last is not None and not list(strides(search, last, -1))
     assert [probe.index for probe in strides(search, last, 1)][:5] == [2, 3, 4, 5, 9]
+    none = searched(replace(domain(0, 100), first=0), bytes=lambda index: 0).probe(0)
+    assert none is not None
+    assert [probe.index for probe in strides(search, none, 1)][:6] == [1, 2, 3, 4, 8, 16]
 
 
 @pytest.mark.parametrize("side", [1, -1])
@@ -245,6 +248,33 @@ def test_what_holds_behind_a_stride_that_comes_no_nearer_is_found(
     )
 
 
+@settings(max_examples=60)
+@given(st.integers(1, 60), st.integers(-100, 200), st.integers(-100, 200), st.booleans())
+def test_without_an_answer_the_nearest_miss_of_all_values_is_told(
+    last: int, most: int, least: int, bounded: bool
+) -> None:
+    """One limit asks for less, one for more, a third for what all or no values have."""
+    limits = [Limit(BYTES, "<=", most), Limit(BYTES, ">=", least), Limit(TIME, "<=", 0)]
+    over = domain(1, last)
+    search = searched(over, *limits, bytes=lambda index: index, time=lambda index: int(bounded))
+    found = solve(None, over, tuple(limits), search=search)  # type: ignore[arg-type]
+
+    def missed(limit: Limit, index: int) -> float:
+        value = index if limit.quantity == BYTES else int(bounded)
+        short = value - limit.value if limit.relation == "<=" else limit.value - value
+        return float(short / (max(abs(limit.value), abs(value)) or 1))
+
+    worst = {i: max(missed(limit, i) for limit in limits) for i in range(1, last + 1)}
+    if min(worst.values()) <= 0:
+        assert found.holds is not None and worst[found.holds.index] <= 0
+        return
+    assert found.holds is None and found.miss is not None
+    assert worst[found.miss.index] == pytest.approx(min(worst.values()))
+    alone = [limit for limit in limits if all(missed(limit, i) > 0 for i in worst)]
+    assert found.together == (not alone)
+    assert list(found.unmet) == (alone or limits[:2])
+
+
 # -- values that differ in two ways ------------------------------------------------------------
 
 
@@ -289,7 +319,7 @@ def test_the_largest_of_many_rows_is_that_of_an_enumeration(
     if not held:
         assert found.holds is None
         return
-    assert found.holds is not None
+    assert found.holds is not None and found.direction == 1
     assert sizes[found.holds.index] == max(sizes[index] for index in held)
     # Of each row that might have a larger one the first that is larger, which does not hold.
     largest = sizes[found.holds.index]
@@ -384,19 +414,16 @@ def test_of_two_hills_within_the_limits_the_higher_is_the_answer(
         assert lower <= found.holds.values[TIME] <= highest
 
 
-@pytest.mark.parametrize("size", [1, 1000])
-def test_what_only_comes_nearer_and_nearer_has_no_best_value(size: int) -> None:
-    """It is alike a million times as far on, be it a little less; half of it less is a top."""
-    over = domain(1, 10**12, endless=True)
-
-    def nearing(index: int) -> float:
-        return size * (1 - 1 / index) - size * 1e-6 * (index > 10**11)
-
-    with pytest.raises(PlanError, match="unbounded"):
-        best(nearing, over)
-    far = 5 * 10**8
-    found = best(lambda index: size * (min(index, far) - max(0, index - far) / 10**3), over)
-    assert found.holds.index == far
+@pytest.mark.parametrize("start", [0, 1, 3])
+def test_what_is_best_a_million_times_as_far_on_has_no_best_value(start: int) -> None:
+    """It only comes nearer and nearer to one; or its top is further on than 2**20 times."""
+    over = replace(domain(start, 10**12, endless=True), first=0)
+    most = 2**20 * max(start, 1)
+    for function in (lambda index: 1 - 1 / (index + 1), lambda index: -abs(index - 2 * most)):
+        with pytest.raises(PlanError, match="unbounded"):
+            best(function, over)
+    for top in (most // 2, most if start == 0 else 17):
+        assert best(lambda index, top=top: -abs(index - top), over).holds.index == top
 
 
 # -- models and layouts ------------------------------------------------------------------------

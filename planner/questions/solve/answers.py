@@ -116,7 +116,7 @@ def _headline(answer: Answer, between: Ends | None) -> str:
             return f"cheapest: {value} for {best} with {limits}"
         what = f"{value} makes {answer.goal.quantity} {answer.goal.word}, {best}"
         return f"{answer.name}: {what}" + (f", with {limits}" if limits else "")
-    which = "largest" if answer.direction > 0 else "smallest"
+    which = "largest" if answer.direction == 1 else "smallest"
     why = f"with {limits}" if limits else "by bytes of state alone"
     return f"{answer.name}: {value} is the {which} {why}"
 
@@ -130,7 +130,7 @@ def _value(answer: Answer, holds: Probe, between: Ends | None) -> str:
     ends = sorted((end for end in between if end is not None), key=lambda end: end.index)
     told = [_rough(end.number) for end in ends]
     if None in between:
-        told.insert(0 if answer.direction > 0 else 1, "no value")
+        told.insert(0 if answer.direction == 1 else 1, "no value")
     if domain.key == "model":
         told[-1] += f", as predicted {shape_of(holds)}"
     unit = "devices" if domain.key == "cluster.devices" else domain.unit
@@ -226,7 +226,7 @@ def _beside(goal: Goal, best: Probe, probe: Probe) -> str:
     change = abs(goal.of(best) - goal.of(probe))
     if not change:
         return f"{where}: {goal.quantity} is the same."
-    way = "less" if goal.sense > 0 else "more"
+    way = "less" if goal.sense == 1 else "more"
     return f"{where}: {goal.quantity} is {shown(change, unit_of(goal.quantity))} {way}."
 
 
@@ -295,7 +295,7 @@ def to_json(answer: Answer) -> str:
         "solved": answer.holds is not None,
         "unknown": answer.domain.key,
         "unit": answer.domain.unit,
-        "direction": "largest" if answer.direction > 0 else "smallest",
+        "direction": "largest" if answer.direction == 1 else "smallest",
         "limits": [{**asdict(li), "unit": li.unit} for li in answer.limits],
         **{label: _probe_data(answer, probe) for label, probe in sides.items() if probe},
     }

@@ -110,22 +110,18 @@ def _price(
     """The fewest devices of an offer that keep the limits, or more where that is cheaper; ``least``
     is what another offer costs."""
     layouts = Layouts(limits, (GOAL.quantity,), space=space)
-
-    def lost(holds: Probe) -> bool:
-        return bool(GOAL.of(holds) < -CLEARLY * least)
-
     try:
         domain = domains.devices(base, offer.per_node)
         if least < inf and (reason := _too_few(base, domain, layouts, least)):
             return Row(offer, None, reason)
-        answer = solve_free(base, domain, limits, -1, layouts=layouts, lost=lost)
+        answer = solve_free(base, domain, limits, -1, layouts=layouts)
     except PlanError as error:
         return Row(offer, None, error.faults[0].message)
     if answer.holds is None:
         limit, miss = answer.binding, answer.miss
         assert limit is not None and miss is not None
         return Row(offer, answer, f"{limit} missed by {miss.shortfall(limit)}")
-    if lost(answer.holds):
+    if GOAL.of(answer.holds) < -CLEARLY * least:
         return Row(offer, answer)
     best, beside = _compare(base, domain, answer, space)
     return Row(offer, replace(answer, goal=GOAL, holds=best, fails=None, beside=beside))

@@ -73,7 +73,7 @@ class Goal:
 
     @property
     def word(self) -> str:
-        return "largest" if self.sense > 0 else "smallest"
+        return "largest" if self.sense == 1 else "smallest"
 
     def of(self, probe: Probe) -> Number:
         """What a value is worth: more is better."""

@@ -22,9 +22,8 @@ from planner.questions.solve.solve import Answer, find_near, nearest_miss, strid
 SCAN = 24
 #: Values between the two ends beyond which strides alone have to do.
 ROUGH = SCAN * 10**6
-#: A goal that is best at an index so many times that of the start, and alike to such a share
-#: further on, has no best value.
-FAR, ALIKE = 10**6, 1e-4
+#: A goal that is best at an index more than so many times that of the start has no best value.
+FAR = 2**20
 #: Peaks of the scan that are climbed.
 MOST_PEAKS = 3
 
@@ -50,7 +49,8 @@ def optimise(
     if len(scanned) > 1 and len({goal.of(probe) for probe in scanned}) == 1:
         raise PlanError(Fault(f"{goal.quantity} does not change with {domain.key}", None))
     peaks = _peaks(scanned, goal)
-    if domain.endless and _goes_on(scanned, peaks[0], goal, domain.start):
+    far = peaks[0] is scanned[-1] or peaks[0].index > FAR * max(1, domain.start)
+    if domain.endless and far and len(scanned) > 1 and not peaks[0].broken:
         best = shown(peaks[0].value, domain.unit)
         why = f"{goal.quantity} has no {goal.word} value; it is still better at {best}"
         raise PlanError(Fault(f"{domain.key} is unbounded: {why}", None, "a limit with --until"))
@@ -111,17 +111,6 @@ def _rounder(low: int, high: int) -> int:
     while -(-low // (2 * power)) * 2 * power < high:
         power *= 2
     return -(-low // power) * power
-
-
-def _goes_on(scanned: Sequence[Probe], peak: Probe, goal: Goal, start: int) -> bool:
-    """Whether the goal is better further and further away, be it by less and less."""
-    last = scanned[-1]
-    if last.broken or peak.broken or len(scanned) == 1:
-        return False
-    if peak is last:
-        return True
-    far = peak.index > FAR * max(1, start)
-    return far and abs(float(goal.of(last) - goal.of(peak))) <= ALIKE * abs(float(goal.of(peak)))
 
 
 def _peaks(probes: Sequence[Probe], goal: Goal) -> list[Probe]:

@@ -136,8 +136,8 @@ def strides(search: Probes, start: Probe, toward: int) -> Iterator[Probe]:
     such shares of it: to the end of the domain, or until limits are missed by more and more."""
     here, further = start, 0
     for stride in range(MOST_STRIDES):
-        if toward > 0:
-            index = max(start.index * (2 + 2**stride) // 2, here.index + 1)
+        if toward == 1:
+            index = max(start.index + max(start.index, 1) * 2**stride // 2, here.index + 1)
         else:
             index = min(start.index * 2 // (2 + 2**stride), here.index - 1)
         index = search.domain.within(index)
@@ -208,7 +208,7 @@ def _edge(search: Probes, inside: Probe, direction: int) -> tuple[Probe, Probe |
             inside, outside = narrow(search, inside, probe)
             return search.confirm(inside), search.confirm(outside)
         inside = probe
-    if search.domain.endless and direction > 0:
+    if search.domain.endless and direction == 1:
         raise unbounded(search, shown(inside.value, search.domain.unit))
     return search.confirm(inside), None
 

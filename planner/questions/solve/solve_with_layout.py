@@ -53,12 +53,10 @@ class Layouts(AsItIs):
     """The plans of a value are those with each layout that is known; ``further`` finds others. The
     first of the limits is that a plan fits.
 
-    Of several layouts it takes the best by ``by`` of those that keep the limits; while it is
-    ``hasty``, the first that does. What an answer shows are the quantities of the limits, and those
-    ``also`` asked for.
+    Of several layouts it takes the best by ``by`` of those that keep the limits. What an answer
+    shows are the quantities of the limits, and those ``also`` asked for.
     """
 
-    hasty = False
     sized = False  # whether sizes of models are asked about
 
     def __init__(
@@ -97,11 +95,7 @@ class Layouts(AsItIs):
         return found
 
     def values(self, plans: Sequence[Plan], exact: bool) -> Evaluated:
-        found = []
-        for plan in reversed(plans):  # what was found last goes furthest
-            found.append(super().values((plan,), exact))
-            if self.hasty and self._rank(found[-1])[0]:
-                return found[-1]
+        found = [super(Layouts, self).values((plan,), exact) for plan in plans]
         return max(found, key=self._rank)
 
     def _rank(self, found: Evaluated) -> tuple[bool, float, float]:
@@ -119,18 +113,8 @@ class Layouts(AsItIs):
         from now on among the known ones."""
         return self.find(plan, changes, lambda every: every.first(within))
 
-    def nearest(self, plan: Plan, changes: Changes) -> None:
-        """Where no layout keeps the limits: the fastest that fits, or of those that were asked for
-        room, the one that lacks least; from now on among the known ones."""
-        if self._few:
-            fits = self.further(plan, changes)
-        else:
-            fits = self.fastest(plan, changes, within=False) is not None
-        if not fits:
-            self.find(plan, changes, lambda every: every.nearest.first)
-
     @property
-    def _few(self) -> bool:
+    def few(self) -> bool:
         """Whether a few layouts leave as much room as any. Replicas and more sequences in a pass
         only add to memory, so where that alone decides about a size the others are enough."""
         return self.sized and self.scarce
@@ -138,7 +122,7 @@ class Layouts(AsItIs):
     def further(self, plan: Plan, changes: Changes) -> bool:
         """Whether there is a layout that keeps the limits; it is known from now on. The one that
         leaves most room goes furthest, and one of a few is soon found, where there are any."""
-        asked: tuple[Options | None, ...] = (ROOMIER,) if self._few else (ROOMIER, None)
+        asked: tuple[Options | None, ...] = (ROOMIER,) if self.few else (ROOMIER, None)
         ask = BoundedSearch.roomiest
         return any(self.find(plan, changes, ask, options) is not None for options in asked)
 
@@ -210,11 +194,9 @@ def solve_free(
     direction: int | None = None,
     *,
     layouts: Layouts | None = None,
-    lost: Callable[[Probe], bool] = lambda holds: False,
 ) -> Answer:
     """As ``solve.solve``, with the layout free; the first limit is that a plan fits. ``layouts``
-    are some that are known to begin with. Of an answer that has ``lost`` already, the value beyond
-    it is not told with its best layout."""
+    are some that are known to begin with."""
     also = (domain.measure,) if domain.rows else ()
     layouts = layouts or Layouts(limits, also, space=space_of(plan))
     if not layouts.known and not layouts.scarce:
@@ -225,7 +207,7 @@ def solve_free(
     search = Probes(plan, domain, limits, evaluator=layouts)
     if direction is None:
         direction = nearer_way(search, search.start())
-    layouts.hasty, layouts.sized = True, bool(domain.rows)
+    layouts.sized = bool(domain.rows)
     proven: list[int] = []  # values at which no layout keeps the limits
     desperate = False
     for left in reversed(range(MOST_ROUNDS)):
@@ -239,7 +221,14 @@ def solve_free(
             # No known layout helps anywhere: search at the values that are tried next.
             desperate, layouts.searches = True, LAST_RESORT
             continue
-        answer = _with_layouts(search, layouts, answer, lost)
+        layouts.searches = 0
+        if answer.holds is not None:
+            holds = _best(search, layouts, answer.holds)
+            answer = replace(answer, holds=holds)
+        if answer.fails is not None and answer.fails.broken:
+            answer = replace(answer, fails=_nearest(search, layouts, answer.fails))
+        if answer.miss is not None:
+            answer = replace(answer, miss=_nearest(search, layouts, answer.miss))
         # What is best at the answer may hold one step further.
         if not edges or answer.fails is None or answer.fails.broken:
             break
@@ -269,25 +258,6 @@ def _moves_on(
     return False
 
 
-# what is told -------------------------------------------------------------------------------
-
-
-def _with_layouts(
-    search: Probes, layouts: Layouts, answer: Answer, lost: Callable[[Probe], bool]
-) -> Answer:
-    """An answer with the best layout of each of its values that are told."""
-    layouts.searches, layouts.hasty, beaten = 0, False, False
-    if answer.holds is not None:
-        holds = _best(search, layouts, answer.holds)
-        answer, beaten = replace(answer, holds=holds), lost(holds)
-    if answer.fails is not None and answer.fails.broken and not beaten:
-        answer = replace(answer, fails=_nearest(search, layouts, answer.fails))
-    if answer.miss is not None:
-        answer = replace(answer, miss=_nearest(search, layouts, answer.miss))
-    layouts.hasty = True
-    return answer
-
-
 def _best(search: Probes, layouts: Layouts, probe: Probe) -> Probe:
     """A value with the plainest of the layouts nearly as good as the best where that keeps the
     limits, else with the best of those that are known."""
@@ -304,7 +274,13 @@ def _best(search: Probes, layouts: Layouts, probe: Probe) -> Probe:
 def _nearest(search: Probes, layouts: Layouts, probe: Probe) -> Probe:
     """A value at which no layout keeps the limits, with the one that comes nearest: of those
     known, and the best of those that fit, or where none does, the one that lacks least."""
-    layouts.nearest(probe.plan, search.domain.changes(probe.value))
+    plan, changes = probe.plan, search.domain.changes(probe.value)
+    if layouts.few:
+        fits = layouts.further(plan, changes)
+    else:
+        fits = layouts.fastest(plan, changes, within=False) is not None
+    if not fits:
+        layouts.find(plan, changes, lambda every: every.nearest.first)
     fresh = Probes(search.plan, search.domain, layouts.limits, evaluator=layouts)
     return fresh.probe(probe.index) or probe
 
@@ -321,7 +297,7 @@ def _rounder(index: int, direction: int) -> list[int]:
     found, power = dict[int, None](), 1
     while True:
         power *= 2
-        steps = index // power + 1 if direction > 0 else -(-index // power) - 1
+        steps = index // power + 1 if direction == 1 else -(-index // power) - 1
         if abs(steps * power - index) > index * ROUNDER:
             return [*reversed(found)]
         found[steps * power] = None
@@ -330,7 +306,7 @@ def _rounder(index: int, direction: int) -> list[int]:
 def optimise_free(plan: Plan, domain: Domain, limits: tuple[Limit, ...], goal: Goal) -> Answer:
     """As ``optimum.optimise``, with the layout free; the first limit is that a plan fits. The
     layout is the one that makes the goal small; a goal to make large takes the fastest layout."""
-    by = goal.quantity if goal.sense < 0 else BY
+    by = goal.quantity if goal.sense == -1 else BY
     layouts = Layouts(limits, (goal.quantity,), by, MOST_SEARCHES, space_of(plan))
     answer = _with_notes(optimise(plan, domain, limits, goal, evaluator=layouts), plan, layouts)
     if not layouts.searches:
