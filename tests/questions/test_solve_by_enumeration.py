@@ -168,6 +168,11 @@ def test_strides_grow_to_the_end_of_a_domain() -> None:
     last = search.probe(1)
     assert last is not None and not list(strides(search, last, -1))
     assert [probe.index for probe in strides(search, last, 1)][:5] == [2, 3, 4, 5, 9]
+    few = Functions({BYTES: lambda index: 0}, lambda index: 44 < index < 100)
+    over = domain(100, 100)
+    search = Probes(None, over, (Limit(BYTES, "<=", 0),), evaluator=few)  # type: ignore[arg-type]
+    beside = [probe.index for probe in strides(search, search.start(), -1)]
+    assert beside == [44, 43, 33, 20, 11, 5, 3, 1]  # what is passed over is not tried again
     none = searched(replace(domain(0, 100), first=0), bytes=lambda index: 0).probe(0)
     assert none is not None
     assert [probe.index for probe in strides(search, none, 1)][:6] == [1, 2, 3, 4, 8, 16]

@@ -53,10 +53,12 @@ class Layouts(AsItIs):
     """The plans of a value are those with each layout that is known; ``further`` finds others. The
     first of the limits is that a plan fits.
 
-    Of several layouts it takes the best by ``by`` of those that keep the limits. What an answer
-    shows are the quantities of the limits, and those ``also`` asked for.
+    Of several layouts it takes the best by ``by`` of those that keep the limits; while it is
+    ``hasty``, the first that does. What an answer shows are the quantities of the limits, and those
+    ``also`` asked for.
     """
 
+    hasty = False
     sized = False  # whether sizes of models are asked about
 
     def __init__(
@@ -95,7 +97,11 @@ class Layouts(AsItIs):
         return found
 
     def values(self, plans: Sequence[Plan], exact: bool) -> Evaluated:
-        found = [super(Layouts, self).values((plan,), exact) for plan in plans]
+        found = []
+        for plan in reversed(plans):  # what was found last goes furthest
+            found.append(super().values((plan,), exact))
+            if self.hasty and self._rank(found[-1])[0]:
+                break
         return max(found, key=self._rank)
 
     def _rank(self, found: Evaluated) -> tuple[bool, float, float]:
@@ -212,6 +218,7 @@ def solve_free(
     desperate = False
     for left in reversed(range(MOST_ROUNDS)):
         search.forget_broken()
+        layouts.hasty = True
         answer = solve(plan, domain, limits, direction, search=search)
         sides = answer.beyond or (answer.fails or answer.miss,)
         edges = [edge for edge in sides if edge is not None and edge.broken]
@@ -221,7 +228,7 @@ def solve_free(
             # No known layout helps anywhere: search at the values that are tried next.
             desperate, layouts.searches = True, LAST_RESORT
             continue
-        layouts.searches = 0
+        layouts.searches, layouts.hasty = 0, False
         if answer.holds is not None:
             holds = _best(search, layouts, answer.holds)
             answer = replace(answer, holds=holds)
