@@ -18,7 +18,6 @@ size.where(lora=False, source="weights, master weights and optimizer states, eac
 _pair = copies * k_l * (n_in + n_out)
 #: Both matrices of every adapter, with what training keeps of them.
 _adapters = Sum(L_k * Sum((k_w + k_m + each) * _pair, "component", adapted=True), "part")
-
 size.where(
     lora=True, lora_checkpoint="adapters", title="size of a checkpoint of the adapters", source=LORA
 ).equals(

@@ -116,11 +116,10 @@ component.where(
 )
 
 _full = floor(s / c_l)
-_rest = s - _full * c_l
 component.where(
     type="scan", scan="lightning", source=CHUNKED + "MiniMax-01 (arXiv 2501.08313), section 2.2"
 ).equals(
-    4 * n_in * (_full * c_l**2 + _rest**2 + s * d_l) / s,
+    4 * n_in * (_full * c_l**2 + (s - _full * c_l) ** 2 + s * d_l) / s,
     "Two products within a chunk, and two with the state; the last chunk may be shorter.",
 )
 
@@ -149,12 +148,10 @@ backward_component.where(
 backward_component.where(type="scan", scan=("mamba1", "mamba2"), source=MATMUL).equals(
     2 * component, "One product for the gradient of each factor: twice the forward pass."
 )
-
-_solves = _in_chunks * (d_dk + d_dv)
 backward_component.where(
     type="scan", scan="delta", source=CHUNKED + "the first state is zero, the last is not used"
 ).equals(
-    2 * component + 2 * a_dv * c_d * (_solves - 4 * d_dk * d_dv) / s,
+    2 * component + 2 * a_dv * c_d * (_in_chunks * (d_dk + d_dv) - 4 * d_dk * d_dv) / s,
     "Twice the forward pass; the gradient of the two triangular solves besides, less the products "
     "with the first and the last state, which need no gradient.",
 )
@@ -421,12 +418,11 @@ counter_forward = counted_of_shape(
     "forward pass of one micro-batch as PyTorch's counter counts it",
 ).equals(b * s * (forward + convolutions), "All tokens of the micro-batch.")
 
-_recomputed = scores_again + again + convolutions_again
 counter_backward = counted_of_shape(
     "compute.counter_backward_flops",
     r"C_{\mathrm{bwd}}^{\mathrm{count}}",
     "backward pass of one micro-batch as PyTorch's counter counts it",
 ).equals(
-    b * s * (backward + convolutions_backward + _recomputed),
+    b * s * (backward + convolutions_backward + scores_again + again + convolutions_again),
     "The products of the backward pass and all that is computed again for it.",
 )

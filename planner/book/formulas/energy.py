@@ -59,7 +59,6 @@ expected = estimate(
 _idle = idle_power / power
 #: The share of their rated power that the devices draw.
 _drawn = _idle + (1 - _idle) * minimum(1, hfu / e_own)
-
 expected.where(hosts_given=True).equals(
     (hosts + devices * _drawn) * total / computers,
     "A device draws its idle power and, above it, as much as its arithmetic: at the share of the "

@@ -39,7 +39,6 @@ gradients_live.where(phase="serving", source="nothing is trained").equals(0, "No
 _summed = minimum(1, micro_batches - 1) * states.gradients_stage
 _of_head = total_on_stage(Sum(states.gradients_component, "component"), part="head")
 _of_layers = Sum(copies_on_stage * states.gradients_component, "component", layers=True)
-
 gradients_live.where(gradients="fresh", phase="loss").equals(
     _summed, "None yet in the first micro-batch; all of them from the second one on."
 )

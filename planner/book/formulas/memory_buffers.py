@@ -52,7 +52,6 @@ gathered = of_phase(
 )
 _root = total_on_stage(gathered_part, layers=False)
 _layer = largest_on_stage(gathered_part, layers=True)
-
 gathered.where(zero=3, reshard=True, phase="loss").equals(
     _root + _layer, "The root's group (embedding and head) and the last layer."
 )
@@ -98,7 +97,6 @@ _of_head = total_on_stage(k_c * Sum(device_parameters, "component"), part="head"
 _of_matrix = largest_on_stage(k_c * Max(device_parameters, "component"), layers=True)
 #: Without those that are counted elsewhere.
 _own_parameters = Sum(device_parameters, "component", shared=False)
-
 reduced.where(zero=3, phase="backward").equals(
     _of_head + _of_matrix,
     "The head's gradient, which waits for the rest of the root's group, and that of one matrix.",
@@ -198,14 +196,12 @@ live_parameters = in_bytes(
 quantized = of_stage(
     "memory.buffers.quantized", r"M_quant,\sigma", "weights in the format of quantized products"
 )
-
-_matrices = Sum(device_parameters, "component", type="linear")
 quantized.where(
     zero=(0, 1, 2),
     source="TransformerEngine, module/base.py (get_weight_workspace); on Hopper a transposed copy "
     "for the backward pass too (github.com/NVIDIA/TransformerEngine/issues/1880)",
 ).equals(
-    total_on_stage(k_quant * _matrices, layers=True),
+    total_on_stage(k_quant * Sum(device_parameters, "component", type="linear"), layers=True),
     "Cast in the first micro-batch and kept for the others, beside the weights themselves.",
 )
 quantized.where(

@@ -38,7 +38,6 @@ block.where(
 
 #: The last inputs of a depthwise convolution, as many as its kernel is long.
 _window = Sum(n_in * n_out, "component", type="conv")
-
 block.where(
     block="mamba", source="Gu & Dao 2023 (arXiv 2312.00752); Dao & Gu 2024 (arXiv 2405.21060)"
 ).equals(

@@ -57,7 +57,6 @@ tensor.where(tensor="none", source=MEGATRON).equals(0, "One device has nothing t
 
 #: Bytes that a ring passes through each device, of the activations of all tokens.
 _passed_by_ranks = 2 * (t - 1) / t * k_a * tokens * h
-
 tensor_hops = seconds("network.tensor_hops", r"\alpha_t", "hops of one tensor-parallel exchange")
 tensor_hops.where(tensor="node", switched=False, source=RING).equals(
     2 * (t - 1) * a_link, "A ring takes t - 1 hops to add up, and as many to pass the sums on."
@@ -73,7 +72,6 @@ tensor_hops.where(tensor="node", switched=True, sequence=True, source=NVLS).equa
 )
 
 _ring_over_nodes = 2 * ((t / n_node - 1) * a_net + (t - t / n_node) * a_link)
-
 tensor_hops.where(tensor="nodes", sequence=True, source=RING).equals(
     _ring_over_nodes,
     "Of 2 (t-1) hops of a ring over M = t/n_node nodes, 2 (M-1) go from one to the next.",
@@ -143,7 +141,6 @@ hops.where(shards="node", switched=True, source=NVLS).equals(
 
 #: Nodes over which the data-parallel group is spread: each member on its own, at most.
 _nodes = minimum(shards, shards * t / n_node)
-
 hops.where(shards="nodes", source=RING).equals(
     (_nodes - 1) * a_net + (shards - _nodes) * a_link,
     "A ring over g devices in M = g t/n_node nodes, at most g, passes M - 1 times from one node to "
@@ -168,7 +165,6 @@ reduce_hops.where(shards="node", switched=True, source=TUNER).equals(
 #: A tree over M nodes is log2 M deep; inside each its devices take a chain of hops.
 _deep = 2 * log2(_nodes) * a_net
 _chain = 2 * (shards / _nodes - 1) * a_link
-
 reduce_hops.where(shards="nodes", switched=False, source=TUNER).equals(
     minimum(2 * hops, _deep + _chain),
     "A ring over all devices, or a tree over the M nodes, log2 M deep, with chains inside them: "
@@ -211,10 +207,8 @@ passed.where(split=WHOLE).equals(
 passed.where(split="experts", shards=("none", "node")).equals(
     (owners - 1) / (owners * link), "Fewer devices hold copies of an expert; they are in one node."
 )
-
-_of_owners = minimum(link, fabric * maximum(1, n_node / (e * t_e)))
 passed.where(split="experts", shards="nodes").equals(
-    (owners - 1) / (owners * _of_owners),
+    (owners - 1) / (owners * minimum(link, fabric * maximum(1, n_node / (e * t_e)))),
     "Fewer devices hold copies of an expert, n_node/(e t_e) in each node, one at least, whose "
     "network cards they use.",
 )
@@ -288,7 +282,6 @@ uneven.where(
 #: Bytes of the hidden states that a device sends: tensor-parallel ranks share the tokens, and of
 #: there and back each has its format.
 _of_rank = (k_disp + k_a) / 2 * uneven * tokens * h / t
-
 _copies = _of_rank * k * (e - 1) / e
 
 
@@ -299,7 +292,6 @@ def _once(reached: Operand, members: Operand) -> Expression:
 
 #: A token once to each other node, on a network that may be oversubscribed.
 _across = _once(reach_nodes, NODES) * o_net
-
 experts.where(
     expert="node", dispatcher="all-to-all", source="Lepikhin et al. 2020 (arXiv 2006.16668)"
 ).equals(_copies / (link * e_a2a), "Of k copies of each token all but 1/e leave the device.")
@@ -324,20 +316,17 @@ experts.where(expert="nodes", dispatcher="deepep", source=DEEPEP).equals(
     "device, by kernels that nearly fill a device's network card and its link.",
 )
 
-FOLDING = "Liu et al. 2025 (arXiv 2504.14960), MoE parallel folding; Megatron-LM (all-to-all)"
-
 experts_gather = of_block(
     "network.experts.gather",
     "t_ge",
     "gathering rows among the devices that share an expert, the mean of there and back",
     attribution="expert-parallel exchange",
-    source=FOLDING,
+    source="Liu et al. 2025 (arXiv 2504.14960), MoE parallel folding; Megatron-LM (all-to-all)",
 )
 experts_gather.where(expert_tensor="none").equals(0, "An expert is whole on its device.")
 
 #: Bytes that a device of t_e lacks of the rows that reach all of them: k copies of a token.
 _of_expert = _of_rank * k * (t_e - 1)
-
 experts_gather.where(block="moe", expert_tensor="node").equals(
     _of_expert / link + (t_e - 1) * a_link,
     "Rows are gathered among the t_e devices that share an expert, and its outputs reduced and "
@@ -354,7 +343,6 @@ experts_gather.where(block="moe", expert_tensor="nodes").equals(
 
 #: Bytes of a rank's keys and values; a tensor-parallel rank has one head at least.
 _keys_and_values = k_a * tokens * maximum(1, a_kv / t) * (d_h + d_v)
-
 context = of_block(
     "network.context",
     "t_kv",

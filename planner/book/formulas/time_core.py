@@ -34,7 +34,6 @@ keys.where(sees="past").equals(
 #: Keys from the first of a window to the end of a block of queries, in whole blocks: the last
 #: query of a block of n sees w, the first w more than n - 1 before it.
 _reach = minimum(s, n_blk * (1 + ceil((w - 1) / n_blk)))
-
 keys.where(sees="window").equals(_reach, "Those of the window, in whole blocks.")
 keys.where(sees="past window").equals(
     minimum(s, _reach - _reach * (_reach - n_blk) / (2 * s)),
@@ -44,16 +43,13 @@ keys.where(sees="past window").equals(
 
 #: Heads below 128 fill the products of a fused kernel less well.
 _filled = minimum(1, d_h / 128) ** x_head
-
 rate = of_block("time.core.rate", "R_att", "rate of fused attention", unit="FLOP/s")
 rate.where(time_attention="vendor", source=CALIBRATED).equals(
     e_att * peak_16 * _filled,
     "A share of the 16-bit peak; heads below 128 fill the products less well.",
 )
-
-_instructions = minimum(2048 * n_sm * f_clk, peak_16)
 rate.where(time_attention="open", source=CALIBRATED, coefficient="FLOP").equals(
-    e_att * _instructions * _filled,
+    e_att * minimum(2048 * n_sm * f_clk, peak_16) * _filled,
     "Open kernels issue instructions of the Ampere generation: 2048 FLOP for each multiprocessor "
     "and clock (312 TFLOP/s on an A100), where these do as many (those of an L40S do half); heads "
     "below 128 fill the products less well.",

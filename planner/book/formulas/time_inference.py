@@ -78,7 +78,6 @@ cached.where(block=STATES).equals(
 )
 
 _growing = cache_block / micro_batches * (s + s_o / 2) / (s + s_o)
-
 cached.where(block="attention", latent=True).equals(
     _growing, "On average over the answer, half of its s_o tokens are in the cache."
 )

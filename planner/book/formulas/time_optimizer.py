@@ -18,7 +18,6 @@ OUTSIDE: dict[str, Any] = {"optimizer": "muon", "hidden_matrix": False}
 # -- memory traffic ----------------------------------------------------------------------------
 
 _once = 2 * (k_w + k_m + each) + k_g
-
 update = in_bytes(
     "time.update",
     "D_upd",
@@ -205,7 +204,6 @@ LEAVES: dict[str, Any] = {
 }
 #: Seconds for each parameter that a device owns.
 _on_host = (k_g + k_c) / B_host + _once * minimum(n, n_node) / B_dram
-
 optimizer.where(zero=0, **LEAVES).equals(
     on_fullest_stage(trained * _on_host),
     "Gradients go to the host and weights come back; there weights, master weights and states are "

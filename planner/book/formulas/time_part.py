@@ -32,7 +32,6 @@ traffic.where(block="norm").equals(
 )
 
 _residual = (3 * k_a + p_drop) * tokens * h / sequence_ranks
-
 traffic.where(block="attention").equals(
     _residual + 24 * p_rope * tokens * (a + a_kv) * d_h / t,
     "The residual sum reads two values and writes one, dropout a mask; rotary positions read, turn "
@@ -299,14 +298,12 @@ gathers.where(zero=3, reshard=False, source="PyTorch, fully_shard (reshard_after
 
 # -- host memory -------------------------------------------------------------------------------
 
-ZERO_INFINITY = "Rajbhandari et al. 2021 (arXiv 2104.07857), section 5.1.2"
-
 offload = of_part(
     "time.part.offload",
     "t_off",
     "activations of a layer on their way to the host and back",
     attribution="offloading activations",
-    source=ZERO_INFINITY,
+    source="Rajbhandari et al. 2021 (arXiv 2104.07857), section 5.1.2",
 )
 offload.where(offload=False).equals(0, "They stay on the device.")
 
@@ -324,7 +321,6 @@ _least = minimum(device, host)
 #: The length of two sides at a right angle, were the power 2; with a higher one the corner is
 #: sharper.
 _rounded = _most * (1 + (_least / _most) ** x_busy) ** (1 / x_busy)
-
 busy = of_part("time.part.busy", "t_busy", "device or host at work on a layer")
 busy.where(schedule=IN_TURN, source=CALIBRATED).equals(
     _rounded,

@@ -90,7 +90,6 @@ straggler_days = days(
 #: What checkpoints and interruptions take for each day of training.
 _written = stall / interval
 _lost = maximum(0, 1 / goodput - 1 - stall / interval)
-
 checkpoint_days = days(
     "time.checkpoint_days", "t_wr", "days of standing still for checkpoints", source=DALY
 )

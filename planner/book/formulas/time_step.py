@@ -17,16 +17,13 @@ EACH = (
 OVERLAP = "Li et al. 2020 (arXiv 2006.15704), section 3.2.3; Megatron-LM (distributed optimizer)"
 REPLICATED = ("node", "nodes")
 
-
 stage = seconds("time.stage", r"t_\sigma", "one micro-batch on one pipeline stage", per="stage")
 stage.where(schedule=IN_TURN, again_some=False, source=PIPELINE).equals(
     total_on_stage(part),
     "The layers of the stage, and the embedding or the head where it holds them.",
 )
-
-_recomputed = recomputed_in_flight / maximum(1, in_flight)
 stage.where(schedule=IN_TURN, again_some=True, source=PIPELINE).equals(
-    total_on_stage(part - (1 - _recomputed) * repeated),
+    total_on_stage(part - (1 - recomputed_in_flight / maximum(1, in_flight)) * repeated),
     "The layers of the stage, and the embedding or the head where it holds them; layers beyond "
     "training.recompute_layers compute nothing again.",
 )
@@ -159,7 +156,6 @@ buckets.where(
 _scattered = k_red * ring + buckets * network.hops
 #: All-reduce of the shards' gradients over r replicas.
 _between_replicas = 2 * k_red * owned * (1 - 1 / r) / network.replicas
-
 reduce = seconds(
     "time.data.reduce", "t_red", "reducing gradients over data parallelism, in one step"
 )
@@ -246,7 +242,6 @@ data.where(
 
 #: Bytes of the copy that the last stage holds: in a ring of two, each passes once.
 _tied = k_red * Max(total_on_stage(Sum(trained, "component", shared=True)), "stage")
-
 tied = seconds(
     "time.tied",
     "t_tied",
