@@ -17,6 +17,7 @@ Steps = tuple[tuple[str, Exact], ...]
 
 THIN = "\u202f"  # narrow no-break space
 _LONGEST = 13_000  # bits; beyond, a number is shown by its power of ten
+_WIDE = Context(prec=50, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 #: How what a spreadsheet runs begins; the empty text is none of them.
@@ -113,12 +114,8 @@ def _fixed(value: Exact, decimals: int, separator: str = THIN) -> str:
     """`value` with so many decimals, half to even, digits grouped from five on."""
     scaled = round(abs(Fraction(value)) * 10**decimals)
     whole, part = divmod(scaled, 10**decimals)
-    text = _grouped(whole, separator) + (f".{part:0{decimals}d}" if decimals else "")
+    text = f"{whole:,}".replace(",", separator) + (f".{part:0{decimals}d}" if decimals else "")
     return f"-{text}" if value < 0 and scaled else text
-
-
-def _grouped(whole: int, separator: str) -> str:
-    return f"{whole:,}".replace(",", separator)
 
 
 def significant(value: Exact, digits: int) -> str:
@@ -131,26 +128,23 @@ def significant(value: Exact, digits: int) -> str:
 
 def scientific(value: Exact, digits: int = 3) -> str:
     """`6.30e24`: one digit before the point."""
-    mantissa, power = rounded(value, digits)
-    if not mantissa:
+    if value == 0:
         return "0"
-    text = str(abs(mantissa)).ljust(digits, "0")
-    sign = "-" if mantissa < 0 else ""
-    return f"{sign}{text[0]}{'.' + text[1:] if digits > 1 else ''}e{power + digits - 1}"
+    mantissa, power = rounded(value, digits)
+    return f"{Decimal(mantissa).scaleb(power, _WIDE):.{digits - 1}e}".replace("e+", "e")
 
 
 def exact_text(value: Exact, separator: str = THIN) -> str:
     """An exact number in full: `3 556 769 792`, `0.25`, `1/3`."""
     if type(value) is int and value.bit_length() <= _LONGEST:
-        return ("-" if value < 0 else "") + _grouped(abs(value), separator)
+        return f"{value:,}".replace(",", separator)
     value = Fraction(value)
     if max(value.numerator.bit_length(), value.denominator.bit_length()) > _LONGEST:
         return scientific(value)
     for decimals in range(21):
         if 10**decimals % value.denominator == 0:
             return _fixed(value, decimals, separator)
-    below = _grouped(value.denominator, separator)
-    return f"{exact_text(value.numerator, separator)}/{below}"
+    return f"{exact_text(value.numerator, separator)}/{exact_text(value.denominator, separator)}"
 
 
 def plain_text(value: Exact) -> str:

@@ -6,7 +6,7 @@ found here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import Any
 
@@ -38,7 +38,8 @@ def recent(most: int, watched: int | None = None) -> Callable[..., Any]:
             given = list(arguments)
             values = {} if watched is None else given.pop(watched)
             for same, asked, result in kept:
-                if _alike(same, given) and all(values[name] == asked[name] for name in asked):
+                alike = all(a is b or a == b for a, b in zip(same, given, strict=True))
+                if alike and all(values[name] == asked[name] for name in asked):
                     return result
             read: set[str] = set()
             if watched is not None:
@@ -52,7 +53,3 @@ def recent(most: int, watched: int | None = None) -> Callable[..., Any]:
         return found
 
     return decorate
-
-
-def _alike(some: Iterable[Any], others: Iterable[Any]) -> bool:
-    return all(one is other or one == other for one, other in zip(some, others, strict=True))

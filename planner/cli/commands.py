@@ -28,7 +28,8 @@ BROKEN = 70  # a fault of the program itself; sysexits.h calls it EX_SOFTWARE
 
 #: Its names, and what else argparse is told of it.
 Argument = tuple[tuple[str, ...], dict[str, Any]]
-Handler = Callable[[argparse.Namespace], int]
+#: Returns the exit status, or what is printed where all went well.
+Handler = Callable[[argparse.Namespace], int | str]
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ COMMANDS: dict[str, Command] = {}
 
 
 def command(name: str, help: str, *arguments: Argument) -> Callable[[Handler], Handler]:
-    """Make a function the command of that name; it returns the exit status."""
+    """Make a function the command of that name."""
 
     def add(handler: Handler) -> Handler:
         COMMANDS[name] = Command(help, arguments, handler)
@@ -165,15 +166,14 @@ def _at_least_one(top: int | None) -> None:
     ),
     *FINDING,
 )
-def _report(options: argparse.Namespace) -> int:
+def _report(options: argparse.Namespace) -> int | str:
     from planner.questions import loading
 
     plan = loading.load(options.plan, options.set, options.margin, options.launcher)
     if options.show:
         from planner.report.resolved import resolved
 
-        sys.stdout.write(resolved(plan))
-        return OK
+        return resolved(plan)
     from planner import report as render
     from planner.questions.constraints import MARGIN, fit_limit
     from planner.results.result import evaluate
@@ -225,12 +225,11 @@ def _validate(options: argparse.Namespace) -> int:
     argument("quantity QUANTITY", "such as memory.activations"),
     argument("--depth", "levels shown; all by default", type=int),
 )
-def _explain(options: argparse.Namespace) -> int:
+def _explain(options: argparse.Namespace) -> str:
     from planner.report.explain import explain
     from planner.results.result import evaluate
 
-    sys.stdout.write(explain(evaluate(_loaded(options)), options.quantity, options.depth))
-    return OK
+    return explain(evaluate(_loaded(options)), options.quantity, options.depth)
 
 
 @command(
@@ -241,14 +240,13 @@ def _explain(options: argparse.Namespace) -> int:
     argument("--top N", "inputs shown of each kind; all", type=int),
     formats("text", "json"),
 )
-def _sensitivity(options: argparse.Namespace) -> int:
+def _sensitivity(options: argparse.Namespace) -> str:
     from planner.questions import sensitivity
 
     _at_least_one(options.top)
     found = sensitivity.hangs_on(_loaded(options), options.quantity)
     writer = sensitivity.to_json if options.format == "json" else sensitivity.text
-    sys.stdout.write(writer(found, options.top))
-    return OK
+    return writer(found, options.top)
 
 
 @command(
@@ -290,7 +288,7 @@ def _sensitivity(options: argparse.Namespace) -> int:
     ),
     formats("text", "json"),
 )
-def _solve(options: argparse.Namespace) -> int:
+def _solve(options: argparse.Namespace) -> int | str:
     from planner.questions.solve import budgets, questions
 
     if options.plan in questions.NAMES and not os.path.exists(options.plan):
@@ -308,12 +306,11 @@ def _solve(options: argparse.Namespace) -> int:
             said = f"{budgets.QUESTION} takes no {', '.join(others)} or {last}"
             raise PlanError(Fault(said, None))
         spent = budgets.ask(plan, options.budget)
-        files.put((budgets.to_json if options.format == "json" else budgets.text)(spent))
-        return OK
+        return (budgets.to_json if options.format == "json" else budgets.text)(spent)
     if options.budget is not None:
         raise PlanError(Fault("--budget is for one question", None, budgets.QUESTION))
     answer = questions.ask(plan, options.question, **how)
-    files.put((questions.to_json if options.format == "json" else questions.text)(answer))
+    sys.stdout.write((questions.to_json if options.format == "json" else questions.text)(answer))
     return OK if answer.holds else FAILED
 
 
@@ -482,12 +479,11 @@ def _check(options: argparse.Namespace) -> int:
     argument("new B"),
     formats("text", "md"),
 )
-def _diff(options: argparse.Namespace) -> int:
+def _diff(options: argparse.Namespace) -> str:
     from planner.review import diff
 
     rows = diff.diff(options.old, options.new)
-    sys.stdout.write(diff.markdown(rows) if options.format == "md" else diff.text(rows))
-    return OK
+    return diff.markdown(rows) if options.format == "md" else diff.text(rows)
 
 
 @command(
@@ -540,12 +536,11 @@ def _compare(options: argparse.Namespace) -> int:
     from planner.connect import compare
 
     plan = _loaded(options)
-    # Any ending holds the table alone where a format is asked for.
-    any_ending = {os.path.splitext(path)[1].lower(): "text" for path in options.output}
+    suffixes = render.SUFFIXES
+    if options.format is not None:  # any ending holds the table alone
+        suffixes = {os.path.splitext(path)[1].lower(): "text" for path in options.output}
     inputs = [options.log, *plan.document.files()]
-    kinds = _outputs(
-        options.output, render.SUFFIXES if options.format is None else any_ending, "report", inputs
-    )
+    kinds = _outputs(options.output, suffixes, "report", inputs)
     found = compare.compare(plan, options.log, options.warm_up)
     writers = {"text": compare.text, "md": compare.markdown, "json": compare.data}
     table = writers[options.format or "text"](found)
@@ -607,16 +602,14 @@ def _measure(options: argparse.Namespace) -> int:
         ),
     ),
 )
-def _list(options: argparse.Namespace) -> int:
+def _list(options: argparse.Namespace) -> str:
     from planner.cli.listing import listing
 
-    sys.stdout.write(listing(options.what))
-    return OK
+    return listing(options.what)
 
 
 @command("completion", "print the completion script of a shell", argument("shell", choices=SHELLS))
-def _completion(options: argparse.Namespace) -> int:
+def _completion(options: argparse.Namespace) -> str:
     from planner.cli.completion import script
 
-    sys.stdout.write(script(options.shell))
-    return OK
+    return script(options.shell)

@@ -34,9 +34,10 @@ def run(arguments: list[str]) -> int:
     try:
         handler, options = _parsed(_with_command(arguments))
         with files.within(getattr(options, "root", None)):
-            status = handler(options)
+            done = handler(options)
+        sys.stdout.write(done if isinstance(done, str) else "")
         sys.stdout.flush()
-        return status
+        return OK if isinstance(done, str) else done
     except PlanError as error:
         for fault in error.faults:
             print(fault, file=sys.stderr)
