@@ -18,7 +18,7 @@ def full() -> str:
     from planner.base import resources
 
     book, shipped = Path(__file__).resolve().parent.parent / "book", resources.folder("presets")
-    pages = (book / f"{name}.py" for name in ("inventory", "notation", "reductions"))
+    pages = (book / f"{name}.py" for name in ("inventory", "notation", "reductions", "sources"))
     formulas = _hash([*book.glob("formulas/**/*.py"), *pages], book)
     presets = _hash(shipped.glob("**/*.yaml"), shipped)
     return f"trainplan {__version__} (formulas {formulas}, presets {presets})"

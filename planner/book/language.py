@@ -17,6 +17,7 @@ from planner.book.quantity import SHARE as SHARE
 from planner.book.quantity import SIGNED as SIGNED
 from planner.book.quantity import Quantity as Quantity
 from planner.book.reductions import *
+from planner.book.sources import *
 
 # Kinds of quantities that many modules have; `estimate`: not exact, a formula predicts it.
 in_bytes = partial(Quantity, unit="bytes")

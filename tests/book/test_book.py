@@ -225,7 +225,7 @@ def test_symbols_rank_the_same_whichever_page_is_read_first() -> None:
     ("typed", "latex"),
     [
         ("t_step", r"t_{\mathrm{step}}"),
-        ("t_dev,cal", r"t_{\mathrm{dev,cal}}"),
+        ("t_dev,cal", r"t_{\mathrm{dev},\mathrm{cal}}"),
         ("t_core'", r"t_{\mathrm{core}}'"),
         (r"M_act,\sigma\varphi", r"M_{\mathrm{act},\sigma\varphi}"),
         ("C_conv,c", r"C_{\mathrm{conv},c}"),
@@ -236,5 +236,5 @@ def test_symbols_rank_the_same_whichever_page_is_read_first() -> None:
     ],
 )
 def test_the_letters_of_an_index_are_a_word(typed: str, latex: str) -> None:
-    """Upright, as typesetting has it (ISO 80000-2, 7.1); what varies stays as it is."""
+    """Words are upright, as typesetting has it (ISO 80000-2, 7.1); what varies stays as it is."""
     assert spelled(typed) == latex

@@ -4,7 +4,7 @@ from planner.book.formulas.memory_states import each, per_parameter
 from planner.book.formulas.parameters import total
 from planner.book.language import *
 
-LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.2: the checkpoint is that of the adapters"
+ADAPTERS = "Hu et al. 2021 (arXiv 2106.09685), section 4.2: the checkpoint is that of the adapters"
 
 of_writing = partial(seconds, source="cluster.storage")
 
@@ -19,7 +19,10 @@ _pair = copies * k_l * (n_in + n_out)
 #: Both matrices of every adapter, with what training keeps of them.
 _adapters = Sum(L_k * Sum((k_w + k_m + each) * _pair, "component", adapted=True), "part")
 size.where(
-    lora=True, lora_checkpoint="adapters", title="size of a checkpoint of the adapters", source=LORA
+    lora=True,
+    lora_checkpoint="adapters",
+    title="size of a checkpoint of the adapters",
+    source=ADAPTERS,
 ).equals(
     _adapters,
     "Two matrices of rank r beside each projection that has an adapter, with their optimizer "
@@ -29,7 +32,7 @@ size.where(
     lora=True,
     lora_checkpoint="merged",
     title="size of a checkpoint with merged weights",
-    source=LORA,
+    source=ADAPTERS,
 ).equals(
     _adapters + k_a * total,
     "Adapters and their optimizer states, and all weights with the adapters added to them, in the "

@@ -56,6 +56,7 @@ keys.where(attention_count=("causal", "causal-window"), side="decoder").equals(
 )
 
 CHUNKED = "the chunked form in plain PyTorch of transformers: "
+ENDS = CHUNKED + "the first state is zero, the last is not used"
 
 component = of_component("compute.component", r"C_c", "forward FLOPs of one component, per token")
 component.where(type="linear", side="", source=MATMUL).equals(
@@ -123,8 +124,6 @@ component.where(
     "Two products within a chunk, and two with the state; the last chunk may be shorter.",
 )
 
-LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
-
 backward_component = of_component(
     "compute.component_backward", r"C_c'", "backward FLOPs of one component, per token"
 )
@@ -148,25 +147,19 @@ backward_component.where(
 backward_component.where(type="scan", scan=("mamba1", "mamba2"), source=MATMUL).equals(
     2 * component, "One product for the gradient of each factor: twice the forward pass."
 )
-backward_component.where(
-    type="scan", scan="delta", source=CHUNKED + "the first state is zero, the last is not used"
-).equals(
+backward_component.where(type="scan", scan="delta", source=ENDS).equals(
     2 * component + 2 * a_dv * c_d * (_in_chunks * (d_dk + d_dv) - 4 * d_dk * d_dv) / s,
     "Twice the forward pass; the gradient of the two triangular solves besides, less the products "
     "with the first and the last state, which need no gradient.",
 )
-backward_component.where(
-    type="scan", scan="kda", source=CHUNKED + "the first state is zero, the last is not used"
-).equals(
+backward_component.where(type="scan", scan="kda", source=ENDS).equals(
     2 * component - 8 * a_dv * c_d * d_dk * d_dv / s,
     "Twice the forward pass, less the products with the first and the last state; the triangular "
     "systems are solved row by row, which multiplies no matrices.",
 )
 
 _first, _last = minimum(s, c_l), s - (ceil(s / c_l) - 1) * c_l
-backward_component.where(
-    type="scan", scan="lightning", source=CHUNKED + "the first state is zero, the last is not used"
-).equals(
+backward_component.where(type="scan", scan="lightning", source=ENDS).equals(
     2 * component - 2 * n_in * d_l * (_first + 2 * _last) / s,
     "Twice the forward pass, less the products with the first and the last state.",
 )
@@ -187,7 +180,7 @@ forward.where(shape=True, source=MATMUL).equals(
 forward.where(
     shape=False,
     title="FLOPs of one forward pass, per token, without attention scores",
-    source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1",
+    source=KAPLAN,
     exact=False,
     coefficient="FLOP",
 ).equals(2 * active, "Without a shape only the rule remains: 2 FLOP for each parameter.")
@@ -199,9 +192,9 @@ backward.where(shape=True, source=MATMUL).equals(
     Sum(L_k * Sum(backward_component, "component", matmul=True), "part"),
     "Each part as often as it occurs; nothing recomputed.",
 )
-backward.where(
-    shape=False, source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1", exact=False
-).equals(2 * forward, "Backward multiplies twice, for the input's and for the weight's gradient.")
+backward.where(shape=False, source=KAPLAN, exact=False).equals(
+    2 * forward, "Backward multiplies twice, for the input's and for the weight's gradient."
+)
 
 per_token = flops(
     "compute.flops_per_token",
@@ -261,7 +254,6 @@ again.where(recompute="none", source="the plan (training.recompute)").equals(
     0, "Nothing is computed again."
 )
 
-MODULES = "Megatron-LM (recompute-modules)"
 #: Blocks of which nothing can be chosen to be computed again.
 ELSE = ("embedding", "head", "projection", *OTHERS, *NOTHING)
 
@@ -271,12 +263,9 @@ block_again = flops(
     "FLOPs of a block that selective recomputation runs again, per token",
     per="block",
 )
-block_again.where(
-    block="attention",
-    again_core_attention=True,
-    source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5; Megatron-Core, "
-    "transformer/attention.py (checkpoint_core_attention)",
-).equals(Sum(component, "component", type="core"), "The attention core runs forward once more.")
+block_again.where(block="attention", again_core_attention=True, source=CHECKPOINTED_CORE).equals(
+    Sum(component, "component", type="core"), "The attention core runs forward once more."
+)
 block_again.where(
     block="attention",
     again_core_attention=False,
@@ -301,11 +290,7 @@ again.where(**SELECTIVE, again_operations=False, source=MODULES).equals(
     Sum(L_k * Sum(block_again, "block"), "part", layers=True),
     "The chosen modules (training.recompute_modules) of every layer.",
 )
-again.where(
-    **SELECTIVE,
-    again_operations=True,
-    source="torchtitan, models/common (per-operation selective checkpointing)",
-).equals(
+again.where(**SELECTIVE, again_operations=True, source=PER_OPERATION).equals(
     Sum(L_k * Sum(component, "component", type="linear") / 2, "part", layers=True),
     "Every second product; attention is kept.",
 )
@@ -324,12 +309,7 @@ again.where(
     "Every layer runs once more up to the last tensor that its backward needs: its last matmul is "
     "left out where nothing keeps its output.",
 )
-again.where(
-    recompute=("selective", "full"),
-    shape=False,
-    source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1",
-    exact=False,
-).equals(
+again.where(recompute=("selective", "full"), shape=False, source=KAPLAN, exact=False).equals(
     forward, "Without a shape, the whole forward pass once more: an upper bound for selective."
 )
 

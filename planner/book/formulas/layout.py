@@ -21,10 +21,7 @@ micro_batches = Quantity(
 shards = Quantity(
     "layout.shards", "d_sh", "devices that share the sharded states of a weight", per="component"
 )
-shards.where(
-    split=("none", "column", "row", "vocabulary"),
-    source="Rajbhandari et al. 2020 (arXiv 1910.02054); Megatron-LM: data times context parallel",
-).equals(
+shards.where(split=("none", "column", "row", "vocabulary"), source=SHARDED).equals(
     data * c / r,
     "Context-parallel ranks hold the same weights as data-parallel ones; r replicas of hybrid "
     "sharding each hold all shards.",
@@ -38,10 +35,7 @@ shards.where(
 )
 
 vocabulary = Quantity(
-    "layout.vocabulary",
-    "V_pad",
-    "vocabulary with padding",
-    source="Megatron-LM (make-vocab-size-divisible-by)",
+    "layout.vocabulary", "V_pad", "vocabulary with padding", source=PADDED
 ).equals(
     ceil(V / (g_V * t)) * (g_V * t),
     "The embedding gets rows until each tensor rank has a multiple of g_V.",
@@ -73,9 +67,7 @@ routed.where(capped=False, source="Megatron-LM (all-to-all dispatch)").equals(
 sequence_ranks = Quantity(
     "layout.sequence_ranks", "t_seq", "devices that share the residual stream"
 )
-sequence_ranks.where(
-    sequence=True, source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2"
-).equals(
+sequence_ranks.where(sequence=True, source=SEQUENCE).equals(
     t, "Sequence parallelism divides norms and the residual stream over the tensor-parallel ranks."
 )
 sequence_ranks.where(
@@ -84,9 +76,7 @@ sequence_ranks.where(
     1, "Without sequence parallelism every tensor-parallel rank holds the whole residual stream."
 )
 
-routed.where(
-    capped=True, source="Lepikhin et al. 2020 (arXiv 2006.16668), section 2.2: expert capacity"
-).equals(
+routed.where(capped=True, source=CAPACITY).equals(
     E * ceil(f_cap * tokens * k * t_e / (t * E)),
     "Every expert has the same number of slots, filled or not: its even share times the capacity "
     "factor. Tokens beyond them are dropped, so imbalance adds nothing.",

@@ -13,7 +13,6 @@ from planner.book.formulas.memory_cache import cache_stage
 from planner.book.formulas.parameters import total as parameters_total
 from planner.book.language import *
 
-ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
 PEAK = "the fullest stage at its peak"
 
 predicted = partial(in_bytes, exact=False)
@@ -219,7 +218,7 @@ allocator = predicted(
     "M_all",
     "what the allocator keeps beyond live tensors",
     attribution="allocator's cache",
-    source="PyTorch's caching allocator",
+    source=ALLOCATOR,
 )
 allocator.where(
     shape=True, mode="train", source="PyTorch's caching allocator; measured runs (docs/accuracy.md)"
@@ -238,7 +237,7 @@ reserved = predicted(
     "M_res",
     "memory that the allocator reserves (max_memory_reserved)",
     reading="the allocator's cache",
-    source="PyTorch's caching allocator",
+    source=ALLOCATOR,
 ).equals(total + allocator, "Live tensors and the allocator's cache.")
 
 communicators = predicted(

@@ -1,6 +1,6 @@
 """Buffers: what is neither state nor kept activation, each by its name."""
 
-from planner.book.formulas.memory_activations import PROFILE, tensor
+from planner.book.formulas.memory_activations import tensor
 from planner.book.formulas.memory_states import device_parameters, weights_component, weights_stage
 from planner.book.language import *
 

@@ -9,7 +9,6 @@ from planner.book.formulas.parameters import component, total
 from planner.book.language import *
 
 MEGATRON = "Shoeybi et al. 2019 (arXiv 1909.08053), section 3"
-ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 5"
 
 of_component = partial(in_bytes, per="component")
 parameters = partial(Quantity, unit="parameters", per="component")
@@ -32,26 +31,16 @@ device_parameters.where(split="row", bias=True).equals(
     "Inputs are divided over the tensor-parallel ranks; every rank holds the whole bias, which is "
     "added after the sum.",
 )
-device_parameters.where(
-    split="vocabulary", shared=False, source="Megatron-LM (make-vocab-size-divisible-by)"
-).equals(
+device_parameters.where(split="vocabulary", shared=False, source=PADDED).equals(
     component * vocabulary / (V * t),
     "Rows of the padded vocabulary are divided over the tensor-parallel ranks.",
 )
-device_parameters.where(
-    split="vocabulary",
-    shared=True,
-    again=False,
-    source="Narayanan et al. 2021: the first and the last stage each hold tied embeddings",
-).equals(
+device_parameters.where(split="vocabulary", shared=True, again=False, source=TIED).equals(
     n_in * n_out * vocabulary / (V * t),
     "The copy of a tied matrix, for stages that hold it without the original.",
 )
 device_parameters.where(
-    split="vocabulary",
-    shared=True,
-    again=True,
-    source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.3",
+    split="vocabulary", shared=True, again=True, source=DUALPIPE_EMBEDDING
 ).equals(0, "The matrix lies on the same stage and is used once more.")
 device_parameters.where(
     split="experts",
@@ -98,8 +87,6 @@ biases.where(bias=True, split=("none", "column", "row", "vocabulary")).equals(
 biases.where(bias=True, split="experts").equals(
     n_out / t_e, "One for each output, divided over the expert's tensor-parallel ranks."
 )
-
-LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
 trained = parameters(
     "parameters.trained",
@@ -207,15 +194,13 @@ each = of_component(
 each.where(optimizer=ALIKE, source="one state has the shape of the weight").equals(
     per_parameter, "The same for each parameter."
 )
-each.where(
-    optimizer="adafactor", matrix=True, source="Shazeer & Stern 2018 (arXiv 1804.04235), section 3"
-).equals(
+each.where(optimizer="adafactor", matrix=True, source=FACTORED).equals(
     k_o * (inputs + outputs + biases) / (inputs * outputs + biases),
     "Of a matrix, the sums of the rows and of the columns that the rank holds; biases in full.",
 )
-each.where(
-    optimizer="adafactor", matrix=False, source="Shazeer & Stern 2018 (arXiv 1804.04235), section 3"
-).equals(k_o, "A vector keeps its second moment in full.")
+each.where(optimizer="adafactor", matrix=False, source=FACTORED).equals(
+    k_o, "A vector keeps its second moment in full."
+)
 each.where(
     optimizer="muon",
     hidden_matrix=True,

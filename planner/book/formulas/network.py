@@ -103,10 +103,7 @@ tensor.where(tensor="nodes", sequence=True, source=RING).equals(
 # -- data parallelism --------------------------------------------------------------------------
 
 shards = Quantity(
-    "network.shards",
-    r"g",
-    "devices that a weight's states are divided over",
-    source="Rajbhandari et al. 2020 (arXiv 1910.02054); Megatron-LM: data times context parallel",
+    "network.shards", r"g", "devices that a weight's states are divided over", source=SHARDED
 ).equals(
     data * c / r,
     "Data- and context-parallel ranks hold the same weights; r replicas each hold all shards.",
@@ -221,9 +218,7 @@ experts = of_block(
     "one exchange of tokens between experts, the mean of there and back",
     attribution="expert-parallel exchange",
 )
-experts.where(expert="none", source="Lepikhin et al. 2020 (arXiv 2006.16668)").equals(
-    0, "All experts are on the device."
-)
+experts.where(expert="none", source=GSHARD).equals(0, "All experts are on the device.")
 
 DEEPEP = "DeepEP, README (normal kernels)"
 #: Nodes over which an expert-parallel group is spread.
@@ -273,9 +268,7 @@ uneven = of_experts(
 uneven.where(capped=False, source="definition").equals(
     gamma, "All wait for the device to which most rows travel."
 )
-uneven.where(
-    capped=True, source="Lepikhin et al. 2020 (arXiv 2006.16668), section 2.2: expert capacity"
-).equals(
+uneven.where(capped=True, source=CAPACITY).equals(
     f_cap, "The slots of an expert travel, filled or not; what is beyond them is dropped before."
 )
 
@@ -292,14 +285,10 @@ def _once(reached: Operand, members: Operand) -> Expression:
 
 #: A token once to each other node, on a network that may be oversubscribed.
 _across = _once(reach_nodes, NODES) * o_net
-experts.where(
-    expert="node", dispatcher="all-to-all", source="Lepikhin et al. 2020 (arXiv 2006.16668)"
-).equals(_copies / (link * e_a2a), "Of k copies of each token all but 1/e leave the device.")
-experts.where(
-    expert="nodes",
-    dispatcher="all-to-all",
-    source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.2",
-).equals(
+experts.where(expert="node", dispatcher="all-to-all", source=GSHARD).equals(
+    _copies / (link * e_a2a), "Of k copies of each token all but 1/e leave the device."
+)
+experts.where(expert="nodes", dispatcher="all-to-all", source=DUALPIPE_EXCHANGE).equals(
     maximum(_copies / (link * e_a2a), _across / (fabric * e_a2a)),
     "Of M nodes from which it chooses a token goes once to each that holds one of its k experts, M "
     "(1 - (1 - 1/M)^k) of them on average; inside the node its copies go on over the link. All "

@@ -88,7 +88,7 @@ non_embedding = parameters(
     "parameters.non_embedding",
     r"N_{\overline{\mathrm{emb}}}",
     "parameters without embeddings and output head",
-    source="Kaplan et al. 2020 (arXiv 2001.08361), section 2.1",
+    source=KAPLAN,
     shape=True,
 ).equals(
     total - embedding - head,

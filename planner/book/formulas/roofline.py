@@ -9,13 +9,12 @@ from planner.book.formulas.time_peak import peak
 from planner.book.formulas.time_product import count, rows
 from planner.book.language import *
 
-WILLIAMS = "Williams et al. 2009, Roofline: an insightful visual performance model"
 FLASH = "Dao et al. 2022 (arXiv 2205.14135), section 3"
 FUSED = ("flash", "efficient")
 
-of_product = partial(Quantity, source=WILLIAMS, per="product", coefficient="FLOP")
+of_product = partial(Quantity, source=ROOFLINE, per="product", coefficient="FLOP")
 of_core = partial(Quantity, source=FLASH, per="block", coefficient="FLOP")
-intensity_of = partial(Quantity, unit="FLOP/bytes", source=WILLIAMS)
+intensity_of = partial(Quantity, unit="FLOP/bytes", source=ROOFLINE)
 
 product_flops = of_product(
     "roofline.product.flops", "F_x", "FLOPs of a product on one device, forward", unit="FLOP"

@@ -12,7 +12,6 @@ KERNELS = (
     "what each kernel reads and writes; softmax and dropout run apart, as what they leave behind "
     "shows (Korthikanti et al. 2022, arXiv 2205.05198, section 4.1)"
 )
-CALIBRATED = "calibrated on published runs (presets/efficiency)"
 RING = "Liu et al. 2023 (arXiv 2310.01889), section 3; Transformer Engine, context parallelism"
 GATHER = "Grattafiori et al. 2024 (arXiv 2407.21783), section 3.3.2"
 

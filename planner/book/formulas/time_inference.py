@@ -121,7 +121,7 @@ stage = of_stage(
     r"t_dec,\sigma",
     "one token of each sequence on one stage",
     unit="s",
-    source="Williams et al. 2009, Roofline: an insightful visual performance model",
+    source=ROOFLINE,
 ).equals(
     maximum(stage_bytes / (W * e_mem), stage_flops / (peak * e_mm)),
     "Small batches wait for the memory, large ones for the arithmetic. Kernels are taken as "

@@ -14,7 +14,6 @@ OPERATIONS: dict[str, Any] = {"optimizer_kernel": ("foreach", "loop")}
 HIDDEN: dict[str, Any] = {"optimizer": "muon", "hidden_matrix": True}
 OUTSIDE: dict[str, Any] = {"optimizer": "muon", "hidden_matrix": False}
 
-
 # -- memory traffic ----------------------------------------------------------------------------
 
 _once = 2 * (k_w + k_m + each) + k_g
@@ -25,9 +24,7 @@ update = in_bytes(
     per="component",
 )
 update.where(
-    optimizer=("adamw", "sgd-momentum", "lion"),
-    optimizer_kernel="fused",
-    source="one kernel: every value is read and written once",
+    optimizer=("adamw", "sgd-momentum", "lion"), optimizer_kernel="fused", source=ONE_KERNEL
 ).equals(_once, "Weights, master weights and states are read and written, gradients read.")
 update.where(
     optimizer=("sgd", "adam-8bit"),
@@ -92,9 +89,7 @@ update.where(**HIDDEN, **OPERATIONS, source=JORDAN).equals(
     "Nesterov's step (2 and the gradient) and its copy (1); in the compute format that copy (1), "
     "its norm (1), its scaling (2) and what the step reads (1).",
 )
-update.where(
-    **OUTSIDE, optimizer_kernel="fused", source="one kernel: every value is read and written once"
-).equals(
+update.where(**OUTSIDE, optimizer_kernel="fused", source=ONE_KERNEL).equals(
     _once, "As AdamW: weights, master weights and states are read and written, gradients read."
 )
 update.where(**OUTSIDE, **OPERATIONS, source=ADAMW_SOURCE).equals(

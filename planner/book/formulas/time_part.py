@@ -3,15 +3,13 @@ kernels and exchanges, what is computed again, what the host launches, what trav
 
 from planner.book.formulas import time_core as core
 from planner.book.formulas import time_product as product
-from planner.book.formulas.compute import ELSE, MODULES, NOTHING, OTHERS
+from planner.book.formulas.compute import ELSE, NOTHING, OTHERS
 from planner.book.formulas.layout import IN_TURN, routed, sequence_ranks, tokens, vocabulary
 from planner.book.formulas.memory_activations import layer as kept
 from planner.book.formulas.memory_states import device_parameters
 from planner.book.formulas.network import experts as experts_exchange
 from planner.book.formulas.network import experts_gather, hops, passed, tensor
 from planner.book.language import *
-
-CALIBRATED = "calibrated on published runs (presets/efficiency)"
 
 of_block = partial(seconds, per="block")
 of_part = partial(seconds, per="part")
@@ -111,16 +109,12 @@ exchange.where(block=ALONE, tensor_overlap=True, source=CALIBRATED).equals(
     exchanges * tensor * (1 - hidden_t),
     "A part runs beside the products (parallelism.tensor_overlap).",
 )
-exchange.where(
-    block="moe", schedule="dualpipe", source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.1"
-).equals(
+exchange.where(block="moe", schedule="dualpipe", source=DUALPIPE).equals(
     0,
     "DualPipe pairs a forward with a backward pass, so that the exchanges of one run "
     "beside the products of the other; they are taken as hidden, as the report says.",
 )
-exchange.where(
-    block="moe", schedule=IN_TURN, source="Lepikhin et al. 2020 (arXiv 2006.16668)"
-).equals(
+exchange.where(block="moe", schedule=IN_TURN, source=GSHARD).equals(
     2 * (experts_exchange + experts_gather),
     "Tokens go to their experts, and to all devices that share one, and come back.",
 )
@@ -129,7 +123,7 @@ gathered = of_block(
     "time.exchange.again",
     "t_ag",
     "gathering the inputs of a block again for its backward pass",
-    source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2",
+    source=SEQUENCE,
 )
 gathered.where(inputs_again=False).equals(
     0, "They are kept whole, or come in pieces beside a product (parallelism.tensor_overlap)."
@@ -175,12 +169,7 @@ backward = of_part(
 # -- what is computed again --------------------------------------------------------------------
 
 again = of_block("time.block.again", "t_re", "what the backward pass computes again of a block")
-again.where(
-    block="attention",
-    again_core_attention=True,
-    source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5; Megatron-Core, "
-    "transformer/attention.py (checkpoint_core_attention)",
-).equals(
+again.where(block="attention", again_core_attention=True, source=CHECKPOINTED_CORE).equals(
     core.forward + core.context_forward,
     "The attention core, with the keys and values of other ranks: what backward needs of it was "
     "not kept.",
@@ -226,11 +215,7 @@ repeated.where(recompute="none", source="definition").equals(0, "Nothing.")
 repeated.where(recompute="selective", again_operations=False, source=MODULES).equals(
     Sum(again, "block"), "The chosen modules (training.recompute_modules) of its blocks."
 )
-repeated.where(
-    recompute="selective",
-    again_operations=True,
-    source="torchtitan, models/common (per-operation selective checkpointing)",
-).equals(
+repeated.where(recompute="selective", again_operations=True, source=PER_OPERATION).equals(
     Sum(product.forward, "product") / 2 + Sum(elementwise, "block"),
     "Every second product and all elementwise kernels; attention and exchanges are kept.",
 )
@@ -332,11 +317,7 @@ busy.where(schedule="dualpipe", expert="none", source=CALIBRATED).equals(
     "The device waits for the host where kernels are short: the longer of the two, rounded where "
     "they are alike.",
 )
-busy.where(
-    schedule="dualpipe",
-    expert=("node", "nodes"),
-    source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.2",
-).equals(
+busy.where(schedule="dualpipe", expert=("node", "nodes"), source=DUALPIPE_EXCHANGE).equals(
     _rounded / (1 - f_disp),
     "The exchanges that run beside the products take multiprocessors from them.",
 )

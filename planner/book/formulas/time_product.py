@@ -6,9 +6,7 @@ from planner.book.formulas.memory_states import frozen_bytes as k_f
 from planner.book.formulas.time_peak import peak, peak_16
 from planner.book.language import *
 
-ROOFLINE = "Williams et al. 2009, Roofline: an insightful visual performance model"
 TILES = "NVIDIA, Matrix multiplication background user's guide (tile and wave quantization)"
-CALIBRATED = "calibrated on published runs (presets/efficiency)"
 WIDTHS = (
     "NVIDIA, Matrix multiplication background user's guide (tensor-core requirements); bounded by "
     "the cost of padding"
@@ -208,8 +206,6 @@ bias.where(
     k_a * rows * count * N_x / (W * e_mem),
     "A kernel reads the output's gradient and sums it over the rows.",
 )
-
-LORA = "Hu et al. 2021 (arXiv 2106.09685), section 4.1"
 
 backward = product_time(
     "time.product.backward", r"t_x'", "backward pass of a product", attribution="matrix products"

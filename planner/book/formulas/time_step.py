@@ -9,7 +9,7 @@ from planner.book.formulas.time_part import part, repeated
 from planner.book.language import *
 
 PIPELINE = "Narayanan et al. 2021 (arXiv 2104.04473), section 2.2"
-ZERO = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 7"
+ZERO_TRAFFIC = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 7"
 EACH = (
     "DeepSpeed, runtime/zero/stage_1_and_2.py (partition_gradients); PyTorch, fully_shard: both "
     "reduce in the backward pass of each micro-batch"
@@ -27,9 +27,7 @@ stage.where(schedule=IN_TURN, again_some=True, source=PIPELINE).equals(
     "The layers of the stage, and the embedding or the head where it holds them; layers beyond "
     "training.recompute_layers compute nothing again.",
 )
-stage.where(
-    schedule="dualpipe", source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.1"
-).equals(
+stage.where(schedule="dualpipe", source=DUALPIPE).equals(
     total_on_stage(part) / 2,
     "A device holds a chunk from each end, and a micro-batch passes one of them.",
 )
@@ -93,7 +91,7 @@ owned = estimate(
     "N_own",
     "trained parameters of the fullest stage that one device owns",
     unit="parameters",
-    source=ZERO,
+    source=ZERO_TRAFFIC,
 ).equals(
     on_fullest_stage(trained / owners),
     "Each weight is divided over the devices that share it; experts over fewer.",
@@ -104,7 +102,7 @@ ring = estimate(
     r"\tau_ring",
     "time in which rings pass each byte of the trained parameters of the fullest stage",
     unit="s/bytes",
-    source=ZERO,
+    source=ZERO_TRAFFIC,
 ).equals(on_fullest_stage(trained * network.passed), "Every component in its own group.")
 
 accumulation = seconds(
@@ -159,10 +157,10 @@ _between_replicas = 2 * k_red * owned * (1 - 1 / r) / network.replicas
 reduce = seconds(
     "time.data.reduce", "t_red", "reducing gradients over data parallelism, in one step"
 )
-reduce.where(zero=0, source=ZERO).equals(
+reduce.where(zero=0, source=ZERO_TRAFFIC).equals(
     2 * k_red * ring + buckets * network.reduce_hops, "An all-reduce: each gradient passes twice."
 )
-reduce.where(zero=1, replicas="none", source=ZERO).equals(
+reduce.where(zero=1, replicas="none", source=ZERO_TRAFFIC).equals(
     _scattered, "Gradients are reduced and scattered: each passes once."
 )
 reduce.where(zero=2, replicas="none", source=EACH).equals(
@@ -170,7 +168,7 @@ reduce.where(zero=2, replicas="none", source=EACH).equals(
     "A device keeps its share of the sum only, so that gradients are reduced and scattered after "
     "each of m micro-batches.",
 )
-reduce.where(zero=1, replicas=REPLICATED, source=ZERO).equals(
+reduce.where(zero=1, replicas=REPLICATED, source=ZERO_TRAFFIC).equals(
     _scattered + _between_replicas,
     "As without replicas, inside each; then the shards' gradients over the r replicas.",
 )
@@ -179,7 +177,7 @@ reduce.where(zero=2, replicas=REPLICATED, source=EACH).equals(
     "As without replicas, inside each; after the last micro-batch the shards' gradients over the r "
     "replicas.",
 )
-reduce.where(zero=3, replicas="none", source=ZERO).equals(
+reduce.where(zero=3, replicas="none", source=ZERO_TRAFFIC).equals(
     0, "Layers scatter for themselves (time.part.gathers)."
 )
 reduce.where(
@@ -191,7 +189,10 @@ reduce.where(
 )
 
 gather = seconds(
-    "time.data.gather", "t_gat", "gathering updated weights over data parallelism", source=ZERO
+    "time.data.gather",
+    "t_gat",
+    "gathering updated weights over data parallelism",
+    source=ZERO_TRAFFIC,
 )
 gather.where(zero=(0, 3)).equals(
     0, "Every device updates all that it needs, or layers gather for themselves."
@@ -214,7 +215,7 @@ data = seconds(
     short="data parallelism",
     attribution="data-parallel exchange",
 )
-data.where(data_overlap="none", source=ZERO).equals(
+data.where(data_overlap="none", source=ZERO_TRAFFIC).equals(
     reduce + gather,
     "Gradients are reduced when the last one is there; weights are gathered before the next step "
     "starts.",
@@ -247,14 +248,12 @@ tied = seconds(
     "t_tied",
     "adding up the gradients of tied embeddings on the first and the last stage",
     attribution="tied embeddings' exchange",
-    source="Narayanan et al. 2021: the first and the last stage each hold tied embeddings",
+    source=TIED,
 )
 tied.where(pipeline="none").equals(0, "One stage holds one matrix.")
-tied.where(
-    pipeline=("node", "nodes"),
-    schedule="dualpipe",
-    source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.3",
-).equals(0, "The first and the last stage lie on one device, which holds one matrix.")
+tied.where(pipeline=("node", "nodes"), schedule="dualpipe", source=DUALPIPE_EMBEDDING).equals(
+    0, "The first and the last stage lie on one device, which holds one matrix."
+)
 tied.where(pipeline="node", schedule=IN_TURN).equals(
     _tied / network.link, "The two copies' gradients pass over the link once each way."
 )
