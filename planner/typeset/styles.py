@@ -14,7 +14,7 @@ from planner.base.display import THIN, exact_text, rounded, scientific, signific
 from planner.typeset.boxes import ACCENTS, EMPTY, LETTERS, SIGNS, WORDS, Box
 
 # How tightly a kind of box binds; an argument that binds less gets parentheses.
-SUM, PRODUCT, SIGN, ATOM = range(4)
+SUM, QUOTIENT, PRODUCT, SIGN, ATOM = range(5)
 BINDS = {
     **dict.fromkeys(("sum", "negative", "total", "largest", "which"), SUM),
     **dict.fromkeys(("product", "fraction"), PRODUCT),
@@ -65,10 +65,9 @@ class Style:
     #: How tightly the parts of a kind have to bind, where a sum needs parentheses among them.
     levels: Mapping[str, tuple[int, ...]] = {
         "power": (ATOM, SUM),
-        "total": (SUM, PRODUCT),
-        "largest": (SUM, PRODUCT),
-        "which": (SUM, PRODUCT),
+        **dict.fromkeys(("total", "largest", "which"), (SUM, QUOTIENT)),
     }
+    binding: Mapping[str, int] = BINDS
     plus = " + "
     minus = "-"
     minus_between = " - "
@@ -100,14 +99,12 @@ class Style:
         if box.kind in NUMBERS:
             _, power = digits(box.data)
             return SUM if box.data < 0 else PRODUCT if power is not None else ATOM
-        return BINDS.get(box.kind, ATOM)
+        return self.binding.get(box.kind, ATOM)
 
     def _at_least(self, box: Box, level: int) -> str:
         """The markup of an argument, in parentheses where it binds less than `level`."""
         text = self.write(box)
         return self.patterns["parentheses"] % text if self.binds(box) < level else text
-
-    _factor = _at_least
 
     def _number(self, box: Box) -> str:
         return self.number(*digits(box.data))
@@ -121,7 +118,7 @@ class Style:
         return "".join(map(self.write, box.parts))
 
     def _negative(self, box: Box) -> str:
-        return self.minus + self._at_least(box.parts[0], PRODUCT)
+        return self.minus + self._at_least(box.parts[0], QUOTIENT)
 
     def _sum(self, box: Box) -> str:
         out = []
@@ -130,7 +127,7 @@ class Style:
             # A fold on the left would swallow what follows.
             open_ended = part.kind in ("total", "largest") and i < len(box.parts) - 1
             closed = minus or open_ended or part.kind == "sum" or (part.kind in NUMBERS and i)
-            text = self._at_least(part, PRODUCT if closed else SUM)
+            text = self._at_least(part, QUOTIENT if closed else SUM)
             out.append((sign if i else self.minus if minus else "") + text)
         return "".join(out)
 
@@ -143,7 +140,7 @@ class Style:
                 first = part.parts[0] if part.kind in ("power", "fraction") else part
                 due = first.kind in NUMBERS or before == "value"
                 out.append(self.times if due else self.beside)
-            out.append(self._factor(part, SUM if last else PRODUCT))
+            out.append(self._at_least(part, SUM if last else PRODUCT))
         return "".join(out)
 
     def _max(self, box: Box) -> str:
@@ -233,6 +230,8 @@ class _MathML(Style):
     patterns: Mapping[str, str] = {
         "parentheses": "<mrow><mo>(</mo>%s<mo>)</mo></mrow>",
         "carried": '<mo form="infix">+</mo>%s',
+        "fraction": "<mfrac>%s%s</mfrac>",
+        "power": "<msup>%s%s</msup>",
         "root": "<msqrt>%s</msqrt>",
         "ceil": "<mrow><mo>⌈</mo>%s<mo>⌉</mo></mrow>",
         "floor": "<mrow><mo>⌊</mo>%s<mo>⌋</mo></mrow>",
@@ -287,12 +286,10 @@ class _MathML(Style):
         return f"<mrow>{text}</mrow>" if bare else text
 
     def _fraction(self, box: Box) -> str:
-        above, below = box.parts
-        return f"<mfrac>{self._one(above)}{self._one(below)}</mfrac>"
+        levels = self.levels.get(box.kind, (SUM, SUM))
+        return self.patterns[box.kind] % tuple(map(self._one, box.parts, levels))
 
-    def _power(self, box: Box) -> str:
-        base, exponent = box.parts
-        return f"<msup>{self._one(base, ATOM)}{self._one(exponent)}</msup>"
+    _power = _fraction
 
     def _row(self, box: Box) -> str:
         return f"<mrow>{super()._row(box)}</mrow>"
@@ -314,6 +311,7 @@ class _Text(Style):
     patterns: Mapping[str, str] = {
         "parentheses": "(%s)",
         "carried": "+ %s",
+        "fraction": "%s / %s",
         "root": "√(%s)",
         "ceil": "⌈%s⌉",
         "floor": "⌊%s⌋",
@@ -323,19 +321,17 @@ class _Text(Style):
         "largest": "max[%s] %s",
         "which": "arg max[%s] %s",
     }
-    levels: Mapping[str, tuple[int, ...]] = {**Style.levels, "power": (ATOM, ATOM)}
+    levels: Mapping[str, tuple[int, ...]] = {
+        **Style.levels,
+        "power": (ATOM, ATOM),
+        "fraction": (PRODUCT, SIGN),
+    }
+    # The line of a fraction is not seen here: a / b is a factor in parentheses only.
+    binding: Mapping[str, int] = {**BINDS, "fraction": QUOTIENT}
 
     def number(self, text: str, power: int | None) -> str:
         text = text.replace("-", "−")
         return text if power is None else f"{text}e{power}"
-
-    def _factor(self, box: Box, level: int = PRODUCT) -> str:
-        # The line of a fraction is not seen here: a / b is a factor in parentheses only.
-        return self._at_least(box, SIGN if box.kind == "fraction" else level)
-
-    def _fraction(self, box: Box) -> str:
-        above, below = box.parts
-        return f"{self._factor(above)} / {self._at_least(below, SIGN)}"
 
     def _at(self, box: Box) -> str:
         body, index, by = map(self.write, box.parts)
@@ -358,7 +354,7 @@ class _Html(_Text):
         "which": "arg max<sub>%s</sub>\u2009%s",
         "letter": "<var>%s</var>",
     }
-    levels = Style.levels
+    levels: Mapping[str, tuple[int, ...]] = {**_Text.levels, "power": (ATOM, SUM)}
 
     def text(self, words: Any) -> str:
         return escape(str(words))
