@@ -56,7 +56,7 @@ class Trace:
     def __init__(self, evaluation: Evaluation, key: Key, place: int) -> None:
         self.chosen: Formula | None = evaluation.chosen.get(key)
         self.value: Value | Absent = evaluation.worth(place)
-        self._evaluation, self._key, self._place = evaluation, key, place
+        self.key, self._evaluation, self._place = key, evaluation, place
 
     @property
     def body(self) -> int:
@@ -66,8 +66,8 @@ class Trace:
 
     @cached_property
     def point(self) -> Point:
-        per = self._evaluation.book.quantities[self._key[0]].per
-        return widen(dict(zip(per, self._key[1], strict=True)))
+        per = self._evaluation.book.quantities[self.key[0]].per
+        return widen(dict(zip(per, self.key[1], strict=True)))
 
     @cached_property
     def uses(self) -> dict[tuple[Any, ...], None]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from planner.base.display import exact_text
+from planner.base.display import exact_text, flow
 from planner.base.errors import PlanError
 from planner.questions.sensitivity import Neighbour
 from planner.questions.solve import questions
@@ -109,5 +109,4 @@ def _value(value: Any, unit: str) -> str:
 
 def said(changes: dict[str, Any]) -> str:
     """Changes of a plan, as its document would say them."""
-    words = {key: "null" if value is None else str(value).lower() for key, value in changes.items()}
-    return ", ".join(f"{key}: {word}" for key, word in words.items())
+    return flow(changes)[1:-1]

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 
 from planner.base.display import exact_text
+from planner.report.figures import axis
 from planner.report.numbers import Data
 
 #: The box, and what is left free around the drawing for words.
@@ -22,27 +23,18 @@ BAR = 26
 Words = Callable[[float], str]
 
 
-class _Scale:
-    """Numbers to places along one axis."""
-
-    def __init__(self, values: Sequence[float], start: float, end: float) -> None:
-        low, high = min(values), max(values)
-        self.log = low > 0 and high / low > RATIO
-        self.start, self.end = start, end
-        if self.log:
-            self.ticks = _powers(low, high)
-        else:
-            self.ticks = _steps(0.0 if low >= 0 and low < high / 2 else low, high)
-        low, high = min(low, self.ticks[0]), max(high, self.ticks[-1])
-        self.low, self.high = self._of(low), self._of(high)
-
-    def _of(self, value: float) -> float:
-        return math.log10(value) if self.log else value
-
-    def __call__(self, value: float) -> float:
-        span = (self.high - self.low) or 1.0
-        share = (self._of(value) - self.low) / span
-        return round(self.start + share * (self.end - self.start), 1)
+def _scale(
+    values: Sequence[float], start: float, end: float
+) -> tuple[Callable[[float], float], list[float]]:
+    """Numbers to places along an axis, to a tenth, and its ticks."""
+    low, high = min(values), max(values)
+    logarithmic = low > 0 and high / low > RATIO
+    if logarithmic:
+        ticks = _powers(low, high)
+    else:
+        ticks = _steps(0.0 if low >= 0 and low < high / 2 else low, high)
+    ends = min(low, ticks[0]), max(high, ticks[-1])
+    return axis(*ends, start, end, math.log10 if logarithmic else float, 1), ticks
 
 
 def _steps(low: float, high: float) -> list[float]:
@@ -87,8 +79,8 @@ def lines(
     points = [point for _, several in series for point in several]
     if len(points) < 2 or not all(map(math.isfinite, (v for p in points for v in p))):
         return None
-    across = _Scale([p[0] for p in points], LEFT, WIDTH - RIGHT)
-    up = _Scale([p[1] for p in points], HEIGHT - BOTTOM, TOP)
+    across, x_ticks = _scale([p[0] for p in points], LEFT, WIDTH - RIGHT)
+    up, y_ticks = _scale([p[1] for p in points], HEIGHT - BOTTOM, TOP)
     drawn = []
     for number, (label, several) in enumerate(series):
         before = f"{label}: " if label else ""
@@ -102,8 +94,8 @@ def lines(
     return Data(
         x_label=labels[0],
         y_label=labels[1],
-        x_ticks=_spread([(across(x), words[0](x)) for x in x_values or across.ticks]),
-        y_ticks=[Data(at=up(y), text=words[1](y)) for y in up.ticks],
+        x_ticks=_spread([(across(x), words[0](x)) for x in x_values or x_ticks]),
+        y_ticks=[Data(at=up(y), text=words[1](y)) for y in y_ticks],
         lines=drawn,
         width=WIDTH,
         height=HEIGHT,

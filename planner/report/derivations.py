@@ -6,7 +6,6 @@ Formulas stay boxes of planner.typeset; each template writes them in its own sty
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from typing import Any
 
 from planner.book.quantity import KINDS
@@ -27,7 +26,8 @@ class Derivations:
 
     def __init__(self, result: Result) -> None:
         self.result = result
-        self._sources: dict[str, int] = {}
+        #: Numbered sources of the formulas, in the order of their first use.
+        self.sources: dict[str, int] = {}
         self._anchors: set[str] = set()
         #: Under which derivation each instance of a quantity stands.
         self.headings: dict[str, str] = {}
@@ -63,23 +63,15 @@ class Derivations:
             same[one].entries.append(Data(id=quantity.id, text=entry))
             self.headings[quantity.id] = table.id
 
-    @cached_property
-    def sources(self) -> list[str]:
-        """Numbered sources of the formulas, in the order of their first use."""
-        return list(self._sources)
-
-    def _cited(self, source: str) -> list[tuple[int, str]]:
-        """The works of a source with their numbers; the list of references holds each once."""
-        works = [clean(work) for work in re.split(r";(?=\s*[A-Z])(?![^()]*\))", source)]
-        return [(self._sources.setdefault(work, len(self._sources) + 1), work) for work in works]
-
     def _head(self, quantity: Quantity) -> dict[str, Any]:
+        """What each derivation begins with; the list of references holds each work once."""
+        works = map(clean, re.split(r";(?=\s*[A-Z])(?![^()]*\))", quantity.source))
         return {
             "base": quantity.base,
             "title": headline(quantity.title),
             "known": quantity.kind,
             "why": clean(quantity.why, 2000),
-            "cited": self._cited(quantity.source),
+            "cited": [(self.sources.setdefault(w, len(self.sources) + 1), w) for w in works],
         }
 
     def _one(self, quantity: Quantity) -> Data:
@@ -120,11 +112,14 @@ class Derivations:
         assert formula is not None
         generic = typesetter.symbolic(formula.expression, None)
         where = ", ".join(_setting(key, value) for key, value in formula.when.items())
-        head = self._head(quantity)
+        # The id is that of the quantity; of a second table the setting makes it unique.
+        slug = "".join(c if c.isalnum() else "-" for c in where).strip("-")
+        again = quantity.base in self._anchors and slug
+        self._anchors.add(quantity.base)
         return Data(
             kind="table",
-            id=self._anchor(quantity.base, where),
-            **head,
+            id=f"{quantity.base}.{slug}" if again else quantity.base,
+            **self._head(quantity),
             where=where,
             unit="value" if quantity.unit in PLAIN else quantity.unit,
             axis=" · ".join(entry.axis for entry in quantity.entries),
@@ -138,13 +133,6 @@ class Derivations:
             used={},
             shown=next((s.id for s in SECTIONS if quantity.base in s.anchors), ""),
         )
-
-    def _anchor(self, base: str, where: str) -> str:
-        """The id of a table: that of its quantity; of a second one the setting makes it unique."""
-        slug = "".join(c if c.isalnum() else "-" for c in where).strip("-")
-        name = f"{base}.{slug}" if base in self._anchors and where else base
-        self._anchors.add(name)
-        return name
 
 
 def _value(quantity: Quantity) -> list[Box]:

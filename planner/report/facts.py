@@ -168,17 +168,24 @@ def unborne(assumed: Any, interval: tuple[Any, Any], said: str, predicted: str) 
 
 @lru_cache(maxsize=1)
 def moved(result: Result) -> list[Data]:
-    """What a tenth more of an input does to the days of training, the most first."""
-    return [
-        Data(
-            key=entry.key,
-            meaning=headline(entry.meaning),
-            short=".".join(entry.key.removesuffix(".value").split(".")[-2:]),
-            text=signed(entry.change),
-            change=entry.change,
+    """What a tenth more of an input does to the days of training, the most first; with a bar from
+    the middle of a box to the left or right, in thousandths of its width."""
+    found, rows = sensitivities(result, DAYS), []
+    widest = max((abs(entry.change) for entry in found), default=1)
+    for entry in found:
+        width, more = round(abs(entry.change) * 480 / widest), entry.change > 0
+        rows.append(
+            Data(
+                key=entry.key,
+                meaning=headline(entry.meaning),
+                short=".".join(entry.key.removesuffix(".value").split(".")[-2:]),
+                text=signed(entry.change),
+                more=more,
+                width=width,
+                x=500 if more else 500 - width,
+            )
         )
-        for entry in sensitivities(result, DAYS)
-    ]
+    return rows
 
 
 class Advised(NamedTuple):

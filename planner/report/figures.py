@@ -32,11 +32,18 @@ class Kernel(NamedTuple):
     rate: float | None = None
 
 
-def _axis(
-    low: float, high: float, start: int, end: int, scale: Callable[[float], float] = float
-) -> Callable[[float], int]:
-    """Where a number stands between the places of the low and the high end of an axis."""
-    return lambda value: round(start + (scale(value) - low) / (high - low) * (end - start))
+def axis(
+    low: float,
+    high: float,
+    start: float,
+    end: float,
+    scale: Callable[[float], float] = float,
+    digits: int | None = None,
+) -> Callable[[float], Any]:
+    """Where a number stands between the places of the low and the high end of an axis, rounded to
+    so many digits."""
+    low, high = scale(low), scale(high)
+    return lambda value: round(start + (scale(value) - low) / (high - low) * (end - start), digits)
 
 
 def roofline(peak: float, bandwidth: float, kernels: Sequence[Kernel]) -> Data:
@@ -50,10 +57,9 @@ def roofline(peak: float, bandwidth: float, kernels: Sequence[Kernel]) -> Data:
     rates = [k.rate for k in kernels if k.rate]
     first = math.floor(math.log10(min(ridge / 8, *(k.intensity for k in kernels))))
     last = math.ceil(math.log10(2 * max(ridge, *(k.intensity for k in kernels))))
-    low = math.log10(min(bandwidth * 10**first, *rates) if rates else bandwidth * 10**first)
-    high = math.log10(peak) + 0.12
-    x = _axis(first, last, LEFT, RIGHT, math.log10)
-    y = _axis(low, high, BOTTOM, TOP, math.log10)
+    low, high = min(bandwidth * 10.0**first, *rates, math.inf), peak * 10**0.12
+    x = axis(10.0**first, 10.0**last, LEFT, RIGHT, math.log10)
+    y = axis(low, high, BOTTOM, TOP, math.log10)
     placed: list[Data] = []
     for kernel in sorted(kernels, key=lambda k: k.intensity):
         roof = min(peak, bandwidth * kernel.intensity)
@@ -61,7 +67,7 @@ def roofline(peak: float, bandwidth: float, kernels: Sequence[Kernel]) -> Data:
         here = Data(mark=kernel.mark, x=x(kernel.intensity), y=y(rate), roof=y(roof))
         here.label = _free(here, placed)
         placed.append(here)
-    ticks = range(math.ceil(low), math.floor(high) + 1)
+    ticks = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
     return Data(
         x_ticks=[Data(at=x(10**i), text=_power(i)) for i in range(first, last + 1)],
         y_ticks=[Data(at=y(10**i), text=_power(i - 12)) for i in ticks],
@@ -94,7 +100,7 @@ def scatter(dots: Sequence[Dot], limit: float | None) -> Data:
     """
     right = _end(max(dot.x for dot in dots) * 1.05)
     top = _end(max(*(dot.y for dot in dots), limit or 0.0) * 1.05)
-    x, y = _axis(0, right, LEFT, RIGHT), _axis(0, top, BOTTOM, TOP)
+    x, y = axis(0, right, LEFT, RIGHT), axis(0, top, BOTTOM, TOP)
     placed: list[Data] = []
     for dot in dots:
         here = Data(**dot._asdict() | {"x": x(dot.x), "y": y(dot.y)})

@@ -74,14 +74,7 @@ class View:
     @cached_property
     def sensitivities(self) -> list[Data]:
         """What a tenth more of an input does to the days of training."""
-        found = facts.moved(self.result)
-        widest = max((abs(row.change) for row in found), default=Fraction(1))
-        rows = []
-        for row in found:
-            width, more = round(abs(row.change) * 480 / widest), row.change > 0
-            x = 500 if more else 500 - width
-            rows.append(Data(**vars(row), more=more, width=width, x=x))
-        return rows
+        return facts.moved(self.result)
 
     @cached_property
     def _neighbours(self) -> list[Neighbour]:

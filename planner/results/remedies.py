@@ -42,8 +42,7 @@ class Remedy:
     rank: int  # how much it interferes, low first
 
     def __str__(self) -> str:
-        told = ((key, value) for key, value in self.changes.items() if value is not None)
-        return ", ".join(f"{key}: {flow(value)}" for key, value in told)
+        return flow({key: v for key, v in self.changes.items() if v is not None})[1:-1]
 
     def to_json(self) -> dict[str, Any]:
         return {

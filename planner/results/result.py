@@ -161,11 +161,9 @@ class Result:
     def quantity(self, base: str, point: Point) -> Quantity:
         """The quantity of an id at a point."""
         trace = self.evaluation.trace(base, point)
-        per = self.evaluation.book.quantities[base].per
-        key = (base, tuple(trace.point[axis] for axis in per))
-        if key not in self._quantities:
-            self._quantities[key] = Quantity(self, key, trace)
-        return self._quantities[key]
+        if trace.key not in self._quantities:
+            self._quantities[trace.key] = Quantity(self, trace)
+        return self._quantities[trace.key]
 
     # -- everything ---------------------------------------------------------------------------
 
@@ -348,10 +346,10 @@ SAID = (
 class Quantity:
     """One evaluated quantity. What it prints is made when it is asked for."""
 
-    def __init__(self, result: Result, key: Key, trace: Trace) -> None:
-        self.result, self.key, self.trace = result, key, trace
+    def __init__(self, result: Result, trace: Trace) -> None:
+        self.result, self.key, self.trace = result, trace.key, trace
         #: The id without the entry, and the entries.
-        self.base, self.entries = key
+        self.base, self.entries = trace.key
         #: What the book says of it, whichever formula holds; and the one that does, or None.
         self.declared = result.evaluation.book.quantities[self.base]
         self.chosen = trace.chosen
