@@ -41,43 +41,34 @@ class PieceFolder:
         self.table = files.resolved(table)
         self.folder = self.table.with_name(self.table.name + ".pieces")
         self.ending, self.count = about["format"], about["pieces"]
-        with _writing(self.table):
-            self._lock, self._locked = self._hold()
-        try:
-            with _writing(self.table):
-                self._begin(about, restart)
-        except BaseException:
-            self.close()
-            raise
+        with _writing(self.table), contextlib.ExitStack() as stack:
+            self._lock = stack.enter_context(self._hold())
+            self._begin(about, restart)
+            stack.pop_all()
 
-    def _hold(self) -> tuple[IO[bytes], bool]:
-        """The file that says whose pieces these are, and whether it is locked."""
-        try:
-            import fcntl
-        except ImportError:  # not everywhere
-            return self._opened(), False
-        while True:
-            lock = self._opened()
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(lock.fileno()), os.stat(self.folder / STUDY)):
-                    return lock, True
-            except BlockingIOError:
-                lock.close()
-                what = "another sweep is writing this"
-                raise _refused(what, self.table, "another file") from None
-            except FileNotFoundError:  # removed since it was opened: the lock is on nothing
-                pass
-            lock.close()
-
-    def _opened(self) -> IO[bytes]:
+    def _hold(self) -> IO[bytes]:
+        """The file that says whose pieces these are, held for this process."""
         while True:
             with contextlib.suppress(FileExistsError):
                 self.folder.mkdir()
-            # A study that finishes removes the folder.
-            with contextlib.suppress(FileNotFoundError):
+            # A study that finishes removes the folder: then a lock is on nothing.
+            with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as stack:
                 self._checked()
-                return files.beside(self.folder / STUDY)
+                lock = stack.enter_context(files.beside(self.folder / STUDY))
+                self._lock_on(lock)
+                if os.path.samestat(os.fstat(lock.fileno()), os.stat(self.folder / STUDY)):
+                    stack.pop_all()
+                    return lock
+
+    def _lock_on(self, file: IO[bytes]) -> None:
+        try:
+            import fcntl
+        except ImportError:  # not everywhere
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _refused("another sweep is writing this", self.table, "another file") from None
 
     def _checked(self) -> None:
         """That the folder is ours, and has nothing in it through which something else is reached.
@@ -162,8 +153,8 @@ class PieceFolder:
             os.chmod(whole, files.mode(self.table))
             os.replace(whole, self.table)
             self._empty()
-            if not self._locked:
-                self._lock.close()  # an open file cannot be removed everywhere
+            if os.name == "nt":
+                self._lock.close()  # an open file cannot be removed there
             os.unlink(self.folder / STUDY)  # until here all names are this study's
             with contextlib.suppress(OSError):  # another one has begun
                 self.folder.rmdir()
