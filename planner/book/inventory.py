@@ -195,9 +195,8 @@ def mamba(values: Values) -> Components:
     yield Component("input", h, 2 * inner + shared + steps, group, "column", bias)
     yield _conv("convolution", k_conv, inner + shared, group, values["conv_bias"])
     if second:
-        yield _vector("decay", a_m, group)
-        yield _vector("skip", a_m, group)
-        yield _vector("step_bias", a_m, group)
+        for name in ("decay", "skip", "step_bias"):
+            yield _vector(name, a_m, group)
         yield Component("scan", inner, state, group, "column", type="scan", scan="mamba2")
         if values["norm"]:
             yield _norm("norm", inner)
@@ -221,10 +220,9 @@ def delta_net(values: Values) -> Components:
     yield Component("query_key_value", h, 2 * keys + vals, group, "column")
     low_rank = values.get("gate_rank")
     if low_rank:
-        yield Component("output_gate_down", h, r_g, group, "none")
-        yield Component("output_gate_up", r_g, vals, group, "column")
-        yield Component("decay_gate_down", h, r_g, group, "none")
-        yield Component("decay_gate_up", r_g, vals, group, "column")
+        for gate in ("output_gate", "decay_gate"):
+            yield Component(f"{gate}_down", h, r_g, group, "none")
+            yield Component(f"{gate}_up", r_g, vals, group, "column")
     else:
         yield Component("output_gate", h, vals, group, "column")
         yield Component("decay_gate", h, a_dv, group, "column")

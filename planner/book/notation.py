@@ -136,7 +136,6 @@ layers_on_stage = part_on_stage("L_ks", "layers of a part on a stage", latex=r"L
 in_flight = part_on_stage(
     "A_ks", "layers of a part on a stage times micro-batches alive", latex=r"A_{k\sigma}"
 )
-
 recomputed_in_flight = part_on_stage(
     "R_ks", "of these, those that are recomputed", latex=r"R_{k\sigma}"
 )
@@ -163,14 +162,12 @@ k_quant = bytes_of("k_quant", "bytes of a weight's quantized copies", "training.
 k_a = bytes_of("k_a", "bytes of an activation", "training.bytes.activation")
 k_disp = bytes_of("k_disp", "bytes of a value on its way to an expert", "training.bytes.dispatch")
 k_gat = bytes_of("k_gat", "bytes of a weight being gathered", "training.bytes.gather")
-
 k_l = symbol("k_l", "rank of the adapters", "training.lora.rank", latex="r_LoRA")
 k_t = bytes_of("k_t", "bytes of an optimizer's step counter", "training.bytes.step")
 tensors_c = symbol(
     "tensors_c", "weight tensors of the component", latex=r"n_{w,c}", per="component"
 )
 d_rot = symbol("d_rot", "head size of the rotary tables", "model.attention.head_dim")
-
 k_kv = bytes_of("k_kv", "bytes of an element of the cache", "training.bytes.cache", latex=r"k_{kv}")
 s_o = symbol("s_o", "tokens generated", "training.output_tokens")
 f_off = symbol(
@@ -317,7 +314,6 @@ a_net = hop_time(
 o_net = formula_input(
     "o_net", "oversubscription of the network", "cluster.network.oversubscription", latex=r"\omega"
 )
-
 B_host = bytes_per_second(
     "B_host", "rate between a device and its host's memory, one direction", "time.host_link"
 )

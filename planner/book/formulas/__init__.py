@@ -1,21 +1,13 @@
-"""The formula book: importing this package registers every quantity."""
+"""The formula book: importing this package registers every quantity, those of modules that these
+import among them."""
 
 from planner.book.formulas import (  # noqa: F401
     checkpoint,
     compute,
     cost,
     energy,
-    layout,
     memory,
-    memory_activations,
-    memory_buffers,
-    memory_cache,
-    memory_states,
-    parameters,
     roofline,
     scaling,
-    time,
     time_conventions,
-    time_inference,
-    time_run,
 )

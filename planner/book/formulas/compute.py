@@ -86,18 +86,14 @@ component.where(
     2 * keys * (n_in + n_out) * s_dec / s,
     "As for any core, for the s_dec queries of the decoder instead of s.",
 )
-component.where(
-    type="scan", scan="mamba1", source="Gu & Dao 2023 (arXiv 2312.00752), section 3.2"
-).equals(
+component.where(type="scan", scan="mamba1", source=f"{GU_DAO}, section 3.2").equals(
     2 * n_in * n_out,
     "Each state of each channel is read once; how states come to be is not a matmul.",
 )
 
 _chunks = ceil(s / c_m)
 _within = a_m * c_m * n_out + c_m * n_in + 2 * n_in * n_out
-component.where(
-    type="scan", scan="mamba2", source=CHUNKED + "Dao & Gu 2024 (arXiv 2405.21060), section 6"
-).equals(
+component.where(type="scan", scan="mamba2", source=CHUNKED + f"{DAO_GU}, section 6").equals(
     (2 * _chunks * c_m * _within + 2 * (_chunks + 1) ** 2 * n_in * n_out) / s,
     "Within a chunk C with B over the state and the result with x; into and out of the states of "
     "chunks; and every chunk's state from all before it. n_in is the inner width, n_out the state.",
@@ -106,11 +102,7 @@ component.where(
 #: Tokens of a sequence in whole chunks.
 _in_chunks = ceil(s / c_d) * c_d
 _each = 2 * c_d * d_dk + c_d * d_dv + 3 * d_dk * d_dv
-component.where(
-    type="scan",
-    scan=("delta", "kda"),
-    source=CHUNKED + "Yang et al. 2024 (arXiv 2412.06464), section 3.3",
-).equals(
+component.where(type="scan", scan=("delta", "kda"), source=CHUNKED + f"{YANG}, section 3.3").equals(
     2 * a_dv * _in_chunks * _each / s,
     "Within a chunk keys with keys, queries with keys, and scores with values; three products with "
     "the state for each chunk.",
@@ -224,7 +216,7 @@ training_megatron = flops(
     "compute.training_flops_megatron",
     "C_Meg",
     "training FLOPs as Megatron-LM 2021 counts them",
-    source="Narayanan et al. 2021 (arXiv 2104.04473), equation 3",
+    source=f"{NARAYANAN}, equation 3",
     shape=True,
 ).equals(
     T * (Sum(4 * L_k * layer, "part", layers=True) + Sum(3 * layer, "part", layers=False)),
@@ -236,7 +228,7 @@ training_palm = flops(
     "compute.training_flops_palm",
     "C_PaLM",
     "training FLOPs as PaLM counts them",
-    source="Chowdhery et al. 2022 (arXiv 2204.02311), appendix B",
+    source=f"{CHOWDHERY}, appendix B",
     coefficient="FLOP",
     shape=True,
 ).equals(
@@ -269,7 +261,7 @@ block_again.where(block="attention", again_core_attention=True, source=CHECKPOIN
 block_again.where(
     block="attention",
     again_core_attention=False,
-    source="Dao et al. 2022 (arXiv 2205.14135), section 3.1; Megatron-LM (recompute-modules)",
+    source=f"{DAO}, section 3.1; Megatron-LM (recompute-modules)",
 ).equals(0, "Its core is kept, or is a fused one of an implementation that does not run it again.")
 
 for _kind in ("mlp", "moe"):
@@ -317,7 +309,7 @@ executed_per_token = flops(
     "compute.executed_flops_per_token",
     "C_hw",
     "FLOPs of forward and backward with what is computed again, per token",
-    source="Korthikanti et al. 2022 (arXiv 2205.05198), section 5 and appendix A",
+    source=f"{KORTHIKANTI}, section 5 and appendix A",
 ).equals(
     per_token + again,
     "What hardware runs: the two passes, and the forward pass of what was not kept.",
@@ -375,7 +367,7 @@ scores_again.where(training_attention="eager").equals(0, "The scores were kept."
 scores_again.where(
     training_attention=("flash", "efficient"),
     shape=True,
-    source="Dao et al. 2022 (arXiv 2205.14135), algorithm 4",
+    source=f"{DAO}, algorithm 4",
     coefficient="FLOP",
 ).equals(
     Sum(L_k * Sum(2 * keys * n_in, "component", type="core"), "part"),

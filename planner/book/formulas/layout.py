@@ -4,7 +4,7 @@ from planner.book.language import *
 
 #: Schedules by which a device is at one pass at a time.
 IN_TURN = ("1f1b", "interleaved", "gpipe", "zero-bubble")
-GROUPS = "Narayanan et al. 2021 (arXiv 2104.04473), section 3"
+GROUPS = f"{NARAYANAN}, section 3"
 
 data = Quantity("layout.data", "d", "data-parallel size", source=GROUPS).equals(
     n / (t * p * c),
@@ -70,9 +70,7 @@ sequence_ranks = Quantity(
 sequence_ranks.where(sequence=True, source=SEQUENCE).equals(
     t, "Sequence parallelism divides norms and the residual stream over the tensor-parallel ranks."
 )
-sequence_ranks.where(
-    sequence=False, source="Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.1"
-).equals(
+sequence_ranks.where(sequence=False, source=f"{KORTHIKANTI}, section 4.2.1").equals(
     1, "Without sequence parallelism every tensor-parallel rank holds the whole residual stream."
 )
 

@@ -3,8 +3,6 @@
 from planner.book.formulas.layout import sequence_ranks, tokens
 from planner.book.language import *
 
-KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198)"
-
 of_part = partial(in_bytes, per="part")
 of_stage = partial(in_bytes, per="stage")
 

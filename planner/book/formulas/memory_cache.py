@@ -38,13 +38,11 @@ block.where(
 
 #: The last inputs of a depthwise convolution, as many as its kernel is long.
 _window = Sum(n_in * n_out, "component", type="conv")
-block.where(
-    block="mamba", source="Gu & Dao 2023 (arXiv 2312.00752); Dao & Gu 2024 (arXiv 2405.21060)"
-).equals(
+block.where(block="mamba", source=f"{GU_DAO}; {DAO_GU}").equals(
     k_a * held * (m_in * n_st + _window) / t,
     "The state of every channel, and the window of the convolution.",
 )
-block.where(block="delta_net", source="Yang et al. 2024 (arXiv 2412.06464)").equals(
+block.where(block="delta_net", source=YANG).equals(
     k_a * held * (a_dv * d_dk * d_dv + _window) / t,
     "One matrix of keys by values for each head, and the window of the convolution.",
 )

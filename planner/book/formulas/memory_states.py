@@ -43,8 +43,7 @@ device_parameters.where(
     split="vocabulary", shared=True, again=True, source=DUALPIPE_EMBEDDING
 ).equals(0, "The matrix lies on the same stage and is used once more.")
 device_parameters.where(
-    split="experts",
-    source="Lepikhin et al. 2020 (arXiv 2006.16668); Megatron-LM (expert-tensor-parallel-size)",
+    split="experts", source=f"{LEPIKHIN}; Megatron-LM (expert-tensor-parallel-size)"
 ).equals(component / (e * t_e), "Experts are divided over e groups, each expert over t_e devices.")
 
 width = partial(Quantity, source=MEGATRON, per="component")
@@ -202,9 +201,7 @@ each.where(optimizer="adafactor", matrix=False, source=FACTORED).equals(
     k_o, "A vector keeps its second moment in full."
 )
 each.where(
-    optimizer="muon",
-    hidden_matrix=True,
-    source="Jordan et al. 2024 (Muon); Liu et al. 2025 (arXiv 2502.16982), section 2.3",
+    optimizer="muon", hidden_matrix=True, source=f"Jordan et al. 2024 (Muon); {MOONLIGHT}"
 ).equals(
     k_o * (inputs * outputs + 2 * biases) / (inputs * outputs + biases),
     "A momentum for each parameter of a hidden matrix; for its biases two moments.",
@@ -216,18 +213,13 @@ each.where(
 ).equals(2 * k_o, "Two moments, as AdamW keeps them.")
 
 per_parameter.where(
-    optimizer=("adafactor", "muon"),
-    shape=True,
-    source="Shazeer & Stern 2018 (arXiv 1804.04235); Jordan et al. 2024 (Muon)",
+    optimizer=("adafactor", "muon"), shape=True, source=f"{SHAZEER}; Jordan et al. 2024 (Muon)"
 ).equals(
     Sum(L_k * Sum(each * component, "component"), "part") / total,
     "On average over the model: matrices and vectors keep different states.",
 )
 per_parameter.where(
-    optimizer="muon",
-    shape=False,
-    source="Liu et al. 2025 (arXiv 2502.16982), section 2.3: one momentum buffer",
-    exact=False,
+    optimizer="muon", shape=False, source=f"{MOONLIGHT}: one momentum buffer", exact=False
 ).equals(
     k_o,
     "A momentum, as if every parameter were one of a hidden matrix; embeddings, head and vectors "
@@ -247,9 +239,9 @@ optimizer_component = of_component(
     "master weights and optimizer states of one component on one device",
     source=ZERO,
 )
-optimizer_component.where(
-    offload_optimizer=True, source="Ren et al. 2021 (arXiv 2101.06840)"
-).equals(0, "They lie in the host's memory.")
+optimizer_component.where(offload_optimizer=True, source=REN).equals(
+    0, "They lie in the host's memory."
+)
 optimizer_component.where(zero=0, offload_optimizer=False).equals(
     (k_m + k_G) * trained + states,
     "A master weight, the gradient's copy where the recipe keeps one, the optimizer's states.",

@@ -11,7 +11,7 @@ from planner.book.language import *
 RING = "Patarasu & Yuan 2009, Bandwidth optimal all-reduce algorithms; Thakur et al. 2005"
 NVLS = "NCCL, src/graph/tuning.cc: the faster of ring and NVLS (switches that add up and copy)"
 TREE = "Sanders et al. 2009, Two-tree algorithms; NCCL 2.4"
-MEGATRON = "Narayanan et al. 2021 (arXiv 2104.04473), section 3.2"
+MEGATRON = f"{NARAYANAN}, section 3.2"
 
 rate = partial(estimate, unit="bytes/s")
 of_block = partial(seconds, per="block")
@@ -218,13 +218,13 @@ experts = of_block(
     "one exchange of tokens between experts, the mean of there and back",
     attribution="expert-parallel exchange",
 )
-experts.where(expert="none", source=GSHARD).equals(0, "All experts are on the device.")
+experts.where(expert="none", source=LEPIKHIN).equals(0, "All experts are on the device.")
 
 DEEPEP = "DeepEP, README (normal kernels)"
 #: Nodes over which an expert-parallel group is spread.
 NODES = e * t_e / n_node
 
-LIMITED = "DeepSeek-AI 2024 (arXiv 2412.19437), section 2.1.2"
+LIMITED = f"{DEEPSEEK_V3}, section 2.1.2"
 
 of_experts = partial(estimate, per="block", block="moe")
 
@@ -285,7 +285,7 @@ def _once(reached: Operand, members: Operand) -> Expression:
 
 #: A token once to each other node, on a network that may be oversubscribed.
 _across = _once(reach_nodes, NODES) * o_net
-experts.where(expert="node", dispatcher="all-to-all", source=GSHARD).equals(
+experts.where(expert="node", dispatcher="all-to-all", source=LEPIKHIN).equals(
     _copies / (link * e_a2a), "Of k copies of each token all but 1/e leave the device."
 )
 experts.where(expert="nodes", dispatcher="all-to-all", source=DUALPIPE_EXCHANGE).equals(
@@ -357,7 +357,7 @@ send = seconds(
     "sending the residual stream to the next stage",
     short="sending to the next stage",
     attribution="pipeline exchange",
-    source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1 (scatter, send, gather)",
+    source=f"{NARAYANAN}, section 4.1 (scatter, send, gather)",
 )
 send.where(pipeline="none").equals(0, "There is one stage.")
 _sent = k_a * tokens * h / t

@@ -9,7 +9,7 @@ from planner.book.formulas.time_peak import peak
 from planner.book.formulas.time_product import count, rows
 from planner.book.language import *
 
-FLASH = "Dao et al. 2022 (arXiv 2205.14135), section 3"
+FLASH = f"{DAO}, section 3"
 FUSED = ("flash", "efficient")
 
 of_product = partial(Quantity, source=ROOFLINE, per="product", coefficient="FLOP")

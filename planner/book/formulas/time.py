@@ -5,7 +5,7 @@ from planner.book.formulas.time_peak import peak
 from planner.book.formulas.time_step import step
 from planner.book.language import *
 
-PALM = "Chowdhery et al. 2022 (arXiv 2204.02311), appendix B"
+PALM = f"{CHOWDHERY}, appendix B"
 
 by_time = partial(Quantity, scales_with="time", source="definition")
 by_rate = partial(Quantity, scales_with="rate", source=PALM)
@@ -65,12 +65,11 @@ tflops_per_device = by_rate(
 ).equals(mfu * peak / 10**12, "Model FLOPs of one device in one second, in units of 1e12.")
 
 
-def _scores(sees: str) -> Any:
-    return Sum(L_k * Sum(component, "component", type="core", sees=sees), "part")
-
-
 #: FLOPs of one token, forward and twice backward, for scores that are masked: half of a decoder's.
-MASKED = rational(3, 2) * (_scores("past") + _scores("past window"))
+MASKED = rational(3, 2) * sum(
+    Sum(L_k * Sum(component, "component", type="core", sees=sees), "part")
+    for sees in ("past", "past window")
+)
 
 least_share = estimate(
     "time.floor",

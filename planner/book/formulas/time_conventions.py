@@ -9,8 +9,7 @@ from planner.book.formulas.time_peak import peak
 from planner.book.language import *
 
 CONVENTIONS = (
-    "Chowdhery et al. 2022 (arXiv 2204.02311), appendix B; Dao 2023 (arXiv 2307.08691), section 4; "
-    "Korthikanti et al. 2022 (arXiv 2205.05198), section 6.3"
+    f"{CHOWDHERY}, appendix B; Dao 2023 (arXiv 2307.08691), section 4; {KORTHIKANTI}, section 6.3"
 )
 
 by_convention = partial(Quantity, source=CONVENTIONS, share=True, per="convention")

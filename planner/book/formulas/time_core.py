@@ -6,7 +6,7 @@ from planner.book.formulas.time_peak import peak_16
 from planner.book.formulas.time_product import loaded, shallow, traffic, waves, work
 from planner.book.language import *
 
-FLASH = "Dao et al. 2022 (arXiv 2205.14135), section 3; Dao 2023 (arXiv 2307.08691)"
+FLASH = f"{DAO}, section 3; Dao 2023 (arXiv 2307.08691)"
 SCALED = "Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.1"
 KERNELS = (
     "what each kernel reads and writes; softmax and dropout run apart, as what they leave behind "

@@ -168,7 +168,7 @@ sends = seconds(
     "time.decode.sends",
     "t_send,dec",
     "sending a step's tokens through the stages",
-    source="Narayanan et al. 2021 (arXiv 2104.04473), section 4.1",
+    source=f"{NARAYANAN}, section 4.1",
 )
 sends.where(pipeline="none").equals(0, "There is one stage.")
 sends.where(pipeline="node").equals(

@@ -9,7 +9,6 @@ from planner.book.formulas.time_peak import peak_16
 from planner.book.language import *
 
 JORDAN = "Jordan et al. 2024, Muon: an optimizer for hidden layers in neural networks"
-MOONLIGHT = "Liu et al. 2025 (arXiv 2502.16982), section 2.3"
 OPERATIONS: dict[str, Any] = {"optimizer_kernel": ("foreach", "loop")}
 HIDDEN: dict[str, Any] = {"optimizer": "muon", "hidden_matrix": True}
 OUTSIDE: dict[str, Any] = {"optimizer": "muon", "hidden_matrix": False}
@@ -65,7 +64,7 @@ update.where(
     "momentum is scaled and the gradient added (5, of which 1 of the gradient).",
 )
 
-ADAFACTOR = "transformers, optimization.py (Adafactor); Shazeer & Stern 2018 (arXiv 1804.04235)"
+ADAFACTOR = f"transformers, optimization.py (Adafactor); {SHAZEER}"
 
 update.where(optimizer="adafactor", optimizer_kernel="fused", source=ADAFACTOR).equals(
     _once + k_g,
@@ -195,7 +194,7 @@ optimizer.where(zero=(1, 2, 3), offload_optimizer=False).equals(
 LEAVES: dict[str, Any] = {
     "offload_optimizer": True,
     "optimizer": NOT_MUON,
-    "source": "Ren et al. 2021 (arXiv 2101.06840), section 4",
+    "source": f"{REN}, section 4",
 }
 #: Seconds for each parameter that a device owns.
 _on_host = (k_g + k_c) / B_host + _once * minimum(n, n_node) / B_dram

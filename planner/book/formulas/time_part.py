@@ -114,7 +114,7 @@ exchange.where(block="moe", schedule="dualpipe", source=DUALPIPE).equals(
     "DualPipe pairs a forward with a backward pass, so that the exchanges of one run "
     "beside the products of the other; they are taken as hidden, as the report says.",
 )
-exchange.where(block="moe", schedule=IN_TURN, source=GSHARD).equals(
+exchange.where(block="moe", schedule=IN_TURN, source=LEPIKHIN).equals(
     2 * (experts_exchange + experts_gather),
     "Tokens go to their experts, and to all devices that share one, and come back.",
 )
@@ -177,7 +177,7 @@ again.where(block="attention", again_core_attention=True, source=CHECKPOINTED_CO
 again.where(
     block="attention",
     again_core_attention=False,
-    source="Dao et al. 2022 (arXiv 2205.14135), section 3.1: the backward kernel computes the "
+    source=f"{DAO}, section 3.1: the backward kernel computes the "
     "scores again by itself; Megatron-LM (recompute-modules)",
 ).equals(
     0,
@@ -264,12 +264,11 @@ gathers = of_part(
     "gathering a layer's weights and scattering its gradients",
     attribution="sharded weights' exchange",
 )
-gathers.where(
-    zero=(0, 1, 2),
-    source="Rajbhandari et al. 2020 (arXiv 1910.02054), section 5: weights stay whole",
-).equals(0, "Every device holds its weights.")
+gathers.where(zero=(0, 1, 2), source=f"{RAJBHANDARI}, section 5: weights stay whole").equals(
+    0, "Every device holds its weights."
+)
 
-FSDP = "Zhao et al. 2023 (arXiv 2304.11277), section 3"
+FSDP = f"{ZHAO}, section 3"
 
 gathers.where(zero=3, reshard=True, source=FSDP).equals(
     (2 * k_gat + k_red) * Sum(device_parameters * passed, "component") + 3 * hops,

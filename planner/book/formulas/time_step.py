@@ -8,8 +8,8 @@ from planner.book.formulas.time_optimizer import optimizer
 from planner.book.formulas.time_part import part, repeated
 from planner.book.language import *
 
-PIPELINE = "Narayanan et al. 2021 (arXiv 2104.04473), section 2.2"
-ZERO_TRAFFIC = "Rajbhandari et al. 2020 (arXiv 1910.02054), section 7"
+PIPELINE = f"{NARAYANAN}, section 2.2"
+ZERO_TRAFFIC = f"{RAJBHANDARI}, section 7"
 EACH = (
     "DeepSpeed, runtime/zero/stage_1_and_2.py (partition_gradients); PyTorch, fully_shard: both "
     "reduce in the backward pass of each micro-batch"
@@ -68,7 +68,7 @@ bubble.where(
     "weights, which fill it; both gradients are half of the backward pass, so a forward pass is "
     "left.",
 )
-bubble.where(schedule="dualpipe", source="DeepSeek-AI 2024 (arXiv 2412.19437), table 2").equals(
+bubble.where(schedule="dualpipe", source=f"{DEEPSEEK_V3}, table 2").equals(
     (p / 2 - 1) * ((1 - f_back / 2) * model / p + 2 * network.send),
     "p/2 - 1 slots of a forward and backward pass that overlap, and of a backward pass, less three "
     "times the gradients of weights, half of a backward pass each.",
@@ -142,9 +142,7 @@ buckets.where(
     "devices there are.",
 )
 buckets.where(
-    buckets="fixed",
-    zero=(2, 3),
-    source="Zhao et al. 2023 (arXiv 2304.11277), section 3: a unit for each layer",
+    buckets="fixed", zero=(2, 3), source=f"{ZHAO}, section 3: a unit for each layer"
 ).equals(
     Max(Sum(layers_on_stage, "part"), "stage"),
     "One for each layer, and for embedding and head, where the stage holds them.",
@@ -230,11 +228,7 @@ data.where(data_overlap="all", zero=(0, 1, 3), source=OVERLAP).equals(
     "Gradients are reduced beside the backward pass of the last micro-batch, and weights gathered "
     "beside the forward pass of the first: both hide a share.",
 )
-data.where(
-    data_overlap=("gradients", "all"),
-    zero=2,
-    source="Zhao et al. 2023 (arXiv 2304.11277), section 3",
-).equals(
+data.where(data_overlap=("gradients", "all"), zero=2, source=f"{ZHAO}, section 3").equals(
     _shown(reduce, f_back * micro_batch * micro_batches)
     + _shown(gather, (1 - f_back) * micro_batch),
     "Gradients are reduced beside the backward passes of all m micro-batches, and layers gathered "
