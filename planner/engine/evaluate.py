@@ -130,11 +130,6 @@ class Evaluation(Lowering):
             found = self._traces[key] = Trace(self, key, place)
         return found
 
-    @property
-    def traces(self) -> dict[Key, Trace]:
-        """All instances that were evaluated, asked for or used."""
-        return {key: Trace(self, key, place) for key, place in self.nodes.items()}
-
     def value(self, identifier: str, point: Point | None = None) -> Any:
         """The value of a quantity; raises Absent with the reason where there is none."""
         return self._given(self.instance(identifier, point or {}))

@@ -69,7 +69,8 @@ def build(plan: Plan) -> Case:
     else:
         axes.update(_model_axes(plan.model, frozenset(plan.get("training.lora.targets") or ())))
         settings["experts"] = any(part.settings["experts"] for part in axes["part"])
-        axes["tensor"] = kept_tensors(plan.model, axes["block"], profile, settings)
+        chosen = tensors.choices(settings)
+        axes["tensor"] = kept_tensors(plan.model, axes["block"], profile, settings, chosen)
         axes["product"] = matmuls.axis(axes["component"])
         axes["stage"], crossed = _stage_axis(plan, axes["part"], axes["component"])
     return Case(bindings, settings, axes, crossed, kinds)
@@ -110,31 +111,21 @@ def _phases(mode: str) -> tuple[Entry, ...]:
     return tuple(Entry("phase", k, v, settings={"phase": k}) for k, v in titles.items())
 
 
-def kept_tensors(
-    model: Model, blocks: tuple[Entry, ...], profile: profiles.Profile, settings: dict[str, Any]
-) -> tuple[Entry, ...]:
-    """What the implementation keeps of each block."""
-    found = _kept_tensors(model, blocks, profile, settings, tensors.choices(settings))
-    assert isinstance(found, tuple)
-    return found
-
-
 @recent(8, watched=3)
-def _kept_tensors(
+def kept_tensors(
     model: Model,
     blocks: tuple[Entry, ...],
     profile: profiles.Profile,
     settings: Mapping[str, Any],
     chosen: Mapping[str, Any],
 ) -> Iterator[Entry]:
+    """What the implementation keeps of each block, under choices of the run (``tensors``)."""
     entries = iter(blocks)
     for part in model.parts:
         before = None
         for block in part.blocks:
             second = before == block.kind == "norm"  # two norms read one input
-            yield from tensors.entries(
-                next(entries), part.name, block, second, profile, settings, chosen
-            )
+            yield from tensors.entries(next(entries), block, second, profile, settings, chosen)
             before = block.kind
 
 
@@ -165,8 +156,7 @@ def _stage_axis(
 def recomputed_at_most(plan: Plan, recompute: str) -> int:
     """How many layers of a stage are computed again at most."""
     assert plan.model is not None
-    given = plan.get("training.recompute_layers")
-    most = 0 if recompute == "none" else given
+    most = 0 if recompute == "none" else plan.get("training.recompute_layers")
     return len(plan.model.sequence) if most is None else int(most)
 
 

@@ -24,6 +24,7 @@ JOINED = (
     ("expert_gate", "expert_up"),
     ("shared_gate", "shared_up"),
 )
+KERNEL = {name: names for names in JOINED for name in names}
 #: The products of an expert that sum over its width, which expert-tensor ranks divide.
 EXPERT_DOWN = "expert_down"
 
@@ -31,25 +32,13 @@ EXPERT_DOWN = "expert_down"
 @recent(4)
 def axis(components: tuple[Entry, ...]) -> Iterator[Entry]:
     """The products of every block, in the order of its components."""
-    blocks: dict[Entry, list[Entry]] = {}
+    products: dict[tuple[Entry, tuple[str, ...]], list[Entry]] = {}
     for component in components:
         if component.settings["type"] == "linear" and component.parent is not None:
-            blocks.setdefault(component.parent, []).append(component)
-    for block, found in blocks.items():
-        for members in _joined(found):
-            yield _product(block, members)
-
-
-def _joined(components: list[Entry]) -> Iterator[list[Entry]]:
-    by_name = {component.name: component for component in components}
-    done: set[str] = set()
-    for component in components:
-        if component.name in done:
-            continue
-        group = next((names for names in JOINED if component.name in names), ())
-        members = [by_name[name] for name in group if name in by_name] or [component]
-        done.update(member.name for member in members)
-        yield members
+            kernel = KERNEL.get(component.name, (component.name,))
+            products.setdefault((component.parent, kernel), []).append(component)
+    for (block, _), members in products.items():
+        yield _product(block, members)
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,7 @@ dictionary of those names; every entry gets the same one formula, ``memory.tenso
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from planner.book import notation as n
@@ -63,7 +63,6 @@ MOMENTS = ("kept", "loss", "backward", "forward")
 
 def entries(
     entry: Entry,
-    part: str,
     block: Block,
     second: bool,
     profile: profiles.Profile,
@@ -72,26 +71,27 @@ def entries(
 ) -> Iterator[Entry]:
     """The tensors of one block under a profile, each bound to its size and to who shares it.
 
-    What a line can depend on: the block's values, its name and part, choices of the run (``chosen``
-    by short names), whether it reads the same input as the block before it (``second``), and facts
-    of the profile.
+    What a line can depend on: the block's values and name, choices of the run (``chosen`` by short
+    names), whether it reads the same input as the block before it (``second``), and facts of the
+    profile.
     """
     facts = {
         **profile["facts"],
         **chosen,
         **_facts(block.values, chosen),
-        "part": part,
         "name": block.name,
         "second": second,
         **block.values,
     }
-    modules = settings["modules"]
+    modules = set(settings["modules"])
     kinds = [block.kind]
     exchange = "parallelism.context_exchange"
     if block.kind == "attention" and facts["context"] and settings[exchange] == "gather":
         kinds.append("gathered attention")  # of all keys and values, before it starts
     for line in profiles.lines(profile, kinds, facts):
-        size = line.get("bytes", "activation")
+        size, width = line.get("bytes", "activation"), WIDTHS[line["width"]]
+        # Of a module that is computed again; its first input stays.
+        again = {line.get("module"), block.kind} & modules
         yield Entry(
             "tensor",
             line["tensor"],
@@ -99,24 +99,15 @@ def entries(
             entry,
             bindings={
                 n.rows_j: ROWS[line.get("rows", "tokens")],
-                n.width_j: _times(line.get("times", 1), WIDTHS[line["width"]]),
+                n.width_j: line["times"] * width if line.get("times", 1) > 1 else width,
                 n.bytes_j: n.k_a if size == "activation" else size,
                 n.ranks_j: _ranks(line.get("split", "none"), settings),
             },
             settings={
                 "moment": line.get("moment", "kept"),
-                "recomputed": _again(line, block, modules),
+                "recomputed": "selective" if again else "no",
             },
         )
-
-
-def _times(count: int, width: Expression) -> Expression:
-    return width if count == 1 else count * width
-
-
-def _again(line: Mapping[str, Any], block: Block, modules: Collection[str]) -> str:
-    """Whether a tensor belongs to a module that is computed again; its first input stays."""
-    return "selective" if {line.get("module"), block.kind} & set(modules) else "no"
 
 
 def choices(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,21 +35,17 @@ def load(name: str) -> Profile:
     return merged(load(base), profile) if base else profile
 
 
-def applies(when: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Whether a line's conditions hold: each fact is the wanted value or one of them."""
-    return all(
-        facts.get(key) in wanted if isinstance(wanted, list) else facts.get(key) == wanted
-        for key, wanted in when.items()
-    )
-
-
 def lines(
     profile: Profile, kinds: Iterable[str], facts: Mapping[str, Any]
 ) -> Iterable[Mapping[str, Any]]:
-    """The tensors of a block of these kinds under these facts (its values, the run's settings)."""
+    """The tensors of a block of these kinds whose conditions hold: each fact (of the block's
+    values, of the run's settings) is the wanted value or one of them."""
     for kind in kinds:
         for line in profile["blocks"].get(kind, ()):
-            if applies(line.get("when", {}), facts):
+            if all(
+                facts.get(key) in wanted if isinstance(wanted, list) else facts.get(key) == wanted
+                for key, wanted in line.get("when", {}).items()
+            ):
                 yield line
 
 

@@ -134,15 +134,14 @@ UNDIVIDED = {key: ROW[key].neutral for key in KEYS if not isinstance(ROW[key].ne
 KEPT = tuple(row.key for row in ROWS if row.kept)
 
 
-def _columns() -> Iterator[LayoutKey]:
-    for row in ROWS:
-        if not row.refines:
-            yield row
-            yield from (other for other in ROWS if other.refines == row.name)
-
-
 #: The rows that tables show, each with those that refine it.
-COLUMNS = tuple(row for row in _columns() if row.heading)
+COLUMNS = tuple(
+    row
+    for first in ROWS
+    if not first.refines
+    for row in (first, *(other for other in ROWS if other.refines == first.name))
+    if row.heading
+)
 
 
 def stated(

@@ -25,6 +25,7 @@ from planner.engine import instance as case
 from planner.engine.arrays.graph import Compiled, compiled
 from planner.engine.evaluate import Absent, Case, Entry
 from planner.engine.lower import Varying
+from planner.engine.tensors import choices
 from planner.plans import kernels as profiles
 from planner.plans.document import Model, Plan
 from planner.plans.layout import AXES, KEPT
@@ -313,9 +314,9 @@ def _kept(
 ) -> Sequence[Entry]:
     """The tensors that a layout keeps."""
     settings = {**kind.case.settings, **dict(zip(GIVEN, given, strict=True))}
-    profile = profiles.load(settings["training.implementation"])
+    profile, watched = profiles.load(settings["training.implementation"]), Watched(settings, read)
     found: Sequence[Entry] = case.kept_tensors(
-        kind.layers, tuple(blocks), profile, Watched(settings, read)
+        kind.layers, tuple(blocks), profile, watched, choices(watched)
     )
     return found
 

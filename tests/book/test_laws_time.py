@@ -392,10 +392,11 @@ def misdirected(found: Evaluation) -> list[str]:
 
 def outside(found: Evaluation) -> list[str]:
     """Quantities that the engine refused to print."""
+    values = ((key[0], found.worth(place)) for key, place in found.nodes.items())
     return [
-        f"{key[0]}: {trace.value.reason}"
-        for key, trace in found.traces.items()
-        if isinstance(trace.value, Absent) and "outside its range" in trace.value.reason
+        f"{name}: {value.reason}"
+        for name, value in values
+        if isinstance(value, Absent) and "outside its range" in value.reason
     ]
 
 
