@@ -165,6 +165,15 @@ def test_beside_a_datasheet_only_shares_are_written() -> None:
     assert read["peaks"] == preset.data["peaks"]
 
 
+def test_figures_of_datasheets_are_read_in_their_convention() -> None:
+    """NVIDIA prints 4.5 PFLOP/s of bf16 with sparsity for a B200, 2.25 without; and 900 GB/s of
+    NVLink for an H100, which is 450 each way."""
+    assert expected.dense({"value": "4500 TFLOP/s", "convention": "sparse"}) == 2.25e15
+    assert expected.dense({"value": "989.5 TFLOP/s", "convention": "dense"}) == 989.5e12
+    assert expected.direction({"bandwidth": "900 GB/s", "convention": "bidirectional"}) == 450e9
+    assert expected.direction({"bandwidth": "25 GB/s", "convention": "per-direction"}) == 25e9
+
+
 def test_shares_of_one_format_hold_for_it_alone() -> None:
     own = {"value": "100 TFLOP/s", "convention": "dense"}
     accelerator = {

@@ -47,10 +47,10 @@ def norm(values: Values, width: int) -> Any:
 class Attention(nn.Module):
     """Grouped-query attention with rotary positions where the model has them."""
 
-    def __init__(self, values: Values, run: Values, rope: bool) -> None:
+    def __init__(self, values: Values, run: Values) -> None:
         super().__init__()
         self.heads, self.kv_heads = values["heads"], values["kv_heads"]
-        self.width, self.rope = values["head_dim"], rope
+        self.width, self.rope = values["head_dim"], run["positions"] == "rope"
         self.causal, self.run = values["sees"].startswith("past"), run
         hidden = run["hidden"]
         queries, keys = self.heads * self.width, self.kv_heads * self.width
@@ -84,20 +84,20 @@ class Attention(nn.Module):
         q, k, v = (y.transpose(1, 2) for y in (q, k, v))
         if self.rope:
             q, k = _turned(q, rotary), _turned(k, rotary)
-        core = self._eager if self.run["attention"] == "eager" else self._fused
-        again = self.run["recompute"] == "selective" and core == self._eager
-        found = checkpoint(core, q, k, v, use_reentrant=False) if again else core(q, k, v)
+        if self.run["attention"] != "eager":
+            found = functional.scaled_dot_product_attention(
+                q,
+                k,
+                v,
+                is_causal=self.causal,
+                dropout_p=self.run["dropout"] if self.training else 0.0,
+                enable_gqa=self.heads != self.kv_heads,
+            )
+        elif self.run["recompute"] == "selective":
+            found = checkpoint(self._eager, q, k, v, use_reentrant=False)
+        else:
+            found = self._eager(q, k, v)
         return self.output(found.transpose(1, 2).flatten(-2))
-
-    def _fused(self, q: Any, k: Any, v: Any) -> Any:
-        return functional.scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            is_causal=self.causal,
-            dropout_p=self.run["dropout"] if self.training else 0.0,
-            enable_gqa=self.heads != self.kv_heads,
-        )
 
     def _eager(self, q: Any, k: Any, v: Any) -> Any:
         repeats = self.heads // self.kv_heads
@@ -124,14 +124,15 @@ def _turned(x: Any, rotary: Any) -> Any:
 class FeedForward(nn.Module):
     """One feed-forward network, gated or not."""
 
-    def __init__(self, values: Values, hidden: int, width: int, bias: bool) -> None:
+    def __init__(self, values: Values, run: Values) -> None:
         super().__init__()
+        hidden, width, bias = run["hidden"], values["intermediate"], values["bias"]
         self.gate = nn.Linear(hidden, width, bias=bias) if values["gated"] else None
         self.up = nn.Linear(hidden, width, bias=bias)
         self.down = nn.Linear(width, hidden, bias=bias)
         self.activation = ACTIVATIONS[values["activation"]]
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Any, rotary: Any = None) -> Any:
         if self.gate is None:
             return self.down(self.activation(self.up(x)))
         return self.down(self.activation(self.gate(x)) * self.up(x))
@@ -140,18 +141,17 @@ class FeedForward(nn.Module):
 class Experts(nn.Module):
     """Routed experts, one after another, and a shared expert that every token passes."""
 
-    def __init__(self, values: Values, hidden: int) -> None:
+    def __init__(self, values: Values, run: Values) -> None:
         super().__init__()
-        self.top_k = values["top_k"]
-        self.router = nn.Linear(hidden, values["experts"], bias=values["router_bias"])
-        self.experts = nn.ModuleList(
-            FeedForward(values, hidden, values["intermediate"], values["bias"])
-            for _ in range(values["experts"])
+        self.top_k, count, wide = (
+            values[key] for key in ("top_k", "experts", "shared_intermediate")
         )
-        wide = values["shared_intermediate"]
-        self.shared = FeedForward(values, hidden, wide, values["shared_bias"]) if wide else None
+        self.router = nn.Linear(run["hidden"], count, bias=values["router_bias"])
+        self.experts = nn.ModuleList(FeedForward(values, run) for _ in range(count))
+        shared = {**values, "intermediate": wide, "bias": values["shared_bias"]}
+        self.shared = FeedForward(shared, run) if wide else None
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Any, rotary: Any = None) -> Any:
         rows = x.flatten(0, 1)
         chances = functional.softmax(self.router(rows).float(), dim=-1)
         weights, chosen = chances.topk(self.top_k, dim=-1)
@@ -165,6 +165,10 @@ class Experts(nn.Module):
         return total.view_as(x)
 
 
+#: What the mixers of a layer are, by the kind of their block: of (x, rotary tables).
+MIXERS = {"attention": Attention, "mlp": FeedForward, "moe": Experts}
+
+
 class Layer(nn.Module):
     """The blocks of a layer kind with the residual sums between them."""
 
@@ -172,22 +176,23 @@ class Layer(nn.Module):
         super().__init__()
         self.parallel, self.dropout = run["parallel"], run["dropout"]
         self.placement = "pre" if self.parallel else run["norm_placement"]
-        mixers = [block for block in blocks if block.kind != "norm"]
         self.norms = nn.ModuleList(
             norm(block.values, run["hidden"]) for block in blocks if block.kind == "norm"
         )
-        self.mixers = nn.ModuleList(_mixer(block, run) for block in mixers)
+        self.mixers = nn.ModuleList(
+            MIXERS[block.kind](block.values, run) for block in blocks if block.kind != "norm"
+        )
 
     def forward(self, x: Any, rotary: Any) -> Any:
         if self.parallel:
             inputs = [norm(x) for norm in self.norms]
             for index, mixer in enumerate(self.mixers):
-                x = x + self._run(mixer, inputs[min(index, len(inputs) - 1)], rotary)
+                x = x + self._dropped(mixer(inputs[min(index, len(inputs) - 1)], rotary))
             return x
         norms = iter(self.norms)
         for mixer in self.mixers:
             y = next(norms)(x) if self.placement in ("pre", "sandwich") else x
-            y = self._run(mixer, y, rotary)
+            y = self._dropped(mixer(y, rotary))
             if self.placement == "sandwich":
                 y = next(norms)(y)
             x = x + y
@@ -195,19 +200,8 @@ class Layer(nn.Module):
                 x = next(norms)(x)
         return x
 
-    def _run(self, mixer: Any, x: Any, rotary: Any) -> Any:
-        y = mixer(x, rotary) if isinstance(mixer, Attention) else mixer(x)
+    def _dropped(self, y: Any) -> Any:
         return functional.dropout(y, self.dropout, self.training)
-
-
-def _mixer(block: Block, run: Values) -> Any:
-    if block.kind == "attention":
-        return Attention(block.values, run, run["positions"] == "rope")
-    if block.kind == "moe":
-        return Experts(block.values, run["hidden"])
-    return FeedForward(
-        block.values, run["hidden"], block.values["intermediate"], block.values["bias"]
-    )
 
 
 class Decoder(nn.Module):

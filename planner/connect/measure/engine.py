@@ -98,7 +98,8 @@ class Engine:
         the device cannot run it."""
         try:
             with self._context(job):
-                return self._timed(self._call(job), seconds)
+                call: Call = getattr(self, f"_{type(job).__name__.lower()}")(job)
+                return self._timed(call, seconds)
         except (RuntimeError, NotImplementedError, AttributeError, TypeError) as error:
             if isinstance(error, torch.OutOfMemoryError):
                 torch.cuda.empty_cache()
@@ -148,16 +149,6 @@ class Engine:
 
     # -- benchmarks ---------------------------------------------------------------------------
 
-    def _call(self, job: Job) -> Call:
-        runs: dict[type, Callable[[Any], Call]] = {
-            Product: self._product,
-            Traffic: self._traffic,
-            Attention: self._attention,
-            Elementwise: self._elementwise,
-            Launches: self._launches,
-        }
-        return runs[type(job)](job)
-
     def _random(self, *shape: int, form: str = "fp32", grad: bool = False) -> Any:
         made = torch.randn(*shape, device=self.where)
         made = made.to(torch.float8_e4m3fn if form == "fp8" else FORMATS[form])
@@ -198,8 +189,8 @@ class Engine:
         # Under autocast the residual stream and its norms are fp32, what is added to it is not.
         x = self._random(job.tokens, h, grad=True)
         y, z = (self._random(job.tokens, h, form=form, grad=True) for _ in range(2))
-        wide = self._random(job.tokens, job.intermediate, form=form, grad=True)
-        logits = self._random(job.tokens, job.vocabulary, form=form, grad=True)
+        wide = self._random(job.tokens, job.wide, form=form, grad=True)
+        logits = self._random(job.tokens, job.wide, form=form, grad=True)
         weight = torch.ones(h, device=self.where, requires_grad=True)
         bias = torch.zeros(h, device=self.where, requires_grad=True)
         targets = torch.zeros(job.tokens, dtype=torch.long, device=self.where)

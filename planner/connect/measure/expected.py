@@ -74,6 +74,23 @@ def _value(made: Plan, identifier: str) -> float:
     return float(value)
 
 
+def dense(peak: Document) -> float:
+    """A figure of a datasheet, in its convention, as the dense rate that it stands for, FLOP/s."""
+    facts = {**device(ENDLESS, ENDLESS), "peaks": {"fp32": peak}}
+    return _value(_small(facts, {}), "time.peak")
+
+
+def direction(link: Document) -> float:
+    """A figure of a datasheet's link, in its convention, as that of one direction, bytes/s."""
+    facts = device(ENDLESS, ENDLESS, {"link": link})
+    return _value(_small(facts, {"link": 1}, {"tensor": 2}), "network.link")
+
+
+def _small(facts: Document, efficiency: Document, layout: Document | None = None) -> Plan:
+    model = {"hidden": 8, "attention": {"heads": 2}}
+    return plan(facts, model, {"sequence_length": 8, "precision": "fp32"}, efficiency, layout)
+
+
 # -- products ----------------------------------------------------------------------------------
 
 
@@ -161,9 +178,9 @@ def elementwise(job: Elementwise, bandwidth: Number, share: Number) -> float:
             device(ENDLESS, bandwidth),
             {
                 "hidden": job.hidden,
-                "vocab": job.vocabulary,
+                "vocab": job.wide,
                 "attention": {"heads": 1},
-                "mlp": {"intermediate": job.intermediate, "activation": "gelu"},
+                "mlp": {"intermediate": job.wide, "activation": "gelu"},
             },
             {"sequence_length": job.tokens, "precision": PRECISIONS[job.form]},
             {"memory": share, "elementwise": factor},

@@ -64,12 +64,9 @@ class Elementwise:
     hidden: int
 
     @property
-    def intermediate(self) -> int:
-        return 4 * self.hidden
-
-    @property
-    def vocabulary(self) -> int:
-        """About as much beside one layer as the loss of a small model beside all of its layers."""
+    def wide(self) -> int:
+        """Width behind the activation, and of the vocabulary: about as much beside one layer as the
+        loss of a small model beside all of its layers."""
         return 4 * self.hidden
 
     def __str__(self) -> str:

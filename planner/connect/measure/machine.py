@@ -110,10 +110,7 @@ def measure(
         document = source.load({"extends": extends}, kind="accelerator")
         found.base = schema.validate(document, "accelerator").data
         found.bandwidth = float(found.base["memory_bandwidth"])
-        found.peaks = {
-            form: float(peak["value"]) / (2 if peak["convention"] == "sparse" else 1)
-            for form, peak in found.base["peaks"].items()
-        }
+        found.peaks = {form: expected.dense(peak) for form, peak in found.base["peaks"].items()}
     _memory(found, seconds * PARTS["memory"])
     forms = found.machine.formats
     for form in forms:
@@ -275,10 +272,8 @@ def _collectives(found: Found, seconds: float) -> None:
     if sustained is None:
         return
     bandwidths, latency = sustained
-    peak = max(bandwidths)
     given = found.base.get("link")
-    if given is not None:
-        peak = float(given["bandwidth"]) / (2 if given["convention"] == "bidirectional" else 1)
+    peak = max(bandwidths) if given is None else expected.direction(given)
     found.link = peak, latency
     found.link_name = "NCCL" if found.gpu else f"gloo, {count} processes of one host"
     speeds = {job: [volumes[job] / each for each in seen] for job, seen in times.items()}

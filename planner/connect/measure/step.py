@@ -52,7 +52,7 @@ def step(
     Raises:
         PlanError: PyTorch is missing, or no such step can run here.
     """
-    need_torch()
+    torch = need_torch()
     from planner.connect.measure import training
 
     supported.check(full)
@@ -63,7 +63,11 @@ def step(
     batch, length = small.get("training.micro_batch"), small.get("training.sequence_length")
     layers, precision = small.get("model.layers"), small.get("training.precision")
     tell(f"{layers} layer{'s' * (layers > 1)}, {batch} × {length} tokens, {precision}, on {where}")
-    found = training.run(small, where, steps, tell)
+    try:
+        found = training.run(small, where, steps, tell)
+    except torch.OutOfMemoryError as error:
+        fault = f"memory runs out: {str(error).splitlines()[0]}"
+        raise PlanError(Fault(fault, None, "fewer --layers")) from None
     return beside(full, small, found)
 
 

@@ -225,19 +225,7 @@ def _cast(tensor: Any) -> bool:
 
 
 def run(plan: Plan, where: Any, steps: int, tell: Any) -> Found:
-    """Train some steps; what they take and hold.
-
-    Raises:
-        PlanError: memory runs out.
-    """
-    try:
-        return _run(plan, where, steps, tell)
-    except torch.OutOfMemoryError as error:
-        fault = f"memory runs out: {str(error).splitlines()[0]}"
-        raise PlanError(Fault(fault, None, "fewer --layers")) from None
-
-
-def _run(plan: Plan, where: Any, steps: int, tell: Any) -> Found:
+    """Train some steps; what they take and hold."""
     assert plan.model is not None
     found = Found(device_name(where), str(torch.__version__))
     trainer = Trainer(plan, where)
