@@ -92,10 +92,8 @@ def read(path: str | Path) -> Log:
     place = Place(str(path))
     with files.opened(path, MAX_BYTES, allowed="the log of a run") as file:
         text = _Text(file, place)
-        readers: list[Callable[[_Text], Log | None]] = [
-            partial(_trainer, each) for each in _SAID["trainers"]
-        ]
-        for reader in (*readers, _json, _table):
+        trainers: list[Reader] = [partial(_trainer, each) for each in _SAID["trainers"]]
+        for reader in (*trainers, _json, _table):
             log = reader(text)
             if log is not None:
                 return log
@@ -134,6 +132,8 @@ class _Text:
         text = raw.decode("utf-8", errors="replace")
         return _COLOUR.sub("", text) if "\x1b" in text else text
 
+
+Reader = Callable[[_Text], Log | None]
 
 # Lines of trainers ----------------------------------------------------------------------------
 
@@ -234,12 +234,17 @@ _NUMBERS: Mapping[str, Any] = {"parse_int": float, "parse_constant": lambda _: N
 
 
 def _json(text: _Text) -> Log | None:
-    first = next((line for line in text.lines() if line.strip()), "")
-    if first.lstrip()[:1] not in ("{", "["):
+    """An object on each line, or one document that holds records."""
+    some = list(islice((line for line in text.lines() if line.strip()), 2))
+    if not some or some[0].lstrip()[0] not in "{[":
         return None
     place = text.place
     try:
-        log = _json_lines(text)
+        try:
+            is_lines = len(some) == 2 and isinstance(json.loads(some[0], **_NUMBERS), dict)
+        except json.JSONDecodeError:
+            is_lines = False
+        log = _rows(_objects(text), place, "JSON lines") if is_lines else None
         return log or _rows(((1, row) for row in _records(text.whole())), place, "JSON")
     except json.JSONDecodeError as error:
         where = Place(place.file, error.lineno, error.colno)
@@ -249,27 +254,16 @@ def _json(text: _Text) -> Log | None:
         raise PlanError(fault) from None
 
 
-def _json_lines(text: _Text) -> Log | None:
-    """An object on each line; None where the first line is not one of several such."""
-
-    def rows() -> Iterator[tuple[int, Mapping[str, Any]]]:
-        for number, line in enumerate(text.lines(), 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line, **_NUMBERS)
-            except json.JSONDecodeError as error:
-                error.lineno = number
-                raise
-            if isinstance(row, dict):
-                yield number, _flat(row)
-
-    some = list(islice((line for line in text.lines() if line.strip()), 2))
-    try:
-        is_lines = len(some) == 2 and isinstance(json.loads(some[0], **_NUMBERS), dict)
-    except json.JSONDecodeError:
-        return None
-    return _rows(rows(), text.place, "JSON lines") if is_lines else None
+def _objects(text: _Text) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The object on each line, with its line."""
+    for number, line in enumerate(text.lines(), 1):
+        try:
+            row = json.loads(line, **_NUMBERS) if line.strip() else None
+        except json.JSONDecodeError as error:
+            error.lineno = number
+            raise
+        if isinstance(row, dict):
+            yield number, _flat(row)
 
 
 def _records(text: str) -> Iterator[dict[str, Any]]:
@@ -343,30 +337,23 @@ def _table(text: _Text) -> Log | None:
     start, first = next(
         ((i, x) for i, x in enumerate(lines) if x.strip() and not x.startswith("#")), (0, "")
     )
-    separator = max(",;\t", key=first.count)
-    reader = csv.reader(chain([first], lines), delimiter=separator)
+    reader = csv.reader(chain([first], lines), delimiter=max(",;\t", key=first.count))
+
+    def rows() -> Iterator[tuple[int, Mapping[str, str]]]:
+        for row in filter(None, reader):
+            line = start + reader.line_num
+            if len(row) != len(header):
+                where, allowed = Place(text.place.file, line), f"{len(header)}, as in the header"
+                raise PlanError(Fault(f"{len(row)} columns", where, allowed))
+            yield line, {label: row[index] for index, label in known.items()}
+
     try:
         header = [label.strip() for label in next(reader, [])]
         known = {index: label for index, label in enumerate(header) if column(label)}
-        if not known:
-            return None
         twice = next((label for label in known.values() if header.count(label) > 1), None)
         if twice is not None:
             fault = Fault(f"the column {twice} is there twice", Place(text.place.file, start + 1))
             raise PlanError(fault)
-        rows = _cells(reader, known, len(header), start, text.place)
-        return _rows(rows, text.place, "CSV")
+        return _rows(rows(), text.place, "CSV") if known else None
     except csv.Error as error:
         raise PlanError(Fault(f"not a table: {error}", text.place, "CSV")) from None
-
-
-def _cells(
-    reader: Any, known: Mapping[int, str], width: int, start: int, place: Place
-) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """The rows of a table with their lines, columns that say nothing left out."""
-    for row in filter(None, reader):
-        line = start + reader.line_num
-        if len(row) != width:
-            where, allowed = Place(place.file, line), f"{width}, as in the header"
-            raise PlanError(Fault(f"{len(row)} columns", where, allowed))
-        yield line, {label: row[index] for index, label in known.items()}

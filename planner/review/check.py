@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from html import unescape
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +178,7 @@ def _reports(paths: Sequence[Path]) -> Iterator[tuple[Path, Claim]]:
 def read(path: Path) -> Claim | None:
     """What a file says of the plan that made it; None where it is no report."""
     try:
-        content = _content(path)
+        content = files.read_text(path, files.MAX_JSON)
         if path.suffix == ".json":
             return _of_result(files.parse_json(content))
     except PlanError:
@@ -200,10 +200,6 @@ def read(path: Path) -> Claim | None:
     log, warm_up = (given.get(flag, [None])[0] for flag in ("--log", "--warm-up"))
     number = int(warm_up) if warm_up is not None and re.fullmatch("[0-9]{1,9}", warm_up) else None
     return Claim(words[0], tuple(given.get("--set", ())), log, number)
-
-
-def _content(path: Path) -> str:
-    return files.read_text(path, files.MAX_JSON)
 
 
 def _of_result(data: Any) -> Claim | None:
@@ -228,7 +224,7 @@ def _compare(path: Path, claim: Claim) -> Finding:
         fresh = _render(path, claim)
     except PlanError as error:
         return Finding(str(path), "invalid", tuple(map(str, error.faults[:MOST])))
-    old = _content(path)
+    old = files.read_text(path, files.MAX_JSON)
     if old == fresh:
         return Finding(str(path), "same")
     if path.suffix == ".json":
@@ -319,40 +315,28 @@ def _measured(result: Any) -> dict[str, Any]:
 
 def _compare_lines(path: Path, old: list[str], new: list[str]) -> Finding:
     """Two reports as lines: numbers that moved in a line, and lines of other words."""
-    head = _common(old, new)
-    tail = _common(old[head:][::-1], new[head:][::-1])
-    old, new = old[head : len(old) - tail], new[head : len(new) - tail]
     numbers: list[str] = []
     wording: list[str] = []
-    masked = SequenceMatcher(None, [_mask(x) for x in old], [_mask(x) for x in new], False)
-    for what, a, b, c, d in masked.get_opcodes():
+    plain_old, plain_new = ([_REFERENCE.sub("", line) for line in lines] for lines in (old, new))
+    masked_old, masked_new = (
+        [_BAR.sub("=", _NUMBER.sub("0", line)) for line in lines]
+        for lines in (plain_old, plain_new)
+    )
+    matcher = SequenceMatcher(None, masked_old, masked_new, autojunk=False)
+    for what, a, b, c, d in matcher.get_opcodes():
+        before, after = plain_old[a:b], plain_new[c:d]
         if what == "equal":
-            for index, (before, after) in enumerate(zip(old[a:b], new[c:d], strict=True)):
-                before, after = _REFERENCE.sub("", before), _REFERENCE.sub("", after)
-                if before != after and not _MARK.search(after):
-                    numbers.append(f"line {head + a + index + 1}: {_moved(before, after)}")
+            for number, (one, other) in enumerate(zip(before, after, strict=True), a + 1):
+                if one != other and not _MARK.search(other):
+                    numbers.append(f"line {number}: {_moved(one, other)}")
             continue
-        wording.append(f"line {head + a + 1}: {_short(old[a:b])} → {_short(new[c:d])}")
+        moved = f"line {a + 1}: {_short(old[a:b])} → {_short(new[c:d])}"
         # Numbers that go with wording: both say something new, so both are told.
-        if _figures(old[a:b]) != _figures(new[c:d]):
-            numbers.append(wording.pop())
+        figures = (_NUMBER.findall("\n".join(lines)) for lines in (before, after))
+        (wording if next(figures) == next(figures) else numbers).append(moved)
     if numbers:
         return Finding(str(path), "numbers", _first([*numbers, *wording]))
     return Finding(str(path), "wording", _first(wording or ["version or fingerprint only"]))
-
-
-def _common(some: list[str], others: list[str]) -> int:
-    """How many lines are the same from the first on."""
-    pairs = zip(some, others, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-def _mask(line: str) -> str:
-    return _BAR.sub("=", _NUMBER.sub("0", _REFERENCE.sub("", line)))
-
-
-def _figures(lines: list[str]) -> list[str]:
-    return [number for line in lines for number in _NUMBER.findall(_REFERENCE.sub("", line))]
 
 
 def _moved(before: str, after: str) -> str:
