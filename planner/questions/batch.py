@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import combinations, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ from planner.questions.batch_rows import Layouts, Rows, chosen
 
 Array = NDArray[Any]
 ZERO, RECOMPUTE = AXES
+SEQUENCE, REPLICAS, MICRO_BATCH = OWN
 _, SCHEDULE, _ = RUN
 #: Settings that each row says itself.
 OF_ROWS = (SCHEDULE, *OWN, *AXES)
@@ -73,7 +74,6 @@ class Batch:
         self.axes = (len(layouts.zero), len(layouts.recompute))
         #: The lengths of the further axes.
         self.beside = np.broadcast_shapes(*(array.shape for array in self.further.values()))[3:]
-        self._table: Table | None = None  # the last one
         self.worth: dict[Content, Any] = {}  # what leaves are in all of them
         firsts = {degrees.kind: degrees for degrees in reversed(layouts.degrees)}
         keys = tuple(dict.fromkeys(degrees.kind for degrees in layouts.degrees))
@@ -133,6 +133,24 @@ class Batch:
         found = {name: chosen((one.get(name) for one in settings), places) for name in names}
         return {name: (at, tuple(values)) for name, (values, at) in found.items() if values[1:]}
 
+    @cached_property
+    def deciding(self) -> Mapping[str, tuple[str, Array]]:
+        """Of settings that follow from one column, this column and the place of the setting's value
+        for each of its codes."""
+        columns = {key: table[self.pairs[0]] for key, table in self.of_degrees.items()}
+        columns[REPLICAS] = self.pairs[1]
+        found = {
+            name: (KIND, chosen(values, np.arange(len(values)))[1])
+            for name, values in self.of_kinds.items()
+        }
+        for name, (codes, _) in self.of_hardware.items():
+            for key, column in columns.items():
+                both = np.unique(np.stack((column, codes[tuple(self.pairs)])), axis=1)
+                if len(np.unique(both[0])) == len(both[0]):
+                    found[name] = key, both[1]
+                    break
+        return found
+
     def _draft(self, place: int, replicas: int) -> Draft:
         """What hardware settings ask of a combination of degrees and of replicas, by place."""
         degrees = self.layouts.degrees[place]
@@ -190,11 +208,11 @@ class Batch:
         of rows whose arrays stay in a core's cache. NaN where one is absent. Those of a group share
         a graph. A further axis along which a quantity does not vary has length 1."""
         columns, numbers = self._columns(rows)
-        self._table = Table(len(rows), columns, self.rules, self._table)
+        table = Table(len(rows), columns)
         leaves, beside = _Leaves(self, numbers), (1,) * len(self.beside)
         graphs = [self.graph.compiled(quantities) for quantities in groups]
         programs = [
-            Program(found.graph, found.roots.values(), self._table, leaves, len(beside))
+            Program(found.graph, found.roots.values(), table, leaves, len(beside))
             for found in graphs
         ]
         for found in graphs:
@@ -224,21 +242,18 @@ class Batch:
         for key, table in self.of_degrees.items():
             number(key, table, rows.of_degrees)
         number(RUN[0], np.array([run[0] for run in self.layouts.runs]), rows.of_run)
-        for key, column in rows.own.items():
-            if ROW[key].values:
-                columns[key] = Codes(column, len(ROW[key].values))
-            else:
-                number(key, *_coded(column))
+        replica = np.searchsorted(np.array(self.replicas), rows.of_replicate)
+        number(REPLICAS, np.array(self.replicas), replica)
+        number(MICRO_BATCH, *_coded(rows.of_batch))
+        columns[SEQUENCE] = Codes(rows.of_sequence, len(ROW[SEQUENCE].values))
         share = np.array([degrees.share for degrees in self.layouts.degrees])
         steps = share[rows.of_degrees] // rows.of_batch
         number("training.gradient_accumulation", *_coded(steps))
         for place, key in enumerate(RUN[1:], start=1):
             columns[key] = _choices((run[place] for run in self.layouts.runs), rows.of_run)
-        replica = np.searchsorted(np.array(self.replicas), rows.of_replicate)
         for name, (codes, found) in self.of_hardware.items():
-            columns[name] = Codes(codes[rows.of_degrees, replica], len(found))
-        for name, found in self.of_kinds.items():
-            columns[name] = _choices(found, columns[KIND].of_row)
+            if name not in self.deciding:
+                columns[name] = Codes(codes[rows.of_degrees, replica], len(found))
         if self.pipelines:
             columns["stages"] = self._of_stages(self.pipelines, rows, steps)
             self._of_tensors(rows, columns)
@@ -259,17 +274,6 @@ class Batch:
         shapes = pipelines.shapes
         of_group = np.array([shapes[pipelines.all[key]] for key in keys])
         return Codes(of_group[group.of_rows], len(shapes))
-
-    @cached_property
-    def rules(self) -> list[tuple[tuple[str, ...], str]]:
-        """From which columns those follow that the hardware decides."""
-        places, replicas = self.pairs
-        columns = {name: column[places] for name, column in self.of_degrees.items()}
-        columns["parallelism.replicate"] = np.array(self.replicas)[replicas]
-        return [
-            (_determining(codes[places, replicas], columns), name)
-            for name, (codes, _) in self.of_hardware.items()
-        ]
 
     def _of_tensors(self, rows: Rows, columns: dict[str, Codes]) -> None:
         """A column for each pattern: which of its distinct cases a row is."""
@@ -356,6 +360,9 @@ class _Leaves:
             return Values(None, found[:, None, None])
         if name == RECOMPUTE:
             return Values(None, found[None, :, None])
+        if name in self.batch.deciding:
+            name, places = self.batch.deciding[name]
+            found = found[places]
         return Values(name, found[None, None, :])
 
 
@@ -364,25 +371,6 @@ def _keeping(kind: Any, kept: Sequence[Any]) -> Any:
     for key, value in zip(KEPT, kept, strict=True):
         kind = 2 * kind + (value != ROW[key].neutral)
     return kind
-
-
-def _follows(target: Array, source: Array) -> bool:
-    """Whether equal values of a source always come with equal values of a target."""
-    found = np.full(int(source.max()) + 1, -1, dtype=np.int64)
-    found[source] = target
-    return bool((found[source] == target).all())
-
-
-def _determining(target: Array, candidates: Mapping[str, Array]) -> tuple[str, ...]:
-    """The fewest candidates from which a target follows; all of them where no two do."""
-    coded = {name: _coded(values)[1] for name, values in candidates.items()}
-    for name, codes in coded.items():
-        if _follows(target, codes):
-            return (name,)
-    for one, other in combinations(coded, 2):
-        if _follows(target, coded[one] * (coded[other].max() + 1) + coded[other]):
-            return (one, other)
-    return tuple(candidates)
 
 
 def _coded(values: Array) -> tuple[Array, Array]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.engine.instance import build
@@ -15,11 +15,9 @@ from planner.plans.document import Draft
 from planner.plans.hardware import settings as settings_of_hardware
 from planner.plans.plan import variant
 from planner.questions import loading
-from planner.questions.batch import Batch, _coded, _determining
+from planner.questions.batch import Batch, _coded
 from planner.questions.batch_graph import deciding
 from planner.questions.search.layouts import REPLICAS, Space
-
-CODES = st.lists(st.tuples(*[st.integers(0, 2)] * 4), min_size=1, max_size=12)
 
 
 def batch(model: str, node: int, devices: int = 16) -> Batch:
@@ -41,31 +39,15 @@ def test_a_column_is_its_values_and_the_place_of_each(column: list[int]) -> None
     assert found[codes].tolist() == column
 
 
-@settings(max_examples=200)
-@given(CODES)
-def test_a_column_follows_from_the_fewest_others(rows: list[tuple[int, ...]]) -> None:
-    """A column follows from others where no two rows agree in these and differ in it."""
-    target, *columns = (np.array(column) for column in zip(*rows, strict=True))
-    candidates = dict(zip("abc", columns, strict=True))
-    found = _determining(target, candidates)
-
-    def follows(names: tuple[str, ...]) -> bool:
-        values = zip(*(candidates[name].tolist() for name in names), strict=True)
-        return len(set(zip(values, target.tolist(), strict=True))) == len(
-            set(zip(*(candidates[name].tolist() for name in names), strict=True))
-        )
-
-    fewest = [names for size in (1, 2) for names in combinations("abc", size) if follows(names)]
-    assert found == (fewest[0] if fewest else ("a", "b", "c"))
-
-
 @pytest.mark.parametrize(("model", "node"), [("llama2-7b", 8), ("mixtral-8x7b", 4)])
 def test_what_the_hardware_decides_of_a_layout_is_what_its_plan_says(model: str, node: int) -> None:
-    """Whether a group leaves its node, and the like; what is the same everywhere is not listed."""
+    """Whether a group leaves its node, and the like; what is the same everywhere is not listed.
+    What always comes with the same value of one column is read from that column."""
     found = batch(model, node)
     columns, space = found.of_hardware, found.layouts
     assert isinstance(space, Space)
     seen: dict[str, set[Any]] = {}
+    alone: dict[tuple[str, str], dict[Any, set[Any]]] = {}  # values beside each of one column
     for place, degrees in enumerate(space.degrees):
         layout = {**space.start, **degrees.changes, **degrees.kernels, "parallelism.zero": 1}
         for replicas in space.crossed[place][1]:
@@ -76,6 +58,17 @@ def test_what_the_hardware_decides_of_a_layout_is_what_its_plan_says(model: str,
             for name, (codes, values) in columns.items():
                 code = codes[place, found.replicas.index(replicas)]
                 assert values[code] == said[name], (name, layout, replicas)
+            told = {key: column[place] for key, column in found.of_degrees.items()}
+            told[REPLICAS] = replicas
+            for name, key in product(columns, told):
+                alone.setdefault((name, key), {}).setdefault(told[key], set()).add(said[name])
+    for name in columns:
+        follows = {key for key in told if all(len(v) == 1 for v in alone[name, key].values())}
+        assert (name in found.deciding) == bool(follows)
+        if follows:
+            key, places = found.deciding[name]
+            values = [found.varying[name][place] for place in places.tolist()]
+            assert [{value} for value in values] == [v for _, v in sorted(alone[name, key].items())]
     assert columns.keys() == {name for name, values in seen.items() if len(values) > 1}
 
 

@@ -59,26 +59,11 @@ class Group:
 
 
 class Table:
-    """Rows with named columns.
+    """Rows with named columns."""
 
-    ``determined`` says which columns follow from which others, so that two sets of columns that
-    tell the same apart share a group. What follows from it is looked up in ``like``, another table
-    of the same columns.
-    """
-
-    def __init__(
-        self,
-        size: int,
-        columns: Mapping[str, Codes],
-        determined: Sequence[tuple[Sequence[str], str]] = (),
-        like: Table | None = None,
-    ) -> None:
+    def __init__(self, size: int, columns: Mapping[str, Codes]) -> None:
         self.size, self.columns = size, columns
         self.bits = {name: 1 << place for place, name in enumerate(columns)}
-        self._rules = [(self.mask(names), self.bits[name]) for names, name in determined]
-        # Which columns follow is the same in a table of the same columns.
-        alike = like is not None and like.bits == self.bits and like._rules == self._rules
-        self._closed: dict[int, int] = like._closed if like is not None and alike else {}
         self.all = Group((1 << len(columns)) - 1, np.arange(size))
         self._groups: dict[int, Group] = {self.all.mask: self.all}
         self._distinct: list[Group] = [self.all]
@@ -91,22 +76,8 @@ class Table:
             found |= self.bits[name]
         return found
 
-    def closed(self, mask: int) -> int:
-        """Some columns and all that follow from them."""
-        found = self._closed.get(mask)
-        if found is None:
-            found, before = mask, -1
-            while found != before:
-                before = found
-                for names, bit in self._rules:
-                    if names & found == names:
-                        found |= bit
-            self._closed[mask] = found
-        return found
-
     def group(self, mask: int) -> Group:
         """The group of the columns of a mask, or a little larger one that tells more apart."""
-        mask = self.closed(mask)
         found = self._groups.get(mask)
         if found is None:
             found = self._groups[mask] = self._found(mask)
@@ -138,23 +109,11 @@ class Table:
         """The group of the columns of a mask, with no two places alike."""
         return self._made(mask, self.all)
 
-    def _names(self, mask: int) -> list[str]:
-        """As few columns of a mask as tell the same apart, those with few values first."""
-        for bit in sorted(self.bits.values(), key=self._counts.__getitem__, reverse=True):
-            if mask & bit and self.closed(mask & ~bit) & bit:
-                mask &= ~bit
-        names = [name for name, bit in self.bits.items() if mask & bit]
-        return sorted(names, key=lambda name: self.columns[name].count)
-
-    @cached_property
-    def _counts(self) -> dict[int, int]:
-        return {bit: self.columns[name].count for name, bit in self.bits.items()}
-
     def _made(self, mask: int, parent: Group) -> Group:
         codes: Array = np.zeros(parent.count, dtype=np.int64)
         size = 1
-        for name in self._names(mask):
-            column = self.columns[name]
+        columns = (self.columns[name] for name, bit in self.bits.items() if mask & bit)
+        for column in sorted(columns, key=lambda column: column.count):
             if size * column.count > FLAGS * parent.count + FEW:
                 codes, first = numbered(codes, size)
                 size = len(first)
