@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from html import escape
-from typing import Any, Protocol
+from typing import Any
 
 from planner.base.display import exact_text, format_value, plain
-from planner.plans.document import Plan
-
-
-class Shown(Protocol):
-    """What is shown of a result."""
-
-    plan: Plan
-
-    @property
-    def quantities(self) -> Mapping[str, Any]: ...
-    @property
-    def absent(self) -> Mapping[str, str]: ...
-
 
 COLUMNS = ("id", "value", "unit", "title", "symbol", "exact", "source")
 
 
-def records(result: Shown) -> list[dict[str, Any]]:
-    """The quantities that have a value, a mapping of COLUMNS each; integers stay exact."""
-    return [
-        {name: plain(getattr(quantity, name)) for name in COLUMNS}
-        for quantity in result.quantities.values()
-    ]
+def records(quantities: Iterable[Any]) -> list[dict[str, Any]]:
+    """Quantities of a result, a mapping of COLUMNS each; integers stay exact."""
+    return [{name: plain(getattr(quantity, name)) for name in COLUMNS} for quantity in quantities]
 
 
-def frame(result: Shown) -> Any:
-    """The quantities as a data frame with their ids as index.
+def frame(quantities: Iterable[Any]) -> Any:
+    """Quantities of a result as a data frame with their ids as index.
 
     The column ``value`` holds Python objects, as counts of FLOPs exceed 64 bits;
     ``frame.value.astype(float)`` where there are no names in it.
@@ -44,26 +28,26 @@ def frame(result: Shown) -> Any:
     """
     import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-    table = pandas.DataFrame(records(result), columns=list(COLUMNS), dtype=object)
+    table = pandas.DataFrame(records(quantities), columns=list(COLUMNS), dtype=object)
     return table.set_index("id")
 
 
 _STYLE = "text-align:left;padding:0 1em 0 0"
 
 
-def html(result: Shown) -> str:
-    """The quantities of the whole plan as an HTML table; those per layer or stage are folded."""
-    several = result.quantities.values()
-    whole, single = ([q for q in several if ("[" in q.id) == inner] for inner in (False, True))
-    parts = [f"<b>{escape(result.plan.name)}</b>{_table(whole)}"]
+def html(name: str, quantities: Collection[Any], absent: Mapping[str, str]) -> str:
+    """The quantities of the whole plan as an HTML table; those per layer or stage are folded, and
+    so is why others are ``absent``."""
+    whole, single = ([q for q in quantities if ("[" in q.id) == inner] for inner in (False, True))
+    parts = [f"<b>{escape(name)}</b>{_table(whole)}"]
     if single:
         parts.append(_folded(f"{len(single)} per layer kind, component or stage", _table(single)))
-    if result.absent:
+    if absent:
         rows = "".join(
             f"<li><code>{escape(name)}</code>: {escape(reason)}</li>"
-            for name, reason in result.absent.items()
+            for name, reason in absent.items()
         )
-        parts.append(_folded(f"{len(result.absent)} absent, with reason", f"<ul>{rows}</ul>"))
+        parts.append(_folded(f"{len(absent)} absent, with reason", f"<ul>{rows}</ul>"))
     return f"<div>{''.join(parts)}</div>"
 
 

@@ -88,7 +88,7 @@ class Result:
         """The quantities as a table, for notebooks."""
         from planner.results.notebook import html
 
-        return html(self)
+        return html(self.plan.name, self.quantities.values(), self.absent)
 
     def to_pandas(self) -> Any:
         """The quantities as a data frame with their ids as index.
@@ -98,7 +98,7 @@ class Result:
         """
         from planner.results.notebook import frame
 
-        return frame(self)
+        return frame(self.quantities.values())
 
     def get(self, identifier: str) -> Quantity | None:
         """The quantity, or None where it is unknown or absent."""

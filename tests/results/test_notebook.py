@@ -20,7 +20,7 @@ def result() -> Result:
 
 
 def test_records_hold_every_quantity_exactly(result: Result) -> None:
-    found = {row["id"]: row for row in records(result)}
+    found = {row["id"]: row for row in records(result.quantities.values())}
     assert list(found) == list(result)
     assert found["parameters.total"]["value"] == 124_439_808  # Radford et al. 2019, as published
     assert all(tuple(row) == COLUMNS for row in found.values())

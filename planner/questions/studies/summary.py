@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ QUESTIONS: dict[str, tuple[str, int]] = {
     "least memory": (MEMORY, 1),
     "highest MFU": (USE, -1),
 }
+#: Keys that say what is to be done.
+TASK = re.compile(r"model|training\.(tokens|sequence_length)$")
 #: The charts along x, and what each asks.
 CHARTS = {"days": "shortest run", "cost": "lowest cost"}
 #: What else is asked of memory, of layout by layout.
@@ -130,7 +133,7 @@ def roles(study: Study) -> Roles:
     shown = [i for i, n in enumerate(study.shape) if 1 < n <= MOST_PLACES]
     changed = {i: keys(study.dimensions[i]) for i in shown}
     numeric = [i for i in shown if all(axis.numeric for axis in study.dimensions[i])]
-    tasks = [i for i in shown if not changed[i] or any(map(_is_task, changed[i]))]
+    tasks = [i for i in shown if not changed[i] or any(map(TASK.match, changed[i]))]
     x = next((i for i in shown if DEVICES in changed[i]), None)
     if x is None:
         x = max((i for i in numeric if i not in tasks), key=lambda i: study.shape[i], default=None)
@@ -148,10 +151,6 @@ def roles(study: Study) -> Roles:
     layouts = [i for i in shown if any(k.startswith("parallelism") for k in changed[i])]
     others = [i for i in (*layouts, *lines) if i != x]
     return Roles(x, lines, are_tasks, others[0] if others else None)
-
-
-def _is_task(key: str) -> bool:
-    return key.startswith("model") or key in ("training.tokens", "training.sequence_length")
 
 
 def summary(table: Rows) -> Summary:
