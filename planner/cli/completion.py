@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
+from functools import partial
 
 from planner.base.errors import Fault, PlanError
 
@@ -38,8 +39,8 @@ def offer(parser: argparse.ArgumentParser) -> None:
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     for command in commands.choices.values():
         for action in command._actions:
-            if action.dest in WORDS:
-                action.completer = lambda words=WORDS[action.dest], **_: words()
+            if action.dest in KNOWN:
+                action.completer = partial(_words, action.dest)
     # A plan file straight after the program's name needs no command.
     first, *rest = os.environ["COMP_LINE"].split(maxsplit=2)[1:] or [""]
     if rest and first not in commands.choices:
@@ -47,52 +48,33 @@ def offer(parser: argparse.ArgumentParser) -> None:
     argcomplete.autocomplete(parser)
 
 
-def _presets(kind: str) -> tuple[str, ...]:
-    from planner.documents import source
+#: Arguments in whose place a shipped document may stand, and of which kind.
+PRESETS = {"family": "model", "accelerators": "accelerator", "extends": "accelerator"}
+QUANTITIES = ("maximize", "minimize", "quantity")
+KNOWN = (*PRESETS, *QUANTITIES, "question", "with_layout", "set", "vary")
 
-    return tuple(source.preset_names(kind))
 
+def _words(argument: str, **_: object) -> Sequence[str]:
+    """What may stand in the place of an argument."""
+    from planner.documents import schema, source
 
-def _keys() -> tuple[str, ...]:
-    """The dotted keys near the top of a plan that hold no others."""
-    from planner.documents import schema
+    if argument in PRESETS:
+        return source.preset_names(PRESETS[argument])
+    if argument in QUANTITIES:
+        import planner.book.formulas  # noqa: F401  (registers the quantities)
+        from planner.book.quantity import BOOK
 
+        return sorted(BOOK.quantities)
+    if argument in ("question", "with_layout"):
+        from planner.questions.solve import questions
+
+        return questions.NAMES if argument == "question" else questions.LAYOUTS
+    # The dotted keys near the top of a plan that hold no others.
     known = schema.paths("plan")
     around = {key.rpartition(".")[0] for key in known}
-    return tuple(key for key in known if "." in key and key not in around)
-
-
-def _settings() -> tuple[str, ...]:
-    """What may follow --set: the keys of a plan, and the presets that a name may mean."""
+    keys = [key for key in known if "." in key and key not in around]
+    if argument == "vary":
+        return keys
     named = {"model": "model", "cluster": "cluster", "cluster.accelerator": "accelerator"}
-    choices = [f"{key}={name}" for key, kind in named.items() for name in _presets(kind)]
-    return (*choices, *(f"{key}=" for key in _keys()))
-
-
-def _quantities() -> tuple[str, ...]:
-    import planner.book.formulas  # noqa: F401  (registers the quantities)
-    from planner.book.quantity import BOOK
-
-    return tuple(sorted(BOOK.quantities))
-
-
-def _of_solve(what: str) -> tuple[str, ...]:
-    """What the module of inverse questions lists."""
-    from planner.questions.solve import questions
-
-    return tuple(getattr(questions, what))
-
-
-#: What may stand in the place of each argument.
-WORDS: dict[str, Callable[[], tuple[str, ...]]] = {
-    "set": _settings,
-    "vary": _keys,
-    "maximize": _quantities,
-    "minimize": _quantities,
-    "family": lambda: _presets("model"),
-    "accelerators": lambda: _presets("accelerator"),
-    "with_layout": lambda: _of_solve("LAYOUTS"),
-    "quantity": _quantities,
-    "question": lambda: _of_solve("NAMES"),
-    "extends": lambda: _presets("accelerator"),
-}
+    presets = [f"{key}={n}" for key, kind in named.items() for n in source.preset_names(kind)]
+    return [*presets, *(f"{key}=" for key in keys)]

@@ -119,26 +119,26 @@ class Resolver:
         assert isinstance(node.value, dict)
         entries = dict(node.value)
         parent = entries.pop("extends", None)
-        changed: list[str] = []  # inner mappings that change the parent's,
-        replaced: list[str] = []  # and those that stand alone
-        for key, inner in REFERENCES.get(kind, {}).items():
-            value = entries[key].value if key in entries else None
-            if isinstance(value, dict):
-                (replaced if "extends" in value else changed).append(key)
-                entries[key] = self.extend(entries[key], inner, chain)
-        reference = node.reference
-        if parent is not None:
-            if not isinstance(parent.value, str):
-                wanted = "the name or path of one document"
-                raise PlanError(Fault("extends takes one name", parent.place, wanted))
-            base = self.fetch(parent, kind, chain)
-            reference = parent.value
-            # Changing keys of a model that the parent names needs the model itself.
-            base = self.names(base, kind, chain, only=changed)
-            assert isinstance(base.value, dict)
-            below = {key: value for key, value in base.value.items() if key not in replaced}
-            entries = _merge(below, entries)
-        return replace(node, value=entries, reference=reference)
+        inner = {
+            key: below
+            for key, below in REFERENCES.get(kind, {}).items()
+            if key in entries and isinstance(entries[key].value, dict)
+        }
+        # Of the mappings that it holds, those that extend a name of their own stand alone.
+        alone = {key for key in inner if "extends" in entries[key].value}  # type: ignore[operator]
+        for key, below in inner.items():
+            entries[key] = self.extend(entries[key], below, chain)
+        if parent is None:
+            return replace(node, value=entries)
+        if not isinstance(parent.value, str):
+            wanted = "the name or path of one document"
+            raise PlanError(Fault("extends takes one name", parent.place, wanted))
+        base = self.fetch(parent, kind, chain)
+        # Changing keys of a model that the parent names needs the model itself.
+        base = self.names(base, kind, chain, only=inner.keys() - alone)
+        assert isinstance(base.value, dict)
+        kept = {key: value for key, value in base.value.items() if key not in alone}
+        return replace(node, value=_merge(kept, entries), reference=parent.value)
 
     def names(
         self, node: Node, kind: str, chain: tuple[Path, ...], only: Iterable[str] | None = None
