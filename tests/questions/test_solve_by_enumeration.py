@@ -280,6 +280,36 @@ def test_without_an_answer_the_nearest_miss_of_all_values_is_told(
     assert list(found.unmet) == (alone or limits[:2])
 
 
+@settings(max_examples=60)
+@given(st.lists(st.booleans(), min_size=1, max_size=64), st.data(), st.sampled_from((1, -1)))
+def test_of_few_values_the_furthest_that_holds_is_the_answer(
+    holds: list[bool], data: st.DataObject, direction: int
+) -> None:
+    """Whatever breaks before it, which a note tells."""
+    over = domain(data.draw(st.integers(1, len(holds))), len(holds))
+    limit = Limit(BYTES, "<=", 0)
+    search = searched(over, limit, bytes=lambda index: int(not holds[index - 1]))
+    found = solve(None, over, (limit,), direction, search=search)  # type: ignore[arg-type]
+    held = [index for index, kept in enumerate(holds, start=1) if kept]
+    if not held:
+        assert found.holds is None
+        return
+    assert found.holds is not None
+    assert found.holds.index == (max(held) if direction == 1 else min(held))
+    stretches = sum(index - 1 not in held for index in held)
+    assert bool(found.notes) == (stretches > 1)
+
+
+def test_what_holds_at_any_value_is_unbounded_upwards() -> None:
+    """The smallest is the first of the domain."""
+    over, limit = domain(1000, 10**30, endless=True), Limit(BYTES, "<=", 0)
+    search = searched(over, limit, bytes=lambda index: 0)
+    with pytest.raises(PlanError, match=r"x is unbounded: memory\.total still within limits"):
+        solve(None, over, (limit,), 1, search=search)  # type: ignore[arg-type]
+    found = solve(None, over, (limit,), -1, search=search)  # type: ignore[arg-type]
+    assert found.holds is not None and found.holds.index == 1 and found.fails is None
+
+
 # -- values that differ in two ways ------------------------------------------------------------
 
 
@@ -334,6 +364,25 @@ def test_the_largest_of_many_rows_is_that_of_an_enumeration(
     assert min(sizes[p.index] for p in found.beyond) == min(
         size for index, size in sizes.items() if size > largest
     )
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_larger_value_beyond_one_that_breaks_is_found_and_said_to_be(again: bool) -> None:
+    """The wide row holds up to 20, the narrow one up to 60; of the wide one 70 to 90 hold again."""
+    rows = ((1, 10), (11, 20))
+    over = replace(domain(1, 20), rows=rows, measure="parameters.total")
+    broken = {13, 14, 15, 16, 20} | (set() if again else {17, 18, 19})
+    functions = {
+        BYTES: lambda index: int(index in broken),
+        "parameters.total": lambda index: 6 * index if index < 11 else 10 * (index - 10),
+    }
+    limit = Limit(BYTES, "<=", 0)
+    search = Probes(None, over, (limit,), evaluator=Functions(functions, no_holes))  # type: ignore[arg-type]
+    found = solve(None, over, (limit,), search=search)  # type: ignore[arg-type]
+    assert found.holds is not None and found.holds.number == (90 if again else 60)
+    assert bool(found.notes) == again
+    assert [probe.number for probe in found.beyond] == ([100] if again else [70])
+    assert found.fails == found.beyond[0]
 
 
 # -- the best value ----------------------------------------------------------------------------
@@ -475,17 +524,19 @@ def test_a_question_goes_to_where_its_limit_comes_nearer(
 ) -> None:
     """Told by the other value that is valid, above the plan's own or below it."""
 
-    def size(x: int) -> int:
-        return x if grows else 100 - x
+    def size(x: int) -> Fraction:
+        return Fraction(x if grows else 100 - x, 100)
 
     search = Probes(
         None,  # type: ignore[arg-type]
         domain(6, 12),
-        (Limit(TIME, "<=", 50), Limit(BYTES, relation, 50)),
+        (Limit(TIME, "<=", 1), Limit(BYTES, relation, 1)),
         evaluator=Functions({TIME: lambda x: 1, BYTES: size}, lambda x: x not in valid),
     )
     nearer_above = grows == (relation == "<=")
     assert nearer_way(search, search.start()) == (1 if nearer_above else -1)
+    search.limits = search.limits[:1]
+    assert nearer_way(search, search.start()) == 1  # nothing changes
 
 
 def test_a_limit_that_is_just_met_is_kept() -> None:

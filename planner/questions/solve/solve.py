@@ -233,8 +233,8 @@ def _largest(search: Probes) -> dict[str, Any]:
         holds, beyond = _largest_known(search)
         if holds is None:
             return nearest_miss(search)
-        holds, next_ones = search.confirm(holds), tuple(map(search.confirm, beyond[:1]))
-        if not holds.broken and all(probe.broken for probe in next_ones):
+        holds, beyond = search.confirm(holds), [*map(search.confirm, beyond)]
+        if not holds.broken and all(probe.broken for probe in beyond):
             break
     row = next(row for row in search.domain.rows if row[0] <= holds.index <= row[1])
     before = (probe for probe in search.known if row[0] <= probe.index < holds.index)
@@ -242,8 +242,8 @@ def _largest(search: Probes) -> dict[str, Any]:
     again = any(probe.broken for probe in before)
     return {
         "holds": holds,
-        "fails": next_ones[0] if beyond else None,
-        "beyond": (*next_ones, *beyond[1:]),
+        "fails": next(iter(beyond), None),
+        "beyond": tuple(beyond),
         "notes": (f"{name} is not monotone: limits break and hold again",) if again else (),
     }
 
