@@ -397,7 +397,7 @@ def best(function: Callable[[int], Any], over: Domain) -> Any:
 @given(st.integers(1, 5000), st.integers(1, 5000), st.sampled_from((1, 2)))
 def test_the_top_of_a_hill_is_that_of_an_enumeration(start: int, top: int, power: int) -> None:
     found = best(lambda index: -(abs(index - top) ** power), domain(start, 5000))
-    assert found.holds.index == top
+    assert found.holds.index == top and found.notes == ()
     assert [probe.index for probe in found.beside] == [
         index for index in (top - 1, top + 1) if 1 <= index <= 5000
     ]
@@ -412,6 +412,46 @@ def test_a_hill_as_wide_as_a_few_parts_of_a_domain_is_not_passed_over(top: int) 
 
     found = best(hills, replace(domain(300, 900), first=300))
     assert found.holds.index == top
+    many = f"{TIME} rises and falls more than once; other peaks are worse"
+    assert found.notes == (many,)
+
+
+def test_the_one_valid_value_is_the_best_also_where_others_have_no_end() -> None:
+    only = Functions({TIME: lambda index: index}, lambda index: index != 5)
+    over = domain(5, 10**6, endless=True)
+    found = optimise(None, over, (), Goal(TIME, 1), only)  # type: ignore[arg-type]
+    assert found.holds is not None and found.holds.index == 5 and not found.beside
+
+
+@pytest.mark.parametrize("plateau", [0, 1, 4])
+def test_other_values_that_are_as_good_are_told(plateau: int) -> None:
+    found = best(lambda index: -max(0, abs(index - 20) - plateau), domain(40, 60))
+    assert abs(found.holds.index - 20) <= plateau
+    same = f"other values give the same {TIME}"
+    assert found.notes == ((same,) if plateau else ())
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=64), st.integers(0, 9), st.data())
+def test_the_best_of_few_values_is_that_of_an_enumeration(
+    heights: list[int], most: int, data: st.DataObject
+) -> None:
+    """Large and small, within a limit on another quantity that some break."""
+    start, sense = data.draw(st.integers(1, len(heights))), data.draw(st.sampled_from((1, -1)))
+    weights = data.draw(st.permutations([index % 10 for index in range(len(heights))]))
+    functions = Functions(
+        {TIME: lambda i: heights[i - 1], BYTES: lambda i: weights[i - 1]}, no_holes
+    )
+    over, limit = domain(start, len(heights)), Limit(BYTES, "<=", most - 1)
+    held = [h for h, weight in zip(heights, weights, strict=True) if weight < most]
+    if len(heights) > 1 and len(set(heights)) == 1:
+        with pytest.raises(PlanError, match="does not change"):
+            optimise(None, over, (limit,), Goal(TIME, sense), functions)  # type: ignore[arg-type]
+        return
+    found = optimise(None, over, (limit,), Goal(TIME, sense), functions)  # type: ignore[arg-type]
+    assert (found.holds is not None) == bool(held)
+    if found.holds is not None:
+        assert found.holds.values[TIME] == (max(held) if sense == 1 else min(held))
 
 
 @example(start=1, low=1, width=1, tops=(0.5, 0.5), heights=(1, 1), high_is_limited=False)

@@ -152,16 +152,11 @@ def _compare(
     assert answer.holds is not None
     layouts = Layouts(answer.limits, (GOAL.quantity,), searches=1, space=space)
     search = Probes(base, domain, answer.limits, [GOAL.quantity], layouts)
-    best, first = answer.holds, answer.holds.index
-    above = search.probe(first + 1)
-    layouts.searches = 0
-    further = [search.probe(first + more) for more in MORE]
-    for probe in (above, *further):
-        if probe is not None and GOAL.rank(probe) > GOAL.rank(best):
-            best = probe
-    if best is answer.holds:
-        sides = (answer.fails, above)
-    else:
+    holds, first = answer.holds, answer.holds.index
+    above, *further = (search.probe(first + more) for more in (1, *MORE))
+    best = max((holds, *filter(None, (above, *further))), key=GOAL.rank)
+    sides = (answer.fails, above)
+    if best is not holds:
         layouts.searches = 2
         sides = (search.probe(best.index - 1), search.probe(best.index + 1))
     return search.confirm(best), tuple(search.confirm(side) for side in sides if side)

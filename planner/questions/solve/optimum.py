@@ -20,8 +20,6 @@ from planner.questions.solve.solve import Answer, find_near, nearest_miss, strid
 
 #: Values of a coarse scan between the two ends of a domain.
 SCAN = 24
-#: Values between the two ends beyond which strides alone have to do.
-ROUGH = SCAN * 10**6
 #: A goal that is best at an index more than so many times that of the start has no best value.
 FAR = 2**20
 #: Peaks of the scan that are climbed.
@@ -76,33 +74,22 @@ def optimise(
 
 
 def _scan(search: Probes) -> None:
-    """Try values further and further away on both sides, and some between the ends of a domain."""
+    """Try values further and further away on both sides, where limits begin and cease to hold
+    between them, and some in between."""
     start = search.start()
     find_near(search, start, 1)
     for toward in (-1, 1):
         for _ in strides(search, start, toward):
             pass
-    low, high = _ends(search, start)
-    if high - low <= ROUGH:
-        # Rounder values first: products run best on sizes that powers of two divide.
-        for index, end in pairwise(low + (high - low) * part // SCAN for part in range(SCAN + 1)):
-            search.beyond(_rounder(max(index, 1), end), 1)
-
-
-def _ends(search: Probes, start: Probe) -> tuple[int, int]:
-    """The first and the last index at which limits hold. Strides are wide: what holds may lie
-    between two of them, and goes on from the last that holds towards the next."""
-    known = search.known
-    held = [place for place, probe in enumerate(known) if not probe.broken]
-    if not held:
-        return start.index, start.index
-    first, last = held[0], held[-1]
-    low, high = known[first], known[last]
-    if first > 0:
-        low, _ = narrow(search, low, known[first - 1])
-    if last + 1 < len(known):
-        high, _ = narrow(search, high, known[last + 1])
-    return low.index, high.index
+    for pair in pairwise(search.known):
+        inside, outside = sorted(pair, key=lambda probe: bool(probe.broken))
+        if outside.broken and not inside.broken:
+            narrow(search, inside, outside)
+    held = [probe.index for probe in search.known if not probe.broken] or [start.index]
+    low, high = held[0], held[-1]
+    # Rounder values first: products run best on sizes that powers of two divide.
+    for index, end in pairwise(low + (high - low) * part // SCAN for part in range(SCAN + 1)):
+        search.beyond(_rounder(max(index, 1), end), 1)
 
 
 def _rounder(low: int, high: int) -> int:
