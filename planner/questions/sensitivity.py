@@ -127,19 +127,20 @@ class Slopes:
                 found.append(Elasticity(note, size, elasticity, rounded))
         return sorted(found, key=lambda entry: (-abs(entry.elasticity), entry.note.rank))
 
-    def of(self, plan: Plan) -> Fraction:
-        """By which share the quantity differs in another plan.
-
-        Raises:
-            PlanError: it has no value there.
-        """
-        _, values, _ = self._evaluator.values((plan,), exact=True)
-        return Fraction(values[self.target]) / Fraction(self.value) - 1
-
-    def change(self, entries: Sequence[Elasticity], share: Fraction) -> Fraction | None:
-        """By which share the quantity changes where measures are larger by a share of themselves;
-        None where it has no value there."""
-        moved = self._evaluation
+    def change(
+        self, plan: Plan, key: str, entries: Sequence[Elasticity], share: Fraction
+    ) -> Fraction | None:
+        """By which share the quantity changes where a key is set to a share more; where it cannot
+        be, or some measure does not follow it, those alone are larger by as much. None where the
+        quantity has no value there."""
+        moved, named = self._evaluation, [str(entry.note.key) for entry in entries]
+        try:
+            other = variant(plan, {key: Fraction(entries[0].value) * (1 + share)})
+            if all(other.get(name) != plan.get(name) for name in named):
+                _, values, _ = self._evaluator.values((other,), exact=True)
+                return Fraction(values[self.target]) / Fraction(self.value) - 1
+        except PlanError:
+            pass
         for entry in entries:
             moved = moved.varied(entry.note.symbol, Fraction(entry.value) * (1 + share))
         try:
@@ -170,28 +171,15 @@ def measures(plan: Plan, slopes: Slopes) -> Iterator[Measure]:
     }
     for key in sorted(together, key=lambda key: -abs(whole[key])):
         entries, slope = together[key], whole[key]
-        more, less = _change(plan, slopes, key, entries, TENTH), None
+        more, less = slopes.change(plan, key, entries, TENTH), None
         if more is None:
             continue
         if any(entry.rounded for entry in entries):
-            less = _change(plan, slopes, key, entries, -TENTH)
+            less = slopes.change(plan, key, entries, -TENTH)
         if less is not None:
             slope = (more - less) / (2 * TENTH)
         first = entries[0]
         yield Measure(key, first.value, slope, more, less is not None, first.note.meaning)
-
-
-def _change(
-    plan: Plan, slopes: Slopes, key: str, entries: list[Elasticity], share: Fraction
-) -> Fraction | None:
-    """By which share a quantity changes in the plan whose key is set to another value."""
-    try:
-        other = variant(plan, {key: Fraction(entries[0].value) * (1 + share)})
-        if all(other.get(str(e.note.key)) != plan.get(str(e.note.key)) for e in entries):
-            return slopes.of(other)
-    except PlanError:
-        pass
-    return slopes.change(entries, share)
 
 
 def by_step(plan: Plan, target: str) -> list[Step]:
