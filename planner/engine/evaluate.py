@@ -109,7 +109,7 @@ class Evaluation(Lowering):
     def __init__(
         self, case: Case, book: Book = BOOK, like: Evaluation | None = None, exact: bool = True
     ) -> None:
-        assert like is None or not like._now
+        assert like is None or not like.sealed
         super().__init__(case, book, like=like)
         self.exact = exact
         self.values: list[Any] = []  # of the nodes of the graph, as far as they are known
@@ -192,7 +192,8 @@ class Evaluation(Lowering):
 
     def rerun(self, case: Case, exact: bool) -> Evaluation | None:
         """The same graph over the numbers of another case; what rests on none that differs is
-        kept. None where other formulas hold in it, or it has other entries."""
+        kept. None where other formulas hold in it, or it has other entries. Entries whose numbers
+        differ are not in the graph, so no quantity that is new to it can be asked for."""
         others = set(moved(self.case, case, self.asked, self._alike))
         if not all(map(others.isdisjoint, self.rests.values())):
             return None
@@ -203,6 +204,7 @@ class Evaluation(Lowering):
             now = case.axes[axis]
             if entries is not now and isinstance(entries, tuple) and isinstance(now, tuple):
                 other._now.update(zip(entries, now, strict=False))  # as many, where it matters
+        other.sealed = bool(other._now)
         stale = []
         for place in self.graph.inputs:
             before = self.values[place] if place < len(self.values) else UNKNOWN

@@ -117,6 +117,7 @@ class Lowering:
         self.nodes: dict[Key, int] = {}
         self.chosen: dict[Key, Formula] = {}
         self.asked: set[str] = set()  # settings
+        self.sealed = False  # whether nothing is to be lowered any more
         self._anywhere: dict[Symbol, int] = {}  # nodes of symbols that mean the same everywhere
         self._index: dict[str, dict[Entry | None, list[Point]]] = {}
         #: What the formula of each instance rests on directly: names of settings and of axes,
@@ -161,6 +162,7 @@ class Lowering:
         key = (identifier, entries)
         found = self.nodes.get(key)
         if found is None:
+            assert not self.sealed, f"{identifier} is not in the graph"
             around, self._resting = self._resting, set()
             wide = widen(dict(zip(first.per, entries, strict=True)))
             found = self.graph.quantity(self._choice(key, wide), key)

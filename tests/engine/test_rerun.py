@@ -108,6 +108,15 @@ def test_another_formula_needs_another_graph() -> None:
     assert evaluation.rerun(case.build(variant(plan, full)), exact=True) is None
 
 
+def test_what_is_new_to_the_graph_is_not_asked_of_other_entries() -> None:
+    plan = loading.load(SHIPPED[0])
+    evaluation = evaluated(plan)
+    again = evaluation.rerun(case.build(variant(plan, {"model.hidden": 1536})), exact=True)
+    assert again is not None and again.value("memory.process") > evaluation.value("memory.process")
+    with pytest.raises(AssertionError, match="time.mfu is not in the graph"):
+        again.value("time.mfu")
+
+
 def test_what_is_absent_says_which_and_why() -> None:
     evaluation = evaluated(loading.load(SHIPPED[1]))
     with pytest.raises(PlanError, match=r"cost\.total cannot be computed: price of one device"):

@@ -136,6 +136,8 @@ class AsItIs:
                 self._graphs.insert(0, self._graphs.pop(place))  # likely the next one too
                 return again
         made = Evaluation(built, exact=exact)
+        for name in self.quantities:
+            made.instance(name, {})
         self._graphs[:] = [{exact: made}, *self._graphs[: MOST_GRAPHS - 1]]
         return made
 
