@@ -34,18 +34,7 @@ from planner.engine.lower import (
 )
 from planner.engine.run import operands, run, worth
 
-__all__ = [
-    "SIZE_ONLY",
-    "Absent",
-    "Case",
-    "Entry",
-    "Evaluation",
-    "Key",
-    "Number",
-    "Point",
-    "bound",
-    "widen",
-]
+__all__ = ["SIZE_ONLY", "Absent", "Case", "Entry", "Evaluation", "Key", "Number", "Point", "widen"]
 
 Value = Number | str
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from planner.base import resources
+from planner.report.numbers import signed
 from planner.typeset import HTML, LATEX, MATHML, TEXT
 
 
@@ -70,7 +71,7 @@ def _environment(escape: bool) -> Any:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(md=escaped, code=code, slug=slug, plain=TEXT.write)
+    environment.filters.update(md=escaped, code=code, slug=slug, plain=TEXT.write, signed=signed)
     environment.filters.update(latex=LATEX.write, mathml=MATHML.write, html=HTML.write)
     environment.filters.update(bare=MATHML.bare, line=MATHML.line)
     return environment

@@ -17,32 +17,12 @@ from planner.base.version import __version__
 from planner.book.quantity import BOOK
 from planner.plans import error_bands as bands
 from planner.questions.sensitivity import Neighbour, neighbours
-from planner.report import facts, pictures
+from planner.report import facts, layout, pictures
 from planner.report.alternatives import alternatives, said
 from planner.report.derivations import Derivations, place
 from planner.report.figures import COLOURS, bar_of
-from planner.report.layout import (
-    APART,
-    BETWEEN,
-    INPUT_GROUPS,
-    SECTIONS,
-    STEP,
-    Beside,
-    Section,
-    by_prefix,
-    prefix,
-)
-from planner.report.numbers import (
-    Data,
-    bar,
-    clean,
-    column,
-    exactly,
-    headline,
-    shares,
-    shown,
-    signed,
-)
+from planner.report.layout import APART, SECTIONS, STEP, Beside, Section, by_prefix, prefix
+from planner.report.numbers import Data, bar, clean, column, exactly, headline, shares, shown
 from planner.results import intervals
 from planner.results.inputs import Input
 from planner.results.result import Quantity, Result, Term
@@ -62,7 +42,7 @@ class View:
         self.verdict = facts.verdict(result)
         self.layout = facts.layout(result)
         self.figures = facts.key_figures(result)
-        self.between = BETWEEN if any(f.interval for f in self.figures) else ""
+        self.between = layout.BETWEEN if any(f.interval for f in self.figures) else ""
         self._places: dict[str, int] = {}
         self._plain = [q for q in result.quantities.values() if not q.entries]
         self.advice = facts.advised(result)
@@ -152,9 +132,11 @@ class View:
     @cached_property
     def inputs(self) -> list[Data]:
         """Groups of resolved values; those that are off or none by default stand apart."""
-        groups = {title: Data(title=title, rows=[], quiet=[]) for title in INPUT_GROUPS.values()}
+        groups = {
+            title: Data(title=title, rows=[], quiet=[]) for title in layout.INPUT_GROUPS.values()
+        }
         for entry in joined(self.result.inputs):
-            group = groups[INPUT_GROUPS.get(prefix(entry.key), INPUT_GROUPS[""])]
+            group = groups[layout.INPUT_GROUPS.get(prefix(entry.key), layout.INPUT_GROUPS[""])]
             quiet = entry.kind in ("default", "derived") and entry.value in QUIET
             (group.quiet if quiet else group.rows).append(self._input(entry))
         return [group for group in groups.values() if group.rows or group.quiet]
@@ -409,8 +391,8 @@ class View:
                 runs=runs if found.own else f"none of its kind ({runs}): those of all others",
                 rows=str(found.rows),
                 sources=str(found.sources),
-                low=signed(found.low),
-                high=signed(found.high),
+                low=found.low,
+                high=found.high,
             )
             rows.append(row)
         return rows

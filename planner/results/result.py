@@ -20,18 +20,8 @@ from planner.base.errors import Fault, PlanError, nearest
 from planner.base.version import __version__
 from planner.book.expressions import REDUCTIONS, Symbol
 from planner.book.quantity import KINDS, Book, Notation
-from planner.engine.evaluate import (
-    SIZE_ONLY,
-    Absent,
-    Entry,
-    Evaluation,
-    Key,
-    Number,
-    Point,
-    Trace,
-    Value,
-    bound,
-)
+from planner.engine.evaluate import Absent, Entry, Evaluation, Key, Number, Point, Trace, Value
+from planner.engine.lower import SIZE_ONLY, bound
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.results import inputs as _inputs
@@ -171,7 +161,7 @@ class Result:
     def _all(self) -> dict[Key, Quantity]:
         """Every id of the book without axes, and of those with axes what these rest on."""
         book = self.evaluation.book
-        found: dict[Key, None] = {}
+        found: dict[Key, Quantity] = {}
         stack = [
             quantity
             for base, first in book.quantities.items()
@@ -180,13 +170,13 @@ class Result:
         while stack:
             quantity = stack.pop()
             if quantity.key not in found:
-                found[quantity.key] = None
+                found[quantity.key] = quantity
                 stack += quantity.uses
         order = {base: i for i, base in enumerate(book.quantities)}
         axes = map(self.entries, self.evaluation.case.axes)
         place = {entry: i for axis in axes for i, entry in enumerate(axis)}
         keys = sorted(found, key=lambda key: (order[key[0]], [place[e] for e in key[1]]))
-        return {key: self._quantities[key] for key in keys}
+        return {key: found[key] for key in keys}
 
     def _roots(self, base: str, per: tuple[str, ...]) -> list[Quantity]:
         """A quantity without axes; what each convention and each scaling law says of the plan. What

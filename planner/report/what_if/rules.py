@@ -193,9 +193,10 @@ class Program:
             return literal(plain)
         if callable(plain) and getattr(builtins, name, None) is plain and name in BUILTINS:
             return f"$.{name}"
-        owner, name = getattr(plain, "__module__", None) or module, name or plain.__name__
-        if not owner.startswith("planner."):
-            raise Untranslated(f"{module}: no JavaScript for {name}")
+        owner = getattr(plain, "__module__", None) or module
+        name = name or getattr(plain, "__name__", "")
+        if not owner.startswith("planner.") or not name:
+            raise Untranslated(f"{module}: no JavaScript for {name or repr(value)}")
         label = f"{owner.removeprefix('planner.').replace('.', '_')}__{name}"
         self._names[id(plain)] = label
         self._kept.append(plain)
@@ -214,15 +215,10 @@ class Program:
 
     def literal(self, value: Any) -> str:
         """Data in which expressions and functions may stand."""
-        return literal(value, self._other)
+        return literal(value, self.reference)
 
-    def _other(self, value: Any) -> str:
-        return self.reference(value) if callable(value) else self.tree(value)
-
-    def tree(self, value: Any) -> str:
+    def tree(self, value: Operand) -> str:
         """An expression, in canonical form, as the page reads it from one list of nodes."""
-        if not isinstance(value, Operand):
-            raise Untranslated(f"no JavaScript for {type(value).__name__}: {value!r}")
         return f"X[{self._node(canonical(expression(value)))}]"
 
     def _node(self, tree: Expression) -> int:
