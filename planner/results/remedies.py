@@ -22,10 +22,12 @@ from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
 from planner.plans.layout import FOLLOWING, MATRICES, OUTER, ROW, at
 from planner.plans.plan import variant
+from planner.results.intervals import known
 
 PARTS = ("weights", "gradients", "optimizer", "activations", "buffers")
 #: What is left of a device at worst: a plan is safe where it is not below zero.
 SAFE = "memory.headroom_p95"
+SPEED = "time.tokens_per_second"  # 0 where nothing predicts it
 #: Changes tried at once where no single one is enough.
 TOGETHER = 2
 
@@ -83,7 +85,7 @@ def remedies(plan: Plan, most: int = 3) -> Advice | None:
         return None
     if headroom >= 0:
         return None
-    now = _speed(evaluation)
+    now = float(known(SPEED, evaluation))
     found: list[Remedy] = []
     candidates = list(_candidates(plan))
     # Each trial evaluates the whole model: one of many kinds on many distinct stages gets few.
@@ -101,7 +103,7 @@ def remedies(plan: Plan, most: int = 3) -> Advice | None:
             if trials < 0:
                 break
             remedy = _tried(plan, changes, now, sum(rank for rank, _ in chosen))
-            if remedy is not None and remedy.at_worst >= 0:
+            if remedy is not None:
                 found.append(remedy)
         if len(found) >= most:
             break
@@ -117,24 +119,18 @@ def remedies(plan: Plan, most: int = 3) -> Advice | None:
     return Advice(-headroom, decides, tuple(found[:most]))
 
 
-def _speed(evaluation: Evaluation) -> float | None:
-    """Tokens per second, None where no formula predicts them."""
-    try:
-        return float(evaluation.value("time.tokens_per_second"))
-    except (Absent, KeyError):
-        return None
-
-
-def _tried(plan: Plan, changes: Mapping[str, Any], now: float | None, rank: int) -> Remedy | None:
-    """The plan with these changes; None where it is no valid plan."""
+def _tried(plan: Plan, changes: Mapping[str, Any], now: float, rank: int) -> Remedy | None:
+    """The plan with these changes; None where it is no valid plan, or none that is safe."""
     try:
         evaluation = Evaluation(case.build(variant(plan, changes)))
         headroom = float(evaluation.value("memory.headroom"))
         at_worst = float(evaluation.value(SAFE))
     except (PlanError, Absent):
         return None
-    then = _speed(evaluation) if now and at_worst >= 0 else None  # of no use where it does not fit
-    return Remedy(dict(changes), headroom, at_worst, now / then if then and now else None, rank)
+    if at_worst < 0:
+        return None
+    then = float(known(SPEED, evaluation)) if now else 0.0
+    return Remedy(dict(changes), headroom, at_worst, now / then if then else None, rank)
 
 
 def _candidates(plan: Plan) -> Iterator[tuple[int, Mapping[str, Any]]]:

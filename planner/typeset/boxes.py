@@ -29,7 +29,7 @@ class Box(NamedTuple):
     ``kind``: number (of the formula), value (of a symbol), name, words, sum, negative, product,
     fraction, power, root, ceil, floor, exp, tanh, ln, max, min; total, largest and which (what a
     fold runs over, and its body), at (the body, what the fold runs over, what is largest there).
-    In a name: letter, word, numeral, sign, row, accent, and script (the base, what stands
+    In a name: letter, word, numeral, sign, row, those of ACCENTS, and script (the base, what stands
     below and above it, EMPTY where nothing does). In a derivation: carried (a sum that goes on in
     a line of its own), unit and rounded (behind a value).
     ``data`` is the number, the words, the letter, or the signs of the terms of a sum.
@@ -108,5 +108,5 @@ def _group(tokens: list[str]) -> Box:
         kind = "numeral" if token.isdigit() else "letter" if token.isalpha() else "sign"
         return Box(kind, (), token)
     if command[1:] in ACCENTS:
-        return Box("accent", (_group(tokens),), command[1:])
+        return Box(command[1:], (_group(tokens),))
     return COMMANDS[command[1:]]

@@ -169,6 +169,7 @@ class _Latex(Style):
         "largest": r"\max_{%s} %s",
         "which": r"\arg\max_{%s} %s",
         "at": r"\left[%s\right]_{\arg\max_{%s} %s}",
+        **{name: rf"\{name}{{%s}}" for name in ACCENTS},
         "unit": r"\ \mathrm{%s}",
         "rounded": r" = \mathbf{%s}",
     }
@@ -210,9 +211,6 @@ class _Latex(Style):
             text += f" {part}" if apart else part
         return text
 
-    def _accent(self, box: Box) -> str:
-        return f"\\{box.data}{{{self.write(box.parts[0])}}}"
-
     def _script(self, box: Box) -> str:
         base, *scripts = map(self.write, box.parts)
         for mark, text in zip("_^", scripts, strict=True):
@@ -241,6 +239,7 @@ class _MathML(Style):
         "which": "<mrow><munder><mo>arg max</mo>%s</munder>%s</mrow>",
         "at": "<msub><mrow><mo>[</mo>%s<mo>]</mo></mrow>"
         "<mrow><munder><mo>arg max</mo>%s</munder>%s</mrow></msub>",
+        **{k: f'<mover accent="true">%s<mo>{a}</mo></mover>' for k, a in ACCENTS.items()},
         "words": "<mtext>%s</mtext>",
         "unit": '<mspace width=".3em"/><mtext>%s</mtext>',
         "rounded": '<mo>=</mo><mtext class="b">%s</mtext>',
@@ -293,10 +292,6 @@ class _MathML(Style):
 
     def _row(self, box: Box) -> str:
         return f"<mrow>{super()._row(box)}</mrow>"
-
-    def _accent(self, box: Box) -> str:
-        under = self.write(box.parts[0])
-        return f'<mover accent="true">{under}<mo>{ACCENTS[box.data]}</mo></mover>'
 
     def _script(self, box: Box) -> str:
         base, below, above = ("" if part == EMPTY else self.write(part) for part in box.parts)
