@@ -11,7 +11,7 @@ from planner.base.errors import PlanError
 from planner.questions.sensitivity import Neighbour
 from planner.questions.solve import questions
 from planner.report import facts
-from planner.report.figures import Dot, scatter
+from planner.report.figures import scatter
 from planner.report.layout import ALTERNATIVES, ANSWERS, STATUS, STEP
 from planner.report.numbers import GIB, Data, clean, shown
 from planner.results.result import Result
@@ -19,18 +19,17 @@ from planner.results.result import Result
 
 def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None:
     """This plan and the plans one step away, side by side; their time is predicted."""
-    columns = [pair for pair in ALTERNATIVES if pair[1] in result.evaluation.book.quantities]
     tried = [(said(n.changes), n.result) for n in neighbours if n.result is not None]
     if not tried or "memory.process" not in result:
         return None
     own = result.predicted or result
     compared = [("This plan", own), *tried]
-    rows = [_row(i, label, other, columns) for i, (label, other) in enumerate(compared)]
-    kept = [i for i, _ in enumerate(columns) if any(row.cells[i] != "–" for row in rows)]
+    rows = [_row(i, label, other) for i, (label, other) in enumerate(compared)]
+    kept = [i for i, _ in enumerate(ALTERNATIVES) if any(row.cells[i] != "–" for row in rows)]
     for row in rows:
         row.cells = [row.cells[i] for i in kept]
     return Data(
-        columns=[columns[i][0] for i in kept],
+        columns=[ALTERNATIVES[i][0] for i in kept],
         rows=rows,
         impossible=[
             Data(changes=said(entry.changes), reason=clean(entry.reason))
@@ -45,9 +44,9 @@ def alternatives(result: Result, neighbours: Sequence[Neighbour]) -> Data | None
     )
 
 
-def _row(number: int, label: str, result: Result, columns: list[tuple[str, str]]) -> Data:
+def _row(number: int, label: str, result: Result) -> Data:
     """A plan by its number; the plan itself is 0, the numbers of the others are estimates."""
-    found = [result.get(base) for _, base in columns]
+    found = [result.get(base) for _, base in ALTERNATIVES]
     status, word = STATUS[result.verdict["state"]]
     return Data(
         label=label,
@@ -67,7 +66,8 @@ def _scatter(compared: list[Result]) -> Data | None:
         if memory is not None and step is not None:
             fits = result.verdict["fits"] is not False
             size = float(memory.number) / GIB
-            dots.append(Dot(str(number or ""), float(step.number), size, fits, not number))
+            mark, x = str(number or ""), float(step.number)
+            dots.append(Data(mark=mark, x=x, y=size, fits=fits, own=not number))
     capacity = compared[0].get("memory.capacity")
     limit = float(capacity.number) / GIB if capacity is not None else None
     return scatter(dots, limit) if len(dots) > 1 else None

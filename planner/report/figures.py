@@ -14,16 +14,6 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 470, 14, 196
 COLOURS = 6
 
 
-class Dot(NamedTuple):
-    """A plan in a scatter: its mark, step time and memory as shares of the axes' ends."""
-
-    mark: str
-    x: float
-    y: float
-    fits: bool
-    own: bool = False
-
-
 class Kernel(NamedTuple):
     """A kernel under the roof: FLOPs for each byte, and FLOP/s where a time is predicted."""
 
@@ -91,11 +81,12 @@ def _power(exponent: int) -> str:
     return str(10**exponent) if exponent >= 0 else f"0.{'0' * (-exponent - 1)}1"
 
 
-def scatter(dots: Sequence[Dot], limit: float | None) -> Data:
+def scatter(dots: Sequence[Data], limit: float | None) -> Data:
     """Plans by step time (to the right) and memory (upwards), both from nothing.
 
     Args:
-        dots: their coordinates in seconds and GiB.
+        dots: each with its mark, its coordinates in seconds and GiB, whether it fits, and whether
+            it is the plan itself.
         limit: GiB of a device; None leaves the line out.
     """
     right = _end(max(dot.x for dot in dots) * 1.05)
@@ -103,7 +94,7 @@ def scatter(dots: Sequence[Dot], limit: float | None) -> Data:
     x, y = axis(0, right, LEFT, RIGHT), axis(0, top, BOTTOM, TOP)
     placed: list[Data] = []
     for dot in dots:
-        here = Data(**dot._asdict() | {"x": x(dot.x), "y": y(dot.y)})
+        here = Data(**vars(dot) | {"x": x(dot.x), "y": y(dot.y)})
         taken = sum(abs(p.x - here.x) < 16 and abs(p.y - here.y) < 12 for p in placed)
         here.label = here.x + 9 + 11 * taken
         placed.append(here)

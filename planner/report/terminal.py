@@ -82,10 +82,9 @@ def _absent_figures(result: Result) -> list[str]:
     where the plan serves."""
     if result.plan.settings["training.mode"] == "inference":
         return []
-    found = (result[r.id] for r in KEY_FIGURES if r.id in result.evaluation.book.quantities)
     return [
         _cut(f"  – {quantity.id}: {clean(quantity.absent)}")
-        for quantity in found
+        for quantity in (result[row.id] for row in KEY_FIGURES)
         if quantity.absent is not None
         and (quantity.chosen is not None or quantity.absent == SIZE_ONLY)
     ]

@@ -158,16 +158,11 @@ def _terms(rules: Program, typesetter: Typesetter, sums: Iterable[str]) -> str:
         while expression.op in ("ceil", "floor"):
             expression = expression.args[0]
         if expression.op == "add":
-            terms = ",".join(
-                f"[{quoted(_label(typesetter, term, formula.quantity.unit))},{rules.tree(term)}]"
-                for term in typesetter.terms(expression)
-            )
-            found.append(f"[{rules.tree(expression)},[{terms}]]")
+            terms = []
+            for term in typesetter.terms(expression):
+                named = BOOK.quantities.get(carrier(term, formula.quantity.unit, BOOK) or "")
+                label = named and (named.short or named.title)
+                label = label or TEXT.write(typesetter.symbolic(term, None))
+                terms.append(f"[{quoted(label)},{rules.tree(term)}]")
+            found.append(f"[{rules.tree(expression)},[{','.join(terms)}]]")
     return f"new Map([{','.join(found)}])"
-
-
-def _label(typesetter: Typesetter, term: Any, unit: str) -> str:
-    found = carrier(term, unit, BOOK)
-    if found is None:
-        return TEXT.write(typesetter.symbolic(term, None))
-    return BOOK.quantities[found].short or BOOK.quantities[found].title
