@@ -276,13 +276,11 @@ block_again.where(block=("norm", *ELSE), source=MODULES).equals(
     0, "No product of it can be chosen."
 )
 
-SELECTIVE: dict[str, Any] = {"recompute": "selective", "shape": True}
-
-again.where(**SELECTIVE, again_operations=False, source=MODULES).equals(
+again.where(recompute="selective", shape=True, again_operations=False, source=MODULES).equals(
     Sum(L_k * Sum(block_again, "block"), "part", layers=True),
     "The chosen modules (training.recompute_modules) of every layer.",
 )
-again.where(**SELECTIVE, again_operations=True, source=PER_OPERATION).equals(
+again.where(recompute="selective", shape=True, again_operations=True, source=PER_OPERATION).equals(
     Sum(L_k * Sum(component, "component", type="linear") / 2, "part", layers=True),
     "Every second product; attention is kept.",
 )

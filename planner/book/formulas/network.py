@@ -187,8 +187,6 @@ replicas.where(replicas="nodes", source=RING).equals(
     "network card each; the link bounds them.",
 )
 
-WHOLE = ("none", "column", "row", "vocabulary")
-
 passed = estimate(
     "network.passed",
     r"\tau_c",
@@ -197,7 +195,7 @@ passed = estimate(
     source=RING,
     per="component",
 )
-passed.where(split=WHOLE).equals(
+passed.where(split=("none", "column", "row", "vocabulary")).equals(
     (shards - 1) / (shards * group),
     "All but one of g shares leave each device, at the bandwidth of its group.",
 )

@@ -3,7 +3,7 @@
 from planner.book.formulas.layout import tokens
 from planner.book.formulas.network import context
 from planner.book.formulas.time_peak import peak_16
-from planner.book.formulas.time_product import loaded, shallow, traffic, waves, work
+from planner.book.formulas.time_product import kernel, loaded, shallow, waves
 from planner.book.language import *
 
 FLASH = f"{DAO}, section 3; Dao 2023 (arXiv 2307.08691)"
@@ -59,8 +59,6 @@ rate.where(time_attention="unknown", source="no published calibration").equals(
     "kernels is taken of the 16-bit peak.",
 )
 
-FUSED: dict[str, Any] = {"training_attention": ("flash", "efficient")}
-
 forward = of_core(
     "time.core.forward",
     "t_core",
@@ -68,7 +66,7 @@ forward = of_core(
     attribution="attention",
     coefficient="FLOP",
 )
-forward.where(**FUSED, source=FLASH).equals(
+forward.where(training_attention=("flash", "efficient"), source=FLASH).equals(
     2 * tokens * keys * a * (d_h + d_v) / (t * rate),
     "2 FLOP for each query, key and width of query and value, heads divided over the tensor- "
     "parallel ranks.",
@@ -77,7 +75,7 @@ forward.where(**FUSED, source=FLASH).equals(
 backward = of_core(
     "time.core.backward", "t_core'", "backward pass of an attention core", attribution="attention"
 )
-backward.where(**FUSED, source=FLASH).equals(
+backward.where(training_attention=("flash", "efficient"), source=FLASH).equals(
     forward * rational(5, 2) / e_back,
     "Five products instead of two, at a share of the forward rate.",
 )
@@ -99,8 +97,8 @@ def _product(m: Any, n: Any, k: Any, tiled: bool) -> Expression:
     """One batched product of an unfused core, at the 16-bit rate, with what tiles and waves waste
     where it is known how the device cuts products."""
     heads, widths = b * a / t, (m, loaded(n), loaded(k))
-    waste = waves(*widths, heads, half) if tiled else 1
-    return maximum(work(*widths, heads, waste, e_16 * peak_16, half), traffic(m, n, k, heads))
+    waste = waves(widths, heads, half) if tiled else 1
+    return kernel(widths, (m, n, k), heads, waste, e_16 * peak_16, half)
 
 
 scores = of_core(
@@ -162,7 +160,6 @@ backward.where(training_attention="eager", tiles=False, coefficient="FLOP", sour
 # -- context parallelism -----------------------------------------------------------------------
 
 RINGS: dict[str, Any] = {"context": ("node", "nodes"), "context_exchange": "ring"}
-GATHERS: dict[str, Any] = {"context": ("node", "nodes"), "context_exchange": "gather"}
 
 context_forward = of_core(
     "time.core.context",
@@ -196,11 +193,11 @@ context_backward.where(**RINGS, source=RING, coefficient="bytes").equals(
     "Gradients of each block are added up: two values read and one written.",
 )
 
-context_forward.where(**GATHERS, source=GATHER).equals(
+context_forward.where(context=("node", "nodes"), context_exchange="gather", source=GATHER).equals(
     (c - 1) * context,
     "Keys and values of all ranks are gathered before attention starts; nothing hides that.",
 )
 
-context_backward.where(**GATHERS, source=GATHER).equals(
+context_backward.where(context=("node", "nodes"), context_exchange="gather", source=GATHER).equals(
     2 * (c - 1) * context, "They are gathered again, and their gradients reduced and scattered."
 )

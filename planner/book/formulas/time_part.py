@@ -187,18 +187,14 @@ again.where(block="norm", again_norm=True, source=MODULES).equals(elementwise, "
 again.where(block="norm", again_norm=False, source=MODULES).equals(0, "It is kept.")
 
 for _kind in ("mlp", "moe"):  # dense and routed feed-forwards are chosen by their own names
-    _CHOSEN = {"block": _kind, f"again_{_kind}": True}
     _LEFT = {"block": _kind, f"again_{_kind}": False}
-
-    again.where(**_CHOSEN, source=MODULES).equals(
+    again.where(block=_kind, **{f"again_{_kind}": True}, source=MODULES).equals(
         Sum(product.forward, "product") + elementwise + exchange,
         "The whole block: products, elementwise kernels and exchanges.",
     )
-
     again.where(**_LEFT, again_activation=True, source=MODULES).equals(
         elementwise, "The activation between its products."
     )
-
     again.where(**_LEFT, again_activation=False, source=MODULES).equals(0, "It is kept.")
 
 again.where(block=ELSE, source=MODULES).equals(0, "Nothing of it can be chosen.")

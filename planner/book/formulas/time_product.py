@@ -18,6 +18,11 @@ product_time = partial(of_product, unit="s")
 roofline = partial(product_time, source=ROOFLINE, coefficient="FLOP")
 
 
+#: Rows, columns and depth of a product.
+Shape = tuple[Operand, Operand, Operand]
+Factor = Operand | int
+
+
 def loaded(width: Operand) -> Expression:
     """A width as kernels run it: its loads of 128 and of 16 bytes are whole where it is a multiple
     of 64, and of 8 (elements of 2 bytes). What others cost is bounded by what padding them costs,
@@ -26,12 +31,11 @@ def loaded(width: Operand) -> Expression:
     return minimum(k_64 * k_8 * width, k_64 * padded_8, padded_64)
 
 
-def waves(
-    rows: Operand, columns: Operand, depth: Operand, count: Operand | int, half: Operand
-) -> Expression:
+def waves(shape: Shape, count: Factor, half: Operand) -> Expression:
     """Work of whole tiles in whole waves over the multiprocessors, relative to the product's own:
     tiles of 128 x 256 either way, or of 128 x 128, which load more for each product and may be cut
     in 2 or 4 pieces of the depth, each of which pays for being shallow."""
+    rows, columns, depth = shape
 
     def cut(high: int, wide: int, pieces: int = 1) -> Expression:
         tiles = ceil(rows / high) * ceil(columns / wide) * count * pieces
@@ -43,22 +47,16 @@ def waves(
     return minimum(cut(128, 256), cut(256, 128), k_128 * cut(128, 128), split(2), split(4))
 
 
-def work(
-    rows: Operand,
-    columns: Operand,
-    depth: Operand,
-    count: Operand | int,
-    waste: Operand | int,
-    rate: Operand,
-    half: Operand,
+def kernel(
+    run: Shape, plain: Shape, count: Factor, waste: Factor, rate: Operand, half: Operand
 ) -> Expression:
-    """Arithmetic at the rate that large products sustain; shallow ones do not reach it."""
-    return 2 * rows * columns * count * (depth + half) * waste / rate
-
-
-def traffic(rows: Operand, columns: Operand, depth: Operand, count: Operand | int) -> Expression:
-    """Reading both inputs and writing the output."""
-    return k_x * (rows * depth + depth * columns + rows * columns) * count / (W * e_mem)
+    """Arithmetic over the shape as kernels run it, at the rate that large products sustain and that
+    shallow ones do not reach; or reading both inputs and writing the output, if that is longer."""
+    rows, columns, depth = run
+    high, wide, deep = plain
+    arithmetic = 2 * rows * columns * count * (depth + half) * waste / rate
+    moved = k_x * (high * deep + deep * wide + high * wide) * count
+    return maximum(arithmetic, moved / (W * e_mem))
 
 
 def shallow(rate: Operand) -> Expression:
@@ -66,9 +64,6 @@ def shallow(rate: Operand) -> Expression:
     one would have worked off more of the depth: so many rows of it for each TFLOP/s of its."""
     return d_min * rate / (10**12 * n_sm)
 
-
-#: Rows, columns and depth of a product.
-Shape = tuple[Operand, Operand, Operand]
 
 # -- shapes ------------------------------------------------------------------------------------
 
@@ -147,14 +142,12 @@ half.where(tiles=False, source="no multiprocessors are known").equals(
 def _waste(name: str, symbol: str, title: str, shape: Shape) -> Quantity:
     """The same rule for each of the three products of a weight."""
     waste = of_product(f"time.product.{name}_waste", symbol, title, source=TILES)
-
     waste.where(tiles=True).equals(
-        waves(*shape, count, half),
+        waves(shape, count, half),
         "Whole tiles of 128 x 256, 256 x 128 or 128 x 128 (which load more for each product), in "
         "whole waves over the multiprocessors, over what the product needs: the best of the three. "
         "The smallest may be cut in 2 or 4 pieces of the depth, each of which is the shallower.",
     )
-
     return waste.where(tiles=False).equals(
         1, "How the device cuts products is not known: nothing is wasted."
     )
@@ -172,7 +165,7 @@ waste_weight = _waste("weight", "q_x''", "tiles and waves, gradient of the weigh
 forward = roofline(
     "time.product.forward", r"t_x", "forward pass of a product", attribution="matrix products"
 ).equals(
-    maximum(work(*FORWARD, count, waste_forward, rate, half), traffic(rows, N_x, K_x, count)),
+    kernel(FORWARD, (rows, N_x, K_x), count, waste_forward, rate, half),
     "2 FLOP for each of rows, columns and depth as kernels run them, the depth with what shallow "
     "products lack, times what tiles and waves waste; or the traffic of inputs and output.",
 )
@@ -180,14 +173,14 @@ forward = roofline(
 gradient_of_input = roofline(
     "time.product.input", r"t_x^{\mathrm{in}}", "gradient of a product's input"
 ).equals(
-    maximum(work(*INPUT, count, waste_input, rate, half), traffic(rows, K_x, N_x, count)),
+    kernel(INPUT, (rows, K_x, N_x), count, waste_input, rate, half),
     "The output's gradient with the weight: the forward product, with columns and depth exchanged.",
 )
 
 gradient_of_weight = roofline(
     "time.product.weight", r"t_x^{\mathrm{w}}", "gradient of a product's weight"
 ).equals(
-    maximum(work(*WEIGHT, count, waste_weight, rate, half), traffic(K_x, N_x, rows, count)),
+    kernel(WEIGHT, (K_x, N_x, rows), count, waste_weight, rate, half),
     "The input with the output's gradient: the rows are what is summed over.",
 )
 
@@ -217,14 +210,9 @@ backward.where(frozen=False, lora=False, source=ROOFLINE).equals(
 backward.where(frozen=False, lora=True, adapted=False, source=LORA).equals(
     gradient_of_input, "The weight is frozen: the gradient of the input only."
 )
-
-
-def _narrow(rows: Operand, columns: Operand, depth: Operand) -> Expression:
-    return maximum(work(rows, columns, depth, 1, 1, rate, half), traffic(rows, columns, depth, 1))
-
-
 backward.where(frozen=False, lora=True, adapted=True, source=LORA, coefficient="FLOP").equals(
-    gradient_of_input + 3 * (_narrow(rows, k_l, K_x) + _narrow(rows, N_x, k_l)),
+    gradient_of_input
+    + 3 * sum(kernel(x, x, 1, 1, rate, half) for x in ((rows, k_l, K_x), (rows, N_x, k_l))),
     "The frozen weight's product; and the adapter's two narrow products, forward once and backward "
     "twice, which run far below the rate of wide ones.",
 )
@@ -258,17 +246,14 @@ casts.where(
     "for the output's gradient backward.",
 )
 
-
-def _unpacked(passes: int) -> Expression:
-    """Reading a packed weight and writing it in the compute format."""
-    return passes * (k_f + k_c) * count * K_x * N_x / (W * e_mem)
-
-
+#: Time for each byte of a packed weight, which is read, and written in the compute format.
+_unpacked = count * K_x * N_x / (W * e_mem)
 casts.where(**PACKED, recompute=("none", "selective"), source=QLORA).equals(
-    _unpacked(2), "The frozen weight is unpacked for the forward and for the backward product."
+    2 * (k_f + k_c) * _unpacked,
+    "The frozen weight is unpacked for the forward and for the backward product.",
 )
 casts.where(**PACKED, recompute="full", source=QLORA).equals(
-    _unpacked(3),
+    3 * (k_f + k_c) * _unpacked,
     "The frozen weight is unpacked for the forward product, for that product once more, and for "
     "the backward product.",
 )
