@@ -84,7 +84,7 @@ TESTS = (
                 "published_layouts",
             ),
             *("plain_layouts", "launchers", "sensitivity"),
-            *("solve", "solve_by_enumeration", "closed_forms", "goals"),
+            *("solve", "solve_by_enumeration", "closed_forms", "goals", "answers"),
         )
     ),
     "tests/cli/test_search.py",

@@ -29,6 +29,7 @@ from planner.questions.solve.expression import (
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
 LLAMA = "tests/documents/llama70b_assumed.yaml"
+PREDICTED = "presets/llama70b_h100x1024.yaml"
 
 
 def asked(path: str, changes: dict[str, Any] | None = None, **options: Any) -> questions.Answer:
@@ -95,11 +96,12 @@ def test_eager_attention_takes_memory_of_second_degree_in_the_sequence() -> None
         (GPT2, {"vary": "model.hidden", "until": ["memory.process<=60 GiB"]}),
         (GPT2, {"vary": "model.vocab", "until": ["memory.process<=60 GiB"]}),
         (GPT2, {"vary": "training.tokens", "until": ["energy.total<=1000 kWh"]}),
+        (PREDICTED, {"vary": "cluster.network.latency", "until": ["time.step_seconds<=5 s"]}),
     ],
 )
 def test_the_numbers_that_are_put_in_come_to_the_value(path: str, options: Any) -> None:
     form = closed_form(asked(path, **options))
-    words = {"\u202f": "", "−": "-", "·": "*", "×": "*", "^": "**", "√": "sqrt"}
+    words = {"\u202f": "", "−": "-", "·": "*", "×": "*", "^": "**", "√": "sqrt", "min": "Min"}
     text = form.substituted
     for word, other in words.items():
         text = text.replace(word, other)

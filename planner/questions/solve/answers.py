@@ -95,11 +95,9 @@ def _values(answer: Answer, probe: Probe) -> dict[str, Any]:
 
 def _headline(answer: Answer, between: Ends | None) -> str:
     # Where bytes alone are asked for, the lines below say what limits them.
-    limits = " and ".join(
-        SAID.get(limit, str(limit))
-        for limit in answer.limits
-        if limit.quantity != "parameters.total"
-    )
+    by_bytes = answer.question != "vary" and answer.domain.key == "model.parameters"
+    named = answer.limits[by_bytes:]
+    limits = " and ".join(SAID.get(limit, str(limit)) for limit in named)
     if answer.holds is None:
         return f"{answer.name}: no value satisfies {limits}"
     value = _value(answer, answer.holds, between)

@@ -210,7 +210,7 @@ def _widths(whole: int) -> tuple[int, ...]:
     """Hidden sizes, multiples of what a whole number of heads takes."""
     found, width = list[int](), 0
     while True:
-        step = lcm(whole, max(FINEST, 1 << max(0, ((width + 1) // STEPS).bit_length() - 1)))
+        step = lcm(whole, max(FINEST, (1 << ((width + 1) // STEPS).bit_length()) // 2))
         width = (width // step + 1) * step
         if width > WIDEST:
             return tuple(found)

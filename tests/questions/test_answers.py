@@ -1,0 +1,161 @@
+"""What answers say in words, by arithmetic done here: sizes, shares, what is left, what lacks."""
+
+from __future__ import annotations
+
+import json
+import re
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from planner.base.errors import PlanError
+from planner.engine.instance import evaluated
+from planner.plans.document import Plan
+from planner.plans.plan import variant
+from planner.questions import loading
+from planner.questions.solve import budgets, families, questions
+
+GPT2 = "presets/gpt2small_hgx-h100.yaml"
+LAST = "presets/largest_on_8xh100.yaml"
+#: GPT-2 small (Radford et al. 2019): vocabulary and positions of width 768 and the last norm; a
+#: layer's 12 h² + 13 h.
+AROUND = (50_257 + 1_024) * 768 + 2 * 768
+LAYER = 12 * 768**2 + 13 * 768
+
+
+def words(text: str) -> str:
+    """Without the thin spaces of numbers."""
+    return text.replace("\u202f", "")
+
+
+def asked(*until: str, **options: Any) -> Any:
+    return questions.ask(loading.load(GPT2), vary="model.layers", until=until, **options)
+
+
+def test_a_limit_on_the_size_is_named_with_what_is_left_and_what_lacks() -> None:
+    assert (AROUND, LAYER) == (39_385_344, 7_087_872)
+    text = words(questions.text(asked("parameters.total<=500M")))
+    limit = "parameters.total <= 500000000 parameters"
+    assert text.startswith(f"model.layers: 64 is the largest with {limit}\n")
+    left, lacks = 500_000_000 - AROUND - 64 * LAYER, AROUND + 65 * LAYER - 500_000_000
+    assert f"{left} parameters left here, short by {lacks} parameters one step further" in text
+    assert f"holds  64  parameters.total {AROUND + 64 * LAYER} parameters" in text
+    assert f"fails  65  parameters.total {AROUND + 65 * LAYER} parameters" in text
+
+
+def test_the_smallest_is_called_so_and_bound_by_the_limit_that_it_meets_last() -> None:
+    answer = asked("parameters.total>=500M", "parameters.total>=400M")
+    assert words(questions.text(answer)).startswith("model.layers: 65 is the smallest with ")
+    assert answer.binding is not None and answer.binding.value == 500_000_000
+
+
+def test_two_limits_that_only_one_at_a_time_can_keep_contradict_each_other() -> None:
+    """64 layers have too few parameters, 65 too many."""
+    until = ("parameters.total<=499M", "parameters.total>=500M")
+    answer = asked(*until)
+    assert answer.holds is None and answer.together and len(answer.unmet) == 2
+    text = words(questions.text(answer))
+    assert "contradict each other: each can be met, both cannot be met" in text
+    assert text.startswith("model.layers: no value satisfies parameters.total <= 499000000 param")
+
+
+def test_a_limit_below_every_value_is_missed_by_what_the_smallest_has_more() -> None:
+    answer = asked("parameters.total<=30M", "memory.total>=1 GiB")
+    assert answer.holds is None and [limit.value for limit in answer.unmet] == [30_000_000]
+    more = AROUND + LAYER - 30_000_000
+    text = words(questions.text(answer))
+    assert f"cannot be met; the nearest value misses it by {more} parameters" in text
+
+
+def test_by_bytes_alone_no_limit_is_named() -> None:
+    """80 GB on each of eight devices at 16 bytes a parameter of Adam in mixed precision."""
+    plan = loading.load(
+        {
+            "name": "x",
+            "model": {"parameters": "7B"},
+            "cluster": "hgx-h100",
+            "training": {"tokens": "1T"},
+        }
+    )
+    text = words(questions.text(questions.ask(plan, "largest-model")))
+    first = text.splitlines()[0]
+    assert first == "largest-model: 40.0B parameters is the largest by bytes of state alone"
+    assert f"8 × 80000000000 bytes / 16 bytes = {8 * 80 * 10**9 // 16} parameters" in text
+
+
+def test_what_a_family_keeps_is_named() -> None:
+    """Llama 3 8B (arXiv 2407.21783): 32 query heads of 128, 8 of keys and values."""
+    _, family = families.of_plan(loading.load(LAST, {"model": "llama3-8b"}), free=True)
+    assert family.domain.step.endswith(
+        "; heads of 128, 8 key/value heads and feed-forward ratio kept"
+    )
+    domain = family.domain
+    least = family.changes(domain.first)
+    assert least["model.hidden"] == min(family.widths) and domain.has(domain.first)
+    assert least["model.layers"] == family.depths(0)[0]
+
+
+# -- compute-optimal ---------------------------------------------------------------------------
+
+
+def plain(tokens: str = "200B", **training: Any) -> Plan:
+    """10B parameters on eight devices at 2 USD an hour, at half of their peak."""
+    return loading.load(
+        {
+            "name": "x",
+            "model": {"parameters": "10B"},
+            "cluster": {"extends": "hgx-h100", "price": "2 USD/h"},
+            "training": {"tokens": tokens, **training},
+            "time": {"mfu": 0.5},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "count", "each", "verdict"),
+    [
+        ("20B", "20.0B", "2", "under-trained, 0."),
+        ("230B", "230B", "23", "near compute-optimal, 0."),
+        ("10T", "10.0T", "1000", "over-trained, "),
+    ],
+)
+def test_tokens_for_each_parameter_are_their_ratio(
+    tokens: str, count: str, each: str, verdict: str
+) -> None:
+    """Hoffmann et al. 2022 (arXiv 2203.15556): about 20 tokens for each parameter are optimal."""
+    answer = budgets.ask(plain(tokens))
+    text = words(budgets.text(answer))
+    said = f"This plan: 10.0B parameters, {count} tokens, {each} for each parameter: {verdict}"
+    assert said in text
+    data = json.loads(budgets.to_json(answer))
+    for law in data["laws"]:
+        row = next(row for row in text.splitlines() if row.strip().startswith(law["title"]))
+        printed = float(re.findall(r"\d[\d.]*", row.removeprefix(f"  {law['title']}"))[2])
+        assert printed == pytest.approx(law["tokens"] / law["parameters"], rel=0.006)
+        if law["plan"]["ratio"] is not None:
+            whole = law["plan"]["ratio"] * law["plan"]["optimal_tokens"]
+            assert whole == pytest.approx(float(answer.tokens or 0))
+
+
+@pytest.mark.parametrize("dollars", [1, 1600])
+def test_dollars_buy_the_hours_of_all_devices(dollars: int) -> None:
+    plan = plain()
+    rate = evaluated(plan, ["time.tokens_per_second"])["time.tokens_per_second"]
+    seconds = Fraction(dollars, 2 * 8) * 3600
+    answer = budgets.ask(plan, f"{dollars} USD")
+    assert answer.flops == 6 * 10**10 * Fraction(rate) * seconds
+    assert (answer.seconds, answer.cost) == (seconds, dollars)
+
+
+@pytest.mark.parametrize("budget", ["0 USD", "0 days", "0 FLOP"])
+def test_nothing_buys_nothing(budget: str) -> None:
+    with pytest.raises(PlanError, match="buys nothing"):
+        budgets.ask(plain(), budget)
+
+
+def test_the_rest_of_a_day_is_a_budget_too() -> None:
+    plan = plain()
+    rate = evaluated(plan, ["time.tokens_per_second"])["time.tokens_per_second"]
+    assert budgets.ask(plan, "1 s").flops == 6 * 10**10 * Fraction(rate)
+    assert budgets.ask(variant(plan, {"training.tokens": None}), "3e20 FLOP").flops == 3 * 10**20
