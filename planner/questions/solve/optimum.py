@@ -47,8 +47,8 @@ def optimise(
     if len(scanned) > 1 and len({goal.of(probe) for probe in scanned}) == 1:
         raise PlanError(Fault(f"{goal.quantity} does not change with {domain.key}", None))
     peaks = _peaks(scanned, goal)
-    far = peaks[0] is scanned[-1] or peaks[0].index > FAR * max(1, domain.start)
-    if domain.endless and far and len(scanned) > 1 and not peaks[0].broken:
+    far = peaks[0].index > FAR * max(1, domain.start)
+    if domain.endless and far and not peaks[0].broken:
         best = shown(peaks[0].value, domain.unit)
         why = f"{goal.quantity} has no {goal.word} value; it is still better at {best}"
         raise PlanError(Fault(f"{domain.key} is unbounded: {why}", None, "a limit with --until"))

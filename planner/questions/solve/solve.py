@@ -233,7 +233,8 @@ def _largest(search: Probes) -> dict[str, Any]:
         holds, beyond = _largest_known(search)
         if holds is None:
             return nearest_miss(search)
-        holds, beyond = search.confirm(holds), [*map(search.confirm, beyond)]
+        holds = search.confirm(holds)
+        beyond[:1] = map(search.confirm, beyond[:1])  # the others are told as estimates
         if not holds.broken and all(probe.broken for probe in beyond):
             break
     row = next(row for row in search.domain.rows if row[0] <= holds.index <= row[1])
@@ -265,17 +266,18 @@ def _largest_known(search: Probes) -> tuple[Probe | None, list[Probe]]:
     while True:
         beyond, before = list[Probe](), best
         for row in reversed(rows[: widest + 1]):
-            first, end = search.end_of(row, 1), search.end_of(row, -1)
-            if first is None or end is None:
+            first = search.end_of(row, 1)
+            if first is None:
                 continue
-            if best is not None and end.number <= best.number:
-                break
             if best is not None and first.number <= best.number:
-                smaller = Limit(measure, "<=", best.number)
-                _, first = narrow(search, first, end, (smaller,))
+                end = search.end_of(row, -1) or first
+                if end.number <= best.number:
+                    break
+                _, first = narrow(search, first, end, (Limit(measure, "<=", best.number),))
             if first.broken:
                 beyond.append(first)
             else:
+                end = search.end_of(row, -1) or first
                 best = narrow(search, first, end)[0] if end.broken else end
         if best is before:  # also where limits that broke on the way hold again
             break
