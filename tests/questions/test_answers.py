@@ -24,6 +24,14 @@ AROUND = (50_257 + 1_024) * 768 + 2 * 768
 LAYER = 12 * 768**2 + 13 * 768
 
 
+def numbers_end_below_their_headings(rows: list[str]) -> None:
+    """In a table whose columns stand two blanks apart; the first has words."""
+    ends = [match.end() for match in re.finditer(r"\S+( \S+)*", rows[0])][1:]
+    for row in rows:
+        assert len(row) == ends[-1]
+        assert all(row[end - 1] != " " and row[end : end + 2].strip() == "" for end in ends)
+
+
 def words(text: str) -> str:
     """Without the thin spaces of numbers."""
     return text.replace("\u202f", "")
@@ -96,6 +104,16 @@ def test_what_a_family_keeps_is_named() -> None:
     assert least["model.layers"] == family.depths(0)[0]
 
 
+def test_what_published_runs_leave_open_stands_around_the_size_and_ends_with_its_shape() -> None:
+    plan = loading.load(GPT2, {"time.mfu": None, "training.tokens": "20B"})
+    answer = questions.ask(plan, "largest-model-by-deadline", deadline="3 days", with_layout="own")
+    first = questions.text(answer).splitlines()[0]
+    shape = r"\d+ layers, hidden \d+, \d+ heads"
+    assert re.search(
+        rf": ~[\d.]+M parameters \([\d.]+M to [\d.]+M, as predicted {shape}\) is ", first
+    )
+
+
 # -- compute-optimal ---------------------------------------------------------------------------
 
 
@@ -128,6 +146,9 @@ def test_tokens_for_each_parameter_are_their_ratio(
     text = words(budgets.text(answer))
     said = f"This plan: 10.0B parameters, {count} tokens, {each} for each parameter: {verdict}"
     assert said in text
+    lines = text.splitlines()
+    numbers_end_below_their_headings(lines[2:9])
+    numbers_end_below_their_headings(lines[12:19])
     data = json.loads(budgets.to_json(answer))
     for law in data["laws"]:
         row = next(row for row in text.splitlines() if row.strip().startswith(law["title"]))
@@ -150,7 +171,7 @@ def test_dollars_buy_the_hours_of_all_devices(dollars: int) -> None:
 
 @pytest.mark.parametrize("budget", ["0 USD", "0 days", "0 FLOP"])
 def test_nothing_buys_nothing(budget: str) -> None:
-    with pytest.raises(PlanError, match="buys nothing"):
+    with pytest.raises(PlanError, match=r"buys nothing"):
         budgets.ask(plain(), budget)
 
 

@@ -398,5 +398,9 @@ def test_the_cheapest_says_whose_prices_it_compared() -> None:
         assert re.search(r"price of [\w-]+, 20\d\d-\d\d(-\d\d)?$", row["whose"])
         assert "https://" in row["source"]
         assert row["whose"] in text and row["source"] in text
+    (taken,) = (
+        row for row in data["accelerators"] if row["accelerator"] == data["holds"]["accelerator"]
+    )
+    assert f" at {taken['price']:.2f} USD/h ({taken['whose']}) " in text.splitlines()[0]
     low, high = data["goal"]["interval"]
     assert low < data["holds"]["quantities"]["cost.total"] < high

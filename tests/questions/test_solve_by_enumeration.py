@@ -416,6 +416,14 @@ def test_a_hill_as_wide_as_a_few_parts_of_a_domain_is_not_passed_over(top: int) 
     assert found.notes == (many,)
 
 
+@pytest.mark.parametrize("heights", [[0, 5, 0, 4, 0], [0, 4, 5, 3, 0]])
+def test_a_second_peak_is_told_and_one_alone_is_not(heights: list[int]) -> None:
+    found = best(lambda index: heights[index - 1], domain(1, 5))
+    assert found.holds.values[TIME] == 5
+    many = f"{TIME} rises and falls more than once; other peaks are worse"
+    assert (many in found.notes) is (heights[2] == 0)
+
+
 def test_the_one_valid_value_is_the_best_also_where_others_have_no_end() -> None:
     only = Functions({TIME: lambda index: index}, lambda index: index != 5)
     over = domain(5, 10**6, endless=True)

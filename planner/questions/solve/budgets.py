@@ -229,7 +229,7 @@ def text(answer: Spending) -> str:
         each, loss = _short(choice.tokens / choice.parameters), _short(choice.loss, 4)
         sizes = (_short(choice.parameters), _short(choice.tokens))
         rows.append((_title(choice), *sizes, each, loss))
-    lines += columns(rows, right=range(1, 5), indent="  ")
+    lines += columns(rows, right=(1, 2, 3, 4), indent="  ")
     if answer.shape is not None:
         title = next(c.law["title"] for c in answer.choices if c.law["name"] == answer.shape.law)
         keys = " ".join(f"--set {key}={value}" for key, value in answer.shape.changes.items())
@@ -252,7 +252,7 @@ def text(answer: Spending) -> str:
             losses = (_short(choice.plan_loss, 4), _short(choice.plan_lowest, 4))
             tokens = (_short(choice.model_tokens), _short(choice.ratio))
             rows.append((_title(choice), *tokens, *losses))
-        lines += columns(rows, right=range(1, 5), indent="  ")
+        lines += columns(rows, right=(1, 2, 3, 4), indent="  ")
     lines += ["", "* later work disagrees with this law; shown for comparison"]
     lines += [f"Note: {note}." for note in answer.notes]
     return "\n".join(lines) + "\n"

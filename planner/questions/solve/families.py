@@ -76,8 +76,8 @@ class Family:
             return 1, max(1, MOST_LAYERS // self.unit)
         width, unit = self.widths[place], self.unit
         low, high = ceil(Fraction(width, ASPECT[1] * unit)), width // (ASPECT[0] * unit)
-        if low > high:  # so narrow that stages alone decide
-            low = high = max(1, _round(Fraction(width, sum(ASPECT) // 2 * unit)))
+        if low > high:  # so narrow that one unit is more layers than its share
+            low = high = 1
         return low, high
 
     def changes(self, index: Any) -> dict[str, Any]:
