@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,29 @@ def test_the_best_are_the_first_of_all_in_order(
     if distinct:
         order = [place for place in order if rows.index(rows[place]) == place]
     assert kept.items() == [(*rows[place], place) for place in order[:count]]
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("score", [3.0, -3.0])
+def test_of_scores_that_differ_by_rounding_alone_less_memory_wins(
+    score: float, first: bool
+) -> None:
+    """A sum in another order differs in the last of 53 binary digits; a billionth is a difference,
+    and so is one of some digits more."""
+    near, far = score * (1 + 2**-52), (score - 2**-30, 9.0)
+    for better in ((score, 1.0), (near, 1.0)):
+        worse = (score + near - better[0], 2.0)
+        rows = [better, worse] if first else [worse, better]
+        for kept, expected in ((rows, better), ([*rows, far], far)):
+            best, by_choice = Best(1), ByChoice()
+            said: Any = str  # which layout it is
+            for value, memory in kept:
+                numbers, at = (np.array([value]), np.array([memory])), np.array([0])
+                best.add(*numbers, said, at)
+                by_choice.add(*numbers, np.array([True]), [[("tensor", (1,), at)]], said)
+            assert best.first is not None and best.first[:2] == expected
+            ((_, item),) = by_choice.items()["tensor"]
+            assert item is not None and item[:2] == expected
 
 
 @settings(max_examples=200)

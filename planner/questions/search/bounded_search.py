@@ -38,8 +38,6 @@ FIRST, MORE = 512, 6
 #: space is searched often.
 FEWER: Options = {"parallelism.replicate": (1,), "training.micro_batch": (1, 2)}
 ROOMIER: Options = {**FEWER, "training.micro_batch": (1,)}
-#: Scores that differ by a smaller share may be equal but for rounding.
-NEAR = 1e-9
 
 
 class BoundedSearch:
@@ -188,10 +186,7 @@ class BoundedSearch:
         is left has a score of at most so much."""
         least, done, size = self._least[within], 0, FIRST
         order = np.argsort(least, kind="stable")[: np.count_nonzero(least < np.inf)]
-        while done < len(order):
-            bound = least[order[done]]
-            if most() < bound - NEAR * abs(bound):
-                break
+        while done < len(order) and least[order[done]] <= most():
             rows = np.sort(order[done : done + size])
             if done:  # none of the fastest is the answer: maybe few others have room
                 room = (self._fits(chunk) for chunk in self._evaluated(rows, self.late))

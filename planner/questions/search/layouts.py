@@ -376,7 +376,12 @@ class Space:
     def _sizes(self) -> Mapping[str, int]:
         """How many there are of each mode of recomputation, also of those that are left out."""
         if self.launcher is None:
-            return dict.fromkeys(self.recompute, self._sharded)
+            sharded, size = sum(stage > 0 for stage in self.zero), 0
+            for alone, (sequences, replicas, batches) in zip(self.alone, self.crossed, strict=True):
+                whole = 1 if alone else len(self.zero)
+                stages = sum(whole if number == 1 else sharded for number in replicas)
+                size += len(sequences) * stages * len(batches)
+            return dict.fromkeys(self.recompute, size)
         counts = np.zeros(len(self.recompute), dtype=np.int64)
         for rows in self._blocks():
             counts += np.count_nonzero(rows.valid, axis=(0, 2))
@@ -415,21 +420,6 @@ class Space:
             chosen["parallelism.data"] = self.degrees[rows.of_degrees[row]].data
             found[zero, mode] = self.launcher.starts(chosen)
         return found
-
-    @cached_property
-    def _sharded(self) -> int:
-        """How many there are of each mode of recomputation."""
-        sharded = sum(stage > 0 for stage in self.zero)
-        counts: dict[Any, int] = {}
-        rows = 0
-        for alone, (sequences, replicas, batches) in zip(self.alone, self.crossed, strict=True):
-            key = (alone, sequences, replicas, id(batches))
-            if key not in counts:
-                every = 1 if alone else len(self.zero)
-                pairs = sum(every if r == 1 else sharded for r in replicas)
-                counts[key] = len(sequences) * pairs * len(batches)
-            rows += counts[key]
-        return rows
 
     @cached_property
     def alone(self) -> tuple[bool, ...]:

@@ -6,8 +6,8 @@ again, selective recomputation then takes as long as none, and keeps no more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from functools import cache
+from collections.abc import Collection
+from functools import cache, partial
 
 from planner.book.quantity import BOOK
 from planner.engine import instance as case
@@ -74,11 +74,10 @@ def resting(quantities: tuple[str, ...]) -> tuple[str, ...]:
 
 def _agree(identifier: str, one: Evaluation, other: Evaluation) -> bool:
     """Whether a quantity is the same under two modes: by the same formula, or in value."""
-    if len(BOOK.quantities[identifier].per) > 1:
-        return False
+    quantity = BOOK.quantities[identifier]
     for point, at in zip(_points(identifier, one), _points(identifier, other), strict=True):
-        chosen = (_declaration(e, identifier, p) for e, p in ((one, point), (other, at)))
-        if next(chosen) is next(chosen):
+        formula = quantity.choose(partial(one.setting, point=point))
+        if formula is quantity.choose(partial(other.setting, point=at)):
             continue
         try:
             if one.value(identifier, point) != other.value(identifier, at):
@@ -88,14 +87,12 @@ def _agree(identifier: str, one: Evaluation, other: Evaluation) -> bool:
     return True
 
 
-def _points(identifier: str, evaluation: Evaluation) -> Iterator[Point]:
+def _points(identifier: str, evaluation: Evaluation) -> list[Point]:
     """Where a quantity holds."""
-    per = BOOK.quantities[identifier].per
-    yield from evaluation.entries(per[0], {}, {}) if per else ({},)
-
-
-def _declaration(evaluation: Evaluation, identifier: str, point: Point) -> object:
-    return BOOK.quantities[identifier].choose(lambda name: evaluation.setting(name, point))
+    points: list[Point] = [{}]
+    for axis in BOOK.quantities[identifier].per:
+        points = [below for point in points for below in evaluation.entries(axis, point, {})]
+    return points
 
 
 def _holds_no_more(one: Evaluation, other: Evaluation) -> bool:

@@ -36,6 +36,11 @@ def rounded(values: Array) -> Array:
     return rounded
 
 
+def _as_good(value: float) -> float:
+    """A number below which all lie that round to the same as a value."""
+    return value + abs(value) * 2.0 ** (1 - DIGITS)
+
+
 @dataclass(frozen=True)
 class _Kept:
     """A layout that is kept, with its numbers rounded for comparison."""
@@ -79,8 +84,7 @@ class Best:
             items = [next(same) for _, same in groupby(items, key=lambda kept: kept.key)]
         self._items = items[: self.count]
         if len(self._items) == self.count:
-            worst = self._items[-1].item[0]
-            self.most = worst + 1e-9 * abs(worst)
+            self.most = _as_good(self._items[-1].item[0])
 
     @property
     def first(self) -> Item | None:
@@ -129,7 +133,7 @@ class ByChoice:
                         continue
                     shape = [1] * lowest.ndim
                     shape[axis] = -1
-                    near = (lowest <= least * (1 + 1e-9)) & has.reshape(shape)
+                    near = (lowest <= _as_good(least)) & has.reshape(shape)
                     found = np.flatnonzero(near)
                     best.add(score.ravel()[found], memory.ravel()[found], settings, found)
 
