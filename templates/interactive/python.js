@@ -208,8 +208,8 @@ const $ = (() => {
       notation: new Dict(notes.map(each => [each.symbol, each])),
       symbols: new Dict(quantities.map(each => [each.symbol, each.id])),
     }),
-    rows: (type, names, all) => all.map(row => names.reduce((made, name, i) =>
-      Object.defineProperty(made, name, { value: row[i] }), Object.create(type.prototype))),
+    row: (type, names) => (...given) => names.reduce((made, name, i) =>
+      Object.defineProperty(made, name, { value: given[i] }), Object.create(type.prototype)),
     dict: Object.assign(value => new Dict(value === undefined ? [] : pairs(value)), {
       fromkeys: (keys, value = null) => new Dict(list(keys).map(k => [k, value])),
     }),

@@ -37,6 +37,12 @@ from planner.typeset import TEXT, Typesetter
 LEFT_OUT = frozenset({"sources", "source"})
 #: What the page asks of an evaluation.
 ASKED = ("value", "compute", "instance", "entries")
+#: What rules and evaluation ask of the rows of the book.
+ROWS = {
+    Formula: "when expression exact",
+    Quantity: "id symbol unit per within beyond scales_with reading formulas",
+    Notation: "symbol key per kind neutral meaning",
+}
 #: What is there in JavaScript: exceptions, numbers, expressions, and the graph's back end.
 LIBRARY: dict[Any, str] = {
     Fault: "$.Fault",
@@ -86,7 +92,7 @@ def program(result: Result, sums: Iterable[str]) -> str:
         f"const DOCUMENT={literal(_without(result.plan.document.data))};",
         f"const ACCELERATORS={literal(_without(offered))};",
         f"const FACTS={{{tables}}};",
-        f"const BOOK={_book(rules)};",
+        _book(rules),
         f"const TERMS={_terms(rules, result.typesetter, sums)};",
         f"const intervalOf={around};",
         f"const warningOf={warning};",
@@ -129,25 +135,20 @@ def _exact(node: Any) -> Any:
 
 
 def _book(rules: Program) -> str:
-    """The book, as far as rules and evaluation ask it."""
+    """The book, as far as rules and evaluation ask it, and what makes its rows."""
 
-    def rows(cls: type, names: tuple[str, ...], values: Iterable[str]) -> str:
-        texts = ",\n".join(values)
-        return f"$.rows({rules.reference(cls)},{rules.literal(names)},[{texts}])"
+    def written(value: Any) -> str:
+        if type(value) not in ROWS:
+            return rules.reference(value)
+        fields = (literal(getattr(value, name), written) for name in ROWS[type(value)].split())
+        return f"{type(value).__name__}({','.join(fields)})"
 
-    def row(value: Any, names: tuple[str, ...], *further: str) -> str:
-        return f"[{','.join([*(rules.literal(getattr(value, n)) for n in names), *further])}]"
-
-    of_formula = ("when", "expression", "exact")
-    of_quantity = ("id", "symbol", "unit", "per", "within", "beyond", "scales_with", "reading")
-    of_note = ("symbol", "key", "per", "kind", "neutral", "meaning")
-    quantities = (
-        row(q, of_quantity, rows(Formula, of_formula, (row(f, of_formula) for f in q.formulas)))
-        for q in BOOK.quantities.values()
+    makers = (
+        f"const {cls.__name__}=$.row({rules.reference(cls)},{quoted(names.split())});"
+        for cls, names in ROWS.items()
     )
-    notes = (row(note, of_note) for note in BOOK.notation.values())
-    quantity_rows = rows(Quantity, (*of_quantity, "formulas"), quantities)
-    return f"$.book({rules.reference(Book)},{quantity_rows},{rows(Notation, of_note, notes)})"
+    rows = (literal([*table.values()], written) for table in (BOOK.quantities, BOOK.notation))
+    return f"{''.join(makers)}const BOOK=$.book({rules.reference(Book)},{','.join(rows)});"
 
 
 def _terms(rules: Program, typesetter: Typesetter, sums: Iterable[str]) -> str:
