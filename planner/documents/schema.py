@@ -116,7 +116,7 @@ def validate(document: Document, schema: str, folder: Path | None = None) -> Doc
     if walk.faults or not accepts(root, found.data):
         from planner.documents.schema_errors import faults  # it takes a while
 
-        others = faults(found, root, _homes(schema, folder), walk.unread)
+        others = faults(found, root, paths(schema, folder), walk.unread)
         raise PlanError([*walk.faults, *islice(others, max(0, ENOUGH - len(walk.faults)))])
     return replace(found, node=walk.read(found.node, [root], (), fill=True))
 
@@ -126,24 +126,19 @@ def _load(schema: str, folder: Path | None = None) -> Schema:
 
 
 @cache
-def _homes(schema: str, folder: Path | None = None) -> dict[str, set[str]]:
-    """The dotted paths near the top at which a schema knows each key."""
-    found: dict[str, set[str]] = {}
+def paths(schema: str, folder: Path | None = None) -> Sequence[str]:
+    """The dotted keys near the top of a kind of document, for near spellings."""
+    found: set[str] = set()
     level: list[tuple[str, Schema]] = [("", _load(schema, folder))]
     for _ in range(3):
-        below = []
-        for prefix, around in level:
-            for part in _every(around):
-                for name, inner in part.get("properties", {}).items():
-                    below.append((f"{prefix}{name}.", inner))
-                    found.setdefault(name, set()).add(prefix + name)
-        level = below
-    return found
-
-
-def paths(schema: str) -> list[str]:
-    """The dotted keys near the top of a kind of document, for near spellings."""
-    return sorted(path for many in _homes(schema).values() for path in many)
+        level = [
+            (f"{prefix}{name}.", inner)
+            for prefix, around in level
+            for part in _every(around)
+            for name, inner in part.get("properties", {}).items()
+        ]
+        found |= {path.rstrip(".") for path, _ in level}
+    return sorted(found)
 
 
 def describe(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from jsonschema import Draft7Validator, validators
@@ -52,47 +52,48 @@ _VALIDATOR: Any = _extend(
 
 #: A ``ValidationError`` of jsonschema, any part of which may be unset by its type.
 Error = Any
-#: The dotted paths at which a kind of document may have a key, by its name.
-Homes = Mapping[str, Collection[str]]
 
 
 def faults(
-    document: Document, schema: Schema, homes: Homes, told: Collection[tuple[str | int, ...]]
+    document: Document,
+    schema: Schema,
+    known: Sequence[str],
+    told: Collection[tuple[str | int, ...]],
 ) -> Iterator[Fault]:
     """The faults of a document.
 
     Args:
-        homes: say where a key that stands in the wrong mapping belongs.
+        known: the dotted keys that there are, for one that stands in the wrong mapping.
         told: paths at which a fault was told already.
     """
     for error in _VALIDATOR(schema).iter_errors(document.data):
         path = tuple(error.absolute_path)
         if not any(path[: len(bad)] == bad for bad in told):
-            yield from _faults(error, document, homes)
+            yield from _faults(error, document, known)
 
 
-def _faults(error: Error, document: Document, homes: Homes) -> Iterator[Fault]:
+def _faults(error: Error, document: Document, known: Sequence[str]) -> Iterator[Fault]:
     """The faults that one error stands for."""
     path, schema, value = tuple(error.absolute_path), error.schema, error.instance
     name = ".".join(map(str, path)) or "the document"
     if error.validator == "additionalProperties":
         where = f" in {name}" if path else ""
-        known = list(schema.get("properties", {}))
+        allowed = list(schema.get("properties", {}))
         for key in value:
             if inside(schema, key) != [False]:
                 continue
-            home = homes.get(str(key), ())
-            close = next(iter(home)) if len(home) == 1 else nearest(str(key), known)
-            few = 0 < len(known) <= (6 if close else MOST_LISTED)
-            allowed = f"allowed keys: {', '.join(known)}" if few else None
+            homes = [home for home in known if home.rpartition(".")[2] == key]
+            close = homes[0] if len(homes) == 1 else nearest(str(key), allowed)
+            few = 0 < len(allowed) <= (6 if close else MOST_LISTED)
             place = document.key_place((*path, key))
-            yield Fault(f"unknown key '{key}'{where}", place, allowed, close)
+            listed = f"allowed keys: {', '.join(allowed)}" if few else None
+            yield Fault(f"unknown key '{key}'{where}", place, listed, close)
     elif error.validator == "required":
         for key in error.validator_value:
             if key not in value:
                 yield Fault(f"{name} has no key '{key}'", document.key_place(path))
     elif error.validator == "anyOf":
-        yield from _alternatives(error, document, name, homes)
+        yield from _alternatives(error, document, name, known)
     else:
         yield _value(error, name, document.place(path))
 
@@ -161,7 +162,9 @@ def _allowed(error: Error) -> str:
     return " or ".join(_KINDS.get(kind, kind) for kind in kinds)
 
 
-def _alternatives(error: Error, document: Document, name: str, homes: Homes) -> Iterator[Fault]:
+def _alternatives(
+    error: Error, document: Document, name: str, known: Sequence[str]
+) -> Iterator[Fault]:
     """The faults of the alternative that comes closest to what was written."""
 
     def misses(inner: Error) -> bool:
@@ -183,4 +186,4 @@ def _alternatives(error: Error, document: Document, name: str, homes: Homes) -> 
         return not wrong_word, max(depths), -len(found)
 
     for inner in max(close, key=closeness):
-        yield from _faults(inner, document, homes)
+        yield from _faults(inner, document, known)

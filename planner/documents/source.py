@@ -103,22 +103,14 @@ class Document:
 
     def files(self) -> list[str]:
         """The files that the values were read from, and the mappings that hold them."""
-        found, every = set(), [self.node]
-        for node in every:
-            every += [child for _, child in node.children()]
-            if node.origin.kind in ("file", "preset"):
-                found.add(node.place.file)
-        return sorted(found)
+        read = (node for _, node in self.node.walk() if node.origin.kind in ("file", "preset"))
+        return sorted({node.place.file for node in read})
 
     def walk(self) -> Iterator[tuple[Path_, Node]]:
         """Every scalar and empty collection with its path, in document order."""
-        stack: list[tuple[Path_, Node]] = [((), self.node)]
-        while stack:
-            path, node = stack.pop()
-            inner = list(node.children())
-            if not inner:
+        for path, node in self.node.walk():
+            if not node.value or not isinstance(node.value, (dict, list)):
                 yield path, node
-            stack.extend(((*path, step), child) for step, child in reversed(inner))
 
 
 def spelled_out(root: Node, kind: str) -> Node:

@@ -68,6 +68,14 @@ class Node:
         elif isinstance(self.value, list):
             yield from enumerate(self.value)
 
+    def walk(
+        self, path: tuple[str | int, ...] = ()
+    ) -> Iterator[tuple[tuple[str | int, ...], Node]]:
+        """This node and all in it, each with its path from here, in document order."""
+        yield path, self
+        for step, child in self.children():
+            yield from child.walk((*path, step))
+
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}

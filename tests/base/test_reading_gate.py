@@ -10,8 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -183,6 +185,23 @@ def test_too_large_is_refused_without_reading(tmp_path: Path) -> None:
         made.truncate(10**12)
     with pytest.raises(PlanError, match="the file is too large"):
         files.read_bytes(file, 10**6)
+
+
+def test_standard_input_is_bounded_like_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(b"0123456789")))
+    with pytest.raises(PlanError, match="the file is too large"):
+        files.read_bytes("-", 9)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(b"0123456789\n1")))
+    with files.opened("-", 12) as file:
+        assert list(file.lines()) == [b"0123456789\n", b"1"] and file.read() == b"0123456789\n1"
+
+
+def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
+    (tmp_path / "losses.csv").touch()
+    with pytest.raises(
+        PlanError, match=r"losses\.cvs: no such file \(did you mean '.*losses\.csv'"
+    ):
+        files.read_text(tmp_path / "losses.cvs", 100)
 
 
 def test_a_file_that_grows_ends_where_it_ended(tmp_path: Path) -> None:
