@@ -36,7 +36,6 @@ from planner.plans import plan as plans
 from planner.plans.document import Plan
 from planner.questions import loading
 from planner.questions.studies import (
-    bounds,
     engines,
     evaluator,
     parquet,
@@ -467,7 +466,7 @@ def test_what_is_said_of_a_grid_is_what_is_said_of_its_points(
     def made(values: list[Any]) -> Any:
         return chance.choice(values, tuple(n if chance.random() < 0.5 else 1 for n in read.shape))
 
-    ends = [f"{name}.{end}" for name in bounds.bounded(read) for end in ("low", "high")]
+    ends = [f"{name}.{end}" for name in points.bounded(read) for end in ("low", "high")]
     assert "memory.process.low" in ends
     numbers = {name: made([math.nan, 1, 2.5, 4, 4]) for name in (*points.wanted(read), *ends)}
     valid, reasons = made([True, True, False]), made(["", "one", "two, or more"]).astype(object)

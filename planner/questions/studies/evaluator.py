@@ -26,8 +26,7 @@ from planner.plans.layout import AXES, FOLLOWS, KEYS, OWN, OWN_CHOICE, RUN
 from planner.plans.plan import begun, changed
 from planner.questions.batch import KIND, Batch
 from planner.questions.batch_graph import BatchGraph, Kind, deciding, shape
-from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows
-from planner.questions.studies import bounds
+from planner.questions.batch_rows import INNER, OUTER, Crossed, Degrees, Rows, chosen
 from planner.questions.studies.axes import LAYOUT, keys
 from planner.questions.studies.checking import MISSING, SECTIONS, Column, Drafts
 from planner.questions.studies.dimensions import INPUTS, LAYOUTS, differences
@@ -36,6 +35,7 @@ from planner.questions.studies.points import (
     REASON,
     Array,
     Values,
+    ends,
     is_name,
     missing,
     wanted,
@@ -96,7 +96,7 @@ class Evaluator:
         if self.study.searches:
             words[LAYOUT_FOUND] = plans.words
         return Values(
-            numbers | bounds.ends(self.study, numbers, settings, of_kind),
+            numbers | ends(self.study, numbers, settings, of_kind),
             {name: over(array) for name, array in words.items()},
             of_kind >= 0,
         )
@@ -333,9 +333,8 @@ class _Group:
         return self._of_kinds(tuple(kind.absent.items()) for kind in self.plans.kinds)
 
     def _of_kinds(self, values: Iterable[Hashable]) -> Codes:
-        places: dict[Hashable, int] = {}
-        codes = np.array([places.setdefault(value, len(places)) for value in values])
-        return Codes(codes[self.table.columns[KIND].of_row], len(places))
+        found, codes = chosen(values, self.table.columns[KIND].of_row)
+        return Codes(codes, len(found))
 
 
 class _Points:

@@ -1,11 +1,14 @@
-"""The points of a study: what is asked of them, and what one is worth by itself."""
+"""The points of a study: what is asked of them, what one is worth by itself, and what published
+runs leave open of that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from planner.base.errors import PlanError
@@ -15,8 +18,8 @@ from planner.engine.evaluate import Absent, Evaluation
 from planner.plans.document import Plan
 from planner.plans.layout import KERNELS, KEYS, stated
 from planner.plans.plan import chosen_by
-from planner.questions.studies import bounds
 from planner.questions.studies.study import Study
+from planner.results import intervals
 
 Array = NDArray[Any]
 DAYS = "time.training_days"
@@ -28,6 +31,8 @@ USE = "time.mfu"
 COMPARED = (DAYS, COST, MEMORY, FITS, SURE, USE)
 #: The texts of a point besides names: the layout that was found, and why something is absent.
 LAYOUT_FOUND, REASON = "layout", "reason"
+#: The interval of what has none.
+NONE = (np.nan, np.nan)
 #: The key along which charts go, where it varies.
 DEVICES = "cluster.devices"
 
@@ -43,9 +48,10 @@ class Values:
 
 
 def wanted(study: Study) -> tuple[str, ...]:
-    """The quantities that a study needs at each point."""
+    """The quantities that a study needs at each point, those that intervals rest on among them."""
     limits = (limit.quantity for limit in study.where)
-    return tuple(dict.fromkeys((*study.record, *limits, *COMPARED, *bounds.needed(study))))
+    bases = (base for name in _bounded(study) for base in intervals.rests_on(name))
+    return tuple(dict.fromkeys((*study.record, *limits, *COMPARED, *bases)))
 
 
 def is_name(quantity: str) -> bool:
@@ -83,3 +89,59 @@ def missing(values: Mapping[str, Any]) -> str:
         if isinstance(value, Absent):
             by_reason.setdefault(value.reason, []).append(name)
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())
+
+
+def bounded(study: Study) -> tuple[str, ...]:
+    """The recorded quantities that may have an interval."""
+    return tuple(name for name in study.record if intervals.rests_on(name))
+
+
+def _bounded(study: Study) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*bounded(study), intervals.PROCESS)))
+
+
+def ends(
+    study: Study,
+    numbers: Mapping[str, Array],
+    settings: Sequence[Mapping[str, Any]],
+    of_kind: Array,
+) -> dict[str, Array]:
+    """``ID.low`` and ``ID.high`` of memory in use and of what is recorded and may have an interval,
+    as arrays (dimension, …); NaN where it has none.
+
+    Args:
+        numbers: the quantities, as (dimension, …); all broadcast to each other.
+        settings: of each kind of plans.
+        of_kind: which of these each plan is of, as (dimension, …); -1 of none.
+    """
+
+    @cache
+    def shares(reading: str) -> tuple[Array, Array]:
+        """How measured values compare with predicted ones, at the 5th and the 95th percentile, each
+        as (dimension, …)."""
+        several = [intervals.basis(reading, one) for one in settings]
+        known = [NONE if b is None else (float(1 + b.low), float(1 + b.high)) for b in several]
+        low, high = np.array([*known, NONE]).T
+        return low[of_kind], high[of_kind]
+
+    def other(name: str) -> Array:
+        """Another quantity, as (dimension, …), 0 where it is absent."""
+        return np.nan_to_num(numbers[name])
+
+    found = {}
+    for name in _bounded(study):
+        value, (low, high) = numbers[name], shares(_reading(name))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found[f"{name}.low"], found[f"{name}.high"] = (
+                np.where(np.isnan(value + low), np.nan, end)
+                for end in intervals.bounds(name, value, other, low, high, np.minimum, np.maximum)
+            )
+    return found
+
+
+def _reading(quantity: str) -> str:
+    """A quantity whose measured values tell about another: all that rest on the time of a step have
+    its shares."""
+    if quantity == intervals.HEADROOM:
+        return intervals.PROCESS
+    return quantity if intervals.scales_with(quantity) == "memory" else "time.step_seconds"

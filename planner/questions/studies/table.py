@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from planner.base.display import plain
-from planner.questions.studies import bounds
 from planner.questions.studies.axes import Axis
 from planner.questions.studies.points import (
     FITS,
@@ -20,6 +19,7 @@ from planner.questions.studies.points import (
     SURE,
     Array,
     Values,
+    bounded,
     is_name,
 )
 from planner.questions.studies.study import Study
@@ -62,7 +62,7 @@ def columns(study: Study) -> tuple[Column, ...]:
         Column("verdict", TEXT, lambda rows: (rows.verdict, STATES)),
     ]
     numeric = {axis.name for axis in study.axes if axis.numeric}
-    may_have = bounds.bounded(study)
+    may_have = bounded(study)
     for name in study.record:
         if is_name(name):
             found.append(Column(name, TEXT, partial(_of_words, name)))
