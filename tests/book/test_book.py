@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +12,12 @@ import pytest
 import planner
 import planner.book.formulas
 from planner.base import units
-from planner.book import settings
+from planner.book import language, settings
 from planner.book.expressions import REDUCTIONS, Symbol
 from planner.book.quantity import BOOK, Book, Formula, Quantity, spelled
 
 FORMULAS = [pytest.param(d, id=f"{d.id} {dict(d.when) or ''}".strip()) for d in BOOK.formulas()]
-
+FOLDER = Path(planner.book.formulas.__file__).parent
 
 #: What is counted rather than measured: a formula may turn layers into bytes, but not into FLOP.
 COUNTS = {"token", "parameter", "sequence", "device"}
@@ -238,3 +240,17 @@ def test_symbols_rank_the_same_whichever_page_is_read_first() -> None:
 def test_the_letters_of_an_index_are_a_word(typed: str, latex: str) -> None:
     """Words are upright, as typesetting has it (ISO 80000-2, 7.1); what varies stays as it is."""
     assert spelled(typed) == latex
+
+
+@pytest.mark.parametrize("page", sorted(FOLDER.glob("*.py")), ids=lambda page: page.stem)
+def test_no_formula_gives_a_letter_of_the_notation_another_meaning(page: Path) -> None:
+    """All of the language is imported at once, so that the linter would not see it."""
+    given = set()
+    for node in ast.walk(ast.parse(page.read_text("utf-8"))):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            given.add(node.id)
+        elif isinstance(node, ast.FunctionDef):
+            given.add(node.name)
+        elif isinstance(node, ast.alias):
+            given.add(node.asname or node.name)
+    assert not given & vars(language).keys()
