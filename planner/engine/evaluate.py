@@ -137,12 +137,9 @@ class Evaluation(Lowering):
                 raise PlanError(Fault(f"{name} cannot be computed: {absent.reason}")) from None
         return found
 
-    def symbol(self, symbol: Symbol, point: Point) -> Any:
-        """The value of an input or of a quantity; raises Absent where there is none."""
-        return self._given(self.lower(symbol, point))
-
     def compute(self, expression: Expression, point: Point) -> Any:
-        """The value of a canonical expression at a point; exact wherever it is rational."""
+        """The value of a canonical expression at a point, as of the symbol of an input; exact
+        wherever it is rational, and an Absent is raised where there is none."""
         return self._given(self.lower(expression, point))
 
     def worth(self, place: int) -> Any:

@@ -40,12 +40,11 @@ def _entries(causal: bool, shape: bool, recomputed: bool) -> Iterator[Entry]:
         ("mfu", MODEL, per_token, MASKED),
         ("hfu", HARDWARE, executed_per_token, again),
     ):
-        if not causal:
-            yield _entry(name, f"{title}, attention in full", counted)
-        if causal or shape:
-            least = counted if causal else counted - masked
-            yield _entry(f"{name}-causal", f"{title}, attention as far as it is causal", least)
-
-
-def _entry(name: str, title: str, counted: Any) -> Entry:
-    return Entry("convention", name, title, bindings={C_conv: expression(counted)})
+        least = counted if causal else counted - masked
+        for key, words, flops, there in (
+            (name, "attention in full", counted, not causal),
+            (f"{name}-causal", "attention as far as it is causal", least, causal or shape),
+        ):
+            if there:
+                bindings = {C_conv: expression(flops)}
+                yield Entry("convention", key, f"{title}, {words}", bindings=bindings)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from operator import is_
 from typing import Any
@@ -406,11 +405,6 @@ def widen(point: Point) -> Point:
         for ancestor in entry.lineage():
             wide.setdefault(ancestor.axis, ancestor)
     return wide
-
-
-def number(value: Any) -> bool:
-    """Whether a bound value is a number."""
-    return isinstance(value, (int, Fraction, float))
 
 
 def _mul(self: Lowering, tree: Expression, point: Point) -> int:

@@ -55,8 +55,8 @@ def roof(result: Result) -> Data | None:
     if peak is None or ridge is None or not ridge.number:
         return None
     layers = [part for part in result.entries("part") if part.settings.get("layers")]
-    symbol = result.evaluation.symbol
-    layer = max(layers, key=lambda part: float(symbol(L_k, {"part": part})), default=None)
+    value = result.evaluation.compute
+    layer = max(layers, key=lambda part: float(value(L_k, {"part": part})), default=None)
     rows: list[Data] = []
     kernels: list[Kernel] = []
     for quantity in known.values():

@@ -94,7 +94,7 @@ class Typesetter:
                 return self._box(canonical(bound), point, numbers)
         if not numbers:
             return Box("name", (self.name(symbol),))
-        return _value(self.evaluation.symbol(symbol, point or {}))
+        return _value(self.evaluation.compute(symbol, point or {}))
 
     def terms(self, expression: Any) -> tuple[Any, ...]:
         """The terms of a sum as one would write them."""

@@ -149,7 +149,7 @@ def test_each_of_muons_products_lacks_the_same_depth(name: str) -> None:
     lacking = float(found.value("time.core.half"))
     m, n = 4096, 4096 if name == "output" else 11008
     work = 2 * (m * m * (n + lacking) + m * m * (m + lacking) + m * n * (m + lacking))
-    rate = float(found.value("time.peak_16")) * float(found.symbol(e_16, {}))
+    rate = float(found.value("time.peak_16")) * float(found.compute(e_16, {}))
     assert lacking > 0
     assert float(of(found, "time.orthogonal.matrix", name)) == pytest.approx(5 * work / rate)
 

@@ -63,7 +63,7 @@ def test_packed_weights_are_unpacked_for_each_product(
     e = evaluation(**lora, parallelism={}, training__implementation="pytorch")
     casts = sum(e.value("time.product.casts", {"product": x}) for x in e.case.axes["product"])
     hidden = 4 * 4096**2 + 3 * 4096 * 11008  # of a layer of Llama-2 7B
-    sustained = 3350 * 10**9 * Fraction(e.symbol(e_mem, {}))
+    sustained = 3350 * 10**9 * Fraction(e.compute(e_mem, {}))
     expected = 0 if size is None else passes * (2 + size) * hidden / sustained
     assert casts == expected
 

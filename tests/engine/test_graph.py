@@ -88,7 +88,7 @@ def test_a_random_graph_over_a_random_table(seed: int, rows: int) -> None:
     columns = {k: Codes(draw.integers(0, len(v), rows), len(v)) for k, v in COLUMNS.items()}
     kinds = ("x", "y", "z")
     columns["kind"] = Codes(columns["a"].of_row, 3)  # follows from a
-    table = Table(rows, columns, [(("a",), "kind"), (("kind",), "a")])
+    table = Table(rows, columns)
 
     def leaf(content: Any) -> Values:
         operation, arguments = content

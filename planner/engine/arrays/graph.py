@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from functools import reduce
 from operator import and_
 from typing import Any, NamedTuple
 
 from planner.book.quantity import BOOK, SIGNED
 from planner.engine.graph import LEAVES, Graph
-from planner.engine.lower import Case, Entry, Lowering, number
+from planner.engine.lower import Case, Entry, Lowering
 
 
 class ArrayGraph(Graph):
@@ -83,7 +84,7 @@ class ArrayGraph(Graph):
 
     def input(self, symbol: Any, scope: tuple[Any, ...], value: Any) -> int:
         """What an entry binds is the same in all rows."""
-        if len(scope) == 1 and number(value):
+        if len(scope) == 1 and isinstance(value, (int, Fraction, float)):
             return self.const(value)
         return super().input(symbol, scope, value)
 

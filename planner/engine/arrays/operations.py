@@ -64,14 +64,12 @@ def _joined(function: Callable[..., Any], plain: Callable[[Sequence[Any]], Any])
     return joined
 
 
-def _of(function: Callable[..., Any], plain: str | Callable[..., Any]) -> Operation:
+def _of(name: str, function: Callable[..., Any]) -> Operation:
     """An operation on nodes in their order; on numbers as ``run.py`` has it by its name."""
 
     def of_numbers(*numbers: Any) -> Any:
-        if not isinstance(plain, str):
-            return plain(*numbers)
-        value = (FLOATS if float in map(type, numbers) else EXACT)[plain](*numbers)
-        return int(value) if plain in ("ceil", "floor") else value
+        value = (FLOATS if float in map(type, numbers) else EXACT)[name](*numbers)
+        return int(value) if name in ("ceil", "floor") else value
 
     def applied(apply: Apply, states: list[State]) -> State:
         numbers = [state.number for state in states]
@@ -106,9 +104,7 @@ def _exhaustive(apply: Apply, conditions: list[State]) -> bool:
     either = conditions[0]
     for condition in conditions[1:]:
         either = apply(np.logical_or, [either, condition])
-        if either.slot is not None:
-            return False
-    return bool(either.array.all())
+    return either.slot is None and bool(either.array.all())
 
 
 def _pick(apply: Apply, states: list[State]) -> State:
@@ -139,6 +135,13 @@ def _in_range(low: Any, high: Any, values: Any, terms: Any) -> Any:
     return np.where(np.abs(values - inside) <= ROUNDING * np.abs(terms), inside, np.nan)
 
 
+def _finite(apply: Apply, states: list[State]) -> State:
+    """A value that is finite; numbers are."""
+    if states[0].number is not None:
+        return states[0]
+    return apply(lambda x: np.where(np.isfinite(x), x, np.nan), states)
+
+
 def _exp(values: Any) -> Any:
     found = np.exp(values)
     return np.where((found > 0) & np.isfinite(found), found, np.nan)
@@ -151,14 +154,14 @@ OPERATIONS: Mapping[str, Operation] = {
     "max": _joined(np.maximum, max),
     "min": _joined(np.minimum, min),
     "and": _joined(np.logical_and, all),
-    "div": _of(np.divide, "div"),
-    "pow": _of(np.power, "pow"),
-    "exp": _of(_exp, "exp"),
-    "tanh": _of(np.tanh, "tanh"),
-    "log": _of(lambda x: np.log(np.where(x > 0, x, np.nan)), "log"),
-    "ceil": _of(lambda x: np.ceil(x - SNAP * np.abs(x)), "ceil"),
-    "floor": _of(lambda x: np.floor(x + SNAP * np.abs(x)), "floor"),
-    "finite": _of(lambda x: np.where(np.isfinite(x), x, np.nan), lambda x: x),
+    "div": _of("div", np.divide),
+    "pow": _of("pow", np.power),
+    "exp": _of("exp", _exp),
+    "tanh": _of("tanh", np.tanh),
+    "log": _of("log", lambda x: np.log(np.where(x > 0, x, np.nan))),
+    "ceil": _of("ceil", lambda x: np.ceil(x - SNAP * np.abs(x))),
+    "floor": _of("floor", lambda x: np.floor(x + SNAP * np.abs(x))),
+    "finite": _finite,
     "select": _select,
     "pick": _pick,
     "within": _within,

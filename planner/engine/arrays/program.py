@@ -54,7 +54,6 @@ class Program:
         self.steps: list[tuple[Callable[..., Any], tuple[Any, ...], int]] = []
         self.slots = 0
         self._gathered: dict[int, int] = {}
-        self._placed: dict[int, Group | None] = {}
         self._graph, self._leaf = graph, leaf
         wide = table.size * WIDE
         self._narrow = wide if table.size > 4096 else math.inf
@@ -98,13 +97,6 @@ class Program:
         codes = self.table.columns[value.column].of_row[group.first]
         return State(mask, array=array[:, :, codes], group=group)
 
-    def _place(self, mask: int) -> Group | None:
-        """The group to evaluate at; None row by row."""
-        if mask not in self._placed:
-            group = self.table.group(mask)
-            self._placed[mask] = group if group.count <= self._narrow else None
-        return self._placed[mask]
-
     def apply(self, function: Callable[..., Any], states: Sequence[State]) -> State:
         """One operation on nodes that are not all numbers."""
         mask = 0
@@ -114,8 +106,8 @@ class Program:
             wide |= state.slot is not None
         if not mask and not wide:
             return State(array=function(*(_rowless(state) for state in states)))
-        group = None if wide else self._place(mask)
-        if group is None:
+        group = None if wide else self.table.group(mask)
+        if group is None or group.count > self._narrow:
             slot = self._step(function, tuple(self._operand(state) for state in states))
             return State(mask, slot=slot)
         arrays = []
