@@ -115,7 +115,7 @@ class Quantity(Operand):
         self.beyond = beyond
         self.formulas: list[Formula] = []
         own = {"title": title, "source": source, "exact": exact, "coefficient": coefficient}
-        self.shared = {**own, **settings}
+        self.shared = {**own, **settings}  # what a formula says where it states nothing anew
         (BOOK if book is None else book).add(self)
 
     @property
