@@ -22,7 +22,7 @@ from planner.questions.domains import Domain
 from planner.questions.search.selection import Sample
 from planner.questions.solve import families, references, solve_with_layout
 from planner.questions.solve.evaluations import Goal, Probes, narrow
-from planner.questions.solve.optimum import optimise
+from planner.questions.solve.optimum import _scan, optimise
 from planner.questions.solve.solve import nearer_way, solve, strides
 
 #: Quantities of plans that the functions stand for; only their names are used.
@@ -403,6 +403,21 @@ def test_the_top_of_a_hill_is_that_of_an_enumeration(start: int, top: int, power
     ]
 
 
+@pytest.mark.parametrize(("most", "least"), [(900, 100), (700, 300)])
+def test_round_values_between_the_ends_of_what_holds_are_scanned(most: int, least: int) -> None:
+    """A 32nd of what holds is 25 or 12 wide: multiples of 16, or of 8, besides strides."""
+    limits = Limit(BYTES, "<=", most), Limit(BYTES, ">=", least)
+    over = replace(domain(500, 900), first=100)
+    search = searched(over, *limits, bytes=lambda index: index)
+    _scan(search)
+    tried = {probe.index for probe in search.known if least <= probe.index <= most}
+    round_values = set(range(112, 900, 16)) if least == 100 else set(range(304, 700, 8))
+    strode = {500, 750, 900, 333, 250, 166, 100}
+    near = {least - 1, least, least + 1, most - 1, most, most + 1}  # where limits begin to hold
+    assert round_values <= tried
+    assert len(tried - round_values - strode - near) <= (0 if least == 100 else 12)
+
+
 @pytest.mark.parametrize("top", [410, 640, 790])
 def test_a_hill_as_wide_as_a_few_parts_of_a_domain_is_not_passed_over(top: int) -> None:
     """A lower hill stands at the start; the other is 60 wide among 600 values."""
@@ -613,6 +628,9 @@ def test_widths_are_whole_heads_in_quarters_of_powers_of_two(heads: int) -> None
         if heads in (1, 4) and whole <= 2 ** (power - 2):
             assert len(between) == 4
     assert 2**16 <= widths[-1] <= 2**17
+    if heads == 1:
+        quarters = [each * 2**power for power in range(7, 15) for each in (4, 5, 6, 7)]
+        assert list(widths) == [128, 256, 384, *quarters, 2**17]
 
 
 @settings(max_examples=200)

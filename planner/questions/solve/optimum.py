@@ -18,8 +18,8 @@ from planner.questions.domains import Domain
 from planner.questions.solve.evaluations import AsItIs, Goal, Probe, Probes, narrow
 from planner.questions.solve.solve import Answer, find_near, nearest_miss, strides
 
-#: Values of a coarse scan between the two ends of a domain.
-SCAN = 24
+#: Values of a coarse scan between the two ends of what holds; up to twice as many.
+SCAN = 32
 #: A goal that is best at an index more than so many times that of the start has no best value.
 FAR = 2**20
 #: Peaks of the scan that are climbed.
@@ -87,17 +87,10 @@ def _scan(search: Probes) -> None:
             narrow(search, inside, outside)
     held = [probe.index for probe in search.known if not probe.broken] or [start.index]
     low, high = held[0], held[-1]
-    # Rounder values first: products run best on sizes that powers of two divide.
-    for index, end in pairwise(low + (high - low) * part // SCAN for part in range(SCAN + 1)):
-        search.beyond(_rounder(max(index, 1), end), 1)
-
-
-def _rounder(low: int, high: int) -> int:
-    """The number from ``low`` on, below ``high``, that the largest power of two divides."""
-    power = 1
-    while -(-low // (2 * power)) * 2 * power < high:
-        power *= 2
-    return -(-low // power) * power
+    # Round values: products run best on sizes that powers of two divide.
+    step = 1 << max(0, ((high - low) // SCAN).bit_length() - 1)
+    for index in range(low + -low % step, high, step):
+        search.beyond(index, 1)
 
 
 def _peaks(probes: Sequence[Probe], goal: Goal) -> list[Probe]:
