@@ -134,7 +134,7 @@ class Batch:
         return {name: (at, tuple(values)) for name, (values, at) in found.items() if values[1:]}
 
     @cached_property
-    def deciding(self) -> Mapping[str, tuple[str, Array]]:
+    def following(self) -> Mapping[str, tuple[str, Array]]:
         """Of settings that follow from one column, this column and the place of the setting's value
         for each of its codes."""
         columns = {key: table[self.pairs[0]] for key, table in self.of_degrees.items()}
@@ -252,7 +252,7 @@ class Batch:
         for place, key in enumerate(RUN[1:], start=1):
             columns[key] = _choices((run[place] for run in self.layouts.runs), rows.of_run)
         for name, (codes, found) in self.of_hardware.items():
-            if name not in self.deciding:
+            if name not in self.following:
                 columns[name] = Codes(codes[rows.of_degrees, replica], len(found))
         if self.pipelines:
             columns["stages"] = self._of_stages(self.pipelines, rows, steps)
@@ -360,8 +360,8 @@ class _Leaves:
             return Values(None, found[:, None, None])
         if name == RECOMPUTE:
             return Values(None, found[None, :, None])
-        if name in self.batch.deciding:
-            name, places = self.batch.deciding[name]
+        if name in self.batch.following:
+            name, places = self.batch.following[name]
             found = found[places]
         return Values(name, found[None, None, :])
 

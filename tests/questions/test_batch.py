@@ -64,9 +64,9 @@ def test_what_the_hardware_decides_of_a_layout_is_what_its_plan_says(model: str,
                 alone.setdefault((name, key), {}).setdefault(told[key], set()).add(said[name])
     for name in columns:
         follows = {key for key in told if all(len(v) == 1 for v in alone[name, key].values())}
-        assert (name in found.deciding) == bool(follows)
+        assert (name in found.following) == bool(follows)
         if follows:
-            key, places = found.deciding[name]
+            key, places = found.following[name]
             values = [found.varying[name][place] for place in places.tolist()]
             assert [{value} for value in values] == [v for _, v in sorted(alone[name, key].items())]
     assert columns.keys() == {name for name, values in seen.items() if len(values) > 1}

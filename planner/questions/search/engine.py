@@ -96,16 +96,12 @@ class Layout:
         evaluation, by = self.evaluated
         return around(by, self.values[by], evaluation)
 
-    @property
-    def evaluation(self) -> Evaluation | None:
-        return None if self.evaluated is None else self.evaluated[0]
-
     def exactly(
         self, plan: Plan, quantities: Iterable[str], by: str = "", like: Iterable[Layout] = ()
     ) -> Layout:
         """The layout with exact values of some quantities, and the parts of ``by``; what it has in
         common with the nearest of layouts ``like`` it is not evaluated again."""
-        alike = [layout.evaluation for layout in like if layout.evaluation is not None]
+        alike = [layout.evaluated[0] for layout in like if layout.evaluated is not None]
         values, evaluation = _exactly(self.of(plan), quantities, alike)
         values = {**values, **self.values, **values}
         return replace(self, values=values, evaluated=(evaluation, by) if by else None)

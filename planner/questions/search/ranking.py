@@ -65,7 +65,8 @@ def plainest(found: Found) -> str:
     """What the plainest layout is, in words; nothing where it is the best."""
     if found.plain is None or _same(found.plain, found.best[:1]):
         return ""
-    behind = percent(max(0.0, float(found.plain.values[found.by] / _least(found)) - 1))
+    plain, least = (layout.values[found.by] for layout in (found.plain, found.best[0]))
+    behind = percent(max(0.0, float(plain / least) - 1))
     return (
         f"The plainest is what to run, and what parallelism: auto takes: of all layouts within "
         f"{percent(SPARE)} of the first it has the fewest kinds of parallelism, a common schedule, "
@@ -74,25 +75,17 @@ def plainest(found: Found) -> str:
     )
 
 
-def _least(found: Found) -> Any:
-    return found.best[0].values[found.by]
-
-
 def _same(layout: Layout, among: Sequence[Layout]) -> bool:
     return any(layout.changes == other.changes for other in among)
 
 
 def of_how_many(found: Found) -> str:
     """Of how many layouts an answer speaks, and of which if not of all."""
+    started = f" that {found.launcher} can start" if found.launcher else ""
     if not found.narrowed:
-        return f"{exact_text(found.size)} layouts{_started(found)}"
-    several = f"{exact_text(found.size)} of {exact_text(found.every)} layouts{_started(found)}"
+        return f"{exact_text(found.size)} layouts{started}"
+    several = f"{exact_text(found.size)} of {exact_text(found.every)} layouts{started}"
     return f"{several} ({only(found.narrowed)}; all are too many to search)"
-
-
-def _started(found: Found) -> str:
-    """By whom the layouts can be started, in words; nothing where that is not asked."""
-    return f" that {found.launcher} can start" if found.launcher else ""
 
 
 def table(found: Found, front: bool = False) -> tuple[list[tuple[str, ...]], list[str]]:
