@@ -6,8 +6,8 @@ Nothing that is kept grows with the number of layouts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from planner.questions.search.layouts import Setting
 Array = NDArray[Any]
 #: A kept layout with its two numbers.
 Item = tuple[float, float, Setting]
+#: Such a layout behind its numbers rounded for comparison.
+Kept = tuple[tuple[float, float], Item]
 #: A layout by its place in a chunk.
 Settings = Callable[[int], Setting]
 #: Numbers that agree in so many binary digits count as equal, so that which of two equally good
@@ -41,19 +43,11 @@ def _as_good(value: float) -> float:
     return value + abs(value) * 2.0 ** (1 - DIGITS)
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """A layout that is kept, with its numbers rounded for comparison."""
-
-    key: tuple[float, float]
-    item: Item
-
-
-def _kept(score: Array, memory: Array, settings: Settings, places: Array) -> list[_Kept]:
+def _kept(score: Array, memory: Array, settings: Settings, places: Array) -> list[Kept]:
     """Layouts as they are kept; arrays are (layouts,)."""
     keys = zip(rounded(score).tolist(), rounded(memory).tolist(), strict=True)
     numbers = zip(score.tolist(), memory.tolist(), places.tolist(), strict=True)
-    return [_Kept(key, (s, m, settings(p))) for key, (s, m, p) in zip(keys, numbers, strict=True)]
+    return [(key, (s, m, settings(p))) for key, (s, m, p) in zip(keys, numbers, strict=True)]
 
 
 class Best:
@@ -63,7 +57,7 @@ class Best:
 
     def __init__(self, count: int, distinct: bool = False) -> None:
         self.count, self.distinct = count, distinct
-        self._items: list[_Kept] = []
+        self._items: list[Kept] = []
         #: The score up to which a layout is as good as the worst that is kept, or better.
         self.most = np.inf
 
@@ -79,24 +73,24 @@ class Best:
             sort = sort[np.concatenate(([True], several))]
         near = near[sort[: self.count]]
         found = _kept(score[near], memory[near], settings, places[near])
-        items = sorted([*self._items, *found], key=lambda kept: kept.key)
+        items = sorted([*self._items, *found], key=itemgetter(0))
         if self.distinct:
-            items = [next(same) for _, same in groupby(items, key=lambda kept: kept.key)]
+            items = [next(same) for _, same in groupby(items, key=itemgetter(0))]
         self._items = items[: self.count]
         if len(self._items) == self.count:
-            self.most = _as_good(self._items[-1].item[0])
+            self.most = _as_good(self._items[-1][1][0])
 
     @property
     def first(self) -> Item | None:
-        return self._items[0].item if self._items else None
+        return self._items[0][1] if self._items else None
 
     @property
     def rank(self) -> tuple[float, ...]:
         """What the first is compared by; nothing where there is none."""
-        return self._items[0].key if self._items else ()
+        return self._items[0][0] if self._items else ()
 
     def items(self) -> list[Item]:
-        return [kept.item for kept in self._items]
+        return [item for _, item in self._items]
 
 
 class ByChoice:
@@ -155,7 +149,7 @@ class Front:
     on."""
 
     def __init__(self) -> None:
-        self._items: list[_Kept] = []
+        self._items: list[Kept] = []
         self._scores, self._memory = np.empty(0), np.empty(0)
 
     def add(self, score: Array, memory: Array, settings: Settings, places: Array) -> None:
@@ -170,17 +164,16 @@ class Front:
         order = near[np.lexsort((memory[near], score[near]))]
         lowest = np.minimum.accumulate(memory[order])
         order = order[np.concatenate(([True], lowest[1:] < lowest[:-1]))]
-        kept: list[_Kept] = []
+        kept: list[Kept] = []
         found = _kept(score[order], memory[order], settings, places[order])
-        for one in sorted([*self._items, *found], key=lambda kept: kept.key):
-            if not kept or one.key[1] < kept[-1].key[1]:
-                kept.append(one)
+        for key, item in sorted([*self._items, *found], key=itemgetter(0)):
+            if not kept or key[1] < kept[-1][0][1]:
+                kept.append((key, item))
         self._items = kept
-        self._scores = np.array([one.item[0] for one in kept])
-        self._memory = np.array([one.item[1] for one in kept])
+        self._scores, self._memory = (np.array([item[n] for _, item in kept]) for n in range(2))
 
     def items(self) -> list[Item]:
-        return [kept.item for kept in self._items]
+        return [item for _, item in self._items]
 
 
 class Plain:
