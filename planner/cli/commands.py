@@ -295,14 +295,11 @@ def _solve(options: argparse.Namespace) -> int | str:
         known = f"solve PLAN {options.plan}"
         raise PlanError(Fault(f"{options.plan} is a question, not a plan", None, known))
     plan = _loaded(options)
-    names = (
-        *("vary", "until", "maximize", "minimize", "deadline", "with_layout", "family", "margin"),
-        "accelerators",
-    )
-    how = {name: getattr(options, name) for name in names}
+    names = "vary until maximize minimize deadline with_layout family margin accelerators"
+    how = {name: getattr(options, name) for name in names.split()}
     if options.question == budgets.QUESTION:
         if any(how.values()):
-            *others, last = (f"--{name.replace('_', '-')}" for name in names)
+            *others, last = (f"--{name.replace('_', '-')}" for name in how)
             said = f"{budgets.QUESTION} takes no {', '.join(others)} or {last}"
             raise PlanError(Fault(said, None))
         spent = budgets.ask(plan, options.budget)
