@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from planner.base import units
 from planner.base.display import format_value
 from planner.base.errors import Fault, PlanError, nearest
 from planner.book.quantity import BOOK
@@ -66,8 +67,6 @@ def parse_limit(text: str) -> Limit:
     Raises:
         PlanError: unknown quantity or relation, or a value in the wrong unit.
     """
-    from planner.base import units
-
     found = re.fullmatch(r"\s*([\w.]+)\s*(<=|>=)\s*(.+?)\s*", text)
     if not found:
         raise PlanError(Fault(f"{text!r} is no limit", None, "QUANTITY<=VALUE or QUANTITY>=VALUE"))
@@ -96,8 +95,6 @@ def fit_limit(margin: str, plan: Plan) -> Limit:
     Raises:
         PlanError: any other text; a share under which the capacity is unknown.
     """
-    from planner.base import units
-
     text = margin.strip()
     if text == MARGIN:
         return Limit("memory.headroom_p95", ">=", 0)

@@ -89,7 +89,7 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
                 "training.mode: train, without training.lora",
             )
         )
-    active = Fraction(_required(base, ACTIVE))
+    active = Fraction(_value(base, ACTIVE, required=True))
     flops = _flops(base, plan, active, budget)
     tokens = Fraction(flops) / (6 * active)
     spent, rate = base.varied(notation.T, tokens), _value(base, "time.tokens_per_second")
@@ -99,8 +99,8 @@ def ask(plan: Plan, budget: str | None = None) -> Spending:
     choices = tuple(
         Choice(
             law,
-            _required(spent, "optimal.parameters", entry),
-            _required(spent, "optimal.tokens", entry),
+            _value(spent, "optimal.parameters", entry, required=True),
+            _value(spent, "optimal.tokens", entry, required=True),
             _value(spent, "optimal.loss", entry),
             _value(base, "scaling.model_tokens", entry),
             _value(base, "scaling.ratio", entry),
@@ -169,23 +169,22 @@ def _shape(plan: Plan, choice: Choice) -> Shape | None:
     return Shape(str(choice.law["name"]), best.values[ACTIVE], family.changes(best.value))
 
 
-def _value(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
-    try:
-        return evaluation.value(quantity, {"law": entry} if entry else None)
-    except Absent:
-        return None
-
-
-def _required(evaluation: Evaluation, quantity: str, entry: Entry | None = None) -> Any:
+def _value(
+    evaluation: Evaluation, quantity: str, entry: Entry | None = None, required: bool = False
+) -> Any:
+    """A quantity of the plan, or of a law; None where it has no value and none is ``required``."""
     try:
         return evaluation.value(quantity, {"law": entry} if entry else None)
     except Absent as absent:
-        raise PlanError(Fault(f"{quantity} cannot be computed: {absent.reason}")) from None
+        if required:
+            said = f"{quantity} cannot be computed: {absent.reason}"
+            raise PlanError(Fault(said)) from None
+        return None
 
 
 def _flops(base: Evaluation, plan: Plan, active: Fraction, budget: str | None) -> Number:
     if budget is None:
-        return _required(base, "compute.training_flops_6nd")  # type: ignore[no-any-return]
+        return _value(base, "compute.training_flops_6nd", required=True)  # type: ignore[no-any-return]
     value, unit = _parse(budget)
     if value <= 0:
         raise PlanError(Fault(f"--budget {budget} buys nothing", None, BUDGETS))

@@ -155,7 +155,7 @@ class Layouts(AsItIs):
         Raises:
             PlanError: none is valid.
         """
-        key = _key(changes)
+        key = repr(sorted(changes.items(), key=str))
         if key not in self._searches:
             fixed = {key: (plan.get(key),) for key in changes if key in KEYS}
             space = {**self.space, **fixed}
@@ -166,10 +166,6 @@ class Layouts(AsItIs):
             self._searches = {**last, key: BoundedSearch(plan, self.by, others, space, fits=fits)}
             self.narrowed |= self._searches[key].walk.narrowed
         return self._searches[key]
-
-
-def _key(changes: Changes) -> str:
-    return repr(sorted(changes.items(), key=str))
 
 
 def any_layout(plan: Plan, changes: Changes, devices: int | None = None) -> Plan:
