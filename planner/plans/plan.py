@@ -48,11 +48,8 @@ def _with_stages(document: source.Document) -> tuple[source.Document, Mapping[st
     Raises:
         PlanError: a text that says no layout, or one of another model.
     """
-    layout, place = (
-        document.data.get("parallelism") or {},
-        document.place(("parallelism", "stages")),
-    )
-    text = layout.get("stages")
+    layout = document.data.get("parallelism") or {}
+    text, place = layout.get("stages"), document.place(("parallelism", "stages"))
     if not isinstance(text, str):
         return document, {}
     allowed = "E, t, m, L, |, x*n and (…)*n as in Et*3|(tt|)*29,m|L, or a list of layers"
@@ -290,16 +287,13 @@ def _divisions(draft: Draft, model: Model) -> None:
         experts = blocks["moe"].values["experts"]
         wrong = f"{experts} experts do not divide over expert {expert}"
         draft.fault(("parallelism", "expert"), wrong, divisors(experts))
-    layers = len(model.sequence)
+    layers, stages = len(model.sequence), layout.get("stages")
     chunks = pipeline.chunk_count(layout)
-    if (
-        pipeline.counted(layers, layout.get("cut") or "even", chunks) < chunks
-        and layout.get("stages") is None
-    ):
-        wrong = f"{layers} layers cannot fill {chunks} pipeline stages"
-        draft.fault(("parallelism", "pipeline"), wrong, f"at most {layers} stages")
-    stages = layout.get("stages")
-    if stages is not None and (len(stages) != chunks or sum(stages) != layers):
+    if stages is None:
+        if pipeline.counted(layers, layout.get("cut") or "even", chunks) < chunks:
+            wrong = f"{layers} layers cannot fill {chunks} pipeline stages"
+            draft.fault(("parallelism", "pipeline"), wrong, f"at most {layers} stages")
+    elif len(stages) != chunks or sum(stages) != layers:
         draft.fault(
             ("parallelism", "stages"),
             f"{len(stages)} stages with {sum(stages)} layers in all",

@@ -85,6 +85,7 @@ def test_what_is_kept_is_what_would_be_computed(document: Any) -> None:
     plan = loading.load(document)
     for exact in (True, False):
         last = Evaluation(case.build(plan), exact=exact)
+        last.values_of(ASKED)
         for changes in (
             {},
             {"training.tokens": 12345678},
