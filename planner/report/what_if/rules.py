@@ -19,6 +19,7 @@ import inspect
 import json
 import re
 import textwrap
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cache, cached_property
@@ -36,7 +37,7 @@ _FORMS: dict[type[ast.AST], str] = {
     ast.ImportFrom: "",
     ast.Continue: "continue;",
     ast.Break: "break;",
-    ast.Expr: "{value};",
+    ast.Expr: "{value:effect}",
     ast.Return: "return {value};",
     ast.Raise: "throw {exc};",
     ast.Assign: "{:assignment}",
@@ -163,18 +164,18 @@ class Program:
 
     def text(self) -> str:
         """All that was referred to: expressions, classes, then functions and constants."""
-        bodies: dict[str, dict[str, str]] = {}
-        before = -1
-        while before < (before := sum(map(len, bodies.values()))):  # members name further ones
-            for label, cls in [*self._classes.items()]:
-                own = bodies.setdefault(label, {})
-                for name, member in _members(cls).items():
-                    if name in self.named and name not in own:
-                        own[name] = self._member(cls, name, member)
+        bodies: dict[str, dict[str, str]] = defaultdict(dict)
+        while missing := [
+            (label, cls, name)
+            for label, cls in self._classes.items()
+            for name in _members(cls)
+            if name in self.named and name not in bodies[label]
+        ]:
+            for label, cls, name in missing:
+                bodies[label][name] = self._member(cls, name)
         classes = []
-        for label, own in bodies.items():
-            base = self._base(self._classes[label])
-            members = "\n".join(own.values())
+        for label, cls in self._classes.items():
+            base, members = self._base(cls), "\n".join(bodies[label].values())
             classes.append(f"class {label}{f' extends {base}' if base else ''} {{\n{members}\n}}")
         trees = f"const X=$.trees([{','.join(self._nodes)}]);"
         return "\n".join((trees, *classes, *self._lines))
@@ -233,8 +234,9 @@ class Program:
         bases = [base for base in cls.__bases__ if base.__module__.startswith("planner.")]
         return self.reference(bases[0]) if bases else ""
 
-    def _member(self, cls: type, name: str, member: Any) -> str:
+    def _member(self, cls: type, name: str) -> str:
         """A method or a property; of a dataclass or tuple what sets its fields."""
+        member = _members(cls)[name]
         if member is None:
             taken = inspect.signature(cls).parameters.values()
             sets = "".join(f"this.{p.name}={identifier(p.name)};" for p in taken)
@@ -371,9 +373,11 @@ class _Function:
     # -- statements ---------------------------------------------------------------------------
 
     def _block(self, body: Sequence[ast.AST]) -> str:
-        """Statements, without the docstring."""
-        said = (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) for n in body)
-        return "".join(self.write(n) for n, doc in zip(body, said, strict=True) if not doc)
+        return "".join(map(self.write, body))
+
+    def _effect(self, value: ast.expr) -> str:
+        """An expression as a statement; a docstring is none."""
+        return "" if isinstance(value, ast.Constant) else f"{self.write(value)};"
 
     def _assignment(self, node: ast.Assign | ast.AnnAssign) -> str:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
