@@ -5,21 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 from planner.report.numbers import Data
 
 WIDTH, HEIGHT = 480, 236
 LEFT, RIGHT, TOP, BOTTOM = 46, 470, 14, 196
 COLOURS = 6
-
-
-class Kernel(NamedTuple):
-    """A kernel under the roof: FLOPs for each byte, and FLOP/s where a time is predicted."""
-
-    mark: str
-    intensity: float
-    rate: float | None = None
 
 
 def axis(
@@ -36,12 +28,14 @@ def axis(
     return lambda value: round(start + (scale(value) - low) / (high - low) * (end - start), digits)
 
 
-def roofline(peak: float, bandwidth: float, kernels: Sequence[Kernel]) -> Data:
+def roofline(peak: float, bandwidth: float, kernels: Sequence[Data]) -> Data:
     """Kernels against the roof of a device: logarithmic in both directions.
 
     Args:
         peak: FLOP/s; the flat part of the roof.
         bandwidth: bytes/s; its slope.
+        kernels: each with its mark, its FLOPs for each byte as intensity, and as rate FLOP/s where
+            a time is predicted, else None.
     """
     ridge = peak / bandwidth
     rates = [k.rate for k in kernels if k.rate]

@@ -9,7 +9,7 @@ from planner.book.notation import L_k
 from planner.engine.evaluate import Entry
 from planner.report import facts
 from planner.report.derivations import place
-from planner.report.figures import Kernel, bar_of, roofline
+from planner.report.figures import bar_of, roofline
 from planner.report.numbers import Data, shown
 from planner.results.result import Result
 
@@ -58,7 +58,7 @@ def roof(result: Result) -> Data | None:
     value = result.evaluation.compute
     layer = max(layers, key=lambda part: float(value(L_k, {"part": part})), default=None)
     rows: list[Data] = []
-    kernels: list[Kernel] = []
+    kernels: list[Data] = []
     for quantity in known.values():
         base, _, name = quantity.base.rpartition(".")
         if name != "intensity" or not quantity.entries or not _inside(quantity.entries[0], layer):
@@ -73,14 +73,15 @@ def roof(result: Result) -> Data | None:
         )
         rows.append(row)
         rate = float(flops.number / spent.number) if spent is not None and spent.number else None
-        kernels.append(Kernel(row.mark, float(quantity.number), rate))
+        kernels.append(Data(mark=row.mark, intensity=float(quantity.number), rate=rate))
     if not rows or layer is None:
         return None
     timed = any(kernel.rate is not None for kernel in kernels)
     # The step as a whole works at its model FLOP/s, at the intensity of all its kernels.
     intensity, tflops = result.get("roofline.intensity"), result.get("time.tflops_per_device")
     if intensity is not None and tflops is not None and tflops.number:
-        kernels.append(Kernel("step", float(intensity.number), float(tflops.number) * 1e12))
+        rate = float(tflops.number) * 1e12
+        kernels.append(Data(mark="step", intensity=float(intensity.number), rate=rate))
     return Data(
         rows=rows,
         columns=["FLOPs", "For each byte", *(["Predicted"] if timed else [])],

@@ -22,6 +22,8 @@ from planner.report.numbers import Data, clean, headline
 from planner.report.report import page
 from planner.report.view import view_of
 from planner.report.what_if import controls
+from planner.report.what_if.program import program
+from planner.report.what_if.rules import Untranslated, quoted
 from planner.results.result import Quantity, Result
 
 #: Sums that are drawn as bars.
@@ -77,9 +79,6 @@ def _script(
 ) -> str:
     """The whole program of the page, without empty lines, and what it needs beside the rules: the
     controls, and the numbers of the report."""
-    from planner.report.what_if.program import program
-    from planner.report.what_if.rules import Untranslated, quoted
-
     folder = resources.folder("templates") / "interactive"
     library, graph, own = (
         resources.read_text(folder / f"{name}.js") for name in ("python", "graph", "page")
