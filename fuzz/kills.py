@@ -93,6 +93,7 @@ def start(words: Words, memory: int | None = None) -> subprocess.Popen[bytes]:
     """A command in a group of processes of its own, each with so many bytes of memory at most."""
 
     def limited() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it for what it puts behind
         if memory is not None:
             resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 

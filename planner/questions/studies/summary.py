@@ -136,9 +136,7 @@ def roles(study: Study) -> Roles:
     tasks = [i for i in shown if not changed[i] or any(map(TASK.match, changed[i]))]
     x = next((i for i in shown if DEVICES in changed[i]), None)
     if x is None:
-        x = max((i for i in numeric if i not in tasks), key=lambda i: study.shape[i], default=None)
-    if x is None and numeric:
-        x = max(numeric, key=lambda i: study.shape[i])
+        x = max(numeric, key=lambda i: (i not in tasks, study.shape[i]), default=None)
     lines = tuple(i for i in tasks if i != x)
     while lines and math.prod(study.shape[i] for i in lines) > MOST_TASKS:
         lines = lines[:-1]
