@@ -196,6 +196,15 @@ def test_a_bad_configuration_gives_one_line(changes: dict[str, Any], message: st
     assert line == message
 
 
+def test_a_list_of_indexers_has_a_word_for_each_layer() -> None:
+    glm = {"model_type": "glm_moe_dsa", "num_hidden_layers": 4}
+    words = ["full", "shared", "shared", "shared"]
+    made = imports.import_config({**glm, "indexer_types": [*words, "full"]})
+    assert sum("index_heads" in kind.get("attention", {}) for kind in made["kinds"].values()) == 1
+    with pytest.raises(PlanError, match="indexer_types names 3 of 4 layers"):
+        imports.import_config({**glm, "indexer_types": words[:3]})
+
+
 @pytest.mark.parametrize("config", [[], "llama", None, 7])
 def test_a_configuration_is_a_mapping(config: Any) -> None:
     with pytest.raises(PlanError, match="a configuration is a mapping of keys"):

@@ -72,18 +72,6 @@ def either(c: Config, rules: Sequence[Said]) -> Any:
     return worth(last, c)
 
 
-def narrower(c: Config, key: str) -> int | None:
-    """The width of embeddings, where it differs from the hidden one."""
-    width = c.whole(key)
-    return None if width == c.need("hidden_size") else width
-
-
-def unless_greedy(c: Config, key: str) -> int | None:
-    """Groups that a router chooses first: not where it is greedy over all experts."""
-    count = c.whole(key)
-    return None if c.get("topk_method") == "greedy" else count
-
-
 def mamba_head_dim(c: Config, inner: Said) -> int:
     """The width of a Mamba head; `auto` is what the inner width leaves for each head."""
     if c.get("mamba_d_head") == "auto":
@@ -155,6 +143,18 @@ def at(c: Config, key: str, are: str, others: str, otherwise: Said = None) -> Se
         labels: Sequence[str] = worth(otherwise, c)
         return labels
     return _where(c, frozenset(indices or ()).__contains__, are, others)
+
+
+def marked(c: Config, key: str, are: str, others: str, otherwise: Said) -> Sequence[str]:
+    """A list with a number for each layer, which is special where that is not 0; an empty or absent
+    list is as the class makes it."""
+    numbers = c.indices(key)
+    if not numbers:
+        labels: Sequence[str] = worth(otherwise, c)
+        return labels
+    if len(numbers) < depth(c):
+        raise c.fault(f"{c.name(key)} names {len(numbers)} of {depth(c)} layers")
+    return _where(c, lambda i: numbers[i], are, others)
 
 
 # What one class does --------------------------------------------------------------------------
@@ -242,29 +242,6 @@ def qwen_windows(c: Config) -> list[str]:
     return _where(c, lambda i: on and i >= start, "sliding", "full")
 
 
-def no_rope_windows(c: Config) -> list[str]:
-    """SmolLM3: with use_sliding_window, the layers without rotary positions have the window."""
-    on = c.flag("use_sliding_window") and c.whole("sliding_window", 0)
-    rotary = _rotary_layers(c, 1)
-    return _where(c, lambda i: on and not rotary[i], "sliding", "full")
-
-
-def llama4_windows(c: Config) -> list[str]:
-    """The layers with rotary positions attend in chunks."""
-    rotary = _rotary_layers(c, 4)
-    return _where(c, lambda i: rotary[i], "chunked", "full")
-
-
-def _rotary_layers(c: Config, usual: int) -> list[int]:
-    """For each layer whether it has rotary positions, as a number that is 0 where it has not: as
-    listed, or all but every so many."""
-    listed = c.indices("no_rope_layers")
-    if listed and len(listed) < depth(c):
-        raise c.fault(f"{c.name('no_rope_layers')} names {len(listed)} of {depth(c)} layers")
-    step = c.whole("no_rope_layer_interval") or usual
-    return listed or [(i + 1) % step for i in range(depth(c))]
-
-
 def neo_windows(c: Config) -> list[str]:
     """GPT-Neo: attention_types [[[global, local], 12]] repeats a list so many times."""
     labels: list[str] = []
@@ -300,9 +277,6 @@ def gemma4_sharing(c: Config) -> list[str]:
 
 def indexers(c: Config) -> Sequence[str]:
     """GLM-5: layers that reuse the keys that an earlier layer's indexer picked have none."""
-    given = c.words("indexer_types")
-    if given is not None:
-        return given
     pattern = c.get("index_topk_pattern")
     if isinstance(pattern, str):
         return ["full" if letter == "F" else "shared" for letter in pattern]
@@ -340,31 +314,22 @@ def olmo_hybrid_layers(c: Config) -> list[str]:
     return labels if "full" in labels else [*labels[:-1], "full"]
 
 
-NEMOTRON = {"M": "linear", "*": "full", "-": "mlp", "E": "moe"}
-
-
 def nemotron_layers(c: Config) -> Sequence[str]:
     """Nemotron-H: each layer is one block, named by a letter or a word."""
-    labels, layers = _nemotron_labels(c), c.whole("num_hidden_layers")
-    if layers is not None and layers != len(labels):
-        raise c.fault(f"num_hidden_layers is {layers}, but {len(labels)} layers are named")
-    return labels
-
-
-def _nemotron_labels(c: Config) -> Sequence[str]:
     letters = c.text("hybrid_override_pattern")
-    if letters is None:
-        known = {**WORDS["layer_types"], "mlp": "mlp", "moe": "moe"}
-        given = c.words("layers_block_type") or c.words("layer_types")
-        given = given or ["linear_attention", "moe", "full_attention", "mlp"]
-        unknown = [word for word in given if word not in known]
-        if unknown:
-            raise c.fault(f"layers_block_type holds {unknown[0]!r}, which is not modelled")
-        return [known[word] for word in given]
-    if not set(letters) <= set(NEMOTRON):
+    given = letters or c.words("layers_block_type") or c.words("layer_types")
+    given = given or ["linear_attention", "moe", "full_attention", "mlp"]
+    known = WORDS["layers_block_type" if letters is None else "hybrid_override_pattern"]
+    unknown = [word for word in given if word not in known]
+    if unknown and letters is None:
+        raise c.fault(f"layers_block_type holds {unknown[0]!r}, which is not modelled")
+    if unknown:
         allowed = "the letters M (Mamba), * (attention), - (MLP) and E (experts)"
         raise c.fault(f"hybrid_override_pattern is {letters!r}", allowed)
-    return [NEMOTRON[letter] for letter in letters]
+    layers = c.whole("num_hidden_layers")
+    if layers is not None and layers != len(given):
+        raise c.fault(f"num_hidden_layers is {layers}, but {len(given)} layers are named")
+    return [known[word] for word in given]
 
 
 # Arguments of Megatron-LM -----------------------------------------------------------------------
@@ -438,7 +403,9 @@ RULES: dict[str, Callable[..., Any]] = {
     "twice": lambda c, key: 2 * c.need(key),
     "half": lambda c, key: c.need(key) // 2,
     "unless_auto": lambda c, key: None if c.get(key) == "auto" else c.whole(key),
-    # Whether a key says a word, one of some flags is set, or there are several of something.
+    # Whether keys hold the same number, a key says a word, one of some flags is set, or there are
+    # several of something.
+    "same": lambda c, keys: len({c.whole(key) for key in keys}) == 1,
     "says": lambda c, key, word: c.text(key) == word,
     "any": lambda c, keys: any(c.flag(key) for key in keys),
     "several": lambda c, key: c.need(key) > 1,
