@@ -6,9 +6,7 @@ from itertools import islice
 from typing import Any
 
 from planner.connect.exports.table import Draft, stack
-from planner.plans.pipeline import chunks as chunks_of_stages
-
-SCHEDULES = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B", "gpipe": "GPipe"}
+from planner.plans import pipeline
 
 
 def batch(draft: Draft) -> dict[str, Any]:
@@ -37,33 +35,24 @@ def sharding(draft: Draft) -> dict[str, Any]:
     return said
 
 
-def pipeline(draft: Draft) -> dict[str, Any]:
+def stages(draft: Draft) -> dict[str, Any]:
+    """As many layers on each stage, or the modules of each by name."""
     size, chunks = draft.get("parallelism.pipeline"), draft.get("parallelism.virtual_pipeline")
-    schedule, stages = draft.get("training.schedule"), draft.get("parallelism.stages")
-    said: dict[str, Any] = {"parallelism.pipeline_parallel_degree": size}
+    given, layers, model = draft.get("parallelism.stages"), len(stack(draft)), draft.plan.model
     if size == 1:
-        return said
-    if schedule in SCHEDULES:
-        said["parallelism.pipeline_parallel_schedule"] = SCHEDULES[schedule]
-    else:
-        draft.cannot(
-            "training.schedule",
-            "ZBVZeroBubble and DualPipeV differ from it: both have two virtual stages per device",
-        )
-    layers, model = len(stack(draft)), draft.plan.model
+        return {}
     draft.heard.add("parallelism.cut")
-    if model is not None and (stages or layers % (size * chunks)):
-        held = chunks_of_stages(
-            model, draft.plan.data["parallelism"], draft.plan.get("model.vocab")
-        )
-        said["parallelism.module_fqns_per_model_part"] = _modules(held)
-    elif layers and layers % (size * chunks) == 0:
-        said |= {
-            "parallelism.pipeline_parallel_layers_per_stage": layers // (size * chunks),
-            "parallelism.pipeline_parallel_first_stage_less_layers": 0,
-            "parallelism.pipeline_parallel_last_stage_less_layers": 0,
-        }
-    return said
+    if model is not None and (given or layers % (size * chunks)):
+        layout = draft.plan.data["parallelism"]
+        held = pipeline.chunks(model, layout, draft.plan.get("model.vocab"))
+        return {"parallelism.module_fqns_per_model_part": _modules(held)}
+    if not layers or layers % (size * chunks):
+        return {}
+    return {
+        "parallelism.pipeline_parallel_layers_per_stage": layers // (size * chunks),
+        "parallelism.pipeline_parallel_first_stage_less_layers": 0,
+        "parallelism.pipeline_parallel_last_stage_less_layers": 0,
+    }
 
 
 def _modules(stages: list[int]) -> list[list[str]]:

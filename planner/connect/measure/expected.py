@@ -109,7 +109,7 @@ class ProductTime:
             {"sequence_length": job.rows, "precision": PRECISIONS[job.form]},
             {"matmul": 1},
         )
-        self.flops = 2 * job.rows * job.columns * job.depth
+        self.flops = job.flops
         self.small_dimension = made.get("time.efficiency.small_dimension")
         self.evaluation = Evaluation(case.build(made))
         entries: Any = self.evaluation.case.axes["product"]
@@ -209,15 +209,12 @@ def launches(job: Launches) -> float:
 # -- collectives -------------------------------------------------------------------------------
 
 
-def _link(bandwidth: Number, latency: Number) -> Document:
-    link = {"bandwidth": bandwidth, "convention": "per-direction", "latency": latency}
-    return device(ENDLESS, ENDLESS, {"link": link})
-
-
 def collective(job: Collective, bandwidth: Number, latency: Number) -> float:
     """Seconds of a collective over a link of which it sustains everything. An all-gather moves
     half of what an all-reduce does."""
     count, tokens = job.processes, 64
+    link = {"bandwidth": bandwidth, "convention": "per-direction", "latency": latency}
+    accelerator = device(ENDLESS, ENDLESS, {"link": link})
     hidden = max(job.size // (2 * tokens * count), 1) * count
     model: dict[str, Any] = {"hidden": hidden, "attention": {"heads": count}}
     efficiency = {"link": 1, "all_to_all": 1}
@@ -225,7 +222,7 @@ def collective(job: Collective, bandwidth: Number, latency: Number) -> float:
     if job.kind == "all-to-all":
         model["moe"] = {"experts": count, "top_k": 1}
         layout = {"expert": count, "data": count}
-        made = plan(_link(bandwidth, latency), model, training, efficiency, layout)
+        made = plan(accelerator, model, training, efficiency, layout)
         return _value(made, "network.experts[layer.moe]")
-    made = plan(_link(bandwidth, latency), model, training, efficiency, {"tensor": count})
+    made = plan(accelerator, model, training, efficiency, {"tensor": count})
     return _value(made, "network.tensor") / (2 if job.kind == "all-gather" else 1)

@@ -14,6 +14,11 @@ class Product:
     columns: int
     depth: int
 
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        return 2 * self.rows * self.columns * self.depth
+
     def __str__(self) -> str:
         return f"{self.rows}×{self.columns}×{self.depth}"
 

@@ -16,6 +16,8 @@ from planner.base.display import as_json, format_value
 from planner.base.errors import Fault, PlanError
 from planner.connect.compare import Row, table
 from planner.connect.measure import need_torch, supported
+from planner.connect.measure.jobs import Product
+from planner.plans import hardware
 from planner.plans import plan as plans
 from planner.plans.document import Plan
 
@@ -53,12 +55,16 @@ def step(
         PlanError: PyTorch is missing, or no such step can run here.
     """
     torch = need_torch()
-    from planner.connect.measure import training
+    from planner.connect.measure import engine, training
 
     supported.check(full)
-    where = training.device(device)
-    rate = training.product_rate(full.get("training.precision"), where)
-    room = Room(where.type, seconds, training.free_memory(where), rate)
+    backend = engine.Engine(device)
+    where, form = backend.where, hardware.FORMATS[full.get("training.precision")]
+    product = Product(form, 1024, 1024, 1024)
+    times = backend.times(product, 0)
+    if not times:
+        raise PlanError(Fault(f"no product in {form} runs on {where}", None, "another precision"))
+    room = Room(where.type, seconds, training.free_memory(where), product.flops / min(times))
     small = scaled(full, layers, steps, room)
     batch, length = small.get("training.micro_batch"), small.get("training.sequence_length")
     layers, precision = small.get("model.layers"), small.get("training.precision")
@@ -95,7 +101,7 @@ def scaled(full: Plan, layers: int | None, steps: int, room: Room) -> Plan:
     def too_many(layers: int) -> bool:
         tried = _with_layers(one, layers)
         late = _takes(tried, room) * (steps + 1) > room.seconds
-        return late or bool(_needs(tried) > room.memory * ROOM)
+        return late or bool(_value(tried, "memory.total") > room.memory * ROOM)
 
     return _with_layers(one, 1 + bisect_left(range(2, most + 1), True, key=too_many))
 
@@ -104,7 +110,7 @@ def _check_least(full: Plan, least: Plan, steps: int, room: Room) -> None:
     """One layer fits, and is done before long."""
     smaller = "a smaller --set training.micro_batch, training.sequence_length or model"
     where = full.document.place(("model",))
-    needs, takes = _needs(least), _takes(least, room)
+    needs, takes = _value(least, "memory.total"), _takes(least, room)
     if needs > room.memory * ROOM:
         has = format_value(room.memory, "bytes")
         fault = f"a step of one layer takes {format_value(needs, 'bytes')}, of which {has} are free"
@@ -143,10 +149,6 @@ def _value(plan: Plan, identifier: str) -> Any:
     from planner.results.result import evaluate
 
     return evaluate(plan)[identifier].value
-
-
-def _needs(plan: Plan) -> Any:
-    return _value(plan, "memory.total")
 
 
 def _takes(plan: Plan, room: Room) -> float:

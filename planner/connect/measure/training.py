@@ -94,18 +94,6 @@ def _said(file: str, label: str) -> str:
     return ""
 
 
-def product_rate(precision: str, where: Any) -> float:
-    """FLOP/s of a product of middling size, as a training step of that precision runs it."""
-    width = 1024
-    square = torch.ones(width, width, device=where, dtype=DTYPES.get(precision, torch.float32))
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        (square @ square).sum().item()
-        times.append(time.perf_counter() - start)
-    return 2 * width**3 / min(times)
-
-
 def synchronize(where: Any) -> None:
     """Wait for what the device has been told to do."""
     if where.type == "cuda":
