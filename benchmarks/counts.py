@@ -80,7 +80,7 @@ def by_group(found: Any, identifier: str, forward: bool) -> dict[str, int]:
         if forward and not found.setting("matmul", point):
             continue
         group = found.setting("group", point)
-        count = found.symbol(L_k, point) * found.value(identifier, point)
+        count = found.compute(L_k, point) * found.value(identifier, point)
         name = GROUPS.get(group, group)
         sums[name] = sums.get(name, 0) + count
     return {name: value for name, value in sums.items() if value}
