@@ -105,6 +105,7 @@ class Evaluation(Lowering):
         self._traces: dict[Key, Trace] = {}
         self._axes = case.axes  # whose entries stand in the graph
         self._now: dict[Entry, Entry] = {}  # what stands for them in this case, where it is others
+        self._rerun = False  # whether others ran over the graph before
 
     # -- quantities ---------------------------------------------------------------------------
 
@@ -148,7 +149,10 @@ class Evaluation(Lowering):
         if place >= len(values):
             values += [UNKNOWN] * (len(self.graph.nodes) - len(values))
         if values[place] is UNKNOWN:
-            needed = self.graph.needed([place], values)
+            if self._rerun:
+                needed = [p for p in self.graph.cone(place) if values[p] is UNKNOWN]
+            else:
+                needed = self.graph.needed([place], values)
             run(self.graph, needed, values, self._input, self._worth if self.exact else None)
         return values[place]
 
@@ -185,6 +189,7 @@ class Evaluation(Lowering):
             return None
         other = copy.copy(self)
         other.case, other.exact, other.values, other._traces = case, exact, [], {}
+        other._rerun = True
         other._now = {}
         for axis, entries in self._axes.items():
             now = case.axes[axis]

@@ -42,6 +42,8 @@ class Graph:
         self.lacking: dict[int, str] = {}
         self._places: dict[Content, int] = {}
         self._users: list[list[int]] = []  # of each node, those that have it as an argument
+        self._cones: dict[int, list[int]] = {}
+        self._last: tuple[Any, list[int]] = ((), [])
 
     def node(self, operation: str, *arguments: Any) -> int:
         content = (operation, arguments)
@@ -86,15 +88,25 @@ class Graph:
                 waiting += more
         return sorted(found)
 
+    def cone(self, root: int) -> list[int]:
+        """A node and all that it needs, in the order of evaluation; kept, for it never changes."""
+        if root not in self._cones:
+            self._cones[root] = self.needed([root])
+        return self._cones[root]
+
     def dependents(self, moved: Iterable[int]) -> list[int]:
-        """Nodes that moved, and those that rest on one, in the order of evaluation."""
-        found = set(moved)
-        waiting = [*found]
-        while waiting:
-            more = [p for p in self._users[waiting.pop()] if p not in found]
-            found.update(more)
-            waiting += more
-        return sorted(found)
+        """Nodes that moved, and those that rest on one, in the order of evaluation. The last ones
+        are kept: plans that are tried one after another differ in the same inputs."""
+        asked = (len(self.nodes), *moved)
+        if self._last[0] != asked:
+            found = set(moved)
+            waiting = [*found]
+            while waiting:
+                more = [p for p in self._users[waiting.pop()] if p not in found]
+                found.update(more)
+                waiting += more
+            self._last = (asked, sorted(found))
+        return self._last[1]
 
     # -- leaves ---------------------------------------------------------------------------------
 
