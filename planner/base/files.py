@@ -243,16 +243,6 @@ def read_text(
         raise PlanError(Fault("not UTF-8 text", where, allowed)) from None
 
 
-def read_json(path: str | Path, allowed: str, place: Place | None = None) -> Any:
-    """The data of a JSON file.
-
-    Raises:
-        PlanError: as for ``read_text`` and ``parse_json``.
-    """
-    place = place or Place(str(path))
-    return parse_json(read_text(path, MAX_JSON, place, allowed), place, allowed)
-
-
 def parse_json(
     text: str | bytes, place: Place | None = None, allowed: str | None = None, **how: Any
 ) -> Any:

@@ -138,9 +138,10 @@ def _read(name: str, file: str | Path, presets: Path | None = None) -> Any:
 
     if Path(file).suffix != ".json":
         return evaluate(loading.load(file, presets=presets)).to_json()
-    data = files.read_json(file, "a result written with -o", Place(name))
+    place, wanted = Place(name), "a result written with -o"
+    data = files.parse_json(files.read_text(file, files.MAX_JSON, place, wanted), place, wanted)
     if not is_result(data):
-        raise PlanError(Fault("this is no result", Place(name), "a result written with -o"))
+        raise PlanError(Fault("this is no result", place, wanted))
     return data
 
 
