@@ -7,10 +7,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
-__all__ = ["as_json", "cell", "columns", "exact_text", "flow", "format_value", "one_line", "plain",
-           "plain_text", "quoted", "rounded", "scientific", "significant"]  # fmt: skip
+__all__ = ["as_json", "cell", "columns", "digits", "exact_text", "flow", "format_value", "one_line",
+           "plain", "plain_text", "quoted", "rounded", "scientific", "significant"]  # fmt: skip
 
 Exact = int | Fraction
 Steps = tuple[tuple[str, Exact], ...]
@@ -214,3 +215,33 @@ def _count(value: Exact, digits: int, short: bool) -> str:
     if size >= 10**21 or 0 < size < Fraction(1, 10**4):
         return scientific(value, digits)
     return significant(value, digits)
+
+
+@lru_cache(maxsize=8192, typed=True)  # each number is written in several styles and places
+def digits(value: Any) -> tuple[str, int | None]:
+    """A number as digits and, where it is written with one, a power of ten.
+
+    Integers are exact. Other values are exact where few decimals say them, else rounded to six
+    digits.
+    """
+    if type(value) is int and -(10**12) < value < 10**12:
+        return exact_text(value), None
+    exact = Fraction(value)
+    if exact.denominator == 1 and isinstance(value, (int, Fraction)):
+        text = exact_text(exact)
+        if len(text) <= 40:  # an integer that a line still holds in full
+            return text, None
+    else:
+        text = exact_text(exact) if isinstance(value, Fraction) else "/"
+        if "/" not in text and len(text) <= 14:
+            return text, None
+        _, power = rounded(exact, 6)
+        if -12 < power < 10:
+            # One decimal at least, so that a rounded number does not look like an exact one.
+            return _trimmed(significant(exact, max(6, power + 7))), None
+    mantissa, _, power_text = scientific(exact, 6).partition("e")
+    return _trimmed(mantissa), int(power_text or 0)
+
+
+def _trimmed(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text

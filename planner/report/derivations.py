@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from planner.base.display import digits
 from planner.book.quantity import KINDS
 from planner.engine.evaluate import Entry
 from planner.report.layout import SECTIONS, SHOWN
 from planner.report.numbers import PLAIN, Data, clean, column, exactly, headline, shown
 from planner.results.result import Quantity, Result
 from planner.typeset import TEXT, Box, parse
-from planner.typeset.styles import digits
 
 SHORT = 50  # printed characters up to which formula and numbers share a line
 MANY = 6  # values of one input that are written out

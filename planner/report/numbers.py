@@ -9,7 +9,7 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
-from planner.base.display import exact_text, format_value, scientific, significant
+from planner.base.display import digits, exact_text, format_value, scientific, significant
 
 Data = SimpleNamespace  # what templates read: plain data by name
 GIB = 2**30
@@ -40,8 +40,6 @@ def shown(value: Any, unit: str, share: bool = False) -> str:
 
 def exactly(value: Any, unit: str) -> str:
     """A value in full with its unit; rounded to six digits where it has no short exact form."""
-    from planner.typeset.styles import digits
-
     if isinstance(value, str):
         return clean(value)
     text, power = digits(value)

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from fractions import Fraction
 from functools import lru_cache
 from html import escape
 from typing import Any
 
-from planner.base.display import THIN, exact_text, rounded, scientific, significant
+from planner.base.display import THIN, digits
 from planner.typeset.boxes import ACCENTS, EMPTY, LETTERS, SIGNS, WORDS, Box
 
 # How tightly a kind of box binds; an argument that binds less gets parentheses.
@@ -21,37 +20,6 @@ BINDS = {
     "power": SIGN,
 }
 NUMBERS = ("number", "value")
-LONGEST = 40  # digits of an exact integer
-
-
-@lru_cache(maxsize=8192, typed=True)  # each number is written in several styles and places
-def digits(value: Any) -> tuple[str, int | None]:
-    """A number as digits and, where it is written with one, a power of ten.
-
-    Integers are exact. Other values are exact where few decimals say them, else rounded to six
-    digits.
-    """
-    if type(value) is int and -(10**12) < value < 10**12:
-        return exact_text(value), None
-    exact = Fraction(value)
-    if exact.denominator == 1 and isinstance(value, (int, Fraction)):
-        text = exact_text(exact)
-        if len(text) <= LONGEST:
-            return text, None
-    else:
-        text = exact_text(exact) if isinstance(value, Fraction) else "/"
-        if "/" not in text and len(text) <= 14:
-            return text, None
-        _, power = rounded(exact, 6)
-        if -12 < power < 10:
-            # One decimal at least, so that a rounded number does not look like an exact one.
-            return _trimmed(significant(exact, max(6, power + 7))), None
-    mantissa, _, power_text = scientific(exact, 6).partition("e")
-    return _trimmed(mantissa), int(power_text or 0)
-
-
-def _trimmed(text: str) -> str:
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 class Style:
