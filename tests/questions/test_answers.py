@@ -14,7 +14,9 @@ from planner.engine.instance import evaluated
 from planner.plans.document import Plan
 from planner.plans.plan import variant
 from planner.questions import loading
-from planner.questions.solve import budgets, families, questions
+from planner.questions.domains import MOST_LAYERS
+from planner.questions.solve import budgets, families, intervals, questions
+from planner.questions.solve.expression import closed_form
 
 GPT2 = "presets/gpt2small_hgx-h100.yaml"
 LAST = "presets/largest_on_8xh100.yaml"
@@ -50,6 +52,12 @@ def test_a_limit_on_the_size_is_named_with_what_is_left_and_what_lacks() -> None
     assert f"{left} parameters left here, short by {lacks} parameters one step further" in text
     assert f"holds  64  parameters.total {AROUND + 64 * LAYER} parameters" in text
     assert f"fails  65  parameters.total {AROUND + 65 * LAYER} parameters" in text
+
+
+@pytest.mark.parametrize("relation", ["<=", ">="])
+def test_a_limit_that_is_met_exactly_is_met_at_the_root(relation: str) -> None:
+    answer = asked(f"parameters.total{relation}{AROUND + 64 * LAYER}")
+    assert answer.holds.value == 64 == closed_form(answer).value
 
 
 def test_the_smallest_is_called_so_and_bound_by_the_limit_that_it_meets_last() -> None:
@@ -92,6 +100,17 @@ def test_by_bytes_alone_no_limit_is_named() -> None:
     assert f"8 × 80000000000 bytes / 16 bytes = {8 * 80 * 10**9 // 16} parameters" in text
 
 
+def test_heads_of_keys_and_values_stay_as_many_where_they_are_shared() -> None:
+    """Twice the width has twice the query heads; 32 of 32 are not shared."""
+    for heads, wide in ((8, 8), (32, 64)):
+        model = {"extends": "llama2-7b", "attention": {"kv_heads": heads}}
+        _, family = families.of_plan(loading.load(LAST, {"model": model}), free=True)
+        place = family.widths.index(2 * 4096)
+        changed = family.changes(place * families.ROW + 64)
+        assert changed["model.attention.heads"] == 64
+        assert changed["model.attention.kv_heads"] == wide
+
+
 def test_what_a_family_keeps_is_named() -> None:
     """Llama 3 8B (arXiv 2407.21783): 32 query heads of 128, 8 of keys and values."""
     _, family = families.of_plan(loading.load(LAST, {"model": "llama3-8b"}), free=True)
@@ -112,6 +131,24 @@ def test_what_published_runs_leave_open_stands_around_the_size_and_ends_with_its
     assert re.search(
         rf": ~[\d.]+M parameters \([\d.]+M to [\d.]+M, as predicted {shape}\) is ", first
     )
+
+
+@pytest.mark.slow
+def test_an_answer_in_any_layout_has_an_interval_in_the_layout_of_the_answer() -> None:
+    plan = loading.load(GPT2, {"time.mfu": None, "training.tokens": "20B"})
+    answer = questions.ask(
+        plan, "largest-model-by-deadline", deadline="3 days", with_layout="auto", margin="0"
+    )
+    slow, fast = intervals.of_answer(answer)
+    assert slow.number < answer.holds.number < fast.number
+
+
+def test_a_stack_that_is_spelled_out_has_one_pattern_or_more() -> None:
+    """Jamba (arXiv 2403.19887): eight layers in a pattern."""
+    _, family = families.of_plan(loading.load(LAST, {"model": "jamba-52b"}))
+    least, most = family.depths(0)
+    assert (least, family.unit) == (1, 8) and most == MOST_LAYERS // 8
+    assert family.changes(least) == {"model.layers": 8}
 
 
 # -- compute-optimal ---------------------------------------------------------------------------

@@ -176,7 +176,7 @@ class _Solver:
         found = {}
         for place in self.evaluation.graph.inputs:
             values = [evaluation.worth(place) for _, evaluation in points]
-            if any(value != values[0] for value in values):
+            if len({*values}) != 1:
                 pairs = [(x, Fraction(v)) for (x, _), v in zip(points, values, strict=True)]
                 terms = {power: Coefficient(v, number(v)) for power, v in _fit(pairs) if v}
                 found[place] = Ratio(terms)
@@ -357,13 +357,11 @@ class _Setter(Typesetter):
 
 
 def _fit(pairs: list[tuple[Fraction, Fraction]]) -> list[tuple[int, Fraction]]:
-    """An input as a line through its values, or as a constant over the unknown, by power."""
+    """An input as a line through its values, by power."""
     (x0, v0), (x1, v1) = pairs[:2]
     slope = (v1 - v0) / (x1 - x0)
     if all(value == v0 + slope * (x - x0) for x, value in pairs):
         return [(0, v0 - slope * x0), (1, slope)]
-    if all(value * x == v0 * x0 for x, value in pairs):
-        return [(-1, v0 * x0)]
     raise NoForm("what the plan derives from it changes in steps")
 
 

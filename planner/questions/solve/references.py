@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from planner.base import units
 from planner.base.display import exact_text
 from planner.base.errors import PlanError
 from planner.documents import schema, source
@@ -84,7 +85,7 @@ def below(plan: Plan, size: int, most: int = 3) -> list[tuple[str, int]]:
     for name in source.preset_names("model"):
         match = NAMED.search(name)
         if match:
-            each = Fraction(match[2]) * {"b": 10**9, "m": 10**6}[match[3]]
+            each = units.parse(match[2] + match[3].upper(), "parameters")
             named.append((each * int(match[1] or 1), name))
     sparse, found = bool(plan.get("model.moe")), list[tuple[str, int]]()
     for nominal, name in sorted(named, reverse=True):
