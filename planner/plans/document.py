@@ -16,8 +16,6 @@ from planner.documents.source import lookup
 if TYPE_CHECKING:
     from planner.documents.source import Document
 
-Path = tuple[str | int, ...]
-
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -105,30 +103,27 @@ class Draft:
         self.defaults: dict[str, str] = {}  # why each has its default, whoever states it
         self.faults: list[Fault] = []
 
-    def get(self, *path: str | int) -> Any:
-        node: Any = self.data
-        for step in path:
-            if isinstance(node, (dict, Mapping)):  # a plain one is told sooner
-                node = node.get(step)
-            elif isinstance(node, list) and isinstance(step, int) and step < len(node):
-                node = node[step]
-            else:
-                return None
-        return node
+    def get(self, dotted: str) -> Any:
+        """The value of a dotted key, None where there is none so far."""
+        return lookup(self.data, dotted)
 
-    def default(self, path: Path, value: Any, why: str) -> Any:
+    def default(self, dotted: str, value: Any, why: str) -> Any:
         """Fill a key that is not given; returns the value that holds."""
         node: Any = self.data
-        for step in path[:-1]:
-            node = node[step] if isinstance(step, int) else node.setdefault(step, {})
-        if node.get(path[-1]) is None:
-            node[path[-1]] = value
-            self.derived[".".join(map(str, path))] = why
-        if node[path[-1]] == value:
-            self.defaults[".".join(map(str, path))] = why
-        return node[path[-1]]
+        steps = dotted.split(".")
+        key = steps.pop()
+        for step in steps:
+            node = node.setdefault(step, {})
+        if node.get(key) is None:
+            node[key] = value
+            self.derived[dotted] = why
+        if node[key] == value:
+            self.defaults[dotted] = why
+        return node[key]
 
-    def fault(self, path: Path, message: str, allowed: str | None = None) -> None:
+    def fault(self, dotted: str, message: str, allowed: str | None = None) -> None:
+        """What is wrong with a key; a number in it is a place in a list."""
+        path = [int(step) if step.isdigit() else step for step in dotted.split(".")]
         self.faults.append(Fault(message, self.document.place(path), allowed))
 
     def finish(self) -> None:

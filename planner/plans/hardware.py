@@ -50,47 +50,47 @@ def complete(draft: Draft) -> None:
     """Fill in what follows from precision, implementation and accelerator: the peak of the run's
     precision as the datasheet prints it, the usual network, the provider's prices, and the shares
     that runs sustain."""
-    accelerator = draft.get("cluster", "accelerator")
-    wanted = FORMATS[draft.get("training", "precision")]
+    accelerator = draft.get("cluster.accelerator")
+    wanted = FORMATS[draft.get("training.precision")]
     logits = ("fp32",) if wanted == "fp32" else ("bf16", "fp16")
     for key, name in (("peak", wanted), *(("peak_16", each) for each in logits)):
         found = accelerator["peaks"].get(name)
         if found is not None:
             why = f"peaks.{name}, the format of the {'matmuls' if key == 'peak' else 'logits'}"
-            draft.default(("cluster", "accelerator", key), {"format": name, **found}, why)
+            draft.default(f"cluster.accelerator.{key}", {"format": name, **found}, why)
     network = accelerator.get("network")
     if network is not None:
         why = "that of the accelerator's usual systems"
-        draft.default(("cluster", "network"), dict(network), why)
+        draft.default("cluster.network", dict(network), why)
     # A price is a fact of an accelerator at a provider, so another accelerator has another one.
-    provider = draft.get("cluster", "provider")
+    provider = draft.get("cluster.provider")
     for row in accelerator.get("prices") or ():
         if row["provider"] == provider:
             key = "reserved_price" if row["kind"] == "reserved" else "price"
             why = f"{row['kind']} price of {provider}, {row['date']}"
-            draft.default(("cluster", key), row["price"], why)
-    reach = draft.get("cluster", "network") or {}
+            draft.default(f"cluster.{key}", row["price"], why)
+    reach = draft.get("cluster.network") or {}
     if reach.get("sustained") is not None and reach["sustained"] > reach["bandwidth"]:
         draft.fault(
-            ("cluster", "network", "sustained"),
+            "cluster.network.sustained",
             "collectives sustain no more than the network's bandwidth",
             "both are per device; nccl-tests print those of a node, in bytes",
         )
     rated, idle = accelerator.get("power"), accelerator.get("idle_power")
     if rated is not None and idle is not None and idle > rated:
         message = f"{idle} W idle is more than the device's power of {rated} W"
-        draft.fault(("cluster", "accelerator", "idle_power"), message, f"at most {rated} W")
-    if draft.get("time", "mfu") is None:
+        draft.fault("cluster.accelerator.idle_power", message, f"at most {rated} W")
+    if draft.get("time.mfu") is None:
         _efficiency(draft, accelerator, wanted)
 
 
 def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> None:
     facts = calibration()
-    kernels = profile.load(draft.get("training", "implementation"))["time"]
+    kernels = profile.load(draft.get("training.implementation"))["time"]
     own = measured(accelerator)
 
     def fill(key: str, fact: Mapping[str, Any]) -> None:
-        draft.default(("time", "efficiency", key), _value(fact), _found(fact))
+        draft.default(f"time.efficiency.{key}", _value(fact), _found(fact))
 
     for key in SHARED:
         fill(key, own.get(f"{key}_{wanted}") or own.get(key) or facts["shared"][key])
@@ -109,24 +109,24 @@ def _efficiency(draft: Draft, accelerator: Mapping[str, Any], wanted: str) -> No
     if slower is not None:
         traffic, why = traffic * _value(slower), _found(slower)
     launches = _value({"value": kernels["launches"]})
-    draft.default(("time", "efficiency", "elementwise"), traffic, why)
-    draft.default(("time", "efficiency", "launches"), launches, "of the implementation")
+    draft.default("time.efficiency.elementwise", traffic, why)
+    draft.default("time.efficiency.launches", launches, "of the implementation")
     for key, fact in facts["assumed"].items():
         fill(key, fact)
     defaults = facts["defaults"]
     fill("dispatch", defaults["dispatch"])
     if accelerator.get("link") is not None:
         for key, name in (("latency", "link_latency"), ("switch_latency", "switch_latency")):
-            path = "cluster", "accelerator", "link", key
+            path = f"cluster.accelerator.link.{key}"
             draft.default(path, _value(defaults[name]), _found(defaults[name]))
-    rotary = draft.get("model", "positions") == "rope"
+    rotary = draft.get("model.positions") == "rope"
     for key, value, why in (
         *((k, _value(defaults[k], "bytes/s"), _found(defaults[k])) for k in HOST),
-        ("dropout", int(draft.get("training", "dropout") > 0), "training.dropout"),
+        ("dropout", int(draft.get("training.dropout") > 0), "training.dropout"),
         ("element", BYTES[wanted], f"bytes of {wanted}"),
         ("rope", int(rotary), "model.positions"),
     ):
-        draft.default(("time", key), value, why)
+        draft.default(f"time.{key}", value, why)
 
 
 def _found(fact: Mapping[str, Any]) -> str:
@@ -179,10 +179,10 @@ def _exact(value: Any, unit: str) -> Any:
 
 def _kernel(draft: Draft, own: Mapping[str, Any]) -> str:
     """Whose fused attention kernel runs: the vendor's where the implementation brings it."""
-    kernels = profile.load(draft.get("training", "implementation"))["time"]
+    kernels = profile.load(draft.get("training.implementation"))["time"]
     if kernels["attention"] == "vendor" and "attention" in own:
         return "vendor"
-    accelerator = draft.get("cluster", "accelerator")
+    accelerator = draft.get("cluster.accelerator")
     known = accelerator.get("multiprocessors") and accelerator.get("clock")
     # The instructions that open kernels issue are those of one vendor's generations.
     theirs = accelerator.get("vendor", "NVIDIA") == "NVIDIA"
@@ -192,12 +192,12 @@ def _kernel(draft: Draft, own: Mapping[str, Any]) -> str:
 def settings(draft: Draft) -> dict[str, Any]:
     """Settings that decide between formulas of time and energy."""
     cluster, training = draft.get("cluster"), draft.get("training")
-    assumed = draft.get("time", "mfu") is not None
+    assumed = draft.get("time.mfu") is not None
     failures = cluster.get("failures")
     # Whether interruptions were seen, and whether a run that has them comes to its end.
     interrupted = finishes = True
     if failures is not None:
-        restarts = (draft.get("time", "restart") or 0) * failures["count"] * cluster["devices"]
+        restarts = (draft.get("time.restart") or 0) * failures["count"] * cluster["devices"]
         interrupted = failures["count"] > 0
         finishes = restarts <= MOST_RESTART * failures["period"] * failures["devices"]
     # What selective recomputation computes again, and whether it does so in some layers only.
@@ -221,10 +221,10 @@ def settings(draft: Draft) -> dict[str, Any]:
 
 def _predicted(draft: Draft) -> dict[str, Any]:
     layout, training = draft.get("parallelism"), draft.get("training")
-    accelerator = draft.get("cluster", "accelerator")
-    node = draft.get("cluster", "devices_per_node")
+    accelerator = draft.get("cluster.accelerator")
+    node = draft.get("cluster.devices_per_node")
     inner = layout["tensor"] * layout["context"]
-    devices = draft.get("cluster", "devices")
+    devices = draft.get("cluster.devices")
     kernels = profile.load(training["implementation"])["time"]
 
     def span(size: int, reach: int) -> str:

@@ -52,13 +52,13 @@ def lines(
 def layout(draft: Draft) -> None:
     """Fill in how the implementation divides what the plan leaves open: layers over stages, and an
     expert over the tensor-parallel ranks or not."""
-    implementation = draft.get("training", "implementation")
+    implementation = draft.get("training.implementation")
     rules = load(implementation)
-    draft.default(("parallelism", "cut"), rules["cut"], f"under {implementation}")
-    divided = rules["experts"] == "tensor" and draft.get("model", "moe") is not None
+    draft.default("parallelism.cut", rules["cut"], f"under {implementation}")
+    divided = rules["experts"] == "tensor" and draft.get("model.moe") is not None
     draft.default(
-        ("parallelism", "expert_tensor"),
-        draft.get("parallelism", "tensor") if divided else 1,
+        "parallelism.expert_tensor",
+        draft.get("parallelism.tensor") if divided else 1,
         f"equals tensor under {implementation}" if divided else "an expert is whole on its device",
     )
 
@@ -77,17 +77,17 @@ def complete(draft: Draft) -> None:
         held = {**dict.fromkeys(recipe, 0), **kept, "activation": recipe["activation"]}
         why = "nothing is trained"
     for key, size in held.items():
-        draft.default(("training", "bytes", key), size, why)
+        draft.default(f"training.bytes.{key}", size, why)
     sizes = training["bytes"]
     for key, size, why in (
         ("cache", recipe["activation"], "as an activation"),
         ("dispatch", sizes["activation"], "as an activation"),
         ("gather", sizes["compute"], "as the matmuls take it"),
     ):
-        draft.default(("training", "bytes", key), size, why)
-    draft.default(("parallelism", "vocab_multiple"), profile["vocabulary_multiple"], under)
+        draft.default(f"training.bytes.{key}", size, why)
+    draft.default("parallelism.vocab_multiple", profile["vocabulary_multiple"], under)
     layout(draft)
-    accelerator = draft.get("cluster", "accelerator")
+    accelerator = draft.get("cluster.accelerator")
     workspace = 2 * 2**12 * 2**10 + 8 * 2**4 * 2**10
     if accelerator.get("architecture") in WIDE_WORKSPACE:
         workspace = 32 * 2**20
@@ -101,7 +101,7 @@ def complete(draft: Draft) -> None:
         ("memory", "margin", bands.above(), "calibrated: 95 % of published readings are below"),
         ("memory", "workspace", workspace, WORKSPACE),
     ):
-        draft.default((section, key), value, why)
+        draft.default(f"{section}.{key}", value, why)
     if accelerator.get("memory") is not None:
-        usable = "cluster", "accelerator", "memory_usable"
+        usable = "cluster.accelerator.memory_usable"
         draft.default(usable, accelerator["memory"], "equals accelerator.memory")

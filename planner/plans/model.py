@@ -29,7 +29,7 @@ def lower(draft: Draft) -> Model | None:
     if data.get("parameters") is not None:
         if data.get("layers") is not None:
             draft.fault(
-                ("model", "parameters"),
+                "model.parameters",
                 "the model has a shape, so its parameters are counted",
                 "either parameters or layers, hidden and so on",
             )
@@ -55,7 +55,7 @@ def lower(draft: Draft) -> Model | None:
     stack = tuple(part for group in parts for part in group)
     blocks = sum(len(part.blocks) for part in stack)
     if blocks > MOST_BLOCKS:
-        draft.fault(("model",), f"the layer kinds have {blocks} blocks", f"at most {MOST_BLOCKS}")
+        draft.fault("model", f"the layer kinds have {blocks} blocks", f"at most {MOST_BLOCKS}")
         draft.finish()
     model = Model((embedding, *stack, head), tuple(layers))
     _check_adapters(draft, model)
@@ -64,7 +64,7 @@ def lower(draft: Draft) -> Model | None:
 
 def _check_adapters(draft: Draft, model: Model) -> None:
     """Adapters stand beside projections that the model has."""
-    targets = (draft.get("training", "lora") or {}).get("targets")
+    targets = (draft.get("training.lora") or {}).get("targets")
     if not targets:
         return
     pieces = (
@@ -77,7 +77,7 @@ def _check_adapters(draft: Draft, model: Model) -> None:
     if names.isdisjoint(targets):
         has = ", ".join(name for name in ADAPTED if name in names)
         said = f"no layer of the model has a projection called {' or '.join(targets)}"
-        draft.fault(("training", "lora", "targets"), said, f"some of: {has}")
+        draft.fault("training.lora.targets", said, f"some of: {has}")
 
 
 def _decoder(part: Part) -> Part:
@@ -135,14 +135,14 @@ def _spelled_out(draft: Draft, data: Kind, layers: int) -> tuple[dict[str, Kind]
     for name in data["kinds"]:
         if name in ("embedding", "head"):
             wrong = f"a layer kind cannot be called {name}"
-            draft.fault(("model", "kinds", name), wrong, "a name that no end of the model has")
+            draft.fault(f"model.kinds.{name}", wrong, "a name that no end of the model has")
     own = {key: value for key, value in data.items() if key not in ("kinds", "pattern")}
     kinds = {name: merged(own, changes or {}) for name, changes in data["kinds"].items()}
     pattern: list[str] = []
     for index, item in enumerate(data.get("pattern") or list(kinds)):
         name, count = (item, 1) if isinstance(item, str) else (item["kind"], item.get("count", 1))
         if name not in kinds:
-            draft.fault(("model", "pattern", index), f"unknown layer kind {name!r}", _names(kinds))
+            draft.fault(f"model.pattern.{index}", f"unknown layer kind {name!r}", _names(kinds))
         pattern += [name] * min(count, layers - len(pattern))  # what is beyond is never reached
     draft.finish()
     sequence = [pattern[i % len(pattern)] for i in range(layers)]
@@ -219,7 +219,7 @@ def _block(
     draft: Draft, kind: Kind, name: str, data: Kind, known: tuple[str, ...], role: str
 ) -> Block:
     if name not in known:
-        draft.fault(("model", role), f"unknown {role.replace('_', '-')} {name!r}", _names(known))
+        draft.fault(f"model.{role}", f"unknown {role.replace('_', '-')} {name!r}", _names(known))
         draft.finish()
     block = "attention" if name == "cross_attention" else name
     return Block(block, name, shape(draft, kind, name, data))
@@ -258,9 +258,9 @@ def _positions(draft: Draft | None, first: Kind, positions: str, name: str) -> l
     }
     if draft is not None:
         key = "max_sequence" if positions == "learned" else "relative_buckets"
-        where = ("model",) if positions == "learned" else ("model", "attention")
-        if (draft.get(*where) or {}).get(key) is None:
-            draft.fault(where, f"{positions} positions need {'.'.join(map(str, where))}.{key}")
+        where = "model" if positions == "learned" else "model.attention"
+        if draft.get(f"{where}.{key}") is None:
+            draft.fault(where, f"{positions} positions need {where}.{key}")
     return [Block("positions", name, values)]
 
 
@@ -285,17 +285,17 @@ def _encoder_ends(encoder: Kind, first: Kind) -> list[Block]:
 def _modules(draft: Draft, data: Kind) -> int:
     """How many modules predict further tokens; serving leaves them out."""
     count = data.get("mtp") or 0
-    if not count or draft.get("training", "mode") == "inference":
+    if not count or draft.get("training.mode") == "inference":
         return 0
     beside = {
         "an encoder": data.get("encoder"),
         f"a layer kind {FURTHER}": FURTHER in (data.get("kinds") or {}),
-        "LoRA": draft.get("training", "lora"),
+        "LoRA": draft.get("training.lora"),
     }
     for what, there in beside.items():
         if there:
             message = f"modules that predict further tokens are not modelled beside {what}"
-            draft.fault(("model", "mtp"), message, "0")
+            draft.fault("model.mtp", message, "0")
     draft.finish()
     return int(count)
 

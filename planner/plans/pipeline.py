@@ -236,7 +236,7 @@ def check_schedule(draft: Draft, model: Model) -> None:
         whole = counted(layers, layout["cut"], chunks)
         if whole % chunks and layout.get("stages") is None:
             draft.fault(
-                ("parallelism", "virtual_pipeline"),
+                "parallelism.virtual_pipeline",
                 f"{whole} layers do not divide over pipeline {size} × virtual_pipeline {virtual}",
                 f"pipeline × virtual_pipeline a divisor of {whole}, or stages spelled out",
             )
@@ -245,34 +245,34 @@ def check_schedule(draft: Draft, model: Model) -> None:
                 f"{steps} micro-batches are no multiple of pipeline {size}, which the interleaved "
                 "schedule needs"
             )
-            draft.fault(("training", "gradient_accumulation"), wrong, f"a multiple of {size}")
+            draft.fault("training.gradient_accumulation", wrong, f"a multiple of {size}")
     # Without a weight gradient for each stage the bubble stays open (Qi et al. 2023).
     if training["schedule"] == "zero-bubble" and steps and steps < size:
         wrong = (
             f"zero-bubble fills {size} stages with weight gradients, {steps} micro-batches have "
             "too few"
         )
-        draft.fault(("training", "gradient_accumulation"), wrong, f"at least {size}")
+        draft.fault("training.gradient_accumulation", wrong, f"at least {size}")
     # Half of them enter at either end (DeepSeek-V3, section 3.2.1; deepseek-ai/DualPipe).
     if training["schedule"] == "dualpipe" and steps and (steps % 2 or steps < 2 * size):
         draft.fault(
-            ("training", "gradient_accumulation"),
+            "training.gradient_accumulation",
             f"dualpipe feeds {size} stages from both ends, {steps} micro-batches do not do",
             f"an even number, at least {2 * size}",
         )
     if training["schedule"] == "dualpipe" and size % 2:
         draft.fault(
-            ("parallelism", "pipeline"), f"dualpipe pairs the stages, {size} is odd", "an even size"
+            "parallelism.pipeline", f"dualpipe pairs the stages, {size} is odd", "an even size"
         )
 
 
 def _check_context(draft: Draft, model: Model) -> None:
     """Faults of context parallelism: each device takes a piece from both ends."""
-    length = draft.get("training", "sequence_length")
-    context = draft.get("parallelism", "context")
+    length = draft.get("training.sequence_length")
+    context = draft.get("parallelism.context")
     if context > 1 and length and length % (2 * context):
         draft.fault(
-            ("parallelism", "context"),
+            "parallelism.context",
             f"{length} tokens do not divide over 2 × context {context}: each device takes one "
             "piece from both ends",
             "one of " + ", ".join(str(c) for c in range(1, 65) if c == 1 or length % (2 * c) == 0),
@@ -281,15 +281,15 @@ def _check_context(draft: Draft, model: Model) -> None:
 
 def _check_distinct(draft: Draft, model: Model) -> None:
     """Each distinct stage is evaluated for each layer kind; so many are a slip or an attack."""
-    size, parts = draft.get("parallelism", "pipeline"), len(model.parts)
+    size, parts = draft.get("parallelism.pipeline"), len(model.parts)
     # One layer kind makes few distinct stages, however many there are.
     if parts <= 3 or size * parts <= MOST_DISTINCT or size > len(model.sequence):
         return
-    layout, schedule = draft.get("parallelism"), draft.get("training", "schedule")
-    found = len(stages(model, layout, schedule, 1, draft.get("model", "vocab")))
+    layout, schedule = draft.get("parallelism"), draft.get("training.schedule")
+    found = len(stages(model, layout, schedule, 1, draft.get("model.vocab")))
     if found * parts > MOST_DISTINCT:
         draft.fault(
-            ("parallelism", "pipeline"),
+            "parallelism.pipeline",
             f"{found} distinct pipeline stages of a model with {parts} kinds of layers and ends",
             f"at most {MOST_DISTINCT // parts} distinct stages",
         )
@@ -297,7 +297,7 @@ def _check_distinct(draft: Draft, model: Model) -> None:
 
 def _check_groups(draft: Draft, model: Model) -> None:
     """Faults of groups that do not divide: experts, replicas, the sequence."""
-    layout, length = draft.get("parallelism"), draft.get("training", "sequence_length")
+    layout, length = draft.get("parallelism"), draft.get("training.sequence_length")
     tensor, data = layout["tensor"], layout.get("data")
     if data is None:
         return
@@ -305,7 +305,7 @@ def _check_groups(draft: Draft, model: Model) -> None:
     inner = layout["expert"] * layout["expert_tensor"]
     if ranks % inner:
         draft.fault(
-            ("parallelism", "expert"),
+            "parallelism.expert",
             f"expert {layout['expert']} × expert_tensor {layout['expert_tensor']} does not divide "
             f"tensor × context × data = {ranks} devices",
             divisors(ranks // layout["expert_tensor"], 4096),
@@ -313,17 +313,17 @@ def _check_groups(draft: Draft, model: Model) -> None:
     shards = data * layout["context"]
     if shards % layout["replicate"]:
         wrong = f"{layout['replicate']} replicas do not divide data × context = {shards} devices"
-        draft.fault(("parallelism", "replicate"), wrong, divisors(shards, 4096))
+        draft.fault("parallelism.replicate", wrong, divisors(shards, 4096))
     # Experts are sharded within a replica too (Megatron-LM: partial expert data-parallel groups).
     elif ranks % inner == 0 and ranks // inner % layout["replicate"]:
         wrong = (
             f"{layout['replicate']} replicas do not divide the {ranks // inner} devices that hold "
             "the same experts (tensor × context × data over expert × expert_tensor)"
         )
-        draft.fault(("parallelism", "replicate"), wrong, divisors(ranks // inner, 4096))
+        draft.fault("parallelism.replicate", wrong, divisors(ranks // inner, 4096))
     if layout["sequence"] and length and length % (tensor * layout["context"]):
         draft.fault(
-            ("parallelism", "sequence"),
+            "parallelism.sequence",
             f"{length} tokens do not divide over tensor {tensor} × context {layout['context']}",
             "a sequence_length that does, or sequence: false",
         )

@@ -151,44 +151,44 @@ def _choices(draft: Draft) -> None:
         ("loss", layout["tensor"] > 1, "vocab-parallel", "full", "tensor is above 1"),
         ("schedule", virtual, "interleaved", "1f1b", "virtual_pipeline is above 1"),
     ):
-        draft.default(("training", key), yes if holds else no, f"{yes} where {when}, else {no}")
-    longest = draft.get("model", "max_sequence")
+        draft.default(f"training.{key}", yes if holds else no, f"{yes} where {when}, else {no}")
+    longest = draft.get("model.max_sequence")
     if longest is not None:
-        draft.default(("training", "sequence_length"), longest, "equals model.max_sequence")
-    if draft.get("model", "encoder") and training.get("sequence_length"):
+        draft.default("training.sequence_length", longest, "equals model.max_sequence")
+    if draft.get("model.encoder") and training.get("sequence_length"):
         draft.default(
-            ("training", "decoder_sequence_length"),
+            "training.decoder_sequence_length",
             training["sequence_length"],
             "equals training.sequence_length",
         )
     stage = layout["zero"]
     given = draft.default(
-        ("training", "distributed_optimizer"), stage >= 1, "true where parallelism.zero is above 0"
+        "training.distributed_optimizer", stage >= 1, "true where parallelism.zero is above 0"
     )
     if given and not stage:
         layout["zero"] = 1
         draft.derived["parallelism.zero"] = "1 under training.distributed_optimizer"
     elif stage and not given:
         wrong = f"false contradicts parallelism.zero {stage}"
-        draft.fault(("training", "distributed_optimizer"), wrong, "true, or zero: 0")
-    if stage != 3 and draft.get("memory", "live_parameters"):
+        draft.fault("training.distributed_optimizer", wrong, "true, or zero: 0")
+    if stage != 3 and draft.get("memory.live_parameters"):
         wrong = f"weights are not divided under parallelism.zero {stage}"
-        draft.fault(("memory", "live_parameters"), wrong, "0, or zero: 3")
+        draft.fault("memory.live_parameters", wrong, "0, or zero: 3")
     if virtual and training["schedule"] not in ("interleaved", "dualpipe"):
         wrong = f"{training['schedule']} has no virtual stages"
-        draft.fault(("training", "schedule"), wrong, "interleaved, or virtual_pipeline: 1")
+        draft.fault("training.schedule", wrong, "interleaved, or virtual_pipeline: 1")
 
 
 def _positions(draft: Draft) -> None:
     """A table of learned positions has no row beyond the longest sequence."""
-    longest = draft.get("model", "max_sequence")
-    if draft.get("model", "positions") != "learned" or longest is None:
+    longest = draft.get("model.max_sequence")
+    if draft.get("model.positions") != "learned" or longest is None:
         return
     for key in ("sequence_length", "decoder_sequence_length"):
-        length = draft.get("training", key)
+        length = draft.get(f"training.{key}")
         if length is not None and length > longest:
             draft.fault(
-                ("training", key),
+                f"training.{key}",
                 f"{length} tokens are more than the model's {longest} learned positions",
                 f"at most {longest}, or a larger model.max_sequence",
             )
@@ -201,31 +201,31 @@ def _quotient(draft: Draft, name: str) -> int | None:
     others, inner = " × ".join(over), 1
     for other in over:
         inner *= layout[other]
-    devices = draft.get("cluster", "devices")
+    devices = draft.get("cluster.devices")
     if devices % inner:
         return None
-    size: int = draft.default(("parallelism", name), devices // inner, f"devices / ({others})")
+    size: int = draft.default(f"parallelism.{name}", devices // inner, f"devices / ({others})")
     if size * inner == devices:
         return size
     wrong = (
         f"{name} {size} × {others} {inner} is {size * inner}, "
         f"not the {devices} devices of the cluster"
     )
-    draft.fault(("parallelism", name), wrong, f"{devices // inner}")
+    draft.fault(f"parallelism.{name}", wrong, f"{devices // inner}")
     return None
 
 
 def _sizes(draft: Draft) -> None:
     """The layout multiplies to the devices, the batch divides over it."""
     layout, training = draft.get("parallelism"), draft.get("training")
-    devices = draft.get("cluster", "devices")
+    devices = draft.get("cluster.devices")
     inner = 1
     for name in OUTER_DEGREES:
         inner *= layout[name]
     if devices % inner:
         sizes = " × ".join(str(layout[name]) for name in OUTER_DEGREES)
         draft.fault(
-            ("cluster", "devices"),
+            "cluster.devices",
             f"{devices} devices are no multiple of {' × '.join(OUTER_DEGREES)} = {sizes} = {inner}",
             f"a multiple of {inner}",
         )
@@ -237,7 +237,7 @@ def _sizes(draft: Draft) -> None:
     serves = training["mode"] == "inference"
     steps = training.get("gradient_accumulation")
     batch = draft.default(
-        ("training", "global_batch"),
+        "training.global_batch",
         per_pass * (steps or (layout["pipeline"] if serves else 1)),
         "data × micro_batch × pipeline: sequences served at once"
         if serves and not steps
@@ -248,10 +248,10 @@ def _sizes(draft: Draft) -> None:
             f"{batch} sequences do not divide over data {data} × micro_batch "
             f"{training['micro_batch']}"
         )
-        draft.fault(("training", "global_batch"), wrong, f"a multiple of {per_pass}")
+        draft.fault("training.global_batch", wrong, f"a multiple of {per_pass}")
         return
     steps = draft.default(
-        ("training", "gradient_accumulation"),
+        "training.gradient_accumulation",
         batch // per_pass,
         "global_batch / (data × micro_batch)",
     )
@@ -260,16 +260,16 @@ def _sizes(draft: Draft) -> None:
             f"{steps} × data {data} × micro_batch {training['micro_batch']} is "
             f"{steps * per_pass}, not the global batch {batch}"
         )
-        draft.fault(("training", "gradient_accumulation"), wrong, f"{batch // per_pass}")
+        draft.fault("training.gradient_accumulation", wrong, f"{batch // per_pass}")
 
 
 def _experts(draft: Draft) -> None:
     """Sizes that follow once it is known how an expert is divided."""
     for name in AFTER_EXPERTS:
-        if draft.get("model", "moe") is not None:
+        if draft.get("model.moe") is not None:
             _quotient(draft, name)
-        elif draft.get("parallelism", name) is not None:
-            draft.fault(("parallelism", name), "the model has no experts", "left out")
+        elif draft.get(f"parallelism.{name}") is not None:
+            draft.fault(f"parallelism.{name}", "the model has no experts", "left out")
 
 
 def _divisions(draft: Draft, model: Model) -> None:
@@ -280,22 +280,22 @@ def _divisions(draft: Draft, model: Model) -> None:
     heads = blocks["attention"].values["heads"] if "attention" in blocks else 0
     if heads % tensor:
         wrong = f"{heads} attention heads do not divide over tensor {tensor}"
-        draft.fault(("parallelism", "tensor"), wrong, divisors(heads))
+        draft.fault("parallelism.tensor", wrong, divisors(heads))
     if expert > 1 and "moe" not in blocks:
-        draft.fault(("parallelism", "expert"), "the model has no experts to divide", "1")
+        draft.fault("parallelism.expert", "the model has no experts to divide", "1")
     elif expert > 1 and blocks["moe"].values["experts"] % expert:
         experts = blocks["moe"].values["experts"]
         wrong = f"{experts} experts do not divide over expert {expert}"
-        draft.fault(("parallelism", "expert"), wrong, divisors(experts))
+        draft.fault("parallelism.expert", wrong, divisors(experts))
     layers, stages = len(model.sequence), layout.get("stages")
     chunks = pipeline.chunk_count(layout)
     if stages is None:
         if pipeline.counted(layers, layout.get("cut") or "even", chunks) < chunks:
             wrong = f"{layers} layers cannot fill {chunks} pipeline stages"
-            draft.fault(("parallelism", "pipeline"), wrong, f"at most {layers} stages")
+            draft.fault("parallelism.pipeline", wrong, f"at most {layers} stages")
     elif len(stages) != chunks or sum(stages) != layers:
         draft.fault(
-            ("parallelism", "stages"),
+            "parallelism.stages",
             f"{len(stages)} stages with {sum(stages)} layers in all",
             f"{chunks} stages that sum to the model's {layers} layers",
         )

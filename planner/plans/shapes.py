@@ -29,7 +29,7 @@ class Shape:
 
     def __init__(self, draft: Draft, kind: Kind, block: str, data: Kind) -> None:
         self.draft, self.kind, self.block = draft, kind, block
-        self.here = ("model", block)
+        self.here = f"model.{block}"
         self.values: dict[str, Any] = dict(kind.get(block) or {})
         # What a kind overrides is its own; the model's key is completed for all to see.
         self.common = kind.get(block) is data.get(block)
@@ -37,12 +37,12 @@ class Shape:
     def default(self, key: str, value: Any, why: str) -> Any:
         if self.values.get(key) is None:
             self.values[key] = value
-            if self.common and self.draft.get(*self.here) is not None:
-                self.draft.default((*self.here, key), value, why)
+            if self.common and self.draft.get(self.here) is not None:
+                self.draft.default(f"{self.here}.{key}", value, why)
         return self.values[key]
 
     def fault(self, key: str, message: str, allowed: str | None = None) -> None:
-        self.draft.fault((*self.here, key), message, allowed)
+        self.draft.fault(f"{self.here}.{key}", message, allowed)
 
     def need(self, *keys: str) -> None:
         for key in keys:

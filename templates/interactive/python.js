@@ -155,7 +155,7 @@ const $ = (() => {
         let next = 0;
         return s.replace(/\{(\d*)\}/g, (_, i) => text(given[i === "" ? next++ : Number(i)]));
       },
-      split: (s, by) => s.split(by), lower: s => s.toLowerCase(), upper: s => s.toUpperCase(),
+      isdigit: s => /^\d+$/.test(s), split: (s, by) => s.split(by), lower: s => s.toLowerCase(), upper: s => s.toUpperCase(),
     },
   };
   const library = {

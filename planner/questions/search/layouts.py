@@ -219,7 +219,7 @@ class Space:
             draft = self._once(("outer", *outer), partial(self._draft, divided))
             if not agrees(draft.faults):
                 continue
-            data, training = draft.get("parallelism", "data"), draft.get("training")
+            data, training = draft.get("parallelism.data"), draft.get("training")
             for inner in product(*(self._alike(key, sizes[key], divided) for key in INNER)):
                 # Experts divide over the devices of a stage, however these are divided otherwise.
                 told = ("experts", divided["parallelism.pipeline"], *inner)
