@@ -68,8 +68,8 @@ forward = of_core(
 )
 forward.where(training_attention=("flash", "efficient"), source=FLASH).equals(
     2 * tokens * keys * a * (d_h + d_v) / (t * rate),
-    "2 FLOP for each query, key and width of query and value, heads divided over the tensor- "
-    "parallel ranks.",
+    "2 FLOP for each query, key and width of query and value, heads divided over the "
+    "tensor-parallel ranks.",
 )
 
 backward = of_core(
